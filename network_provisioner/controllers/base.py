@@ -1,0 +1,94 @@
+"""What every network controller must be able to do, as a Protocol.
+
+The broker holds the whole desired state; a controller is told what should be on the switches and
+makes it so. ``apply`` is therefore idempotent: applying the same transits twice changes nothing, and
+after a restart of either side one ``apply`` brings both together again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from network_provisioner.errors import AdonError
+
+
+class ControllerError(AdonError):
+    """The switches refused, did not answer, or are not connected. Nothing was left half-made."""
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What a controller can do. Silence means no.
+
+    ``bandwidth``: how rates are kept: "dscp-htb", "queue", "meter" or "none".
+    ``flow_leases``: rules end by themselves in the switch (OpenFlow hard_timeout).
+    """
+
+    name: str
+    bandwidth: str = "none"
+    flow_leases: bool = False
+    real_packets: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Circuit:
+    """One transit as the switches must carry it.
+
+    ``path`` is the list of topology nodes from source site to destination site; data flows from
+    source to destination, acknowledgements come back the same way. ``min_bps`` is guaranteed,
+    ``max_bps`` is the ceiling; ``lease_until`` is Unix seconds.
+    """
+
+    id: str
+    path: tuple[str, ...]
+    min_bps: float
+    max_bps: float
+    lease_until: float
+
+
+@dataclass(frozen=True, slots=True)
+class LinkCounter:
+    """Bytes sent from ``a`` towards ``b`` since the switch started, read at Unix second ``at``."""
+
+    a: str
+    b: str
+    bytes: int
+    at: float
+
+
+class Controller(Protocol):
+    """A driver for one kind of network."""
+
+    def capabilities(self) -> Capabilities:
+        """What this driver can do."""
+        ...
+
+    def start(self, timeout_s: float) -> None:
+        """Connect to the switches, lay the best-effort routes. Raises ControllerError."""
+        ...
+
+    def apply(self, circuits: Sequence[Circuit]) -> None:
+        """Make the switches carry exactly these circuits, all or nothing.
+
+        Returns when the switches have confirmed. Raises ControllerError, with the previous circuits
+        still in place.
+        """
+        ...
+
+    def circuit_bytes(self, circuit_id: str) -> int:
+        """Bytes the source-side switch has forwarded for a circuit; 0 where it is not installed."""
+        ...
+
+    def installed(self) -> list[str]:
+        """Ids of the circuits whose rules are on the switches now, read from the switches."""
+        ...
+
+    def counters(self) -> list[LinkCounter]:
+        """Bytes sent on every link direction that a switch sends into."""
+        ...
+
+    def stop(self) -> None:
+        """Remove every rule of ours and disconnect."""
+        ...

@@ -1,0 +1,35 @@
+"""Errors that users see.
+
+    AdonError            anything a user can mend; the command line prints it in one line, exit 2
+    ├── InputError       a file, argument or request that is not as expected
+    ├── MissingError     a program, package or privilege that is not there
+    └── BrokerError      the broker refused a request or could not be reached
+
+Every message says what was found and what was expected. Code that a workflow runs through (hooks,
+plug-ins) never lets any of them fail a job.
+"""
+
+from __future__ import annotations
+
+
+class AdonError(Exception):
+    """Base of every error that is shown to a user as one line."""
+
+
+class InputError(AdonError):
+    """Input that cannot be used: names the place, what was found and what was expected."""
+
+
+class MissingError(AdonError):
+    """Something needed is not on this machine: names it and how to get it."""
+
+
+class BrokerError(AdonError):
+    """The broker refused or did not answer.
+
+    ``code`` is the stable error code of the REST API, or ``unreachable``.
+    """
+
+    def __init__(self, message: str, code: str = "unreachable") -> None:
+        super().__init__(message)
+        self.code = code

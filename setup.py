@@ -1,0 +1,56 @@
+"""Packaging of ADON. Tool settings live in pyproject.toml."""
+
+from pathlib import Path
+
+from setuptools import setup
+
+HERE = Path(__file__).parent
+
+setup(
+    name="adon-wms",
+    version="0.1.0",
+    description="Application-driven overlay networks for Pegasus and HTCondor workflows",
+    long_description=(HERE / "README.md").read_text(encoding="utf-8"),
+    long_description_content_type="text/markdown",
+    license="Apache-2.0",
+    python_requires=">=3.11",
+    packages=[
+        "network_provisioner",
+        "network_provisioner.controllers",
+        "monitors",
+        "site_selector",
+        "pegasus_hooks",
+        "pegasus_hooks.planner",
+        "condor_plugins",
+        "adon",
+        "adon.demo",
+        "adon.testbed",
+    ],
+    package_data={"adon.demo": ["*.html", "*.css", "*.js"], "adon.testbed": ["*.sh"]},
+    install_requires=[
+        "networkx>=3.2",  # topology graphs and k shortest paths
+        "numpy>=1.26",  # the cost model over jobs x sites as arrays
+        "PyYAML>=6.0",  # Pegasus catalogs and adon.yml, with line numbers for errors
+        "pydantic>=2.6",  # adon.yml and REST bodies: validated, unknown keys rejected
+        "fastapi>=0.110",  # REST API with its OpenAPI description
+        "uvicorn>=0.29",  # serves the REST API
+        "requests>=2.31",  # REST controllers (OpenDaylight) and the command line client
+        "htcondor>=25.0",  # htcondor2 bindings: pool state, DAG submission, job logs
+        "os-ken>=4.0",  # OpenFlow 1.3 wire protocol, kept by OpenStack
+        "pegasus-wms.api>=5.1",  # reads and writes abstract workflows and catalogs
+        "pegasus-wms.worker>=5.1",  # pegasus-transfer, which moves the bytes
+    ],
+    extras_require={
+        "test": [
+            "pytest>=8.0",
+            "pytest-timeout>=2.3",  # a hung component fails its test, not the run
+            "hypothesis>=6.100",  # properties of every decision
+            "httpx>=0.27",  # FastAPI's test client needs it
+            "mypy>=1.10",
+            "ruff>=0.6",
+            "types-PyYAML",
+            "types-requests",
+        ],
+    },
+    entry_points={"console_scripts": ["adon = adon.cli:main"]},
+)
