@@ -1,0 +1,123 @@
+"""``adon.yml``: one validated file. Unknown keys are rejected with a suggestion.
+
+Sections: ``topology`` (the network), ``controller`` (which driver speaks to it), ``broker`` (where
+it listens and keeps its state), ``templates`` (per application QSpec, RSpec, weights).
+"""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from network_provisioner.errors import InputError
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+def _checked_address(value: str) -> str:
+    try:
+        split_address(value, "")
+    except InputError as error:
+        # pydantic gathers ValueErrors and adds the place itself.
+        raise ValueError(str(error).removeprefix(": ")) from None
+    return value
+
+
+class ControllerConfig(_Section):
+    """Which driver carries the circuits.
+
+    ``listen`` is where switches reach the embedded OpenFlow controller; ``exec`` is the command
+    prefix for ``tc`` on the machine that holds the switches' ports.
+    """
+
+    driver: Literal["openflow", "simulated"] = "simulated"
+    listen: str = "127.0.0.1:6653"
+    exec: list[str] = Field(default_factory=list)
+
+    @field_validator("listen")
+    @classmethod
+    def _host_port(cls, value: str) -> str:
+        return _checked_address(value)
+
+
+class BrokerConfig(_Section):
+    """Where the broker listens (loopback unless told otherwise) and keeps its state."""
+
+    listen: str = "127.0.0.1:8470"
+    state: str = "adon-broker.sqlite"
+    archive: str = "adon-archive.sqlite"
+    token: str | None = None
+
+    @field_validator("listen")
+    @classmethod
+    def _host_port(cls, value: str) -> str:
+        return _checked_address(value)
+
+
+class Config(_Section):
+    """The whole file."""
+
+    topology: dict[str, Any]
+    controller: ControllerConfig = Field(default_factory=ControllerConfig)
+    broker: BrokerConfig = Field(default_factory=BrokerConfig)
+    templates: dict[str, dict[str, Any]] = Field(default_factory=dict)
+
+
+def split_address(value: str, what: str) -> tuple[str, int]:
+    """``"127.0.0.1:8470"`` to host and port. Raises InputError."""
+    host, _, port = value.rpartition(":")
+    if not host or not port.isdigit() or not 0 < int(port) < 65536:
+        raise InputError(f"{what}: found {value!r}, expected HOST:PORT such as 127.0.0.1:8470")
+    return host, int(port)
+
+
+_SECTIONS: dict[str, type[_Section]] = {"controller": ControllerConfig, "broker": BrokerConfig}
+
+
+def parse_config(data: object, where: str) -> Config:
+    """Validate the parsed YAML of ``where``. Raises InputError with one line."""
+    if not isinstance(data, dict):
+        raise InputError(f"{where}: found {type(data).__name__}, expected a mapping of sections")
+    try:
+        return Config.model_validate(data)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(str(part) for part in first["loc"])
+        if first["type"] == "extra_forbidden":
+            raise InputError(f"{where}: unknown key {key!r}{_suggestion(first['loc'])}") from None
+        raise InputError(f"{where}: {key}: {_plain(first['msg'])}") from None
+
+
+def _plain(message: str) -> str:
+    return message.removeprefix("Value error, ")
+
+
+def _suggestion(loc: tuple[int | str, ...]) -> str:
+    model: type[_Section] = _SECTIONS.get(str(loc[0]), Config) if len(loc) > 1 else Config
+    names = list(model.model_fields)
+    close = difflib.get_close_matches(str(loc[-1]), names, n=1)
+    return f", did you mean {close[0]!r}?" if close else f", expected one of {', '.join(names)}"
+
+
+def load_config(path: Path) -> Config:
+    """Read and validate ``adon.yml``. Raises InputError naming file and line or key."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise InputError(f"{path}: found bytes that are not UTF-8, expected YAML text") from None
+    try:
+        data = yaml.safe_load(text)
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else "?"
+        raise InputError(f"{path}, line {line}: {error.problem}, expected YAML") from None
+    except yaml.YAMLError as error:
+        raise InputError(f"{path}: {str(error).splitlines()[0]}, expected YAML") from None
+    return parse_config(data, str(path))

@@ -1,0 +1,20 @@
+"""Which tests can run here: what is not there is skipped with its reason, never passed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+
+import pytest
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    lacking = {}
+    if os.geteuid() != 0:
+        lacking["root"] = "needs root for network namespaces and Open vSwitch"
+    if shutil.which("pegasus-plan") is None:
+        lacking["pegasus"] = "needs a real pegasus-plan on PATH"
+    for item in items:
+        for marker, reason in lacking.items():
+            if item.get_closest_marker(marker):
+                item.add_marker(pytest.mark.skip(reason=reason))

@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from adon.config import load_config, parse_config, split_address
+from network_provisioner.errors import InputError
+
+GOOD = {"topology": {"nodes": [], "links": []}, "broker": {"listen": "127.0.0.1:9000"}}
+
+
+def test_defaults_are_loopback_and_simulated() -> None:
+    config = parse_config({"topology": {}}, "adon.yml")
+    assert config.controller.driver == "simulated"
+    assert config.broker.listen.startswith("127.0.0.1:")
+
+
+def test_a_file_is_read(tmp_path: Path) -> None:
+    file = tmp_path / "adon.yml"
+    file.write_text("topology: {nodes: [], links: []}\nbroker: {listen: '127.0.0.1:9000'}\n")
+    assert load_config(file) == parse_config(GOOD, "x")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("topology: {}\nbrokr: {}\n", ["brokr", "did you mean 'broker'"]),
+        ("topology: {}\nbroker: {lisen: x}\n", ["broker.lisen", "did you mean 'listen'"]),
+        ("topology: {}\nbroker: {listen: nowhere}\n", ["broker.listen", "nowhere", "HOST:PORT"]),
+        ("topology: {}\ncontroller: {driver: onos}\n", ["controller.driver", "openflow"]),
+        ("broker: {}\n", ["topology"]),
+        ("topology: {\n", ["line 2"]),
+        ("- a\n", ["list", "mapping"]),
+    ],
+)
+def test_bad_files_name_the_place(tmp_path: Path, text: str, words: list[str]) -> None:
+    file = tmp_path / "adon.yml"
+    file.write_text(text)
+    with pytest.raises(InputError) as caught:
+        load_config(file)
+    assert "\n" not in str(caught.value)
+    for word in [str(file), *words]:
+        assert word in str(caught.value)
+
+
+def test_missing_and_binary_files(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cannot be read"):
+        load_config(tmp_path / "none.yml")
+    (tmp_path / "b.yml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(InputError, match="UTF-8"):
+        load_config(tmp_path / "b.yml")
+
+
+@pytest.mark.parametrize("address", ["", "host", "host:", "host:0", "host:70000", ":80", "h:x"])
+def test_bad_addresses(address: str) -> None:
+    with pytest.raises(InputError, match="HOST:PORT"):
+        split_address(address, "x")

@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+from typing import Any
+
+import networkx as nx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from network_provisioner.errors import InputError
+from network_provisioner.topology import Link, Node, Topology, topology_from_dict
+
+
+def two_path_dict() -> dict[str, Any]:
+    return {
+        "nodes": [
+            {"name": "mu", "kind": "site"},
+            {"name": "tacc", "kind": "site"},
+            {"name": "s1", "kind": "switch", "dpid": 1},
+            {"name": "s2", "kind": "switch", "dpid": 2},
+            {"name": "r1", "kind": "router"},
+        ],
+        "links": [
+            {"a": "mu", "b": "s1", "capacity": "1 Gb/s"},
+            {"a": "tacc", "b": "s2", "capacity": "1 Gb/s"},
+            {"a": "s1", "b": "s2", "capacity": "200 Mb/s", "delay": "26.5 ms", "layer": "l2"},
+            {"a": "s1", "b": "r1", "capacity": "20 Mb/s", "delay": "26.5 ms", "layer": "l3"},
+            {"a": "r1", "b": "s2", "capacity": "20 Mb/s", "layer": "l3", "loss": 0.01},
+        ],
+    }
+
+
+def test_two_paths_with_their_bottleneck_rtt_loss_and_layer() -> None:
+    l2, l3 = topology_from_dict(two_path_dict()).candidate_paths("mu", "tacc")
+    assert (l2.nodes, l2.capacity_bps, l2.layer) == (("mu", "s1", "s2", "tacc"), 200e6, "l2")
+    assert l2.rtt_s == pytest.approx(0.053)
+    assert (l3.nodes, l3.capacity_bps, l3.layer) == (("mu", "s1", "r1", "s2", "tacc"), 20e6, "l3")
+    assert l3.loss == pytest.approx(0.01)
+    assert l2.hops == (("mu", "s1"), ("s1", "s2"), ("s2", "tacc"))
+
+
+def test_no_path_leads_through_a_third_site() -> None:
+    data = two_path_dict()
+    data["nodes"].append({"name": "osu", "kind": "site"})
+    data["links"] += [
+        {"a": "osu", "b": "s1", "capacity": "1 Gb/s"},
+        {"a": "osu", "b": "s2", "capacity": "1 Gb/s"},
+    ]
+    paths = topology_from_dict(data).candidate_paths("mu", "tacc")
+    assert all("osu" not in path.nodes for path in paths)
+
+
+def test_sites_that_are_not_joined_have_no_path() -> None:
+    topology = Topology([Node("a", "site"), Node("b", "site")], [])
+    assert topology.candidate_paths("a", "b") == []
+    assert topology.candidate_paths("a", "a") == []
+
+
+def spoil(key: str, index: int, **changes: Any) -> dict[str, Any]:
+    data = two_path_dict()
+    data[key][index].update(changes)
+    return data
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (spoil("nodes", 0, kind="host"), ["mu", "host", "site"]),
+        (spoil("nodes", 0, name="tacc"), ["tacc", "twice"]),
+        (spoil("nodes", 0, colour="red"), ["mu", "colour"]),
+        (spoil("links", 0, b="s9"), ["s9", "no node"]),
+        (spoil("links", 0, b="mu"), ["mu", "itself"]),
+        (spoil("links", 0, capacity="1 GB/s"), ["mu-s1", "1 GB/s"]),
+        (spoil("links", 0, capacity=0), ["mu-s1", "capacity"]),
+        (spoil("links", 0, loss=1.5), ["loss", "1.5"]),
+        (spoil("links", 0, layer="l7"), ["layer", "l7"]),
+        (spoil("links", 1, a="s1", b="mu"), ["twice"]),
+        ({"nodes": []}, ["links"]),
+        ({"nodes": [{"kind": "site"}], "links": []}, ["name"]),
+    ],
+)
+def test_bad_topologies_name_the_place(data: dict[str, Any], words: list[str]) -> None:
+    with pytest.raises(InputError) as caught:
+        topology_from_dict(data)
+    for word in words:
+        assert word in str(caught.value)
+
+
+def test_unknown_sites_are_named_with_what_there_is() -> None:
+    with pytest.raises(InputError, match=r"unknown site 'osu'.*mu, tacc"):
+        topology_from_dict(two_path_dict()).candidate_paths("mu", "osu")
+
+
+ATLAS = [g for g in nx.graph_atlas_g() if g.number_of_nodes() >= 4 and nx.is_connected(g)]
+
+
+@given(st.sampled_from(ATLAS), st.data())
+def test_candidate_paths_on_every_small_graph(graph: Any, data: st.DataObject) -> None:
+    delays = {
+        edge: data.draw(st.floats(min_value=0.001, max_value=1), label=str(edge))
+        for edge in graph.edges
+    }
+    ends = {0, 1}
+    topology = Topology(
+        [Node(str(n), "site" if n in ends else "switch") for n in graph],
+        [Link(str(a), str(b), 1e9, delay) for (a, b), delay in delays.items()],
+    )
+    paths = topology.candidate_paths("0", "1", limit=5)
+    assert len({p.nodes for p in paths}) == len(paths) <= 5
+    assert [p.rtt_s for p in paths] == pytest.approx(sorted(p.rtt_s for p in paths))
+    for path in paths:
+        assert path.nodes[0] == "0" and path.nodes[-1] == "1"
+        assert len(set(path.nodes)) == len(path.nodes)
