@@ -23,6 +23,7 @@ setup(
         "pegasus_hooks.planner",
         "condor_plugins",
         "adon",
+        "adon.commands",
         "adon.demo",
         "adon.testbed",
     ],

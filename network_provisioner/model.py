@@ -53,7 +53,10 @@ class TransitRequest:
 
 @dataclass(slots=True)
 class Transit:
-    """A request and what became of it. Times are Unix seconds, 0 where it did not happen."""
+    """A request and what became of it. Times are Unix seconds, 0 where it did not happen.
+
+    ``lease_s`` is the lease that was asked for, None where the broker chooses it.
+    """
 
     id: str
     src: str
@@ -79,6 +82,7 @@ class Transit:
     goodput_bps: float = 0.0
     switch_bytes: int = 0
     candidates: list[dict[str, Any]] = field(default_factory=list)
+    lease_s: float | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """A JSON-ready copy."""

@@ -1,0 +1,6 @@
+"""What Pegasus calls: the planner's side and the scripts around every transfer job.
+
+``pre`` and ``post`` are the two scripts DAGMan runs; they use the standard library only, start in
+milliseconds and never fail a workflow. ``planner`` is the embedded planner for machines without
+Pegasus, ``pegasus_plan`` the adapter to the real one.
+"""

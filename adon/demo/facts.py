@@ -38,7 +38,10 @@ class LinkSample:
 
 @dataclass(slots=True)
 class RunFacts:
-    """One run of the line, complete."""
+    """One run of the line, complete.
+
+    ``jobs`` are the workflow's own, ``dag_jobs`` also those that the planner added.
+    """
 
     planner: str
     network: str
@@ -46,6 +49,7 @@ class RunFacts:
     workflow: str
     state: str
     jobs: int
+    dag_jobs: int
     started: float
     ended: float
     mapping: Mapping[str, Any]
@@ -59,6 +63,7 @@ class RunFacts:
     links: Sequence[Mapping[str, Any]] = ()
     samples: Sequence[LinkSample] = ()
     changes: Sequence[str] = ()
+    learnt_text: str = ""
     earlier_measurements: int = 0
     warnings: Sequence[str] = field(default_factory=list)
 
@@ -77,6 +82,7 @@ def as_json(facts: RunFacts) -> dict[str, Any]:
             "name": facts.workflow,
             "state": facts.state,
             "jobs": facts.jobs,
+            "dag_jobs": facts.dag_jobs,
             "makespan_s": round(facts.makespan_s, 3),
         },
         "policy": facts.mapping["policy"],

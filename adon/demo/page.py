@@ -44,7 +44,7 @@ def _cards(facts: RunFacts) -> str:
     moved = sum(t.bytes for t in facts.transits)
     cards = [
         ("workflow", facts.state),
-        ("jobs", str(facts.jobs)),
+        ("jobs", f"{facts.jobs} (+{facts.dag_jobs - facts.jobs} of the planner)"),
         ("makespan", f"{facts.makespan_s:.1f} s"),
         ("moved on paths", format_size(moved)),
         ("SNP recall", f"{facts.science.get('recall', 0):.4f}"),
@@ -164,7 +164,9 @@ def render(facts: RunFacts) -> str:
     if facts.earlier_measurements:
         learnt = (
             f"<p>{facts.earlier_measurements} measurements of earlier runs were in the archive. "
-            f"{'They changed:' if changes else 'They changed no placement.'}</p><ul>{changes}</ul>"
+            f"{'These jobs moved:' if changes else 'They moved no job.'}</p><ul>{changes}</ul>"
+            f"<details><summary>all that changed</summary><pre>{escape(facts.learnt_text)}</pre>"
+            "</details>"
         )
     else:
         learnt = (

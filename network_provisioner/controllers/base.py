@@ -1,8 +1,8 @@
 """What every network controller must be able to do, as a Protocol.
 
 The broker holds the whole desired state; a controller is told what should be on the switches and
-makes it so. ``apply`` is therefore idempotent: applying the same transits twice changes nothing, and
-after a restart of either side one ``apply`` brings both together again.
+makes it so. ``apply`` is therefore idempotent: applying the same transits twice changes nothing,
+and after a restart of either side one ``apply`` brings both together again.
 """
 
 from __future__ import annotations

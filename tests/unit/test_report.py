@@ -49,6 +49,7 @@ def facts(**changes: Any) -> RunFacts:
         "workflow": "soykb",
         "state": "success",
         "jobs": 3,
+        "dag_jobs": 5,
         "started": 0.0,
         "ended": 20.0,
         "mapping": {
@@ -72,7 +73,9 @@ def facts(**changes: Any) -> RunFacts:
 
 def test_json_has_the_promised_shape() -> None:
     out = json.loads(json.dumps(as_json(facts()), allow_nan=False))
-    assert out["workflow"] == {"name": "soykb", "state": "success", "jobs": 3, "makespan_s": 20.0}
+    assert out["workflow"] == {
+        "name": "soykb", "state": "success", "jobs": 3, "dag_jobs": 5, "makespan_s": 20.0,
+    }  # fmt: skip
     assert set(out["placements"][0]["alternatives"][0]) >= {
         "site", "t_q_s", "t_c_s", "t_n_s", "t_t_s",
     }  # fmt: skip

@@ -1,0 +1,38 @@
+# Every target sets up what it needs; see `make help`.
+# Commands are simple ones that make starts itself, without a shell between: when make is killed,
+# the kernel tells them (setpriv --pdeathsig).
+
+PYTHON := .venv/bin/python
+TIED := setpriv --pdeathsig KILL --
+CODE := network_provisioner monitors site_selector pegasus_hooks condor_plugins adon
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check bench clean
+
+help: ## say what each target does
+	@sed -n 's/^\([a-z]*\): [a-z ]*## /\1\t/p' Makefile | expand -t 8
+
+setup: ## have Debian packages, Python and .venv (the others do this first)
+	@$(TIED) sh adon/testbed/bootstrap.sh
+
+demo: setup ## run the SoyKB workflow from abstract description to measured transfers, with a report
+	@.venv/bin/adon demo
+
+test: setup ## run all tests that this machine and user can run: unit, component, end to end
+	@$(TIED) $(PYTHON) -m pytest -q tests/unit
+	@$(TIED) $(PYTHON) -m pytest tests/component
+	@$(TIED) $(PYTHON) -m pytest tests/e2e
+
+check: setup ## check format, lint and types
+	@$(PYTHON) -m ruff format --check .
+	@$(PYTHON) -m ruff check .
+	@$(PYTHON) -m mypy
+
+bench: setup ## measure and write bench-results.json; `make bench ONLY=P3` measures one id
+	@$(TIED) $(PYTHON) -m tests.bench $(if $(ONLY),--only $(ONLY))
+
+clean: ## remove what was made here, also what killed runs left (downloads in ~/.cache/adon stay)
+	@[ ! -x .venv/bin/python ] || .venv/bin/python adon/testbed/leftovers.py .adon
+	@rm -rf demo-report bench-results.json .adon .venv *.egg-info build dist
+	@rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

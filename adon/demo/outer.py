@@ -1,0 +1,89 @@
+"""The demo outside the box: what is needed, one run at a time, and where it runs.
+
+The line itself is :mod:`adon.demo.line`. Here programs are fetched, a second run waits its turn
+with a clear word, and the line is put into a box where the kernel allows that.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from adon.demo import line, steps
+from adon.demo.options import DemoOptions
+from adon.testbed import box, packages, syscalls
+from network_provisioner.errors import AdonError, InputError
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What the command line asked for."""
+
+    samples: int
+    chromosomes: int
+    seed: int
+    state: Path
+    report: Path
+    simulate: bool
+
+
+@contextlib.contextmanager
+def alone(state: Path) -> Iterator[None]:
+    """Hold the lock of a state directory. The kernel frees it however this process ends.
+
+    Raises InputError where another run holds it.
+    """
+    state.mkdir(parents=True, exist_ok=True)
+    with (state / "lock").open("a+", encoding="ascii") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock.seek(0)
+            raise InputError(
+                f"{state}: another demo is running (process {lock.read().strip() or 'unknown'}), "
+                "expected to be alone; wait for it or give another --state"
+            ) from None
+        lock.truncate(0)
+        lock.write(str(os.getpid()))
+        lock.flush()
+        yield
+
+
+def run(wish: Wish) -> int:
+    """Run the demo and return its exit code. Raises AdonError."""
+    # When make is killed nobody is left to see the end, and a second run must find the field free.
+    parent = os.getppid()
+    syscalls.die_with_parent()
+    if os.getppid() != parent:
+        raise AdonError("the process that started the demo has ended")
+    say = steps.clock()
+    with alone(wish.state):
+        note = "the network is simulated as asked" if wish.simulate else box.can_box()
+        real = note is None
+        if not real:
+            say(f"simulated network: {note}")
+        fetched = {
+            name: packages.ensure(name, progress=say)
+            for name in ("condor", "gridftp", "bio", *(["openvswitch"] if real else []))
+        }
+        options = DemoOptions(
+            samples=wish.samples,
+            chromosomes=wish.chromosomes,
+            seed=wish.seed,
+            state=wish.state.resolve(),
+            report=wish.report.resolve(),
+            network_note="" if real else f"The network is simulated: {note}.",
+            condor=fetched["condor"],
+            gridftp=fetched["gridftp"],
+            bio=fetched["bio"],
+            openvswitch=fetched.get("openvswitch"),
+        )
+        if real:
+            argv = [sys.executable, "-m", "adon.demo.line", options.to_json()]
+            return box.run(argv, tied=True)
+        return line.main([options.to_json()])

@@ -1,0 +1,211 @@
+"""The steps of the line, each a call of the package whose subject it is."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from adon.demo.options import DemoOptions
+from adon.placement import Placed, place
+from adon.testbed import plan as paper
+from adon.testbed.pool import Pool
+from condor_plugins import dagman
+from monitors.archive import Archive
+from monitors.follow import Follower
+from monitors.status import Status, status_text
+from monitors.submit_dir import SubmitDir
+from network_provisioner.errors import AdonError, InputError
+from network_provisioner.topology import topology_from_dict
+from pegasus_hooks.planner.model import PlannedWorkflow
+from site_selector.inputs import load_inputs
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLE = ROOT / "examples" / "soykb"
+OUTPUT_SITE = paper.HUB
+TEMPLATE = "soykb"
+_TOOL_S = 300.0
+_LOOK_S = 0.1
+_LAST_LINES_S = 10.0
+_SHOW_EVERY_S = 2.0
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What the example wrote: the workflow with its catalogs beside it, and the planted truth."""
+
+    workflow: Path
+    truth: Path
+
+
+def example(program: str, *words: str) -> str:
+    """Run a program of the SoyKB example and return what it printed. Raises InputError."""
+    script = EXAMPLE / program
+    if not script.exists():
+        raise InputError(f"{script}: found no such file; run the demo from a source checkout")
+    done = subprocess.run(
+        [sys.executable, str(script), *words],
+        capture_output=True,
+        text=True,
+        timeout=_TOOL_S,
+        check=False,
+    )
+    if done.returncode == 2:
+        raise InputError(done.stderr.strip().splitlines()[-1])
+    if not done.stdout:
+        raise AdonError(f"{program}: exit code {done.returncode}: {done.stderr.strip()[-200:]}")
+    return done.stdout
+
+
+def make_workflow(options: DemoOptions, testbed_json: Path, out: Path, say: Say) -> Made:
+    """Have the example make its data, workflow and catalogs. Raises InputError."""
+    words = example(
+        "workflow.py",
+        *("--out", str(out), "--testbed", str(testbed_json)),
+        *("--samples", str(options.samples), "--chromosomes", str(options.chromosomes)),
+        *("--seed", str(options.seed)),
+    )
+    say(words.strip().removeprefix(f"{out}: "))
+    return Made(out / "workflow.yml", out / "truth")
+
+
+def free_port() -> int:
+    """A port of loopback that is free now."""
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        port: int = sock.getsockname()[1]
+        return port
+
+
+def write_config(options: DemoOptions, real: bool, run_dir: Path) -> tuple[Path, str]:
+    """Write ``adon.yml`` for the testbed; the file and the broker's URL."""
+    listen = f"127.0.0.1:{free_port()}"
+    controller: dict[str, Any] = {"driver": "simulated"}
+    if real:
+        controller = {
+            "driver": "openflow",
+            "listen": paper.OPENFLOW_LISTEN,
+            "exec": ["ip", "netns", "exec", paper.SWITCH_NETNS],
+        }
+    config = {
+        "topology": paper.topology(),
+        "controller": controller,
+        "broker": {
+            "listen": listen,
+            "state": str(run_dir / "broker.sqlite"),
+            "archive": str(options.state / "archive.sqlite"),
+        },
+    }
+    file = run_dir / "adon.yml"
+    file.write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
+    return file, f"http://{listen}"
+
+
+def write_hooks(url: str, archive: Path, run_dir: Path) -> Path:
+    """Write the hooks' configuration and return its path."""
+    file = run_dir / "hooks.json"
+    data = {"broker": url, "template": TEMPLATE, "archive": str(archive)}
+    file.write_text(json.dumps(data, indent=1), encoding="utf-8")
+    return file
+
+
+def pool_workers(pool: Pool) -> dict[str, int]:
+    """Worker slots per site as HTCondor's collector reports them now. Raises AdonError."""
+    text = pool.run([sys.executable, "-m", "condor_plugins.collector"], cwd=ROOT)
+    return {site: found["slots"] for site, found in json.loads(text).items()}
+
+
+def choose_sites(
+    made: Made, archive: Archive, pool: Pool, seed: int, say: Say
+) -> tuple[Placed, Placed]:
+    """Map the workflow twice: with the catalogs alone, and with all that was measured.
+
+    The second is what runs; the first is there to show what measurements changed.
+    """
+    inputs = load_inputs(made.workflow)
+    topology = topology_from_dict(paper.topology())
+    workers = pool_workers(pool)
+    before = place(inputs, output_site=OUTPUT_SITE, topology=topology, pool=workers, seed=seed)
+    placed = place(
+        inputs,
+        output_site=OUTPUT_SITE,
+        source=archive,
+        topology=topology,
+        pool=workers,
+        seed=seed,
+    )
+    counts: dict[str, int] = {}
+    for site in placed.mapping.sites.values():
+        counts[site] = counts.get(site, 0) + 1
+    where = ", ".join(f"{n} at {site}" for site, n in sorted(counts.items()))
+    say(
+        f"site selection: {where}; expected end after {placed.mapping.makespan_s:.0f} s "
+        f"(policy {placed.mapping.policy})"
+    )
+    return before, placed
+
+
+def clock() -> Say:
+    """Prints lines with the seconds since now, so that a newcomer sees that it moves."""
+    start = time.monotonic()
+
+    def say(words: str) -> None:
+        print(f"[{time.monotonic() - start:6.1f} s] {words}", flush=True)
+
+    return say
+
+
+def follow(planned: PlannedWorkflow, pool: Pool, archive: Archive, say: Say) -> str:
+    """Submit the DAG, follow it into the archive until it ended, and say how.
+
+    The state is ``success``, ``failed``, ``removed`` or ``held``. An interrupt removes the DAG.
+    """
+    shown = [0.0]
+
+    def show(_where: SubmitDir, status: Status) -> None:
+        now = time.monotonic()
+        if now - shown[0] >= _SHOW_EVERY_S or status.ended:
+            shown[0] = now
+            say(status_text(status))
+
+    follower = Follower(planned.submit_dir, archive, on_status=show)
+    stop = threading.Event()
+    thread = threading.Thread(target=follower.run, args=(stop,), name="follower")
+    cluster = dagman.submit_dag(planned.dag, pool.run)
+    thread.start()
+    log = dagman.DagLog(planned.dag, cluster)
+    try:
+        while (end := log.poll()) is None:
+            time.sleep(_LOOK_S)
+        # DAGMan's last lines are on disk by now; the follower sees them by itself.
+        thread.join(_LAST_LINES_S)
+    except BaseException:
+        dagman.remove(cluster, pool.run)
+        raise
+    finally:
+        stop.set()
+        thread.join()
+    if end.state != "success":
+        say(f"the workflow ended: {end.state} {end.reason}".rstrip())
+    return end.state
+
+
+def check_science(made: Made, results: Path) -> dict[str, Any]:
+    """Compare the filtered SNPs that were staged out with the planted ones. Raises InputError."""
+    calls = sorted(results.glob("*filtered_snp*.vcf*"))
+    if not calls:
+        raise InputError(f"{results}: found no filtered SNPs, expected the workflow's result")
+    text = example("check.py", "--truth", str(made.truth / "truth.vcf"), "--calls", str(calls[0]))
+    found: dict[str, Any] = json.loads(text)
+    return found

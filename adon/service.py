@@ -1,0 +1,147 @@
+"""The broker service: configuration in, a REST API on a port out.
+
+Wires the pure parts together: topology and templates from ``adon.yml``, a controller, the broker's
+store, and the measurement archive as the recorder of transfers and the source of throughput.
+"""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import logging
+import os
+import socket
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from adon.config import Config, ControllerConfig, load_config, split_address
+from network_provisioner.errors import AdonError, InputError
+from network_provisioner.topology import Path as NetworkPath
+from network_provisioner.topology import Topology, topology_from_dict
+
+if TYPE_CHECKING:
+    from monitors.archive import Archive
+    from network_provisioner.broker import Broker
+    from network_provisioner.controllers.base import Controller
+
+LOG = logging.getLogger("adon.service")
+_SWITCHES_CONNECT_S = 20.0
+
+
+def make_controller(config: ControllerConfig, topology: Topology) -> Controller:
+    """The driver that the configuration names. Raises InputError."""
+    if config.driver == "simulated":
+        from network_provisioner.controllers.simulated import SimulatedController
+
+        return SimulatedController(topology)
+    from network_provisioner.controllers.openflow import OpenFlowController
+    from network_provisioner.controllers.shaper import CommandRunner, TcShaper
+
+    return OpenFlowController(topology, config.listen, TcShaper(CommandRunner(config.exec)))
+
+
+def measured_throughput(
+    archive: Archive, clock: Callable[[], float] = time.time
+) -> Callable[[NetworkPath], tuple[float, float] | None]:
+    """Look up what transfers over a path reached: bit/s and the age in seconds, or None."""
+
+    def lookup(path: NetworkPath) -> tuple[float, float] | None:
+        now = clock()
+        subject = f"{path.nodes[0]}>{path.nodes[-1]}/{path.layer}"
+        found = archive.estimate("path_throughput", subject, now)
+        return (found.value, now - found.at) if found else None
+
+    return lookup
+
+
+def make_broker(config: Config, archive: Archive) -> Broker:
+    """A broker as configured, not started yet. Raises InputError, StoreError."""
+    from monitors.transfers import Recorder
+    from network_provisioner.broker import Broker
+    from network_provisioner.store import SqliteStore
+    from network_provisioner.template import templates_from_dict
+
+    topology = topology_from_dict(config.topology)
+    return Broker(
+        topology,
+        templates_from_dict(config.templates),
+        make_controller(config.controller, topology),
+        SqliteStore(config.broker.state),
+        Recorder(archive),
+        measured_throughput(archive),
+    )
+
+
+def listening_socket(address: str) -> socket.socket:
+    """A bound socket, so that a port in use is one clear line and not a traceback.
+
+    Raises InputError naming the address.
+    """
+    host, port = split_address(address, "broker.listen")
+    sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        sock.bind((host, port))
+    except OSError as error:
+        sock.close()
+        why = "the port is in use" if error.errno == errno.EADDRINUSE else error.strerror
+        raise InputError(
+            f"cannot listen on {address}: {why}; expected a free one in broker.listen"
+        ) from None
+    sock.set_inheritable(True)
+    return sock
+
+
+def serve(config_file: Path, *, die_with_parent: bool = False) -> int:
+    """Run the broker until it is told to stop. Returns an exit code. Raises AdonError."""
+    import uvicorn
+
+    from monitors.archive import Archive
+    from network_provisioner.api import create_app
+
+    if die_with_parent:
+        from adon.testbed import syscalls
+
+        syscalls.die_with_parent()
+    config = load_config(config_file)
+    sock = listening_socket(config.broker.listen)
+    archive = Archive(config.broker.archive)
+    broker = make_broker(config, archive)
+    broker.start(_SWITCHES_CONNECT_S)
+    try:
+        app = create_app(broker, config.broker.token)
+        settings = uvicorn.Config(app, log_level="warning", access_log=False)
+        uvicorn.Server(settings).run(sockets=[sock])
+    finally:
+        broker.stop()
+        archive.close()
+        sock.close()
+    return 0
+
+
+def main() -> int:
+    """``python -m adon.service --config adon.yml``: as ``adon broker``, for supervisors."""
+    parser = argparse.ArgumentParser(prog="adon.service")
+    parser.add_argument("--config", type=Path, required=True)
+    parser.add_argument(
+        "--die-with-parent", action="store_true", help="end when the process that started it does"
+    )
+    args = parser.parse_args()
+    logging.basicConfig(format="%(asctime)s %(name)s %(levelname)s %(message)s")
+    try:
+        code = serve(args.config, die_with_parent=args.die_with_parent)
+    except AdonError as error:
+        print(f"adon broker: {error}", file=sys.stderr)
+        code = 2
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # The OpenFlow library's threads are not daemons and cannot be stopped: everything of ours is
+    # closed by now, so the process may simply end.
+    os._exit(code)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,146 @@
+"""Make unpacked Debian packages run where they lie.
+
+Packages of the machine's own release get wrapper scripts that name their libraries. Packages of
+another release need another C library, which a wrapper cannot give to the programs that these
+start in turn: they are patched to use their own loader and libraries.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from network_provisioner.errors import MissingError
+
+# Debian keeps ovs-vswitchd beside its alternatives and links it when the package is configured.
+_BIN = ("usr/bin", "usr/sbin", "bin", "sbin", "usr/lib/openvswitch-switch")
+_ELF = b"\x7fELF"
+# Environment that programs read their data's place from: variable, path below the root.
+_DATA = {
+    "OVS_PKGDATADIR": "usr/share/openvswitch",
+    "BCFTOOLS_PLUGINS": "usr/libexec/bcftools",
+}
+
+
+def trim(root: Path) -> None:
+    """Drop documents and start-up files, which nothing here reads."""
+    for part in ("doc", "man", "locale", "lintian", "bash-completion", "bug", "info"):
+        shutil.rmtree(root / "usr/share" / part, ignore_errors=True)
+    for part in ("etc", "var", "lib/systemd", "usr/lib/systemd", "usr/include", "usr/lib/python3"):
+        shutil.rmtree(root / part, ignore_errors=True)
+
+
+def library_dirs(root: Path) -> list[Path]:
+    """Every directory of ``root`` that shared libraries lie in, the most used first."""
+    places = [*sorted(root.glob("usr/lib/*-linux-gnu*")), *sorted(root.glob("lib/*-linux-gnu*"))]
+    return [d for d in [*places, root / "usr/lib"] if any(d.glob("*.so*"))]
+
+
+def programs(root: Path) -> list[Path]:
+    """Every program of ``root``."""
+    found = [f for part in _BIN for f in sorted((root / part).glob("*"))]
+    return [f for f in found if os.access(f, os.X_OK) and f.is_file()]
+
+
+def _moved(paths: Sequence[Path], tree: Path, home: Path) -> str:
+    return ":".join(str(home / path.relative_to(tree)) for path in paths)
+
+
+def wrap(tree: Path, home: Path) -> None:
+    """Write a wrapper for every program of ``tree``, which will be renamed to ``home``."""
+    root = tree / "root"
+    libraries = shlex.quote(_moved(library_dirs(root), tree, home))
+    lines = ["#!/bin/sh", f"LD_LIBRARY_PATH={libraries}${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}"]
+    exports = ["LD_LIBRARY_PATH"]
+    for name, part in _DATA.items():
+        if (root / part).is_dir():
+            lines.append(f"{name}=${{{name}:-{shlex.quote(str(home / 'root' / part))}}}")
+            exports.append(name)
+    lines.append(f"export {' '.join(exports)}")
+    (tree / "wrap").mkdir()
+    for program in programs(root):
+        target = shlex.quote(str(home / program.relative_to(tree)))
+        wrapper = tree / "wrap" / program.name
+        wrapper.write_text("\n".join([*lines, f'exec {target} "$@"', ""]))
+        wrapper.chmod(0o755)
+
+
+def _is_elf(path: Path) -> bool:
+    if path.is_symlink() or not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return file.read(4) == _ELF
+
+
+def loader(root: Path) -> Path:
+    """The dynamic loader below ``root``. Raises MissingError."""
+    found = [p for d in library_dirs(root) for p in sorted(d.glob("ld-linux*.so.*"))]
+    if not found:
+        raise MissingError("libc6: found no ld-linux*.so.* in the unpacked packages")
+    return found[0]
+
+
+def patch(tree: Path, home: Path) -> None:
+    """Patch every ELF program of ``tree``, which will be renamed to ``home``, to its libraries.
+
+    :raises MissingError: when patchelf fails.
+    """
+    root = tree / "root"
+    start = [str(loader(root)), "--library-path", ":".join(map(str, library_dirs(root)))]
+    patchelf = [*start, str(root / "usr/bin/patchelf")]
+    rpath = _moved(library_dirs(root), tree, home)
+    interpreter = str(home / loader(root).relative_to(tree))
+    files = [f for part in (*_BIN, "usr/libexec") for f in sorted((root / part).rglob("*"))]
+    for file in files:
+        if not _is_elf(file) or file.name == "patchelf":
+            continue
+        if runs([*patchelf, "--print-interpreter", str(file)], {}):  # else statically linked
+            _patch(patchelf, "--set-interpreter", interpreter, "--set-rpath", rpath, str(file))
+    (tree / "wrap").mkdir()
+    for program in programs(root):
+        (tree / "wrap" / program.name).symlink_to(Path("..") / program.relative_to(tree))
+
+
+def _patch(patchelf: Sequence[str], *arguments: str) -> None:
+    # --force-rpath: DT_RPATH holds for the libraries' own libraries too, DT_RUNPATH does not.
+    done = subprocess.run(
+        [*patchelf, "--force-rpath", *arguments], capture_output=True, text=True, check=False
+    )
+    if done.returncode != 0:
+        raise MissingError(f"patchelf {arguments[-1]}: {done.stderr.strip()}")
+
+
+def runs(command: Sequence[str], env: Mapping[str, str]) -> bool:
+    """Does this command start and end well?"""
+    try:
+        done = subprocess.run(
+            command,
+            env={**os.environ, **env},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+            timeout=60,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == 0
+
+
+def check(tree: Path, command: Sequence[str], *, own_loader: bool) -> None:
+    """Run one program of ``tree`` before it is renamed. Raises MissingError when it fails."""
+    root = tree / "root"
+    libraries = ":".join(map(str, library_dirs(root)))
+    found = [p for p in programs(root) if p.name == command[0]]
+    if not found:
+        raise MissingError(f"{command[0]}: not found in the unpacked packages")
+    real = [str(found[0]), *command[1:]]
+    if own_loader:
+        works = runs([str(loader(root)), "--library-path", libraries, *real], {})
+    else:
+        works = runs(real, {"LD_LIBRARY_PATH": libraries})
+    if not works:
+        raise MissingError(f"{' '.join(command)}: does not run from the unpacked packages")

@@ -1,0 +1,271 @@
+#!/usr/bin/env python3
+"""Write SoyKB's resequencing workflow (PGen) with its catalogs, and make its data.
+
+    workflow.py --out DIR [--samples 3] [--chromosomes 2] [--seed 1] [--testbed testbed.json]
+    workflow.py --out DIR --samples 41 --chromosomes 20 --no-data        # 1,013 jobs
+
+DIR gets workflow.yml, sites.yml, replicas.yml, transformations.yml, pegasus.properties and truth/.
+Without --testbed the catalogs name example hosts and the data go to DIR/inputs; with it they name
+the test bed's sites and the data go to the storage of its data store. --no-data declares the sizes
+such data would have instead of making them. S samples and C chromosomes make 9 + 4·S + S·C + C
+jobs. The same options give the same files.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import yaml
+from Pegasus.api import File, Job, Properties, Workflow
+from Pegasus.api.writable import Writable
+from pgen import ExampleError, Parser, catalogs, dataset, options, shape, sites
+from pgen.cohort import Cohort, checked_name
+
+SNP_FILTER = ("--min-qual", 10, "--min-mq", 40)
+INDEL_FILTER = ("--min-qual", 20, "--min-mq", 40, "--min-support", 0.2)
+BWA_INDEX = ("amb", "ann", "bwt", "pac", "sa")
+
+
+class Pgen:
+    """The workflow's jobs. Dependencies follow from the files that jobs share.
+
+    Files are named as PGen names them: SAMPLE.sam, SAMPLE.sorted.bam, SAMPLE.CHROMOSOME.g.vcf.gz.
+    """
+
+    def __init__(self, name: str, cohort: Cohort, estimate: shape.Estimate) -> None:
+        self.workflow = Workflow(name)
+        self.cohort = cohort
+        self._estimate = estimate
+        self._files: dict[str, File] = {
+            lfn: File(lfn, size=estimate.input_bytes[lfn]) for lfn in cohort.inputs
+        }
+        self.workflow.add_metadata(
+            project="soykb", samples=cohort.samples_count, chromosomes=cohort.chromosomes_count
+        )
+
+    def file(self, lfn: str) -> File:
+        """The file of that logical name, with the estimate of its size where it is made here."""
+        if lfn not in self._files:
+            size = self._estimate.size_of(lfn)
+            self._files[lfn] = File(lfn).add_metadata({shape.SIZE_ESTIMATE: size})
+        return self._files[lfn]
+
+    def job(
+        self,
+        name: str,
+        args: tuple[str | float, ...],
+        reads: tuple[str, ...],
+        writes: tuple[str, ...],
+        publish: bool = False,
+        **about: str,
+    ) -> None:
+        """One job that runs ``name args``; ``publish`` stages its outputs out."""
+        job = Job(name, namespace=catalogs.NAMESPACE, version=catalogs.VERSION)
+        job.add_args(*args)
+        job.add_inputs(*(self.file(lfn) for lfn in reads))
+        job.add_outputs(
+            *(self.file(lfn) for lfn in writes), stage_out=publish, register_replica=publish
+        )
+        job.add_metadata(**about)
+        self.workflow.add_jobs(job)
+
+    def prepare_reference(self) -> None:
+        fasta, dictionary = self.cohort.fasta, self.cohort.dictionary
+        self.job("bwa_index", (fasta,), (fasta,), self.bwa_index)
+        self.job("faidx", (fasta,), (fasta,), (f"{fasta}.fai",))
+        self.job("seq_dict", (fasta, dictionary), (fasta,), (dictionary,))
+
+    @property
+    def bwa_index(self) -> tuple[str, ...]:
+        return tuple(f"{self.cohort.fasta}.{end}" for end in BWA_INDEX)
+
+    def align(self, sample: str) -> None:
+        fasta, dictionary = self.cohort.fasta, self.cohort.dictionary
+        first, second = self.cohort.reads(sample)
+        sam, ordered = f"{sample}.sam", f"{sample}.sorted.bam"
+        deduped, bam = f"{sample}.dedup.bam", f"{sample}.addrepl.bam"
+        self.job(
+            "alignment_to_reference",
+            (fasta, dictionary, sample, first, second, sam),
+            (fasta, dictionary, *self.bwa_index, first, second),
+            (sam,),
+            sample=sample,
+        )
+        self.job("sort_sam", (sam, ordered), (sam,), (ordered,), sample=sample)
+        self.job("dedup", (ordered, deduped), (ordered,), (deduped,), sample=sample)
+        self.job(
+            "add_replace",
+            (sample, deduped, bam),
+            (deduped,),
+            (bam, f"{bam}.bai"),
+            sample=sample,
+        )
+
+    def call(self, sample: str, chromosome: str) -> None:
+        fasta, bam = self.cohort.fasta, f"{sample}.addrepl.bam"
+        gvcf = f"{sample}.{chromosome}.g.vcf.gz"
+        self.job(
+            "haplotype_caller",
+            (fasta, chromosome, bam, gvcf),
+            (fasta, f"{fasta}.fai", bam, f"{bam}.bai"),
+            (gvcf, f"{gvcf}.tbi"),
+            sample=sample,
+            chromosome=chromosome,
+        )
+
+    def _gvcfs(self, chromosome: str) -> tuple[str, ...]:
+        return tuple(f"{sample}.{chromosome}.g.vcf.gz" for sample in self.cohort.samples)
+
+    def genotype(self, chromosome: str) -> None:
+        fasta, gvcfs = self.cohort.fasta, self._gvcfs(chromosome)
+        vcf = f"GVCF.{chromosome}.vcf.gz"
+        self.job(
+            "genotype_gvcfs",
+            (fasta, vcf, *gvcfs),
+            (fasta, f"{fasta}.fai", *gvcfs, *(f"{name}.tbi" for name in gvcfs)),
+            (vcf,),
+            chromosome=chromosome,
+        )
+
+    def gather(self) -> None:
+        fasta, chromosomes = self.cohort.fasta, self.cohort.chromosomes
+        grouped: list[str] = []
+        gvcfs: list[str] = []
+        for chromosome in chromosomes:
+            grouped += ["--chromosome", *self._gvcfs(chromosome)]
+            gvcfs += self._gvcfs(chromosome)
+        cohort_gvcf = "mergeGVCF.g.vcf.gz"
+        self.job(
+            "merge_gvcf",
+            (fasta, cohort_gvcf, *grouped),
+            (fasta, f"{fasta}.fai", *gvcfs, *(f"{name}.tbi" for name in gvcfs)),
+            (cohort_gvcf, f"{cohort_gvcf}.tbi"),
+            publish=True,
+        )
+        parts = tuple(f"GVCF.{chromosome}.vcf.gz" for chromosome in chromosomes)
+        self.job("combine_variants", ("All.vcf.gz", *parts), parts, ("All.vcf.gz",))
+
+    def select_and_filter(self, kind: str, limits: tuple[str | float, ...]) -> None:
+        only, filtered = f"All.{kind}_only.vcf.gz", f"All.filtered_{kind}.vcf.gz"
+        self.job(f"select_variants_{kind}", ("All.vcf.gz", only), ("All.vcf.gz",), (only,))
+        self.job(
+            f"filtering_{kind}",
+            (only, filtered, *limits),
+            (only,),
+            (filtered, f"{filtered}.tbi"),
+            publish=True,
+        )
+
+    def build(self) -> Workflow:
+        self.prepare_reference()
+        for sample in self.cohort.samples:
+            self.align(sample)
+            for chromosome in self.cohort.chromosomes:
+                self.call(sample, chromosome)
+        for chromosome in self.cohort.chromosomes:
+            self.genotype(chromosome)
+        self.gather()
+        self.select_and_filter("snp", SNP_FILTER)
+        self.select_and_filter("indel", INDEL_FILTER)
+        return self.workflow
+
+
+def as_yaml(document: Writable) -> str:
+    """What Pegasus's API writes, in an order that does not change between runs.
+
+    The API keeps files and children in sets and stamps time and user into every file.
+    """
+    text = io.StringIO()
+    document.write(text, _format="json")
+    plain: dict[str, Any] = json.loads(text.getvalue())
+    plain["x-pegasus"] = {"apiLang": "python"}
+    for job in plain.get("jobs", []):
+        job["uses"].sort(key=lambda use: (use["type"], use["lfn"]))
+    for link in plain.get("jobDependencies", []):
+        link["children"].sort()
+    dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+    return str(yaml.dump(plain, Dumper=dumper, sort_keys=False, allow_unicode=True))
+
+
+def properties(out: Path) -> str:
+    """pegasus.properties: the catalogs beside it, jobs in each site's shared file system."""
+    lines = Properties()
+    for kind, file in (
+        ("site", "sites.yml"),
+        ("replica", "replicas.yml"),
+        ("transformation", "transformations.yml"),
+    ):
+        lines[f"pegasus.catalog.{kind}"] = "YAML"
+        lines[f"pegasus.catalog.{kind}.file"] = str(out / file)
+    lines["pegasus.data.configuration"] = "sharedfs"
+    lines["dagman.retry"] = "1"
+    text = io.StringIO()
+    lines.write(text)
+    return text.getvalue()
+
+
+def write(chosen: argparse.Namespace) -> str:
+    """Do what the options say; returns one sentence about it. Raises ExampleError, OSError."""
+    name = checked_name(chosen.name, "name")
+    cohort, recipe = options.read(chosen)
+    out: Path = chosen.out.resolve()
+    if chosen.testbed is None:
+        places, inputs = sites.example_places(), out / "inputs"
+        folder = f"{places[sites.DATA_STORE].storage}/{name}"
+    else:
+        places = sites.testbed_places(chosen.testbed)
+        inputs = Path(places[sites.DATA_STORE].storage) / name
+        folder = str(inputs)
+    made = dataset.plan(cohort, recipe) if chosen.data else None
+    # Whoever finds a workflow.yml finds everything it needs: it goes first and comes last.
+    (out / "workflow.yml").unlink(missing_ok=True)
+    out.mkdir(parents=True, exist_ok=True)
+    if made is not None:
+        sizes = made.write(inputs, out / "truth")
+    else:
+        sizes = shape.input_sizes(cohort, recipe)
+    estimate = shape.Estimate(cohort, recipe, sizes)
+    workflow = Pgen(name, cohort, estimate).build()
+    texts = {
+        "sites.yml": as_yaml(catalogs.site_catalog(places)),
+        "replicas.yml": as_yaml(catalogs.replica_catalog(places[sites.DATA_STORE], folder, sizes)),
+        "transformations.yml": as_yaml(
+            catalogs.transformation_catalog(places, estimate.runtimes_s())
+        ),
+        "pegasus.properties": properties(out),
+        "workflow.yml": as_yaml(workflow),
+    }
+    for file, text in texts.items():
+        dataset.put(out / file, text.encode())
+    source = "data made" if made is not None else "no data made, sizes estimated"
+    return (
+        f"{out}: {cohort.jobs} jobs over {cohort.samples_count} samples and "
+        f"{cohort.chromosomes_count} chromosomes, {sum(sizes.values()):,} bytes of input ({source})"
+    )
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = Parser(__doc__)
+    parser.add_argument("--out", type=Path, required=True, help="directory to write into")
+    parser.add_argument("--name", default="soykb", help="of the workflow (soykb)")
+    parser.add_argument("--testbed", type=Path, help="testbed.json of a running test bed")
+    parser.add_argument(
+        "--no-data", dest="data", action="store_false", help="declare sizes, make no data"
+    )
+    options.add_to(parser)
+    chosen = parser.parse_args(argv)
+    try:
+        print(write(chosen))
+    except (ExampleError, OSError) as error:
+        print(f"workflow.py: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

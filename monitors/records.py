@@ -1,0 +1,122 @@
+"""What a job says about its own run, more exactly than the event log.
+
+Two kinds of record are read from a job's standard output: the line that the embedded planner's
+wrapper prints,
+
+    adon-job-record: {"job": …, "start": …, "end": …, "exitcode": 0, "inputs": {"lfn": bytes}, …}
+
+and the YAML document of pegasus-kickstart, which the real planner's jobs write.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+_TAIL_BYTES = 1 << 20  # records stand at the end, whatever the job printed before
+_PREFIX = b"adon-job-record:"
+# The first level of kickstart's document, two spaces deep (version 3.0 of its format).
+_KICKSTART = re.compile(rb"^- invocation: True\s*$", re.MULTILINE)
+_FIELD = re.compile(r"^  (start|duration|hostname): *\"?([^\"\n]*)\"?\s*$", re.MULTILINE)
+_EXIT = re.compile(r"^  mainjob:.*?^      regular_exitcode: *(-?\d+)", re.MULTILINE | re.DOTALL)
+_CLOCK_S = 2.0  # how far clocks and whole-second event times may disagree
+
+
+@dataclass(frozen=True, slots=True)
+class JobRecord:
+    """One run of one job; times in Unix seconds, sizes in bytes."""
+
+    start: float
+    end: float
+    exitcode: int
+    source: str
+    host: str = ""
+    cpu_s: float | None = None
+    inputs: Mapping[str, int] = field(default_factory=dict)
+    outputs: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def runtime_s(self) -> float:
+        """Wall time of the tool itself."""
+        return self.end - self.start
+
+    @property
+    def bytes_in(self) -> int:
+        """Size of all inputs, 0 where the record does not tell."""
+        return sum(self.inputs.values())
+
+    @property
+    def bytes_out(self) -> int:
+        """Size of all outputs, 0 where the record does not tell."""
+        return sum(self.outputs.values())
+
+
+def read_record(output: Path, started: float, ended: float) -> JobRecord | None:
+    """The record of the run between two event times (Unix seconds), None where there is none.
+
+    pegasus-exitcode renames the output of a finished job to ``<job>.out.000`` and so on, so those
+    are looked at too. Records of other runs of the job are told apart by their times.
+    """
+    for path in [output, *sorted(output.parent.glob(output.name + ".[0-9][0-9][0-9]"))[::-1]]:
+        for record in _records(path):
+            if record.start >= started - _CLOCK_S and record.end <= ended + _CLOCK_S:
+                return record
+    return None
+
+
+def _records(path: Path) -> list[JobRecord]:
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - _TAIL_BYTES))
+            data = file.read(_TAIL_BYTES)
+    except OSError:
+        return []  # no output, no record: the event times do
+    found = [_from_line(line) for line in data.splitlines() if line.startswith(_PREFIX)]
+    found += [_from_kickstart(data[match.end() :]) for match in _KICKSTART.finditer(data)]
+    return [record for record in reversed(found) if record is not None]
+
+
+def _from_line(line: bytes) -> JobRecord | None:
+    try:
+        data = json.loads(line[len(_PREFIX) :])
+        record = JobRecord(
+            start=float(data["start"]),
+            end=float(data["end"]),
+            exitcode=int(data["exitcode"]),
+            source="job record",
+            host=str(data.get("host", "")),
+            cpu_s=float(data["cpu_s"]) if data.get("cpu_s") is not None else None,
+            inputs=_sizes(data.get("inputs")),
+            outputs=_sizes(data.get("outputs")),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
+        return None  # torn or foreign: it is a program's output, anything may stand there
+    return record if record.end >= record.start else None
+
+
+def _sizes(data: Any) -> dict[str, int]:
+    return {
+        str(lfn): int(size)
+        for lfn, size in (data or {}).items()
+        if isinstance(size, int | float) and size >= 0
+    }
+
+
+def _from_kickstart(document: bytes) -> JobRecord | None:
+    text = document.decode(errors="replace")
+    fields = dict(reversed(_FIELD.findall(text)))  # of a name that comes twice, the first
+    exitcode = _EXIT.search(text)
+    try:
+        start = datetime.fromisoformat(fields["start"].strip()).timestamp()
+        end = start + float(fields["duration"])
+    except (KeyError, ValueError, OverflowError):
+        return None
+    code = int(exitcode[1]) if exitcode else 0
+    return JobRecord(start, end, code, "kickstart", fields.get("hostname", "").strip())

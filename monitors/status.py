@@ -1,0 +1,120 @@
+"""Where a workflow stands: the eight fields of the thesis's Figure 16, and how it ended.
+
+The thesis's loop stops at 100 % only and so never ends when a workflow fails. Here a status also
+has a ``state``, and three of the four states are ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any
+
+from monitors.measurement import Measurement
+
+FIELDS = ("unready", "ready", "pre", "in_queue", "post", "done", "fail", "percent_done")
+
+
+class State(StrEnum):
+    """``removed`` means that someone took the workflow out of the queue."""
+
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+    REMOVED = "removed"
+
+
+ENDED = frozenset({State.DONE, State.FAILED, State.REMOVED})
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """How many of a workflow's ``total`` jobs are where, at a time (Unix seconds).
+
+    ``unready`` wait for their parents, ``ready`` could be submitted, ``pre`` and ``post`` run their
+    scripts, ``in_queue`` are HTCondor's (waiting or running). ``futile`` jobs can never run as a
+    parent failed; pegasus-status and Figure 16 do not show them.
+    """
+
+    unready: int
+    ready: int
+    pre: int
+    in_queue: int
+    post: int
+    done: int
+    fail: int
+    percent_done: float
+    total: int
+    state: State
+    at: float
+    futile: int = 0
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more will come, unless someone runs the workflow again."""
+        return self.state in ENDED
+
+    def fields(self) -> dict[str, float]:
+        """The eight fields of Figure 16, by name, in its order."""
+        return {name: getattr(self, name) for name in FIELDS}
+
+    def measurement(self, workflow: str, key: str) -> Measurement:
+        """For the archive; ``key`` tells this change from all others of the workflow."""
+        details = asdict(self) | {"state": str(self.state)}
+        details.pop("at")
+        return Measurement(
+            id=f"status:{workflow}:{key}",
+            metric="status",
+            subject=workflow,
+            value=self.percent_done,
+            unit="%",
+            at=self.at,
+            source="dagman",
+            workflow=workflow,
+            details=details,
+        )
+
+    @classmethod
+    def from_measurement(cls, measurement: Measurement) -> Status:
+        """The inverse of :meth:`measurement`."""
+        details: Mapping[str, Any] = measurement.details
+        known = {name: details[name] for name in cls.__dataclass_fields__ if name in details}
+        return cls(**(known | {"state": State(details["state"]), "at": measurement.at}))
+
+
+NOT_STARTED = Status(0, 0, 0, 0, 0, 0, 0, 0.0, 0, State.RUNNING, 0.0)
+
+
+def percent(done: int, total: int) -> float:
+    """Share of jobs done, in percent, two decimals as pegasus-status prints it.
+
+    100 means all of them, however many there are.
+    """
+    share = round(100.0 * done / total, 2) if total else 0.0
+    return share if done >= total else min(share, 99.99)
+
+
+def status_text(status: Status | None, name: str = "", width: int = 24) -> str:
+    """One line for people: a bar of ``width`` characters, the counts that are not zero, the state.
+
+    ``None`` is a workflow that has not written anything yet.
+    """
+    label = f"{name}  " if name else ""
+    if status is None or (status.total == 0 and not status.ended):
+        return f"{label}[{'.' * width}]   0.0 %  not started"
+    filled = int(width * min(status.percent_done, 100.0) / 100)
+    counts = [
+        ("in queue", status.in_queue),
+        ("pre", status.pre),
+        ("post", status.post),
+        ("ready", status.ready),
+        ("unready", status.unready),
+        ("failed", status.fail),
+        ("futile", status.futile),
+    ]
+    shown = "".join(f", {count} {word}" for word, count in counts if count)
+    return (
+        f"{label}[{'#' * filled}{'.' * (width - filled)}] {status.percent_done:5.1f} %"
+        f"  {status.done} of {status.total} done{shown}  {status.state}"
+    )

@@ -1,0 +1,69 @@
+"""What an ended transfer teaches about the network: Γ_a between two sites and over one path."""
+
+from __future__ import annotations
+
+from monitors.archive import Archive, Measurement
+from network_provisioner.model import LIVE, Transit, TransitState
+from network_provisioner.units import goodput
+
+# A transfer of less than this fits into one initial TCP window of 10 segments a few times over: its
+# time is connection set-up and round trips, whatever the bandwidth of the path (RFC 6928).
+SMALL_BYTES = 64_000
+
+# No clock that times transfers resolves less; a zero here means that nobody timed it.
+_SHORTEST_S = 1e-6
+
+
+def transfer_facts(transit: Transit) -> list[Measurement]:
+    """Measurements of a transit that is over; none where nothing was moved or nobody timed it.
+
+    ``throughput`` of ``src>dst`` and, where it was given a path, ``path_throughput`` of
+    ``src>dst/layer``, in bits per second of what the user got (goodput). A transfer under 64 kB
+    yields ``transfer_latency`` of ``src>dst`` in seconds instead: taken for throughput it would
+    make a fast path look slow.
+    """
+    if transit.state in LIVE or transit.state is TransitState.QUEUED:
+        return []
+    if transit.bytes <= 0 or transit.seconds < _SHORTEST_S:
+        return []
+    subject = f"{transit.src}>{transit.dst}"
+    if transit.bytes < SMALL_BYTES:
+        return [_fact(transit, "transfer_latency", subject, transit.seconds, "s")]
+    rate_bps = goodput(transit.bytes, transit.seconds)
+    facts = [_fact(transit, "throughput", subject, rate_bps, "bit/s")]
+    if transit.layer and transit.path:
+        path = f"{subject}/{transit.layer}"
+        facts.append(_fact(transit, "path_throughput", path, rate_bps, "bit/s"))
+    return facts
+
+
+def _fact(transit: Transit, metric: str, subject: str, value: float, unit: str) -> Measurement:
+    return Measurement(
+        id=f"{metric}:transit:{transit.id}",
+        metric=metric,
+        subject=subject,
+        value=value,
+        unit=unit,
+        at=transit.released_at or transit.installed_at + transit.seconds,
+        source="transfer",
+        workflow=transit.workflow,
+        details={
+            "job": transit.job,
+            "bytes": transit.bytes,
+            "seconds": transit.seconds,
+            "granted_bps": transit.granted_bps,
+            "path": list(transit.path),
+            "state": str(transit.state),
+        },
+    )
+
+
+class Recorder:
+    """Records ended transits in the archive, each once however often it is told of it."""
+
+    def __init__(self, archive: Archive) -> None:
+        self._archive = archive
+
+    def record(self, transit: Transit) -> int:
+        """How many measurements of the transit were new. Raises ArchiveError."""
+        return self._archive.record_many(transfer_facts(transit))

@@ -1,0 +1,205 @@
+"""What every driver has to do, as tests that a driver's own tests inherit.
+
+    class TestMyDriver(ControllerConformance):
+        @pytest.fixture
+        def rig(self): ...  # yields a Rig whose controller is started
+
+The suite needs nothing but the Protocol, so it is plain ``assert`` and can run under any test
+runner that finds methods named ``test_*`` and hands in a ``rig``.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Protocol
+
+from network_provisioner.controllers.base import Circuit, Controller, ControllerError
+from network_provisioner.topology import Topology
+
+
+class Rig(Protocol):
+    """A started controller and the network under it.
+
+    ``topology`` joins at least two pairs of sites whose paths meet on one link.
+    """
+
+    controller: Controller
+    topology: Topology
+
+    def now(self) -> float:
+        """Unix seconds, as the controller sees them."""
+        ...
+
+    def wait_for(self, what: str, check: Callable[[], bool]) -> None:
+        """Let time pass until ``check`` holds. Raises TimeoutError after a while."""
+        ...
+
+    def restart_switches(self) -> None:
+        """End the switches without warning, all rules with them, and start them again."""
+        ...
+
+
+class ControllerConformance:
+    """The behaviour that :class:`~network_provisioner.controllers.base.Controller` promises."""
+
+    def test_a_circuit_is_installed_and_removed(self, rig: Rig) -> None:
+        rig.controller.apply([circuit(rig, "a")])
+        assert rig.controller.installed() == ["a"]
+        rig.controller.apply([])
+        assert rig.controller.installed() == []
+
+    def test_applying_twice_changes_nothing(self, rig: Rig) -> None:
+        wanted = [circuit(rig, "a"), circuit(rig, "b", pair=1)]
+        rig.controller.apply(wanted)
+        rig.controller.apply(wanted)
+        assert rig.controller.installed() == ["a", "b"]
+
+    def test_order_does_not_matter(self, rig: Rig) -> None:
+        wanted = [circuit(rig, "a"), circuit(rig, "b", pair=1)]
+        rig.controller.apply(wanted)
+        rig.controller.apply(wanted[::-1])
+        assert rig.controller.installed() == ["a", "b"]
+
+    def test_circuits_between_the_same_sites_share(self, rig: Rig) -> None:
+        first, second = circuit(rig, "a"), circuit(rig, "b")
+        rig.controller.apply([first, second])
+        assert rig.controller.installed() == ["a", "b"]
+        rig.controller.apply([second])
+        assert rig.controller.installed() == ["b"]
+
+    def test_both_directions_at_once(self, rig: Rig) -> None:
+        there = circuit(rig, "there")
+        back = replace(there, id="back", path=there.path[::-1])
+        rig.controller.apply([there, back])
+        assert rig.controller.installed() == ["back", "there"]
+        rig.controller.apply([back])
+        assert rig.controller.installed() == ["back"]
+
+    def test_a_circuit_can_move_to_another_path(self, rig: Rig) -> None:
+        for path in paths(rig, 0):
+            rig.controller.apply([replace(circuit(rig, "a"), path=path)])
+            assert rig.controller.installed() == ["a"]
+
+    def test_too_much_is_refused_as_a_whole(self, rig: Rig) -> None:
+        before = circuit(rig, "a")
+        rig.controller.apply([before])
+        capacity = rig.topology.path(before.path).capacity_bps
+        greedy = replace(circuit(rig, "b"), min_bps=2 * capacity, max_bps=2 * capacity)
+        self._refused(rig, [before, circuit(rig, "c", pair=1), greedy])
+        assert rig.controller.installed() == ["a"]
+
+    def test_two_paths_for_one_pair_are_refused(self, rig: Rig) -> None:
+        first, second = paths(rig, 0)[:2]
+        one = replace(circuit(rig, "a"), path=first)
+        self._refused(rig, [one, replace(one, id="b", path=second)])
+        assert rig.controller.installed() == []
+
+    def test_nonsense_is_refused(self, rig: Rig) -> None:
+        good = circuit(rig, "a")
+        rig.controller.apply([good])
+        for bad in (
+            replace(good, id="x", path=("nowhere", *good.path[1:])),
+            replace(good, id="x", path=good.path[:1]),
+            replace(good, id="x", min_bps=-1.0),
+            replace(good, id="x", min_bps=2.0, max_bps=1.0),
+            replace(good, id="x", min_bps=float("nan")),
+            good,
+        ):
+            self._refused(rig, [good, bad])
+        assert rig.controller.installed() == ["a"]
+
+    def test_a_circuit_whose_lease_has_ended_is_not_installed(self, rig: Rig) -> None:
+        rig.controller.apply([circuit(rig, "a"), circuit(rig, "late", pair=1, lease_s=-1.0)])
+        assert rig.controller.installed() == ["a"]
+
+    def test_leases_end_by_themselves(self, rig: Rig) -> None:
+        if not rig.controller.capabilities().flow_leases:
+            return
+        rig.controller.apply([circuit(rig, "short", lease_s=1.0), circuit(rig, "long", pair=1)])
+        assert rig.controller.installed() == ["long", "short"]
+        rig.wait_for("end of the lease", lambda: rig.controller.installed() == ["long"])
+
+    def test_a_lease_can_be_renewed(self, rig: Rig) -> None:
+        rig.controller.apply([circuit(rig, "a", lease_s=1.0), circuit(rig, "b", 1, lease_s=1.0)])
+        rig.controller.apply([circuit(rig, "a"), circuit(rig, "b", 1, lease_s=1.0)])
+        rig.wait_for("end of b's lease", lambda: rig.controller.installed() == ["a"])
+
+    def test_circuits_come_back_after_a_restart_of_the_switches(self, rig: Rig) -> None:
+        rig.controller.apply([circuit(rig, "a"), circuit(rig, "b", pair=1)])
+        rig.restart_switches()
+        rig.wait_for("resync", lambda: rig.controller.installed() == ["a", "b"])
+
+    def test_unknown_circuits_have_no_bytes(self, rig: Rig) -> None:
+        rig.controller.apply([circuit(rig, "a")])
+        assert rig.controller.circuit_bytes("a") >= 0
+        assert rig.controller.circuit_bytes("unknown") == 0
+
+    def test_counters_cover_every_direction_a_switch_sends_into(self, rig: Rig) -> None:
+        counted = {(c.a, c.b) for c in rig.controller.counters()}
+        expected = {
+            (switch, link.b if switch == link.a else link.a)
+            for link in rig.topology.links
+            for switch in link.ports or {}
+        }
+        assert counted == expected
+
+    def test_many_threads(self, rig: Rig) -> None:
+        wanted = [circuit(rig, "a"), circuit(rig, "b", pair=1)]
+        errors: list[Exception] = []
+
+        def work() -> None:
+            try:
+                for _ in range(5):
+                    rig.controller.apply(wanted)
+                    assert rig.controller.installed() == ["a", "b"]
+                    rig.controller.circuit_bytes("a")
+                    rig.controller.counters()
+            except Exception as error:
+                errors.append(error)
+
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert errors == []
+
+    def test_stop_and_start_again(self, rig: Rig) -> None:
+        rig.controller.apply([circuit(rig, "a")])
+        rig.controller.stop()
+        rig.controller.stop()
+        self._refused(rig, [circuit(rig, "a")])
+        rig.controller.start(20.0)
+        assert rig.controller.installed() == []
+        rig.controller.apply([circuit(rig, "a")])
+        assert rig.controller.installed() == ["a"]
+
+    @staticmethod
+    def _refused(rig: Rig, circuits: list[Circuit]) -> None:
+        try:
+            rig.controller.apply(circuits)
+        except ControllerError as error:
+            assert "\n" not in str(error)
+        else:
+            raise AssertionError(f"{circuits} were not refused")
+
+
+def paths(rig: Rig, pair: int) -> list[tuple[str, ...]]:
+    """The paths between the first pair of sites on different switches, or between the second."""
+    sites = rig.topology.sites
+    far = [
+        found
+        for i, src in enumerate(sites)
+        for dst in sites[i + 1 :]
+        if len(found := rig.topology.candidate_paths(src, dst)) > 1
+    ]
+    return [path.nodes for path in far[pair]]
+
+
+def circuit(rig: Rig, name: str, pair: int = 0, lease_s: float = 300.0) -> Circuit:
+    """A circuit on the first path of a pair of sites, of a tenth of its capacity."""
+    path = paths(rig, pair)[0]
+    rate = rig.topology.path(path).capacity_bps / 10
+    return Circuit(name, path, rate, 2 * rate, rig.now() + lease_s)

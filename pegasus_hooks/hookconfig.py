@@ -1,0 +1,54 @@
+"""The hooks' configuration: a small JSON file whose path DAGMan hands to every hook.
+
+{"broker": "http://127.0.0.1:8470",    where the broker answers
+ "timeout_s": 2.0,                      longest total wait for a broker that does not answer
+ "patience_s": 60.0,                    longest wait for a queued path, then best effort
+ "template": "soykb",                   what the broker knows of the application
+ "archive": "/abs/archive.sqlite",      measurement archive, or null
+ "token": null}                         the broker's token, or null
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+from network_provisioner.errors import InputError
+
+_NUMBERS = ("timeout_s", "patience_s")
+
+
+@dataclass(frozen=True, slots=True)
+class HookConfig:
+    """See the module. Times in seconds."""
+
+    broker: str
+    timeout_s: float = 2.0
+    patience_s: float = 60.0
+    template: str = "default"
+    archive: str | None = None
+    token: str | None = None
+
+
+def load(path: Path) -> HookConfig:
+    """Read the file. Raises InputError that names the key."""
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: found {error}, expected the hooks' JSON configuration") from None
+    if not isinstance(data, dict) or not isinstance(data.get("broker"), str):
+        raise InputError(f"{path}: found no key 'broker', expected the broker's URL")
+    known = {f.name for f in fields(HookConfig)}
+    unknown = sorted(set(data) - known)
+    if unknown:
+        raise InputError(f"{path}: unknown key {unknown[0]!r}, expected {', '.join(sorted(known))}")
+    for key, value in data.items():
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if key in _NUMBERS and not (number and 0 <= value < float("inf")):
+            raise InputError(f"{path}: {key}: found {value!r}, expected seconds")
+        if key not in _NUMBERS and not isinstance(value, str | None):
+            raise InputError(f"{path}: {key}: found {value!r}, expected text")
+    if data.get("template") is None:
+        data.pop("template", None)
+    return HookConfig(**data)

@@ -1,0 +1,204 @@
+"""Planning with a real ``pegasus-plan``, where one is on PATH.
+
+Pegasus plans as it always does. It is given the site selection as ``execution.site`` hints in a
+copy of the workflow, and the hooks by properties: ``dagman.pre`` for every job (jobs that move no
+data leave it at once) and ``dagman.post.path.pegasus-exitcode`` for the script around Pegasus's own
+check, so that nothing of Pegasus is replaced.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from network_provisioner.errors import AdonError, InputError, MissingError
+from pegasus_hooks import submitdir
+from pegasus_hooks.planner.model import PlannedWorkflow, Sources
+from pegasus_hooks.planner.refuse import safe_path
+from site_selector.hinted import hinted_copy
+from site_selector.placement import Mapping as SiteMapping
+
+PLANNER_NAME = "pegasus-plan"
+MAX_PRE = 20  # PRE scripts side by side; without it Pegasus writes 1
+_HOOKS = Path(__file__).resolve().parent
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """How a command ended."""
+
+    code: int
+    output: str
+    errors: str
+
+
+class Runner(Protocol):
+    """Runs a command to its end."""
+
+    def __call__(self, command: Sequence[str]) -> Finished:
+        """Raises OSError where it cannot be started."""
+        ...
+
+
+def find_planner() -> Path | None:
+    """The ``pegasus-plan`` on PATH, None where there is none."""
+    found = shutil.which(PLANNER_NAME)
+    return Path(found) if found else None
+
+
+def plan(
+    sources: Sources,
+    mapping: SiteMapping,
+    base_dir: Path,
+    output_site: str,
+    hooks: Path | None = None,
+    user_properties: Path | None = None,
+    run: Runner | None = None,
+) -> PlannedWorkflow:
+    """Plan with Pegasus; the submit directory is where Pegasus puts it below ``base_dir``.
+
+    ``user_properties`` is the user's own file, which keeps the last word but for the hooks.
+    Raises MissingError without ``pegasus-plan``, InputError where it refuses, with its last line.
+    """
+    planner = find_planner()
+    if planner is None:
+        raise MissingError(f"{PLANNER_NAME}: not on PATH, expected a Pegasus installation")
+    work = base_dir.absolute() / "adon"
+    try:
+        work.mkdir(parents=True, exist_ok=True)
+        workflow = work / "workflow.yml"
+        hinted_copy(sources.workflow, mapping, workflow)
+        scripts = None
+        if hooks is not None:
+            scripts = write_scripts(work, hooks, planner.with_name("pegasus-exitcode"))
+        own = user_properties.read_text(encoding="utf-8") if user_properties else ""
+        conf = work / "pegasus.properties"
+        conf.write_text(properties_text(sources, own, scripts), encoding="utf-8")
+        sites = sorted({placement.site for placement in mapping.placements})
+        command = plan_command(planner, conf, sites, output_site, base_dir, workflow)
+        done = (run or _run)(command)
+    except OSError as error:
+        raise InputError(f"{PLANNER_NAME}: {error}") from None
+    return _planned(done)
+
+
+def plan_command(
+    planner: Path,
+    conf: Path,
+    sites: Sequence[str],
+    output_site: str,
+    base_dir: Path,
+    workflow: Path,
+) -> list[str]:
+    """The command line. ``--json`` makes the planner say where the submit directory is."""
+    return [
+        str(planner),
+        "--conf", str(conf),
+        "--sites", ",".join(sites),
+        "--output-sites", output_site,
+        "--dir", str(base_dir.absolute()),
+        "--cleanup", "leaf",
+        "--json",
+        str(workflow),
+    ]  # fmt: skip
+
+
+def properties_text(
+    sources: Sources, user: str = "", scripts: tuple[Path, Path] | None = None
+) -> str:
+    """The properties of a plan: ours where the user says nothing, then the user's own, then the
+    hooks. ``scripts`` are PRE and the script around pegasus-exitcode."""
+    ours: dict[str, str] = {"pegasus.data.configuration": "sharedfs"}
+    ours["pegasus.transfer.links"] = "true"
+    for kind in ("site", "replica", "transformation"):
+        catalog = sources.catalog(kind)
+        if catalog != sources.workflow:
+            ours[f"pegasus.catalog.{kind}"] = "YAML"
+            ours[f"pegasus.catalog.{kind}.file"] = str(catalog.absolute())
+    said = _keys(user)
+    lines = [f"{key}={value}" for key, value in ours.items() if key not in said]
+    lines += [line for line in user.splitlines() if line.strip()]
+    if scripts is not None:
+        pre, post = scripts
+        hooked = {
+            "dagman.pre": str(pre),
+            "dagman.pre.arguments": "$JOB $RETRY $MAX_RETRIES",
+            "dagman.post.path.pegasus-exitcode": str(post),
+        }
+        taken = [key for key in hooked if key in said]
+        if taken:
+            raise InputError(
+                f"pegasus.properties: {taken[0]} is set by the user, and ADON's hooks need it; "
+                "expected it unset"
+            )
+        lines += [f"{key}={value}" for key, value in hooked.items()]
+        if "dagman.maxpre" not in said:
+            lines.append(f"dagman.maxpre={MAX_PRE}")
+    return "\n".join(lines) + "\n"
+
+
+def write_scripts(directory: Path, hooks: Path, exitcode: Path) -> tuple[Path, Path]:
+    """PRE, and the stand-in for ``pegasus-exitcode``: properties name a program, not a command."""
+    python = safe_path(sys.executable, "Python")
+    config = safe_path(str(hooks.absolute()), "hooks config")
+    here = safe_path(str(_HOOKS), "hooks")
+    around = f"--exitcode-path {safe_path(str(exitcode), 'pegasus-exitcode')} -- "
+    out = []
+    for name, script, extra in (("adon-pre", "pre.py", ""), ("adon-exitcode", "post.py", around)):
+        path = directory / name
+        command = f'exec {python} -I -S {here}/{script} --config {config} {extra}"$@"'
+        path.write_text(f"#!/bin/sh\n{command}\n", encoding="utf-8")
+        path.chmod(0o755)
+        out.append(Path(safe_path(str(path), "submit directory")))
+    return out[0], out[1]
+
+
+def _keys(properties: str) -> set[str]:
+    lines = (line.strip() for line in properties.splitlines())
+    return {
+        line.replace(":", "=", 1).partition("=")[0].strip()
+        for line in lines
+        if line and not line.startswith(("#", "!"))
+    }
+
+
+def _planned(done: Finished) -> PlannedWorkflow:
+    said = (done.errors.strip() or done.output.strip()).splitlines()
+    if done.code != 0:
+        raise InputError(f"{PLANNER_NAME}: exit {done.code}: {said[-1] if said else 'no output'}")
+    try:
+        answer: Mapping[str, object] = json.loads(done.output)
+        submit_dir = Path(str(answer["submit_dir"]))
+    except (ValueError, KeyError, TypeError):
+        raise AdonError(
+            f"{PLANNER_NAME}: found {done.output[:80]!r}, expected JSON with its submit_dir"
+        ) from None
+    dump = submitdir.braindump(submit_dir)
+    return PlannedWorkflow(
+        name=dump.get("dax_label", ""),
+        submit_dir=submit_dir,
+        dag=submitdir.dag_file(submit_dir, dump),
+        wf_uuid=dump.get("wf_uuid", ""),
+        planner=PLANNER_NAME,
+        output=f"Planned by {PLANNER_NAME} {dump.get('planner_version', '')} in {submit_dir}",
+    )
+
+
+def _run(command: Sequence[str]) -> Finished:
+    done = subprocess.run(
+        command,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=False,
+        env=dict(os.environ),
+    )
+    return Finished(done.returncode, done.stdout, done.stderr)

@@ -1,0 +1,237 @@
+"""The executable workflow: pure, from abstract workflow and mapping to jobs with parents.
+
+    create_dir ─► stage_in ─► compute ─► (stage_inter ─►) compute ─► stage_out ─► cleanup
+
+Data configuration ``sharedfs``: a site's scratch is one shared file system, its jobs run in the
+run's directory there, and files that stay at their site are not transferred.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from graphlib import TopologicalSorter
+from typing import Any
+
+from network_provisioner.errors import InputError
+from pegasus_hooks.planner.model import Kind, Options, PlannedJob, Task
+from pegasus_hooks.planner.places import Places
+from pegasus_hooks.planner.programs import Program, Programs, merged, split_arguments
+from pegasus_hooks.planner.refuse import unsupported_profile
+from pegasus_hooks.planner.staging import RawFile, Stager
+from pegasus_hooks.transferlist import Mkdir, Remove, SiteUrl
+from site_selector.inputs import Inputs
+from site_selector.workflow import Job, did_you_mean
+
+_JOBS_PER_FOLDER = 1024  # as many as Pegasus's own file creator puts side by side
+
+
+def lay_out(
+    inputs: Inputs,
+    programs: Programs,
+    mapping: Mapping[str, str],
+    places: Places,
+    output_site: str,
+    options: Options,
+) -> dict[str, PlannedJob]:
+    """The jobs by name, parents before children. Raises InputError that names the job or site."""
+    check_mapping(inputs, mapping)
+    return _Layout(inputs, programs, mapping, places, output_site, options).build()
+
+
+def check_mapping(inputs: Inputs, mapping: Mapping[str, str]) -> None:
+    """Every job at a site that can run it, and no job that is not there. Raises InputError."""
+    jobs = inputs.workflow.jobs
+    for job_id, site in mapping.items():
+        if job_id not in jobs:
+            raise InputError(
+                f"site mapping: found job {job_id!r}, which the workflow lacks"
+                + did_you_mean(job_id, jobs)
+            )
+        if site not in inputs.candidates[job_id]:
+            raise inputs.workflow.job_error(
+                job_id,
+                f"site mapping says {site!r}, expected one of "
+                + ", ".join(inputs.candidates[job_id]),
+            )
+    missing = next((job_id for job_id in jobs if job_id not in mapping), None)
+    if missing is not None:
+        raise inputs.workflow.job_error(missing, "the site mapping gives it no site")
+
+
+class _Layout:
+    def __init__(
+        self,
+        inputs: Inputs,
+        programs: Programs,
+        mapping: Mapping[str, str],
+        places: Places,
+        output_site: str,
+        options: Options,
+    ) -> None:
+        self.inputs = inputs
+        self.programs = programs
+        self.mapping = mapping
+        self.places = places
+        self.flow = inputs.workflow
+        self.options = options
+        self.stager = Stager(
+            places, output_site, options.stage_in_clusters, options.stage_out_clusters
+        )
+        self.compute: dict[str, PlannedJob] = {}  # by id in the abstract workflow
+        raw_jobs = self.flow.document.root["jobs"]
+        self.raw: dict[str, Mapping[str, Any]] = dict(zip(self.flow.jobs, raw_jobs, strict=True))
+        self.program: dict[str, Program] = {}
+
+    def build(self) -> dict[str, PlannedJob]:
+        used = dict.fromkeys(self.mapping[job_id] for job_id in self.flow.order)
+        for job_id in self.flow.order:
+            self._add_compute(self.flow.jobs[job_id])
+        # Stage-in bundles are per level, so jobs are walked level by level.
+        for job_id in sorted(self.flow.order, key=lambda j: self.flow.level[j]):
+            self._add_stage_in(self.flow.jobs[job_id])
+        for job_id in self.flow.order:
+            self._add_stage_inter(self.flow.jobs[job_id])
+            self._add_stage_out(self.flow.jobs[job_id])
+        jobs = _by_name([*self.stager.jobs.values(), *self.compute.values()], self.flow.name)
+        created = {site: self._create_dir(site) for site in used}
+        _depend_on_create_dir(jobs.values(), jobs, created)
+        everything = _by_name([*created.values(), *jobs.values()], self.flow.name)
+        if self.options.cleanup:
+            cleanups = [self._cleanup(site, everything) for site in used]
+            everything = _by_name([*everything.values(), *cleanups], self.flow.name)
+        everything = _parents_first(everything)
+        for number, job in enumerate(everything.values()):
+            job.folder = f"00/{number // _JOBS_PER_FOLDER:02X}"
+            job.profiles = job.profiles or merged(self.inputs.sites[job.site].profiles)
+        return everything
+
+    def _add_compute(self, job: Job) -> None:
+        site = self.mapping[job.id]
+        found = self.programs.find(job.transformation, site)
+        if found is None:
+            raise self.flow.job_error(
+                job.id, f"{job.transformation} is neither at {site!r} nor can it be staged there"
+            )
+        self.program[job.id] = found
+        profiles = merged(self.inputs.sites[site].profiles, found.profiles, job.profiles)
+        feature = unsupported_profile(profiles)
+        if feature:
+            raise self.flow.job_error(
+                job.id, f"found {feature}, which the embedded planner cannot plan; use pegasus-plan"
+            )
+        name = f"{self.raw[job.id]['name']}_{job.id}".replace(".", "_")
+        planned = PlannedJob(name, Kind.COMPUTE, site, self.flow.level[job.id])
+        planned.profiles = profiles
+        planned.touches = {site}
+        planned.task = self._task(job, found, site)
+        self.compute[job.id] = planned
+        for parent in self.flow.parents[job.id]:
+            planned.parents.add(self.compute[parent].name)
+
+    def _task(self, job: Job, program: Program, site: str) -> Task:
+        raw = self.raw[job.id]
+        try:
+            arguments = split_arguments(raw.get("arguments") or [])
+        except ValueError as error:
+            raise self.flow.job_error(job.id, f"arguments: {error}") from None
+        staged = program.staged
+        return Task(
+            id=job.id,
+            transformation=job.transformation,
+            directory=self.places.run_dir(site),
+            executable=program.lfn(job.transformation) if staged else program.pfn,
+            arguments=arguments,
+            inputs=job.inputs,
+            outputs=job.outputs,
+            stdin=raw.get("stdin"),
+            stdout=raw.get("stdout"),
+            stderr=raw.get("stderr"),
+            staged_executable=staged,
+        )
+
+    def _add_stage_in(self, job: Job) -> None:
+        raw = [self._raw_file(lfn) for lfn in job.inputs if self.flow.files[lfn].producer is None]
+        program = self.program[job.id]
+        if program.staged:
+            lfn = program.lfn(job.transformation)
+            raw.append(RawFile(lfn, ((program.site, program.pfn),), None))
+        planned = self.compute[job.id]
+        planned.parents |= self.stager.stage_in(raw, planned.site, planned.level)
+
+    def _raw_file(self, lfn: str) -> RawFile:
+        replica = self.inputs.replicas.find(lfn)
+        if replica is None:
+            raise InputError(f"input {lfn!r} has no replica")
+        return RawFile(lfn, replica.places, self.inputs.raw_bytes[lfn])
+
+    def _add_stage_inter(self, job: Job) -> None:
+        planned = self.compute[job.id]
+        foreign = {}
+        for lfn in job.inputs:
+            file = self.flow.files[lfn]
+            if file.producer is None or self.mapping[file.producer] == planned.site:
+                continue
+            producer = self.compute[file.producer]
+            foreign[lfn] = (producer.site, producer.name, file.size_bytes)
+        planned.parents |= self.stager.stage_inter(
+            planned.name, planned.site, planned.level, foreign
+        )
+
+    def _add_stage_out(self, job: Job) -> None:
+        wanted = {
+            lfn: self.flow.files[lfn].size_bytes
+            for lfn in job.outputs
+            if self.flow.files[lfn].stage_out
+        }
+        planned = self.compute[job.id]
+        self.stager.stage_out(planned.name, planned.site, planned.level, wanted)
+
+    def _create_dir(self, site: str) -> PlannedJob:
+        job = PlannedJob(f"create_dir_{_label(self.flow.name)}_0_{site}", Kind.CREATE_DIR, site, 0)
+        job.entries = [Mkdir(SiteUrl(site, f"file://{self.places.run_dir(site)}"))]
+        job.touches = {site}
+        return job
+
+    def _cleanup(self, site: str, jobs: Mapping[str, PlannedJob]) -> PlannedJob:
+        """Runs after every job that touches the site; those that a later one waits for need no
+        edge of their own."""
+        touching = {name for name, job in jobs.items() if site in job.touches}
+        waited_for = {p for name in touching for p in jobs[name].parents}
+        level = max(job.level for job in jobs.values()) + 1
+        job = PlannedJob(f"cleanup_{_label(self.flow.name)}_0_{site}", Kind.CLEANUP, site, level)
+        job.entries = [Remove(SiteUrl(site, f"file://{self.places.run_dir(site)}"), recursive=True)]
+        job.parents = touching - waited_for
+        return job
+
+
+def _depend_on_create_dir(
+    todo: Iterable[PlannedJob], jobs: Mapping[str, PlannedJob], created: Mapping[str, PlannedJob]
+) -> None:
+    """A job waits for a site's directory unless a job it waits for already does."""
+    for job in todo:
+        for site in job.touches:
+            if site not in created:
+                continue
+            if not any(site in jobs[p].touches for p in job.parents if p in jobs):
+                job.parents.add(created[site].name)
+
+
+def _parents_first(jobs: Mapping[str, PlannedJob]) -> dict[str, PlannedJob]:
+    graph = {name: sorted(job.parents) for name, job in jobs.items()}
+    return {name: jobs[name] for name in TopologicalSorter(graph).static_order()}
+
+
+def _label(name: str) -> str:
+    return name.replace(".", "_")
+
+
+def _by_name(jobs: Iterable[PlannedJob], workflow: str) -> dict[str, PlannedJob]:
+    out: dict[str, PlannedJob] = {}
+    for job in jobs:
+        if job.name in out:
+            raise InputError(
+                f"workflow {workflow!r}: two jobs would both be named {job.name!r}; "
+                "give one of them another id"
+            )
+        out[job.name] = job
+    return out

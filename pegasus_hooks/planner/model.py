@@ -1,0 +1,132 @@
+"""The words of the planner: what goes in, the jobs of an executable workflow, what comes out."""
+
+from __future__ import annotations
+
+import getpass
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+from pegasus_hooks.transferlist import Entry
+
+MAX_JOBS = {"cleanup": 4, "registration": 1, "stageout": 10, "stagein": 10}
+
+
+class Kind(StrEnum):
+    """What a job of the executable workflow is for."""
+
+    CREATE_DIR = "create_dir"
+    STAGE_IN = "stage_in"
+    STAGE_INTER = "stage_inter"
+    COMPUTE = "compute"
+    STAGE_OUT = "stage_out"
+    CLEANUP = "cleanup"
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """The files the workflow was read from. A catalog is None where it stands inside the workflow
+    or, under its usual name, beside it."""
+
+    workflow: Path
+    sites: Path | None = None
+    replicas: Path | None = None
+    transformations: Path | None = None
+
+    def catalog(self, kind: str) -> Path:
+        """The file that holds the ``site``, ``replica`` or ``transformation`` catalog."""
+        given: Path | None = getattr(self, f"{kind}s")
+        beside = self.workflow.with_name(f"{kind}s.yml")
+        if given is not None:
+            return given
+        return beside if beside.exists() else self.workflow
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How to plan.
+
+    ``python`` runs the hooks and, where a site's ``env: PEGASUS_PYTHON`` names no other, the
+    jobs. ``wf_uuid`` and ``planned_at`` (Unix seconds) are made up where they are None; with both
+    given, planning is deterministic.
+    """
+
+    user: str = field(default_factory=getpass.getuser)
+    python: str = sys.executable
+    stage_in_clusters: int = 2
+    stage_out_clusters: int = 1
+    # Thread n of pegasus-transfer sleeps 2·n seconds before its first transfer; one thread already
+    # hands all files of a site pair to one globus-url-copy with parallel streams.
+    transfer_threads: int = 1
+    # After a failed attempt pegasus-transfer sleeps minutes on a path that others may need; DAGMan
+    # tries again at once, and its PRE asks for a path anew.
+    transfer_attempts: int = 1
+    retries: int = 2
+    cleanup: bool = True
+    max_jobs: Mapping[str, int] = field(default_factory=lambda: dict(MAX_JOBS))
+    dagman_config: Mapping[str, str] = field(default_factory=dict)
+    wf_uuid: str | None = None
+    planned_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What a compute job runs: the input of ``jobrun.py``. Paths are in the site's run directory
+    unless absolute."""
+
+    id: str
+    transformation: str
+    directory: str
+    executable: str
+    arguments: tuple[str, ...]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    stdin: str | None = None
+    stdout: str | None = None
+    stderr: str | None = None
+    staged_executable: bool = False
+
+
+@dataclass(slots=True)
+class PlannedJob:
+    """One job of the executable workflow.
+
+    ``site`` is where it runs. ``entries`` is the transfer list of every kind but compute, which
+    has a ``task``. ``profiles`` are the condor, env and pegasus profiles that hold for it.
+    """
+
+    name: str
+    kind: Kind
+    site: str
+    level: int
+    parents: set[str] = field(default_factory=set)
+    entries: list[Entry] = field(default_factory=list)
+    task: Task | None = None
+    profiles: dict[str, dict[str, str]] = field(default_factory=dict)
+    # Sites whose run directory the job reads or writes.
+    touches: set[str] = field(default_factory=set)
+    folder: str = "00/00"
+
+    @property
+    def transfers(self) -> bool:
+        """Whether Pegasus would call it a transfer job, which the pre-job hook is for."""
+        return self.kind in (Kind.STAGE_IN, Kind.STAGE_INTER, Kind.STAGE_OUT)
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedWorkflow:
+    """A submit directory that is ready to run.
+
+    ``planner`` is ``embedded`` or ``pegasus-plan``; ``jobs`` are those of the executable workflow
+    by name (empty for a real Pegasus plan: read its .dag).
+    """
+
+    name: str
+    submit_dir: Path
+    dag: Path
+    wf_uuid: str
+    planner: str
+    jobs: Mapping[str, PlannedJob] = field(default_factory=dict)
+    output: str = ""

@@ -1,0 +1,219 @@
+"""From abstract workflow and site mapping to a submit directory, all of it or nothing.
+
+The directory is made under a hidden name and renamed, so that ``run0001`` is whole whenever it is
+there; where another planner took the number meanwhile, the next one is used.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+import time
+import uuid
+from collections.abc import Mapping
+from dataclasses import asdict
+from datetime import UTC, datetime
+from importlib import metadata, util
+from pathlib import Path
+
+from network_provisioner.errors import InputError, MissingError
+from pegasus_hooks import transferlist
+from pegasus_hooks.planner import jobrun
+from pegasus_hooks.planner.braindump import braindump_text, metadata_text, properties_text
+from pegasus_hooks.planner.dagfile import write_dag
+from pegasus_hooks.planner.layout import lay_out
+from pegasus_hooks.planner.model import Kind, Options, PlannedJob, PlannedWorkflow, Sources
+from pegasus_hooks.planner.places import Places
+from pegasus_hooks.planner.programs import Programs, read_programs
+from pegasus_hooks.planner.refuse import refuse_what_cannot_be_planned, safe_path
+from pegasus_hooks.planner.submitfile import (
+    JOB_RUNNER,
+    TASK_ENDING,
+    RunFacts,
+    script_words,
+    submit_text,
+)
+from pegasus_hooks.postjob import MULTIPART_ENDING
+from site_selector.inputs import Inputs
+
+PLANNER_NAME = "embedded"
+_HOOKS = Path(__file__).resolve().parents[1]
+_PRE = ["$JOB", "$RETRY", "$MAX_RETRIES"]
+_POST = ["$JOB", "$RETRY", "$RETURN"]
+_MAX_RUNS = 10_000
+
+
+def plan(
+    inputs: Inputs,
+    sources: Sources,
+    mapping: Mapping[str, str],
+    base_dir: Path,
+    output_site: str,
+    hooks: Path | None = None,
+    options: Options | None = None,
+) -> PlannedWorkflow:
+    """Write ``<base_dir>/<user>/pegasus/<workflow>/run0001`` (or the next free number).
+
+    ``mapping`` gives every job its site, ``hooks`` is the hooks' configuration file (None: no
+    hooks). Raises InputError for what cannot be planned and where the directory cannot be written,
+    MissingError without pegasus-transfer; nothing half-made stays behind.
+    """
+    options = options or Options()
+    refuse_what_cannot_be_planned(inputs.workflow)
+    _check_output_site(inputs, output_site)
+    programs = read_programs(sources, inputs.sites, inputs.transformations)
+    family = Path(options.user) / "pegasus" / inputs.workflow.name
+    parent = Path(safe_path(str(base_dir.absolute() / family), "submit directory"))
+    hooks = None if hooks is None else Path(safe_path(str(hooks.absolute()), "hooks config"))
+    transfer_tool = _transfer_tool()
+    try:
+        parent.mkdir(parents=True, exist_ok=True)
+        _remove_leftovers(parent)
+        for number in range(_next_run(parent), _MAX_RUNS):
+            run = f"run{number:04d}"
+            places = Places(inputs.sites, f"{family}/{run}")
+            jobs = lay_out(inputs, programs, mapping, places, output_site, options)
+            facts = _facts(inputs, programs, parent / run, transfer_tool, options)
+            draft = parent / f".{run}.{os.getpid()}"
+            try:
+                _write(draft, facts, jobs, inputs, sources, output_site, hooks)
+                if not _put(draft, parent / run):
+                    continue
+            finally:
+                shutil.rmtree(draft, ignore_errors=True)
+            return PlannedWorkflow(
+                inputs.workflow.name,
+                facts.submit_dir,
+                facts.submit_dir / f"{facts.name}.dag",
+                facts.wf_uuid,
+                PLANNER_NAME,
+                jobs,
+                "Planned by ADON's embedded planner, for machines without Pegasus: "
+                f"{len(jobs)} jobs in {facts.submit_dir}",
+            )
+    except OSError as error:
+        raise InputError(f"submit directory {parent}: cannot be written: {error}") from None
+    raise InputError(f"submit directory {parent}: found {_MAX_RUNS} runs, expected a free number")
+
+
+def _check_output_site(inputs: Inputs, output_site: str) -> None:
+    if output_site not in inputs.sites:
+        raise InputError(
+            f"output site {output_site!r}: not in the site catalog, which lists "
+            + ", ".join(inputs.sites)
+        )
+
+
+def _transfer_tool() -> Path:
+    """``pegasus-transfer`` of the worker package, which has no entry point of its own."""
+    spec = util.find_spec("Pegasus")
+    for folder in (spec.submodule_search_locations or []) if spec else []:
+        tool = Path(folder) / "cli" / "pegasus-transfer.py"
+        if tool.exists():
+            return Path(safe_path(str(tool), "pegasus-transfer"))
+    raise MissingError(
+        "pegasus-transfer: not found in this Python; install it with 'pip install "
+        "pegasus-wms.worker'"
+    )
+
+
+def _facts(
+    inputs: Inputs, programs: Programs, submit_dir: Path, tool: Path, options: Options
+) -> RunFacts:
+    planned_at = time.time() if options.planned_at is None else options.planned_at
+    return RunFacts(
+        label=inputs.workflow.name,
+        wf_uuid=options.wf_uuid or str(uuid.uuid4()),
+        timestamp=datetime.fromtimestamp(planned_at, UTC).strftime("%Y%m%dT%H%M%S%z"),
+        submit_dir=submit_dir,
+        transfer_tool=tool,
+        programs=programs,
+        options=options,
+        version=metadata.version("pegasus-wms.worker"),
+    )
+
+
+def _write(
+    draft: Path,
+    facts: RunFacts,
+    jobs: Mapping[str, PlannedJob],
+    inputs: Inputs,
+    sources: Sources,
+    output_site: str,
+    hooks: Path | None,
+) -> None:
+    (draft / "catalogs").mkdir(parents=True)
+    shutil.copyfile(sources.workflow, draft / "workflow.yml")
+    for kind in ("site", "replica", "transformation"):
+        catalog = sources.catalog(kind)
+        if catalog != sources.workflow:
+            shutil.copyfile(catalog, draft / "catalogs" / f"{kind}s.yml")
+    shutil.copyfile(jobrun.__file__, draft / JOB_RUNNER)
+    (draft / f"{facts.name}.notify").touch()
+    (draft / f"{facts.name}.metadata").write_text(metadata_text(facts, jobs), encoding="utf-8")
+    (draft / "pegasus.properties").write_text(properties_text(facts), encoding="utf-8")
+    for job in jobs.values():
+        _write_job(draft / job.folder, job, facts)
+    scripts = {job.name: _scripts(job, facts.options, hooks) for job in jobs.values()}
+    options = facts.options
+    write_dag(
+        draft, f"{facts.name}.dag", jobs.values(), scripts,
+        options.retries, options.max_jobs, options.dagman_config,
+    )  # fmt: skip
+    (draft / "braindump.yml").write_text(
+        braindump_text(facts, inputs.workflow, sources, output_site), encoding="utf-8"
+    )
+
+
+def _write_job(folder: Path, job: PlannedJob, facts: RunFacts) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{job.name}.sub").write_text(submit_text(job, facts), encoding="utf-8")
+    if job.task is not None:
+        task = {**asdict(job.task), "name": job.name, "site": job.site}
+        (folder / f"{job.name}{TASK_ENDING}").write_text(json.dumps(task, indent=1) + "\n")
+        return
+    (folder / f"{job.name}.in").write_text(transferlist.dumps(job.entries), encoding="utf-8")
+    if job.transfers:
+        (folder / f"{job.name}{MULTIPART_ENDING}").mkdir()
+
+
+def _scripts(
+    job: PlannedJob, options: Options, hooks: Path | None
+) -> tuple[list[str] | None, list[str] | None]:
+    """PRE on transfer jobs, as by the route on ``pegasus::transfer``; POST also on compute jobs,
+    whose output sizes it keeps."""
+    if hooks is None:
+        return None, None
+    pre = script_words(options.python, _HOOKS / "pre.py", hooks, _PRE) if job.transfers else None
+    post = None
+    if job.transfers or job.kind is Kind.COMPUTE:
+        post = script_words(options.python, _HOOKS / "post.py", hooks, _POST)
+    return pre, post
+
+
+def _next_run(parent: Path) -> int:
+    taken = [int(p.name[3:]) for p in parent.glob("run[0-9]*") if p.name[3:].isdecimal()]
+    return max(taken, default=0) + 1
+
+
+def _put(draft: Path, final: Path) -> bool:
+    """Rename into place; False where someone else has the name by now."""
+    if final.exists():
+        return False
+    try:
+        draft.rename(final)
+    except OSError as error:
+        if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
+            return False
+        raise
+    return True
+
+
+def _remove_leftovers(parent: Path) -> None:
+    """Drafts of planners that were killed."""
+    for draft in parent.glob(".run*.*"):
+        owner = draft.name.rpartition(".")[2]
+        if owner.isdecimal() and not Path("/proc", owner).exists():
+            shutil.rmtree(draft, ignore_errors=True)

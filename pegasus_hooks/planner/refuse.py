@@ -1,0 +1,84 @@
+"""What the embedded planner cannot plan, refused by name before anything is written."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from network_provisioner.errors import InputError
+from site_selector.workflow import Job, Workflow
+
+NAME = re.compile(r"[A-Za-z0-9_.-]+\Z")
+_LFN = re.compile(r"[A-Za-z0-9_.,:=@+%~-][A-Za-z0-9_.,:=@+%~/-]*\Z")
+_DAGMAN_KEYS = ("retry", "priority", "category")
+_STYLES = ("condor",)
+
+
+def refuse_what_cannot_be_planned(workflow: Workflow) -> None:
+    """Raises InputError that names the job and the feature."""
+    if not NAME.match(workflow.name):
+        raise InputError(
+            f"workflow name {workflow.name!r}: expected letters, digits and any of _ . -"
+        )
+    root = workflow.document.root
+    if root.get("hooks"):
+        raise InputError(_message("the workflow", "shell hooks (notifications)"))
+    raw_jobs = root["jobs"]
+    for raw, job in zip(raw_jobs, workflow.jobs.values(), strict=True):
+        feature = _feature(job, raw)
+        if feature:
+            raise workflow.job_error(job.id, _message("the job", feature))
+    for lfn in workflow.files:
+        if not _LFN.match(lfn) or ".." in Path(lfn).parts:
+            raise InputError(
+                f"file {lfn!r}: expected letters, digits and any of _ . , : = @ + % ~ - and "
+                "slashes inside, which every transfer tool carries unharmed"
+            )
+
+
+def safe_path(path: str, what: str) -> str:
+    """``path`` where DAGMan's script lines can carry it. Raises InputError for white space."""
+    if re.search(r"[\s\"'$]", path):
+        raise InputError(
+            f"{what}: found {path!r}, expected a path without blanks, quotes or $, which DAGMan "
+            "cannot quote in its script lines"
+        )
+    return path
+
+
+def _feature(job: Job, raw: Mapping[str, Any]) -> str:
+    if job.kind != "job":
+        return f"a sub-workflow ({job.kind})"
+    if not NAME.match(job.id):
+        return f"an id other than letters, digits and any of _ . - ({job.id!r})"
+    if not NAME.match(str(raw.get("name"))):
+        return f"a transformation named {raw.get('name')!r}, with other than letters, digits, _ . -"
+    if raw.get("hooks"):
+        return "shell hooks (notifications)"
+    for use in raw.get("uses") or ():
+        if use.get("type") == "checkpoint":
+            return f"a checkpoint file ({use['lfn']!r})"
+    return unsupported_profile(job.profiles)
+
+
+def unsupported_profile(profiles: Mapping[str, Mapping[str, str]]) -> str:
+    """The profile that asks for what cannot be planned; empty where there is none."""
+    for key in profiles.get("pegasus", {}):
+        if key.startswith(("clusters.", "job.aggregator")):
+            return f"clustering (profile pegasus: {key})"
+    style = profiles.get("pegasus", {}).get("style", "condor")
+    if style not in _STYLES:
+        return f"profile pegasus: style {style!r} (only condor)"
+    for key in profiles.get("dagman", {}):
+        if key.lower() not in _DAGMAN_KEYS:
+            return f"profile dagman: {key}"
+    for namespace in profiles:
+        if namespace not in ("condor", "env", "pegasus", "dagman", "selector", "metadata", "hints"):
+            return f"profiles of namespace {namespace!r}"
+    return ""
+
+
+def _message(who: str, feature: str) -> str:
+    return f"{who} asks for {feature}, which the embedded planner cannot plan; use pegasus-plan"

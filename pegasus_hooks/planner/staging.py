@@ -1,0 +1,147 @@
+"""Which file goes where by which transfer job: stage-in, stage-inter and stage-out lists.
+
+    raw input, elsewhere       stage_in_local_<site>_<level>_<n>     driven from the submit host
+    raw input, at the site     stage_in_remote_<site>_<level>_<n>    a symbolic link, made there
+    output of another site     stage_inter_local_<job>_0             one per reading job
+    wanted result              stage_out_local_<site>_<level>_<n>    to the output site
+    … made where it stays      stage_out_remote_<site>_<level>_<n>   a copy, made there
+
+A file goes to a site once: later readers wait for the job that brings it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pegasus_hooks.planner.model import Kind, PlannedJob
+from pegasus_hooks.planner.places import SUBMIT_SITE, Places
+from pegasus_hooks.transferlist import SiteUrl, Transfer
+
+_TOP_PRIORITY, _PRIORITY_STEP = 100, 10
+
+
+@dataclass(frozen=True, slots=True)
+class RawFile:
+    """An input of the workflow: its replicas (site, pfn), best first, and size in bytes."""
+
+    lfn: str
+    replicas: tuple[tuple[str, str], ...]
+    size_bytes: int | None
+
+
+@dataclass(slots=True)
+class Stager:
+    """Collects transfer jobs while the layout walks the workflow."""
+
+    places: Places
+    output_site: str
+    stage_in_clusters: int
+    stage_out_clusters: int
+    jobs: dict[str, PlannedJob] = field(default_factory=dict)
+    # (site, lfn) to the job that brings the file there
+    brought: dict[tuple[str, str], str] = field(default_factory=dict)
+    _turns: dict[tuple[str, str, str, int], int] = field(default_factory=dict)
+
+    def stage_in(self, raw: list[RawFile], site: str, level: int) -> set[str]:
+        """The jobs that one reader of ``raw`` at ``site`` waits for; made where there are none."""
+        needed = {self.brought[site, f.lfn] for f in raw if (site, f.lfn) in self.brought}
+        turns: dict[str, int] = {}
+        for file in raw:
+            if (site, file.lfn) in self.brought:
+                continue
+            transfer, runs_at = self._raw_transfer(file, site)
+            side = "local" if runs_at == SUBMIT_SITE else "remote"
+            if side not in turns:  # all files of one reader go into the same bundle
+                turns[side] = self._turn(("in", side, site, level), self.stage_in_clusters)
+            name = f"stage_in_{side}_{site}_{level}_{turns[side]}"
+            job = self._job(name, Kind.STAGE_IN, runs_at, level)
+            job.entries.append(transfer)
+            job.touches.add(site)
+            self.brought[site, file.lfn] = name
+            needed.add(name)
+        return needed
+
+    def stage_inter(
+        self, reader: str, site: str, level: int, lfns: Mapping[str, tuple[str, str, int | None]]
+    ) -> set[str]:
+        """The jobs that ``reader`` at ``site`` waits for. ``lfns``: the file's site, the job that
+        writes it, and its declared size."""
+        needed = set()
+        for lfn, (source, producer, size_bytes) in lfns.items():
+            name = self.brought.get((site, lfn))
+            if name is None:
+                name = f"stage_inter_local_{reader}_0"
+                job = self._job(name, Kind.STAGE_INTER, SUBMIT_SITE, level)
+                job.entries.append(
+                    Transfer(
+                        lfn,
+                        (SiteUrl(source, self.places.scratch_url(source, lfn, "get")),),
+                        (SiteUrl(site, self.places.scratch_url(site, lfn, "put")),),
+                        size_bytes,
+                        "output",
+                    )
+                )
+                job.parents.add(producer)
+                job.touches |= {source, site}
+                self.brought[site, lfn] = name
+            needed.add(name)
+        return needed
+
+    def stage_out(
+        self, producer: str, site: str, level: int, lfns: Mapping[str, int | None]
+    ) -> None:
+        """Results of ``producer`` at ``site``, with their declared sizes, to the output site."""
+        if not lfns:
+            return
+        at_home = site == self.output_site
+        runs_at = site if at_home else SUBMIT_SITE
+        side = "local" if runs_at == SUBMIT_SITE else "remote"
+        turn = self._turn(("out", side, site, level), self.stage_out_clusters)
+        job = self._job(f"stage_out_{side}_{site}_{level}_{turn}", Kind.STAGE_OUT, runs_at, level)
+        job.parents.add(producer)
+        job.touches.add(site)
+        for lfn, size_bytes in lfns.items():
+            if at_home:
+                source = f"file://{self.places.run_dir(site)}/{lfn}"
+                target = f"file://{self.places.storage_path(site, lfn)}"
+            else:
+                source = self.places.scratch_url(site, lfn, "get")
+                target = self.places.storage_url(self.output_site, lfn)
+            job.entries.append(
+                Transfer(
+                    lfn,
+                    (SiteUrl(site, source),),
+                    (SiteUrl(self.output_site, target),),
+                    size_bytes,
+                    "output",
+                )
+            )
+
+    def _raw_transfer(self, file: RawFile, site: str) -> tuple[Transfer, str]:
+        """How a raw file gets to ``site``, and the site whose machine does it."""
+        for at, pfn in file.replicas:
+            path = self.places.path_at(site, pfn) if at == site else None
+            if path is not None:
+                link = f"symlink://{self.places.run_dir(site)}/{file.lfn}"
+                source = SiteUrl(site, f"file://{path}", _TOP_PRIORITY)
+                return Transfer(file.lfn, (source,), (SiteUrl(site, link),), file.size_bytes), site
+        sources = tuple(
+            SiteUrl(
+                at,
+                self.places.url_of(at, pfn, file.lfn),
+                max(1, _TOP_PRIORITY - n * _PRIORITY_STEP),
+            )
+            for n, (at, pfn) in enumerate(file.replicas)
+        )
+        target = SiteUrl(site, self.places.scratch_url(site, file.lfn, "put"))
+        return Transfer(file.lfn, sources, (target,), file.size_bytes), SUBMIT_SITE
+
+    def _turn(self, place: tuple[str, str, str, int], clusters: int) -> int:
+        """Which bundle is next, round robin, for one direction, side, site and level."""
+        turn = self._turns.get(place, 0)
+        self._turns[place] = turn + 1
+        return turn % clusters
+
+    def _job(self, name: str, kind: Kind, site: str, level: int) -> PlannedJob:
+        return self.jobs.setdefault(name, PlannedJob(name, kind, site, level))

@@ -1,0 +1,223 @@
+"""HTCondor submit files, in the form Pegasus writes them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from network_provisioner.errors import InputError
+from pegasus_hooks.planner.model import Kind, Options, PlannedJob
+from pegasus_hooks.planner.places import SUBMIT_SITE
+from pegasus_hooks.planner.programs import TRANSFER, Programs
+from pegasus_hooks.planner.refuse import safe_path
+from pegasus_hooks.postjob import MULTIPART_ENDING
+
+JOB_RUNNER = "adon-jobrun.py"
+TASK_ENDING = ".task"
+_RULE = "#" * 70
+_PATH = "/usr/local/bin:/usr/bin:/bin"
+_HELD_TOO_LONG_S = 1800
+# `+pegasus_job_class` of Pegasus's planner
+_CLASSES = {
+    Kind.COMPUTE: 1, Kind.STAGE_IN: 2, Kind.STAGE_OUT: 3, Kind.STAGE_INTER: 5,
+    Kind.CREATE_DIR: 6, Kind.CLEANUP: 8,
+}  # fmt: skip
+_XFORMATIONS = {Kind.CREATE_DIR: "pegasus::dirmanager", Kind.CLEANUP: "pegasus::cleanup"}
+_PRIORITIES = {
+    Kind.CREATE_DIR: 800, Kind.STAGE_IN: 700, Kind.STAGE_INTER: 700, Kind.STAGE_OUT: 900,
+    Kind.CLEANUP: 1000,
+}  # fmt: skip
+# pegasus profiles that are resource requests: key, submit command, unit
+_RESOURCES = (
+    ("cores", "request_cpus", ""), ("memory", "request_memory", " MB"),
+    ("gpus", "request_gpus", ""), ("diskspace", "request_disk", " MB"),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class RunFacts:
+    """What every submit file of a run says."""
+
+    label: str
+    wf_uuid: str
+    timestamp: str
+    submit_dir: Path
+    transfer_tool: Path
+    programs: Programs
+    options: Options
+    version: str
+
+    @property
+    def name(self) -> str:
+        """Pegasus's name of the workflow with its index, ``soykb-0``."""
+        return f"{self.label}-0"
+
+
+def priority_of(job: PlannedJob) -> int:
+    """Pegasus's priorities: what frees or feeds sites first, then deeper levels."""
+    own = job.profiles.get("dagman", {}).get("priority")
+    if own is not None and own.lstrip("-").isdecimal():
+        return int(own)
+    return _PRIORITIES.get(job.kind, 10 * (job.level + 2))
+
+
+def submit_text(job: PlannedJob, facts: RunFacts) -> str:
+    """The submit file of ``job``. Raises InputError for paths that HTCondor could not carry."""
+    local = _universe(job) == "local"
+    base = facts.submit_dir / job.folder / job.name
+    lines = {
+        "stream_error": "false",
+        "stream_output": "false",
+        "environment": _environment(job, facts, local),
+        "error": f"{base}.err",
+        "input": f"{base}{TASK_ENDING if job.kind is Kind.COMPUTE else '.in'}",
+        "log": str(facts.submit_dir / f"{facts.name}.log"),
+        "notification": "NEVER",
+        "output": f"{base}.out",
+        "periodic_release": "False",
+        "periodic_remove": "(JobStatus == 5) && "
+        f"((CurrentTime - EnteredCurrentStatus) > {_HELD_TOO_LONG_S})",
+        "priority": str(priority_of(job)),
+        "submit_event_user_notes": f"pool:{job.site}",
+        "universe": _universe(job),
+        "wf_submit_dir": str(facts.submit_dir),
+        **_program(job, facts, local),
+    }
+    lines |= _resources(job)
+    for key, value in job.profiles.get("condor", {}).items():
+        if key.lower() != "universe":
+            lines[key] = value
+    text = [_RULE, "# WRITTEN BY ADON'S EMBEDDED PLANNER, IN THE FORM OF PEGASUS WMS",
+            f"# DAG : {facts.label}, Index = 0, Count = null",
+            f"# SUBMIT FILE NAME : {job.name}.sub", _RULE]  # fmt: skip
+    text += [f"{key} = {value}" for key, value in sorted(lines.items())]
+    text += [f"+{key} = {value}" for key, value in _attributes(job, facts).items()]
+    return "\n".join([*text, "queue", _RULE, "# END OF SUBMIT FILE", _RULE]) + "\n"
+
+
+def quoted_words(words: list[str], what: str) -> str:
+    """HTCondor's new syntax for arguments and environment: the whole in double quotes, words with
+    blanks or quotes in single ones. Raises InputError for a line break, which it cannot carry."""
+    out = []
+    for word in words:
+        if "\n" in word or "\r" in word:
+            raise InputError(f"{what}: found a line break in {word!r}, expected one line")
+        quoted = word.replace("'", "''").replace('"', '""')
+        plain = bool(word) and not set(word) & set(" \t'")
+        out.append(quoted if plain else f"'{quoted}'")
+    return '"' + " ".join(out) + '"'
+
+
+def _universe(job: PlannedJob) -> str:
+    """What moves files for others runs at the submit host itself; at a site, the site's profile."""
+    if job.site == SUBMIT_SITE:
+        if job.kind is not Kind.COMPUTE:
+            return "local"
+        return job.profiles.get("condor", {}).get("universe", "local")
+    return job.profiles.get("condor", {}).get("universe", "vanilla")
+
+
+def _program(job: PlannedJob, facts: RunFacts, local: bool) -> dict[str, str]:
+    """Executable, arguments, and what HTCondor carries to the site beside them.
+
+    The submit directory need not be visible at the site: HTCondor brings lists and task
+    descriptions as standard input and takes the output back, nothing else.
+    """
+    python = job.profiles.get("env", {}).get("PEGASUS_PYTHON", facts.options.python)
+    lines = {"transfer_executable": "false"}
+    if not local:
+        lines |= {
+            "should_transfer_files": "YES",
+            "when_to_transfer_output": "ON_EXIT",
+            "+TransferOutput": '""',
+        }
+    if job.kind is Kind.COMPUTE:
+        runner = facts.submit_dir / JOB_RUNNER
+        if not local:
+            lines["transfer_input_files"] = str(runner)
+        words = ["-I", "-S", str(runner) if local else JOB_RUNNER]
+        return lines | {"executable": python, "arguments": quoted_words(words, job.name)}
+    options = facts.options
+    words = ["--threads", str(options.transfer_threads)]
+    words += ["--max-attempts", str(options.transfer_attempts)]
+    installed = facts.programs.find(TRANSFER, job.site)
+    if installed is not None and not installed.staged:
+        executable = installed.pfn
+    else:
+        executable = python
+        words = [str(facts.transfer_tool), *words]
+    return lines | {"executable": executable, "arguments": quoted_words(words, job.name)}
+
+
+def _environment(job: PlannedJob, facts: RunFacts, local: bool) -> str:
+    values = {
+        "LANG": "C.UTF-8",
+        "PATH": _PATH,
+        **job.profiles.get("env", {}),
+        "CONDOR_JOBID": "$(cluster).$(process)",
+        "PEGASUS_WF_UUID": facts.wf_uuid,
+        "PEGASUS_WF_LABEL": facts.label,
+        "PEGASUS_DAG_JOB_ID": job.name,
+        "PEGASUS_SITE": job.site,
+    }
+    if local and job.transfers:
+        folder = facts.submit_dir / job.folder
+        values["PEGASUS_MULTIPART_DIR"] = f"{folder / job.name}{MULTIPART_ENDING}"
+    return quoted_words([f"{k}={v}" for k, v in values.items()], f"job {job.name}: environment")
+
+
+def _resources(job: PlannedJob) -> dict[str, str]:
+    if job.kind is not Kind.COMPUTE:
+        return {}
+    wishes = job.profiles.get("pegasus", {})
+    out = {}
+    for key, command, unit in _RESOURCES:
+        value = wishes.get(key)
+        if value is None:
+            continue
+        try:
+            amount = math.ceil(float(value))
+        except (ValueError, OverflowError):
+            raise InputError(
+                f"job {job.name}: profile pegasus: {key}: found {value!r}, expected a number"
+            ) from None
+        out[command] = f"{amount}{unit}"
+    return out
+
+
+def _attributes(job: PlannedJob, facts: RunFacts) -> dict[str, str]:
+    task = job.task
+    xformation = task.transformation if task else _XFORMATIONS.get(job.kind, TRANSFER)
+    values = {
+        "pegasus_generator": "ADON embedded planner",
+        "pegasus_root_wf_uuid": facts.wf_uuid,
+        "pegasus_wf_uuid": facts.wf_uuid,
+        "pegasus_version": facts.version,
+        "pegasus_wf_name": facts.name,
+        "pegasus_wf_app": "none",
+        "pegasus_wf_time": facts.timestamp,
+        "pegasus_wf_xformation": xformation,
+        "pegasus_wf_dax_job_id": task.id if task else "null",
+        "pegasus_wf_dag_job_id": job.name,
+        "pegasus_site": job.site,
+    }
+    texts = {key: '"' + value.replace('"', '\\"') + '"' for key, value in values.items()}
+    return texts | {"pegasus_job_class": str(_CLASSES[job.kind]), "pegasus_cluster_size": "1"}
+
+
+def script_words(python: str, script: Path, config: Path, macros: list[str]) -> list[str]:
+    """The words of a SCRIPT line, which DAGMan splits at blanks and cannot quote."""
+    words = [python, "-I", "-S", str(script), "--config", str(config)]
+    return [safe_path(word, "hook script") for word in words] + macros
+
+
+def category_of(job: PlannedJob) -> str | None:
+    """Pegasus's DAGMan categories, which MAXJOBS lines bound."""
+    own: Mapping[str, str] = job.profiles.get("dagman", {})
+    if job.kind is Kind.COMPUTE:
+        return own.get("category")
+    return {
+        Kind.STAGE_IN: "stagein", Kind.STAGE_INTER: "stageinter", Kind.STAGE_OUT: "stageout",
+    }.get(job.kind)  # fmt: skip

@@ -1,0 +1,238 @@
+"""The hooks as DAGMan runs them, around the real pegasus-transfer, with a real broker and with
+brokers that are broken in every way."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import hooks_world
+import pytest
+import uvicorn
+from hooks_world import POST, PRE, WF_UUID, hook, journal, listening, make_submit_dir, move
+from Pegasus import transfer as pegasus_transfer
+
+from monitors.archive import Archive
+from network_provisioner.api import create_app
+from network_provisioner.broker import Broker
+from network_provisioner.client import BrokerClient
+from network_provisioner.controllers.simulated import SimulatedController
+from network_provisioner.model import TransitState
+from network_provisioner.store import SqliteStore
+from network_provisioner.template import templates_from_dict
+from network_provisioner.topology import topology_from_dict
+from pegasus_hooks import submitdir
+
+pytestmark = pytest.mark.component
+
+JOB = "stage_in_local_tacc_0_0"
+TRANSIT = f"{WF_UUID}:{JOB}:0:mu-tacc"
+SIZE = 300_000
+NETWORK = {
+    "nodes": [
+        {"name": "mu", "kind": "site", "address": "10.10.0.1", "mac": "02:00:00:00:00:01"},
+        {"name": "tacc", "kind": "site", "address": "10.10.0.2", "mac": "02:00:00:00:00:02"},
+        {"name": "s1", "kind": "switch", "dpid": 1},
+    ],
+    "links": [
+        {"a": "mu", "b": "s1", "capacity": "1 Gb/s", "ports": {"s1": 1}},
+        {"a": "tacc", "b": "s1", "capacity": "1 Gb/s", "ports": {"s1": 2}},
+    ],
+}
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[str]:
+    """A broker behind its REST API, on the simulated controller."""
+    topology = topology_from_dict(NETWORK)
+    controller = SimulatedController(topology)
+    store = SqliteStore(tmp_path / "broker.sqlite")
+    service = Broker(topology, templates_from_dict(None), controller, store)
+    service.start()
+    sock = socket.create_server(("127.0.0.1", 0))
+    settings = uvicorn.Config(create_app(service), log_level="warning", access_log=False)
+    server = uvicorn.Server(settings)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [sock]}, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{sock.getsockname()[1]}"
+    server.should_exit = True
+    thread.join(10)
+    service.stop()
+
+
+@pytest.fixture
+def run_dir(tmp_path: Path) -> Path:
+    """One stage-in of a real file, declared without a size in its list."""
+    source, target = tmp_path / "mu", tmp_path / "tacc"
+    source.mkdir()
+    (source / "reads.fq").write_bytes(os.urandom(SIZE))
+    entry = move("reads.fq", "mu", "tacc", None, str(source), str(target))
+    run = make_submit_dir(tmp_path / "run", {JOB: [entry]}, ["align_ID1"])
+    (run / "00/00" / f"{JOB}.multipart").mkdir()
+    return run
+
+
+def config(run: Path, url: str, **more: Any) -> str:
+    return str(hooks_world.write_config(run / "hooks.json", url, **more))
+
+
+def transfer(run: Path) -> int:
+    """The transfer job as its submit file runs it."""
+    tool = Path(pegasus_transfer.__file__).parent / "cli" / "pegasus-transfer.py"
+    multipart = run / "00/00" / f"{JOB}.multipart"
+    with (run / "00/00" / f"{JOB}.in").open() as entries:
+        return subprocess.call(
+            [sys.executable, str(tool), "--threads", "1", "--max-attempts", "1"],
+            stdin=entries,
+            stdout=subprocess.DEVNULL,
+            env={"PATH": "/usr/bin:/bin", "PEGASUS_MULTIPART_DIR": str(multipart)},
+        )
+
+
+def test_path_asked_for_transfer_measured_and_path_given_back(broker: str, run_dir: Path) -> None:
+    file = config(run_dir, broker)
+    assert hook(PRE, run_dir, "--config", file, JOB, "0", "2").returncode == 0
+    client = BrokerClient(broker)
+    asked = client.get(TRANSIT)
+    assert (asked.state, asked.path) == (TransitState.INSTALLED, ["mu", "s1", "tacc"])
+    assert asked.granted_bps > 0
+    code = transfer(run_dir)
+    assert code == 0
+    assert hook(POST, run_dir, "--config", file, JOB, "0", str(code)).returncode == 0
+    ended = client.get(TRANSIT)
+    assert (ended.state, ended.bytes) == (TransitState.RELEASED, SIZE)
+    decision, moved = journal(run_dir)
+    assert (decision["event"], decision["state"]) == ("decision", "installed")
+    assert (moved["event"], moved["bytes"], moved["outcome"]) == ("transfer", SIZE, "success")
+    assert client.health()["live"] == 0
+
+
+def test_a_failed_transfer_gives_its_path_back(broker: str, run_dir: Path, tmp_path: Path) -> None:
+    (tmp_path / "mu" / "reads.fq").unlink()
+    file = config(run_dir, broker)
+    hook(PRE, run_dir, "--config", file, JOB, "0", "2")
+    code = transfer(run_dir)
+    assert code != 0
+    assert hook(POST, run_dir, "--config", file, JOB, "0", str(code)).returncode == code
+    assert BrokerClient(broker).get(TRANSIT).state is TransitState.RELEASED
+    assert journal(run_dir)[-1]["failed_attempts"] == 1
+
+
+def test_around_pegasus_exitcode(broker: str, run_dir: Path) -> None:
+    file = config(run_dir, broker)
+    hook(PRE, run_dir, "--config", file, JOB, "0", "2")
+    code = transfer(run_dir)
+    seen = run_dir / "seen"
+    check = run_dir / "pegasus-exitcode"
+    check.write_text(f'#!/bin/sh\nprintf "%s|" "$@" > {seen}\nexit 41\n')
+    check.chmod(0o755)
+    theirs = ["-r", str(code), "-R", "0", "-l", "f.log", "-s", "a b", f".//00/00/{JOB}.out"]
+    done = hook(POST, run_dir, "--config", file, "--exitcode-path", str(check), "--", *theirs)
+    assert done.returncode == 41
+    assert seen.read_text() == "".join(f"{word}|" for word in theirs)
+    assert BrokerClient(broker).get(TRANSIT).state is TransitState.RELEASED
+
+
+def test_a_broker_that_stopped_in_between(broker: str, run_dir: Path, tmp_path: Path) -> None:
+    hook(PRE, run_dir, "--config", config(run_dir, broker), JOB, "0", "2")
+    assert transfer(run_dir) == 0
+    (record,) = (run_dir / "00/00" / f"{JOB}.multipart").iterdir()
+    # A local copy takes less than the tenth of a second that the tool resolves.
+    record.write_text(record.read_text().replace("duration: 0.0", "duration: 0.2"))
+    archive = tmp_path / "archive.sqlite"
+    away = config(run_dir, "http://127.0.0.1:9", archive=str(archive))
+    assert hook(POST, run_dir, "--config", away, JOB, "0", "0").returncode == 0
+    assert "left to its lease" in submitdir.warnings(run_dir)[0]
+    with Archive(archive, read_only=True) as kept:
+        (found,) = kept.query("throughput", "mu>tacc")
+    assert found.details["bytes"] == SIZE
+
+
+BROKEN: dict[str, Callable[[socket.socket], None]] = {
+    "never answers": hooks_world.never,
+    "answers 500": hooks_world.respond(hooks_world.http("500 No", b"oops")),
+    "answers garbage": hooks_world.respond(b"\x00\xff garbage\r\n\r\n"),
+    "answers a list": hooks_world.respond(hooks_world.http("200 OK", b"[]")),
+    "answers another thing": hooks_world.respond(hooks_world.http("200 OK", b'{"state": "odd"}')),
+    "hangs up": lambda connection: connection.close(),
+}
+
+
+@pytest.mark.parametrize("how", BROKEN)
+def test_a_broken_broker_costs_little_and_is_recorded(run_dir: Path, how: str) -> None:
+    with listening(BROKEN[how]) as url:
+        file = config(run_dir, url, timeout_s=0.3)
+        before = time.monotonic()
+        assert hook(PRE, run_dir, "--config", file, JOB, "0", "2").returncode == 0
+        assert hook(POST, run_dir, "--config", file, JOB, "0", "7").returncode == 7
+        spent = time.monotonic() - before
+    # Not a measurement: without the limit the first of these would never end.
+    assert spent < 30
+    reasons = submitdir.warnings(run_dir)
+    assert "best effort" in reasons[0]
+    assert journal(run_dir)[0]["state"] == "unasked"
+
+
+def test_a_broker_that_is_down(run_dir: Path) -> None:
+    file = config(run_dir, "http://127.0.0.1:9")
+    assert hook(PRE, run_dir, "--config", file, JOB, "0", "2").returncode == 0
+    assert "127.0.0.1:9" in submitdir.warnings(run_dir)[0]
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (lambda run: (run / "00/00" / f"{JOB}.in").write_text("[{"), "expected a JSON transfer"),
+        (lambda run: (run / "braindump.yml").unlink(), "expected Pegasus's braindump.yml"),
+        (lambda run: (run / "flow-0.dag").unlink(), "cannot be read"),
+        (lambda run: (run / "hooks.json").write_text("{}"), "no key 'broker'"),
+        (lambda run: (run / "hooks.json").write_text('{"broker": "mailto:x"}'), "broker URL"),
+    ],
+)
+def test_a_damaged_submit_directory_stops_nobody(
+    run_dir: Path, damage: Callable[[Path], object], words: str
+) -> None:
+    file = config(run_dir, "http://127.0.0.1:9")
+    damage(run_dir)
+    assert hook(PRE, run_dir, "--config", file, JOB, "0", "2").returncode == 0
+    assert words in submitdir.warnings(run_dir)[0]
+
+
+def test_a_full_disk_stops_nobody(run_dir: Path) -> None:
+    file = config(run_dir, "http://127.0.0.1:9")
+    (run_dir / "adon-hooks.jsonl").symlink_to("/dev/full")
+    done = hook(PRE, run_dir, "--config", file, JOB, "0", "2")
+    assert done.returncode == 0 and "No space left on device" in done.stderr
+
+
+def test_a_killed_hook_leaves_nothing_half_written(run_dir: Path, broker: str) -> None:
+    asked = threading.Event()
+
+    def swallow(connection: socket.socket) -> None:
+        connection.recv(65536)
+        asked.set()
+
+    with listening(swallow) as url:
+        file = config(run_dir, url, timeout_s=30)
+        command = [sys.executable, "-I", "-S", str(PRE), "--config", file, JOB, "0", "2"]
+        with subprocess.Popen(command, cwd=run_dir) as running:
+            assert asked.wait(20)
+            running.send_signal(signal.SIGKILL)
+    assert journal(run_dir) == []
+    left = json.loads((run_dir / "00/00" / f"{JOB}.adon.json").read_text())
+    assert [p["id"] for p in left["pairs"]] == [TRANSIT]
+    assert not list((run_dir / "00/00").glob(".*"))
+    # The retry, with the broker back, asks anew and holds one path only.
+    assert hook(PRE, run_dir, "--config", config(run_dir, broker), JOB, "1", "2").returncode == 0
+    live = [t.id for t in BrokerClient(broker).list(state="installed")]
+    assert live == [f"{WF_UUID}:{JOB}:1:mu-tacc"]
+    assert submitdir.warnings(run_dir) == []

@@ -1,0 +1,86 @@
+"""A planned workflow on a real HTCondor pool: real DAGMan, real pegasus-transfer, real hooks."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hooks_world import journal, write_config
+from planner_world import MAPPING, RESULT, Case, by_file, make_case
+
+from adon.testbed.packages import ensure
+from adon.testbed.pool import Pool
+from adon.testbed.poolconfig import SiteSpec
+from condor_plugins import dagman
+from pegasus_hooks import submitdir
+from pegasus_hooks.planner import Options, PlannedWorkflow, plan
+
+pytestmark = pytest.mark.component
+_ENOUGH_S = 200.0
+
+
+@pytest.fixture(scope="module")
+def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pool]:
+    run_dir = tmp_path_factory.mktemp("pool")
+    condor = ensure("condor", progress=lambda _line: None)
+    sites = {name: SiteSpec(workers=1) for name in ("mu", "tacc")}
+    with Pool(run_dir, condor, sites) as found:
+        yield found
+
+
+@pytest.fixture
+def case(tmp_path: Path) -> Case:
+    return make_case(tmp_path, by_file)
+
+
+def run(case: Case, pool: Pool, **options: object) -> tuple[PlannedWorkflow, str]:
+    hooks = write_config(case.root / "hooks.json", "http://127.0.0.1:9")
+    inputs = case.inputs()
+    settings = Options(user="u", python=sys.executable, **options)  # type: ignore[arg-type]
+    planned = plan(inputs, case.sources, MAPPING, case.root / "submit", "store", hooks, settings)
+    cluster = dagman.submit_dag(planned.dag, pool.run)
+    end = dagman.wait(planned.dag, cluster, _ENOUGH_S)
+    return planned, end.state
+
+
+def test_a_planned_workflow_runs_to_its_results(case: Case, pool: Pool) -> None:
+    planned, state = run(case, pool)
+    told = (planned.dag.with_name(planned.dag.name + ".dagman.out")).read_text()
+    assert state == "success", told[-3000:]
+    assert (case.storage("store") / "result.txt").read_text() == RESULT
+    assert (case.storage("store") / "n.txt").read_text() == "2\n"
+    for site in ("mu", "tacc"):  # the run's directories are gone
+        assert not (case.scratch(site) / "u/pegasus/mini/run0001").exists()
+    # Sizes of what jobs wrote were known to the transfers after them.
+    sizes = submitdir.known_sizes(planned.submit_dir)
+    assert sizes == {"a.txt": 8, "b.txt": 11, "out/A.txt": 8, "n.txt": 2, "result.txt": 10}
+    moved = [line for line in journal(planned.submit_dir) if line["event"] == "transfer"]
+    assert {(m["src"], m["dst"], m["bytes"], m["outcome"]) for m in moved} == {
+        ("store", "mu", 19, "success"),
+        ("mu", "tacc", 8, "success"),
+        ("mu", "tacc", 2, "success"),
+        ("mu", "store", 2, "success"),
+        ("tacc", "store", 10, "success"),
+    }
+    # No broker was there: each transfer says so, none failed.
+    assert any("best effort" in reason for reason in submitdir.warnings(planned.submit_dir))
+    states = (planned.submit_dir / "jobstate.log").read_text()
+    assert "join_ID4 JOB_SUCCESS" in states
+
+
+def test_a_job_that_fails_is_tried_again_and_fails_the_workflow(case: Case, pool: Pool) -> None:
+    (case.root / "bin/join").write_text("#!/bin/sh\necho broken >&2; exit 3\n")
+    planned, state = run(case, pool, retries=1)
+    assert state == "failed"
+    folder = planned.submit_dir / planned.jobs["join_ID4"].folder
+    output = (folder / "join_ID4.out").read_text()
+    record = json.loads(output.rpartition("adon-job-record:")[2])
+    assert (record["exitcode"], record["missing"]) == (3, ["result.txt"])
+    assert "broken" in (folder / "join_ID4.err").read_text()
+    log = (planned.submit_dir / "jobstate.log").read_text()
+    assert log.count("join_ID4 JOB_FAILURE") == 2
+    rescue = planned.dag.with_name(planned.dag.name + ".rescue001")
+    assert "DONE split_ID1" in rescue.read_text()

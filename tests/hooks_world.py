@@ -1,0 +1,177 @@
+"""A submit directory, a broker and broken brokers for the tests of hooks and planner."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from network_provisioner.errors import BrokerError
+from network_provisioner.model import Transit, TransitRequest, TransitState
+from pegasus_hooks import transferlist
+from pegasus_hooks.transferlist import Entry, SiteUrl, Transfer
+
+ROOT = Path(__file__).resolve().parents[1]
+PRE = ROOT / "pegasus_hooks" / "pre.py"
+POST = ROOT / "pegasus_hooks" / "post.py"
+WF_UUID = "11111111-2222-3333-4444-555555555555"
+
+
+def move(
+    lfn: str, src: str, dst: str, size: int | None = None, at: str = "/x", to: str = "/y"
+) -> Transfer:
+    """A transfer of one file from ``at`` to ``to``, both file:// so that it can be run."""
+    return Transfer(
+        lfn,
+        (SiteUrl(src, f"file://{at}/{lfn}", 100),),
+        (SiteUrl(dst, f"file://{to}/{lfn}"),),
+        size,
+    )
+
+
+def make_submit_dir(
+    where: Path, lists: Mapping[str, Sequence[Entry]], others: Sequence[str] = ()
+) -> Path:
+    """A submit directory of Pegasus's shape: transfer jobs with lists, other jobs without."""
+    (where / "00" / "00").mkdir(parents=True)
+    (where / "braindump.yml").write_text(
+        f'user: "u"\ngrid_dn: null\nwf_uuid: "{WF_UUID}"\ndag: "flow-0.dag"\n'
+    )
+    jobs = [*lists, *others]
+    (where / "flow-0.dag").write_text(
+        "MAXJOBS stagein 10\n\n" + "".join(f"JOB {j} 00/00/{j}.sub\nRETRY {j} 1\n" for j in jobs)
+    )
+    for job, entries in lists.items():
+        (where / "00/00" / f"{job}.in").write_text(transferlist.dumps(entries))
+    return where
+
+
+def write_config(path: Path, url: str, **more: Any) -> Path:
+    path.write_text(json.dumps({"broker": url, "timeout_s": 2.0, "template": "default", **more}))
+    return path
+
+
+def hook(script: Path, cwd: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a hook as DAGMan does."""
+    return subprocess.run(
+        [sys.executable, "-I", "-S", str(script), *arguments],
+        cwd=cwd,
+        env={"PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+
+def journal(submit_dir: Path) -> list[dict[str, Any]]:
+    path = submit_dir / "adon-hooks.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+class FakeBroker:
+    """Answers from a script: for each request the next state of ``states`` (the last repeats)."""
+
+    def __init__(self, *states: TransitState | BrokerError, granted_bps: float = 1e8) -> None:
+        self.states = list(states) or [TransitState.INSTALLED]
+        self.granted_bps = granted_bps
+        self.lease_until = 0.0
+        self.asked: list[TransitRequest] = []
+        self.released: list[tuple[str, int, float, str]] = []
+        self.renewed: list[tuple[str, float]] = []
+        self.ended: set[str] = set()
+        self.refuses_release: BrokerError | None = None
+
+    def request(self, request: TransitRequest) -> Transit:
+        self.asked.append(request)
+        state = self.states.pop(0) if len(self.states) > 1 else self.states[0]
+        if isinstance(state, BrokerError):
+            raise state
+        if request.id in self.ended:
+            state = TransitState.RELEASED
+        return self.transit(request.id, state, request)
+
+    def transit(
+        self, transit_id: str, state: TransitState, request: TransitRequest | None = None
+    ) -> Transit:
+        return Transit(
+            transit_id,
+            request.src if request else "a",
+            request.dst if request else "b",
+            state,
+            path=["a", "s1", "b"],
+            layer="l2",
+            granted_bps=self.granted_bps if state is TransitState.INSTALLED else 0.0,
+            size_bytes=request.size_bytes if request else None,
+            lease_until=self.lease_until,
+            reason="because",
+        )
+
+    def release(
+        self, transit_id: str, bytes_moved: int = 0, seconds: float = 0.0, outcome: str = ""
+    ) -> Transit:
+        if self.refuses_release is not None:
+            raise self.refuses_release
+        self.released.append((transit_id, bytes_moved, seconds, outcome))
+        return self.transit(transit_id, TransitState.RELEASED)
+
+    def renew(self, transit_id: str, lease_s: float) -> Transit:
+        self.renewed.append((transit_id, lease_s))
+        return self.transit(transit_id, TransitState.INSTALLED)
+
+
+@contextmanager
+def listening(answer: Callable[[socket.socket], None]) -> Iterator[str]:
+    """The URL of a server that treats every connection with ``answer``, until the block ends."""
+    server = socket.create_server(("127.0.0.1", 0))
+    held: list[socket.socket] = []
+
+    def serve() -> None:
+        while True:
+            try:
+                connection, _ = server.accept()
+            except OSError:
+                return
+            held.append(connection)
+            try:
+                answer(connection)
+            except OSError:  # the hook went away, as it should
+                continue
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.getsockname()[1]}"
+    finally:
+        server.shutdown(socket.SHUT_RDWR)
+        server.close()
+        for connection in held:
+            connection.close()
+        thread.join(5)
+
+
+def never(_connection: socket.socket) -> None:
+    """Accepts, and answers nothing."""
+
+
+def respond(text: bytes) -> Callable[[socket.socket], None]:
+    """Answers ``text`` to whatever was asked."""
+
+    def answer(connection: socket.socket) -> None:
+        connection.recv(65536)
+        connection.sendall(text)
+        connection.close()
+
+    return answer
+
+
+def http(status: str, body: bytes) -> bytes:
+    """An HTTP answer."""
+    head = f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+    return head.encode() + body

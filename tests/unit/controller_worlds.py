@@ -1,0 +1,186 @@
+"""Networks, circuits and an interpreter of flow rules, for the controllers' tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from hypothesis import strategies as st
+
+from network_provisioner.controllers.base import Circuit
+from network_provisioner.controllers.rules import Changes, FlowRule
+from network_provisioner.topology import Link, Node, Topology
+
+MBPS = 1e6
+
+
+def two_switches() -> Topology:
+    """Three sites on two switches: an overlay link of 200 Mb/s and a routed one of 20 Mb/s."""
+    return Topology(
+        [
+            site("mu", 1),
+            site("tacc", 2),
+            site("local", 4),
+            Node("s1", "switch", dpid=1),
+            Node("s2", "switch", dpid=2),
+            Node("r1", "router", macs={"s1": "02:00:00:00:0b:01", "s2": "02:00:00:00:0b:02"}),
+        ],
+        [
+            Link("mu", "s1", 1000 * MBPS, ports={"s1": 1}),
+            Link("local", "s1", 1000 * MBPS, ports={"s1": 4}),
+            Link("tacc", "s2", 1000 * MBPS, ports={"s2": 2}),
+            Link(
+                "s1",
+                "s2",
+                200 * MBPS,
+                0.0265,
+                layer="l2",
+                ports={"s1": 10, "s2": 10},
+                devices={"s1": "s1-a", "s2": "s2-a"},
+            ),
+            Link(
+                "s1",
+                "r1",
+                20 * MBPS,
+                0.0265,
+                layer="l3",
+                ports={"s1": 11},
+                devices={"s1": "s1-b"},
+            ),
+            Link("r1", "s2", 20 * MBPS, layer="l3", ports={"s2": 11}, devices={"s2": "s2-b"}),
+        ],
+    )
+
+
+def site(name: str, number: int) -> Node:
+    """A site with the addresses of its number."""
+    return Node(name, "site", address=f"10.10.0.{number}", mac=f"02:00:00:00:00:{number:02x}")
+
+
+@st.composite
+def topologies(draw: st.DrawFn) -> Topology:
+    """Up to four switches, joined straight and by routers, with up to four sites."""
+    n_switches = draw(st.integers(1, 4))
+    switches = [Node(f"s{i}", "switch", dpid=i + 1) for i in range(n_switches)]
+    sites = [site(f"h{i}", i + 1) for i in range(draw(st.integers(2, 4)))]
+    routers: list[Node] = []
+    links: list[Link] = []
+    next_port = dict.fromkeys((s.name for s in switches), 1)
+
+    def join(a: str, b: str, layer: str) -> None:
+        ports, devices = {}, {}
+        for end in (a, b):
+            if end in next_port:
+                ports[end] = next_port[end]
+                next_port[end] += 1
+                if draw(st.booleans()):
+                    devices[end] = f"{end}-p{ports[end]}"
+        capacity = draw(st.sampled_from([20, 200, 1000])) * MBPS
+        links.append(Link(a, b, capacity, 0.001, layer=layer, ports=ports, devices=devices))
+
+    for host in sites:
+        join(host.name, draw(st.sampled_from(switches)).name, "lan")
+    for i in range(1, n_switches):
+        for j in range(i):
+            # The first link of every switch keeps the graph connected.
+            if j == 0 or draw(st.booleans()):
+                join(f"s{j}", f"s{i}", "l2")
+            if draw(st.booleans()):
+                name = f"r{len(routers)}"
+                macs = {f"s{k}": f"02:00:00:00:{len(routers):02x}:{k:02x}" for k in (i, j)}
+                routers.append(Node(name, "router", macs=macs))
+                join(f"s{j}", name, "l3")
+                join(name, f"s{i}", "l3")
+    return Topology([*sites, *switches, *routers], links)
+
+
+@st.composite
+def circuit_sets(draw: st.DrawFn, topology: Topology) -> list[Circuit]:
+    """Circuits that fit: one path for each pair of sites, little guaranteed rate."""
+    circuits = []
+    for src in topology.sites:
+        for dst in topology.sites:
+            found = topology.candidate_paths(src, dst)
+            if not found or not draw(st.booleans()):
+                continue
+            path = draw(st.sampled_from(found))
+            for _ in range(draw(st.integers(1, 2))):
+                rate = draw(st.integers(0, 500)) / 1000 * MBPS
+                ceiling = rate + draw(st.integers(1, 100)) * MBPS
+                lease = 1000.0 + draw(st.integers(1, 100_000))
+                circuits.append(
+                    Circuit(f"c{len(circuits)}", path.nodes, rate, ceiling, lease_until=lease)
+                )
+    return circuits
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """How a packet came through: the nodes it saw, and the mark it had on each link."""
+
+    nodes: tuple[str, ...]
+    marks: tuple[int, ...]
+    eth_dst: str
+
+
+class Pipeline:
+    """Switches that do what flow rules say, with OpenFlow's overwriting and strict deletion."""
+
+    def __init__(self, topology: Topology, rules: Iterable[FlowRule] = ()) -> None:
+        self.topology = topology
+        self.rules = {rule.key: rule for rule in rules}
+        self._ports = {
+            (switch, port): link.b if switch == link.a else link.a
+            for link in topology.links
+            for switch, port in (link.ports or {}).items()
+        }
+
+    def change(self, changes: Changes) -> None:
+        """Do one step of changes."""
+        self.rules.update((rule.key, rule) for rule in changes.add)
+        for rule in changes.delete:
+            self.rules.pop(rule.key, None)
+
+    def send(self, src: str, dst: str, dscp: int = 0) -> Arrival:
+        """Follow a packet. Raises LookupError where it is lost or caught in a loop."""
+        source, target = self.topology.site(src), self.topology.site(dst)
+        nodes, marks, eth_dst = [src], [dscp], "from the host"
+        node = next(b if a == src else a for a, b in _ends(self.topology) if src in (a, b))
+        while node != dst:
+            if node in nodes:
+                raise LookupError(f"a loop: {nodes} {node}")
+            came_from = nodes[-1]
+            nodes.append(node)
+            here = self.topology.nodes[node]
+            if here.kind == "router":
+                # Routes by address, to the next switch on some candidate path.
+                node = self._route(node, came_from, dst)
+                eth_dst = target.mac
+            elif here.kind == "switch":
+                matching = [
+                    rule
+                    for rule in self.rules.values()
+                    if (rule.dpid, rule.src, rule.dst)
+                    == (here.dpid, source.address, target.address)
+                ]
+                if not matching:
+                    raise LookupError(f"no rule at {node} for {src}>{dst} after {nodes}")
+                rule = max(matching, key=lambda r: r.priority)
+                dscp = dscp if rule.dscp is None else rule.dscp
+                eth_dst = rule.eth_dst or eth_dst
+                node = self._ports[node, rule.out_port]
+            else:
+                raise LookupError(f"{src}>{dst} came to the site {node}")
+            marks.append(dscp)
+        return Arrival((*nodes, dst), tuple(marks), eth_dst)
+
+    def _route(self, router: str, came_from: str, dst: str) -> str:
+        return next(
+            b if a == router else a
+            for a, b in _ends(self.topology)
+            if router in (a, b) and came_from not in (a, b)
+        )
+
+
+def _ends(topology: Topology) -> list[tuple[str, str]]:
+    return [(link.a, link.b) for link in topology.links]

@@ -1,0 +1,198 @@
+"""An OpenFlow 1.3 switch with a flow table and no packets, over a real TCP connection.
+
+Written from the specification with ``struct``, so that it shares no code with what it tests.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+import threading
+import time
+from dataclasses import dataclass
+
+HELLO, ERROR, ECHO_REQUEST, ECHO_REPLY, FEATURES_REQUEST, FEATURES_REPLY = 0, 1, 2, 3, 5, 6
+FLOW_REMOVED, FLOW_MOD, MULTIPART_REQUEST, MULTIPART_REPLY = 11, 14, 18, 19
+BARRIER_REQUEST, BARRIER_REPLY = 20, 21
+ADD, DELETE, DELETE_STRICT = 0, 3, 4
+FLOW_STATS, PORT_STATS = 1, 4
+SEND_FLOW_REM = 1
+
+
+@dataclass
+class Entry:
+    """One row of the table; ``rest`` is the match and the instructions as they came."""
+
+    priority: int
+    cookie: int
+    hard_timeout: int
+    flags: int
+    match: bytes
+    rest: bytes
+    since: float
+    bytes: int = 0
+
+
+class FakeSwitch:
+    """Connects to a controller again and again until it is closed."""
+
+    def __init__(self, port: int, dpid: int, ports: list[int]) -> None:
+        self._address = ("127.0.0.1", port)
+        self._dpid = dpid
+        self._ports = ports
+        self._lock = threading.Lock()
+        self._sock: socket.socket | None = None
+        self._open = True
+        self.table: dict[tuple[int, bytes], Entry] = {}
+        self.mods = 0
+        self.refuse_adds = False
+        self.silent = False
+        self._thread = threading.Thread(target=self._live, daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Hang up for good."""
+        self._open = False
+        self.hang_up()
+        self._thread.join(10)
+
+    def hang_up(self) -> None:
+        """Hang up; it connects again."""
+        with self._lock:
+            if self._sock is not None:
+                # It may have hung up by itself meanwhile.
+                with contextlib.suppress(OSError):
+                    self._sock.shutdown(socket.SHUT_RDWR)
+
+    def restart(self) -> None:
+        """Lose all rules and connect again."""
+        with self._lock:
+            self.table.clear()
+        self.hang_up()
+
+    def say(self, data: bytes) -> None:
+        """Send anything."""
+        with self._lock:
+            if self._sock is not None:
+                self._sock.sendall(data)
+
+    def _live(self) -> None:
+        while self._open:
+            try:
+                with socket.create_connection(self._address, 5) as sock:
+                    sock.settimeout(0.05)
+                    with self._lock:
+                        self._sock = sock
+                    self._talk(sock)
+            except OSError:
+                time.sleep(0.01)
+            finally:
+                with self._lock:
+                    self._sock = None
+
+    def _talk(self, sock: socket.socket) -> None:
+        data = b""
+        while self._open:
+            try:
+                more = sock.recv(65536)
+                if not more:
+                    return
+                data += more
+            except TimeoutError:
+                self._expire(sock)
+                continue
+            while len(data) >= 8 and len(data) >= (length := struct.unpack_from("!H", data, 2)[0]):
+                self._expire(sock)
+                answer = self._answer(data[:length])
+                if answer and not self.silent:
+                    with self._lock:
+                        sock.sendall(answer)
+                data = data[length:]
+
+    def _answer(self, data: bytes) -> bytes:
+        _, kind, _, xid = struct.unpack_from("!BBHI", data)
+        if kind == HELLO:
+            return _message(HELLO, xid)
+        if kind == FEATURES_REQUEST:
+            return _message(
+                FEATURES_REPLY, xid, struct.pack("!QIBBxxII", self._dpid, 0, 1, 0, 0, 0)
+            )
+        if kind == BARRIER_REQUEST:
+            return _message(BARRIER_REPLY, xid)
+        if kind == FLOW_MOD:
+            with self._lock:
+                return self._flow_mod(data, xid)
+        if kind == MULTIPART_REQUEST:
+            with self._lock:
+                return self._multipart(data, xid)
+        return b""
+
+    def _flow_mod(self, data: bytes, xid: int) -> bytes:
+        cookie, mask, _, command, _, hard, priority = struct.unpack_from("!QQBBHHH", data, 8)
+        (flags,) = struct.unpack_from("!H", data, 44)
+        (match_length,) = struct.unpack_from("!H", data, 50)
+        match, rest = data[48 : 48 + match_length], data[48:]
+        key = (priority, match)
+        self.mods += 1
+        if command == ADD:
+            if self.refuse_adds:
+                # OFPET_FLOW_MOD_FAILED, OFPFMFC_TABLE_FULL, then 64 bytes of the request.
+                return _message(ERROR, xid, struct.pack("!HH", 5, 1) + data[:64])
+            before = self.table.get(key)
+            self.table[key] = Entry(
+                priority, cookie, hard, flags, match, rest, time.time(),
+                before.bytes if before else 0,
+            )  # fmt: skip
+        elif command == DELETE_STRICT:
+            if key in self.table and self.table[key].cookie & mask == cookie & mask:
+                del self.table[key]
+        elif command == DELETE:
+            self.table = {k: e for k, e in self.table.items() if e.cookie & mask != cookie & mask}
+        return b""
+
+    def _multipart(self, data: bytes, xid: int) -> bytes:
+        (kind,) = struct.unpack_from("!H", data, 8)
+        if kind == PORT_STATS:
+            body = [
+                struct.pack("!I4x12QII", n, 0, 0, 0, 1000 + n, *([0] * 8), 1, 0)
+                for n in self._ports
+            ]
+        else:
+            cookie, mask = struct.unpack_from("!QQ", data, 32)
+            body = [self._stats(e) for e in self.table.values() if e.cookie & mask == cookie & mask]
+        # Every entry in a part of its own: long answers come in parts.
+        parts = [
+            _message(MULTIPART_REPLY, xid, struct.pack("!HH4x", kind, 1) + entry) for entry in body
+        ]
+        return b"".join([*parts, _message(MULTIPART_REPLY, xid, struct.pack("!HH4x", kind, 0))])
+
+    def _stats(self, entry: Entry) -> bytes:
+        age = time.time() - entry.since
+        head = struct.pack(
+            "!HBxIIHHHH4xQQQ", 48 + len(entry.rest), 0, int(age), int(age % 1 * 1e9),
+            entry.priority, 0, entry.hard_timeout, entry.flags, entry.cookie, 0, entry.bytes,
+        )  # fmt: skip
+        return head + entry.rest
+
+    def _expire(self, sock: socket.socket) -> None:
+        now = time.time()
+        with self._lock:
+            ended = [
+                (key, entry)
+                for key, entry in self.table.items()
+                if entry.hard_timeout and now - entry.since >= entry.hard_timeout
+            ]
+            for key, entry in ended:
+                del self.table[key]
+                if entry.flags & SEND_FLOW_REM and not self.silent:
+                    body = struct.pack(
+                        "!QHBBIIHHQQ", entry.cookie, entry.priority, 1, 0,
+                        entry.hard_timeout, 0, 0, entry.hard_timeout, 0, entry.bytes,
+                    )  # fmt: skip
+                    padded = entry.match.ljust(-(-len(entry.match) // 8) * 8, b"\0")
+                    sock.sendall(_message(FLOW_REMOVED, 0, body + padded))
+
+
+def _message(kind: int, xid: int, body: bytes = b"") -> bytes:
+    return struct.pack("!BBHI", 4, kind, 8 + len(body), xid) + body

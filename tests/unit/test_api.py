@@ -1,0 +1,233 @@
+"""The REST API: shapes, codes, limits. The broker behind it is real, the switches are not."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from broker_rig import Rig, refusing
+from fastapi.testclient import TestClient
+
+from network_provisioner import api
+from network_provisioner.api import MAX_BODY_BYTES, STATUS, create_app
+from network_provisioner.model import TransitState
+from network_provisioner.store import StoreError
+
+ASK = {"id": "w:job:0:mu-tacc", "src": "mu", "dst": "tacc"}
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Rig:
+    return Rig(tmp_path / "state.sqlite")
+
+
+@pytest.fixture
+def web(rig: Rig) -> Iterator[TestClient]:
+    with TestClient(create_app(rig.broker), raise_server_exceptions=False) as client:
+        yield client
+
+
+def error(response: Any) -> tuple[int, str, str]:
+    """Status, code and message of an answer in the one shape that errors have."""
+    body = response.json()
+    assert list(body) == ["error"] and sorted(body["error"]) == ["code", "message"]
+    assert STATUS[body["error"]["code"]] == response.status_code
+    assert "\n" not in body["error"]["message"]
+    return response.status_code, body["error"]["code"], body["error"]["message"]
+
+
+def test_the_life_of_a_transit(web: TestClient, rig: Rig) -> None:
+    made = web.post("/v1/transits", json={**ASK, "size_bytes": 10**9, "workflow": "w"})
+    assert made.status_code == 201
+    assert made.json() == rig.broker.get(ASK["id"]).as_dict()
+    assert (made.json()["state"], made.json()["layer"]) == ("installed", "l2")
+    again = web.post("/v1/transits", json={**ASK, "size_bytes": 10**9, "workflow": "w"})
+    assert (again.status_code, again.json()) == (200, made.json())
+    where = f"/v1/transits/{ASK['id']}"
+    assert web.get(where).json() == made.json()
+    renewed = web.post(f"{where}/renew", json={"lease_s": 5000})
+    assert renewed.json()["lease_until"] == rig.clock.now + 5000
+    report = {"bytes": 10**9, "seconds": 80, "outcome": "success"}
+    ended = web.post(f"{where}/release", json=report)
+    assert ended.status_code == 200
+    assert (ended.json()["state"], ended.json()["goodput_bps"]) == ("released", 1e8)
+    assert web.post(f"{where}/release", json=report).json() == ended.json()
+    assert web.post(f"{where}/release").json() == ended.json()  # a body is not needed
+
+
+def test_lists(web: TestClient) -> None:
+    for name, workflow in (("a", "v"), ("b", "w"), ("c", "w")):
+        web.post("/v1/transits", json={**ASK, "id": name, "workflow": workflow})
+    web.post("/v1/transits/b/release")
+
+    def names(query: str) -> list[str]:
+        return [t["id"] for t in web.get(f"/v1/transits{query}").json()]
+
+    assert names("") == ["a", "b", "c"]
+    assert names("?workflow=w") == ["b", "c"]
+    assert names("?workflow=w&state=installed") == ["c"]
+    assert names("?limit=1") == ["c"]
+    assert error(web.get("/v1/transits?state=lost"))[:2] == (400, "bad_request")
+    assert error(web.get("/v1/transits?limit=0"))[:2] == (400, "bad_request")
+
+
+def test_an_id_may_contain_what_urls_do_not(web: TestClient) -> None:
+    name = "w/job?1#2"
+    web.post("/v1/transits", json={**ASK, "id": name})
+    quoted = "w%2Fjob%3F1%232"
+    assert web.get(f"/v1/transits/{quoted}").json()["id"] == name
+    assert web.post(f"/v1/transits/{quoted}/release").json()["state"] == "released"
+
+
+def test_topology_and_health(web: TestClient) -> None:
+    web.post("/v1/transits", json=ASK)
+    links = {(d["a"], d["b"]): d["load"][0] for d in web.get("/v1/topology").json()["links"]}
+    assert links["s1", "s2"]["reserved_bps"] == 90_000_000
+    health = web.get("/v1/health").json()
+    assert (health["status"], health["live"], health["controller"]["name"]) == ("ok", 1, "fake")
+
+
+def test_what_is_on_the_switches(web: TestClient, rig: Rig) -> None:
+    web.post("/v1/transits", json=ASK)
+    found = web.get("/v1/counters").json()
+    assert found["installed"] == [ASK["id"]]
+    assert found["counters"][0] == {"a": "s1", "b": "s2", "bytes": 7, "at": rig.clock.now}
+    rig.controller.broken = refusing()
+    assert error(web.get("/v1/counters"))[:2] == (503, "controller_unavailable")
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "words"),
+    [
+        ({"src": "mars"}, "unknown_site", "unknown site 'mars', expected one of mu, tacc"),
+        ({"template": "x"}, "unknown_template", "expected one of default, soykb"),
+        ({"min_bps": 1e12}, "impossible_rate", "is above what template 'default' allows"),
+        ({"min_bps": -1}, "impossible_rate", "expected more than 0 b/s"),
+        ({"id": ""}, "bad_request", "id '', expected 1 to 200"),
+        ({"id": 7}, "bad_request", "body.id: Input should be a valid string (found 7)"),
+        ({"id": None}, "bad_request", "body.id"),
+        ({"size_bytes": "many"}, "bad_request", "body.size_bytes"),
+        ({"size_bytes": -1}, "bad_request", "body.size_bytes"),
+        ({"size_bytes": 2**63}, "bad_request", "body.size_bytes"),
+        ({"size_bytes": 1.5}, "bad_request", "body.size_bytes"),
+        ({"lease_s": 0}, "bad_request", "body.lease_s"),
+        ({"retry": True}, "bad_request", "body.retry"),
+        ({"speed": 1}, "bad_request", "body.speed: Extra inputs are not permitted (found 1)"),
+    ],
+)
+def test_bad_requests(
+    web: TestClient, rig: Rig, change: dict[str, Any], code: str, words: str
+) -> None:
+    status, found, message = error(web.post("/v1/transits", json={**ASK, **change}))
+    assert (status, found) == (400, code)
+    assert words in message
+    assert rig.broker.list() == []
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"{", b"[]", b"null", b'{"id": "a"}', b"\xff\xfe", b'{"id":"a","src":"mu","dst":"tacc",'
+     b'"min_bps":NaN}', b'{"id":"a","src":"mu","dst":"tacc","lease_s":Infinity}', b"[" * 60_000],
+)  # fmt: skip
+def test_bodies_that_are_no_request(web: TestClient, body: bytes) -> None:
+    headers = {"content-type": "application/json"}
+    response = web.post("/v1/transits", content=body, headers=headers)
+    assert error(response)[:2] == (400, "bad_request")
+
+
+def test_unknown_transits_and_addresses(web: TestClient) -> None:
+    assert error(web.get("/v1/transits/x"))[:2] == (404, "unknown_transit")
+    assert error(web.post("/v1/transits/x/release"))[:2] == (404, "unknown_transit")
+    assert error(web.post("/v1/transits/x/renew", json={"lease_s": 1}))[1] == "unknown_transit"
+    assert error(web.get("/v2/transits"))[:2] == (404, "not_found")
+    assert error(web.get("/docs"))[:2] == (404, "not_found")
+    assert error(web.delete("/v1/transits"))[:2] == (405, "method_not_allowed")
+    assert error(web.put("/v1/health"))[:2] == (405, "method_not_allowed")
+
+
+def test_a_body_that_is_too_large_declared_or_not(web: TestClient, rig: Rig) -> None:
+    padded = b'{"id": "' + b"a" * MAX_BODY_BYTES + b'"}'
+    assert error(web.post("/v1/transits", content=padded))[:2] == (413, "too_large")
+
+    def chunks() -> Iterator[bytes]:
+        for _ in range(100):
+            yield padded[:4096]
+
+    assert error(web.post("/v1/transits", content=chunks()))[:2] == (413, "too_large")
+    assert rig.broker.list() == []
+
+
+def test_a_store_that_fails(web: TestClient, rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise StoreError("state file s: disk I/O error")
+
+    monkeypatch.setattr(rig.store, "find", broken)
+    monkeypatch.setattr(rig.store, "put", broken)
+    assert error(web.get("/v1/transits"))[:2] == (503, "store_unavailable")
+    assert error(web.post("/v1/transits", json=ASK))[:2] == (503, "store_unavailable")
+
+
+def test_a_fault_of_ours_tells_no_secrets(
+    web: TestClient, rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken() -> None:
+        raise ZeroDivisionError("secret")
+
+    monkeypatch.setattr(rig.broker, "health", broken)
+    status, code, message = error(web.get("/v1/health"))
+    assert (status, code) == (500, "internal") and "secret" not in message
+
+
+def test_a_token_guards_everything_under_v1(rig: Rig) -> None:
+    with TestClient(create_app(rig.broker, "s3cret")) as web:
+        assert error(web.get("/v1/health"))[:2] == (401, "unauthorized")
+        wrong = {"Authorization": "Bearer s3cre"}
+        assert error(web.post("/v1/transits", json=ASK, headers=wrong))[1] == "unauthorized"
+        odd = {"Authorization": "Bearer sécret".encode("latin-1")}
+        assert error(web.get("/v1/transits", headers=odd))[1] == "unauthorized"  # type: ignore
+        right = {"Authorization": "Bearer s3cret"}
+        assert web.post("/v1/transits", json=ASK, headers=right).status_code == 201
+        assert web.get("/openapi.json").status_code == 200
+
+
+def test_the_description_is_published(web: TestClient) -> None:
+    described = web.get("/openapi.json").json()
+    assert set(described["paths"]) == {
+        "/v1/transits",
+        "/v1/transits/{transit_id}",
+        "/v1/transits/{transit_id}/release",
+        "/v1/transits/{transit_id}/renew",
+        "/v1/topology",
+        "/v1/counters",
+        "/v1/health",
+    }
+    post = described["paths"]["/v1/transits"]["post"]
+    assert {"200", "201", "400", "503"} <= set(post["responses"])
+    wrong = post["responses"]["400"]["content"]["application/json"]["schema"]["$ref"]
+    assert wrong.endswith("/ErrorBody")
+    assert "422" not in post["responses"]
+
+
+def test_while_it_serves_leases_end_by_themselves(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(api, "SWEEP_EVERY_S", 0.01)
+    swept = threading.Event()
+    sweep, first = rig.broker.sweep, [True]
+
+    def sweep_once_broken() -> None:
+        if first.pop() if first else False:
+            raise OSError("one sweep fails")
+        sweep()
+        if rig.store.find("expired", None, 1):
+            swept.set()
+
+    monkeypatch.setattr(rig.broker, "sweep", sweep_once_broken)
+    with TestClient(create_app(rig.broker)) as web:
+        web.post("/v1/transits", json={**ASK, "lease_s": 5})
+        rig.clock.now += 5
+        assert swept.wait(30)
+    assert rig.broker.get(ASK["id"]).state is TransitState.EXPIRED

@@ -1,0 +1,273 @@
+"""The measurement archive: once per id, several processes, errors in words, nothing from later."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import sqlite3
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from monitors.archive import Archive, ArchiveError, Measurement
+from monitors.estimates import estimate, weighted_median
+from network_provisioner.errors import InputError
+
+
+def measured(
+    key: str, value: float = 1.0, at: float = 100.0, subject: str = "mu>tacc", **more: object
+) -> Measurement:
+    known: dict[str, object] = {"metric": "throughput", "unit": "bit/s", "source": "test"}
+    return Measurement(id=key, value=value, at=at, subject=subject, **(known | more))  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "deep" / "archive.sqlite"
+
+
+def test_takes_an_id_once_and_keeps_the_first(path: Path) -> None:
+    with Archive(path) as archive:
+        assert archive.record(measured("a", 5.0, workflow="w", details={"job": "j"}))
+        assert not archive.record(measured("a", 7.0))
+        assert archive.record_many([measured("a"), measured("b"), measured("b")]) == 1
+        kept = archive.query("throughput", "mu>tacc", workflow="w")
+    assert kept == [measured("a", 5.0, workflow="w", details={"job": "j"})]
+
+
+def test_query_is_ordered_by_time_and_bounded(path: Path) -> None:
+    with Archive(path) as archive:
+        archive.record_many(measured(str(at), at=at) for at in (3.0, 1.0, 2.0, 4.0))
+        found = archive.query("throughput", since=2.0, until=3.0)
+        assert [m.at for m in found] == [2.0, 3.0]
+        assert archive.subjects("throughput") == ["mu>tacc"]
+        assert archive.query("throughput", subject="tacc>mu") == []
+
+
+def test_what_is_recorded_is_there_for_the_next_to_open(path: Path) -> None:
+    with Archive(path) as archive:
+        archive.record(measured("a"))
+    with Archive(path, read_only=True) as archive:
+        assert archive.query("throughput") == [measured("a")]
+
+
+def test_cannot_be_changed_even_by_hand(path: Path) -> None:
+    with Archive(path) as archive:
+        archive.record(measured("a"))
+    db = sqlite3.connect(path)
+    for statement in ("UPDATE measurement SET value = 2", "DELETE FROM measurement"):
+        with pytest.raises(sqlite3.IntegrityError, match="append-only"):
+            db.execute(statement)
+    db.close()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (measured("a", float("nan")), "found value nan at 100.0, expected finite numbers"),
+        (measured("a", at=float("inf")), "expected finite numbers"),
+        (measured("a", unit="Mb/s"), "found unit 'Mb/s', expected 'bit/s' for throughput"),
+        (measured("", 1.0), "found no id or metric"),
+        (measured("a", details={"x": object()}), "not JSON-ready"),
+    ],
+)
+def test_refuses_what_would_poison_decisions(path: Path, wrong: Measurement, message: str) -> None:
+    with Archive(path) as archive:
+        with pytest.raises(InputError, match=message):
+            archive.record(wrong)
+        assert archive.query("throughput") == []
+
+
+# ---------------------------------------------------------------------- files
+
+
+def test_a_reader_creates_nothing_and_sees_the_file_once_it_is_there(path: Path) -> None:
+    reader = Archive(path, read_only=True)
+    assert reader.query("throughput") == []
+    assert reader.estimate("throughput", "mu>tacc", now=1e9) is None
+    assert not path.parent.exists()
+    with Archive(path) as writer:
+        writer.record(measured("a"))
+        assert len(reader.query("throughput")) == 1
+    reader.close()
+
+
+def test_a_reader_cannot_write(path: Path) -> None:
+    with Archive(path):
+        pass
+    with Archive(path, read_only=True) as reader, pytest.raises(ArchiveError):
+        reader.record(measured("a"))
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+def test_names_a_file_that_is_no_database(tmp_path: Path, read_only: bool) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_text("not a database at all, but long enough to look at\n" * 50)
+    with pytest.raises(InputError, match="expected an ADON archive"):
+        Archive(path, read_only=read_only)
+    assert path.read_text().startswith("not a database")
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+def test_leaves_other_programs_databases_alone(tmp_path: Path, read_only: bool) -> None:
+    path = tmp_path / "other.sqlite"
+    with sqlite3.connect(path) as db:
+        db.execute("CREATE TABLE theirs (x)")
+    db.close()
+    with pytest.raises(InputError, match="another program's database"):
+        Archive(path, read_only=read_only)
+
+
+def test_names_an_archive_of_a_newer_version(path: Path) -> None:
+    Archive(path).close()
+    with sqlite3.connect(path) as db:
+        db.execute("PRAGMA user_version = 99")
+    db.close()
+    with pytest.raises(InputError, match=r"found layout 99, .*newer ADON"):
+        Archive(path)
+
+
+def test_a_directory_in_the_place_of_the_file(tmp_path: Path) -> None:
+    with pytest.raises(ArchiveError, match="cannot be opened"):
+        Archive(tmp_path)
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(InputError, match="its folder cannot be made"):
+        Archive(tmp_path / "file" / "archive.sqlite")
+
+
+def test_a_full_disk_is_told_and_costs_nothing_that_was_there(path: Path) -> None:
+    with Archive(path) as archive:
+        archive.record(measured("a"))
+        assert archive._db is not None
+        pages = archive._db.execute("PRAGMA page_count").fetchone()[0]
+        archive._db.execute(f"PRAGMA max_page_count = {pages + 2}")  # as a disk with no more room
+        with pytest.raises(ArchiveError, match="the disk is full"):
+            archive.record_many(measured(f"b{n}") for n in range(5000))
+        assert [m.id for m in archive.query("throughput")] == ["a"]
+        archive._db.execute("PRAGMA max_page_count = 1000000")
+        assert archive.record(measured("b"))
+
+
+def test_a_lock_that_does_not_end_is_told(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("monitors.archive._BUSY_S", 0.05)
+    with Archive(path) as archive:
+        holder = sqlite3.connect(path, isolation_level=None)
+        holder.execute("BEGIN IMMEDIATE")
+        with pytest.raises(ArchiveError, match="locked by another process"):
+            archive.record(measured("a"))
+        holder.execute("ROLLBACK")
+        holder.close()
+        assert archive.record(measured("a"))
+
+
+def test_closed_is_closed(path: Path) -> None:
+    archive = Archive(path)
+    archive.close()
+    archive.close()
+    with pytest.raises(ArchiveError, match="was closed"):
+        archive.query("throughput")
+
+
+# ------------------------------------------------------------------ processes
+
+
+def _write(path: Path, writer: int, start: object) -> None:
+    start.wait()  # type: ignore[attr-defined]
+    with Archive(path) as archive:
+        for part in range(10):
+            # every process writes the same ids, besides some of its own
+            archive.record_many(measured(f"shared-{part}-{n}") for n in range(20))
+            archive.record_many(measured(f"own-{writer}-{part}-{n}") for n in range(20))
+
+
+def test_several_processes_make_one_archive(path: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    start = context.Barrier(4)
+    writers = [context.Process(target=_write, args=(path, n, start)) for n in range(4)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    assert [writer.exitcode for writer in writers] == [0] * 4
+    with Archive(path) as archive:
+        ids = [m.id for m in archive.query("throughput")]
+    assert len(ids) == len(set(ids)) == 200 + 4 * 200
+
+
+def test_what_was_committed_survives_kill_9(path: Path) -> None:
+    code = (
+        "import sys; from monitors.archive import Archive, Measurement\n"
+        "a = Archive(sys.argv[1])\n"
+        "for n in range(10**9):\n"
+        "    a.record(Measurement(str(n), 'x', 's', n, '1', n, 't')); print(n, flush=True)\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE, text=True
+    ) as writer:
+        assert writer.stdout is not None
+        told = [int(writer.stdout.readline()) for _ in range(20)]
+        os.kill(writer.pid, signal.SIGKILL)
+        told += [int(line) for line in writer.stdout if line.endswith("\n")]
+    with Archive(path) as archive:
+        kept = [int(m.value) for m in archive.query("x")]
+    assert kept == list(range(len(kept)))
+    assert len(kept) >= len(told)
+
+
+# ------------------------------------------------------------------ estimates
+
+values = st.lists(st.floats(0, 1e12), min_size=1, max_size=200)
+moments = st.lists(st.tuples(st.floats(0, 1e9), st.floats(0, 1e9)), max_size=60)
+
+
+@given(moments, st.floats(0, 1e9), st.none() | st.floats(0, 1e9))
+def test_estimates_never_use_what_came_later(
+    data: list[tuple[float, float]], now: float, max_age_s: float | None
+) -> None:
+    known = [
+        (value, at)
+        for value, at in data
+        if at <= now and (max_age_s is None or at >= now - max_age_s)
+    ]
+    with Archive(":memory:") as everything, Archive(":memory:") as past:
+        everything.record_many(measured(f"{n}", *pair) for n, pair in enumerate(data))
+        past.record_many(measured(f"{n}", *pair) for n, pair in enumerate(data) if pair in known)
+        full = everything.estimate("throughput", "mu>tacc", now, max_age_s)
+        assert full == past.estimate("throughput", "mu>tacc", now)
+    assert (full is None) == (not known)
+    if full is not None:
+        used = [value for value, _ in known]
+        assert min(used) <= full.value <= max(used)
+        assert full.at == max(at for _, at in known) <= now
+        assert full.count == len(known)
+        assert full.age_s(now) == now - full.at
+
+
+@given(values)
+def test_an_estimate_lies_within_what_was_measured(series: list[float]) -> None:
+    value, spread = estimate(series)
+    assert min(series) <= value <= max(series)
+    assert 0 <= spread <= 1.4827 * (max(series) - min(series))
+
+
+@given(st.floats(1, 1e12), st.integers(1, 30))
+def test_equal_measurements_leave_no_doubt(value: float, count: int) -> None:
+    assert estimate([value] * count) == (value, 0.0)
+
+
+def test_one_outlier_does_not_move_an_estimate_and_a_change_does() -> None:
+    steady = [100.0] * 20
+    assert estimate([1.0, *steady])[0] == 100.0
+    assert estimate([10.0] * 9 + steady)[0] == 10.0
+
+
+@given(values)
+def test_weighted_median_with_equal_weights_is_the_median(series: list[float]) -> None:
+    found = weighted_median(series, [1.0] * len(series))
+    assert found == pytest.approx(statistics.median(series), rel=1e-9, abs=1e-9)

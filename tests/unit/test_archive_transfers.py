@@ -1,0 +1,84 @@
+"""Ended transits become throughput, once each; small ones and unfinished ones do not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from monitors.archive import Archive
+from monitors.transfers import SMALL_BYTES, Recorder, transfer_facts
+from network_provisioner.model import Transit, TransitState
+
+ENDED = Transit(
+    id="wf/stage_in_0/0",
+    src="iplant",
+    dst="mu",
+    state=TransitState.RELEASED,
+    workflow="uuid",
+    job="stage_in_local_mu_0_0",
+    path=["iplant", "s2", "s1", "mu"],
+    layer="l2",
+    granted_bps=200e6,
+    installed_at=1000.0,
+    released_at=1010.0,
+    bytes=100_000_000,
+    seconds=8.0,
+)
+
+
+def test_a_transfer_over_a_path_tells_of_both() -> None:
+    found = {fact.metric: fact for fact in transfer_facts(ENDED)}
+    assert sorted(found) == ["path_throughput", "throughput"]
+    throughput = found["throughput"]
+    assert (throughput.subject, throughput.value, throughput.unit) == ("iplant>mu", 1e8, "bit/s")
+    assert (throughput.at, throughput.workflow) == (1010.0, "uuid")
+    assert throughput.details["bytes"] == 100_000_000
+    assert found["path_throughput"].subject == "iplant>mu/l2"
+
+
+def test_best_effort_tells_of_the_sites_only() -> None:
+    transit = replace(ENDED, state=TransitState.BEST_EFFORT, path=[], layer="")
+    assert [fact.metric for fact in transfer_facts(transit)] == ["throughput"]
+
+
+def test_a_small_transfer_tells_of_latency() -> None:
+    (fact,) = transfer_facts(replace(ENDED, bytes=SMALL_BYTES - 1, seconds=0.4))
+    assert (fact.metric, fact.value, fact.unit) == ("transfer_latency", 0.4, "s")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"bytes": 0},
+        {"seconds": 0.0},
+        {"bytes": -5},
+        {"state": TransitState.INSTALLED},
+        {"state": TransitState.HELD},
+        {"state": TransitState.QUEUED},
+    ],
+)
+def test_what_moved_nothing_or_is_not_over_tells_nothing(changes: dict[str, object]) -> None:
+    assert transfer_facts(replace(ENDED, **changes)) == []  # type: ignore[arg-type]
+
+
+def test_each_transit_counts_once() -> None:
+    with Archive(":memory:") as archive:
+        recorder = Recorder(archive)
+        assert recorder.record(ENDED) == 2
+        assert recorder.record(replace(ENDED, seconds=9.0)) == 0
+        assert recorder.record(replace(ENDED, id="wf/stage_in_0/1")) == 2
+        estimate = archive.estimate("throughput", "iplant>mu", now=2000.0)
+    assert estimate is not None
+    assert (estimate.value, estimate.count, estimate.unit) == (1e8, 2, "bit/s")
+
+
+@given(st.integers(-10, 10**15), st.floats(0, 1e9), st.sampled_from(TransitState), st.booleans())
+def test_whatever_is_told_can_be_recorded(
+    moved: int, seconds: float, state: TransitState, path: bool
+) -> None:
+    transit = replace(ENDED, bytes=moved, seconds=seconds, state=state)
+    with Archive(":memory:") as archive:
+        assert Recorder(archive).record(transit) == len(transfer_facts(transit))

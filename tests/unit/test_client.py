@@ -1,0 +1,272 @@
+"""The client against a real server on loopback, and against everything a broker should not be."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import uvicorn
+from broker_rig import Rig
+
+from network_provisioner.api import create_app
+from network_provisioner.client import BrokerClient
+from network_provisioner.errors import BrokerError, InputError
+from network_provisioner.model import TransitRequest, TransitState
+
+TOKEN = "s3cret"
+# Far above any timeout used here: who waits this long has not kept its own.
+FOR_EVER_S = 60.0
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Rig:
+    return Rig(tmp_path / "state.sqlite")
+
+
+@pytest.fixture
+def url(rig: Rig) -> Iterator[str]:
+    listening = socket.create_server(("127.0.0.1", 0))
+    config = uvicorn.Config(create_app(rig.broker, TOKEN), log_level="warning", access_log=False)
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+    thread.start()
+    # The socket listens already: what connects before the server is up waits in its backlog.
+    yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+    server.should_exit = True
+    thread.join(FOR_EVER_S)
+    listening.close()
+
+
+@pytest.fixture
+def client(url: str) -> BrokerClient:
+    return BrokerClient(url, timeout_s=FOR_EVER_S, token=TOKEN)
+
+
+def test_every_call_over_a_real_server(client: BrokerClient, rig: Rig) -> None:
+    name = "w/job?1#2%2F"
+    asked = TransitRequest(name, "mu", "tacc", size_bytes=10**9, template="soykb", workflow="w w")
+    made = client.request(asked)
+    assert made == rig.broker.get(name) == client.request(asked) == client.get(name)
+    assert (made.state, made.granted_bps) == (TransitState.INSTALLED, 90e6)
+    assert client.renew(name, 5000).lease_until == rig.clock.now + 5000
+    client.request(TransitRequest("other", "mu", "iplant"))
+    assert [t.id for t in client.list()] == [name, "other"]
+    assert [t.id for t in client.list(state="installed", workflow="w w")] == [name]
+    assert client.health()["live"] == 2
+    assert {link["layer"] for link in client.topology()["links"]} == {"lan", "l2", "l3"}
+    assert client.counters()["installed"] == ["other", name]
+    ended = client.release(name, 10**9, 80.0, "success")
+    assert (ended.state, ended.goodput_bps) == (TransitState.RELEASED, 1e8)
+    assert client.release(name) == ended
+
+
+@pytest.mark.parametrize(
+    ("call", "code"),
+    [
+        (lambda c: c.request(TransitRequest("a", "mars", "mu")), "unknown_site"),
+        (lambda c: c.request(TransitRequest("a", "mu", "tacc", min_bps=1e12)), "impossible_rate"),
+        (lambda c: c.request(TransitRequest("", "mu", "tacc")), "bad_request"),
+        (lambda c: c.release("nobody"), "unknown_transit"),
+        (lambda c: c.release("nobody", -1), "bad_request"),
+        (lambda c: c.list(state="lost"), "bad_request"),
+    ],
+)
+def test_refusals_carry_the_code_of_the_broker(
+    client: BrokerClient, call: Callable[[BrokerClient], object], code: str
+) -> None:
+    with pytest.raises(BrokerError) as caught:
+        call(client)
+    assert caught.value.code == code
+
+
+def test_a_wrong_token(url: str) -> None:
+    with pytest.raises(BrokerError) as caught:
+        BrokerClient(url, FOR_EVER_S, "wrong").health()
+    assert caught.value.code == "unauthorized"
+
+
+def test_sixteen_clients_over_http(url: str, rig: Rig) -> None:
+    pairs = [("mu", "tacc"), ("mu", "iplant"), ("local", "tacc"), ("local", "iplant")]
+
+    def work(number: int) -> list[TransitState]:
+        mine = BrokerClient(url, FOR_EVER_S, TOKEN)
+        states = []
+        for turn in range(4):
+            src, dst = pairs[(number + turn) % 4]
+            name = f"{number}.{turn}"
+            states.append(mine.request(TransitRequest(name, src, dst, template="soykb")).state)
+            mine.release(name, 1000, 1.0)
+        return states
+
+    with ThreadPoolExecutor(16) as pool:
+        states = {state for found in pool.map(work, range(16)) for state in found}
+    assert TransitState.INSTALLED in states
+    assert states <= {TransitState.INSTALLED, TransitState.QUEUED, TransitState.BEST_EFFORT}
+    assert rig.reserved() == {} and rig.controller.circuits == {}
+    assert len(rig.recorder.transits) == 64
+
+
+# -- what is no broker -----------------------------------------------------------------------
+
+
+@contextmanager
+def server(answer: Callable[[socket.socket], None]) -> Iterator[str]:
+    """A server that treats its first connection as ``answer`` does."""
+    listening = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        try:
+            connection, _ = listening.accept()
+        except OSError:
+            return
+        with connection:
+            try:
+                answer(connection)
+            except OSError:
+                return  # the client has gone, as it should
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+    finally:
+        listening.shutdown(socket.SHUT_RDWR)
+        listening.close()
+        thread.join(FOR_EVER_S)
+
+
+def failure(url: str, timeout_s: float = FOR_EVER_S) -> BrokerError:
+    with pytest.raises(BrokerError) as caught:
+        BrokerClient(url, timeout_s).health()
+    assert "\n" not in str(caught.value)
+    return caught.value
+
+
+def test_nobody_listens() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    found = failure(f"http://127.0.0.1:{port}")
+    assert found.code == "unreachable"
+    assert "Connection refused" in str(found)
+
+
+def test_a_broker_that_accepts_and_never_answers() -> None:
+    # Waits until the client hangs up: recv returns what is left, then nothing.
+    def silent(connection: socket.socket) -> None:
+        while connection.recv(65536):
+            pass
+
+    with server(silent) as url:
+        found = failure(url, 0.2)
+    assert found.code == "unreachable"
+    assert "cannot be reached: no answer within 0.2 s" in str(found)
+
+
+def test_a_broker_whose_backlog_is_full() -> None:
+    with socket.create_server(("127.0.0.1", 0), backlog=1) as full:
+        waiting = []
+        for _ in range(4):
+            one = socket.socket()
+            one.setblocking(False)
+            one.connect_ex(full.getsockname())
+            waiting.append(one)
+        assert failure(f"http://127.0.0.1:{full.getsockname()[1]}", 0.2).code == "unreachable"
+        for one in waiting:
+            one.close()
+
+
+@pytest.mark.parametrize("head", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n"])
+def test_a_broker_that_dribbles_cannot_stretch_the_timeout(head: bytes) -> None:
+    done = threading.Event()
+
+    def dribble(connection: socket.socket) -> None:
+        connection.sendall(head)
+        # Ten bytes in every period of the client's timeout: a plain socket timeout never fires.
+        while not done.wait(0.02):
+            connection.sendall(b"H")
+
+    with server(dribble) as url:
+        try:
+            started = time.monotonic()
+            found = failure(url, 0.2)
+            assert time.monotonic() - started < FOR_EVER_S
+        finally:
+            done.set()
+    assert found.code == "unreachable"
+
+
+@pytest.mark.parametrize(
+    ("reply", "code", "words"),
+    [
+        (b"", "unreachable", "without response"),
+        (b"220 ftp ready\r\n\r\n", "unreachable", "220 ftp ready"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\n{}", "unreachable", "48 bytes too early"),
+        (b"HTTP/1.1 200 OK\r\n\r\n<html>", "bad_answer", "expected JSON: is it a broker?"),
+        (b"HTTP/1.1 200 OK\r\n\r\n\xff\xfe{", "bad_answer", "expected JSON"),
+        (b"HTTP/1.1 200 OK\r\n\r\n[1]", "bad_answer", "expected an object"),
+        (b"HTTP/1.1 500 Oops\r\n\r\n{}", "bad_answer", "answered 500"),
+        (b"HTTP/1.1 500 Oops\r\n\r\n[]", "bad_answer", "answered 500"),
+        (b'HTTP/1.1 404 No\r\n\r\n{"error": {"code": "c", "message": "m"}}', "c", "m"),
+        (b'HTTP/1.1 404 No\r\n\r\n{"error": "gone"}', "bad_answer", "gone"),
+    ],
+)
+def test_answers_that_are_none(reply: bytes, code: str, words: str) -> None:
+    def answer(connection: socket.socket) -> None:
+        connection.recv(65536)
+        connection.sendall(reply)
+
+    with server(answer) as url:
+        found = failure(url)
+    assert found.code == code
+    assert words in str(found)
+
+
+@pytest.mark.parametrize("body", [b"{}", b'{"id": "a", "state": "odd"}', b'{"state": "held"}'])
+def test_an_answer_that_is_no_transit(body: bytes) -> None:
+    def answer(connection: socket.socket) -> None:
+        connection.recv(65536)
+        connection.sendall(b"HTTP/1.1 200 OK\r\n\r\n" + body)
+
+    with server(answer) as url, pytest.raises(BrokerError) as caught:
+        BrokerClient(url).get("a")
+    assert caught.value.code == "bad_answer"
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["", "127.0.0.1:80", "https://h", "http://", "ftp://h", "http://h:x", "http://h:99999",
+     "http://[::1", "http://h?q", "http://h#f"],
+)  # fmt: skip
+def test_urls_that_are_none(url: str) -> None:
+    with pytest.raises(InputError, match=r"expected one like 'http://127\.0\.0\.1:8470'"):
+        BrokerClient(url)
+
+
+def test_timeouts_that_are_none() -> None:
+    with pytest.raises(InputError, match="expected more than 0 s"):
+        BrokerClient("http://127.0.0.1:1", 0)
+
+
+def test_a_host_without_an_address() -> None:
+    assert failure("http://nowhere.invalid:1").code == "unreachable"
+
+
+def test_importing_it_brings_in_nothing_heavy() -> None:
+    code = "import sys, network_provisioner.client; print(*sys.modules)"
+    paths = [str(Path(__file__).parents[2])]
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", f"import sys; sys.path[:0] = {paths!r}; {code}"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    heavy = {"networkx", "numpy", "pydantic", "fastapi", "sqlite3", "yaml", "asyncio", "os_ken"}
+    assert not heavy & set(done.stdout.split())

@@ -1,0 +1,307 @@
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+
+import pytest
+from controller_worlds import MBPS, two_switches
+from fake_switch import ECHO_REQUEST, FakeSwitch
+
+from network_provisioner.controllers.base import Circuit, Controller, ControllerError
+from network_provisioner.controllers.conformance import ControllerConformance
+from network_provisioner.controllers.openflow import OpenFlowController
+from network_provisioner.controllers.rules import (
+    OWNER_SHIFT,
+    ROUTE_OWNER,
+    TRANSIT_OWNER,
+    TRANSIT_PRIORITY,
+)
+from network_provisioner.controllers.shaping import DeviceShape
+from network_provisioner.controllers.switches import parse_listen
+from network_provisioner.errors import InputError
+from network_provisioner.topology import Topology
+
+PATH = ("mu", "s1", "s2", "tacc")
+
+
+class RecordingShaper:
+    """Keeps what it was told; refuses while ``broken``."""
+
+    def __init__(self) -> None:
+        self.laid: dict[str, DeviceShape] = {}
+        self.broken = False
+
+    def sync(self, shapes: Iterable[DeviceShape]) -> None:
+        self._take(shapes)
+
+    def grow(self, shapes: Iterable[DeviceShape]) -> None:
+        if self.broken:
+            raise ControllerError("tc refused to shape: no")
+        self._take(shapes)
+
+    def shrink(self, shapes: Iterable[DeviceShape]) -> None:
+        self._take(shapes)
+
+    def clear(self) -> None:
+        self.laid.clear()
+
+    def _take(self, shapes: Iterable[DeviceShape]) -> None:
+        self.laid.update((shape.device, shape) for shape in shapes)
+
+
+class FakeRig:
+    """Two fake switches and the real controller."""
+
+    def __init__(self) -> None:
+        self.topology: Topology = two_switches()
+        self.port = _free_port()
+        self.shaper = RecordingShaper()
+        self.openflow = self.new_controller()
+        self.controller: Controller = self.openflow
+        self.s1 = FakeSwitch(self.port, 1, [1, 4, 10, 11])
+        self.s2 = FakeSwitch(self.port, 2, [2, 10, 11])
+
+    def new_controller(self) -> OpenFlowController:
+        return OpenFlowController(
+            self.topology, f"127.0.0.1:{self.port}", self.shaper, reply_timeout_s=1.0
+        )
+
+    def circuit(self, name: str = "a", rate: float = 50.0, lease_s: float = 60.0) -> Circuit:
+        return Circuit(name, PATH, rate * MBPS, 2 * rate * MBPS, self.now() + lease_s)
+
+    def now(self) -> float:
+        return time.time()
+
+    def wait_for(self, what: str, check: Callable[[], bool]) -> None:
+        end = time.monotonic() + 20
+        while not check():
+            if time.monotonic() > end:
+                raise TimeoutError(what)
+            time.sleep(0.01)
+
+    def restart_switches(self) -> None:
+        self.s1.restart()
+        self.s2.restart()
+
+    def owners(self, switch: FakeSwitch) -> list[int]:
+        return sorted(entry.cookie >> OWNER_SHIFT for entry in list(switch.table.values()))
+
+    def close(self) -> None:
+        self.controller.stop()
+        self.s1.close()
+        self.s2.close()
+
+
+def _free_port() -> int:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return int(sock.getsockname()[1])
+
+
+@pytest.fixture
+def rig() -> Iterator[FakeRig]:
+    made = FakeRig()
+    try:
+        made.controller.start(10.0)
+        yield made
+    finally:
+        made.close()
+
+
+class TestOpenFlow(ControllerConformance):
+    """Everything that every driver has to do."""
+
+
+def test_nothing_is_sent_where_nothing_changes(rig: FakeRig) -> None:
+    rig.controller.apply([rig.circuit()])
+    sent = rig.s1.mods, rig.s2.mods
+    rig.controller.apply([rig.circuit()])
+    assert (rig.s1.mods, rig.s2.mods) == sent
+
+
+def test_a_refusal_names_the_switch_and_puts_back_what_was_there(rig: FakeRig) -> None:
+    before = rig.circuit("a")
+    rig.controller.apply([before])
+    shapes = dict(rig.shaper.laid)
+    tables = {k: e.cookie for k, e in rig.s1.table.items()}
+    rig.s2.refuse_adds = True
+    back = Circuit("b", PATH[::-1], MBPS, MBPS, rig.now() + 60)
+    with pytest.raises(ControllerError, match=r"switch s2 \(dpid 2\) refused the rule 10.10") as e:
+        rig.controller.apply([before, back])
+    assert "OFPFMFC_TABLE_FULL" in str(e.value)
+    assert {k: e.cookie for k, e in rig.s1.table.items()} == tables
+    assert rig.controller.installed() == ["a"]
+    assert rig.shaper.laid == shapes
+    rig.s2.refuse_adds = False
+    rig.controller.apply([before, back])
+    assert rig.controller.installed() == ["a", "b"]
+
+
+def test_a_shaper_that_refuses_leaves_the_rules_alone(rig: FakeRig) -> None:
+    rig.shaper.broken = True
+    with pytest.raises(ControllerError, match="tc refused"):
+        rig.controller.apply([rig.circuit()])
+    assert rig.owners(rig.s1) == [ROUTE_OWNER] * 6
+    rig.shaper.broken = False
+    rig.controller.apply([rig.circuit()])
+    assert rig.controller.installed() == ["a"]
+
+
+def test_a_switch_that_does_not_answer_is_an_error_and_resynced(rig: FakeRig) -> None:
+    rig.controller.apply([rig.circuit("a")])
+    rig.s2.silent = True
+    with pytest.raises(ControllerError, match=r"switch s2 \(dpid 2\): no answer within 1 s"):
+        rig.controller.apply([rig.circuit("a"), rig.circuit("b")])
+    rig.s2.silent = False
+    rig.wait_for("return of s2", lambda: rig.controller.installed() == ["a"])
+
+
+def test_circuits_need_their_switches_and_removal_does_not(rig: FakeRig) -> None:
+    rig.controller.apply([rig.circuit("a")])
+    rig.s2.close()
+    rig.wait_for("loss of s2", lambda: rig.controller.installed() == [])
+    with pytest.raises(ControllerError, match=r"switch s2 \(dpid 2\) is not connected"):
+        rig.controller.apply([rig.circuit("a"), rig.circuit("b")])
+    rig.controller.apply([])
+    assert TRANSIT_OWNER not in rig.owners(rig.s1)
+    again = FakeSwitch(rig.port, 2, [2, 10, 11])
+    again.table = rig.s2.table
+    rig.s2 = again
+    rig.wait_for("removal on s2", lambda: rig.owners(rig.s2) == [ROUTE_OWNER] * 4)
+
+
+def test_a_restarted_controller_finds_its_circuits(rig: FakeRig) -> None:
+    circuit = rig.circuit("a")
+    rig.controller.apply([circuit])
+    rig.openflow._running = False
+    rig.openflow._disconnect()  # as if it had been killed
+    sent = rig.s1.mods
+    rig.controller = rig.openflow = rig.new_controller()
+    rig.controller.start(10.0)
+    rig.controller.apply([circuit])
+    assert rig.s1.mods == sent
+    assert rig.controller.installed() == ["a"]
+
+
+def test_leftovers_end_with_the_first_apply(rig: FakeRig) -> None:
+    rig.controller.apply([rig.circuit("a")])
+    rig.openflow._running = False
+    rig.openflow._disconnect()
+    rig.controller = rig.openflow = rig.new_controller()
+    rig.controller.start(10.0)
+    assert TRANSIT_OWNER in rig.owners(rig.s1)
+    rig.controller.apply([])
+    assert rig.owners(rig.s1) == [ROUTE_OWNER] * 6
+
+
+def test_rules_of_others_stay_and_strange_ones_of_ours_go(rig: FakeRig) -> None:
+    rig.controller.apply([rig.circuit("a")])
+    entry = next(iter(rig.s1.table.values()))
+    other = replace(entry, cookie=0x1234, priority=7)
+    strange = replace(
+        entry,
+        cookie=ROUTE_OWNER << OWNER_SHIFT | 1,
+        priority=8,
+        rest=struct.pack("!HH4x", 1, 4),  # a match for everything, no instructions
+        match=struct.pack("!HH", 1, 4),
+    )
+    rig.s1.table[7, other.match] = other
+    rig.s1.table[8, strange.match] = strange
+    rig.s1.hang_up()
+    rig.wait_for("removal", lambda: (8, strange.match) not in rig.s1.table)
+    rig.controller.stop()
+    assert list(rig.s1.table) == [(7, other.match)]
+
+
+def test_bytes_of_one_circuit_are_exact_and_shared_ones_add_up(rig: FakeRig) -> None:
+    rig.controller.apply([rig.circuit("a", 60)])
+    # Behind the match's header and the Ethernet type is the source address.
+    mu = bytes([10, 10, 0, 1])
+    key = next(k for k in rig.s1.table if k[0] == TRANSIT_PRIORITY and k[1][14:18] == mu)
+    rig.s1.table[key].bytes = 1000
+    assert rig.controller.circuit_bytes("a") == 1000
+    rig.controller.apply([rig.circuit("a", 60), rig.circuit("b", 20)])
+    rig.s1.table[key].bytes = 1400
+    assert rig.controller.circuit_bytes("a") == 1300
+    assert rig.controller.circuit_bytes("b") == 100
+    rig.controller.apply([rig.circuit("b", 20)])
+    assert rig.controller.circuit_bytes("a") == 0
+    rig.s1.table[key].bytes = 1500
+    assert rig.controller.circuit_bytes("b") == 200
+
+
+def test_counters_are_read_from_the_ports(rig: FakeRig) -> None:
+    counted = {(c.a, c.b): c.bytes for c in rig.controller.counters()}
+    assert counted["s1", "s2"] == 1010 and counted["s2", "s1"] == 1010
+    assert counted["s1", "r1"] == 1011 and counted["s1", "mu"] == 1001
+
+
+def test_the_end_of_a_lease_frees_its_class(rig: FakeRig) -> None:
+    rig.controller.apply([rig.circuit("a", lease_s=0.5)])
+    assert len(rig.shaper.laid["s1-a"].classes) == 1
+    rig.wait_for("free class", lambda: rig.shaper.laid["s1-a"].classes == ())
+    assert TRANSIT_OWNER not in rig.owners(rig.s1)
+
+
+def test_stop_leaves_nothing_behind(rig: FakeRig) -> None:
+    rig.controller.apply([rig.circuit("a")])
+    rig.controller.stop()
+    assert rig.s1.table == {} and rig.s2.table == {}
+    assert rig.shaper.laid == {}
+    names = {thread.name for thread in threading.enumerate()}
+    assert not names & {"adon-openflow", "adon-resync"}
+
+
+def test_garbage_and_echoes_do_not_disturb(rig: FakeRig) -> None:
+    rig.controller.apply([rig.circuit("a")])
+    rig.s1.say(struct.pack("!BBHI", 4, ECHO_REQUEST, 12, 77) + b"ping")
+    rig.s1.say(struct.pack("!BBHI", 4, 99, 8, 0))
+    assert rig.controller.installed() == ["a"]
+    rig.s1.say(struct.pack("!BBHI", 4, 2, 3, 0))  # shorter than its own header
+    rig.wait_for("new connection", lambda: rig.controller.installed() == ["a"])
+    with socket.create_connection(("127.0.0.1", rig.port)) as stranger:
+        stranger.sendall(b"GET / HTTP/1.1\r\n\r\n")
+        assert stranger.recv(8)  # our hello
+    stray = FakeSwitch(rig.port, 99, [])
+    rig.controller.apply([rig.circuit("a"), rig.circuit("b")])
+    stray.close()
+    assert rig.controller.installed() == ["a", "b"]
+
+
+def test_a_port_in_use_is_named(rig: FakeRig) -> None:
+    second = rig.new_controller()
+    with pytest.raises(ControllerError, match=rf"127.0.0.1:{rig.port}: Address already in use"):
+        second.start(1.0)
+
+
+def test_a_switch_that_does_not_come_is_named_and_start_can_be_repeated() -> None:
+    port = _free_port()
+    controller = OpenFlowController(two_switches(), f"127.0.0.1:{port}")
+    s1 = FakeSwitch(port, 1, [1])
+    with pytest.raises(ControllerError, match=r"^switch s2 \(dpid 2\) did not connect"):
+        controller.start(0.5)
+    s2 = FakeSwitch(port, 2, [2])
+    try:
+        controller.start(10.0)
+        assert controller.capabilities().bandwidth == "none"
+    finally:
+        controller.stop()
+        s1.close()
+        s2.close()
+
+
+@pytest.mark.parametrize("listen", ["", "6653", "host:", "host:http", "host:70000"])
+def test_an_address_that_is_none_is_refused(listen: str) -> None:
+    with pytest.raises(InputError, match="expected HOST:PORT"):
+        parse_listen(listen)
+
+
+def test_datapath_ids_must_differ() -> None:
+    whole = two_switches()
+    nodes = [replace(n, dpid=1) if n.kind == "switch" else n for n in whole.nodes.values()]
+    with pytest.raises(InputError, match="dpid above 0 of its own"):
+        OpenFlowController(Topology(nodes, whole.links), "127.0.0.1:0")

@@ -1,0 +1,175 @@
+"""DAGMan's tables become statuses, in whatever portions and beside whatever garbage they come."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from monitor_files import START, exiting, removal, stamp, starting, table, whole_run
+
+from monitors.dagman_log import Change, StatusParser
+from monitors.status import State
+
+
+def read(text: str | bytes) -> list[Change]:
+    return StatusParser().feed(text.encode() if isinstance(text, str) else text)
+
+
+def test_a_table_gives_the_eight_fields() -> None:
+    (change,) = read(
+        table(START, done=7, pre=1, queued=2, post=3, ready=4, unready=5, fail=6, futile=2)
+    )
+    assert change.status.fields() == {
+        "unready": 5,
+        "ready": 4,
+        "pre": 1,
+        "in_queue": 2,
+        "post": 3,
+        "done": 7,
+        "fail": 6,
+        "percent_done": 23.33,
+    }
+    assert change.status.total == 30
+    assert change.status.futile == 2
+    assert change.status.at == START
+    assert change.status.state is State.RUNNING
+
+
+def test_reads_the_tables_of_versions_without_futile() -> None:
+    (change,) = read(table(START, done=1, unready=3, futile=None))
+    assert (change.status.done, change.status.unready, change.status.futile) == (1, 3, 0)
+
+
+@pytest.mark.parametrize(
+    "prefix",
+    [
+        "11/14/23 22:13:20.250",
+        "11/14/23 22:13:20.250 (pid:77)",
+        "11/14/23 22:13:20.250 (pid:77) (D_ALWAYS)",
+        "2023-11-14T22:13:20.250",
+        "2023-11-14 22:13:20.250",
+    ],
+)
+def test_reads_the_time_formats_that_debug_settings_make(prefix: str) -> None:
+    text = table(START, queued=1).replace(stamp(START), prefix)
+    (change,) = read(text)
+    assert change.status.in_queue == 1
+    assert change.status.at % 1 == 0.25
+
+
+def test_reads_seconds_since_1970() -> None:
+    (change,) = read(table(START, queued=1).replace(stamp(START), f"({START:.0f})"))
+    assert change.status.at == START
+
+
+def test_a_run_ends_done() -> None:
+    states = [change.status.state for change in read(whole_run())]
+    assert states[-1] is State.DONE
+    assert set(states[:-1]) == {State.RUNNING}
+
+
+@pytest.mark.parametrize(
+    ("ending", "state"),
+    [
+        (exiting(START + 9, 1), State.FAILED),
+        (exiting(START + 9, 2), State.FAILED),
+        (removal(START + 8) + exiting(START + 9, 2), State.REMOVED),
+        (exiting(START + 9, 3), State.RUNNING),
+        (exiting(START + 9, 0), State.DONE),
+    ],
+)
+def test_every_end_has_its_state(ending: str, state: State) -> None:
+    parser = StatusParser()
+    parser.feed((starting() + table(START, queued=1) + ending).encode())
+    assert parser.current is not None
+    assert parser.current.state is state
+    assert parser.current.in_queue == 1
+
+
+def test_an_end_before_any_table_is_told() -> None:
+    (change,) = read(starting() + exiting(START + 1, 1))
+    assert change.status.state is State.FAILED
+    assert change.status.total == 0
+
+
+def test_a_rescue_run_in_the_same_file_runs_again() -> None:
+    failed = starting() + table(START, done=1, fail=1) + exiting(START, 1)
+    again = starting(START + 60, 4243) + table(START + 60, done=1, ready=1)
+    states = [c.status.state for c in read(failed + again + exiting(START + 99, 0))]
+    assert states == [State.RUNNING, State.FAILED, State.RUNNING, State.RUNNING, State.DONE]
+
+
+def test_an_earlier_removal_does_not_colour_a_later_failure() -> None:
+    first = starting() + table(START, queued=1) + removal(START) + exiting(START, 2)
+    second = starting(START + 9) + table(START + 9, fail=1) + exiting(START + 9, 1)
+    assert [c.status.state for c in read(first + second)][-1] is State.FAILED
+
+
+def test_only_changes_are_told() -> None:
+    same = table(START, queued=1) + table(START + 60, queued=1) + table(START + 61, post=1)
+    assert [c.status.at for c in read(same)] == [START, START + 61]
+
+
+def test_a_torn_table_counts_for_nothing_and_the_next_one_counts() -> None:
+    torn = "".join(table(START, queued=1).splitlines(keepends=True)[:3])
+    (change,) = read(torn + table(START + 1, post=1))
+    assert change.status.post == 1
+
+
+def test_a_table_of_unknown_columns_counts_for_nothing() -> None:
+    assert read(table(START, queued=1).replace("Queued", "Queueing")) == []
+
+
+def test_all_done_is_a_hundred_percent_and_nothing_else_is() -> None:
+    (change,) = read(table(START, done=99_999, queued=1))
+    assert change.status.percent_done == 99.99
+    (change,) = read(table(START, done=100_000))
+    assert change.status.percent_done == 100.0
+
+
+RUN = (whole_run(steps=4) + starting(START + 99) + table(START + 99, fail=1)).encode()
+
+
+@given(st.lists(st.integers(0, len(RUN)), max_size=30))
+def test_portions_do_not_matter(cuts: list[int]) -> None:
+    edges = [0, *sorted(cuts), len(RUN)]
+    parser = StatusParser()
+    found = [
+        change for start, end in itertools.pairwise(edges) for change in parser.feed(RUN[start:end])
+    ]
+    assert found == read(RUN)
+    assert len({change.key for change in found}) == len(found)
+
+
+@given(st.integers(0, len(RUN)))
+def test_a_truncated_log_gives_the_beginning_of_the_whole(length: int) -> None:
+    found = read(RUN[:length])
+    assert found == read(RUN)[: len(found)]
+
+
+@given(st.lists(st.tuples(st.integers(0, len(RUN)), st.binary(max_size=80)), max_size=8))
+def test_garbage_never_crashes_and_what_follows_is_read(places: list[tuple[int, bytes]]) -> None:
+    damaged = RUN
+    for place, garbage in sorted(places, reverse=True):
+        damaged = damaged[:place] + garbage + damaged[place:]
+    parser = StatusParser()
+    parser.feed(damaged)
+    parser.feed(b"\n" + (table(START + 500, done=3, ready=1) + exiting(START + 501, 1)).encode())
+    assert parser.current is not None
+    assert parser.current.done == 3
+    assert parser.current.ended
+
+
+@given(st.binary(max_size=2000))
+def test_any_bytes_at_all(data: bytes) -> None:
+    for change in read(data):
+        assert change.status.percent_done >= 0
+
+
+def test_a_file_without_line_ends_does_not_fill_the_memory() -> None:
+    parser = StatusParser()
+    for _ in range(64):
+        parser.feed(b"x" * 100_000)
+    assert parser.feed(b"\n" + table(START, queued=1).encode())[0].status.in_queue == 1

@@ -1,0 +1,224 @@
+"""Reasons in words, tables, what measurements changed, and the hinted workflow."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+from site_world import (
+    Measured,
+    Measurements,
+    inputs_from,
+    job,
+    replicas_text,
+    sites_text,
+    transformations_text,
+    workflow_text,
+    write_all,
+)
+
+from network_provisioner.errors import InputError
+from site_selector.estimates import believe
+from site_selector.explain import changes, changes_text, explain_text, show_text
+from site_selector.hinted import hinted_copy
+from site_selector.inputs import Inputs, load_inputs
+from site_selector.mapping import map_workflow
+from site_selector.placement import Alternative, Mapping
+from site_selector.reasons import seconds, why_least, why_not_least
+
+SITES: dict[str, dict[str, object]] = {
+    "mu": {"adon.workers": 1, "adon.rate": "10 MB/s", "adon.bandwidth.tacc": "80 Mb/s"},
+    "tacc": {"adon.workers": 2, "adon.rate": "20 MB/s"},
+}
+
+
+def make() -> Inputs:
+    return inputs_from(
+        workflow_text([job("x", "a", ["f"], ["g"], sizes={"g": 1_000_000})]),
+        sites_text(SITES),
+        replicas_text({"f": ("mu", 100_000_000)}),
+        transformations_text({"a": ["mu", "tacc"]}),
+    )
+
+
+def mapped(known: dict[tuple[str, str], Measured] | None = None) -> Mapping:
+    inputs = make()
+    return map_workflow(inputs, believe(inputs, Measurements(known or {}), now=1000.0), "mu")
+
+
+def test_every_term_with_its_source_and_the_break_even() -> None:
+    # mu: 10 s of computing. tacc: 10 s to move 100 MB, 5 s of computing, 0.1 s for 1 MB back.
+    text = explain_text(mapped())
+    assert "* mu" in text
+    assert "10.1 s (101 MB, Γ_a of mu>tacc)" in text
+    assert "N 2 [catalog]" in text
+    assert "Γ_a 80 Mb/s [catalog]" in text
+    # tacc draws level when 101 MB take 5 s.
+    assert "tacc would win with more than 162 Mb/s on mu>tacc for its 101 MB" in text
+
+
+def test_the_break_even_is_true() -> None:
+    for rate, winner in ((160e6, "mu"), (163e6, "tacc")):
+        known = {
+            ("throughput", "mu>tacc"): Measured(rate),
+            ("throughput", "tacc>mu"): Measured(rate),
+        }
+        assert mapped(known).sites == {"x": winner}
+
+
+def test_measured_values_show_their_age() -> None:
+    known = {("throughput", "mu>tacc"): Measured(40e6, at=940.0)}
+    assert "Γ_a 40 Mb/s [archive 60 s ago]" in explain_text(mapped(known))
+
+
+def test_one_job_or_an_unknown_one() -> None:
+    found = mapped()
+    assert explain_text(found, ["x"]).startswith("x  t::a:1.0 -> mu")
+    with pytest.raises(InputError, match="job 'z' is not in workflow 'w'"):
+        explain_text(found, ["z"])
+
+
+def option(site: str, t_q: float, t_c: float, t_n: float) -> Alternative:
+    return Alternative(
+        site, t_q, t_c, t_n, t_q + t_c + t_n, "Γ_a", f"mu>{site}", 1000.0, 1000.0,
+        {"n": {"value": 4, "used": 0.5}},
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("best", "second", "said"),
+    [
+        (option("a", 1, 1, 0), option("b", 9, 1, 0), "b would win with a wait below 1 s"),
+        (option("a", 0, 2, 0), option("b", 0, 4, 0), "b would win at more than 1 kB/s per worker"),
+        (option("a", 0, 0, 2), option("b", 0, 0, 8), "b would win with more than 4 kb/s on mu>b"),
+        (option("a", 0, 0, 1), option("b", 0, 3, 2), "that term alone cannot make b win"),
+        (option("a", 0, 1, 1), option("b", 0, 1, 1), "T_t is 2 s here and at b alike"),
+        (option("a", 0, 1, 1), option("b", float("inf"), 1, 1), "b has none (T_q infinite)"),
+        (option("a", float("inf"), 1, 1), option("b", float("inf"), 1, 1), "no site has resources"),
+    ],
+)
+def test_why_the_least_won(best: Alternative, second: Alternative, said: str) -> None:
+    assert said in why_least(best, second)
+
+
+def test_why_a_job_is_not_where_its_own_cost_is_least() -> None:
+    here, there = option("a", 0, 9, 0), option("b", 0, 1, 0)
+    assert "end the workflow 5 s later (25 s instead of 20 s)" in why_not_least(here, there, 20, 25)
+    assert "would not end the workflow sooner" in why_not_least(here, there, 20, 20)
+    assert "the mapping as a whole" in why_not_least(here, there, 20, None)
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(0, "0 s"), (0.0312, "0.0312 s"), (90, "90 s"), (1800, "30.0 min"), (9000, "2.5 h"),
+     (float("inf"), "never")],
+)  # fmt: skip
+def test_seconds_for_people(value: float, shown: str) -> None:
+    assert seconds(value) == shown
+
+
+def test_what_is_believed_of_each_site() -> None:
+    text = show_text(believe(make(), now=1000.0))
+    assert "N (workers)" in text
+    assert "2 [catalog]" in text
+    assert "mu>tacc  80 Mb/s [catalog]" in text
+    assert "t::a:1.0@tacc" in text
+
+
+def test_what_the_last_run_changed() -> None:
+    before = mapped()
+    after = mapped(
+        {
+            ("throughput", "mu>tacc"): Measured(800e6, at=990.0),
+            ("throughput", "tacc>mu"): Measured(800e6, at=990.0),
+        }
+    )
+    found = changes(before, after)
+    assert found["moved"] == [
+        {"job": "x", "transformation": "t::a:1.0", "before": "mu", "after": "tacc"}
+    ]
+    assert {b["what"] for b in found["beliefs"]} == {"Γ_a mu>tacc", "Γ_a tacc>mu"}
+    text = changes_text(before, after)
+    assert "moved 2 beliefs and 1 of 1 jobs" in text
+    assert "Γ_a mu>tacc: 80 Mb/s [catalog] -> 800 Mb/s [archive 10 s ago]" in text
+    assert "x (t::a:1.0): mu -> tacc" in text
+    assert changes(before, before)["beliefs"] == []
+
+
+# ------------------------------------------------------------------- the hinted workflow
+
+WRITTEN = """\
+pegasus: 5.0.4
+name: w
+x-common: &p
+  env: {A: '1'}
+jobs:
+- type: job
+  name: a
+  version: '1.0'
+  id: x
+  arguments: [-n, 010, yes, 1.50]
+  uses:
+  - {lfn: f, type: input, size: 10}
+  profiles: *p
+- type: job
+  name: a
+  version: '1.0'
+  id: y
+  uses: []
+  profiles:
+    selector: {execution.site: tacc}
+- type: job
+  name: a
+  version: '1.0'
+  id: z
+  uses: []
+  profiles: *p
+"""
+
+
+def hinted(tmp_path: Path) -> Path:
+    programs = transformations_text({"a": ["mu", "tacc"]}).replace("namespace: t\n  ", "")
+    path = write_all(
+        tmp_path, WRITTEN, sites_text(SITES), replicas_text({"f": ("mu", 10)}), programs
+    )
+    inputs = load_inputs(path)
+    mapping = map_workflow(inputs, believe(inputs, now=0.0), "mu")
+    assert hinted_copy(path, mapping, tmp_path / "hinted.yml") == 2
+    return tmp_path / "hinted.yml"
+
+
+def test_hints_are_added_and_a_users_own_is_kept(tmp_path: Path) -> None:
+    inputs = load_inputs(hinted(tmp_path))
+    hints = {job.id: job.site_hint for job in inputs.workflow.jobs.values()}
+    assert hints["y"] == "tacc"
+    assert None not in hints.values()
+    assert inputs.workflow.jobs["x"].profiles["env"] == {"A": "1"}
+
+
+def test_everything_else_stays_the_same(tmp_path: Path) -> None:
+    found = yaml.safe_load(hinted(tmp_path).read_text())
+    for entry in found["jobs"]:
+        entry["profiles"].pop("selector")
+    expected = yaml.safe_load(WRITTEN)
+    del expected["jobs"][1]["profiles"]["selector"]
+    assert found == expected
+
+
+def test_the_form_is_the_one_that_pegasus_writes(tmp_path: Path) -> None:
+    api = pytest.importorskip("Pegasus.api")
+    flow = api.Workflow("w")
+    flow.add_jobs(api.Job("a", _id="x").add_selector_profile(execution_site="mu"))
+    flow.write(str(tmp_path / "pegasus.yml"))
+    expected = yaml.safe_load((tmp_path / "pegasus.yml").read_text())["jobs"][0]["profiles"]
+    found = yaml.safe_load(hinted(tmp_path).read_text())["jobs"][0]["profiles"]["selector"]
+    assert {"selector": found} == expected
+
+
+def test_a_foreign_mapping_leaves_nothing_behind(tmp_path: Path) -> None:
+    path = tmp_path / "workflow.yml"
+    path.write_text(workflow_text([job("other", "a")]))
+    with pytest.raises(InputError, match="the mapping places job 'x', which the workflow does not"):
+        hinted_copy(path, mapped(), tmp_path / "out.yml")
+    assert [p.name for p in tmp_path.iterdir()] == ["workflow.yml"]

@@ -1,0 +1,381 @@
+"""Following workflows: nothing lost and nothing doubled, whatever happens to files and follower."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from monitor_files import (
+    START,
+    Submitted,
+    aborted,
+    append,
+    executing,
+    exiting,
+    starting,
+    submitted,
+    table,
+    terminated,
+    whole_run,
+)
+
+from monitors.archive import Archive, ArchiveError, Measurement
+from monitors.follow import Follower, main
+from monitors.status import State, Status
+from monitors.tail import Tail
+from monitors.watch import InotifyWatch, StatWatch, open_watch
+from network_provisioner.errors import InputError
+
+WAIT_S = 20.0  # how long a test waits for what should come at once
+
+
+@pytest.fixture
+def planned(tmp_path: Path) -> Submitted:
+    return Submitted(tmp_path / "run0001")
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Iterator[Archive]:
+    with Archive(tmp_path / "archive.sqlite") as opened:
+        yield opened
+
+
+def kept(archive: Archive) -> list[Status]:
+    return [Status.from_measurement(m) for m in archive.query("status")]
+
+
+def shown(archive: Archive) -> list[tuple[int, int, str]]:
+    return [(status.done, status.in_queue, str(status.state)) for status in kept(archive)]
+
+
+# ------------------------------------------------------------------ polling
+
+
+def test_records_a_finished_run_once_however_often_it_is_followed(
+    planned: Submitted, archive: Archive
+) -> None:
+    planned.out.write_text(whole_run(steps=2))
+    planned.nodes.write_text(
+        submitted(1, START, "align_ID0000001") + executing(1, START + 1) + terminated(1, START + 9)
+    )
+    for _ in range(2):
+        assert Follower(planned.path, archive).run()[planned.path] == kept(archive)[-1]
+    assert shown(archive) == [
+        (0, 0, "running"),
+        (0, 1, "running"),
+        (1, 0, "running"),
+        (1, 1, "running"),
+        (2, 0, "running"),
+        (2, 0, "done"),
+    ]
+    assert len(archive.query("runtime")) == 1
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
+@given(
+    cuts=st.lists(st.integers(0, len(whole_run())), max_size=8),
+    restarts=st.lists(st.booleans(), min_size=9, max_size=9),
+)
+def test_restarts_at_any_point_lose_and_double_nothing(
+    tmp_path_factory: pytest.TempPathFactory, cuts: list[int], restarts: list[bool]
+) -> None:
+    planned = Submitted(tmp_path_factory.mktemp("wf") / "run")
+    text = whole_run()
+    with Archive(":memory:") as archive, Archive(":memory:") as expected:
+        follower = Follower(planned.path, archive)
+        for start, end, restart in zip(
+            [0, *sorted(cuts)], [*sorted(cuts), len(text)], restarts, strict=False
+        ):
+            append(planned.out, text[start:end])
+            if restart:
+                follower = Follower(planned.path, archive)
+            follower.poll()
+        Follower(planned.path, expected).run()
+        assert archive.query("status") == expected.query("status")
+
+
+def test_rotation_by_renaming_reads_the_rest_of_the_old_file(
+    planned: Submitted, archive: Archive
+) -> None:
+    follower = Follower(planned.path, archive)
+    planned.out.write_text(starting() + table(START, ready=2))
+    follower.poll()
+    append(planned.out, table(START + 1, queued=2))
+    planned.out.rename(planned.out.with_name(planned.out.name + ".old"))
+    planned.out.write_text(table(START + 2, done=2))
+    follower.poll()
+    assert [status.in_queue for status in kept(archive)] == [0, 2, 0]
+
+
+def test_truncation_and_new_content_of_any_length(planned: Submitted, archive: Archive) -> None:
+    follower = Follower(planned.path, archive)
+    planned.out.write_text(starting() + table(START, queued=2))
+    follower.poll()
+    before = planned.out.stat().st_ino
+    planned.out.write_text(starting(START + 60, 99) + table(START + 60, post=2) * 3)  # longer
+    assert planned.out.stat().st_ino == before
+    follower.poll()
+    planned.out.write_text(table(START + 70, done=2))  # shorter
+    follower.poll()
+    assert [(s.in_queue, s.post, s.done) for s in kept(archive)] == [
+        (2, 0, 0),
+        (0, 2, 0),
+        (0, 0, 2),
+    ]
+
+
+def test_a_log_that_lost_its_end_and_grew_again(planned: Submitted, archive: Archive) -> None:
+    first = starting() + table(START, ready=2)
+    planned.out.write_text(first + table(START + 1, queued=2))
+    follower = Follower(planned.path, archive)
+    follower.poll()
+    planned.out.write_text(first + table(START + 5, post=2))  # same length, other content
+    os.utime(planned.out, ns=(0, 0))
+    follower.poll()
+    assert [(s.ready, s.in_queue, s.post) for s in kept(archive)] == [
+        (2, 0, 0),
+        (0, 2, 0),
+        (0, 0, 2),
+    ]
+
+
+def test_a_rescue_run_is_followed_too(planned: Submitted, archive: Archive) -> None:
+    planned.dagman.write_text(submitted(1, START) + executing(1, START + 1))
+    planned.out.write_text(starting() + table(START + 1, fail=1, done=1) + exiting(START + 2, 1))
+    follower = Follower(planned.path, archive)
+    assert follower.poll()  # the end needs no event of DAGMan's own job
+    append(planned.dagman, terminated(1, START + 2.5, 1) + submitted(2, START + 60))
+    assert not follower.poll()  # in the queue again
+    append(planned.out, starting(START + 61) + table(START + 62, done=2) + exiting(START + 62, 0))
+    assert follower.poll()
+    assert [str(s.state) for s in kept(archive)] == [
+        "running", "failed", "running", "running", "done",
+    ]  # fmt: skip
+
+
+def test_a_removal_that_dagman_could_not_tell_of(planned: Submitted, archive: Archive) -> None:
+    planned.out.write_text(starting() + table(START + 1, queued=3))
+    planned.dagman.write_text(submitted(1, START) + executing(1, START) + aborted(1, START + 30))
+    assert Follower(planned.path, archive).poll()
+    last = kept(archive)[-1]
+    assert (last.state, last.in_queue, last.at) == (State.REMOVED, 3, START + 30)
+
+
+def test_a_dagman_that_never_wrote_a_word(planned: Submitted, archive: Archive) -> None:
+    planned.dagman.write_text(submitted(1, START) + terminated(1, START + 3, 1))
+    assert Follower(planned.path, archive).poll()
+    assert kept(archive)[-1].state is State.FAILED
+
+
+def test_an_archive_that_fails_for_a_while_delays_and_loses_nothing(
+    planned: Submitted, archive: Archive
+) -> None:
+    class Failing(Archive):
+        broken = True
+
+        def record_many(self, measurements: object) -> int:
+            if self.broken:
+                raise ArchiveError("the disk is full")
+            return super().record_many(measurements)  # type: ignore[arg-type]
+
+    with Failing(archive.path) as failing:
+        planned.out.write_text(starting() + table(START, queued=2))
+        follower = Follower(planned.path, failing)
+        with pytest.raises(ArchiveError):
+            follower.poll()
+        append(planned.out, exiting(START + 1, 0))
+        with pytest.raises(ArchiveError):
+            follower.poll()
+        failing.broken = False
+        assert follower.poll()
+    assert [str(s.state) for s in kept(archive)] == ["running", "done"]
+
+
+def test_one_workflows_trouble_is_not_the_others(
+    planned: Submitted, tmp_path: Path, archive: Archive, caplog: pytest.LogCaptureFixture
+) -> None:
+    other = Submitted(tmp_path / "run0002", "other")
+    other.nodes.mkdir()  # cannot be read as a file
+    other.out.write_text(whole_run())
+    planned.out.write_text(whole_run())
+    follower = Follower([other.path, planned.path], archive)
+    follower.poll()
+    follower.poll()
+    assert archive.query("status", planned.uuid)[-1].details["state"] == "done"
+    assert [r.getMessage() for r in caplog.records] == [
+        f"{other.nodes}: cannot be read: Is a directory"
+    ]
+
+
+def test_a_directory_that_vanishes_ends_the_following(
+    planned: Submitted, archive: Archive, caplog: pytest.LogCaptureFixture
+) -> None:
+    planned.out.write_text(starting() + table(START, queued=1))
+    follower = Follower(planned.path, archive)
+    follower.poll()
+    planned.path.rename(planned.path.with_name("gone"))
+    assert follower.run()[planned.path] is not None
+    assert "is gone" in caplog.text
+
+
+def test_what_is_no_submit_directory_is_an_input_error(tmp_path: Path, archive: Archive) -> None:
+    with pytest.raises(InputError, match="expected a submit directory"):
+        Follower(tmp_path / "nowhere", archive)
+
+
+# ------------------------------------------------------------------ running
+
+
+@pytest.mark.parametrize("watch", [open_watch, InotifyWatch, StatWatch])
+def test_runs_beside_the_workflow_until_it_ends(
+    planned: Submitted, tmp_path: Path, watch: type[InotifyWatch]
+) -> None:
+    seen: list[Status] = []
+    told = threading.Condition()
+
+    def on_status(_: object, status: Status) -> None:
+        with told:
+            seen.append(status)
+            told.notify()
+
+    def wait_for(count: int) -> None:
+        with told:
+            assert told.wait_for(lambda: len(seen) >= count, WAIT_S), seen
+
+    with Archive(tmp_path / "a.sqlite") as archive:
+        follower = Follower(planned.path, archive, on_status=on_status, watch=watch)
+        thread = threading.Thread(target=follower.run)
+        thread.start()
+        append(planned.out, starting() + table(START, ready=1))
+        wait_for(1)
+        assert len(archive.query("status")) == 1  # told after it is in the archive
+        append(planned.out, table(START + 1, queued=1))
+        wait_for(2)
+        append(planned.out, table(START + 2, done=1) + exiting(START + 2, 0))
+        wait_for(4)
+        thread.join(WAIT_S)
+        assert not thread.is_alive()
+    assert seen[-1].state is State.DONE
+
+
+def test_stops_when_told(planned: Submitted, archive: Archive) -> None:
+    stop = threading.Event()
+    follower = Follower(planned.path, archive)
+    thread = threading.Thread(target=follower.run, args=(stop,))
+    thread.start()
+    append(planned.out, starting() + table(START, ready=1))
+    stop.set()
+    thread.join(WAIT_S)
+    assert not thread.is_alive()
+    assert [status.ready for status in kept(archive)] == [1]  # the last look comes after the stop
+
+
+def test_many_workflows_in_one_follower(tmp_path: Path, archive: Archive) -> None:
+    runs = [Submitted(tmp_path / f"run{n}", f"uuid{n}") for n in range(20)]
+    follower = Follower([run.path for run in runs], archive)
+    thread = threading.Thread(target=follower.run)
+    thread.start()
+    for run in runs:
+        append(run.out, whole_run(steps=2))
+    thread.join(WAIT_S)
+    assert not thread.is_alive()
+    assert len(archive.query("status")) == 20 * 6
+
+
+# ------------------------------------------------------------------ command
+
+
+def command(archive: Path, *paths: Path) -> list[str]:
+    return [
+        sys.executable, "-m", "monitors.follow", "--archive", str(archive), *map(str, paths),
+    ]  # fmt: skip
+
+
+def test_kill_9_at_many_points_of_a_replay(planned: Submitted, tmp_path: Path) -> None:
+    pieces = whole_run(steps=12).splitlines(keepends=True)
+    path = tmp_path / "killed.sqlite"
+    for part in range(4):
+        with subprocess.Popen(
+            command(path, planned.path), stdout=subprocess.PIPE, text=True
+        ) as follower:
+            assert follower.stdout is not None
+            portion = pieces[part * len(pieces) // 4 : (part + 1) * len(pieces) // 4]
+            for line in portion:
+                append(planned.out, line)
+            if part < 3:
+                follower.stdout.readline()  # it is at work: part of this is recorded, part not
+                os.kill(follower.pid, signal.SIGKILL)
+            else:
+                follower.stdout.read()
+    with Archive(path) as killed, Archive(tmp_path / "whole.sqlite") as whole:
+        Follower(planned.path, whole).run()
+        assert killed.query("status") == whole.query("status")
+
+
+@pytest.mark.parametrize(("exit_status", "expected"), [(0, 0), (1, 1)])
+def test_the_command_tells_how_it_ended(
+    planned: Submitted,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    exit_status: int,
+    expected: int,
+) -> None:
+    planned.out.write_text(
+        starting() + table(START, done=1, queued=1) + exiting(START, exit_status)
+    )
+    archive = tmp_path / "a.sqlite"
+    assert main(["--archive", str(archive), str(planned.path)]) == expected
+    assert "wf  [############............]  50.0 %" in capsys.readouterr().out
+
+
+def test_the_command_explains_bad_input(
+    tmp_path: Path, planned: Submitted, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["--archive", str(tmp_path / "a.sqlite"), str(tmp_path / "nowhere")]) == 2
+    (tmp_path / "text").write_text("no database, and long enough to be looked at\n" * 30)
+    assert main(["--archive", str(tmp_path / "text"), str(planned.path)]) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 2
+    assert "expected a submit directory" in lines[0]
+    assert "expected an ADON archive" in lines[1]
+
+
+# ------------------------------------------------------------------ tail
+
+
+def test_a_tail_reads_nothing_twice(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    tail = Tail(path)
+    assert list(tail.read()) == []
+    path.write_bytes(b"a" * 3_000_000)
+    pieces = list(tail.read())
+    assert [piece.first for piece in pieces] == [True, False, False]
+    assert sum(len(piece.data) for piece in pieces) == 3_000_000
+    assert list(tail.read()) == []
+    with path.open("ab") as file:
+        file.write(b"more")
+    assert [(piece.data, piece.first) for piece in tail.read()] == [(b"more", False)]
+
+
+def test_measurements_are_what_the_contract_says(planned: Submitted, archive: Archive) -> None:
+    planned.out.write_text(starting() + table(START, done=1, queued=1, unready=2))
+    Follower(planned.path, archive).poll()
+    (status,) = archive.query("status")
+    assert isinstance(status, Measurement)
+    assert (status.subject, status.workflow) == (planned.uuid, planned.uuid)
+    assert (status.value, status.unit, status.at) == (25.0, "%", START)
+    assert {
+        name: status.details[name]
+        for name in ("unready", "ready", "pre", "in_queue", "post", "done", "fail", "state")
+    } == {
+        "unready": 2, "ready": 0, "pre": 0, "in_queue": 1, "post": 0, "done": 1, "fail": 0,
+        "state": "running",
+    }  # fmt: skip

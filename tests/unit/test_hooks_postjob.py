@@ -1,0 +1,137 @@
+"""After a job: everything is given back, with bytes and seconds, and the sizes are kept."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hooks_world import WF_UUID, FakeBroker, journal, make_submit_dir, move
+
+from network_provisioner.errors import BrokerError
+from network_provisioner.model import Transit
+from pegasus_hooks import postjob, prejob, submitdir
+from pegasus_hooks.hookconfig import HookConfig
+from pegasus_hooks.patience import Budget
+from pegasus_hooks.prejob import Effects
+
+JOB = "stage_inter_local_sort_ID2_0"
+IDS = [f"{WF_UUID}:{JOB}:0:a-b", f"{WF_UUID}:{JOB}:0:c-b"]
+CONFIG = HookConfig("http://127.0.0.1:1")
+RECORD = """- transfer_attempts:
+  - src_url: "gsiftp://a/f"
+    src_label: "a"
+    dst_url: "gsiftp://b/f"
+    dst_label: "b"
+    success: True
+    start: 1000
+    duration: 2.0
+    lfn: "f"
+"""
+
+
+@pytest.fixture
+def submit_dir(tmp_path: Path) -> Path:
+    lists = {JOB: [move("f", "a", "b"), move("g", "c", "b", 8)]}
+    return make_submit_dir(tmp_path / "run", lists, ["sort_ID2"])
+
+
+def effects(broker: FakeBroker) -> Effects:
+    return Effects(broker, Budget(2.0), now=lambda: 0.0)
+
+
+def before(submit_dir: Path, broker: FakeBroker) -> None:
+    prejob.run(submit_dir, JOB, 0, CONFIG, effects(broker))
+
+
+def after(
+    submit_dir: Path, broker: FakeBroker, code: int = 0, kept: list[Transit] | None = None
+) -> list[dict[str, object]]:
+    keep = kept.append if kept is not None else None
+    postjob.run(submit_dir, JOB, 0, code, CONFIG, effects(broker), keep)
+    return [line for line in journal(submit_dir) if line["hook"] == "post"]
+
+
+def record(submit_dir: Path, text: str = RECORD) -> None:
+    folder = submit_dir / "00/00" / f"{JOB}.multipart"
+    folder.mkdir(exist_ok=True)
+    (folder / "1000-transfer").write_text(text)
+
+
+def test_every_transit_is_given_back_with_what_it_moved(submit_dir: Path) -> None:
+    broker = FakeBroker()
+    before(submit_dir, broker)
+    record(submit_dir)
+    submitdir.append_lines(submit_dir / submitdir.SIZE_JOURNAL, [{"lfn": "f", "bytes": 500}])
+    lines = after(submit_dir, broker)
+    assert broker.released == [(IDS[0], 500, 2.0, "success"), (IDS[1], 0, 0.0, "success")]
+    assert lines[0]["goodput_bps"] == 2000.0
+    assert lines[1]["bytes_source"] == "unknown"  # its transfer left no record
+    decision = submitdir.read_json(submit_dir / "00/00" / f"{JOB}.adon.json")
+    assert decision["given_back"] is True
+
+
+def test_a_failed_transfer_gives_back_too(submit_dir: Path) -> None:
+    broker = FakeBroker()
+    before(submit_dir, broker)
+    after(submit_dir, broker, code=3)
+    assert [r[3] for r in broker.released] == ["exit 3", "exit 3"]
+
+
+def test_without_a_decision_the_same_ids_are_given_back(submit_dir: Path) -> None:
+    broker = FakeBroker()
+    after(submit_dir, broker)
+    assert [r[0] for r in broker.released] == IDS
+
+
+def test_a_broker_that_is_away_is_recorded_and_the_measurement_kept(submit_dir: Path) -> None:
+    broker = FakeBroker()
+    before(submit_dir, broker)
+    record(submit_dir)
+    submitdir.append_lines(submit_dir / submitdir.SIZE_JOURNAL, [{"lfn": "f", "bytes": 500}])
+    broker.refuses_release = BrokerError("it is away")
+    kept: list[Transit] = []
+    lines = after(submit_dir, broker, kept=kept)
+    assert [line["event"] for line in lines] == ["transfer"] * 2 + ["warning"] * 2
+    assert (kept[0].id, kept[0].bytes, kept[0].seconds, kept[0].layer) == (IDS[0], 500, 2.0, "l2")
+    decision = submitdir.read_json(submit_dir / "00/00" / f"{JOB}.adon.json")
+    assert decision["given_back"] is False
+
+
+def test_what_the_broker_never_heard_of_is_no_warning(submit_dir: Path) -> None:
+    broker = FakeBroker(BrokerError("away"))
+    before(submit_dir, broker)
+    broker.refuses_release = BrokerError("no such transit", "unknown_transit")
+    lines = after(submit_dir, broker)
+    assert [line["event"] for line in lines] == ["transfer"] * 2
+
+
+def test_running_twice_is_harmless(submit_dir: Path) -> None:
+    broker = FakeBroker()
+    before(submit_dir, broker)
+    record(submit_dir)
+    first = after(submit_dir, broker)
+    again = after(submit_dir, broker)
+    assert again[: len(first)] == first
+    assert {r[0] for r in broker.released} == set(IDS)
+
+
+def test_kickstart_output_serves_where_there_is_no_multipart(submit_dir: Path) -> None:
+    (submit_dir / "00/00" / f"{JOB}.out").write_text("- invocation: True\n" + RECORD)
+    lines = after(submit_dir, FakeBroker())
+    assert (lines[0]["files"], lines[0]["seconds"]) == (1, 2.0)
+
+
+def test_sizes_of_what_a_job_wrote_go_into_the_journal(submit_dir: Path) -> None:
+    outputs = {"x.bam": 12, "x.bai": 3}
+    text = f"noise\n{postjob.RECORD_PREFIX} {json.dumps({'outputs': outputs})}\n"
+    (submit_dir / "00/00/sort_ID2.out").write_text(text)
+    postjob.keep_sizes(submit_dir, "sort_ID2")
+    assert submitdir.known_sizes(submit_dir) == outputs
+
+
+@pytest.mark.parametrize("text", ["", "adon-job-record: {", "adon-job-record: []", "\xff"])
+def test_an_output_without_a_record(submit_dir: Path, text: str) -> None:
+    (submit_dir / "00/00/sort_ID2.out").write_text(text)
+    postjob.keep_sizes(submit_dir, "sort_ID2")
+    assert submitdir.known_sizes(submit_dir) == {}

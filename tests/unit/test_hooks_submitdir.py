@@ -1,0 +1,131 @@
+"""The submit directory as hooks see it, their configuration, and their arguments."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+import pytest
+from hooks_world import make_submit_dir
+from hypothesis import given
+from hypothesis import strategies as st
+
+from network_provisioner.errors import InputError
+from pegasus_hooks import hookconfig, hookrun, pre, submitdir
+
+
+def test_the_folder_of_a_job_stands_on_its_line(tmp_path: Path) -> None:
+    run = make_submit_dir(tmp_path / "run", {}, ["align_ID1", "align_ID12"])
+    (run / "flow-0.dag").write_text(
+        "JOB first x/first.sub\nSCRIPT PRE align_ID1 JOB align_ID1 no/no.sub\n"
+        "JOB align_ID12 00/02/a.sub\nJOB align_ID1 00/01/a.sub\nPARENT first CHILD align_ID1\n"
+    )
+    dag = submitdir.dag_file(run, submitdir.braindump(run))
+    assert submitdir.job_file(run, dag, "first", ".in") == run / "x/first.in"
+    assert submitdir.job_file(run, dag, "align_ID1", ".in") == run / "00/01/align_ID1.in"
+    assert submitdir.job_file(run, dag, "align_ID12", ".in") == run / "00/02/align_ID12.in"
+    with pytest.raises(InputError, match="no line 'JOB align "):
+        submitdir.job_file(run, dag, "align", ".in")
+
+
+def test_a_directory_that_is_none_of_pegasus(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"expected Pegasus's braindump\.yml"):
+        submitdir.braindump(tmp_path)
+    with pytest.raises(InputError, match="found no key dag"):
+        submitdir.dag_file(tmp_path, {})
+
+
+@given(st.dictionaries(st.text("abc_", min_size=1), st.text("xyz:/ -'", max_size=9)))
+def test_braindump_values_come_back(
+    tmp_path_factory: pytest.TempPathFactory, values: dict[str, str]
+) -> None:
+    folder = tmp_path_factory.mktemp("dump")
+    text = "".join(f"{key}: {json.dumps(value)}\n" for key, value in values.items())
+    (folder / "braindump.yml").write_text(text)
+    assert submitdir.braindump(folder) == values
+
+
+def _append(path: Path) -> None:
+    for number in range(200):
+        submitdir.append_lines(path, [{"pid": os.getpid(), "n": number, "pad": "x" * 500}])
+
+
+def test_lines_of_many_writers_never_mix(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    with ProcessPoolExecutor(4) as pool:
+        list(pool.map(_append, [path] * 4))
+    assert len(path.read_text().splitlines()) == len(submitdir.read_lines(path)) == 800
+
+
+def test_a_json_file_is_old_or_new_and_no_draft_stays(tmp_path: Path) -> None:
+    path = tmp_path / "decision.json"
+    submitdir.write_json(path, {"a": 1})
+    submitdir.write_json(path, {"a": 2})
+    assert submitdir.read_json(path) == {"a": 2}
+    assert list(tmp_path.iterdir()) == [path]
+    with pytest.raises(OSError):
+        submitdir.write_json(tmp_path / "missing" / "x.json", {})
+
+
+def test_journals_survive_what_a_crash_left(tmp_path: Path) -> None:
+    (tmp_path / submitdir.SIZE_JOURNAL).write_text(
+        '{"lfn": "a", "bytes": 1}\n{"lfn": "b", "by\n[1]\n{"lfn": "c", "bytes": -1}\n'
+        '{"lfn": "a", "bytes": 2}\n'
+    )
+    assert submitdir.known_sizes(tmp_path) == {"a": 2}
+    assert submitdir.warnings(tmp_path) == []
+
+
+def test_the_hooks_configuration(tmp_path: Path) -> None:
+    file = tmp_path / "hooks.json"
+    file.write_text('{"broker": "http://127.0.0.1:8470", "timeout_s": 1, "archive": null}')
+    config = hookconfig.load(file)
+    assert (config.timeout_s, config.archive, config.template) == (1, None, "default")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("{", "expected the hooks' JSON"),
+        ("{}", "found no key 'broker'"),
+        ('{"broker": "u", "brokr": 1}', "unknown key 'brokr'"),
+        ('{"broker": "u", "timeout_s": -1}', "timeout_s: found -1"),
+        ('{"broker": "u", "timeout_s": "2"}', "timeout_s: found '2'"),
+        ('{"broker": "u", "archive": 3}', "archive: found 3"),
+    ],
+)
+def test_a_bad_configuration_is_one_clear_line(tmp_path: Path, text: str, words: str) -> None:
+    (tmp_path / "hooks.json").write_text(text)
+    with pytest.raises(InputError) as caught:
+        hookconfig.load(tmp_path / "hooks.json")
+    assert words in str(caught.value) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("returned", "code"), [("0", 0), ("3", 3), ("255", 255), ("-9", 1), ("-1004", 1), ("300", 1)]
+)
+def test_post_leaves_with_the_jobs_own_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, returned: str, code: int
+) -> None:
+    monkeypatch.chdir(tmp_path)  # no submit directory at all: even then
+    assert hookrun.post(["--config", "missing.json", "stage_in_x", "0", returned]) == code
+    assert submitdir.warnings(tmp_path)
+
+
+@pytest.mark.parametrize("argv", [[], ["--config"], ["x", "y", "stage_in"], ["--config", "f", "j"]])
+def test_pre_always_leaves_with_success(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, argv: list[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    assert pre.main(argv) == 0
+
+
+def test_jobs_that_move_no_data_import_nothing() -> None:
+    before = set(sys.modules)
+    path = list(sys.path)
+    assert pre.main(["--config", "missing.json", "align_ID1", "0", "2"]) == 0
+    assert set(sys.modules) == before and sys.path == path

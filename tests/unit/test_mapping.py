@@ -1,0 +1,358 @@
+"""Mapping whole workflows: the estimator by hand and by its laws, the portfolio, the result."""
+
+from __future__ import annotations
+
+import json
+import math
+from itertools import pairwise
+from pathlib import Path
+from random import Random
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from site_world import (
+    inputs_from,
+    job,
+    replicas_text,
+    resequencing,
+    sites_text,
+    transformations_text,
+    workflow_text,
+)
+
+from network_provisioner.errors import InputError
+from site_selector.estimates import believe
+from site_selector.inputs import Inputs
+from site_selector.mapping import map_workflow
+from site_selector.placement import Mapping
+from site_selector.policies import baselines
+from site_selector.problem import Problem, build_problem
+from site_selector.schedule import VARIANTS, list_schedule
+from site_selector.simulate import Estimator, Schedule
+
+# 80 Mb/s is 10 MB/s: sizes in units of 10 MB are seconds on a path.
+TEN_MB_S = "80 Mb/s"
+
+
+def two_sites(**mu: object) -> dict[str, dict[str, object]]:
+    return {
+        "mu": {"adon.workers": 1, "adon.rate": "10 MB/s", "adon.bandwidth.tacc": TEN_MB_S, **mu},
+        "tacc": {"adon.workers": 2, "adon.rate": "20 MB/s"},
+    }
+
+
+def chain(sites: dict[str, dict[str, object]], **sizes: int) -> Inputs:
+    """f (at mu) -> x -> g -> y -> h."""
+    sizes = {"g": 50_000_000, "h": 10_000_000} | sizes
+    return inputs_from(
+        workflow_text(
+            [
+                job("x", "a", ["f"], ["g"], sizes=sizes, keep=["g"]),
+                job("y", "a", ["g"], ["h"], sizes=sizes),
+            ]
+        ),
+        sites_text(sites),
+        replicas_text({"f": ("mu", 100_000_000)}),
+        transformations_text({"a": list(sites)}),
+    )
+
+
+def estimator(inputs: Inputs, output_site: str | None = None) -> Estimator:
+    world = believe(inputs, now=0.0, output_site=output_site)
+    return Estimator(build_problem(inputs, world, output_site))
+
+
+def test_a_chain_by_hand() -> None:
+    run = estimator(chain(two_sites()), "mu")
+    # mu: 100 MB and then 50 MB at 10 MB/s, nothing moves.
+    assert run([0, 0]).makespan_s == pytest.approx(10 + 5)
+    # tacc: 10 s to get f there, 5 s and 2.5 s at 20 MB/s, 1 s for the 10 MB back.
+    assert run([1, 1]).makespan_s == pytest.approx(10 + 5 + 2.5 + 1)
+    # x at mu 10 s, g to tacc 5 s, y 2.5 s, h back 1 s.
+    assert run([0, 1]).makespan_s == pytest.approx(10 + 5 + 2.5 + 1)
+
+
+def test_queue_waits_count_per_job() -> None:
+    run = estimator(chain(two_sites(**{"adon.queue_wait": "3 s"})))
+    assert run([0, 0]).makespan_s == pytest.approx(3 + 10 + 3 + 5)
+
+
+def test_workers_limit_and_transfers_share_a_path_while_others_compute() -> None:
+    jobs = [job(f"x{i}", "a", [f"f{i}"], [f"g{i}"], keep=[f"g{i}"]) for i in range(3)]
+    inputs = inputs_from(
+        workflow_text(jobs),
+        sites_text(two_sites()),
+        replicas_text({f"f{i}": ("mu", 100_000_000) for i in range(3)}),
+        transformations_text({"a": ["mu", "tacc"]}),
+    )
+    run = estimator(inputs)
+    assert run([0, 0, 0]).makespan_s == pytest.approx(30)  # one worker, 10 s each
+    # Three moves one after the other, each job 5 s from when its file is there.
+    moved = run([1, 1, 1])
+    assert sorted(moved.end_s) == pytest.approx([15, 25, 35])
+    assert moved.makespan_s == pytest.approx(35)
+
+
+def test_a_shared_file_moves_once() -> None:
+    jobs = [job(f"x{i}", "a", ["ref"], [f"g{i}"], keep=[f"g{i}"]) for i in range(4)]
+    inputs = inputs_from(
+        workflow_text(jobs),
+        sites_text(two_sites()),
+        replicas_text({"ref": ("mu", 100_000_000)}),
+        transformations_text({"a": ["mu", "tacc"]}),
+    )
+    found = estimator(inputs)([1, 1, 1, 1])
+    assert len(found.transfers) == 1
+    assert found.makespan_s == pytest.approx(10 + 5 + 5)  # four jobs of 5 s on two workers
+
+
+# -------------------------------------------------------------- any workflow, any world
+
+
+@st.composite
+def worlds(draw: st.DrawFn) -> tuple[Inputs, str | None]:
+    """A random DAG over two to four sites."""
+    sites = [f"s{i}" for i in range(draw(st.integers(2, 4)))]
+    hints: dict[str, dict[str, object]] = {}
+    for i, site in enumerate(sites):
+        hints[site] = {
+            "adon.workers": draw(st.integers(0 if i else 1, 4)),
+            "adon.rate": f"{draw(st.integers(1, 50))} MB/s",
+            "adon.queue_wait": draw(st.sampled_from([0, 0, 5, 60])),
+        }
+        for other in sites[i + 1 :]:
+            hints[site][f"adon.bandwidth.{other}"] = f"{draw(st.integers(1, 1000))} Mb/s"
+    n = draw(st.integers(1, 9))
+    jobs, replicas, files = [], {}, []
+    names = [draw(st.sampled_from(["a", "b"])) for _ in range(n)]
+    where = {
+        "a": sites,
+        "b": draw(st.lists(st.sampled_from(sites), min_size=1, unique=True)),
+    }
+    for i in range(n):
+        raw = f"raw{i}"
+        reads = draw(st.lists(st.sampled_from(files), max_size=3, unique=True)) if files else []
+        if not reads or draw(st.booleans()):
+            reads = [*reads, raw]
+            replicas[raw] = (draw(st.sampled_from(sites)), draw(st.integers(0, 10**9)))
+        profiles = {}
+        if draw(st.integers(0, 5)) == 0:
+            profiles["selector"] = {"execution.site": draw(st.sampled_from(where[names[i]]))}
+        sizes = {f"out{i}": draw(st.integers(0, 10**9))}
+        keep = [f"out{i}"] if draw(st.booleans()) else []
+        jobs.append(job(f"j{i}", names[i], reads, [f"out{i}"], sizes, keep, **profiles))
+        files.append(f"out{i}")
+    inputs = inputs_from(
+        workflow_text(jobs),
+        sites_text(hints),
+        replicas_text(replicas),
+        transformations_text(where),
+    )
+    return inputs, draw(st.sampled_from([None, *sites]))
+
+
+any_world = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+@any_world
+@given(worlds(), st.integers(0, 5))
+def test_never_worse_than_any_policy_and_the_same_for_a_seed(
+    made: tuple[Inputs, str | None], seed: int
+) -> None:
+    inputs, output = made
+    world = believe(inputs, now=0.0, output_site=output)
+    found = map_workflow(inputs, world, output, seed, evaluations=60)
+    run = Estimator(build_problem(inputs, world, output))
+    for name, policy in baselines(run.problem):
+        end = run(policy(run.problem, Random(seed))).makespan_s
+        assert found.makespan_s <= end * (1 + 1e-9) or math.isinf(found.makespan_s)
+        assert name in found.portfolio
+    for name, knows in VARIANTS.items():
+        end = run(list_schedule(run.problem, run.rank, knows)).makespan_s
+        assert found.makespan_s <= end * (1 + 1e-9) or math.isinf(found.makespan_s)
+        assert name in found.portfolio
+    assert found == map_workflow(inputs, world, output, seed, evaluations=60)
+
+
+@any_world
+@given(worlds())
+def test_every_job_goes_where_it_may_and_hints_hold(made: tuple[Inputs, str | None]) -> None:
+    inputs, output = made
+    world = believe(inputs, now=0.0, output_site=output)
+    found = map_workflow(inputs, world, output, evaluations=40)
+    assert set(found.sites) == set(inputs.workflow.jobs)
+    for placement in found.placements:
+        spec = inputs.workflow.jobs[placement.job]
+        assert placement.site in inputs.candidates[placement.job]
+        assert spec.site_hint in (None, placement.site)
+        assert {a.site for a in placement.alternatives} == set(inputs.candidates[placement.job])
+        assert placement.reason
+        assert "\n" not in placement.reason
+        for option in placement.alternatives:
+            assert option.t_t_s == pytest.approx(option.t_q_s + option.t_c_s + option.t_n_s)
+
+
+@any_world
+@given(worlds())
+def test_terms_add_up_to_the_moves_of_the_mapping(made: tuple[Inputs, str | None]) -> None:
+    """Every transfer is charged to exactly one job: no byte is counted twice or forgotten."""
+    inputs, output = made
+    world = believe(inputs, now=0.0, output_site=output)
+    found = map_workflow(inputs, world, output, evaluations=40)
+    run = Estimator(build_problem(inputs, world, output))
+    place = {name: i for i, name in enumerate(run.problem.places)}
+    schedule = run([place[found.sites[job]] for job in run.problem.jobs])
+    charged = sum(
+        option.s_t_bytes
+        for p in found.placements
+        for option in p.alternatives
+        if option.site == p.site
+    )
+    # A result that is read at the output site needs no move of its own.
+    moved = sum(run.problem.size[t.file] for t in schedule.transfers)
+    read_there = sum(
+        run.problem.size[f]
+        for f in range(len(run.problem.files))
+        if run.problem.producer[f] >= 0
+        and run.problem.returns[f]
+        and run.problem.output >= 0
+        and found.sites[run.problem.jobs[run.problem.producer[f]]] != output
+        and any(found.sites[run.problem.jobs[r]] == output for r in run.problem.readers[f])
+    )
+    assert charged == pytest.approx(moved + read_there)
+
+
+@any_world
+@given(worlds(), st.randoms(use_true_random=False))
+def test_the_laws_of_the_estimator(made: tuple[Inputs, str | None], rng: Random) -> None:
+    inputs, output = made
+    run = estimator(inputs, output)
+    problem = run.problem
+    assignment = [rng.choice(allowed) for allowed in problem.allowed]
+    found = run(assignment)
+    assert found == run(assignment)
+    _parents_and_files_come_first(problem, assignment, found)
+    _no_site_runs_more_than_its_workers(problem, assignment, found)
+    _one_transfer_at_a_time_on_a_path(found)
+    ends = [*found.end_s, *(t.end_s for t in found.transfers)]
+    assert found.makespan_s == max(ends)
+
+
+def _parents_and_files_come_first(problem: Problem, assignment: list[int], found: Schedule) -> None:
+    arrived = {(t.file, t.dst): t.end_s for t in found.transfers}
+    assert len(arrived) == len(found.transfers)  # a file goes to a place once
+    for j, site in enumerate(assignment):
+        start = found.start_s[j]
+        assert start >= found.ready_s[j] + problem.queue_s[site] - 1e-6
+        assert found.end_s[j] == pytest.approx(start + problem.compute_s[j, site])
+        assert all(found.end_s[p] <= start for p in problem.parents[j])
+        for f in problem.reads[j]:
+            producer = problem.producer[f]
+            here = (assignment[producer],) if producer >= 0 else problem.holders[f]
+            assert site in here or arrived[f, site] <= start
+
+
+def _no_site_runs_more_than_its_workers(
+    problem: Problem, assignment: list[int], found: Schedule
+) -> None:
+    for site, workers in enumerate(problem.workers):
+        mine = [j for j, s in enumerate(assignment) if s == site]
+        for j in mine:
+            at = found.start_s[j]
+            running = sum(found.start_s[k] <= at < found.end_s[k] for k in mine)
+            assert running <= workers
+
+
+def _one_transfer_at_a_time_on_a_path(found: Schedule) -> None:
+    paths: dict[tuple[int, int], list[tuple[float, float]]] = {}
+    for t in found.transfers:
+        paths.setdefault((t.src, t.dst), []).append((t.start_s, t.end_s))
+    for spans in paths.values():
+        assert all(a[1] <= b[0] + 1e-9 for a, b in pairwise(sorted(spans)))
+
+
+# ------------------------------------------------------------------------------ results
+
+
+def test_data_draws_the_work_when_the_path_is_slow_and_lets_it_go_when_it_is_fast() -> None:
+    slow = chain(two_sites())
+    found = map_workflow(slow, believe(slow, now=0.0), "mu")
+    assert found.sites == {"x": "mu", "y": "mu"}
+    fast = chain(two_sites(**{"adon.bandwidth.tacc": "10 Gb/s"}))
+    assert map_workflow(fast, believe(fast, now=0.0), "mu").sites == {"x": "tacc", "y": "tacc"}
+
+
+def test_search_finds_what_no_policy_has() -> None:
+    sites = {
+        "mu": {"adon.workers": 2, "adon.rate": "5 MB/s", "adon.bandwidth.tacc": "200 Mb/s"},
+        "tacc": {"adon.workers": 3, "adon.rate": "8 MB/s", "adon.queue_wait": 20},
+        "isi": {"adon.workers": 4, "adon.rate": "6 MB/s", "adon.bandwidth.mu": "50 Mb/s"},
+    }
+    inputs = inputs_from(*resequencing(5, 4, sites, "mu"))
+    found = map_workflow(inputs, believe(inputs, now=0.0), "mu", seed=3)
+    assert found.makespan_s < min(found.portfolio.values())
+    assert found.policy.endswith("+search")
+
+
+def test_no_resources_anywhere_still_gives_a_mapping_that_says_so(tmp_path: Path) -> None:
+    inputs = chain({"mu": {"adon.workers": 0}, "tacc": {"adon.workers": 0}})
+    found = map_workflow(inputs, believe(inputs, now=0.0), "mu")
+    assert math.isinf(found.makespan_s)
+    assert "no site has resources now" in found.placements[0].reason
+    found.save(tmp_path / "m.json")
+    text = (tmp_path / "m.json").read_text()
+    assert json.loads(text)["makespan_s"] is None
+    assert json.loads(text)["placements"][0]["alternatives"][0]["t_q_s"] is None
+
+
+def test_a_subworkflow_stays_at_the_submit_host() -> None:
+    sub = {"type": "pegasusWorkflow", "file": "sub.yml", "id": "s", "uses": []}
+    inputs = inputs_from(
+        workflow_text([job("x", "a", ["f"]), sub]),
+        sites_text({"local": {}, "mu": {}}),
+        replicas_text({"f": ("mu", 1000)}),
+        transformations_text({"a": ["mu"]}),
+    )
+    found = map_workflow(inputs, believe(inputs, now=0.0))
+    assert found.sites == {"x": "mu", "s": "local"}
+
+
+def test_an_unknown_output_site_is_named() -> None:
+    inputs = chain(two_sites())
+    with pytest.raises(InputError, match="output site 'muu' is not in the site catalog"):
+        map_workflow(inputs, believe(inputs, now=0.0), "muu")
+
+
+def test_saved_and_loaded_it_is_the_same(tmp_path: Path) -> None:
+    inputs = chain(two_sites())
+    found = map_workflow(inputs, believe(inputs, now=0.0), "mu", seed=7)
+    found.save(tmp_path / "mapping.json")
+    assert Mapping.load(tmp_path / "mapping.json").as_dict() == found.as_dict()
+    assert [p.name for p in tmp_path.iterdir()] == ["mapping.json"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("{", "not valid JSON"), ("[]", "no site mapping"), ("{}", "no site mapping: KeyError")],
+)
+def test_bad_mapping_files(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "m.json"
+    path.write_text(text)
+    with pytest.raises(InputError, match=message):
+        Mapping.load(path)
+    with pytest.raises(InputError, match="No such file"):
+        Mapping.load(tmp_path / "none.json")
+    with pytest.raises(InputError, match="cannot write the mapping"):
+        inputs = chain(two_sites())
+        map_workflow(inputs, believe(inputs, now=0.0)).save(tmp_path / "no" / "m.json")
+
+
+def test_a_thousand_jobs_on_ten_sites_are_no_burden() -> None:
+    sites: dict[str, dict[str, object]] = {
+        f"s{i}": {"adon.workers": 10 + i, "adon.rate": f"{5 + i} MB/s"} for i in range(10)
+    }
+    inputs = inputs_from(*resequencing(25, 36, sites, "s0"))
+    found = map_workflow(inputs, believe(inputs, now=0.0), "s0", evaluations=8)
+    assert len(found.placements) == 25 * 2 + 25 * 36 + 36 + 1
+    assert found.makespan_s <= min(found.portfolio.values())

@@ -1,0 +1,138 @@
+"""The adapter to a real pegasus-plan: its command, its properties, its answer."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+import yaml
+from hooks_world import make_submit_dir
+from planner_world import MAPPING, Case, make_case
+
+from network_provisioner.errors import AdonError, InputError, MissingError
+from pegasus_hooks import pegasus_plan
+from pegasus_hooks.pegasus_plan import Finished
+from site_selector.placement import Mapping as SiteMapping
+from site_selector.placement import Placement
+
+
+@pytest.fixture
+def case(tmp_path: Path) -> Case:
+    return make_case(tmp_path)
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A bin directory with programs of Pegasus's names on PATH."""
+    folder = tmp_path / "pegasus" / "bin"
+    folder.mkdir(parents=True)
+    for name in ("pegasus-plan", "pegasus-exitcode"):
+        (folder / name).write_text('#!/bin/sh\nprintf "<%s>" "$@"\nexit 9\n')
+        (folder / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    return folder
+
+
+def mapping() -> SiteMapping:
+    placements = tuple(
+        Placement(job=job, transformation="t::x:1.0", site=site, reason="", alternatives=())
+        for job, site in MAPPING.items()
+    )
+    return SiteMapping("mini", "test", 0.0, {}, placements, {})
+
+
+class Planner:
+    """Stands in for pegasus-plan: remembers the command, gives the answer."""
+
+    def __init__(self, answer: Finished) -> None:
+        self.answer = answer
+        self.command: list[str] = []
+
+    def __call__(self, command: Sequence[str]) -> Finished:
+        self.command = list(command)
+        return self.answer
+
+
+def option(command: list[str], name: str) -> str:
+    return command[command.index(name) + 1]
+
+
+def test_pegasus_gets_the_selection_and_the_hooks(case: Case, home: Path, tmp_path: Path) -> None:
+    run = make_submit_dir(tmp_path / "made", {}, ["a"])
+    planner = Planner(Finished(0, json.dumps({"submit_dir": str(run)}), ""))
+    (tmp_path / "hooks.json").write_text("{}")
+    own = tmp_path / "own.properties"
+    own.write_text("# mine\npegasus.data.configuration = nonsharedfs\ndagman.maxpre=7\n")
+    found = pegasus_plan.plan(
+        case.sources, mapping(), tmp_path / "submit", "store", tmp_path / "hooks.json", own, planner
+    )
+    assert (found.planner, found.submit_dir, found.dag) == (
+        "pegasus-plan", run, run / "flow-0.dag",
+    )  # fmt: skip
+    command = planner.command
+    assert command[0] == str(home / "pegasus-plan")
+    assert option(command, "--sites") == "mu,tacc"
+    assert option(command, "--output-sites") == "store"
+    assert option(command, "--dir") == str(tmp_path / "submit")
+    jobs = yaml.safe_load(Path(command[-1]).read_text())["jobs"]
+    hints = {j["id"]: j["profiles"]["selector"]["execution.site"] for j in jobs}
+    assert hints == MAPPING
+    conf = Path(option(command, "--conf")).read_text().splitlines()
+    work = tmp_path / "submit/adon"
+    assert f"dagman.pre={work}/adon-pre" in conf
+    assert "dagman.pre.arguments=$JOB $RETRY $MAX_RETRIES" in conf
+    assert f"dagman.post.path.pegasus-exitcode={work}/adon-exitcode" in conf
+    assert f"pegasus.catalog.site.file={case.root}/sites.yml" in conf
+    # What the user says is there once, and holds.
+    assert [x for x in conf if "data.configuration" in x] == [
+        "pegasus.data.configuration = nonsharedfs"
+    ]
+    assert [x for x in conf if "maxpre" in x] == ["dagman.maxpre=7"]
+
+
+def test_the_scripts_do_what_dagman_asks(case: Case, home: Path, tmp_path: Path) -> None:
+    config = tmp_path / "hooks.json"
+    config.write_text('{"broker": "http://127.0.0.1:9", "timeout_s": 1}')
+    pre, post = pegasus_plan.write_scripts(tmp_path, config, home / "pegasus-exitcode")
+    run = make_submit_dir(tmp_path / "made", {}, ["align_ID1"])
+    assert subprocess.run([pre, "align_ID1", "0", "1"], cwd=run, check=False).returncode == 0
+    theirs = ["-r", "0", "-R", "0", ".//00/00/align_ID1.out"]
+    done = subprocess.run([post, *theirs], cwd=run, check=False, capture_output=True, text=True)
+    assert done.returncode == 9
+    assert done.stdout == "".join(f"<{word}>" for word in theirs)
+
+
+@pytest.mark.parametrize("key", ["dagman.pre", "dagman.post.path.pegasus-exitcode"])
+def test_a_property_that_the_user_set_is_not_taken(case: Case, key: str) -> None:
+    scripts = (Path("/pre"), Path("/post"))
+    with pytest.raises(InputError, match=f"{key} is set by the user"):
+        pegasus_plan.properties_text(case.sources, f"{key} : /mine\n", scripts)
+
+
+@pytest.mark.parametrize(
+    ("answer", "error", "words"),
+    [
+        (Finished(2, "", "INFO\n[ERROR] no site\n"), InputError, r"exit 2: \[ERROR\] no site"),
+        (Finished(1, "", ""), InputError, "exit 1: no output"),
+        (Finished(0, "hello", ""), AdonError, "found 'hello', expected JSON"),
+        (Finished(0, "{}", ""), AdonError, "expected JSON with its submit_dir"),
+    ],
+)
+def test_what_pegasus_refuses_is_one_line(
+    case: Case, home: Path, answer: Finished, error: type[AdonError], words: str
+) -> None:
+    with pytest.raises(error, match=words):
+        pegasus_plan.plan(
+            case.sources, mapping(), case.root / "submit", "store", run=Planner(answer)
+        )
+
+
+def test_without_pegasus(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert pegasus_plan.find_planner() is None
+    with pytest.raises(MissingError, match="pegasus-plan: not on PATH"):
+        pegasus_plan.plan(case.sources, mapping(), case.root / "submit", "store")

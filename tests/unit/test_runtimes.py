@@ -1,0 +1,362 @@
+"""Job events and job records become runtimes, compute rates and queue waits."""
+
+from __future__ import annotations
+
+import calendar
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from monitor_files import (
+    START,
+    Submitted,
+    aborted,
+    append,
+    event,
+    executing,
+    record_line,
+    submitted,
+    terminated,
+)
+
+from monitors.archive import Measurement
+from monitors.attempts import Attempts, Outcome
+from monitors.event_log import EventParser, JobEvent, Kind
+from monitors.records import read_record
+from monitors.submit_dir import JobKind, PlannedJob, SubmitDir
+from monitors.timeline import timeline
+from monitors.workflow import FollowedWorkflow
+from network_provisioner.errors import InputError
+
+ONE, TWO, STAGE = (name for name, *_ in Submitted.JOBS)
+
+
+@pytest.fixture
+def planned(tmp_path: Path) -> Submitted:
+    return Submitted(tmp_path / "run0001")
+
+
+def facts(planned: Submitted) -> dict[str, list[Measurement]]:
+    workflow = FollowedWorkflow(planned.path)
+    workflow.step()
+    measurements, _ = workflow.take()
+    found: dict[str, list[Measurement]] = {}
+    for measurement in measurements:
+        found.setdefault(measurement.metric, []).append(measurement)
+    return found
+
+
+def run(cluster: int, node: str, at: float, wait_s: float = 1, runtime_s: float = 10) -> str:
+    start = at + wait_s
+    return (
+        submitted(cluster, at, node)
+        + executing(cluster, start)
+        + terminated(cluster, start + runtime_s)
+    )
+
+
+# ------------------------------------------------------------------ event log
+
+
+def parse(text: str | bytes, now: float | None = None) -> list[JobEvent]:
+    return EventParser(now).feed(text.encode() if isinstance(text, str) else text)
+
+
+def test_events_with_milliseconds_and_names() -> None:
+    assert parse(run(7, "A", START + 0.25)) == [
+        JobEvent(Kind.SUBMIT, 7, 0, START + 0.25, node="A"),
+        JobEvent(Kind.EXECUTE, 7, 0, START + 1.25, slot="slot1_1@mu"),
+        JobEvent(Kind.TERMINATED, 7, 0, START + 11.25, returned=0),
+    ]
+
+
+def test_the_way_older_versions_write() -> None:
+    now = START + 5000
+    text = event(16, 3, START, "POST Script terminated.", "(1) Normal termination (return value 4)")
+    old = text.replace("2023-11-", "11/").replace(".000 POST", " POST")
+    old = old.replace("...\n", "    DAG Node: A\n...\n")
+    (found,) = parse(old, now)
+    assert found == JobEvent(Kind.POST_SCRIPT_TERMINATED, 3, 0, START, node="A", returned=4)
+    (found,) = parse("000 (001.000.000) 12/31 23:00:00 Job submitted\n...\n", now)
+    assert found.at < now  # December of the year before, not of this one
+
+
+@pytest.mark.parametrize("zone", ["Z", "+00:00", "+0000"])
+def test_times_with_a_zone(zone: str) -> None:
+    (found,) = parse(f"001 (001.000.000) 2023-11-14T22:13:20.5{zone} Job executing\n...\n")
+    assert found.at == calendar.timegm((2023, 11, 14, 22, 13, 20)) + 0.5
+    (east,) = parse("001 (001.000.000) 2023-11-14T23:13:20+01:00 Job executing\n...\n")
+    assert east.at == found.at - 0.5
+
+
+def test_a_signal_is_a_negative_return() -> None:
+    text = event(5, 1, START, "Job terminated.", "(0) Abnormal termination (signal 9)")
+    assert parse(text)[0].returned == -9
+
+
+def test_an_event_whose_end_is_missing_still_counts() -> None:
+    text = submitted(1, START, "A").replace("...\n", "") + executing(1, START + 1)
+    assert [found.kind for found in parse(text)] == [Kind.SUBMIT, Kind.EXECUTE]
+
+
+LOG = "".join(run(n, f"job{n}", START + 30 * n) for n in range(1, 5)).encode()
+
+
+@given(st.lists(st.integers(0, len(LOG)), max_size=20))
+def test_portions_do_not_matter(cuts: list[int]) -> None:
+    parser, found, last = EventParser(), [], 0
+    for cut in [*sorted(cuts), len(LOG)]:
+        found += parser.feed(LOG[last:cut])
+        last = cut
+    assert found == parse(LOG)
+    assert len(found) == 12
+
+
+@given(st.lists(st.tuples(st.integers(0, len(LOG)), st.binary(max_size=60)), max_size=8))
+def test_garbage_never_crashes_and_what_follows_is_read(places: list[tuple[int, bytes]]) -> None:
+    damaged = LOG
+    for place, garbage in sorted(places, reverse=True):
+        damaged = damaged[:place] + garbage + damaged[place:]
+    found = parse(damaged + b"\n...\n" + run(99, "last", START).encode())
+    assert [(e.kind, e.cluster) for e in found][-3:] == [
+        (Kind.SUBMIT, 99),
+        (Kind.EXECUTE, 99),
+        (Kind.TERMINATED, 99),
+    ]
+    attempts = Attempts(lambda name: PlannedJob(name, JobKind.COMPUTE, "mu", "x::y:1"))
+    for one in found:
+        attempts.feed(one)
+
+
+@given(st.binary(max_size=1000))
+def test_any_bytes_at_all(data: bytes) -> None:
+    parse(b"000 (001.000.000) 2023-11-14 22:13:20 Job submitted\n" + data)
+    parse(data)
+
+
+# ------------------------------------------------------------------ submit dir
+
+
+def test_jobs_know_their_site_kind_and_task(planned: Submitted) -> None:
+    submit_dir = SubmitDir(planned.path)
+    assert submit_dir.workflow == planned.uuid
+    assert submit_dir.job_names() == [ONE, TWO, STAGE]
+    assert submit_dir.job(ONE) == PlannedJob(
+        ONE, JobKind.COMPUTE, "mu", "soykb::bwa_mem:1.0", "ID0000001", planned.output(ONE)
+    )
+    assert submit_dir.job(STAGE).kind is JobKind.STAGE_IN
+    assert submit_dir.job(STAGE).task == ""
+    assert submit_dir.job("never planned").site == ""
+
+
+def test_a_job_whose_files_cannot_be_read_is_followed_all_the_same(planned: Submitted) -> None:
+    sub = planned.path / "00" / "00" / f"{ONE}.sub"
+    sub.unlink()
+    sub.mkdir()
+    planned.nodes.write_text(run(1, ONE, START) + run(2, TWO, START))
+    assert [m.details["job"] for m in facts(planned)["runtime"]] == [TWO]
+    assert [t.site for t in timeline(planned.path)] == ["", "mu"]
+
+
+def test_macros_and_variables_of_the_dag(tmp_path: Path) -> None:
+    (tmp_path / "w.dag").write_text(
+        'JOB a shared.sub DIR sub\nVARS a where="tacc" +pegasus_wf_xformation="\\"x::y:1\\""\n'
+        "SUBDAG EXTERNAL inner inner.dag\n"
+    )
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "shared.sub").write_text(
+        "output = $(base)/$(JOB).out\nbase = $(where)-$(base2)\nbase2 = o\n"
+        'MY.pegasus_site = "$(where)"\nloop = $(loop)\n'
+    )
+    submit_dir = SubmitDir(tmp_path)
+    job = submit_dir.job("a")
+    assert (job.site, job.transformation, job.kind) == ("tacc", "x::y:1", JobKind.COMPUTE)
+    assert job.output == tmp_path / "tacc-o" / "a.out"
+    assert submit_dir.job("inner").kind is JobKind.SUBWORKFLOW
+    assert submit_dir.workflow == str(tmp_path.resolve())
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ({}, "found 0 .dag files"),
+        ({"a.dag": "", "b.dag": ""}, "found 2 .dag files"),
+        ({"braindump.yml": "[1, 2", "a.dag": ""}, "expected Pegasus's braindump"),
+        ({"braindump.yml": "just text", "a.dag": ""}, "expected Pegasus's braindump"),
+    ],
+)
+def test_what_is_no_submit_directory_is_told(
+    tmp_path: Path, files: dict[str, str], message: str
+) -> None:
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    with pytest.raises(InputError, match=message):
+        SubmitDir(tmp_path)
+
+
+# ------------------------------------------------------------------ facts
+
+
+def test_a_job_gives_runtime_and_queue_wait(planned: Submitted) -> None:
+    planned.nodes.write_text(run(1, ONE, START, wait_s=2.5, runtime_s=12.25))
+    found = facts(planned)
+    assert sorted(found) == ["queue_wait", "runtime"]
+    (runtime,) = found["runtime"]
+    assert (runtime.subject, runtime.value, runtime.unit) == ("soykb::bwa_mem:1.0@mu", 12.25, "s")
+    assert runtime.at == START + 14.75
+    assert runtime.source == "event log"
+    assert runtime.details["job"] == ONE
+    (wait,) = found["queue_wait"]
+    assert (wait.subject, wait.value, wait.at) == ("mu", 2.5, START + 2.5)
+
+
+def test_the_jobs_own_record_is_preferred_and_gives_the_rate(planned: Submitted) -> None:
+    planned.nodes.write_text(run(1, ONE, START, wait_s=1, runtime_s=10))
+    old = record_line(START - 90, START - 80, {"a": 1})
+    new = record_line(START + 2, START + 10, {"a.fq": 3000, "ref.fa": 1000})
+    planned.output(ONE).write_text(f"tool says hello\n{old}{new}adon-job-record: {{torn\n")
+    found = facts(planned)
+    assert found["runtime"][0].value == 8.0
+    assert found["runtime"][0].details["bytes_in"] == 4000
+    assert found["runtime"][0].details["host"] == "node1"
+    (rate,) = found["compute_rate"]
+    assert (rate.value, rate.unit, rate.subject) == (500.0, "byte/s", "soykb::bwa_mem:1.0@mu")
+    (ratio,) = found["output_ratio"]
+    assert (ratio.value, ratio.unit, ratio.subject) == (10 / 4000, "1", "soykb::bwa_mem:1.0")
+
+
+def test_a_record_that_was_renamed_by_the_post_script(planned: Submitted) -> None:
+    planned.nodes.write_text(run(1, ONE, START))
+    output = planned.output(ONE)
+    output.with_name(output.name + ".000").write_text(record_line(START + 2, START + 5, {}))
+    assert facts(planned)["runtime"][0].value == 3.0
+
+
+def test_kickstarts_record(planned: Submitted) -> None:
+    planned.nodes.write_text(run(1, ONE, START))
+    planned.output(ONE).write_text(
+        "pegasus-lite says\n- invocation: True\n  version: 3.0\n"
+        "  start: 2023-11-14T22:13:22.500+00:00\n  duration: 6.250\n  hostname: n7\n"
+        "  setup:\n    duration: 1.0\n    status:\n      regular_exitcode: 1\n"
+        "  mainjob:\n    duration: 6.0\n    status:\n      raw: 0\n      regular_exitcode: 0\n"
+    )
+    record = read_record(planned.output(ONE), START, START + 11)
+    assert record is not None
+    assert (record.runtime_s, record.exitcode, record.host) == (6.25, 0, "n7")
+    assert facts(planned)["runtime"][0].source == "kickstart"
+
+
+@given(st.binary(max_size=300))
+def test_any_record_at_all(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
+    path = tmp_path_factory.getbasetemp() / "any.out"
+    path.write_bytes(b"adon-job-record: " + data + b"\n- invocation: True\n  " + data)
+    assert read_record(path, 0, 1e12) is None or data
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'adon-job-record: {"start": 1, "end": Infinity, "exitcode": 0}',
+        'adon-job-record: {"start": NaN, "end": 2, "exitcode": 0}',
+        'adon-job-record: {"start": 1, "end": 2, "exitcode": 0, "inputs": {"a": Infinity}}',
+        'adon-job-record: {"start": 3, "end": 2, "exitcode": 0}',
+        'adon-job-record: {"start": "x", "end": 2, "exitcode": 0}',
+        "adon-job-record: [1]",
+        "adon-job-record:",
+    ],
+)
+def test_records_that_make_no_sense_are_none(tmp_path: Path, line: str) -> None:
+    (tmp_path / "x.out").write_text(line + "\n")
+    assert read_record(tmp_path / "x.out", 0, 1e12) is None
+
+
+def test_transfers_and_failures_teach_no_runtime(planned: Submitted) -> None:
+    planned.nodes.write_text(
+        run(1, STAGE, START)
+        + submitted(2, START, ONE)
+        + executing(2, START + 1)
+        + terminated(2, START + 2, returned=1)
+        + submitted(3, START, TWO)
+        + aborted(3, START + 4)
+    )
+    assert sorted(facts(planned)) == ["queue_wait"]
+
+
+def test_a_record_of_failure_teaches_no_runtime(planned: Submitted) -> None:
+    planned.nodes.write_text(run(1, ONE, START))
+    planned.output(ONE).write_text(record_line(START + 2, START + 3, {}, exitcode=3))
+    assert "runtime" not in facts(planned)
+
+
+def test_waiting_for_ones_own_workflow_is_no_queue_wait(planned: Submitted) -> None:
+    planned.nodes.write_text(
+        submitted(1, START, ONE)
+        + submitted(2, START + 0.1, TWO)
+        + executing(1, START + 3)
+        + terminated(1, START + 60)
+        + executing(2, START + 61)  # it got the worker of job 1
+    )
+    assert [m.value for m in facts(planned)["queue_wait"]] == [3.0]
+
+
+def test_an_evicted_job_counts_its_last_execution_and_its_first_wait(planned: Submitted) -> None:
+    planned.nodes.write_text(
+        submitted(1, START, ONE)
+        + executing(1, START + 2)
+        + event(4, 1, START + 20, "Job was evicted.")
+        + executing(1, START + 50)
+        + terminated(1, START + 57)
+    )
+    found = facts(planned)
+    assert [m.value for m in found["queue_wait"]] == [2.0]
+    assert [m.value for m in found["runtime"]] == [7.0]
+
+
+def test_logs_that_overlap_count_once(planned: Submitted) -> None:
+    first = run(1, ONE, START)
+    planned.log.write_text(first + run(2, TWO, START + 50))  # two runs, the second still in nodes
+    planned.nodes.write_text(run(2, TWO, START + 50))
+    assert len(facts(planned)["runtime"]) == 2
+
+
+# ------------------------------------------------------------------ timeline
+
+
+def test_the_timeline_has_every_attempt_of_every_job(planned: Submitted) -> None:
+    planned.nodes.write_text(
+        run(1, STAGE, START)
+        + submitted(2, START + 20, ONE)
+        + executing(2, START + 21)
+        + terminated(2, START + 25, returned=1)
+        + submitted(3, START + 30, ONE)
+        + executing(3, START + 31)
+        + terminated(3, START + 39)
+        + submitted(4, START + 40, TWO)
+    )
+    planned.output(ONE).write_text(record_line(START + 32, START + 38.5, {}))
+    found = timeline(planned.path)
+    assert [(t.job, t.attempt, t.status) for t in found] == [
+        (STAGE, 0, Outcome.DONE),
+        (ONE, 0, Outcome.FAILED),
+        (ONE, 1, Outcome.DONE),
+        (TWO, 0, Outcome.QUEUED),
+    ]
+    assert (found[0].kind, found[0].site) == (JobKind.STAGE_IN, "local")
+    assert (found[1].start, found[1].end) == (START + 21, START + 25)
+    assert (found[2].start, found[2].end) == (START + 32, START + 38.5)
+    assert (found[3].submit, found[3].start, found[3].end) == (START + 40, 0.0, 0.0)
+
+
+def test_the_post_script_has_the_last_word(planned: Submitted) -> None:
+    post = event(
+        16, 1, START + 13, "POST Script terminated.", "(1) Normal termination (return value 1)"
+    )
+    planned.nodes.write_text(run(1, ONE, START) + post)
+    assert timeline(planned.path)[0].status is Outcome.FAILED
+
+
+def test_a_workflow_that_has_not_started_has_an_empty_timeline(planned: Submitted) -> None:
+    assert timeline(planned.path) == []
+    append(planned.nodes, "")
+    assert timeline(planned.path) == []

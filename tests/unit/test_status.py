@@ -1,0 +1,38 @@
+"""A status goes into the archive and comes back, and reads well."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from monitors.archive import Archive
+from monitors.status import FIELDS, NOT_STARTED, State, Status, status_text
+
+RUNNING = Status(7, 1, 2, 3, 0, 12, 1, 46.0, 26, State.RUNNING, 1_700_000_000.5)
+
+
+def test_comes_back_from_the_archive() -> None:
+    with Archive(":memory:") as archive:
+        archive.record(RUNNING.measurement("uuid", "k"))
+        (kept,) = archive.query("status", "uuid")
+    assert Status.from_measurement(kept) == RUNNING
+    assert kept.value == 46.0
+    assert kept.unit == "%"
+    assert set(FIELDS) | {"state"} <= set(kept.details)
+
+
+def test_one_line_shows_what_is_not_zero() -> None:
+    assert status_text(RUNNING, "soykb", width=10) == (
+        "soykb  [####......]  46.0 %  12 of 26 done,"
+        " 3 in queue, 2 pre, 1 ready, 7 unready, 1 failed  running"
+    )
+
+
+def test_before_the_start_and_after_a_failed_one() -> None:
+    assert status_text(None).endswith("not started")
+    assert status_text(NOT_STARTED, "wf").endswith("not started")
+    assert status_text(replace(NOT_STARTED, state=State.FAILED)).endswith("0 of 0 done  failed")
+
+
+def test_three_of_four_states_are_ends() -> None:
+    ended = [replace(RUNNING, state=state).ended for state in State]
+    assert ended == [False, True, True, True]

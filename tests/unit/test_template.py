@@ -1,0 +1,149 @@
+"""Templates: validation, and scores from lookup tables."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from network_provisioner.errors import InputError
+from network_provisioner.template import (
+    BUILT_IN,
+    METRICS,
+    Template,
+    template_from_dict,
+    templates_from_dict,
+)
+
+BASE: dict[str, Any] = {
+    "qspec": {"min_throughput": "1 Gb/s", "max_delay": "100 ms", "max_loss": 0.01},
+    "rspec": {"max_throughput": "10 Gb/s"},
+}
+
+
+def test_table_2_of_the_thesis() -> None:
+    template = template_from_dict("paper", BASE)
+    for gigabits in range(1, 11):
+        assert template.score("throughput", gigabits * 1e9) == pytest.approx(gigabits)
+
+
+def test_what_misses_the_qspec_scores_nothing() -> None:
+    template = template_from_dict("paper", BASE)
+    assert template.score("throughput", 0.999e9) == 0
+    assert template.score("delay", 0.101) == 0
+    assert template.score("delay", 0.1) == 1
+    assert template.score("delay", 0.0) == 10
+    assert template.score("throughput", 50e9) == 10
+
+
+def test_rates_of_the_request_replace_those_of_the_template() -> None:
+    template = template_from_dict("paper", BASE)
+    assert template.score("throughput", 2e9, min_bps=2e9, max_bps=4e9) == 1
+    assert template.score("throughput", 3e9, min_bps=2e9, max_bps=4e9) == pytest.approx(5.5)
+    assert template.score("throughput", 2e9, min_bps=2e9, max_bps=2e9) == 10
+
+
+def test_a_table_of_its_own() -> None:
+    table = [["1 Gb/s", 2], ["2 Gb/s", 8], ["4 Gb/s", 9]]
+    template = template_from_dict("own", {**BASE, "tables": {"throughput": table}})
+    values = [0.5e9, 1e9, 1.5e9, 2e9, 3e9, 4e9, 9e9]
+    assert [template.score("throughput", v) for v in values] == [2, 2, 5, 8, 8.5, 9, 9]
+
+
+def test_weights_add_up_to_one() -> None:
+    weights = {"throughput": 3, "delay": 1, "loss": 0}
+    template = template_from_dict("w", {**BASE, "weights": weights})
+    assert template.weights == {"throughput": 0.75, "delay": 0.25}
+
+
+def test_only_throughput_counts_where_nothing_is_said() -> None:
+    assert template_from_dict("w", BASE).weights == {"throughput": 1.0}
+
+
+def test_the_built_in_ones_are_valid_and_can_be_replaced() -> None:
+    assert set(templates_from_dict(None)) == set(BUILT_IN) == {"default", "soykb"}
+    soykb = templates_from_dict({"montage": BASE})["soykb"]
+    assert (soykb.qspec.min_bps, soykb.rspec.max_bps) == (25e6, 150e6)
+    assert templates_from_dict({"soykb": BASE})["soykb"].qspec.min_bps == 1e9
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"qspec": {}}, "has no 'min_throughput'"),
+        ({"rspec": {}}, "has no 'max_throughput'"),
+        ({"qspec": {"min_throughput": 0}}, "expected more than 0 b/s"),
+        ({"qspec": {"min_throughput": "1 GB/s"}}, "expected bits per second"),
+        ({"qspec": {"min_throughput": "20 Gb/s"}}, "is below qspec.min_throughput"),
+        ({"qspec": {"min_throughput": 1, "max_loss": 1}}, "expected a fraction in"),
+        ({"qspec": {"min_throughput": 1, "max_delai": 1}}, "did you mean 'max_delay'"),
+        ({"qspec": 7}, "expected a mapping"),
+        ({"qpsec": {}}, "did you mean 'qspec'"),
+        ({"weights": {"throughput": -1}}, "expected 0 or more"),
+        ({"weights": {"throughput": 0}}, "not all of them 0"),
+        ({"weights": {"throughput": "much"}}, "expected 0 or more"),
+        ({"weights": {"jitter": 1}}, "expected qspec.max_jitter or tables.jitter"),
+        ({"tables": {"throughput": []}}, "expected a list"),
+        ({"tables": {"throughput": [[1, 2, 3]]}}, "expected [value, score]"),
+        ({"tables": {"throughput": [[2, 1], [1, 2]]}}, "expected them to rise"),
+        ({"tables": {"throughput": [[1, 2], [2, 1]]}}, "scores must rise"),
+        ({"tables": {"delay": [[1, 1], [2, 2]]}}, "scores must fall"),
+        ({"tables": {"loss": [[0, 11]]}}, "expected a number from 0 to 10"),
+        ({"priority": 1.5}, "expected a whole number"),
+        ({"version": 0}, "1 or more"),
+        ({"share": 0}, "expected a fraction in (0, 1]"),
+        ({"share": 1.1}, "expected a fraction in (0, 1]"),
+        ({"patience": "long"}, "expected a number with a unit"),
+        ({"tuning": {"streams": 0}}, "1 or more"),
+        ({"break_even": "1 Mb/s"}, "expected bytes"),
+    ],
+)
+def test_bad_templates_are_one_clear_line(change: dict[str, Any], words: str) -> None:
+    with pytest.raises(InputError) as caught:
+        template_from_dict("bad", {**BASE, **change})
+    assert words in str(caught.value)
+    assert "bad" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_templates_that_are_no_mapping() -> None:
+    with pytest.raises(InputError, match="expected a mapping"):
+        templates_from_dict([])  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="expected a mapping"):
+        templates_from_dict({"x": 3})
+
+
+points = st.lists(
+    st.tuples(st.floats(0, 1e10, allow_nan=False), st.floats(0, 10, allow_nan=False)),
+    min_size=1,
+    max_size=6,
+    unique_by=lambda point: point[0],
+)
+
+
+@st.composite
+def templates(draw: st.DrawFn) -> Template:
+    low = draw(st.floats(1, 1e9))
+    body: dict[str, Any] = {
+        "qspec": {"min_throughput": low, "max_delay": 0.2, "max_jitter": 0.05, "max_loss": 0.02},
+        "rspec": {"max_throughput": low + draw(st.floats(0, 1e9))},
+        "tables": {},
+    }
+    for metric in METRICS:
+        if draw(st.booleans()):
+            found = draw(points)
+            scores = sorted((s for _, s in found), reverse=metric != "throughput")
+            body["tables"][metric] = list(zip(sorted(v for v, _ in found), scores, strict=True))
+    return template_from_dict("any", body)
+
+
+@given(templates(), st.sampled_from(METRICS), st.floats(0, 1e11), st.floats(0, 1e11))
+def test_scores_stay_in_bounds_and_never_favour_the_worse(
+    template: Template, metric: str, a: float, b: float
+) -> None:
+    low, high = sorted((a, b))
+    scores = [template.score(metric, value) for value in (low, high)]
+    assert all(0 <= s <= 10 for s in scores)
+    assert scores == sorted(scores, reverse=metric != "throughput")
