@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
-from pegasus_hooks.planner import pegasus_plan
+from pegasus_hooks import pegasus_plan
 from pegasus_hooks.planner.model import Options, PlannedWorkflow, Sources
 from pegasus_hooks.planner.plan import plan
 from site_selector.inputs import Inputs
@@ -21,7 +20,12 @@ def plan_workflow(
     hooks: Path | None = None,
     options: Options | None = None,
 ) -> PlannedWorkflow:
-    """A submit directory that follows ``mapping``. Raises InputError, MissingError."""
-    if shutil.which("pegasus-plan"):
-        return pegasus_plan.plan(inputs, sources, mapping, base_dir, output_site, hooks, options)
-    return plan(inputs, sources, mapping.sites, base_dir, output_site, hooks, options)
+    """A submit directory that follows ``mapping``.
+
+    ``options`` are the embedded planner's. Raises InputError, MissingError.
+    """
+    if pegasus_plan.find_planner() is None:
+        return plan(inputs, sources, mapping.sites, base_dir, output_site, hooks, options)
+    beside = sources.workflow.with_name("pegasus.properties")
+    own = beside if beside.exists() else None
+    return pegasus_plan.plan(sources, mapping, base_dir, output_site, hooks, own)

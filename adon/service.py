@@ -10,6 +10,7 @@ import argparse
 import errno
 import logging
 import os
+import signal
 import socket
 import sys
 import time
@@ -114,6 +115,10 @@ def serve(config_file: Path, *, die_with_parent: bool = False) -> int:
     try:
         app = create_app(broker, config.broker.token)
         settings = uvicorn.Config(app, log_level="warning", access_log=False)
+        # uvicorn passes the signal that stopped it on to the handler that was there before. That
+        # must not be the default one: it would end the process before the switches are cleared.
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: None)
         uvicorn.Server(settings).run(sockets=[sock])
     finally:
         broker.stop()

@@ -99,15 +99,19 @@ def submit_dag(
     :param env: variables that PRE and POST scripts (and DAGMan) shall have, beside ``ADON_*``,
         ``PEGASUS_*``, HOME and PATH of the runner's environment.
     :param force: start afresh, without what an earlier submission of the same DAG left.
-    :raises InputError: when there is no such file.
+    :raises InputError: when there is no such file, or for a value that HTCondor would drop.
     :raises AdonError: when HTCondor refuses it.
     """
     if not dag_file.is_file():
         raise InputError(f"{dag_file}: found no such file, expected a DAG")
+    given = dict(env or {})
+    for name, value in given.items():
+        # HTCondor drops such a variable from a DAG's environment without a word.
+        if ";" in value or "\n" in value:
+            raise InputError(f"environment of a DAG: {name}: found {value!r}, expected no ; in it")
     if force:
         for ending in _LEFT:
             dag_file.with_name(dag_file.name + ending).unlink(missing_ok=True)
-    given = dict(env or {})
     command = submit_command(dag_file.name, tuple(given), force=force, batch_name=batch_name)
     return parse_cluster(run(command, env=given, cwd=dag_file.parent))
 

@@ -104,11 +104,12 @@ def parse_duration(value: object, what: str = "duration") -> float:
     return number * scale
 
 
-def _scaled(value: float, suffixes: tuple[str, ...], step: float = 1000.0) -> str:
+def _scaled(value: float, suffixes: tuple[str, ...]) -> str:
     for suffix in suffixes[:-1]:
-        if abs(value) < step:
+        # Rounded first: 999.9 kB to three digits is 1 MB, not 1e+03 kB.
+        if abs(float(f"{value:.3g}")) < 1000:
             return f"{value:.3g} {suffix}"
-        value /= step
+        value /= 1000
     return f"{value:.4g} {suffixes[-1]}"
 
 

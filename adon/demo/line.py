@@ -19,11 +19,11 @@ from adon.demo.options import DemoOptions
 from adon.demo.page import render
 from adon.demo.summary import summary_text
 from adon.demo.supervise import BrokerProcess
+from adon.planning import plan_workflow
 from adon.testbed.testbed import Programs, Testbed
 from monitors.archive import Archive
 from network_provisioner.errors import AdonError
 from pegasus_hooks.planner.model import Options, Sources
-from pegasus_hooks.planner.plan import plan
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -59,10 +59,10 @@ def run(options: DemoOptions, say: steps.Say) -> RunFacts:
         say("broker: gives paths and bandwidth on request")
         broker = stack.enter_context(BrokerProcess(config, url, run_dir / "broker.log"))
         before, placed = steps.choose_sites(made, archive, testbed.pool, options.seed, say)
-        planned = plan(
+        planned = plan_workflow(
             placed.inputs,
             Sources(made.workflow),
-            placed.mapping.sites,
+            placed.mapping,
             run_dir / "submit",
             steps.OUTPUT_SITE,
             steps.write_hooks(url, options.state / "archive.sqlite", run_dir),

@@ -181,7 +181,15 @@ def follow(planned: PlannedWorkflow, pool: Pool, archive: Archive, say: Say) -> 
 
     follower = Follower(planned.submit_dir, archive, on_status=show)
     stop = threading.Event()
-    thread = threading.Thread(target=follower.run, args=(stop,), name="follower")
+    troubles: list[AdonError] = []
+
+    def follow_on() -> None:
+        try:
+            follower.run(stop)
+        except AdonError as error:
+            troubles.append(error)
+
+    thread = threading.Thread(target=follow_on, name="follower")
     cluster = dagman.submit_dag(planned.dag, pool.run)
     thread.start()
     log = dagman.DagLog(planned.dag, cluster)
@@ -196,6 +204,8 @@ def follow(planned: PlannedWorkflow, pool: Pool, archive: Archive, say: Say) -> 
     finally:
         stop.set()
         thread.join()
+    if troubles:
+        raise troubles[0]
     if end.state != "success":
         say(f"the workflow ended: {end.state} {end.reason}".rstrip())
     return end.state

@@ -70,18 +70,9 @@ def can_box() -> str | None:
     Asks the kernel by making a box that does nothing: capabilities, seccomp filters and container
     runtimes forbid in too many ways to predict.
     """
-    if os.geteuid() != 0:
-        return f"network namespaces need root, this is user id {os.geteuid()}"
-    if shutil.which("ip") is None or shutil.which("tc") is None:
-        return "the programs ip and tc are missing (Debian package iproute2)"
-    if not Path("/dev/net/tun").exists():
-        return "/dev/net/tun is missing (kernel module tun)"
-    try:
-        pidfd = os.pidfd_open(os.getpid())
-        os.close(syscalls.pidfd_getfd(pidfd, pidfd))
-        os.close(pidfd)
-    except OSError as err:
-        return f"{err.strerror} for pidfd_getfd, which needs Linux 5.6 and no filter"
+    missing = _missing()
+    if missing:
+        return missing
     probe = [*command(), "sh", "-ec", _PROBE]
     try:
         done = subprocess.run(
@@ -93,6 +84,23 @@ def can_box() -> str | None:
         return None
     lines = done.stderr.strip().splitlines()
     return lines[-1] if lines else f"making namespaces failed with exit code {done.returncode}"
+
+
+def _missing() -> str | None:
+    """What is plainly not there, in words that are clearer than the kernel's."""
+    if os.geteuid() != 0:
+        return f"network namespaces need root, this is user id {os.geteuid()}"
+    if shutil.which("ip") is None or shutil.which("tc") is None:
+        return "the programs ip and tc are missing (Debian package iproute2)"
+    if not Path("/dev/net/tun").exists():
+        return "/dev/net/tun is missing (kernel module tun)"
+    try:
+        pidfd = os.pidfd_open(os.getpid())
+        os.close(syscalls.pidfd_getfd(pidfd, pidfd))
+        os.close(pidfd)
+    except OSError as err:
+        return f"pidfd_getfd: {err.strerror} (needs Linux 5.6 and no filter against it)"
+    return None
 
 
 def command(*, tied: bool = True) -> list[str]:

@@ -26,7 +26,8 @@ from Pegasus.api.writable import Writable
 from pgen import ExampleError, Parser, catalogs, dataset, options, shape, sites
 from pgen.cohort import Cohort, checked_name
 
-SNP_FILTER = ("--min-qual", 10, "--min-mq", 40)
+# Phred 3 is even odds: a SNP stays when the caller holds it for more likely real than not.
+SNP_FILTER = ("--min-qual", 3, "--min-mq", 40)
 INDEL_FILTER = ("--min-qual", 20, "--min-mq", 40, "--min-support", 0.2)
 BWA_INDEX = ("amb", "ann", "bwt", "pac", "sa")
 

@@ -97,7 +97,7 @@ def topologies(draw: st.DrawFn) -> Topology:
 @st.composite
 def circuit_sets(draw: st.DrawFn, topology: Topology) -> list[Circuit]:
     """Circuits that fit: one path for each pair of sites, little guaranteed rate."""
-    circuits = []
+    circuits: list[Circuit] = []
     for src in topology.sites:
         for dst in topology.sites:
             found = topology.candidate_paths(src, dst)

@@ -72,3 +72,4 @@ def test_nothing_to_move_takes_no_time_and_no_rate_takes_for_ever() -> None:
 def test_formats_are_for_people() -> None:
     assert units.format_rate(200e6) == "200 Mb/s"
     assert units.format_size(1_500_000_000) == "1.5 GB"
+    assert units.format_rate(999.9e6) == "1 Gb/s"

@@ -1,0 +1,282 @@
+"""The real pool: a DAG runs where it is sent, its scripts see what they need, nothing is left."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from adon.testbed import leftovers
+from adon.testbed.packages import ensure
+from adon.testbed.pool import Pool
+from adon.testbed.poolconfig import SiteSpec
+from condor_plugins import dagman
+from condor_plugins.collector import SitePool, summarise, workers
+from network_provisioner.errors import AdonError, MissingError
+
+pytestmark = pytest.mark.component
+
+SITES = {"mu": SiteSpec(2), "tacc": SiteSpec(3)}
+
+
+@pytest.fixture(scope="module")
+def condor() -> Path:
+    return ensure("condor", progress=print)
+
+
+@pytest.fixture(scope="module")
+def pool(condor: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pool]:
+    # A space: users do call their directories so.
+    with Pool(tmp_path_factory.mktemp("a pool"), condor, SITES) as pool:
+        yield pool
+
+
+def until(condition: Callable[[], bool], what: str, timeout_s: float = 30.0) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, f"waited {timeout_s} s for {what}"
+        time.sleep(0.1)
+
+
+def write_dag(directory: Path) -> Path:
+    directory.mkdir()
+    script = directory / "pre.sh"
+    script.write_text('#!/bin/sh\nenv > "$1.env"\n')
+    script.chmod(0o755)
+    vanilla = (
+        "executable = /bin/sh\narguments = \"-c 'id -u; hostname'\"\n"
+        "output = $(JOB).out\nerror = $(JOB).err\nlog = jobs.log\n"
+    )
+    (directory / "a.sub").write_text(vanilla + 'requirements = PegasusSite == "tacc"\nqueue\n')
+    (directory / "b.sub").write_text("universe = local\n" + vanilla + "queue\n")
+    dag = directory / "two.dag"
+    dag.write_text(
+        'JOB A a.sub\nVARS A JOB="A"\nSCRIPT PRE A pre.sh $JOB\n'
+        'JOB B b.sub\nVARS B JOB="B"\nPARENT A CHILD B\n'
+    )
+    return dag
+
+
+def events(log: Path, code: str) -> list[str]:
+    return [line for line in log.read_text().splitlines() if line.startswith(f"{code} ")]
+
+
+def test_a_dag_runs_at_its_site_and_its_script_sees_its_environment(
+    pool: Pool, tmp_path: Path
+) -> None:
+    dag = write_dag(tmp_path / "dag")
+    given = {"ADON_CONFIG": "/c.json", "LAB": 'it\'s "one" | two', "PEGASUS_HOME": "/p"}
+    cluster = dagman.submit_dag(dag, pool.run, env=given)
+    assert dagman.wait(dag, cluster, 60) == dagman.DagEnd("success", 0)
+    (started, local) = events(tmp_path / "dag/two.dag.nodes.log", "001")
+    assert "alias=tacc.adon.test" in started
+    assert "alias=hub.adon.test" in local
+    seen = (tmp_path / "dag/A.env").read_text().splitlines()
+    assert {f"{k}={v}" for k, v in given.items()} <= set(seen)
+    assert f"HOME={pool.user.home}" in seen
+    assert any(line.startswith(f"PATH={pool.condor_dir}/wrap:") for line in seen)
+    for node in "AB":
+        assert (tmp_path / f"dag/{node}.out").read_text().split()[0] != "0"
+
+
+def test_job_logs_have_the_full_date_and_milliseconds(pool: Pool, tmp_path: Path) -> None:
+    dag = write_dag(tmp_path / "dag")
+    dagman.wait(dag, dagman.submit_dag(dag, pool.run), 60)
+    (line, _) = events(tmp_path / "dag/two.dag.nodes.log", "005")
+    date, clock = line.split()[2:4]
+    assert len(date.split("-")) == 3
+    assert len(clock.split(".")[1]) == 3
+
+
+def test_a_dag_can_be_removed(pool: Pool, tmp_path: Path) -> None:
+    dag = tmp_path / "long.dag"
+    dag.write_text("JOB A a.sub\n")
+    text = "executable = /bin/sleep\narguments = 600\nlog = j.log\nqueue\n"
+    (tmp_path / "a.sub").write_text(text)
+    cluster = dagman.submit_dag(dag, pool.run)
+    log = tmp_path / "long.dag.nodes.log"
+    until(lambda: log.exists() and bool(events(log, "001")), "the job to start")
+    dagman.remove(cluster, pool.run)
+    assert dagman.wait(dag, cluster, 30).state == "removed"
+    until(lambda: not pool.run(["condor_q", "-af", "ClusterId"]).split(), "an empty queue")
+
+
+def read_pool(pool: Pool) -> dict[str, SitePool]:
+    """In a process of its own: the bindings read their configuration once."""
+    out = pool.run([sys.executable, "-m", "condor_plugins.collector"], cwd=Path.cwd())
+    return {site: SitePool(**row) for site, row in json.loads(out).items()}
+
+
+def test_the_collector_tells_every_sites_workers(pool: Pool) -> None:
+    found = read_pool(pool)
+    assert workers(found) == {"mu": 2, "tacc": 3}
+    assert {p.source for p in found.values()} == {"collector"}
+    assert all(p.memory_bytes > 0 and abs(p.at - time.time()) < 60 for p in found.values())
+
+
+def test_jobs_that_wait_are_counted_at_their_site(pool: Pool, tmp_path: Path) -> None:
+    (tmp_path / "j.sub").write_text(
+        "executable = /bin/sleep\narguments = 600\nlog = j.log\n"
+        'requirements = PegasusSite == "mu"\nqueue 5\n'
+    )
+    cluster = pool.run(["condor_submit", "-terse", "j.sub"], cwd=tmp_path).split(".")[0]
+    try:
+        until(lambda: read_pool(pool)["mu"].running_jobs == 2, "both slots of mu at work")
+        found = read_pool(pool)["mu"]
+        assert found.idle_jobs == 3
+        until(lambda: read_pool(pool)["mu"].idle_slots == 0, "no idle slot at mu")
+    finally:
+        pool.run(["condor_rm", cluster])
+
+
+def test_startds_report_their_hosts_metrics(pool: Pool) -> None:
+    names = ["AdonIoWait", "AdonLoad", "AdonNetRxBps", "AdonNetTxBps", "AdonMetricsAt"]
+
+    def values() -> list[str]:
+        return pool.run(["condor_status", "-af", *names]).split()
+
+    until(lambda: "undefined" not in values(), "all metrics of all slots")
+    assert all(float(value) >= 0 for value in values())
+
+
+def test_nothing_of_the_pool_runs_as_root(pool: Pool) -> None:
+    assert pool.run(["id", "-u"]).strip() != "0"
+
+
+def test_a_client_that_fails_says_why(pool: Pool) -> None:
+    with pytest.raises(AdonError, match=r"condor_rm: exit code 1: "):
+        pool.run(["condor_rm", "99999"])
+
+
+def test_two_pools_live_side_by_side(pool: Pool, condor: Path, tmp_path: Path) -> None:
+    with Pool(tmp_path, condor, {"iplant": SiteSpec(1)}) as other:
+        assert other.collector != pool.collector
+        assert other.run(["condor_status", "-af", "AdonSite"]).split() == ["iplant"]
+        assert set(pool.run(["condor_status", "-af", "AdonSite"]).split()) == {"mu", "tacc"}
+
+
+def test_a_port_in_use_is_told(pool: Pool, condor: Path, tmp_path: Path) -> None:
+    port = int(pool.collector.rpartition(":")[2])
+    with pytest.raises(MissingError, match=f"port {port}: Address already in use"):
+        Pool(tmp_path, condor, SITES, hub_port=port).up()
+    assert leftovers.marked(tmp_path) == []
+
+
+def test_down_leaves_no_process_not_even_a_running_job(condor: Path, tmp_path: Path) -> None:
+    pool = Pool(tmp_path / "pool", condor, {"mu": SiteSpec(1)})
+    pool.up()
+    (tmp_path / "j.sub").write_text(
+        "executable = /bin/sleep\narguments = 600\nlog = j.log\nqueue\n"
+    )
+    pool.run(["condor_submit", "j.sub"], cwd=tmp_path)
+    log = tmp_path / "j.log"
+    until(lambda: log.exists() and bool(events(log, "001")), "the job to start")
+    assert len(leftovers.marked(pool.run_dir)) > 5
+    pool.down()
+    assert leftovers.marked(pool.run_dir) == []
+
+
+OWNER = """
+import sys
+from pathlib import Path
+from adon.testbed.pool import Pool, SiteSpec
+Pool(Path(sys.argv[1]), Path(sys.argv[2]), {"mu": SiteSpec(1)}).up()
+print("up", flush=True)
+sys.stdin.read()
+"""
+
+
+def start_owner(run_dir: Path, condor: Path) -> subprocess.Popen[bytes]:
+    owner = subprocess.Popen(
+        [sys.executable, "-c", OWNER, str(run_dir), str(condor)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert owner.stdout
+    assert owner.stdout.readline() == b"up\n"
+    return owner
+
+
+def end_owner(owner: subprocess.Popen[bytes]) -> None:
+    owner.kill()
+    owner.communicate()
+
+
+def test_a_pool_ends_with_its_killed_owner(condor: Path, tmp_path: Path) -> None:
+    owner = start_owner(tmp_path, condor)
+    end_owner(owner)
+    until(lambda: leftovers.marked(tmp_path) == [], "the pool to end")
+
+
+def test_what_outlived_a_killed_run_is_ended_by_the_next(condor: Path, tmp_path: Path) -> None:
+    owner = start_owner(tmp_path, condor)
+    # The masters and what watches their owner killed first: nobody tells the others.
+    rest = leftovers.marked(tmp_path)
+    for process in rest:
+        words = Path(f"/proc/{process.pid}/cmdline").read_bytes()
+        if b"condor_master" in words:
+            os.kill(process.pid, signal.SIGKILL)
+    end_owner(owner)
+    with Pool(tmp_path, condor, {"mu": SiteSpec(1)}) as pool:
+        assert not any(leftovers.alive(process) for process in rest)
+        assert pool.run(["condor_status", "-af", "AdonSite"]).split() == ["mu"]
+        assert pool.run(["condor_q", "-af", "ClusterId"]) == ""
+    assert leftovers.marked(tmp_path) == []
+
+
+@pytest.fixture
+def namespaces() -> Iterator[dict[str, SiteSpec]]:
+    """Two network namespaces, each joined to this one by a cable."""
+    mark = f"{os.getpid() % 0xFFFF:x}"
+    specs = {}
+    made = []
+
+    def ip(*words: str) -> None:
+        subprocess.run(["ip", *words], check=True)
+
+    try:
+        for number, site in enumerate(SITES, 1):
+            name, cable = f"t{mark}{site}", f"t{mark}{number}"
+            ip("netns", "add", name)
+            made.append(name)
+            ip("link", "add", cable, "type", "veth", "peer", "name", "dp0", "netns", name)
+            ip("addr", "add", f"10.253.{number}.1/30", "dev", cable)
+            ip("link", "set", cable, "up")
+            ip("-n", name, "addr", "add", f"10.253.{number}.2/30", "dev", "dp0")
+            for device in ("lo", "dp0"):
+                ip("-n", name, "link", "set", device, "up")
+            ip("-n", name, "route", "add", "default", "via", f"10.253.{number}.1")
+            specs[site] = SiteSpec(1, netns=name, address=f"10.253.{number}.2", interface="dp0")
+        yield specs
+    finally:
+        for name in made:
+            ip("netns", "del", name)
+
+
+@pytest.mark.root
+def test_execute_nodes_live_in_network_namespaces_of_their_own(
+    condor: Path, tmp_path: Path, namespaces: dict[str, SiteSpec]
+) -> None:
+    with Pool(tmp_path / "pool", condor, namespaces, hub_address="10.253.1.1") as pool:
+        dag = tmp_path / "n.dag"
+        dag.write_text("JOB A a.sub\n")
+        (tmp_path / "a.sub").write_text(
+            "executable = /bin/cat\narguments = /proc/net/fib_trie\noutput = a.out\nlog = j.log\n"
+            'requirements = AdonSite == "tacc"\nqueue\n'
+        )
+        cluster = dagman.submit_dag(dag, pool.run)
+        assert dagman.wait(dag, cluster, 60) == dagman.DagEnd("success", 0)
+        assert "10.253.2.2" in (tmp_path / "a.out").read_text()
+        assert "10.253.1.2" not in (tmp_path / "a.out").read_text()
+    assert leftovers.marked(tmp_path) == []
+
+
+def test_an_empty_pool_has_no_sites() -> None:
+    assert summarise([], [], 0.0) == {}
