@@ -24,7 +24,6 @@ def add(nouns: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 def _run(args: argparse.Namespace) -> int:
     from adon.placement import place_files
     from adon.planning import plan_workflow
-    from adon.planning import plan_workflow
     from pegasus_hooks.planner.model import Sources
     from site_selector.inputs import load_inputs
     from site_selector.placement import Mapping

@@ -95,8 +95,9 @@ class GridFtp:
                     "globus-gridftp-server-progs, globus-gass-copy-progs)"
                 )
         self._dir.mkdir(parents=True, exist_ok=True)
-        plan_names = {name: (f"dtn.{name}.adon.test", "localhost") for name in self.sites}
-        self._authority = ca.ensure(self._dir / "ca", plan_names, _account())
+        # Both names, so that the same authority serves in a box and on loopback.
+        names = {name: (plan.SITES[name].dtn, "localhost") for name in self.sites}
+        self._authority = ca.ensure(self._dir / "ca", names, _account())
         try:
             for name in self.sites:
                 if name not in self._servers:

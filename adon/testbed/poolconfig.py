@@ -85,7 +85,10 @@ def _common(layout: Layout, name: str, address: str, collector: str) -> dict[str
         "NETWORK_INTERFACE": address,
         "BIND_ALL_INTERFACES": "False",
         "ENABLE_IPV6": "False",
-        # The same machine plays every host: names come from here, never from a name server.
+        # The same machine plays every host: names come from here, never from a name server, which
+        # a network namespace may not reach (each question then takes 10 s).
+        "NO_DNS": "True",
+        "DEFAULT_DOMAIN_NAME": DOMAIN,
         "NETWORK_HOSTNAME": f"{name}.{DOMAIN}",
         # Each daemon listens for itself. A shared port would need socket files, whose paths must
         # stay below 108 characters, and one more daemon per site.
@@ -152,6 +155,9 @@ _HUB_TIMING = {
 _DAGMAN = {
     "DAGMAN_USER_LOG_SCAN_INTERVAL": "1",
     "DAGMAN_SUBMIT_DELAY": "0",
+    # A claim that is held idle for the next job of the DAG is looked at only every few seconds;
+    # a slot that was given back is matched in the next cycle.
+    "DAGMAN_HOLD_CLAIM_TIME": "0",
     "DAGMAN_MAX_SUBMITS_PER_INTERVAL": "100",
     "DAGMAN_USE_STRICT": "0",  # strict refuses node logs under a temporary directory
     "DAGMAN_SUPPRESS_NOTIFICATION": "True",

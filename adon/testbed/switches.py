@@ -23,6 +23,7 @@ PROGRAMS = ("ovsdb-tool", "ovsdb-server", "ovs-vswitchd", "ovs-vsctl", "ovs-ofct
 _SCHEMA = "usr/share/openvswitch/vswitch.ovsschema"
 _BUFFER_BYTES = 32 << 20
 _MAX_BACKOFF_MS = 1000
+_COUNTERS_MS = 100
 _SO_SNDBUFFORCE, _SO_RCVBUFFORCE = 32, 33  # asm-generic/socket.h
 # An Ethernet frame of an experimental type (IEEE 802, 0x88b5) to everyone, 60 bytes.
 _FRAME = "ffffffffffff02000000ffff88b5".ljust(120, "0")
@@ -57,9 +58,11 @@ class Switches:
             "ovsdb-server", str(database), f"--remote=punix:{self._dir / 'db.sock'}", "ovsdb"
         )
         # TSO lets 64 kB of TCP pass as one frame: without it Python's links are the bottleneck.
+        # Flow counters are as old as the last revalidation, and they are read when transfers end.
         self.vsctl(
             "--no-wait", "init", "--", "set", "Open_vSwitch", ".",
             "other_config:userspace-tso-enable=true",
+            f"other_config:max-revalidator={_COUNTERS_MS}",
         )  # fmt: skip
         self._daemon("ovs-vswitchd", self._database, None, "vswitchd")
 

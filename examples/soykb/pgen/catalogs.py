@@ -84,6 +84,8 @@ def site_catalog(places: Mapping[str, Place]) -> SiteCatalog:
             site.add_condor_profile(
                 universe="vanilla", requirements=f'TARGET.PegasusSite == "{place.name}"'
             )
+            if place.sees_submit_host:
+                site.add_profiles(Namespace.CONDOR, key="should_transfer_files", value="NO")
         belief = BELIEFS[place.name]
         hints: dict[str, str | int] = {
             "adon.workers": place.workers,

@@ -25,7 +25,8 @@ class Place:
     """One site: its directories, the GridFTP server that serves both, and its workers.
 
     A file's URL is ``url`` + its absolute path. ``tools`` is the directory with the workflow's
-    programs; ``env`` the environment its jobs get.
+    programs; ``env`` the environment its jobs get. ``sees_submit_host``: its workers read and
+    write the submit directory, so that HTCondor need not carry it there.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Place:
     workers: int
     tools: str
     env: Mapping[str, str] = field(default_factory=dict)
+    sees_submit_host: bool = False
 
     def file_url(self, path: str) -> str:
         return f"{self.url}{path}"
@@ -109,5 +111,6 @@ def testbed_places(path: Path) -> dict[str, Place]:
             tools=str(TOOLS),
             # Transfers are driven from the submit host: only it needs the proxy.
             env={**(environment if name == "local" else {}), "PATH": search},
+            sees_submit_host=True,
         )
     return places

@@ -1,0 +1,74 @@
+"""Programs that are run and stopped, and what is said when they fail."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from adon.testbed import procs
+from network_provisioner.errors import AdonError, MissingError
+
+# Starts a child of its own that ignores TERM, tells both ids, and waits for ever.
+FAMILY = """
+import os, signal, sys, time
+child = os.fork()
+if child == 0:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    while True: time.sleep(60)
+os.write(int(sys.argv[1]), f"{child}".encode())
+while True: time.sleep(60)
+"""
+
+
+def test_run_returns_the_output():
+    assert procs.run(["cat"], stdin="text") == "text"
+
+
+def test_a_program_that_is_not_there():
+    with pytest.raises(MissingError, match="cannot run no-such-program: not found"):
+        procs.run(["no-such-program"])
+
+
+def test_a_program_that_fails_is_quoted():
+    with pytest.raises(AdonError, match=r"exit code 3, second\Z"):
+        procs.run(["sh", "-c", "echo first >&2; echo second >&2; exit 3"])
+
+
+def test_a_program_that_does_not_end():
+    with pytest.raises(AdonError, match=r"no end within 0.05 s"):
+        procs.run(["sleep", "60"], timeout_s=0.05)
+
+
+def test_a_daemon_stops_with_all_it_started(tmp_path: Path):
+    read, write = os.pipe()
+    daemon = procs.Daemon(
+        [sys.executable, "-c", FAMILY, str(write)], tmp_path / "log", pass_fds=(write,)
+    )
+    os.close(write)
+    grandchild = int(procs.wait_ready(read, daemon, 20))
+    watch = os.pidfd_open(grandchild)
+    assert daemon.running()
+    daemon.stop()
+    daemon.stop()
+    assert not daemon.running()
+    assert procs._ended(watch, 20)
+    os.close(watch)
+
+
+def test_a_daemon_that_ends_at_once_is_reported_with_its_last_words(tmp_path: Path):
+    read, write = os.pipe()
+    words = [sys.executable, "-c", "raise SystemExit('no such device')"]
+    daemon = procs.Daemon(words, tmp_path / "log", pass_fds=(write,))
+    os.close(write)
+    with pytest.raises(AdonError, match="did not get ready: no such device"):
+        procs.wait_ready(read, daemon, 20)
+    daemon.stop()
+
+
+def test_stopping_a_process_that_is_gone_does_nothing():
+    child = os.posix_spawn("/bin/true", ["true"], os.environ)
+    os.waitpid(child, 0)
+    procs.stop_pid(child)
