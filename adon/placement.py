@@ -32,6 +32,7 @@ def place(
     source: MeasurementSource | None = None,
     topology: Topology | None = None,
     pool: Mapping[str, int] | None = None,
+    idle: Mapping[str, int] | None = None,
     seed: int = 0,
     now: float | None = None,
 ) -> Placed:
@@ -42,6 +43,7 @@ def place(
         now=time.time() if now is None else now,
         topology=topology,
         pool=pool,
+        idle=idle,
         output_site=output_site,
     )
     return Placed(inputs, world, map_workflow(inputs, world, output_site, seed))

@@ -3,7 +3,8 @@
 Every value is a :class:`Belief`. For each, the first source that knows wins:
 
     N      pool (HTCondor's collector) ─► site catalog adon.workers ─► default
-    T_q    archive queue_wait ─► site catalog adon.queue_wait ─► default
+    T_q    archive queue_wait ─► the same measured at another site of the pool, where the collector
+           sees slots idle here now ─► site catalog adon.queue_wait ─► default
     Γ_c    archive compute_rate, then runtime, at the site ─► the same measured at another site,
            carried over by the ratio that the catalogs expect ─► site catalog adon.rate
            ─► pegasus: runtime of job or transformation ─► default
@@ -62,17 +63,23 @@ def believe(
     now: float,
     topology: Topology | None = None,
     pool: Mapping[str, int] | None = None,
+    idle: Mapping[str, int] | None = None,
     in_use_bps: Mapping[tuple[str, str], float] | None = None,
     output_site: str | None = None,
 ) -> World:
     """Gather the beliefs that a mapping of ``inputs`` needs.
 
-    ``pool``: worker slots per site as HTCondor's collector reports them now. ``in_use_bps``: what
+    ``pool``: worker slots per site as HTCondor's collector reports them now; ``idle``: those of
+    them that would take a job at once, for which nobody waits. ``in_use_bps``: what
     runs on each directed link of the topology now. ``output_site``: a place to which results go and
     which may be no site of the catalog.
     """
     measured = source or NoMeasurements()
-    sites = {name: _site(site, measured, now, pool) for name, site in inputs.sites.items()}
+    latency = _pool_latency(inputs.sites, measured, now) if idle else None
+    sites = {
+        name: _site(site, measured, now, pool, latency if (idle or {}).get(name) else None)
+        for name, site in inputs.sites.items()
+    }
     places = dict.fromkeys(inputs.sites)
     places.update(dict.fromkeys(p for held in inputs.places.values() for p in held))
     if output_site is not None:
@@ -95,8 +102,25 @@ def _archived(found: Measured, note: str = "") -> Belief:
     return Belief(found.value, "archive", found.at, found.spread, note)
 
 
+def _pool_latency(
+    sites: Iterable[str], measured: MeasurementSource, now: float
+) -> tuple[Measured, str] | None:
+    """How long jobs of this pool waited where waits were measured: the median site's estimate.
+
+    One negotiator serves all sites of a pool. A site with idle slots and no queue therefore starts
+    a job as fast as its neighbours do, whatever its queue was once believed to be.
+    """
+    found = [(measured.estimate("queue_wait", name, now), name) for name in sites]
+    known = sorted(((m.value, name, m) for m, name in found if m is not None))
+    return (known[len(known) // 2][2], known[len(known) // 2][1]) if known else None
+
+
 def _site(
-    site: Site, measured: MeasurementSource, now: float, pool: Mapping[str, int] | None
+    site: Site,
+    measured: MeasurementSource,
+    now: float,
+    pool: Mapping[str, int] | None,
+    latency: tuple[Measured, str] | None,
 ) -> SiteBelief:
     if pool is not None:
         workers = Belief(float(pool.get(site.name, 0)), "collector", now)
@@ -109,6 +133,8 @@ def _site(
         wait = Belief(float("inf"), workers.source, workers.at, note="no workers now")
     elif found is not None:
         wait = _archived(found)
+    elif latency is not None:
+        wait = _archived(latency[0], f"measured at {latency[1]}, slots are idle here now")
     elif site.hints.queue_wait_s is not None:
         wait = Belief(site.hints.queue_wait_s, "catalog")
     else:

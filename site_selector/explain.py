@@ -120,11 +120,13 @@ def changes_text(before: SiteMapping, after: SiteMapping, limit: int = 12) -> st
             f"  {item['what']}: {_cited(item['before'], show)} -> {_cited(item['after'], show)}"
         )
     lines += _more(found["beliefs"], limit)
-    for item in found["moved"][:limit]:
-        lines.append(
-            f"  {item['job']} ({item['transformation']}): {item['before']} -> {item['after']}"
-        )
-    return "\n".join(lines + _more(found["moved"], limit))
+    moves: dict[tuple[str, str], list[str]] = {}
+    for item in found["moved"]:
+        moves.setdefault((item["before"], item["after"]), []).append(item["job"])
+    for (old, new), jobs in moves.items():
+        named = ", ".join(jobs[:3]) + (f" and {len(jobs) - 3} more" if len(jobs) > 3 else "")
+        lines.append(f"  {len(jobs)} {'job' if len(jobs) == 1 else 'jobs'} {old} -> {new}: {named}")
+    return "\n".join(lines)
 
 
 def _more(items: Sequence[Any], limit: int) -> list[str]:

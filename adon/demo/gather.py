@@ -120,7 +120,7 @@ def gather(
         links=client.topology()["links"],
         samples=samples,
         changes=changes_in_words(before, placed),
-        learnt_text=changes_text(before.mapping, placed.mapping) if earlier else "",
+        learnt_text=changes_text(before.mapping, placed.mapping, limit=6) if earlier else "",
         earlier_measurements=earlier,
         warnings=[*warnings, *hook_warnings(planned.submit_dir)],
     )

@@ -120,10 +120,16 @@ def write_hooks(url: str, archive: Path, run_dir: Path) -> Path:
     return file
 
 
-def pool_workers(pool: Pool) -> dict[str, int]:
-    """Worker slots per site as HTCondor's collector reports them now. Raises AdonError."""
+def pool_slots(pool: Pool) -> tuple[dict[str, int], dict[str, int]]:
+    """Slots per site as HTCondor's collector reports them now, and those that are free at once.
+
+    Raises AdonError.
+    """
     text = pool.run([sys.executable, "-m", "condor_plugins.collector"], cwd=ROOT)
-    return {site: found["slots"] for site, found in json.loads(text).items()}
+    found = json.loads(text)
+    workers = {site: state["slots"] for site, state in found.items()}
+    idle = {site: state["idle_slots"] for site, state in found.items() if state["idle_jobs"] == 0}
+    return workers, idle
 
 
 def choose_sites(
@@ -135,7 +141,7 @@ def choose_sites(
     """
     inputs = load_inputs(made.workflow)
     topology = topology_from_dict(paper.topology())
-    workers = pool_workers(pool)
+    workers, idle = pool_slots(pool)
     before = place(inputs, output_site=OUTPUT_SITE, topology=topology, pool=workers, seed=seed)
     placed = place(
         inputs,
@@ -143,6 +149,7 @@ def choose_sites(
         source=archive,
         topology=topology,
         pool=workers,
+        idle=idle,
         seed=seed,
     )
     counts: dict[str, int] = {}

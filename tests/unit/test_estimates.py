@@ -210,3 +210,24 @@ def test_carrying_over_between_like_sites_changes_nothing(
     found = believe(inputs, known, now=NOW).compute
     assert found["t::a:1.0", "tacc"].kind == kind
     assert found["t::a:1.0", "tacc"].belief.value == pytest.approx(value)
+
+
+def test_a_pool_s_latency_holds_for_a_site_with_idle_slots_that_was_never_measured() -> None:
+    inputs = world_inputs({"mu": {}, "tacc": {"adon.queue_wait": "60 s"}})
+    source = Measurements({("queue_wait", "mu"): Measured(1.5)})
+    pool = {"mu": 2, "tacc": 4}
+    feared = believe(inputs, source, now=NOW, pool=pool).sites["tacc"].queue_wait
+    busy = believe(inputs, source, now=NOW, pool=pool, idle={"tacc": 0}).sites["tacc"].queue_wait
+    seen = believe(inputs, source, now=NOW, pool=pool, idle={"tacc": 4}).sites["tacc"].queue_wait
+    assert feared == busy == Belief(60, "catalog")
+    assert (seen.value, seen.source, seen.at) == (1.5, "archive", 900.0)
+    assert "measured at mu" in seen.note
+
+
+def test_a_site_s_own_measurement_comes_before_its_neighbours() -> None:
+    inputs = world_inputs({"mu": {}, "tacc": {}})
+    source = Measurements(
+        {("queue_wait", "mu"): Measured(1.5), ("queue_wait", "tacc"): Measured(20.0)}
+    )
+    world = believe(inputs, source, now=NOW, pool={"mu": 2, "tacc": 4}, idle={"tacc": 4})
+    assert world.sites["tacc"].queue_wait.value == 20.0

@@ -142,7 +142,7 @@ def test_what_the_last_run_changed() -> None:
     text = changes_text(before, after)
     assert "moved 2 beliefs and 1 of 1 jobs" in text
     assert "Γ_a mu>tacc: 80 Mb/s [catalog] -> 800 Mb/s [archive 10 s ago]" in text
-    assert "x (t::a:1.0): mu -> tacc" in text
+    assert "1 job mu -> tacc: x" in text
     assert changes(before, before)["beliefs"] == []
 
 
