@@ -46,7 +46,7 @@ setup(
             "pytest>=8.0",
             "pytest-timeout>=2.3",  # a hung component fails its test, not the run
             "hypothesis>=6.100",  # properties of every decision
-            "httpx>=0.27",  # FastAPI's test client needs it
+            "httpx2>=2.0",  # the test client of FastAPI speaks through it
             "mypy>=1.10",
             "ruff>=0.6",
             "types-PyYAML",
