@@ -21,10 +21,15 @@ DEBIAN_KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 # The machine's fetching policy (proxies, certificates, retries) holds for us too; its index
 # targets (desktop metadata) and its hooks (which clean the system's cache) do not.
 _POLICY = re.compile(r"^(Acquire::(?!IndexTargets)|APT::Architectures?\b|Dir::Bin)")
+_UNREACHED = "no network"
 _NO_NETWORK = re.compile(
     r"Could not resolve|Could not connect|Connection (?:failed|refused|timed out)"
     r"|Temporary failure|Network is unreachable|connection timed out|Unable to connect"
 )
+
+
+class NetworkError(MissingError):
+    """The mirror could not be reached: another suite of it cannot be either."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +102,7 @@ def explain(text: str) -> str:
     errors = [ln[2:].strip() for ln in lines if ln.startswith(("E:", "W:"))]
     if any(_NO_NETWORK.search(line) for line in errors):
         where = re.search(r"https?://([^/\s]+)", text)
-        return f"no network: {where.group(1) if where else 'the mirror'} could not be reached"
+        return f"{_UNREACHED}: {where.group(1) if where else 'the mirror'} could not be reached"
     return (errors or [ln for ln in lines if ln] or ["apt-get gave no reason"])[0]
 
 
@@ -160,7 +165,10 @@ class PrivateApt:
         output = done.stdout.decode(errors="replace")
         if done.returncode != 0:
             wrote = done.stderr.decode(errors="replace") or output
-            raise MissingError(f"{' '.join(command[:2])}: {explain(wrote)}")
+            reason = explain(wrote)
+            verb = next((w for w in command[1:] if not w.startswith("-")), "")
+            kind = NetworkError if reason.startswith(_UNREACHED) else MissingError
+            raise kind(f"{command[0]} {verb}: {reason}")
         return output
 
     def update(self) -> None:

@@ -85,11 +85,18 @@ explain() {
     then echo "no network: Python packages could not be downloaded"
     else grep -m 1 -E 'ERROR|Error' "$log" || echo "see $PWD/$log"; fi
 }
-# Output to the log; every tenth package shows that it goes on.
+# Output to the log; every tenth package shows that it goes on. Killed with this script, because
+# an installer that outlives a killed make would change .venv under the next one.
 logged() {
-    { "$@" 2>&1; echo "exit=$?"; } | tee -a "$log" |
-        awk '/^ *(Collecting|Requirement)/ { if (++n % 10 == 0) print "setup:   " n " packages so far" > "/dev/stderr" }'
-    [ "$(tail -n 1 "$log")" = exit=0 ]
+    setpriv --pdeathsig KILL -- "$@" >>"$log" 2>&1 &
+    shown=0
+    while kill -0 $! 2>/dev/null; do
+        sleep 1
+        tens=$(($(grep -cE '^ *(Collecting|Requirement)' "$log") / 10))
+        [ "$tens" -le "$shown" ] || say "  ${tens}0 packages so far"
+        shown=$tens
+    done
+    wait $!
 }
 
 { mkdir -p .adon && : >"$log"; } 2>/dev/null ||
@@ -103,8 +110,7 @@ if [ ! -f "$stamp" ] || [ "$(cut -d ' ' -f 1 "$stamp")" != "$PWD" ] ||
 fi
 rm -f "$stamp"
 say "installing Python packages into .venv"
-# The parent-death signal: an installer that outlives a killed make would change .venv under us.
-logged setpriv --pdeathsig KILL -- .venv/bin/python -m pip --disable-pip-version-check install \
+logged .venv/bin/python -m pip --disable-pip-version-check install \
     --no-input --progress-bar off -c constraints.txt -e '.[test]' ||
     fail "Python packages: $(explain)"
 { echo "$wanted" >"$stamp.new" && mv "$stamp.new" "$stamp"; } 2>/dev/null ||

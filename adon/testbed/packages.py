@@ -20,12 +20,13 @@ import os
 import platform
 import re
 import shutil
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from adon.testbed import relocate
-from adon.testbed.apt import Deb, PrivateApt, codename
+from adon.testbed.apt import Deb, NetworkError, PrivateApt, codename
 from network_provisioner.errors import InputError, MissingError
 from network_provisioner.units import format_size
 
@@ -146,9 +147,9 @@ def ensure(set_name: str, *, progress: Progress) -> Path:
         raise InputError(f"package set: found {set_name!r}, expected one of {', '.join(SETS)}")
     cache = cache_root()
     home = cache / f"{spec.name}-{key_of(spec, codename(), platform.machine())}"
-    if home.is_dir():
-        return home
     try:
+        if home.is_dir():
+            return home
         cache.mkdir(parents=True, exist_ok=True)
         with _locked(cache / f".{spec.name}.lock", spec, progress):
             if not home.is_dir():
@@ -199,20 +200,14 @@ def _link_installed(spec: PackageSet, programs: dict[str, Path], cache: Path) ->
     text = json.dumps({name: str(path) for name, path in programs.items()})
     home = cache / f"{spec.name}-installed-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
     if not home.is_dir():
-        build = _emptied(cache / f".{spec.name}.link")
-        (build / "wrap").mkdir(parents=True)
+        build = Path(tempfile.mkdtemp(prefix=f".{spec.name}.link-", dir=cache))
+        (build / "wrap").mkdir()
         for name, path in programs.items():
             (build / "wrap" / name).symlink_to(path)
         (build / "root").symlink_to("/")
         (build / "packages.json").write_text(json.dumps({"suite": "installed", "packages": {}}))
         build.rename(home)
     return home
-
-
-def _emptied(path: Path) -> Path:
-    if path.exists():
-        shutil.rmtree(path)
-    return path
 
 
 def _build(spec: PackageSet, work: Path, home: Path, progress: Progress) -> None:
@@ -228,10 +223,12 @@ def _build(spec: PackageSet, work: Path, home: Path, progress: Progress) -> None
     for suite in spec.suites:
         try:
             _build_from(spec, suite, work, home, progress)
+        except NetworkError as error:
+            raise MissingError(f"{spec.title}: {error}") from None
         except MissingError as error:
             failures.append(str(error))
         else:
-            shutil.rmtree(work)
+            shutil.rmtree(work, ignore_errors=True)
             return
     raise MissingError(f"{spec.title}: {failures[0]}")
 
@@ -247,9 +244,13 @@ def _build_from(
     progress(f"{spec.title}: downloading {len(debs)} packages, {format_size(total)}")
     archives = apt.download(debs)
     progress(f"{spec.title}: unpacking")
-    tree = _emptied(work / "tree")
+    for stale in work.glob("tree-*"):
+        # What a killed run left, where an unpacker may still be writing its last.
+        shutil.rmtree(stale, ignore_errors=True)
+    tree = Path(tempfile.mkdtemp(prefix="tree-", dir=work))
+    tree.chmod(0o755)
     root = tree / "root"
-    root.mkdir(parents=True)
+    root.mkdir()
     for archive in archives:
         apt.extract(archive, root)
     relocate.trim(root)

@@ -68,8 +68,6 @@ class Pool:
         self.user = PoolUser(self.run_dir)
         self._children: dict[str, subprocess.Popen[bytes]] = {}
 
-    # -- clients -----------------------------------------------------------------------------------
-
     @property
     def config(self) -> Path:
         """The configuration file of the hub, for clients (``CONDOR_CONFIG``)."""
@@ -126,8 +124,6 @@ class Pool:
             why = wrote[-1] if wrote else "it said nothing"
             raise AdonError(f"{command[0]}: exit code {done.returncode}: {why}")
         return done.stdout
-
-    # -- up ----------------------------------------------------------------------------------------
 
     def up(self, progress: Callable[[str], None] = lambda _line: None) -> None:
         """Bring the pool up, ready when every slot is seen and the schedd answers.
@@ -256,8 +252,6 @@ class Pool:
         said = [(path, _read(path).strip().splitlines()) for path in logs]
         path, lines = next(((p, ls) for p, ls in said if ls), (logs[-1], ["nothing"]))
         raise AdonError(f"HTCondor at {name} {what}; {path} ends with: {lines[-1]}")
-
-    # -- down --------------------------------------------------------------------------------------
 
     def _record(self) -> None:
         known = [leftovers.identify(child.pid) for child in self._children.values()]

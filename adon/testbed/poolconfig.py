@@ -136,11 +136,11 @@ def _security(layout: Layout) -> dict[str, str]:
 
 _HUB_TIMING = {
     # Submit to start in about a second: the defaults suit pools of thousands, not a demonstration.
-    "SCHEDD_INTERVAL": "2",
-    "SCHEDD_MIN_INTERVAL": "1",
-    "NEGOTIATOR_INTERVAL": "2",
-    "NEGOTIATOR_MIN_INTERVAL": "1",
-    "NEGOTIATOR_CYCLE_DELAY": "1",
+    "SCHEDD_INTERVAL": "1",
+    "SCHEDD_MIN_INTERVAL": "0",
+    "NEGOTIATOR_INTERVAL": "1",
+    "NEGOTIATOR_MIN_INTERVAL": "0",
+    "NEGOTIATOR_CYCLE_DELAY": "0",
     "NEGOTIATOR_UPDATE_INTERVAL": "5",
     "JOB_START_DELAY": "0",
     "JOB_START_COUNT": "50",
