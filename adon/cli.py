@@ -7,19 +7,41 @@ line on standard error says what was found and what was expected).
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from pathlib import Path
+from typing import Any
 
+from adon.commands.parsing import Parser
 from network_provisioner.errors import AdonError
 
-NOUNS = ("demo", "doctor", "site", "plan", "broker", "transit", "topology", "monitor")
+NOUNS = ("demo", "doctor", "site", "plan", "monitor", "broker", "topology", "transit")
+_DESCRIPTION = "ADON: application-driven overlay networks for Pegasus and HTCondor workflows."
+_EPILOG = """\
+'adon COMMAND --help' explains a command, with examples. Start with 'adon doctor', then 'adon demo'.
+
+Exit codes: 0 done; 1 ran and did not succeed; 2 could not run as asked: one line on standard
+error says what was found and what was expected.
+"""
 
 
-def build_parser() -> argparse.ArgumentParser:
+class _Version(argparse.Action):
+    """``--version``, looked up only when asked for: reading it costs more than all the parsing."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        from importlib import metadata  # noqa: PLC0415
+
+        print(f"adon {metadata.version('adon-wms')}")
+        parser.exit()
+
+
+def build_parser() -> Parser:
     """The whole command line; every command's help is its module's docstring."""
-    parser = argparse.ArgumentParser(prog="adon", description=(__doc__ or "").split("\n\n")[0])
+    parser = Parser(prog="adon", description=_DESCRIPTION, epilog=_EPILOG)
+    parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
     parser.add_argument("--debug", action="store_true", help="show a traceback instead of one line")
     nouns = parser.add_subparsers(dest="noun", required=True, metavar="COMMAND")
     for noun in NOUNS:
@@ -29,26 +51,60 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
-    args = build_parser().parse_args(argv)
+    _prepare_streams()
+    debug = False
     try:
-        code: int = args.run(args)
+        try:
+            args = build_parser().parse_args(argv)
+            debug = args.debug
+            code: int = args.run(args)
+        except SystemExit:  # help was printed, or the arguments cannot be: flushed like the rest
+            sys.stdout.flush()
+            raise
         sys.stdout.flush()
         return code
     except AdonError as error:
-        if args.debug:
+        if debug:
             raise
-        print(f"adon: {error}", file=sys.stderr)
+        _complain(str(error))
         return 2
     except OSError as error:
-        if args.debug:
+        if debug:
             raise
-        if isinstance(error, BrokenPipeError):
+        if not _stdout_works() and isinstance(error, BrokenPipeError):
             # The reader of our output (head, less) is gone: nothing is wrong, nothing to say.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 0
         where = f"{error.filename}: " if error.filename else ""
-        print(f"adon: {where}{error.strerror or error}", file=sys.stderr)
+        _complain(f"{where}{error.strerror or error}")
         return 2
     except KeyboardInterrupt:
-        print("adon: interrupted", file=sys.stderr)
+        _complain("interrupted")
         return 130
+
+
+def _prepare_streams() -> None:
+    if sys.stdout is None:  # started with standard output closed
+        sys.stdout = Path(os.devnull).open("w", encoding="utf-8")
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A terminal that has no Γ gets its escape: an answer is worth more than its looks.
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
+def _stdout_works() -> bool:
+    """Whether what was printed could be written. Where not it is dropped, so that the interpreter
+    does not try once more at its end and complain in its own words."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, sys.stdout.fileno())
+        os.close(null)
+        return False
+    return True
+
+
+def _complain(message: str) -> None:
+    """One line on standard error, whatever stands in the message: it may quote a foreign server."""
+    line = " ".join(message.split())
+    shown = "".join(c if c.isprintable() else repr(c)[1:-1] for c in line)
+    print(f"adon: {shown}", file=sys.stderr)

@@ -1,21 +1,33 @@
-"""Run the broker: it grants, installs and takes back paths and bandwidth."""
+"""Run the broker: it grants, installs and takes back paths and bandwidth.
+
+Serves its REST API until it is told to stop (Ctrl-C or TERM), then clears its rules from the
+switches. Transits that still live come back with the next start, until their leases end.
+"""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
 
+from adon.commands.parsing import Nouns, add_command
 
-def add(nouns: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+_MORE = """
+Examples:
+  adon broker --config examples/adon.yml      two paths, simulated switches, no root needed
+  adon topology show                          in another terminal
+"""
+
+
+def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
     """Add ``adon broker``."""
-    parser = nouns.add_parser("broker", help=__doc__, description=__doc__)
+    parser = add_command(nouns, "broker", __doc__, _run, _MORE)
     parser.add_argument(
-        "--config", type=Path, default=Path("adon.yml"), help="adon.yml (default ./adon.yml)"
-    )
-    parser.set_defaults(run=_run)
+        "--config", type=Path, default=Path("adon.yml"), metavar="FILE",
+        help="network, controller and addresses (default: ./%(default)s)",
+    )  # fmt: skip
 
 
 def _run(args: argparse.Namespace) -> int:
     from adon.service import serve
 
-    return serve(args.config)
+    return serve(args.config, say=lambda line: print(line, flush=True))

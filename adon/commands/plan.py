@@ -1,43 +1,96 @@
-"""Plan a workflow at the sites that ADON chose, with its hooks around every transfer."""
+"""Plan a workflow at the sites that ADON chose, with its hooks around every transfer.
+
+Uses pegasus-plan where it is on PATH. Elsewhere the embedded planner writes a submit directory of
+the same shape; what it cannot plan (sub-workflows, clustering, containers) it refuses.
+"""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from adon.commands.inputs import OUTPUT_SITE, placed
+from adon.commands.output import print_json
+from adon.commands.parsing import Nouns, add_command, add_inputs, add_json
+
+if TYPE_CHECKING:
+    from site_selector.inputs import Inputs
+    from site_selector.placement import Mapping
+
+_MORE = """
+Examples:
+  adon plan workflow.yml                               no hooks: transfers run without a path
+  adon plan workflow.yml --hooks hooks.json            {"broker": "http://127.0.0.1:8470"}
+  adon plan workflow.yml --mapping mapping.json        what 'adon site map --save' wrote
+"""
 
 
-def add(nouns: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
     """Add ``adon plan``."""
-    parser = nouns.add_parser("plan", help=__doc__, description=__doc__)
-    parser.add_argument("workflow", type=Path, help="abstract workflow, catalogs beside it")
-    parser.add_argument("--output-site", default="local", help="where results go (%(default)s)")
+    parser = add_command(nouns, "plan", __doc__, _run, _MORE)
+    add_inputs(parser)
     parser.add_argument(
-        "--dir", type=Path, default=Path("submit"), help="base of submit directories"
+        "--dir", type=Path, default=Path("submit"), metavar="DIR",
+        help="base of submit directories (default: ./%(default)s)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--hooks", type=Path, metavar="FILE",
+        help="configuration of the hooks, JSON (default: no hooks)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--mapping", type=Path, metavar="FILE", help="a saved mapping (default: map now)"
     )
-    parser.add_argument("--hooks", type=Path, help="configuration of the hooks (JSON)")
-    parser.add_argument("--mapping", type=Path, help="a saved mapping (default: map now)")
-    parser.add_argument("--archive", type=Path, help="measurements of earlier runs (SQLite)")
-    parser.add_argument("--seed", type=int, default=0, help="same seed, same mapping")
-    parser.set_defaults(run=_run)
+    add_json(parser)
 
 
 def _run(args: argparse.Namespace) -> int:
-    from adon.placement import place_files
     from adon.planning import plan_workflow
+    from pegasus_hooks import hookconfig
     from pegasus_hooks.planner.model import Sources
-    from site_selector.inputs import load_inputs
-    from site_selector.placement import Mapping
+    from site_selector.explain import summary_text
 
-    if args.mapping:
-        inputs, mapping = load_inputs(args.workflow), Mapping.load(args.mapping)
-    else:
-        placed = place_files(
-            args.workflow, output_site=args.output_site, archive=args.archive, seed=args.seed
-        )
-        inputs, mapping = placed.inputs, placed.mapping
+    if args.hooks is not None:
+        hookconfig.load(args.hooks)  # said now, and not by every hook of the run
+    inputs, mapping = _mapped(args)
     planned = plan_workflow(
-        inputs, Sources(args.workflow), mapping, args.dir, args.output_site, args.hooks
+        inputs,
+        Sources(args.workflow, args.sites, args.replicas, args.transformations),
+        mapping,
+        args.dir,
+        args.output_site or mapping.output_site or OUTPUT_SITE,
+        args.hooks,
     )
+    if args.json:
+        print_json(
+            {
+                "planner": planned.planner,
+                "submit_dir": str(planned.submit_dir),
+                "dag": str(planned.dag),
+                "wf_uuid": planned.wf_uuid,
+                "hooks": None if args.hooks is None else str(args.hooks),
+            }
+        )
+        return 0
+    print(summary_text(mapping))
     print(planned.output)
+    if args.hooks is None:
+        print("without hooks: no paths are asked for, and no transfers are recorded")
+    print(f"to follow it: adon monitor run {planned.submit_dir}")
     print(planned.submit_dir)
     return 0
+
+
+def _mapped(args: argparse.Namespace) -> tuple[Inputs, Mapping]:
+    from adon.placement import saved
+
+    if args.mapping is None:
+        found = placed(args)
+        return found.inputs, found.mapping
+    return saved(
+        args.mapping,
+        args.workflow,
+        sites=args.sites,
+        replicas=args.replicas,
+        transformations=args.transformations,
+    )

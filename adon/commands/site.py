@@ -3,88 +3,88 @@
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from adon.placement import Placed
+from adon.commands.inputs import placed
+from adon.commands.output import print_json, print_table
+from adon.commands.parsing import Nouns, add_command, add_inputs, add_json, add_noun
+
+_MAP = """Map a whole workflow to sites.
+
+Compares every policy that ADON knows under the same beliefs and takes the mapping that ends
+soonest. The same files, archive and seed give the same mapping.
+"""
+_MAP_MORE = """
+Examples:
+  adon site map workflow.yml
+  adon site map workflow.yml --output-site iplant --save mapping.json
+  adon site map workflow.yml --hints hinted.yml     a copy for pegasus-plan
+"""
+_EXPLAIN = """List every candidate site of a job with all terms, and why it goes where it goes.
+
+T_t = T_q + S_c/(N·Γ_c) + S_t/min(Γ_t, Γ_a): wait, compute, move. Sources and ages of the inputs
+stand behind the terms.
+"""
+_EXPLAIN_MORE = """
+Examples:
+  adon site explain workflow.yml
+  adon site explain workflow.yml --job ID0000004 --archive archive.sqlite
+"""
+_SHOW = """Show what is believed of each site, path and transformation, and where it comes from."""
+_SHOW_MORE = """
+Example:
+  adon site show workflow.yml --archive archive.sqlite
+"""
 
 
-def add(nouns: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
     """Add ``adon site map|explain|show``."""
-    verbs = nouns.add_parser("site", help=__doc__, description=__doc__).add_subparsers(
-        dest="verb", required=True, metavar="VERB"
-    )
-    mapper = verbs.add_parser("map", help="map a whole workflow to sites")
-    _add_inputs(mapper)
+    verbs = add_noun(nouns, "site", __doc__)
+    mapper = add_command(verbs, "map", _MAP, _map, _MAP_MORE)
+    add_inputs(mapper)
     mapper.add_argument("--save", type=Path, metavar="FILE", help="write the mapping as JSON")
     mapper.add_argument(
         "--hints", type=Path, metavar="FILE",
-        help="write a copy of the workflow with execution.site hints",
+        help="write a copy of the workflow with an execution.site hint for every job",
     )  # fmt: skip
-    mapper.set_defaults(run=_map)
-    explain = verbs.add_parser("explain", help="every candidate site with all terms, and why")
-    _add_inputs(explain)
-    explain.add_argument("--job", help="only this job")
-    explain.set_defaults(run=_explain)
-    show = verbs.add_parser("show", help="what is believed of each site and path, and why")
-    _add_inputs(show)
-    show.set_defaults(run=_show)
-
-
-def _add_inputs(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("workflow", type=Path, help="abstract workflow (Pegasus 5 YAML)")
-    for name in ("sites", "replicas", "transformations"):
-        parser.add_argument(
-            f"--{name}", type=Path, help=f"{name[:-1]} catalog (default: beside the workflow)"
-        )
-    parser.add_argument("--output-site", default="local", help="where results go (%(default)s)")
-    parser.add_argument("--archive", type=Path, help="measurements of earlier runs (SQLite)")
-    parser.add_argument("--seed", type=int, default=0, help="same seed, same mapping")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-
-
-def _placed(args: argparse.Namespace) -> Placed:
-    from adon.placement import place_files
-
-    return place_files(
-        args.workflow,
-        sites=args.sites,
-        replicas=args.replicas,
-        transformations=args.transformations,
-        output_site=args.output_site,
-        archive=args.archive,
-        seed=args.seed,
-    )
+    add_json(mapper)
+    explain = add_command(verbs, "explain", _EXPLAIN, _explain, _EXPLAIN_MORE)
+    add_inputs(explain)
+    explain.add_argument("--job", metavar="ID", help="only this job of the workflow")
+    add_json(explain)
+    show = add_command(verbs, "show", _SHOW, _show, _SHOW_MORE)
+    add_inputs(show)
+    add_json(show)
 
 
 def _map(args: argparse.Namespace) -> int:
+    from site_selector.explain import summary_text
     from site_selector.hinted import hinted_copy
 
-    mapping = _placed(args).mapping
+    mapping = placed(args).mapping
     if args.save:
         mapping.save(args.save)
     if args.hints:
         hinted_copy(args.workflow, mapping, args.hints)
     if args.json:
-        print(json.dumps(mapping.as_dict(), indent=2, ensure_ascii=False))
+        print_json(mapping.as_dict())
         return 0
-    print(f"policy {mapping.policy}, predicted makespan {mapping.makespan_s:.1f} s")
-    for placement in mapping.placements:
-        print(f"{placement.job:<20}{placement.transformation:<40}{placement.site}")
+    print(summary_text(mapping) + "\n")
+    print_table(
+        ("job", "transformation", "site"),
+        [(p.job, p.transformation, p.site) for p in mapping.placements],
+    )
     return 0
 
 
 def _explain(args: argparse.Namespace) -> int:
     from site_selector.explain import explain_text
 
-    mapping = _placed(args).mapping
+    mapping = placed(args).mapping
     jobs = None if args.job is None else [args.job]
     text = explain_text(mapping, jobs)
     if args.json:
-        shown = [p for p in mapping.as_dict()["placements"] if jobs is None or p["job"] in jobs]
-        print(json.dumps(shown, indent=2, ensure_ascii=False))
+        print_json([p.as_dict() for p in mapping.placements if jobs is None or p.job in jobs])
         return 0
     print(text)
     return 0
@@ -94,9 +94,9 @@ def _show(args: argparse.Namespace) -> int:
     from site_selector.explain import show_text
     from site_selector.mapping import beliefs_dict
 
-    world = _placed(args).world
+    world = placed(args).world
     if args.json:
-        print(json.dumps(beliefs_dict(world), indent=2, ensure_ascii=False))
+        print_json(beliefs_dict(world))
         return 0
     print(show_text(world))
     return 0

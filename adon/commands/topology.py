@@ -3,34 +3,48 @@
 from __future__ import annotations
 
 import argparse
-import json
+from typing import Any
 
-from adon.commands.options import add_broker, client
+from adon.commands.brokers import bad_answer, client
+from adon.commands.output import duration, print_json, print_table
+from adon.commands.parsing import Nouns, add_broker, add_command, add_noun
+
+_SHOW = """List every link in both directions with its capacity and what is reserved on it now.
+
+'free' is what may still be reserved; a part of each link always stays with best-effort traffic.
+'delay' is one way.
+"""
 
 
-def add(nouns: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
     """Add ``adon topology show``."""
-    verbs = nouns.add_parser("topology", help=__doc__, description=__doc__).add_subparsers(
-        dest="verb", required=True, metavar="VERB"
-    )
-    show = verbs.add_parser("show", help="list links with capacity and load")
+    show = add_command(add_noun(nouns, "topology", __doc__), "show", _SHOW, _show)
     add_broker(show)
-    show.set_defaults(run=_show)
 
 
 def _show(args: argparse.Namespace) -> int:
-    from network_provisioner.units import format_rate
-
     data = client(args).topology()
     if args.json:
-        print(json.dumps(data, indent=2))
+        print_json(data)
         return 0
-    print(f"{'link':<24}{'layer':<7}{'capacity':>12}{'reserved':>12}{'RTT share':>12}")
-    for link in data["links"]:
-        for a, b in ((link["a"], link["b"]), (link["b"], link["a"])):
-            reserved = link["reserved_bps"].get(f"{a}>{b}", 0.0)
-            print(
-                f"{a + ' -> ' + b:<24}{link['layer']:<7}{format_rate(link['capacity_bps']):>12}"
-                f"{format_rate(reserved):>12}{2e3 * link['delay_s']:>9.1f} ms"
-            )
+    with bad_answer(args, "topology"):
+        rows = [_row(link, load) for link in data["links"] for load in link["load"]]
+    print_table(
+        ("link", "layer", "capacity>", "reserved>", "free>", "delay>", "transits"),
+        rows,
+    )
     return 0
+
+
+def _row(link: dict[str, Any], load: dict[str, Any]) -> tuple[str, ...]:
+    from network_provisioner.units import format_rate
+
+    return (
+        f"{load['from']} > {load['to']}",
+        str(link["layer"]),
+        format_rate(link["capacity_bps"]),
+        format_rate(load["reserved_bps"]),
+        format_rate(load["reservable_bps"] - load["reserved_bps"]),
+        duration(link["delay_s"]),
+        ", ".join(map(str, load["transits"])),
+    )

@@ -29,7 +29,7 @@ from pegasus_hooks.planner.model import Options, Sources
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the line as the JSON argument says: 0 success, 1 the workflow failed, 2 bad input."""
     options = DemoOptions.from_json((argv or sys.argv[1:])[0])
-    say = steps.clock()
+    say = steps.clock(options.started)
     try:
         facts = run(options, say)
         paths = write_report(facts, options.report)
@@ -46,18 +46,17 @@ def main(argv: Sequence[str] | None = None) -> int:
 def run(options: DemoOptions, say: steps.Say) -> RunFacts:
     """Bring the testbed up, run the workflow, gather what happened. Raises AdonError."""
     run_dir = options.state / "testbed"
-    for stale in ("sites", "submit", "workflow"):
-        shutil.rmtree(run_dir / stale, ignore_errors=True)
-    run_dir.mkdir(parents=True, exist_ok=True)
+    _clear(run_dir)
     programs = Programs(options.condor, options.gridftp, options.bio, options.openvswitch)
     with ExitStack() as stack:
         testbed = stack.enter_context(Testbed(run_dir, programs, say))
-        made = steps.make_workflow(options, testbed.write(), run_dir / "workflow", say)
         archive = stack.enter_context(Archive(options.state / "archive.sqlite"))
         earlier = gather.learnt(archive)
         config, url = steps.write_config(options, testbed.real, run_dir)
         say("broker: gives paths and bandwidth on request")
         broker = stack.enter_context(BrokerProcess(config, url, run_dir / "broker.log"))
+        made = steps.make_workflow(options, testbed.write(), run_dir / "workflow", say)
+        broker.ready()
         before, placed = steps.choose_sites(made, archive, testbed.pool, options.seed, say)
         planned = plan_workflow(
             placed.inputs,
@@ -89,6 +88,16 @@ def run(options: DemoOptions, say: steps.Say) -> RunFacts:
             science=science,
             warnings=broker.warnings,
         )
+
+
+def _clear(run_dir: Path) -> None:
+    """Forget the files of an earlier run: its sites, its submit directory, and what its broker had
+    promised on switches that are gone with it. Keys, pool and logs are used again."""
+    for stale in ("sites", "submit", "workflow"):
+        shutil.rmtree(run_dir / stale, ignore_errors=True)
+    run_dir.mkdir(parents=True, exist_ok=True)
+    for stale_file in run_dir.glob("broker.sqlite*"):
+        stale_file.unlink()
 
 
 def write_report(facts: RunFacts, folder: Path) -> tuple[Path, Path]:

@@ -10,7 +10,9 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class DemoOptions:
-    """``network_note`` says in a sentence why the network is simulated; empty where it is real."""
+    """``network_note`` says in a sentence why the network is simulated; empty where it is real.
+    ``started`` is the monotonic clock's reading when the demo began, the same in the box.
+    """
 
     samples: int
     chromosomes: int
@@ -22,6 +24,7 @@ class DemoOptions:
     gridftp: Path
     bio: Path
     openvswitch: Path | None
+    started: float
 
     def to_json(self) -> str:
         """One line of JSON."""

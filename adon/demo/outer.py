@@ -10,6 +10,7 @@ import contextlib
 import fcntl
 import os
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,7 +62,8 @@ def run(wish: Wish) -> int:
     syscalls.die_with_parent()
     if os.getppid() != parent:
         raise AdonError("the process that started the demo has ended")
-    say = steps.clock()
+    started = time.monotonic()
+    say = steps.clock(started)
     with alone(wish.state):
         note = "the network is simulated as asked" if wish.simulate else box.can_box()
         real = note is None
@@ -82,6 +84,7 @@ def run(wish: Wish) -> int:
             gridftp=fetched["gridftp"],
             bio=fetched["bio"],
             openvswitch=fetched.get("openvswitch"),
+            started=started,
         )
         if real:
             argv = [sys.executable, "-m", "adon.demo.line", options.to_json()]

@@ -163,9 +163,8 @@ def choose_sites(
     return before, placed
 
 
-def clock() -> Say:
-    """Prints lines with the seconds since now, so that a newcomer sees that it moves."""
-    start = time.monotonic()
+def clock(start: float) -> Say:
+    """Prints lines with the seconds since ``start``, so that a newcomer sees that it moves."""
 
     def say(words: str) -> None:
         print(f"[{time.monotonic() - start:6.1f} s] {words}", flush=True)

@@ -36,15 +36,14 @@ class BrokerProcess:
         self._watcher = threading.Thread(target=self._watch, name="broker-watch", daemon=True)
 
     def __enter__(self) -> Self:
-        """Start it and wait until it answers. Raises AdonError with its last line."""
+        """Start it; :meth:`ready` waits until it answers."""
         self._start()
-        try:
-            self._await_ready()
-        except BaseException:
-            self._end()
-            raise
-        self._watcher.start()
         return self
+
+    def ready(self) -> None:
+        """Wait until it answers, and watch it from then on. Raises AdonError with its last line."""
+        self._await_ready()
+        self._watcher.start()
 
     def __exit__(
         self,
@@ -54,7 +53,8 @@ class BrokerProcess:
     ) -> None:
         """Stop watching, stop the broker."""
         self._closing.set()
-        self._watcher.join()
+        if self._watcher.is_alive():
+            self._watcher.join()
         self._end()
 
     @property

@@ -83,6 +83,8 @@ explain() {
     elif grep -q 'Permission denied' "$log"; then echo "$(grep -m 1 'Permission denied' "$log")"
     elif grep -Eq 'NewConnectionError|NameResolutionError|name resolution|ProxyError|Timeout|unreachable' "$log"
     then echo "no network: Python packages could not be downloaded"
+    elif grep -q 'CERTIFICATE_VERIFY_FAILED' "$log"
+    then echo "the package index's certificate is not trusted on this machine"
     else grep -m 1 -E 'ERROR|Error' "$log" || echo "see $PWD/$log"; fi
 }
 # Output to the log; every tenth package shows that it goes on. Killed with this script, because

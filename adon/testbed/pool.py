@@ -296,7 +296,4 @@ class Pool:
 
 
 def _read(path: Path) -> str:
-    try:
-        return path.read_text(errors="replace")
-    except FileNotFoundError:
-        return ""
+    return path.read_text(errors="replace") if path.exists() else ""

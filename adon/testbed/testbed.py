@@ -19,6 +19,7 @@ from adon.testbed.gridftp import GridFtp, endpoints
 from adon.testbed.network import Network
 from adon.testbed.pool import Pool
 from adon.testbed.poolconfig import COLLECTOR_PORT, SiteSpec
+from pegasus_hooks.pegasus_plan import find_planner
 
 Progress = Callable[[str], None]
 
@@ -125,6 +126,7 @@ class Testbed:
             "topology": plan.topology(),
             "transfer_env": self.gridftp.transfer_env(),
             "tools_bin": str(self.programs.bio / "wrap"),
+            **_pegasus(),
         }
 
     def write(self) -> Path:
@@ -132,3 +134,9 @@ class Testbed:
         file = self.run_dir / "testbed.json"
         file.write_text(json.dumps(self.describe(), indent=1), encoding="utf-8")
         return file
+
+
+def _pegasus() -> dict[str, str]:
+    """Where a real Pegasus is installed: all sites share this machine's, where it has one."""
+    planner = find_planner()
+    return {"pegasus_home": str(planner.resolve().parents[1])} if planner else {}

@@ -93,6 +93,10 @@ def testbed_places(path: Path) -> dict[str, Place]:
     ):
         raise ExampleError(f"{path}: transfer_env: expected names with text values")
     search = _joined_path(tools_bin, environment.get("PATH", ""), SYSTEM_PATH)
+    everywhere = {"PATH": search}
+    if "pegasus_home" in described:  # pegasus-plan asks where each site has kickstart
+        home = _text(str(path), described, "pegasus_home", "an absolute directory", "/")
+        everywhere["PEGASUS_HOME"] = home
     places = {}
     for name in SITES:
         where = f"{path}: sites.{name}"
@@ -110,7 +114,7 @@ def testbed_places(path: Path) -> dict[str, Place]:
             workers=workers,
             tools=str(TOOLS),
             # Transfers are driven from the submit host: only it needs the proxy.
-            env={**(environment if name == "local" else {}), "PATH": search},
+            env={**(environment if name == "local" else {}), **everywhere},
             sees_submit_host=True,
         )
     return places

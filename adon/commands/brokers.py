@@ -1,0 +1,36 @@
+"""Speaking to the broker from the command line."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from network_provisioner.client import BrokerClient
+
+_TIMEOUT_S = 10.0  # a person waits longer than a hook may: installing a path can take seconds
+
+
+def client(args: argparse.Namespace) -> BrokerClient:
+    """The broker that ``--broker`` names, with the token in ADON_TOKEN. Raises InputError."""
+    from network_provisioner.client import BrokerClient
+
+    return BrokerClient(args.broker, timeout_s=_TIMEOUT_S, token=os.environ.get("ADON_TOKEN"))
+
+
+@contextlib.contextmanager
+def bad_answer(args: argparse.Namespace, what: str) -> Iterator[None]:
+    """Taking apart what a broker sent: whatever does not fit is its fault. Raises BrokerError."""
+    from network_provisioner.errors import BrokerError
+
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise BrokerError(
+            f"the broker at {args.broker} sent an answer that is no {what} "
+            f"({type(error).__name__} {error}): is it an ADON broker of this version?",
+            "bad_answer",
+        ) from None

@@ -1,0 +1,115 @@
+"""The command line's parser, and the options that several commands share."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn
+
+DEFAULT_BROKER = "http://127.0.0.1:8470"
+
+
+class _Formatter(argparse.RawDescriptionHelpFormatter):
+    """Descriptions as they are written; options and their help side by side."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=28)
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser whose errors are one line, as all of ``adon``'s are."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(formatter_class=_Formatter, allow_abbrev=False, **settings)
+
+    def error(self, message: str) -> NoReturn:
+        """Exit 2 with what was found, what was expected and where it is explained."""
+        line = " ".join(message.removeprefix("argument ").split())
+        self.exit(2, f"adon: {line} (see '{self.prog} --help')\n")
+
+
+Nouns = argparse._SubParsersAction  # argparse has no public name for what add_subparsers returns
+
+
+def add_noun(nouns: Nouns[Any], name: str, doc: str | None) -> Nouns[Any]:
+    """A command with verbs; its help is the module's docstring."""
+    text = (doc or "").strip()
+    noun = nouns.add_parser(name, help=_first(text), description=text)
+    verbs: Nouns[Any] = noun.add_subparsers(dest="verb", required=True, metavar="VERB")
+    return verbs
+
+
+def add_command(
+    parent: Nouns[Any],
+    name: str,
+    help_text: str | None,
+    run: Callable[[argparse.Namespace], int],
+    more: str = "",
+) -> Parser:
+    """A command that runs. ``help_text`` is its description, ``more`` follows its options."""
+    text = (help_text or "").strip()
+    parser: Parser = parent.add_parser(
+        name, help=_first(text), description=text, epilog=more.strip() or None
+    )
+    parser.set_defaults(run=run)
+    return parser
+
+
+def _first(text: str) -> str:
+    """The first paragraph as a line of a list: lower case, no full stop."""
+    line = " ".join(text.partition("\n\n")[0].split()).removesuffix(".")
+    return line[:1].lower() + line[1:]
+
+
+def add_json(parser: Parser, what: str = "print JSON instead of text") -> None:
+    """``--json``."""
+    parser.add_argument("--json", action="store_true", help=what)
+
+
+def add_broker(parser: Parser) -> None:
+    """``--broker URL`` (or ADON_BROKER) and ``--json``."""
+    parser.add_argument(
+        "--broker",
+        metavar="URL",
+        default=os.environ.get("ADON_BROKER", DEFAULT_BROKER),
+        help="the broker's address (ADON_BROKER; now %(default)s)",
+    )
+    add_json(parser)
+
+
+def add_inputs(parser: Parser) -> None:
+    """The workflow with its catalogs, and what a mapping of it depends on."""
+    parser.add_argument(
+        "workflow", type=Path, metavar="WORKFLOW", help="abstract workflow (Pegasus 5 YAML)"
+    )
+    for name in ("sites", "replicas", "transformations"):
+        parser.add_argument(
+            f"--{name}", type=Path, metavar="FILE",
+            help=f"{name[:-1]} catalog (default: inside the workflow, else {name}.yml beside it)",
+        )  # fmt: skip
+    parser.add_argument(
+        "--output-site", metavar="SITE", help="site that results go to (default: local)"
+    )
+    parser.add_argument(
+        "--archive", type=Path, metavar="FILE",
+        help="measurements of earlier runs, SQLite (default: believe the catalogs)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--seed", type=int, default=0, metavar="N",
+        help="same files, archive and seed: same mapping (default: 0)",
+    )  # fmt: skip
+
+
+def whole(least: int, most: int) -> Callable[[str], int]:
+    """An argument type: a whole number from ``least`` to ``most``."""
+
+    def parse(text: str) -> int:
+        if text.strip().isdecimal() and len(text) <= 20 and least <= int(text) <= most:
+            return int(text)
+        raise argparse.ArgumentTypeError(
+            f"found {text!r}, expected a whole number from {least} to {most}"
+        )
+
+    return parse
