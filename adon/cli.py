@@ -7,6 +7,7 @@ line on standard error says what was found and what was expected).
 from __future__ import annotations
 
 import argparse
+import errno
 import io
 import os
 import sys
@@ -71,11 +72,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as error:
         if debug:
             raise
-        if not _stdout_works() and isinstance(error, BrokenPipeError):
+        _drop_unwritten()
+        if isinstance(error, BrokenPipeError):
             # The reader of our output (head, less) is gone: nothing is wrong, nothing to say.
             return 0
         where = f"{error.filename}: " if error.filename else ""
-        _complain(f"{where}{error.strerror or error}")
+        room = ", expected room to write" if error.errno == errno.ENOSPC else ""
+        _complain(f"{where}{error.strerror or error}{room}")
         return 2
     except KeyboardInterrupt:
         _complain("interrupted")
@@ -84,23 +87,21 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _prepare_streams() -> None:
     if sys.stdout is None:  # started with standard output closed
-        sys.stdout = Path(os.devnull).open("w", encoding="utf-8")
+        sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
     if isinstance(sys.stdout, io.TextIOWrapper):
         # A terminal that has no Γ gets its escape: an answer is worth more than its looks.
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
-def _stdout_works() -> bool:
-    """Whether what was printed could be written. Where not it is dropped, so that the interpreter
-    does not try once more at its end and complain in its own words."""
+def _drop_unwritten() -> None:
+    """Let go of output that cannot be written, so that the interpreter does not try once more at
+    its end and complain in its own words."""
     try:
         sys.stdout.flush()
     except OSError:
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, sys.stdout.fileno())
         os.close(null)
-        return False
-    return True
 
 
 def _complain(message: str) -> None:

@@ -8,12 +8,18 @@ from __future__ import annotations
 
 import difflib
 from pathlib import Path
-from typing import Any, Literal
+from reprlib import repr as shown
+from typing import TYPE_CHECKING, Any, Literal
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
+from adon.yamlfile import read_yaml
 from network_provisioner.errors import InputError
+from network_provisioner.template import templates_from_dict
+from network_provisioner.topology import topology_from_dict
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
 
 
 class _Section(BaseModel):
@@ -72,8 +78,8 @@ class Config(_Section):
 def split_address(value: str, what: str) -> tuple[str, int]:
     """``"127.0.0.1:8470"`` to host and port. Raises InputError."""
     host, _, port = value.rpartition(":")
-    if not host or not port.isdigit() or not 0 < int(port) < 65536:
-        raise InputError(f"{what}: found {value!r}, expected HOST:PORT such as 127.0.0.1:8470")
+    if not host or not port.isdecimal() or len(port) > 5 or not 0 < int(port) < 65536:
+        raise InputError(f"{what}: found {shown(value)}, expected HOST:PORT such as 127.0.0.1:8470")
     return host, int(port)
 
 
@@ -81,21 +87,33 @@ _SECTIONS: dict[str, type[_Section]] = {"controller": ControllerConfig, "broker"
 
 
 def parse_config(data: object, where: str) -> Config:
-    """Validate the parsed YAML of ``where``. Raises InputError with one line."""
+    """Validate the parsed YAML of ``where``, network and templates too. Raises InputError with one
+    line."""
     if not isinstance(data, dict):
         raise InputError(f"{where}: found {type(data).__name__}, expected a mapping of sections")
     try:
-        return Config.model_validate(data)
+        config = Config.model_validate(data)
     except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"])
-        if first["type"] == "extra_forbidden":
-            raise InputError(f"{where}: unknown key {key!r}{_suggestion(first['loc'])}") from None
-        raise InputError(f"{where}: {key}: {_plain(first['msg'])}") from None
+        raise InputError(f"{where}: {_problem(error.errors()[0])}") from None
+    try:
+        topology_from_dict(config.topology)
+        templates_from_dict(config.templates)
+    except InputError as error:
+        raise InputError(f"{where}: {error}") from None
+    return config
 
 
-def _plain(message: str) -> str:
-    return message.removeprefix("Value error, ")
+def _problem(first: ErrorDetails) -> str:
+    key = ".".join(str(part) for part in first["loc"])
+    if first["type"] == "extra_forbidden":
+        return f"unknown key {key!r}{_suggestion(first['loc'])}"
+    if first["type"] == "missing":
+        return f"found no section {key!r}, expected the nodes and links of the network"
+    said = first["msg"].removeprefix("Value error, ")
+    if said.startswith("Input should be "):
+        expected = said.removeprefix("Input should be ")
+        return f"{key}: found {shown(first['input'])}, expected {expected}"
+    return f"{key}: {said}"
 
 
 def _suggestion(loc: tuple[int | str, ...]) -> str:
@@ -107,17 +125,4 @@ def _suggestion(loc: tuple[int | str, ...]) -> str:
 
 def load_config(path: Path) -> Config:
     """Read and validate ``adon.yml``. Raises InputError naming file and line or key."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise InputError(f"{path}: found bytes that are not UTF-8, expected YAML text") from None
-    try:
-        data = yaml.safe_load(text)
-    except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark else "?"
-        raise InputError(f"{path}, line {line}: {error.problem}, expected YAML") from None
-    except yaml.YAMLError as error:
-        raise InputError(f"{path}: {str(error).splitlines()[0]}, expected YAML") from None
-    return parse_config(data, str(path))
+    return parse_config(read_yaml(path), str(path))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from pegasus_hooks import pegasus_plan
+from pegasus_hooks.pegasus_plan import Runner
 from pegasus_hooks.planner.model import Options, PlannedWorkflow, Sources
 from pegasus_hooks.planner.plan import plan
 from site_selector.inputs import Inputs
@@ -19,13 +20,16 @@ def plan_workflow(
     output_site: str,
     hooks: Path | None = None,
     options: Options | None = None,
+    run: Runner | None = None,
 ) -> PlannedWorkflow:
     """A submit directory that follows ``mapping``.
 
-    ``options`` are the embedded planner's. Raises InputError, MissingError.
+    ``options`` are the embedded planner's; ``run`` runs Pegasus's.
+
+    Raises InputError, MissingError.
     """
     if pegasus_plan.find_planner() is None:
         return plan(inputs, sources, mapping.sites, base_dir, output_site, hooks, options)
     beside = sources.workflow.with_name("pegasus.properties")
     own = beside if beside.exists() else None
-    return pegasus_plan.plan(sources, mapping, base_dir, output_site, hooks, own)
+    return pegasus_plan.plan(sources, mapping, base_dir, output_site, hooks, own, run)

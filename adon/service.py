@@ -10,6 +10,7 @@ import argparse
 import errno
 import logging
 import os
+import shutil
 import signal
 import socket
 import sys
@@ -19,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from adon.config import Config, ControllerConfig, load_config, split_address
-from network_provisioner.errors import AdonError, InputError
+from network_provisioner.errors import AdonError, InputError, MissingError
 from network_provisioner.topology import Path as NetworkPath
 from network_provisioner.topology import Topology, topology_from_dict
 
@@ -30,10 +31,11 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger("adon.service")
 _SWITCHES_CONNECT_S = 20.0
+_BACKLOG = 128
 
 
 def make_controller(config: ControllerConfig, topology: Topology) -> Controller:
-    """The driver that the configuration names. Raises InputError."""
+    """The driver that the configuration names. Raises InputError, and MissingError for no tc."""
     if config.driver == "simulated":
         from network_provisioner.controllers.simulated import SimulatedController
 
@@ -41,6 +43,13 @@ def make_controller(config: ControllerConfig, topology: Topology) -> Controller:
     from network_provisioner.controllers.openflow import OpenFlowController
     from network_provisioner.controllers.shaper import CommandRunner, TcShaper
 
+    program = [*config.exec, "tc"][0]
+    if any(link.devices for link in topology.links) and shutil.which(program) is None:
+        # Said before the switches are waited for.
+        raise MissingError(
+            f"{program}: found no such program, expected it for the rates of the links that name "
+            "devices; it is in the Debian package iproute2"
+        )
     return OpenFlowController(topology, config.listen, TcShaper(CommandRunner(config.exec)))
 
 
@@ -96,8 +105,16 @@ def listening_socket(address: str) -> socket.socket:
     return sock
 
 
-def serve(config_file: Path, *, die_with_parent: bool = False) -> int:
-    """Run the broker until it is told to stop. Returns an exit code. Raises AdonError."""
+def serve(
+    config_file: Path,
+    *,
+    die_with_parent: bool = False,
+    say: Callable[[str], None] = lambda _: None,
+) -> int:
+    """Run the broker until it is told to stop; ``say`` is told in a line when it can be asked.
+
+    Returns an exit code. Raises AdonError.
+    """
     import uvicorn
 
     from monitors.archive import Archive
@@ -111,6 +128,11 @@ def serve(config_file: Path, *, die_with_parent: bool = False) -> int:
     sock = listening_socket(config.broker.listen)
     archive = Archive(config.broker.archive)
     broker = make_broker(config, archive)
+    if config.controller.driver == "openflow":
+        say(
+            f"broker: waits up to {_SWITCHES_CONNECT_S:g} s for the switches to connect to "
+            f"{config.controller.listen}"
+        )
     broker.start(_SWITCHES_CONNECT_S)
     try:
         app = create_app(broker, config.broker.token)
@@ -119,6 +141,11 @@ def serve(config_file: Path, *, die_with_parent: bool = False) -> int:
         # must not be the default one: it would end the process before the switches are cleared.
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: None)
+        sock.listen(_BACKLOG)  # from here on who asks waits for an answer and is not refused
+        say(
+            f"broker: http://{config.broker.listen}, {config.controller.driver} controller, sites "
+            + ", ".join(broker.topology.sites)
+        )
         uvicorn.Server(settings).run(sockets=[sock])
     finally:
         broker.stop()
@@ -140,6 +167,9 @@ def main() -> int:
         code = serve(args.config, die_with_parent=args.die_with_parent)
     except AdonError as error:
         print(f"adon broker: {error}", file=sys.stderr)
+        code = 2
+    except OSError as error:
+        print(f"adon broker: {error.filename or 'output'}: {error.strerror}", file=sys.stderr)
         code = 2
     sys.stdout.flush()
     sys.stderr.flush()

@@ -190,6 +190,10 @@ class Archive:
     def _connect(self) -> None:
         if str(self.path) == ":memory:":
             target = "file::memory:"
+        elif self.path.is_dir():
+            raise ArchiveError(
+                f"archive {self.path}: cannot be opened: found a directory, expected a file"
+            )
         elif self.read_only:
             if not self.path.exists():
                 return

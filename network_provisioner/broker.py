@@ -70,7 +70,7 @@ class Broker:
         self._ledger = Ledger.of(topology, self.limits.reservable)
         self._admission = Admission(topology, self._ledger, self._throughput, self.limits)
         self._roster = Roster(self.templates)
-        self._life = Lifecycle(self._roster, self._ledger, store, controller)
+        self._life = Lifecycle(self._roster, self._ledger, store, controller, self._now)
         self._dispatch = Dispatcher(
             topology, self.templates, self._admission, self._roster, self._life, self.limits
         )
@@ -263,5 +263,8 @@ class Broker:
 
 def _known(transit_id: str, found: Transit | None) -> Transit:
     if found is None:
-        raise BrokerError(f"unknown transit {transit_id!r}", "unknown_transit")
+        raise BrokerError(
+            f"unknown transit {transit_id!r}, expected the id of one that was asked for here",
+            "unknown_transit",
+        )
     return found

@@ -117,7 +117,7 @@ class BrokerClient:
     def _understand(self, status: int, text: bytes) -> Any:
         try:
             answer = json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             raise BrokerError(
                 f"{self.url} answered {status} with {text[:80]!r}, expected JSON: is it a broker?",
                 "bad_answer",
@@ -202,8 +202,29 @@ def _mapping(answer: Any) -> dict[str, Any]:
     return answer
 
 
+_TEXTS = ("id", "src", "dst", "state", "template", "workflow", "job", "layer", "reason")
+_NUMBERS = (
+    "requested_bps", "granted_bps", "max_bps", "requested_at", "installed_at", "released_at",
+    "lease_until", "seconds", "goodput_bps", "retry", "bytes", "switch_bytes",
+)  # fmt: skip
+
+
 def _transit(answer: Any) -> Transit:
+    data = _mapping(answer)
     try:
-        return Transit.from_dict(_mapping(answer))
+        for key in _TEXTS:
+            _typed(data, key, str)
+        for key in _NUMBERS:
+            _typed(data, key, int | float)
+        for key, kind in (("path", str), ("candidates", dict)):
+            _typed(data, key, list)
+            if not all(isinstance(item, kind) for item in data.get(key, ())):
+                raise TypeError(f"{key!r} holds something else than {kind.__name__}")
+        return Transit.from_dict(data)
     except (KeyError, TypeError, ValueError) as error:
         raise BrokerError(f"the broker sent no transit: {error!r}", "bad_answer") from error
+
+
+def _typed(data: dict[str, Any], key: str, kind: Any) -> None:
+    if key in data and not isinstance(data[key], kind):
+        raise TypeError(f"{key!r} is a {type(data[key]).__name__}")

@@ -11,6 +11,7 @@ the broker's lock is around every call.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Protocol, runtime_checkable
 
@@ -40,12 +41,18 @@ class Lifecycle:
     """The steps of transits; ``roster`` has those that wait or hold bandwidth."""
 
     def __init__(
-        self, roster: Roster, ledger: Ledger, store: Store, controller: Controller
+        self,
+        roster: Roster,
+        ledger: Ledger,
+        store: Store,
+        controller: Controller,
+        clock: Callable[[], float],
     ) -> None:
         self._roster = roster
         self._ledger = ledger
         self._store = store
         self._controller = controller
+        self._clock = clock
         self._unsaved: dict[str, Transit] = {}  # what the store has not taken yet
         self._apply_again: float | None = None  # when to try again what the switches did not take
 
@@ -94,7 +101,7 @@ class Lifecycle:
         self._tell_switches()
         for transit in list(self._roster.all.values()):
             if transit.state is TransitState.HELD:
-                self._installed(transit, now)
+                self._installed(transit)
 
     def wait(self, transit: Transit, verdict: Wait) -> None:
         """Put a transit in the queue, or leave it there with today's reason."""
@@ -139,7 +146,7 @@ class Lifecycle:
             self.end(transit, TransitState.FAILED, now)
         else:
             self._apply_again = None
-            self._installed(transit, now)
+            self._installed(transit)
 
     def count(self, transit: Transit, n_bytes: int) -> None:
         """Tell a controller that sees no packets what a live transit has moved."""
@@ -220,9 +227,10 @@ class Lifecycle:
         except InputError as error:
             return str(error)
 
-    def _installed(self, transit: Transit, now: float) -> None:
+    def _installed(self, transit: Transit) -> None:
+        # Its own look at the clock: the switches took their time since the request came.
         transit.state = TransitState.INSTALLED
-        transit.installed_at = transit.installed_at or now
+        transit.installed_at = transit.installed_at or self._clock()
         self._save(transit)
 
     def _tell_switches(self) -> None:

@@ -60,7 +60,11 @@ class SqliteStore:
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise StoreError(f"state file {self._path}: {error}") from error
+            raise StoreError(
+                f"state file {self._path}: its folder cannot be made: {error.strerror}"
+            ) from error
+        if self._path.is_dir():
+            raise StoreError(f"state file {self._path}: found a directory, expected a file")
         with self._explained():
             self._db = sqlite3.connect(self._path, timeout=10.0, check_same_thread=False)
         try:

@@ -13,6 +13,7 @@ from typing import Any
 
 import networkx as nx
 
+from network_provisioner import fields
 from network_provisioner.errors import InputError
 from network_provisioner.units import parse_duration, parse_rate
 
@@ -162,9 +163,10 @@ class Topology:
         if src == dst:
             return []
         other_sites = [s for s in self.sites if s not in (src, dst)]
-        view = nx.restricted_view(self._graph, other_sites, [])
+        # A copy: the search reads it many times, and a view asks its filters at every step.
+        graph = nx.Graph(nx.restricted_view(self._graph, other_sites, []))
         try:
-            found = list(islice(nx.shortest_simple_paths(view, src, dst, weight="delay"), limit))
+            found = list(islice(nx.shortest_simple_paths(graph, src, dst, weight="delay"), limit))
         except nx.NetworkXNoPath:
             return []
         return [self.path(nodes) for nodes in found]
@@ -176,36 +178,45 @@ def topology_from_dict(data: Mapping[str, Any]) -> Topology:
     ``{"nodes": [{name, kind, address?, mac?, dpid?, macs?}], "links": [{a, b, capacity, delay?,
     loss?, layer?, ports?, devices?}]}``; capacities and delays carry units. Raises InputError.
     """
-    nodes = [Node(**_known(Node, n, "node")) for n in _items(data, "nodes")]
-    links = []
-    for raw in _items(data, "links"):
-        item = dict(raw)
-        label = f"topology: link {item.get('a')}-{item.get('b')}"
-        if "capacity" not in item:
-            raise InputError(f"{label} has no capacity, expected for example '200 Mb/s'")
-        item["capacity_bps"] = parse_rate(item.pop("capacity"), f"{label}: capacity")
-        item["delay_s"] = parse_duration(item.pop("delay", 0), f"{label}: delay")
-        links.append(Link(**_known(Link, item, "link")))
-    return Topology(nodes, links)
+    fields.known_keys(data, ("nodes", "links"), "topology")
+    nodes = [_node(item) for item in fields.items(data, "nodes", "topology")]
+    return Topology(nodes, [_link(item) for item in fields.items(data, "links", "topology")])
 
 
-def _items(data: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
-    value = data.get(key)
-    if not isinstance(value, list) or not all(isinstance(v, Mapping) for v in value):
-        raise InputError(f"topology: {key!r} is {value!r}, expected a list of mappings")
-    return value
+def _node(item: Mapping[str, Any]) -> Node:
+    name = fields.text(item, "name", "topology: a node")
+    label = f"topology: node {name!r}"
+    fields.known_keys(item, ("name", "kind", "address", "mac", "dpid", "macs"), label)
+    return Node(
+        name,
+        fields.text(item, "kind", label),
+        fields.address(item.get("address", ""), f"{label}: address"),
+        fields.mac(item.get("mac", ""), f"{label}: mac"),
+        fields.whole(item.get("dpid", 0), f"{label}: dpid", 2**64 - 1),
+        fields.mapping(item, "macs", label, fields.mac),
+    )
 
 
-def _known(cls: type, item: Mapping[str, Any], what: str) -> dict[str, Any]:
-    known = set(cls.__dataclass_fields__)  # type: ignore[attr-defined]
-    unknown = sorted(set(item) - known)
-    if unknown:
-        raise InputError(
-            f"topology: {what} {item.get('name', item.get('a'))!r} has the unknown key "
-            f"{unknown[0]!r}, expected keys among {', '.join(sorted(known))}"
-        )
-    required = {"node": ("name", "kind"), "link": ("a", "b")}[what]
-    for key in required:
-        if key not in item:
-            raise InputError(f"topology: a {what} has no {key!r}: {dict(item)!r}")
-    return dict(item)
+def _link(item: Mapping[str, Any]) -> Link:
+    a, b = (fields.text(item, end, "topology: a link") for end in ("a", "b"))
+    label = f"topology: link {a}-{b}"
+    known = ("a", "b", "capacity", "delay", "loss", "layer", "ports", "devices")
+    fields.known_keys(item, known, label)
+    if "capacity" not in item:
+        raise InputError(f"{label} has no capacity, expected for example '200 Mb/s'")
+    ports = fields.mapping(item, "ports", label, lambda v, what: fields.whole(v, what, 2**32 - 1))
+    devices = fields.mapping(item, "devices", label, fields.name)
+    for key, given in (("ports", ports), ("devices", devices)):
+        for end in given or ():
+            if end not in (a, b):
+                raise InputError(f"{label}: {key} names {end!r}, expected {a!r} or {b!r}")
+    return Link(
+        a,
+        b,
+        capacity_bps=parse_rate(item["capacity"], f"{label}: capacity"),
+        delay_s=parse_duration(item.get("delay", 0), f"{label}: delay"),
+        loss=fields.number(item.get("loss", 0.0), f"{label}: loss", "a fraction in [0, 1)"),
+        layer=fields.name(item.get("layer", "lan"), f"{label}: layer"),
+        ports=ports,
+        devices=devices,
+    )

@@ -9,10 +9,17 @@ could doubt.
 from __future__ import annotations
 
 import re
+from reprlib import repr as shown
 
 from network_provisioner.errors import InputError
 
 BITS_PER_BYTE = 8
+
+# A petabit per second, 8 exabytes, 300 years: whatever is larger is a slip, and sums of what is
+# smaller stay finite.
+MAX_RATE_BPS = 1e15
+MAX_SIZE_BYTES = 2**63 - 1
+MAX_DURATION_S = 1e10
 
 _DECIMAL = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "p": 10**15}
 _BINARY = {"ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40, "pi": 2**50}
@@ -45,22 +52,30 @@ def goodput(n_bytes: float, seconds: float) -> float:
 
 
 def _split(value: object, what: str, example: str) -> tuple[float, str]:
-    if isinstance(value, bool) or value is None:
-        raise InputError(
-            f"{what}: found {value!r}, expected a number with a unit such as {example}"
-        )
-    if isinstance(value, int | float):
-        number, unit = float(value), ""
-    else:
-        match = _QUANTITY.match(str(value))
+    expected = f"expected a number with a unit such as {example}"
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise InputError(f"{what}: found {shown(value)}, {expected}")
+    if isinstance(value, str):
+        match = _QUANTITY.match(value)
         if match is None:
-            raise InputError(
-                f"{what}: found {value!r}, expected a number with a unit such as {example}"
-            )
+            raise InputError(f"{what}: found {shown(value)}, {expected}")
         number, unit = float(match.group(1)), match.group(2)
+    else:
+        try:
+            number, unit = float(value), ""
+        except OverflowError:
+            number, unit = float("inf"), ""
     if not 0 <= number < float("inf"):
-        raise InputError(f"{what}: found {value!r}, expected a finite number that is not negative")
+        raise InputError(
+            f"{what}: found {shown(value)}, expected a finite number that is not negative"
+        )
     return number, unit
+
+
+def _at_most(quantity: float, most: float, value: object, what: str, limit: str) -> float:
+    if quantity > most:
+        raise InputError(f"{what}: found {shown(value)}, expected at most {limit}")
+    return quantity
 
 
 def parse_rate(value: object, what: str = "rate") -> float:
@@ -77,11 +92,15 @@ def parse_rate(value: object, what: str = "rate") -> float:
             break
     else:
         if unit:
-            raise InputError(f"{what}: found {value!r}, expected bits per second such as {example}")
+            raise InputError(
+                f"{what}: found {shown(value)}, expected bits per second such as {example}"
+            )
     scale = _DECIMAL.get(body.lower())
     if scale is None:
-        raise InputError(f"{what}: found {value!r}, expected bits per second such as {example}")
-    return number * scale
+        raise InputError(
+            f"{what}: found {shown(value)}, expected bits per second such as {example}"
+        )
+    return _at_most(number * scale, MAX_RATE_BPS, value, what, "1 Pb/s")
 
 
 def parse_size(value: object, what: str = "size") -> int:
@@ -91,8 +110,8 @@ def parse_size(value: object, what: str = "size") -> int:
     body = unit[:-1] if unit.endswith("B") else unit
     scale = _BINARY.get(body.lower()) or _DECIMAL.get(body.lower())
     if scale is None:
-        raise InputError(f"{what}: found {value!r}, expected bytes such as {example}")
-    return int(number * scale)
+        raise InputError(f"{what}: found {shown(value)}, expected bytes such as {example}")
+    return int(_at_most(number * scale, MAX_SIZE_BYTES, value, what, "8 EB"))
 
 
 def parse_duration(value: object, what: str = "duration") -> float:
@@ -100,8 +119,10 @@ def parse_duration(value: object, what: str = "duration") -> float:
     number, unit = _split(value, what, "'53 ms'")
     scale = _TIME_S.get(unit)
     if scale is None:
-        raise InputError(f"{what}: found {value!r}, expected a time such as '53 ms', '30 s', '2 h'")
-    return number * scale
+        raise InputError(
+            f"{what}: found {shown(value)}, expected a time such as '53 ms', '30 s', '2 h'"
+        )
+    return _at_most(number * scale, MAX_DURATION_S, value, what, "300 years")
 
 
 def _scaled(value: float, suffixes: tuple[str, ...]) -> str:

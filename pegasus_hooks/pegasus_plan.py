@@ -9,11 +9,11 @@ check, so that nothing of Pegasus is replaced.
 from __future__ import annotations
 
 import json
-import os
+import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -25,8 +25,9 @@ from pegasus_hooks.planner.refuse import safe_path
 from site_selector.hinted import hinted_copy
 from site_selector.placement import Mapping as SiteMapping
 
-PLANNER_NAME = "pegasus-plan"
+PLANNER_NAME, STARTER_NAME = "pegasus-plan", "pegasus-run"
 MAX_PRE = 20  # PRE scripts side by side; without it Pegasus writes 1
+_CLUSTER = re.compile(r"submitted to cluster (\d+)")
 _HOOKS = Path(__file__).resolve().parent
 
 
@@ -83,10 +84,27 @@ def plan(
         conf.write_text(properties_text(sources, own, scripts), encoding="utf-8")
         sites = sorted({placement.site for placement in mapping.placements})
         command = plan_command(planner, conf, sites, output_site, base_dir, workflow)
-        done = (run or _run)(command)
+        done = (run or runner())(command)
     except OSError as error:
         raise InputError(f"{PLANNER_NAME}: {error}") from None
     return _planned(done)
+
+
+def start(submit_dir: Path, run: Runner | None = None) -> int:
+    """Start a planned workflow with ``pegasus-run``, which also starts Pegasus's own monitoring;
+    the cluster of its DAGMan. Raises MissingError without Pegasus, AdonError where it refuses.
+    """
+    planner = find_planner()
+    if planner is None:
+        raise MissingError(f"{STARTER_NAME}: not on PATH, expected a Pegasus installation")
+    try:
+        done = (run or runner())([str(planner.with_name(STARTER_NAME)), str(submit_dir)])
+    except OSError as error:
+        raise AdonError(f"{STARTER_NAME}: {error}") from None
+    found = _CLUSTER.search(done.errors) or _CLUSTER.search(done.output)
+    if done.code != 0 or found is None:
+        raise AdonError(f"{STARTER_NAME}: exit {done.code}: {_last_line(done)}")
+    return int(found[1])
 
 
 def plan_command(
@@ -170,9 +188,8 @@ def _keys(properties: str) -> set[str]:
 
 
 def _planned(done: Finished) -> PlannedWorkflow:
-    said = (done.errors.strip() or done.output.strip()).splitlines()
     if done.code != 0:
-        raise InputError(f"{PLANNER_NAME}: exit {done.code}: {said[-1] if said else 'no output'}")
+        raise InputError(f"{PLANNER_NAME}: exit {done.code}: {_last_line(done)}")
     try:
         answer: Mapping[str, object] = json.loads(done.output)
         submit_dir = Path(str(answer["submit_dir"]))
@@ -191,14 +208,27 @@ def _planned(done: Finished) -> PlannedWorkflow:
     )
 
 
-def _run(command: Sequence[str]) -> Finished:
-    done = subprocess.run(
-        command,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        errors="replace",
-        check=False,
-        env=dict(os.environ),
-    )
-    return Finished(done.returncode, done.stdout, done.stderr)
+def _last_line(done: Finished) -> str:
+    said = (done.errors.strip() or done.output.strip()).splitlines()
+    return said[-1].strip() if said else "no output"
+
+
+def runner(
+    env: Mapping[str, str] | None = None, wrap: Callable[[Sequence[str]], list[str]] = list
+) -> Runner:
+    """Runs commands with an environment (or this process's), after ``wrap`` changed them: clients
+    of a pool can need both. The planner itself looks for HTCondor's programs on PATH."""
+
+    def run(command: Sequence[str]) -> Finished:
+        done = subprocess.run(
+            wrap(command),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+            env=env,
+        )
+        return Finished(done.returncode, done.stdout, done.stderr)
+
+    return run

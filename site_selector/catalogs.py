@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from reprlib import repr as shown
 from typing import Any
 
 from network_provisioner.errors import InputError
@@ -194,7 +195,7 @@ def transformations_of(document: Document, at: Path = ()) -> dict[str, Transform
             kind = site.get("type", "installed")
             if kind not in ("installed", "stageable"):
                 raise document.error(
-                    where, f"{name}: found type {kind!r}, expected installed or stageable"
+                    where, f"{name}: found type {shown(kind)}, expected installed or stageable"
                 )
             executables.append(
                 Executable(

@@ -10,12 +10,13 @@ Pegasus's planner takes a job's selector profile ``execution.site`` as it is:
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import yaml
 
 from network_provisioner.errors import InputError
 from site_selector.placement import Mapping
+from site_selector.wholefile import write_whole
 from site_selector.workflow import WHAT
 from site_selector.yamltext import read_document
 
@@ -49,15 +50,11 @@ def hinted_copy(workflow_path: str | Path, mapping: Mapping, out_path: str | Pat
             f"{document.name}: the mapping places job {next(iter(sites))!r}, which the workflow "
             "does not have"
         )
-    target = Path(out_path)
-    part = target.with_name(target.name + ".part")
-    try:
-        with part.open("w", encoding="utf-8") as stream:
-            yaml.serialize(root, stream, Dumper=_DUMPER, width=1 << 20, allow_unicode=True)
-        part.replace(target)
-    except OSError as error:
-        part.unlink(missing_ok=True)
-        raise InputError(f"{target}: cannot write the workflow: {error.strerror}") from None
+
+    def write(stream: TextIO) -> None:
+        yaml.serialize(root, stream, Dumper=_DUMPER, width=1 << 20, allow_unicode=True)
+
+    write_whole(out_path, write, "the workflow")
     return added
 
 

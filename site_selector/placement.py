@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from network_provisioner.errors import InputError
+from site_selector.wholefile import write_whole
 
 _TERMS = ("t_q_s", "t_c_s", "t_n_s", "t_t_s")
 
@@ -129,13 +130,13 @@ class Mapping:
 
     @classmethod
     def from_dict(cls, data: MappingType[str, Any]) -> Mapping:
-        """The inverse of :meth:`as_dict`. Raises InputError where a key is missing."""
+        """The inverse of :meth:`as_dict`. Raises InputError where it is none."""
         try:
             placements = tuple(
                 Placement(
-                    p["job"],
-                    p["transformation"],
-                    p["site"],
+                    _text(p, "job"),
+                    _text(p, "transformation"),
+                    _text(p, "site"),
                     p.get("reason", ""),
                     tuple(Alternative.from_dict(a) for a in p.get("alternatives", ())),
                     p.get("start_s", 0.0),
@@ -143,32 +144,28 @@ class Mapping:
                 )
                 for p in data["placements"]
             )
+            if len({p.job for p in placements}) < len(placements):
+                raise ValueError("a job is placed twice")
             return cls(
-                data["workflow"],
-                data["policy"],
+                _text(data, "workflow"),
+                _text(data, "policy"),
                 _read(data["makespan_s"]),
                 {name: _read(value) for name, value in data["portfolio"].items()},
                 placements,
                 data.get("beliefs", {}),
-                data.get("output_site"),
+                None if data.get("output_site") is None else _text(data, "output_site"),
                 data.get("seed", 0),
             )
-        except (KeyError, TypeError, AttributeError) as error:
-            raise InputError(
-                f"no site mapping: {type(error).__name__} {error}, expected what 'adon site map' "
-                "writes"
-            ) from None
+        except KeyError as error:
+            problem = f"found no key {error}"
+        except (TypeError, AttributeError, ValueError, OverflowError) as error:
+            problem = str(error)
+        raise InputError(f"no site mapping: {problem}, expected what 'adon site map' writes")
 
     def save(self, path: str | Path) -> None:
         """Write as JSON, all or nothing. Raises InputError where the file cannot be written."""
-        target = Path(path)
-        part = target.with_name(target.name + ".part")
-        try:
-            part.write_text(self._json(), encoding="utf-8")
-            part.replace(target)
-        except OSError as error:
-            part.unlink(missing_ok=True)
-            raise InputError(f"{target}: cannot write the mapping: {error.strerror}") from None
+        text = self._json()
+        write_whole(path, lambda stream: stream.write(text), "the mapping")
 
     def _json(self) -> str:
         """One line per key and per job: readable, and a tenth of the time of an indented dump."""
@@ -186,8 +183,8 @@ class Mapping:
             data = json.loads(Path(path).read_text(encoding="utf-8"))
         except OSError as error:
             raise InputError(f"{path}: {error.strerror}, expected a site mapping") from None
-        except ValueError as error:
-            raise InputError(f"{path}: not valid JSON: {error}") from None
+        except (ValueError, RecursionError) as error:
+            raise InputError(f"{path}: not valid JSON: {error}, expected a site mapping") from None
         try:
             return cls.from_dict(data)
         except InputError as error:
@@ -197,6 +194,13 @@ class Mapping:
 def finite(value: float) -> float | None:
     """The value, or None where it is infinite: JSON has no infinity."""
     return value if math.isfinite(value) else None
+
+
+def _text(data: MappingType[str, Any], key: str) -> str:
+    value = data[key]
+    if not isinstance(value, str):
+        raise TypeError(f"{key} is a {type(value).__name__} and no text")
+    return value
 
 
 def _read(value: float | None) -> float:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from reprlib import repr as shown
 from typing import Any
 
 from site_selector.dag import DataFile, Job, Workflow, find_cycle, topological_order
@@ -84,7 +85,7 @@ class _Reader:
         if kind != "job" and kind not in SUBWORKFLOWS:
             raise self.document.error(
                 (*path, "type"),
-                f"job {job_id}: found type {kind!r}, expected job, {', '.join(SUBWORKFLOWS)}",
+                f"job {job_id}: found type {shown(kind)}, expected job, {', '.join(SUBWORKFLOWS)}",
             )
         name = _text(entry.get("name")) or (_text(entry.get("file")) if kind != "job" else None)
         if not name:
@@ -142,12 +143,12 @@ class _Reader:
                     )
                 outputs[lfn] = None
                 self.producer[lfn] = job
-                if use.get("stageOut") not in _FALSE:
+                if _text(use.get("stageOut")) not in _FALSE:
                     self.stage_out.add(lfn)
             else:
                 raise self.document.error(
                     where,
-                    f"job {job}: file {lfn!r} has type {link!r}, "
+                    f"job {job}: file {lfn!r} has type {shown(link)}, "
                     "expected input, output or checkpoint",
                 )
         return inputs, outputs
@@ -176,16 +177,18 @@ class _Reader:
         return number
 
     def add_dependencies(self, entries: Any) -> None:
+        if entries is not None and not isinstance(entries, list):
+            raise self.document.error(("jobDependencies",), "jobDependencies is no list")
         for index, entry in enumerate(entries or ()):
             path: tuple[Key, ...] = ("jobDependencies", index)
             if not isinstance(entry, dict) or not isinstance(entry.get("children"), list):
                 raise self.document.error(path, "a dependency has no id or no list of children")
             for job in (entry.get("id"), *entry["children"]):
-                if job not in self.jobs:
+                if not isinstance(job, str) or job not in self.jobs:
                     raise self.document.error(
                         path,
-                        f"dependency names the unknown job {job!r}"
-                        + did_you_mean(str(job), self.jobs),
+                        f"dependency names the unknown job {shown(job)}"
+                        + (did_you_mean(job, self.jobs) if isinstance(job, str) else ""),
                     )
             for child in entry["children"]:
                 self.edges[child][entry["id"]] = None

@@ -50,13 +50,13 @@ def read_document(path: str | Path, what: str) -> Document:
     """
     file = Path(path)
     try:
-        size = file.stat().st_size
-        if size > MAX_BYTES:
-            raise InputError(
-                f"{file}: {size / 1e6:.0f} MB, expected a {what} of at most "
-                f"{MAX_BYTES / 1e6:.0f} MB"
-            )
-        text = file.read_text(encoding="utf-8-sig")
+        # Read to the limit, not measured: a device has no size and may have no end.
+        with file.open("rb") as stream:
+            content = stream.read(MAX_BYTES + 1)
+        if len(content) > MAX_BYTES:
+            most = f"{MAX_BYTES / 1e6:.0f} MB"
+            raise InputError(f"{file}: found more than {most}, expected a {what} of at most {most}")
+        text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputError(
             f"{file}: byte {error.start} is not UTF-8, expected a {what} as text"

@@ -1,4 +1,7 @@
-"""Say what this machine has, what it lacks, and how to get it."""
+"""Say what this machine has, what it lacks, and how to get it.
+
+'MISSING' is needed; 'without' is not, and the line says what the demo does instead.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,19 @@ import os
 import shutil
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
-from importlib import metadata
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from adon.commands.output import print_json
+from adon.commands.parsing import Nouns, add_command, add_json
+
+_MORE = """
+Exit codes: 0 nothing that is needed is missing; 1 something is.
+"""
+_PACKAGES = ("htcondor", "os-ken", "pegasus-wms.api", "pegasus-wms.worker")
+_COMMON = ("networkx", "numpy", "PyYAML", "pydantic", "fastapi", "uvicorn")
+_PROGRAMS = ("condor_master", "globus-gridftp-server", "globus-url-copy", "bwa", "samtools")
+_DISK_BYTES = 2e9
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,51 +36,93 @@ class Finding:
     advice: str = ""
 
 
-def add(nouns: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
     """Add ``adon doctor``."""
-    parser = nouns.add_parser("doctor", help=__doc__, description=__doc__)
-    parser.set_defaults(run=_run)
+    add_json(add_command(nouns, "doctor", __doc__, _run, _MORE))
 
 
 def findings() -> Iterator[Finding]:
     """Everything the line needs or can use, in the order it is used."""
-    from adon.testbed import box
-
     version = ".".join(map(str, sys.version_info[:3]))
-    yield Finding("Python 3.11 or later", version, sys.version_info >= (3, 11))
-    for package in ("htcondor", "pegasus-wms.api", "pegasus-wms.worker", "os-ken"):
-        try:
-            yield Finding(f"Python package {package}", metadata.version(package), True)
-        except metadata.PackageNotFoundError:
-            yield Finding(
-                f"Python package {package}", "not found", False, advice=f"pip install {package}"
-            )
+    yield Finding(
+        "Python 3.11 or later", version, sys.version_info >= (3, 11),
+        advice="install python3.11 or later and make .venv with it",
+    )  # fmt: skip
+    yield from _python_packages()
     planner = shutil.which("pegasus-plan")
     yield Finding(
         "pegasus-plan", planner or "not on PATH", planner is not None, False,
         "the embedded planner stands in; install Pegasus to use its own",
     )  # fmt: skip
+    absent = [program for program in _PROGRAMS if shutil.which(program) is None]
     apt = shutil.which("apt-get")
     yield Finding(
-        "apt-get (private copies of HTCondor and tools)", apt or "not found", apt is not None,
-        advice="use Debian 12, or put HTCondor, bwa, samtools and bcftools on PATH",
+        "apt-get (private copies of HTCondor, GridFTP and tools)",
+        apt or "not on PATH", apt is not None, bool(absent),
+        f"use Debian 12 or later, or put {', '.join(absent)} on PATH"
+        if absent else "not needed: all programs are on PATH",
     )  # fmt: skip
+    setpriv = shutil.which("setpriv")
+    yield Finding(
+        "setpriv", setpriv or "not on PATH", setpriv is not None,
+        advice="apt-get install util-linux",
+    )  # fmt: skip
+    yield _network()
+    yield _disk()
+
+
+def _python_packages() -> Iterator[Finding]:
+    from importlib import metadata
+
+    def installed(package: str) -> str | None:
+        try:
+            return metadata.version(package)
+        except metadata.PackageNotFoundError:
+            return None
+
+    for package in _PACKAGES:
+        found = installed(package)
+        yield Finding(
+            f"Python package {package}", found or "not found", found is not None,
+            advice=f"pip install {package}",
+        )  # fmt: skip
+    absent = [package for package in _COMMON if installed(package) is None]
+    yield Finding(
+        f"Python packages {', '.join(_COMMON)}",
+        "all there" if not absent else f"without {', '.join(absent)}", not absent,
+        advice=f"pip install {' '.join(absent)}",
+    )  # fmt: skip
+
+
+def _network() -> Finding:
+    from adon.testbed import box
+
     reason = box.can_box()
-    yield Finding(
+    return Finding(
         "real network in namespaces", reason or "possible", reason is None, False,
-        "run as root; until then the network is simulated",
+        "until then the network is simulated",
     )  # fmt: skip
-    free = shutil.disk_usage(os.environ.get("HOME", "/")).free
-    yield Finding(
-        "2 GB of disk below HOME", f"{free / 1e9:.0f} GB free", free > 2e9, advice="make room"
-    )
 
 
-def _run(_args: argparse.Namespace) -> int:
-    healthy = True
-    for f in findings():
+def _disk() -> Finding:
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser().absolute()
+    place = next(p for p in (cache, *cache.parents) if p.is_dir())
+    free = shutil.disk_usage(place).free
+    return Finding(
+        f"2 GB of disk for programs in {cache}", f"{free / 1e9:.1f} GB free", free > _DISK_BYTES,
+        advice="make room, or name another place in XDG_CACHE_HOME",
+    )  # fmt: skip
+
+
+def _run(args: argparse.Namespace) -> int:
+    found = list(findings())
+    healthy = all(f.ok or not f.needed for f in found)
+    if args.json:
+        print_json({"healthy": healthy, "findings": [asdict(f) for f in found]})
+        return 0 if healthy else 1
+    for f in found:
         mark = "ok     " if f.ok else "MISSING" if f.needed else "without"
         advice = f"  ({f.advice})" if not f.ok and f.advice else ""
         print(f"{mark}  {f.what}: {f.found}{advice}")
-        healthy = healthy and (f.ok or not f.needed)
+    print("nothing that is needed is missing" if healthy else "what is MISSING is needed")
     return 0 if healthy else 1

@@ -43,12 +43,15 @@ def _run(args: argparse.Namespace) -> int:
     from monitors.archive import Archive
     from monitors.follow import Follower
     from monitors.status import State, status_text
+    from monitors.submit_dir import SubmitDir
 
     def show(submit_dir: SubmitDir, status: Status) -> None:
         text = _as_json(submit_dir, status) if args.json else status_text(status, submit_dir.name)
         print(text, flush=True)
 
     logging.basicConfig(format="adon: %(message)s")
+    for submit_dir in args.dirs:
+        SubmitDir(submit_dir)  # refused before an archive is made
     with Archive(args.archive) as archive:
         last = Follower(args.dirs, archive, on_status=show).run()
     done = all(status is not None and status.state is State.DONE for status in last.values())

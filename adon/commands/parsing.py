@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
@@ -18,6 +19,17 @@ class _Formatter(argparse.RawDescriptionHelpFormatter):
         super().__init__(prog, max_help_position=28)
 
 
+# argparse's messages in the shape of all others: what was found, what was expected.
+_WORDS = (
+    (r"^argument ", ""),
+    (r"^the following arguments are required: (.*)", r"found no \1, expected it"),
+    (r"^unrecognized arguments: (.*)", r"found \1, expected no such argument here"),
+    (r"invalid choice: (.*) \(choose from (.*)\)", r"found \1, expected one of \2"),
+    (r"invalid int value: (.*)", r"found \1, expected a whole number"),
+    (r": expected one argument", ": found nothing after it, expected a value"),
+)
+
+
 class Parser(argparse.ArgumentParser):
     """An argument parser whose errors are one line, as all of ``adon``'s are."""
 
@@ -26,8 +38,9 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Exit 2 with what was found, what was expected and where it is explained."""
-        line = " ".join(message.removeprefix("argument ").split())
-        self.exit(2, f"adon: {line} (see '{self.prog} --help')\n")
+        for theirs, ours in _WORDS:
+            message = re.sub(theirs, ours, message)
+        self.exit(2, f"adon: {' '.join(message.split())} (see '{self.prog} --help')\n")
 
 
 Nouns = argparse._SubParsersAction  # argparse has no public name for what add_subparsers returns

@@ -12,13 +12,13 @@ from adon.demo.facts import Bar, LinkSample, RunFacts, live
 from adon.placement import Placed
 from monitors.archive import Archive
 from monitors.attempts import Outcome
-from monitors.submit_dir import TRANSFERS, JobKind
+from monitors.submit_dir import TRANSFERS, JobKind, SubmitDir
 from monitors.timeline import JobTimes, timeline
 from network_provisioner.client import BrokerClient
 from network_provisioner.model import Transit
 from pegasus_hooks import submitdir
 from pegasus_hooks.planner.model import PlannedWorkflow
-from site_selector.explain import changes, changes_text
+from site_selector.explain import changes
 
 LEARNT = ("throughput", "runtime", "compute_rate", "queue_wait")
 _BROKER_CATCHES_UP_S = 10.0
@@ -73,14 +73,6 @@ def hook_warnings(submit_dir: Path) -> list[str]:
     ]
 
 
-def changes_in_words(before: Placed, placed: Placed) -> list[str]:
-    """What measurements changed, from the mapping by catalogs alone to the one that ran."""
-    found = changes(before.mapping, placed.mapping)
-    return [
-        f"{m['job']} ({m['transformation']}): {m['before']} → {m['after']}" for m in found["moved"]
-    ]
-
-
 def gather(
     planned: PlannedWorkflow,
     network: str,
@@ -106,7 +98,7 @@ def gather(
         workflow=planned.name,
         state=end.state,
         jobs=len(placed.mapping.placements),
-        dag_jobs=len(planned.jobs),
+        dag_jobs=len(SubmitDir(planned.submit_dir).job_names()),
         started=end.started,
         ended=end.ended,
         mapping=placed.mapping.as_dict(),
@@ -119,8 +111,7 @@ def gather(
         science=science,
         links=client.topology()["links"],
         samples=samples,
-        changes=changes_in_words(before, placed),
-        learnt_text=changes_text(before.mapping, placed.mapping, limit=6) if earlier else "",
+        taught=changes(before.mapping, placed.mapping),
         earlier_measurements=earlier,
         warnings=[*warnings, *hook_warnings(planned.submit_dir)],
     )

@@ -8,13 +8,13 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from adon.demo import gather, steps
-from adon.demo.facts import RunFacts, as_json
+from adon.demo import gather, running, steps
+from adon.demo.facts import RunFacts
+from adon.demo.figures import as_json
 from adon.demo.options import DemoOptions
 from adon.demo.page import render
 from adon.demo.summary import summary_text
@@ -66,13 +66,12 @@ def run(options: DemoOptions, say: steps.Say) -> RunFacts:
             steps.OUTPUT_SITE,
             steps.write_hooks(url, options.state / "archive.sqlite", run_dir),
             Options(user=testbed.pool.user.name),
+            running.pegasus_runner(testbed.pool),
         )
         say(planned.output)
-        started = time.time()
-        state = steps.follow(planned, testbed.pool, archive, say)
-        end = gather.Ended(state, started, time.time())
+        end = running.follow(planned, testbed.pool, archive, say)
         science = {}
-        if state == "success":
+        if end.state == "success":
             science = steps.check_science(made, testbed.site_dir(steps.OUTPUT_SITE) / "storage")
         return gather.gather(
             planned=planned,

@@ -2,211 +2,140 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from html import escape
+from collections import Counter
 from pathlib import Path
-from typing import Any
 
-from adon.demo import svg
+from adon.demo import draw_dag, draw_gantt, markup, show_learnt, show_run, show_terms
 from adon.demo.facts import RunFacts
-from network_provisioner.units import format_rate, format_size
+from adon.demo.words import clock_text, counted, short_name, term_text
 
-SITE_CLASSES = ("s1", "s2", "s3", "s4", "s5", "s6", "s7", "s8")
-
+COLOURS = 8
 STYLE = (Path(__file__).parent / "report.css").read_text(encoding="utf-8")
-
-
-def _table(head: Sequence[str], rows: Iterable[str], numbers: frozenset[int] = frozenset()) -> str:
-    cells = "".join(
-        f'<th{" class=n" if i in numbers else ""} scope="col">{escape(h)}</th>'
-        for i, h in enumerate(head)
-    )
-    return (
-        f'<div class="wide"><table><thead><tr>{cells}</tr></thead>'
-        f"<tbody>{''.join(rows)}</tbody></table></div>"
-    )
-
-
-def _row(cells: Sequence[str], numbers: frozenset[int] = frozenset(), cls: str = "") -> str:
-    body = "".join(
-        f"<td{' class=n' if i in numbers else ''}>{escape(c)}</td>" for i, c in enumerate(cells)
-    )
-    return f'<tr class="{cls}">{body}</tr>'
-
-
-def _seconds(value: float | None) -> str:
-    if value is None or value == float("inf"):
-        return "∞"
-    return f"{value:.2f}"
-
-
-def _cards(facts: RunFacts) -> str:
-    moved = sum(t.bytes for t in facts.transits)
-    cards = [
-        ("workflow", facts.state),
-        ("jobs", f"{facts.jobs} (+{facts.dag_jobs - facts.jobs} of the planner)"),
-        ("makespan", f"{facts.makespan_s:.1f} s"),
-        ("moved on paths", format_size(moved)),
-        ("SNP recall", f"{facts.science.get('recall', 0):.4f}"),
-        ("SNP precision", f"{facts.science.get('precision', 0):.4f}"),
-        ("reservations left", str(facts.open_reservations)),
-        ("flows left", str(facts.flows_left)),
-    ]
-    return (
-        '<ul class="cards">'
-        + "".join(
-            f"<li><span class=soft>{escape(k)}</span><b>{escape(v)}</b></li>" for k, v in cards
-        )
-        + "</ul>"
-    )
-
-
-def _key(classes: Mapping[str, str]) -> str:
-    return (
-        '<p class="key">'
-        + "".join(f'<span><i class="{c}"></i>{escape(s)}</span>' for s, c in classes.items())
-        + "</p>"
-    )
-
-
-def _transits(facts: RunFacts) -> str:
-    numbers = frozenset({3, 4, 5, 6, 7})
-    head = (
-        "job",
-        "from → to",
-        "path",
-        "asked",
-        "granted",
-        "bytes",
-        "goodput",
-        "on switch",
-        "result",
-    )
-    rows = [
-        _row(
-            (
-                t.job,
-                f"{t.src} → {t.dst}",
-                " → ".join(t.path) or "best effort",
-                format_rate(t.requested_bps),
-                format_rate(t.granted_bps),
-                format_size(t.bytes),
-                format_rate(t.goodput_bps),
-                format_size(t.switch_bytes),
-                f"{t.state}{': ' + t.reason if t.reason else ''}",
-            ),
-            numbers,
-        )
-        for t in sorted(facts.transits, key=lambda t: t.requested_at)
-    ]
-    return _table(head, rows, numbers)
-
-
-def _why(placement: Mapping[str, Any]) -> str:
-    numbers = frozenset({1, 2, 3, 4})
-    head = ("site", "T_q", "S_c/(N·Γ_c)", "S_t/min(Γ_t, Γ_a)", "T_t", "Γ bound", "inputs from")
-    rows = []
-    for a in sorted(placement["alternatives"], key=lambda a: a["site"] != placement["site"]):
-        inputs = ", ".join(
-            f"{name}: {entry.get('source', '')}" for name, entry in a.get("inputs", {}).items()
-        )
-        cells = (
-            a["site"],
-            _seconds(a["t_q_s"]),
-            _seconds(a["t_c_s"]),
-            _seconds(a["t_n_s"]),
-            _seconds(a["t_t_s"]),
-            str(a.get("gamma", "")),
-            inputs,
-        )
-        rows.append(_row(cells, numbers, "chosen" if a["site"] == placement["site"] else ""))
-    title = f"{placement['job']} · {placement['transformation']} → {placement['site']}"
-    return (
-        f"<details><summary>{escape(title)}</summary><p>{escape(placement.get('reason', ''))}</p>"
-        f"{_table(head, rows, numbers)}</details>"
-    )
-
-
-def _links(facts: RunFacts) -> str:
-    parts = []
-    for link in facts.links:
-        for hop in ((link["a"], link["b"]), (link["b"], link["a"])):
-            reserved = svg.reserved_steps(facts.transits, hop)
-            measured = svg.measured_rates(facts.samples, hop)
-            if link.get("layer") == "lan" or not (reserved or measured):
-                continue
-            title = (
-                f"{hop[0]} → {hop[1]} ({link.get('layer')}, {format_rate(link['capacity_bps'])})"
-            )
-            chart = svg.link_load(
-                hop,
-                link["capacity_bps"],
-                facts.transits,
-                facts.samples,
-                facts.started,
-                facts.ended,
-            )
-            parts.append(f"<h3>{escape(title)}</h3><div class=wide>{chart}</div>")
-    return "".join(parts) or "<p>No traffic between switches.</p>"
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
+_TERMS = """<p>For each site that can run a job: T_t = T_q + S_c/(N·Γ_c) + S_t/min(Γ_t, Γ_a), that
+is waiting in the queue, computing, and moving data, in seconds. N is the site's workers, Γ_c the
+speed of one of them, Γ_a the bandwidth that is free on the way and Γ_t what TCP can reach on it.
+Sites are chosen for the whole workflow, so the chosen site need not have the least T_t of its row;
+the reason says why. Each value is followed by where it comes from: measured (archive), told by the
+pool (collector), known of the network (topology), or written down (catalog, default).</p>"""
+_LINKS = (
+    "Blocks: reserved, as high as the granted rate. Line: mean rate by the switch's byte counters. "
+    "Dashed: capacity. A triangle marks a reservation that is too short to see."
+)
+_GANTT = (
+    "Dashed: waiting in the queue. Bar: running. Pale bar: a job that the planner added. "
+    "Thin line below a transfer: its bandwidth was reserved."
+)
+_SECTIONS = {
+    "learnt": "What earlier runs taught",
+    "workflow": "The workflow",
+    "time": "Jobs and transfers over time",
+    "links": "Paths and bandwidth over time",
+    "transits": "Transits: who asked, what was given",
+    "why": "Why each job runs where it does",
+    "science": "Science",
+    "left": "What is left",
+}
 
 
 def render(facts: RunFacts) -> str:
     """The whole page. Everything on it comes from ``facts``."""
-    placements = facts.mapping["placements"]
-    sites = sorted({p["site"] for p in placements} | {b.site for b in facts.bars})
-    classes = {site: SITE_CLASSES[i % len(SITE_CLASSES)] for i, site in enumerate(sites)}
-    labels = {
-        p["job"]: f"{p['transformation'].split(':')[2]} ({p['job']}) at {p['site']}"
-        for p in placements
+    classes = site_classes(facts)
+    title = f"{facts.workflow}: where it ran, how its data got there, and why"
+    sections = {
+        "learnt": show_learnt.learnt(facts),
+        "workflow": _workflow(facts, classes),
+        "time": _time(facts, classes),
+        "links": markup.note(_LINKS) + show_run.links(facts),
+        "transits": show_run.transits(facts),
+        "why": _TERMS + _portfolio(facts) + show_terms.terms(facts.mapping["placements"]),
+        "science": show_run.science(facts),
+        "left": show_run.left(facts),
     }
-    site_of = {p["job"]: classes[p["site"]] for p in placements}
-    changes = "".join(f"<li>{escape(c)}</li>" for c in facts.changes)
-    if facts.earlier_measurements:
-        learnt = (
-            f"<p>{facts.earlier_measurements} measurements of earlier runs were in the archive. "
-            f"{'These jobs moved:' if changes else 'They moved no job.'}</p><ul>{changes}</ul>"
-            f"<details><summary>all that changed</summary><pre>{escape(facts.learnt_text)}</pre>"
-            "</details>"
-        )
-    else:
-        learnt = (
-            "<p>The archive was empty: sites were chosen from what the site catalog claims. "
-            "The next run will use what this one measured.</p>"
-        )
-    portfolio = _table(
-        ("policy", "predicted makespan, s"),
-        [
-            _row(
-                (name, f"{value:.1f}"),
-                frozenset({1}),
-                "chosen" if name == facts.mapping["policy"] else "",
-            )
-            for name, value in sorted(facts.mapping["portfolio"].items(), key=lambda kv: kv[1])
-        ],
-        frozenset({1}),
-    )
-    warnings = "".join(f"<li>{escape(w)}</li>" for w in facts.warnings)
-    return f"""<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
-<title>ADON run of {escape(facts.workflow)}</title><style>{STYLE}</style></head><body>
-<h1>{escape(facts.workflow)}: where it ran, how its data got there, and why</h1>
-<p class="soft">Planned by {escape(facts.planner)}, network {escape(facts.network)}.
-{escape(facts.network_note)}</p>
-{_cards(facts)}
-{f"<h2>Warnings</h2><ul>{warnings}</ul>" if warnings else ""}
-<h2>What earlier runs taught</h2>{learnt}
-<h2>The workflow</h2>{_key(classes)}
-<div class="wide">{svg.dag(facts.edges, labels, site_of)}</div>
-<h2>Jobs and transfers over time</h2>
-<p class="soft">Dashed: waiting in the queue. Pale: transfers.</p>
-<div class="wide">{svg.gantt(facts.bars, classes, facts.started, facts.ended)}</div>
-<h2>Paths and bandwidth over time</h2>
-<p class="soft">Area: reserved. Line: what the switch counted. Dashed: capacity.</p>
-{_links(facts)}
-<h2>Transits</h2>{_transits(facts)}
-<h2>Why each job runs where it does</h2>
-<p>T_t = T_q + S_c/(N·Γ_c) + S_t/min(Γ_t, Γ_a), in seconds; the chosen site is in bold.</p>
-{portfolio}
-{"".join(_why(p) for p in placements)}
-</body></html>
+    contents = "".join(f'<a href="#{name}">{words}</a>' for name, words in _SECTIONS.items())
+    body = "".join(markup.section(n, _SECTIONS[n], html) for n, html in sections.items())
+    warnings = markup.bullets(facts.warnings, "warnings")
+    if warnings:
+        warnings = markup.section("warnings", "Warnings", warnings)
+    return f"""<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="{_POLICY}">
+<meta name="color-scheme" content="light dark">
+<title>ADON run of {markup.text(facts.workflow)}</title><style>{STYLE}</style></head><body>
+<header><h1>{markup.text(title)}</h1>{markup.note(_made(facts))}</header>
+<main>{show_run.cards(facts)}<nav aria-label="Contents">{contents}</nav>
+{warnings}{body}</main></body></html>
 """
+
+
+def site_classes(facts: RunFacts) -> dict[str, str]:
+    """The CSS class of each site: the same colour in all drawings."""
+    sites = {p["site"] for p in facts.mapping["placements"]} | {b.site for b in facts.bars}
+    sites |= set(facts.mapping.get("beliefs", {}).get("sites", {}))
+    return {site: f"s{index % COLOURS + 1}" for index, site in enumerate(sorted(sites))}
+
+
+def _made(facts: RunFacts) -> str:
+    planner = (
+        "ADON's embedded planner, for machines without Pegasus"
+        if facts.planner == "embedded"
+        else facts.planner
+    )
+    network = (
+        "real switches under OpenFlow"
+        if facts.network == "openflow"
+        else f"{facts.network} network"
+    )
+    words = f"Started {clock_text(facts.started)}. Planned by {planner}. Network: {network}."
+    return f"{words} {facts.network_note}".strip()
+
+
+def _workflow(facts: RunFacts, classes: dict[str, str]) -> str:
+    placements = facts.mapping["placements"]
+    counts = Counter(p["site"] for p in placements)
+    key = markup.key(
+        {f"{site}: {counted(counts[site], 'job')}": cls for site, cls in classes.items()}
+    )
+    nodes = [
+        draw_dag.Node(p["job"], short_name(p["transformation"]), p["site"]) for p in placements
+    ]
+    drawn, each = draw_dag.dag(nodes, facts.edges, classes)
+    words = "From top to bottom: each job needs the results of those above that it is joined to."
+    out = markup.note(words) + key + markup.scroller("The workflow's jobs", drawn)
+    if not each:
+        every = draw_dag.dots(nodes, facts.edges, classes)
+        out += markup.details("Every job as a dot", markup.scroller("Every job", every))
+    return out
+
+
+def _time(facts: RunFacts, classes: dict[str, str]) -> str:
+    seen = {b.site for b in facts.bars}
+    key = markup.key({site: cls for site, cls in classes.items() if site in seen})
+    drawn = draw_gantt.gantt(facts.bars, facts.transits, classes, facts.started, facts.ended)
+    return markup.note(_GANTT) + key + markup.scroller("Jobs and transfers over time", drawn)
+
+
+def _portfolio(facts: RunFacts) -> str:
+    """What each policy would reach under the same beliefs, beside what the run took."""
+    mapping = facts.mapping
+    chosen = mapping["policy"].removesuffix("+search")
+    numbers = frozenset({1})
+
+    def order(item: tuple[str, float | None]) -> tuple[bool, float, str]:
+        return item[1] is None, item[1] or 0.0, item[0]
+
+    rows = [
+        markup.row(
+            (markup.text(name), markup.text(term_text(value))),
+            numbers,
+            "chosen" if name == chosen else "",
+        )
+        for name, value in sorted(mapping["portfolio"].items(), key=order)
+    ]
+    words = (
+        f"Policy {mapping['policy']} was expected to end after {term_text(mapping['makespan_s'])}; "
+        f"the run took {facts.makespan_s:.1f} s."
+    )
+    table = markup.table("Policies", ("policy", "expected makespan"), rows, numbers)
+    return f"<p>{markup.text(words)}</p>" + markup.details("All policies compared", table)

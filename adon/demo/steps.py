@@ -6,7 +6,6 @@ import json
 import socket
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,14 +18,9 @@ from adon.demo.options import DemoOptions
 from adon.placement import Placed, place
 from adon.testbed import plan as paper
 from adon.testbed.pool import Pool
-from condor_plugins import dagman
 from monitors.archive import Archive
-from monitors.follow import Follower
-from monitors.status import Status, status_text
-from monitors.submit_dir import SubmitDir
 from network_provisioner.errors import AdonError, InputError
 from network_provisioner.topology import topology_from_dict
-from pegasus_hooks.planner.model import PlannedWorkflow
 from site_selector.inputs import load_inputs
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -34,9 +28,6 @@ EXAMPLE = ROOT / "examples" / "soykb"
 OUTPUT_SITE = paper.HUB
 TEMPLATE = "soykb"
 _TOOL_S = 300.0
-_LOOK_S = 0.1
-_LAST_LINES_S = 10.0
-_SHOW_EVERY_S = 2.0
 
 Say = Callable[[str], None]
 
@@ -170,51 +161,6 @@ def clock(start: float) -> Say:
         print(f"[{time.monotonic() - start:6.1f} s] {words}", flush=True)
 
     return say
-
-
-def follow(planned: PlannedWorkflow, pool: Pool, archive: Archive, say: Say) -> str:
-    """Submit the DAG, follow it into the archive until it ended, and say how.
-
-    The state is ``success``, ``failed``, ``removed`` or ``held``. An interrupt removes the DAG.
-    """
-    shown = [0.0]
-
-    def show(_where: SubmitDir, status: Status) -> None:
-        now = time.monotonic()
-        if now - shown[0] >= _SHOW_EVERY_S or status.ended:
-            shown[0] = now
-            say(status_text(status))
-
-    follower = Follower(planned.submit_dir, archive, on_status=show)
-    stop = threading.Event()
-    troubles: list[AdonError] = []
-
-    def follow_on() -> None:
-        try:
-            follower.run(stop)
-        except AdonError as error:
-            troubles.append(error)
-
-    thread = threading.Thread(target=follow_on, name="follower")
-    cluster = dagman.submit_dag(planned.dag, pool.run)
-    thread.start()
-    log = dagman.DagLog(planned.dag, cluster)
-    try:
-        while (end := log.poll()) is None:
-            time.sleep(_LOOK_S)
-        # DAGMan's last lines are on disk by now; the follower sees them by itself.
-        thread.join(_LAST_LINES_S)
-    except BaseException:
-        dagman.remove(cluster, pool.run)
-        raise
-    finally:
-        stop.set()
-        thread.join()
-    if troubles:
-        raise troubles[0]
-    if end.state != "success":
-        say(f"the workflow ended: {end.state} {end.reason}".rstrip())
-    return end.state
 
 
 def check_science(made: Made, results: Path) -> dict[str, Any]:

@@ -1,73 +1,181 @@
-"""The few lines that the demo ends with."""
+"""The few lines that the demo ends with, at most 100 columns wide."""
 
 from __future__ import annotations
 
+import textwrap
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from adon.demo.facts import RunFacts
+from adon.demo.show_learnt import moves
+from adon.demo.words import belief_name, counted, quantity, source_text, term_text
+from network_provisioner.model import Transit
 from network_provisioner.units import format_rate, format_size
+
+COLUMNS = 100
+_INDENT = " " * 11
+_MOST_WAYS = 4
+_MOST_MOVES = 2
+_MOST_BELIEFS = 3
+_MOST_WARNINGS = 8
 
 
 def summary_text(facts: RunFacts, reports: tuple[Path, Path]) -> str:
-    """Did it work, where, how fast, what is left, what was learnt."""
+    """Did it work, where, how fast, what is left, what was learnt.
+
+    Paths are never broken, so that they can be copied; they may pass the last column.
+    """
     sites = Counter(p["site"] for p in facts.mapping["placements"])
     where = ", ".join(f"{count} at {site}" for site, count in sorted(sites.items()))
     lines = [
         "",
-        f"workflow   {facts.state}: {facts.jobs} jobs in {facts.makespan_s:.1f} s ({where})",
-        _planner(facts),
+        *_entry(
+            "workflow",
+            f"{facts.state}: {counted(facts.jobs, 'job')} in {facts.makespan_s:.1f} s ({where})",
+        ),
+        *_entry("planner", _planner(facts)),
         *_network(facts),
         *_science(facts),
-        f"left over  {facts.open_reservations} reservations, {facts.flows_left} flows on switches",
-        f"learnt     {facts.status_records} status records, goodput and run times in the archive",
-        *_changes(facts),
-        *(f"warning    {words}" for words in facts.warnings),
+        *_entry(
+            "left over",
+            f"{counted(facts.open_reservations, 'reservation')}, "
+            f"{counted(facts.flows_left, 'flow')} on switches",
+        ),
+        *_entry(
+            "learnt",
+            f"{counted(facts.status_records, 'status record')}; goodput and run times are in the "
+            "archive, for the next run",
+        ),
+        *changed(facts),
+        *_warnings(facts),
         f"report     {reports[0]}",
-        f"           {reports[1]}",
+        f"{_INDENT}{reports[1]}",
     ]
     return "\n".join(lines)
 
 
+def _entry(name: str, words: str) -> list[str]:
+    return textwrap.wrap(
+        words, COLUMNS, initial_indent=f"{name:<11}", subsequent_indent=_INDENT,
+        break_long_words=False, break_on_hyphens=False,
+    )  # fmt: skip
+
+
 def _planner(facts: RunFacts) -> str:
     if facts.planner == "embedded":
-        return "planner    embedded, for machines without Pegasus (pegasus-plan is not on PATH)"
-    return f"planner    {facts.planner}"
+        return "embedded, for machines without Pegasus (pegasus-plan is not on PATH)"
+    return facts.planner
 
 
 def _network(facts: RunFacts) -> list[str]:
-    given = [t for t in facts.transits if t.path]
-    lines = [
-        f"network    {facts.network}: {len(given)} of {len(facts.transits)} transfers between "
-        "sites got a path of their own"
-    ]
+    held = [t for t in facts.transits if t.path]
+    lines = _entry(
+        "network",
+        f"{facts.network}: {len(held)} of {counted(len(facts.transits), 'transfer')} between "
+        "sites had a path and a rate reserved",
+    )
     if facts.network_note:
-        lines.append(f"           {facts.network_note}")
-    for transit in sorted(given, key=lambda t: -t.bytes)[:4]:
-        lines.append(
-            f"           {transit.src} → {transit.dst} by {' '.join(transit.path[1:-1])}: "
-            f"{format_size(transit.bytes)} at {format_rate(transit.goodput_bps)}, "
-            f"{format_rate(transit.granted_bps)} granted"
-        )
+        lines += _entry("", facts.network_note)
+    ways: dict[tuple[str, ...], list[Transit]] = {}
+    for t in held:
+        ways.setdefault((t.src, t.dst, t.layer, *t.path[1:-1]), []).append(t)
+    ranked = sorted(ways.values(), key=lambda ts: -sum(t.bytes for t in ts))
+    for ts in ranked[:_MOST_WAYS]:
+        lines += _entry("", _way(ts))
+    if len(ranked) > _MOST_WAYS:
+        lines += _entry("", f"and {counted(len(ranked) - _MOST_WAYS, 'more path')}, see the report")
     return lines
+
+
+def _way(transits: Sequence[Transit]) -> str:
+    """What the transfers over one path moved, and how fast."""
+    t = transits[0]
+    moved = format_size(sum(t.bytes for t in transits))
+    most = "≤ " if len(transits) > 1 else ""
+    many = f" in {len(transits)} transfers" if len(transits) > 1 else ""
+    return (
+        f"{t.src} → {t.dst} over {'-'.join(t.path[1:-1])} ({t.layer.upper()}): {moved}{many} at "
+        f"{most}{format_rate(max(t.goodput_bps for t in transits))}, "
+        f"{most}{format_rate(max(t.granted_bps for t in transits))} reserved"
+    )
 
 
 def _science(facts: RunFacts) -> list[str]:
     if not facts.science:
         return []
-    return [
-        f"science    {facts.science['planted_snps']:.0f} SNPs planted, "
-        f"recall {facts.science['recall']:.4f}, precision {facts.science['precision']:.4f}"
-    ]
+    return _entry(
+        "science",
+        f"{facts.science['planted_snps']:.0f} SNPs planted, "
+        f"recall {facts.science['recall']:.4f}, precision {facts.science['precision']:.4f}",
+    )
 
 
-def _changes(facts: RunFacts) -> list[str]:
+def changed(facts: RunFacts) -> list[str]:
+    """What measurements changed, in at most eight lines."""
     if not facts.earlier_measurements:
-        return [
-            "next time  sites were chosen from the catalogs alone; "
-            "run it again to see what these measurements change"
-        ]
-    if facts.learnt_text:
-        first, *rest = facts.learnt_text.splitlines()
-        return [f"changed    {first}", *(f"           {line.strip()}" for line in rest)]
-    return []
+        return _entry(
+            "next time",
+            "sites were chosen from the catalogs alone; run it again to see what these "
+            "measurements change",
+        )
+    moved, beliefs = facts.moved_jobs, facts.moved_beliefs
+    lines = _one_line(
+        "changed",
+        f"{counted(facts.earlier_measurements, 'earlier measurement')} moved {len(moved)} of "
+        f"{counted(facts.jobs, 'job')} and changed {counted(len(beliefs), 'belief')}",
+    )
+    groups = list(moves(moved).items())
+    for (before, after), jobs in groups[:_MOST_MOVES]:
+        more = len(moved) - sum(len(js) for _, js in groups[:_MOST_MOVES])
+        last = (before, after) == groups[:_MOST_MOVES][-1][0]
+        tail = f", and {counted(more, 'other')} elsewhere" if last and more else ""
+        lines += _one_line("", f"{counted(len(jobs), 'job')}: {before} → {after}{tail}")
+    for item in _telling(beliefs):
+        show = item["kind"]
+        lines += _one_line(
+            "",
+            f"{belief_name(item['what'], show)}: {quantity(show, item['before']['value'])} "
+            f"({item['before']['source']}), now {quantity(show, item['after']['value'])} "
+            f"({source_text({**item['after'], 'note': ''})})",
+        )
+    if len(beliefs) > _MOST_BELIEFS:
+        rest = counted(len(beliefs) - _MOST_BELIEFS, "more belief")
+        lines += _one_line("", f"and {rest}, see the report")
+    makespan = facts.taught.get("makespan_s", {})
+    lines += _one_line(
+        "",
+        f"expected end: {term_text(makespan.get('before'))} by the catalogs, "
+        f"{term_text(makespan.get('after'))} with measurements; it took {facts.makespan_s:.1f} s",
+    )
+    return lines
+
+
+def _telling(beliefs: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """A few beliefs, of different kinds where possible, in their order.
+
+    Those that were zero come last: any value is infinitely more, which says little.
+    """
+    ranked = sorted(beliefs, key=lambda item: not item["before"]["value"])
+    kinds: dict[str, int] = {}
+    turns = []
+    for rank, item in enumerate(ranked):
+        kind = item["what"].partition(" ")[0]
+        kinds[kind] = kinds.get(kind, 0) + 1
+        turns.append((kinds[kind], rank))
+    return [ranked[rank] for _, rank in sorted(turns)[:_MOST_BELIEFS]]
+
+
+def _one_line(name: str, words: str) -> list[str]:
+    """One line, with what does not fit cut off."""
+    room = COLUMNS - len(_INDENT)
+    return [f"{name:<11}{words if len(words) <= room else words[: room - 1] + '…'}"]
+
+
+def _warnings(facts: RunFacts) -> list[str]:
+    lines = [line for words in facts.warnings[:_MOST_WARNINGS] for line in _entry("warning", words)]
+    if len(facts.warnings) > _MOST_WARNINGS:
+        more = len(facts.warnings) - _MOST_WARNINGS
+        lines += _entry("", f"and {counted(more, 'more warning')}, see the report")
+    return lines

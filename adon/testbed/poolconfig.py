@@ -100,6 +100,8 @@ def _common(layout: Layout, name: str, address: str, collector: str) -> dict[str
         "SENDMAIL": "/bin/true",
         "RUNBENCHMARKS": "False",
         "DISCARD_SESSION_KEYRING_ON_STARTUP": "False",
+        # Jobs see the machine's own /tmp: a site's disks may be there, and Pegasus asks.
+        "MOUNT_UNDER_SCRATCH": "",
         # Jobs of a killed run are found by the same mark as its daemons.
         "STARTER_JOB_ENVIRONMENT": quoted([f"{MARK}={layout.home.parent}"]),
     }

@@ -67,8 +67,12 @@ def group_circuits(topology: Topology, circuits: Sequence[Circuit], now: float) 
     """
     by_pair: dict[Pair, list[Circuit]] = {}
     ids: set[str] = set()
+    paths: set[tuple[str, ...]] = set()
     for circuit in circuits:
-        _check(topology, circuit)
+        _check(circuit)
+        if circuit.path not in paths:  # circuits are many, the paths they share are few
+            _check_path(topology, circuit)
+            paths.add(circuit.path)
         if circuit.id in ids:
             raise InputError(f"circuit {circuit.id!r} is listed twice, expected one of each id")
         ids.add(circuit.id)
@@ -174,10 +178,8 @@ def _check_one_path(circuits: list[Circuit]) -> None:
             )
 
 
-def _check(topology: Topology, circuit: Circuit) -> None:
+def _check_path(topology: Topology, circuit: Circuit) -> None:
     label = f"circuit {circuit.id!r}"
-    if not circuit.id:
-        raise InputError("a circuit has an empty id, expected a name")
     if len(circuit.path) < 3 or len(set(circuit.path)) != len(circuit.path):
         raise InputError(
             f"{label} has the path {'>'.join(circuit.path)!r}, expected two sites with switches "
@@ -190,6 +192,12 @@ def _check(topology: Topology, circuit: Circuit) -> None:
     for name in circuit.path[1:-1]:
         if topology.nodes[name].kind == "site":
             raise InputError(f"{label} leads through the site {name!r}, expected switches only")
+
+
+def _check(circuit: Circuit) -> None:
+    label = f"circuit {circuit.id!r}"
+    if not circuit.id:
+        raise InputError("a circuit has an empty id, expected a name")
     if not (math.isfinite(circuit.min_bps) and circuit.min_bps >= 0):
         raise InputError(f"{label} has min_bps {circuit.min_bps!r}, expected 0 b/s or more")
     if math.isnan(circuit.max_bps) or circuit.max_bps < circuit.min_bps or circuit.max_bps <= 0:

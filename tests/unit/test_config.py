@@ -11,7 +11,7 @@ GOOD = {"topology": {"nodes": [], "links": []}, "broker": {"listen": "127.0.0.1:
 
 
 def test_defaults_are_loopback_and_simulated() -> None:
-    config = parse_config({"topology": {}}, "adon.yml")
+    config = parse_config({"topology": GOOD["topology"]}, "adon.yml")
     assert config.controller.driver == "simulated"
     assert config.broker.listen.startswith("127.0.0.1:")
 

@@ -334,7 +334,7 @@ def test_saved_and_loaded_it_is_the_same(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("{", "not valid JSON"), ("[]", "no site mapping"), ("{}", "no site mapping: KeyError")],
+    [("{", "not valid JSON"), ("[]", "no site mapping"), ("{}", "no site mapping: found no key 'placements'")],
 )
 def test_bad_mapping_files(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "m.json"

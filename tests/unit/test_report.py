@@ -1,81 +1,85 @@
+"""The report: true figures in report.json, a page that stands alone, drawings that do not lie."""
+
 from __future__ import annotations
 
 import json
+import re
+import time
 import xml.etree.ElementTree as ET
+from html.parser import HTMLParser
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from report_world import SITES, T0, alternative, facts, large, placement, taught, transit
 
-from adon.demo import svg
-from adon.demo.facts import Bar, LinkSample, RunFacts, as_json
-from adon.demo.page import render
+from adon.demo import draw_dag, draw_gantt, draw_load, loads, svg, words
+from adon.demo.facts import Bar, LinkSample, RunFacts
+from adon.demo.figures import as_json
+from adon.demo.page import STYLE, render
+from adon.demo.summary import COLUMNS, changed, summary_text
 from network_provisioner.model import Transit, TransitState
 
-
-def transit(**changes: Any) -> Transit:
-    data: dict[str, Any] = {
-        "id": "wf:stage_in:0:iplant-mu",
-        "src": "iplant",
-        "dst": "mu",
-        "state": TransitState.RELEASED,
-        "job": "stage_in_local_mu_0_0",
-        "path": ["iplant", "s2", "s1", "mu"],
-        "granted_bps": 100e6,
-        "installed_at": 10.0,
-        "released_at": 14.0,
-        "bytes": 1000,
-    }
-    return Transit(**(data | changes))
+VOID = {"meta", "br", "hr", "img", "input", "link"}
+REPORTS = (Path("/r/report.html"), Path("/r/report.json"))
 
 
-def facts(**changes: Any) -> RunFacts:
-    alternatives = [
-        {"site": "mu", "t_q_s": 1.0, "t_c_s": 2.0, "t_n_s": 3.0, "t_t_s": 6.0, "gamma": "Γ_a"},
-        {"site": "tacc", "t_q_s": float("inf"), "t_c_s": 2, "t_n_s": 3, "t_t_s": float("inf")},
-    ]
-    placement = {
-        "job": "ID1",
-        "transformation": "soykb::align<x>:1.0",
-        "site": "mu",
-        "reason": "because <it> is nearer",
-        "alternatives": alternatives,
-    }
-    data: dict[str, Any] = {
-        "planner": "embedded",
-        "network": "simulated",
-        "network_note": "",
-        "workflow": "soykb",
-        "state": "success",
-        "jobs": 3,
-        "dag_jobs": 5,
-        "started": 0.0,
-        "ended": 20.0,
-        "mapping": {
-            "policy": "greedy",
-            "portfolio": {"greedy": 6.0, "random": 9.0},
-            "makespan_s": 6.0,
-            "placements": [placement],
-        },
-        "edges": [],
-        "transits": [transit()],
-        "bars": [Bar("ID1", "compute", "mu", 1, 2, 5, True)],
-        "status_records": 4,
-        "open_reservations": 0,
-        "flows_left": 0,
-        "science": {"planted_snps": 300, "recall": 1.0, "precision": 0.99},
-        "links": [{"a": "s2", "b": "s1", "capacity_bps": 200e6, "layer": "l2"}],
-        "samples": [LinkSample("s2", "s1", 0, 10), LinkSample("s2", "s1", 1_000_000, 11)],
-    }
-    return RunFacts(**(data | changes))
+class Strict(HTMLParser):
+    """Reads a page and notes what is not well-formed, what it points to, and its words."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.ids: list[str] = []
+        self.targets: list[str] = []
+        self.tags: list[str] = []
+        self.words: list[str] = []
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        names = [name for name, _ in attrs]
+        assert len(names) == len(set(names)), f"<{tag}> repeats an attribute"
+        self.tags.append(tag)
+        self.ids += [value or "" for name, value in attrs if name == "id"]
+        self.targets += [value or "" for name, value in attrs if name in ("href", "src")]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open, f"</{tag}> closes nothing"
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.words.append(data)
+
+
+def hop_load(transits: list[Transit], samples: list[LinkSample]) -> loads.Load:
+    hop = ("s2", "s1")
+    return loads.Load(
+        hop, "l2", 2e8, tuple(transits), tuple(loads.measured_rates(samples, hop)), bool(samples)
+    )
+
+
+# -- report.json -------------------------------------------------------------------------------
 
 
 def test_json_has_the_promised_shape() -> None:
     out = json.loads(json.dumps(as_json(facts()), allow_nan=False))
-    assert out["workflow"] == {
-        "name": "soykb", "state": "success", "jobs": 3, "dag_jobs": 5, "makespan_s": 20.0,
+    assert set(out) >= {
+        "planner", "network", "workflow", "placements", "transits", "status_records",
+        "open_reservations_at_end", "flows_left_on_switches", "science",
     }  # fmt: skip
+    assert out["workflow"].items() >= {
+        ("name", "soykb"), ("state", "success"), ("jobs", 3), ("makespan_s", 20.0),
+    }  # fmt: skip
+    assert set(out["placements"][0]) >= {"job", "transformation", "site", "alternatives"}
     assert set(out["placements"][0]["alternatives"][0]) >= {
         "site", "t_q_s", "t_c_s", "t_n_s", "t_t_s",
     }  # fmt: skip
@@ -83,54 +87,291 @@ def test_json_has_the_promised_shape() -> None:
         "job", "src", "dst", "path", "requested_bps", "granted_bps", "requested_at",
         "installed_at", "released_at", "bytes", "goodput_bps",
     }  # fmt: skip
-    assert out["placements"][0]["alternatives"][1]["t_t_s"] is None
+    assert set(out["science"]) >= {"planted_snps", "recall", "precision"}
     assert out["open_reservations_at_end"] == out["flows_left_on_switches"] == 0
 
 
-def test_the_page_escapes_what_users_wrote_and_stands_alone() -> None:
-    page = render(facts(changes=["ID1: mu -> tacc <b>"], earlier_measurements=3))
-    assert "<it>" not in page and "&lt;it&gt;" in page and '<b>"' not in page
-    assert "src=" not in page and "http" not in page.replace("http-equiv", "")
-    assert "∞" in page
+def test_json_has_null_for_what_is_infinite() -> None:
+    out = as_json(facts())
+    never = out["placements"][0]["alternatives"][1]
+    assert never["t_q_s"] is None and never["t_t_s"] is None
+    inf = float("inf")
+    mapping = {**facts().mapping, "makespan_s": inf, "portfolio": {"greedy": inf}}
+    json.dumps(as_json(facts(mapping=mapping)), allow_nan=False)
+
+
+def test_json_says_what_measurements_changed_only_where_there_were_any() -> None:
+    assert as_json(facts(taught=taught()))["changed_by_measurements"] == {
+        "makespan_s": None, "moved": [], "beliefs": [],
+    }  # fmt: skip
+    out = as_json(facts(taught=taught(), earlier_measurements=7))["changed_by_measurements"]
+    assert len(out["moved"]) == 2 and len(out["beliefs"]) == 5
+
+
+def test_every_key_of_the_json_is_documented() -> None:
+    told = (Path(__file__).parents[2] / "docs" / "report.md").read_text(encoding="utf-8")
+
+    def keys(value: Any) -> set[str]:
+        if isinstance(value, dict):
+            return set(value) | set().union(*map(keys, value.values()), set())
+        return set().union(*map(keys, value)) if isinstance(value, list) else set()
+
+    out = as_json(facts(taught=taught(), earlier_measurements=7))
+    del out["portfolio"]  # its keys are names of policies
+    missing = {key for key in keys(out) if f"`{key}`" not in told}
+    assert not missing
+
+
+# -- the page ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        facts(),
+        facts(taught=taught(), earlier_measurements=7, warnings=["a <b>"]),
+        facts(state="failed", science={}, transits=[], bars=[], samples=[], links=[]),
+        facts(edges=[("ID0000001", "gone")], mapping={**facts().mapping, "placements": []}),
+    ],
+)
+def test_the_page_is_well_formed_and_stands_alone(run: RunFacts) -> None:
+    page = render(run)
+    read = Strict(page)
+    assert not read.open and len(read.ids) == len(set(read.ids))
+    assert all(t.startswith("#") and t[1:] in read.ids for t in read.targets)
+    assert not {"script", "link", "iframe", "img"} & set(read.tags)
+    assert "url(" not in page and "@import" not in page and "http://" not in page
+    assert "https://" not in page and 'content="default-src' in page
+
+
+def test_the_page_escapes_what_users_wrote() -> None:
+    page = render(facts(warnings=["<i>w</i>"], workflow='x"><script>'))
+    assert "<mu>" not in page and "&lt;mu&gt;" in page
+    assert "align<x>" not in page and "<i>w" not in page and "<script" not in page
+
+
+def test_the_page_shows_every_term_and_marks_the_chosen_site() -> None:
+    page = render(facts())
+    assert page.count('<tr class="chosen">') == 3 + 1  # three jobs, one policy
+    for shown in (
+        "archive, 130 s old",
+        "N 4, of which 1 for this job [collector]",
+        "∞",
+        "no bound",
+    ):
+        assert shown in page
+    assert "≥ 0.97: missed" in page and "≥ 0.99: met" in page
 
 
 def test_the_page_of_a_first_run_says_that_nothing_was_known() -> None:
     assert "archive was empty" in render(facts())
+    later = render(facts(taught=taught(), earlier_measurements=7))
+    assert "archive was empty" not in later and "moved from mu to tacc" in later
+
+
+def test_left_overs_and_failures_stand_out() -> None:
+    bad = '<dd class="bad">'
+    assert bad not in render(facts())
+    assert f"{bad}failed" in render(facts(state="failed"))
+    assert f"{bad}1 / 0" in render(facts(open_reservations=1))
+
+
+def test_a_large_workflow_stays_small_and_complete() -> None:
+    run = large()
+    assert run.jobs > 1000
+    start = time.process_time()
+    page = render(run)
+    print(f"{run.jobs} jobs: {len(page)} characters, {time.process_time() - start:.2f} s")
+    assert len(page.encode()) < 5e6
+    read = Strict(page)
+    assert not read.open
+    told = "".join(read.words)
+    assert all(p["job"] in told for p in run.mapping["placements"])
+    assert "Inputs of" in page
+
+
+def _luminance(colour: str) -> float:
+    full = colour if len(colour) == 7 else "#" + "".join(c * 2 for c in colour[1:])
+    parts = [int(full[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    r, g, b = (p / 12.92 if p <= 0.03928 else ((p + 0.055) / 1.055) ** 2.4 for p in parts)
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b
+
+
+def _contrast(a: str, b: str) -> float:
+    high, low = sorted((_luminance(a), _luminance(b)), reverse=True)
+    return (high + 0.05) / (low + 0.05)
+
+
+def _blend(over: str, under: str, alpha: float) -> str:
+    mixed = (
+        round(alpha * int(over[i : i + 2], 16) + (1 - alpha) * int(under[i : i + 2], 16))
+        for i in (1, 3, 5)
+    )
+    return "#" + "".join(f"{c:02x}" for c in mixed)
+
+
+@pytest.mark.parametrize("scheme", [0, 1], ids=["light", "dark"])
+def test_colours_have_contrast_enough(scheme: int) -> None:
+    """WCAG 2.1 AA: 4.5 for text, 3 for what a drawing means."""
+    block = re.findall(r":root \{(.*?)\}", STYLE, re.S)[scheme]
+    colour = {
+        name: value if len(value) == 7 else "#" + "".join(c * 2 for c in value[1:])
+        for name, value in re.findall(r"--(\w+): (#[0-9a-f]+)", block)
+    }
+    for text in ("fg", "soft", "link", "bad"):
+        assert _contrast(colour[text], colour["bg"]) >= 4.5
+        assert _contrast(colour[text], colour["card"]) >= 4.5
+    for n in range(1, 9):
+        site = colour[f"c{n}"]
+        assert _contrast(site, colour["bg"]) >= 3
+        tinted = _blend(site, colour["bg"], 0.28)
+        assert _contrast(colour["fg"], tinted) >= 4.5
+        assert _contrast(colour["soft"], tinted) >= 3
+
+
+# -- the drawings ------------------------------------------------------------------------------
 
 
 def test_drawings_are_well_formed() -> None:
-    labels = {"a": "a", "b": "b & c"}
-    ET.fromstring(svg.dag([("a", "b")], labels, {"a": "s1", "b": "s2"}))
-    ET.fromstring(svg.gantt([Bar("j", "transfer", "mu", 0, 1, 2, False)], {"mu": "s1"}, 0, 10))
-    ET.fromstring(svg.link_load(("s2", "s1"), 2e8, [transit()], facts().samples, 0, 20))
+    nodes = [draw_dag.Node("a", "a", "mu"), draw_dag.Node("b", "b & c", "tacc")]
+    drawn, each = draw_dag.dag(nodes, [("a", "b")], {"mu": "s1", "tacc": "s2"})
+    assert each
+    ET.fromstring(drawn)
+    ET.fromstring(draw_dag.dots(nodes, [("a", "b")], {"mu": "s1"}))
+    bars = [Bar("j<", "transfer", "mu", 0, 1, 2, False)]
+    ET.fromstring(draw_gantt.gantt(bars, [transit(job="j<")], {"mu": "s1"}, 0, 10))
+    ET.fromstring(draw_load.chart(hop_load([transit()], list(facts().samples)), T0, T0 + 20))
+
+
+def test_a_large_dag_is_drawn_by_kind_with_its_counts() -> None:
+    nodes = [draw_dag.Node(f"j{n:03}", "call", SITES[n % 2]) for n in range(200)]
+    drawn, each = draw_dag.dag(nodes, [], {})
+    assert not each and "call × 200" in drawn and "100 iplant, 100 mu" in drawn
+
+
+def test_jobs_stand_below_what_they_depend_on() -> None:
+    nodes = [draw_dag.Node(name, name, "mu") for name in "abcd"]
+    layers = draw_dag.layers_of(nodes, [("a", "c"), ("b", "c"), ("c", "d"), ("a", "d")])
+    assert layers == [["a", "b"], ["c"], ["d"]]
+
+
+def test_many_bars_show_how_many_wait() -> None:
+    bars = [Bar(f"j{n}", "compute", "mu", 0, 5 + n, 6 + n, True) for n in range(100)]
+    drawn = draw_gantt.gantt(bars, [], {"mu": "s1"}, 0, 110)
+    ET.fromstring(drawn)
+    assert "up to 100 waiting" in drawn
+
+
+def test_a_reservation_too_short_to_see_is_marked() -> None:
+    short = transit(released_at=T0 + 10.01)
+    assert 'class="mark"' in draw_load.chart(hop_load([short], []), T0, T0 + 3600)
+    assert 'class="mark"' not in draw_load.chart(hop_load([transit()], []), T0, T0 + 20)
 
 
 def test_reserved_and_measured_are_per_direction() -> None:
-    assert svg.reserved_steps([transit()], ("s2", "s1")) == [(10.0, 100e6), (14.0, 0.0)]
-    assert svg.reserved_steps([transit()], ("s1", "s2")) == []
-    assert svg.measured_rates(facts().samples, ("s2", "s1")) == [(11, 8_000_000.0)]
+    assert loads.over([transit()], ("s2", "s1")) and not loads.over([transit()], ("s1", "s2"))
+    assert loads.reserved_steps([transit()]) == [(T0 + 10, 100e6), (T0 + 14, 0)]
+    none = transit(state=TransitState.BEST_EFFORT, path=[], installed_at=0.0)
+    assert not loads.over([none], ("s2", "s1"))
+    rates = loads.measured_rates(facts().samples, ("s2", "s1"))
+    assert [r.bps for r in rates] == [8e6, 8e6]
+    assert not loads.measured_rates(facts().samples, ("s1", "s2"))
 
 
-bars = st.builds(
-    lambda start, length: Bar("j", "compute", "mu", start, start, start + length, True),
-    st.floats(min_value=0, max_value=100),
-    st.floats(min_value=0, max_value=20),
+def test_a_counter_that_was_reset_tells_nothing_of_that_interval() -> None:
+    samples = [LinkSample("a", "b", n, t) for t, n in ((0, 500), (1, 900), (2, 10), (3, 20))]
+    assert [r.start for r in loads.measured_rates(samples, ("a", "b"))] == [0, 2]
+
+
+def test_links_that_no_switch_counts_say_so() -> None:
+    found = {load.hop: load for load in loads.loads_of(facts())}
+    load = found["iplant", "s2"]
+    assert not load.counted and "no switch" in draw_load.load_words(load, T0)
+    assert found["s2", "s1"].moved_bytes == pytest.approx(2e6)
+
+
+spans = st.lists(
+    st.tuples(st.floats(0, 100), st.floats(0, 20)).map(lambda s: (s[0], s[0] + s[1])), max_size=40
 )
 
 
-@given(st.lists(bars, max_size=40))
-def test_lanes_keep_every_bar_and_never_overlap(found: list[Bar]) -> None:
-    rows = svg.lanes(found)
-    assert sum(len(row) for row in rows) == len(found)
-    for row in rows:
-        for before, after in pairwise(row):
-            assert before.end <= after.start
+@given(spans)
+def test_packed_bars_never_overlap(found: list[tuple[float, float]]) -> None:
+    rows = svg.pack(found)
+    assert len(rows) == len(found)
+    for row in set(rows):
+        own = sorted(span for span, r in zip(found, rows, strict=True) if r == row)
+        assert all(before[1] <= after[0] for before, after in pairwise(own))
 
 
 @given(st.lists(st.tuples(st.floats(0, 50), st.floats(0.1, 50)), max_size=20))
-def test_reservations_end_at_zero(spans: list[tuple[float, float]]) -> None:
-    given_transits = [
-        transit(installed_at=1 + start, released_at=1 + start + length) for start, length in spans
+def test_reservations_end_at_zero(found: list[tuple[float, float]]) -> None:
+    held = [
+        transit(installed_at=1 + start, released_at=1 + start + length) for start, length in found
     ]
-    steps = svg.reserved_steps(given_transits, ("s2", "s1"))
-    assert not steps or abs(steps[-1][1]) < 1e-3
+    steps = loads.reserved_steps(held)
+    assert not steps or steps[-1][1] == 0
+    assert all(0 <= level <= len(held) * 100e6 for _, level in steps)
+
+
+@given(st.lists(st.integers(0, 10**9), min_size=2, max_size=40), st.floats(0, 9))
+def test_thinned_counters_lose_no_byte(steps: list[int], at_least_s: float) -> None:
+    counts = [sum(steps[: n + 1]) for n in range(len(steps))]
+    samples = [LinkSample("a", "b", count, float(n)) for n, count in enumerate(counts)]
+    rates = loads.measured_rates(samples, ("a", "b"), at_least_s)
+    total = sum(r.bps * (r.end - r.start) / 8 for r in rates)
+    assert total == pytest.approx(counts[-1] - counts[0])
+
+
+# -- the summary -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("earlier", [0, 7])
+def test_the_summary_is_readable(earlier: int) -> None:
+    run = facts(taught=taught(9, 9), earlier_measurements=earlier, warnings=["w" * 60 + " x"] * 99)
+    text = summary_text(run, REPORTS)
+    lines = text.splitlines()
+    assert max(map(len, lines)) <= COLUMNS
+    assert lines[-2].endswith("/r/report.html") and lines[-1].endswith("/r/report.json")
+    assert "success: 3 jobs in 20.0 s (2 at mu, 1 at tacc)" in text
+    assert "and 91 more warnings" in text and text.count("report ") < 20
+
+
+@given(st.integers(0, 60), st.integers(0, 60))
+def test_what_changed_takes_at_most_eight_lines(moved: int, beliefs: int) -> None:
+    lines = changed(facts(taught=taught(moved, beliefs), earlier_measurements=5))
+    assert 1 < len(lines) <= 8 and max(map(len, lines)) <= COLUMNS
+    assert f"moved {moved} of 3 jobs" in lines[0]
+    assert "65.9 s by the catalogs, 5.91 s with measurements; it took 20.0 s" in lines[-1]
+
+
+def test_the_beliefs_told_are_of_different_kinds() -> None:
+    told = "\n".join(changed(facts(taught=taught(2, 8), earlier_measurements=5)))
+    assert "bandwidth iplant → mu: 200 Mb/s (catalog), now 3 b/s (archive, 22 s old)" in told
+    assert "queue wait at mu" in told and "workers at mu" in told and "5 more beliefs" in told
+
+
+def test_transfers_over_one_path_are_told_together() -> None:
+    two = [transit(), transit(id="b", goodput_bps=50e6, granted_bps=25e6)]
+    text = summary_text(facts(transits=two), REPORTS)
+    assert "24 MB in 2 transfers at ≤ 96 Mb/s, ≤ 100 Mb/s reserved" in text
+
+
+def test_a_failed_run_has_no_science_in_its_summary() -> None:
+    text = summary_text(facts(state="failed", science={}), REPORTS)
+    assert "failed: 3 jobs" in text and "recall" not in text
+
+
+def test_beliefs_are_told_in_plain_words() -> None:
+    assert words.belief_name("Γ_a iplant>mu", "rate") == "bandwidth iplant → mu"
+    assert words.belief_name("Γ_c soykb::sort:1.0@mu", "seconds") == "run time of sort at mu"
+    assert words.quantity("bytes_rate", 2e6) == "2 MB/s"
+    assert words.quantity("seconds", None) == "∞"
+    assert words.short_name("plain") == "plain"
+
+
+def test_a_site_without_terms_is_still_told() -> None:
+    lone = placement("ID0000009", "soykb::x:1.0", "mu")
+    lone["alternatives"] = [alternative("mu", path="", gamma="")]
+    page = render(facts(mapping={**facts().mapping, "placements": [lone]}))
+    assert "nothing to move" in page

@@ -53,6 +53,8 @@ BELIEFS = {
 # the two.
 NEAR, FAR = "1 Gb/s", "200 Mb/s"
 NEIGHBOURS = frozenset({frozenset({"tacc", "iplant"}), frozenset({"mu", "local"})})
+# What any of the programs needs at most of a worker.
+MEMORY, DISK = "512 MB", "1 GB"
 # Light closing steps can also run where the results are published from.
 ALSO_AT_DATA_STORE = frozenset(
     {
@@ -133,6 +135,9 @@ def transformation_catalog(
                     os_type=OS.LINUX,
                 )
             )
-        transformation.add_pegasus_profile(runtime=max(1, round(runtime_s)))
+        # What Pegasus would ask HTCondor for otherwise is 2 GB of memory and 5 GB of disk.
+        transformation.add_pegasus_profile(
+            runtime=max(1, round(runtime_s)), memory=MEMORY, diskspace=DISK
+        )
         catalog.add_transformations(transformation)
     return catalog

@@ -1,0 +1,102 @@
+"""P3, the whole request: the decision, the store's two writes, and a controller that is told.
+
+The controller is the simulated one: it makes the same plan as the real one and sends it nowhere.
+The peer is the same broker with few live transits, because what grows with them is what is in
+question: a controller is always told everything that should be there.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Iterable
+from itertools import combinations
+from pathlib import Path
+from random import Random
+
+from network_provisioner.broker import Broker
+from network_provisioner.controllers.simulated import SimulatedController
+from network_provisioner.model import Transit, TransitRequest, TransitState
+from network_provisioner.store import SqliteStore
+from network_provisioner.template import templates_from_dict
+from network_provisioner.topology import Link, Node, Topology
+from tests.bench import Figure, Tell, bench
+
+SITES = 12
+LIVE = (100, 10_000)
+REQUESTS = 100
+RATE_BPS = 1e6
+TEMPLATES = {
+    "small": {"qspec": {"min_throughput": "1 Mb/s"}, "rspec": {"max_throughput": "2 Mb/s"}}
+}
+
+
+def make_network() -> Topology:
+    """Every site at a switch of its own, every two switches joined."""
+    names = [(f"site{i}", f"switch{i}") for i in range(SITES)]
+    nodes = [
+        Node(site, "site", address=f"10.1.{i}.1", mac=f"02:00:00:00:00:{i:02x}")
+        for i, (site, _) in enumerate(names)
+    ]
+    nodes += [Node(switch, "switch", dpid=i + 1) for i, (_, switch) in enumerate(names)]
+    links = [Link(site, switch, 100e9, ports={switch: 100}) for site, switch in names]
+    links += [
+        Link(names[i][1], names[j][1], 100e9, 0.01, ports={names[i][1]: j, names[j][1]: i})
+        for i, j in combinations(range(SITES), 2)
+    ]
+    return Topology(nodes, links)
+
+
+def seconds_per_request(folder: Path, live: int) -> list[float]:
+    """How long requests take, in order of size, while ``live`` transits hold bandwidth."""
+    topology, rng = make_network(), Random(4)
+    store = SqliteStore(folder / f"{live}.sqlite")
+    # Put there as a broker that ended leaves them: the new one takes them over.
+    for number in range(live):
+        i, j = rng.sample(range(SITES), 2)
+        path = [f"site{i}", f"switch{i}", f"switch{j}", f"site{j}"]
+        store.put(
+            Transit(
+                f"old{number}", path[0], path[-1], TransitState.INSTALLED, "small",
+                path=path, layer="l2", requested_bps=RATE_BPS, granted_bps=RATE_BPS,
+                max_bps=2 * RATE_BPS, installed_at=time.time(), lease_until=time.time() + 3600,
+            )
+        )  # fmt: skip
+    broker = Broker(topology, templates_from_dict(TEMPLATES), SimulatedController(topology), store)
+    broker.start()
+    spent = []
+    try:
+        for number in range(REQUESTS):
+            i, j = rng.sample(range(SITES), 2)
+            ask = TransitRequest(
+                f"new{number}", f"site{i}", f"site{j}", 10**9, template="small", lease_s=3600
+            )
+            began = time.perf_counter()
+            transit = broker.request(ask)
+            spent.append(time.perf_counter() - began)
+            if transit.state is not TransitState.INSTALLED:
+                raise AssertionError(f"{transit.state}: {transit.reason}")
+            broker.release(ask.id)
+    finally:
+        broker.stop()
+    return sorted(spent)
+
+
+@bench("P3")
+def whole_request(tell: Tell) -> Iterable[Figure]:
+    """From the broker's door to its answer, without HTTP."""
+    found = {}
+    with tempfile.TemporaryDirectory(prefix="adon-bench-") as name:
+        for live in LIVE:
+            tell(f"{REQUESTS} requests with {live:,} live transits")
+            found[live] = seconds_per_request(Path(name), live)
+    few, many = LIVE
+    for words, share in (("median", 0.5), ("99th percentile", 0.99)):
+        at = min(REQUESTS - 1, int(share * REQUESTS))
+        yield Figure(
+            f"whole request with {many:,} live transits, {words}",
+            1e3 * found[many][at],
+            "ms",
+            better="lower",
+            peers={f"with {few} live transits": 1e3 * found[few][at]},
+        )

@@ -1,0 +1,181 @@
+"""P5: what the hooks cost a job: the scripts as DAGMan starts them, with a real broker behind them.
+
+The submit directory is that of a workflow of 1,013 jobs; the broker is a process of its own with
+the simulated controller, its store on disk and its archive. The peers are started in the same way
+and do nothing: ``/bin/true``, and Python with nothing to run.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import yaml
+
+from network_provisioner.client import BrokerClient
+from pegasus_hooks import transferlist
+from pegasus_hooks.planner import Options, PlannedJob, Sources, plan
+from pegasus_hooks.postjob import MULTIPART_ENDING, RECORD_PREFIX
+from site_selector.inputs import load_inputs
+from tests.bench import Figure, Tell, bench
+from tests.bench.worlds import ROOT, soykb
+
+ROUNDS = 60
+SAMPLES, CHROMOSOMES = 41, 20
+STORE = "iplant"
+SITES = ("iplant", "mu", "tacc", "local")
+HOOKS = ROOT / "pegasus_hooks"
+ENVIRONMENT = {"PATH": "/usr/bin:/bin"}
+PYTHON = [sys.executable, "-I", "-S"]
+TRUE = "/bin/true"
+NOTHING = "python -I -S -c pass"
+
+
+@contextmanager
+def broker(folder: Path) -> Iterator[str]:
+    """The URL of a broker that serves until the block ends."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    nodes: list[dict[str, Any]] = [{"name": "s1", "kind": "switch", "dpid": 1}]
+    links = []
+    for number, site in enumerate(SITES, 1):
+        mac = f"02:00:00:00:00:0{number}"
+        nodes.append({"name": site, "kind": "site", "address": f"10.10.0.{number}", "mac": mac})
+        links.append({"a": site, "b": "s1", "capacity": "1 Gb/s", "ports": {"s1": number}})
+    config = {
+        "topology": {"nodes": nodes, "links": links},
+        "controller": {"driver": "simulated"},
+        "broker": {
+            "listen": address,
+            "state": str(folder / "broker.sqlite"),
+            "archive": str(folder / "archive.sqlite"),
+        },
+    }
+    file = folder / "adon.yml"
+    file.write_text(yaml.safe_dump(config))
+    adon = str(Path(sys.executable).with_name("adon"))
+    # Tied, so that a bench that is killed leaves no broker behind.
+    command = ["setpriv", "--pdeathsig", "KILL", "--", adon, "broker", "--config", str(file)]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE) as process:
+        try:
+            if process.stdout is None or not process.stdout.readline():
+                raise RuntimeError("the broker ended before it served")
+            yield f"http://{address}"
+        finally:
+            process.terminate()
+
+
+def planned(folder: Path) -> tuple[Path, list[PlannedJob]]:
+    """A submit directory of the embedded planner with jobs everywhere, and its jobs."""
+    workflow = soykb(folder / "soykb", SAMPLES, CHROMOSOMES)
+    inputs, rng = load_inputs(workflow), Random(5)
+    mapping = {job: rng.choice(sites) for job, sites in inputs.candidates.items()}
+    made = plan(inputs, Sources(workflow), mapping, folder / "submit", STORE, None, Options("u"))
+    return made.submit_dir, list(made.jobs.values())
+
+
+def spawn(command: Sequence[str], cwd: Path, code: int = 0) -> float:
+    """Milliseconds from start to end. Raises RuntimeError for any other exit code."""
+    began = time.perf_counter()
+    done = subprocess.run(command, cwd=cwd, env=ENVIRONMENT, capture_output=True, check=False)
+    spent = 1e3 * (time.perf_counter() - began)
+    if done.returncode != code or done.stderr:
+        raise RuntimeError(f"{command}: exit code {done.returncode}: {done.stderr.decode()}")
+    return spent
+
+
+def move_files(submit_dir: Path, job: PlannedJob) -> None:
+    """Write what pegasus-transfer would tell after having moved every file of a job's list."""
+    folder = submit_dir / job.folder
+    records = [
+        f'  - src_url: "{entry.source.url}"\n    src_label: "{entry.source.site}"\n'
+        f'    dst_url: "{entry.destination.url}"\n    dst_label: "{entry.destination.site}"\n'
+        f"    success: True\n    start: {int(time.time())}\n    duration: 1.5\n"
+        f'    lfn: "{entry.lfn}"\n'
+        for entry in transferlist.read(folder / f"{job.name}.in")
+        if isinstance(entry, transferlist.Transfer)
+    ]
+    multipart = folder / f"{job.name}{MULTIPART_ENDING}"
+    for old in multipart.iterdir():
+        old.unlink()
+    (multipart / f"{int(time.time())}-transfer").write_text(
+        "".join(f"- transfer_attempts:\n{record}" for record in records)
+    )
+
+
+def write_record(submit_dir: Path, job: PlannedJob) -> None:
+    """Write what a compute job's own record would say about its outputs."""
+    outputs = dict.fromkeys(job.task.outputs if job.task else (), 1_000_000)
+    record = {"start": time.time() - 1, "end": time.time(), "exitcode": 0, "outputs": outputs}
+    out = submit_dir / job.folder / f"{job.name}.out"
+    out.write_text(f"{RECORD_PREFIX} {json.dumps(record)}\n")
+
+
+@bench("P5")
+def hook_cost(tell: Tell) -> Iterable[Figure]:
+    """Wall-clock time of one script, started like any other program."""
+    with tempfile.TemporaryDirectory(prefix="adon-bench-") as name:
+        folder = Path(name)
+        tell(f"{SAMPLES} samples x {CHROMOSOMES} chromosomes are planned (not measured)")
+        submit_dir, jobs = planned(folder)
+        with broker(folder) as url:
+            tell(f"{ROUNDS} rounds of every hook")
+            spent = measure(submit_dir, jobs, url, folder / "hooks.json")
+            live = BrokerClient(url).health()["live"]
+            asked = len(BrokerClient(url).list(state="released"))
+    if live or asked < ROUNDS:
+        raise AssertionError(f"{live} transits left and {asked} given back, expected 0 and some")
+    peers = (TRUE, NOTHING)
+    for hook in (h for h in spent if h not in peers):
+        for words, share in (("median", 0.5), ("95th percentile", 0.95)):
+            quick = hook == "PRE, other job" and share > 0.5
+            yield Figure(
+                f"{hook}, {words}",
+                percentile(spent[hook], share),
+                "ms",
+                better="lower",
+                goal=30.0 if quick else None,
+                peers={peer: percentile(spent[peer], share) for peer in peers},
+            )
+
+
+def measure(
+    submit_dir: Path, jobs: Iterable[PlannedJob], url: str, config: Path
+) -> dict[str, list[float]]:
+    """Milliseconds of every hook and peer, taken in turn so that all see the same machine."""
+    config.write_text(json.dumps({"broker": url, "template": "soykb"}))
+    transfers = [job for job in jobs if job.transfers]
+    others = [job for job in jobs if job.task is not None]
+    pre = [*PYTHON, str(HOOKS / "pre.py"), "--config", str(config)]
+    post = [*PYTHON, str(HOOKS / "post.py"), "--config", str(config)]
+    spent: dict[str, list[float]] = {}
+
+    def run(what: str, command: Sequence[str]) -> None:
+        spent.setdefault(what, []).append(spawn(command, submit_dir))
+
+    for number in range(ROUNDS):
+        retry = str(number // len(transfers))
+        transfer, other = transfers[number % len(transfers)], others[number % len(others)]
+        run(TRUE, [TRUE])
+        run(NOTHING, [*PYTHON, "-c", "pass"])
+        run("PRE, other job", [*pre, other.name, "0", "2"])
+        write_record(submit_dir, other)
+        run("POST, other job", [*post, other.name, "0", "0"])
+        run("PRE, transfer job", [*pre, transfer.name, retry, "2"])
+        move_files(submit_dir, transfer)
+        run("POST, transfer job", [*post, transfer.name, retry, "0"])
+    return spent
+
+
+def percentile(values: list[float], share: float) -> float:
+    """The value below which that share of the list lies."""
+    return sorted(values)[min(len(values) - 1, int(share * len(values)))]

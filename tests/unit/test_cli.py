@@ -1,0 +1,304 @@
+"""The command line as users meet it: help, tables, JSON, exit codes."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvicorn
+from broker_rig import Rig
+from cli_world import adon, changed, refusal, write_world
+
+from adon.cli import NOUNS, build_parser
+from adon.commands import doctor
+from adon.config import load_config
+from network_provisioner.api import create_app
+from network_provisioner.broker import Broker
+from network_provisioner.controllers.simulated import SimulatedController
+from network_provisioner.store import SqliteStore
+from network_provisioner.template import templates_from_dict
+from network_provisioner.topology import topology_from_dict
+
+ROOT = Path(__file__).resolve().parents[2]
+VERBS = {
+    "site": ("map", "explain", "show"),
+    "transit": ("request", "release", "list", "explain"),
+    "topology": ("show",),
+    "monitor": ("run",),
+}
+COMMANDS = [(noun, verb) for noun in NOUNS for verb in VERBS.get(noun, ())] + [
+    (noun,) for noun in NOUNS if noun not in VERBS
+]
+MOST_IMPORTED = {"yaml", "pydantic", "networkx", "numpy", "sqlite3", "http", "htcondor2", "uuid"}
+
+
+@pytest.fixture
+def workflow(tmp_path: Path) -> Path:
+    return write_world(tmp_path)
+
+
+@pytest.fixture
+def broker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
+    """A broker on loopback whose address is in ADON_BROKER; its clock stands still."""
+    rig = Rig(tmp_path / "state.sqlite")
+    listening = socket.create_server(("127.0.0.1", 0))
+    settings = uvicorn.Config(create_app(rig.broker), log_level="warning", access_log=False)
+    server = uvicorn.Server(settings)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+    thread.start()
+    monkeypatch.setenv("ADON_BROKER", f"http://127.0.0.1:{listening.getsockname()[1]}")
+    yield rig
+    server.should_exit = True
+    thread.join(60)
+    listening.close()
+
+
+# ---- help -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", [(), *((n,) for n in VERBS), *COMMANDS])
+def test_every_command_explains_itself(command: tuple[str, ...]) -> None:
+    ran = adon(*command, "--help")
+    assert (ran.code, ran.err) == (0, "")
+    assert " ".join(("usage: adon", *command)) in ran.out
+    assert max(map(len, ran.out.splitlines())) <= 100
+
+
+def test_every_option_has_help() -> None:
+    def options(parser: Any) -> Iterator[Any]:
+        for action in parser._actions:
+            yield action
+            for inner in getattr(action, "choices", None) or {}:
+                if hasattr(action.choices, "values"):
+                    yield from options(action.choices[inner])
+
+    silent = [a.option_strings or a.dest for a in options(build_parser()) if a.help is None]
+    assert silent == [["noun"], "noun"][1:] * 0 + [s for s in silent if s in ("noun", "verb")]
+
+
+def test_help_and_refusals_import_no_library() -> None:
+    """What makes `adon --help` quick: nothing large is imported before a command runs."""
+    code = (
+        "import sys; from adon.cli import main\n"
+        "try: main(sys.argv[1:])\n"
+        "except SystemExit: pass\n"
+        "print(*sorted({m.split('.')[0] for m in sys.modules}), file=sys.stderr)"
+    )
+    for words in (["--help"], ["nonsense"], ["transit", "request", "--help"]):
+        done = subprocess.run(
+            [sys.executable, "-c", code, *words], capture_output=True, text=True, check=True
+        )
+        assert not MOST_IMPORTED & set(done.stderr.splitlines()[-1].split())
+
+
+def test_version() -> None:
+    ran = adon("--version")
+    assert ran.code == 0 and re.fullmatch(r"adon \d+\.\d+\.\d+\n", ran.out)
+
+
+# ---- site and plan ----------------------------------------------------------------------------
+
+
+def test_site_map_prints_and_saves(workflow: Path, tmp_path: Path) -> None:
+    saved, hinted = tmp_path / "m.json", tmp_path / "h.yml"
+    ran = adon("site", "map", workflow, "--save", saved, "--hints", hinted)
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out.startswith("small: 2 jobs, 2 at mu\nexpected to end after ")
+    assert ran.out.endswith(
+        "job  transformation  site\nID1  align           mu\nID2  call            mu\n"
+    )
+    assert "execution.site: mu" in hinted.read_text()
+    as_json = json.loads(adon("site", "map", workflow, "--json").out)
+    assert as_json == json.loads(saved.read_text())
+
+
+def test_site_explain_and_show(workflow: Path) -> None:
+    ran = adon("site", "explain", workflow, "--job", "ID2")
+    assert ran.code == 0 and ran.out.startswith("ID2  call -> mu\n") and "ID1" not in ran.out
+    found = json.loads(adon("site", "explain", workflow, "--job", "ID2", "--json").out)
+    assert [p["job"] for p in found] == ["ID2"]
+    assert {a["site"] for a in found[0]["alternatives"]} == {"mu", "tacc"}
+    ran = adon("site", "show", workflow)
+    assert ran.code == 0 and "4 [catalog]" in ran.out
+    assert (
+        json.loads(adon("site", "show", workflow, "--json").out)["sites"]["mu"]["n"]["value"] == 4
+    )
+
+
+def test_plan_says_who_planned_and_where(workflow: Path, tmp_path: Path) -> None:
+    hooks = tmp_path / "hooks.json"
+    hooks.write_text('{"broker": "http://127.0.0.1:8470"}')
+    ran = adon("plan", workflow, "--dir", tmp_path / "s", "--hooks", hooks)
+    assert (ran.code, ran.err) == (0, "")
+    assert "embedded planner" in ran.out and "without hooks" not in ran.out
+    submit_dir = Path(ran.out.splitlines()[-1])
+    assert f"adon monitor run {submit_dir}" in ran.out
+    assert (submit_dir / "braindump.yml").exists()
+    assert "SCRIPT PRE" in (submit_dir / "small-0.dag").read_text()
+
+
+def test_plan_follows_a_saved_mapping(workflow: Path, tmp_path: Path) -> None:
+    saved = tmp_path / "m.json"
+    adon("site", "map", workflow, "--save", saved, "--output-site", "tacc")
+    mapping = json.loads(saved.read_text())
+    mapping["placements"][1]["site"] = "tacc"
+    saved.write_text(json.dumps(mapping))
+    ran = adon("plan", workflow, "--mapping", saved, "--dir", tmp_path / "s", "--json")
+    assert ran.code == 0
+    found = json.loads(ran.out)
+    assert found["planner"] == "embedded" and found["hooks"] is None
+    submit = (Path(found["submit_dir"]) / "00/00/call_ID2.sub").read_text()
+    assert '+pegasus_site = "tacc"' in submit or "tacc" in submit
+    # Results go where the mapping was made for.
+    assert list(Path(found["submit_dir"]).glob("00/00/stage_out_*_tacc_*.in"))
+
+
+def test_plan_without_hooks_says_so(workflow: Path, tmp_path: Path) -> None:
+    assert "without hooks" in adon("plan", workflow, "--dir", tmp_path / "s").out
+
+
+# ---- broker, transit, topology ----------------------------------------------------------------
+
+
+def test_the_life_of_a_transit(broker: Rig) -> None:
+    assert adon("transit", "list").out == "no transit holds bandwidth or waits\n"
+    assert adon("transit", "list", "--all").out == "no transits\n"
+    ran = adon(
+        "transit", "request", "mu", "tacc", "--size", "25 GB", "--min", "70 Mb/s", "--id", "a"
+    )
+    assert (ran.code, ran.err) == (0, "")
+    head, row, reason = ran.out.splitlines()
+    assert head.split() == ["state", "from", "to", "granted", "lease", "path", "job", "id"]
+    assert row.split() == [
+        "installed", "mu", "tacc", "90", "Mb/s", *row.split()[5:7], "mu-s1-s2-tacc", "(l2)", "-", "a",
+    ]  # fmt: skip
+    assert "highest score" in reason
+    assert adon("transit", "list").out.splitlines()[1].split()[-1] == "a"
+    ran = adon("transit", "explain", "a")
+    assert ran.code == 0 and "\nQ 4.30  mu-s1-s2-tacc (l2), 180 Mb/s free\n" in ran.out
+    assert "left out: 18 Mb/s free, 70 Mb/s needed" in ran.out
+    assert "throughput  180 Mb/s  reservations   2.06    0.70" in ran.out
+    ran = adon("transit", "release", "a")
+    assert ran.code == 0 and ran.out.splitlines()[1].startswith("released")
+    assert adon("transit", "release", "a").out == ran.out
+    assert adon("transit", "list").out == "no transit holds bandwidth or waits\n"
+
+
+def test_a_transit_without_a_path_exits_1_and_says_why(broker: Rig) -> None:
+    ran = adon("transit", "request", "mu", "mu", "--id", "same")
+    assert (ran.code, ran.err) == (1, "")
+    assert ran.out.splitlines()[1].split()[0] == "best_effort"
+    assert "same: both ends are mu" in adon("transit", "list", "--all").out
+
+
+def test_transits_as_json(broker: Rig) -> None:
+    made = json.loads(adon("transit", "request", "mu", "tacc", "--id", "a", "--json").out)
+    assert made["state"] == "installed" and made["granted_bps"] == 90e6
+    assert json.loads(adon("transit", "list", "--json").out) == [made]
+    assert json.loads(adon("transit", "explain", "a", "--json").out) == made
+    assert json.loads(adon("transit", "release", "a", "--json").out)["state"] == "released"
+    assert json.loads(adon("transit", "list", "--json").out) == []
+
+
+def test_topology_shows_what_is_reserved(broker: Rig) -> None:
+    adon("transit", "request", "mu", "tacc", "--id", "a")
+    ran = adon("topology", "show")
+    assert (ran.code, ran.err) == (0, "")
+    rows = {tuple(line.split("  ")[0].split(" > ")): line for line in ran.out.splitlines()[1:]}
+    assert re.search(r"l2 +200 Mb/s +90 Mb/s +90 Mb/s +26.5 ms +a$", rows["s1", "s2"])
+    assert re.search(r"l2 +200 Mb/s +0 b/s +180 Mb/s +26.5 ms$", rows["s2", "s1"])
+    assert {len(pair) for pair in rows} == {2} and ("r1", "s2") in rows
+    links = json.loads(adon("topology", "show", "--json").out)["links"]
+    assert links[0]["load"][0]["reserved_bps"] == 90e6
+
+
+def test_the_example_configuration_is_one(tmp_path: Path) -> None:
+    config = load_config(ROOT / "examples" / "adon.yml")
+    topology = topology_from_dict(config.topology)
+    templates = templates_from_dict(config.templates)
+    store = SqliteStore(tmp_path / "s.sqlite")
+    broker = Broker(topology, templates, SimulatedController(topology), store, None, None)
+    broker.start()
+    assert {p.layer for p in topology.candidate_paths("mu", "tacc")} == {"l2", "l3"}
+    assert "bulk" in templates and config.controller.driver == "simulated"
+    broker.stop()
+
+
+# ---- doctor and monitor -----------------------------------------------------------------------
+
+
+def test_doctor_tells_what_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "not" / "there"))
+    ran = adon("doctor")
+    assert (ran.code, ran.err) == (1, "")
+    assert "MISSING  apt-get" in ran.out and "condor_master" in ran.out
+    assert "without  pegasus-plan: not on PATH" in ran.out
+    assert "without  real network" in ran.out and "iproute2" in ran.out
+    found = json.loads(adon("doctor", "--json").out)
+    assert found["healthy"] is False
+    assert {f["what"] for f in found["findings"] if not f["ok"] and f["needed"]} == {
+        "apt-get (private copies of HTCondor, GridFTP and tools)",
+        "setpriv",
+    }
+
+
+def test_doctor_is_content_where_all_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    good = doctor.Finding("everything", "there", True)
+    lacking = doctor.Finding("a luxury", "not there", False, needed=False, advice="do without")
+    monkeypatch.setattr(doctor, "findings", lambda: iter([good, lacking]))
+    ran = adon("doctor")
+    assert ran.code == 0
+    assert "without  a luxury: not there  (do without)" in ran.out
+
+
+def finished(submit_dir: Path, ended: str) -> Path:
+    """A submit directory whose DAGMan has ended, as far as the monitor reads it."""
+    submit_dir.mkdir()
+    (submit_dir / "w.dag").write_text("JOB A a.sub\n")
+    state, code = ("Done", 0) if ended == "done" else ("Failed", 1)
+    done, failed = (1, 0) if code == 0 else (0, 1)
+    (submit_dir / "w.dag.dagman.out").write_text(
+        "11/21/26 09:00:00 ** condor_scheduniv_exec.1.0 (CONDOR_DAGMAN) STARTING UP\n"
+        "11/21/26 09:00:01 Of 1 nodes total:\n"
+        "11/21/26 09:00:01  Done     Pre   Queued    Post   Ready   Un-Ready   Failed   Futile\n"
+        "11/21/26 09:00:01   ===     ===      ===     ===     ===        ===      ===      ===\n"
+        f"11/21/26 09:00:01     {done}       0        0       0       0          0        {failed}"
+        "        0\n"
+        f"11/21/26 09:00:02 **** condor_scheduniv_exec.1.0 (condor_DAGMAN) pid 1 EXITING WITH "
+        f"STATUS {code}\n"
+    )
+    return submit_dir
+
+
+@pytest.mark.parametrize(("ended", "code"), [("done", 0), ("failed", 1)])
+def test_monitor_follows_to_the_end(tmp_path: Path, ended: str, code: int) -> None:
+    submit_dir = finished(tmp_path / "run", ended)
+    ran = adon("monitor", "run", submit_dir, "--archive", tmp_path / "a.sqlite")
+    assert (ran.code, ran.err) == (code, "")
+    assert ran.out.rstrip().endswith(ended)
+    ran = adon("monitor", "run", submit_dir, "--archive", tmp_path / "b.sqlite", "--json")
+    last = json.loads(ran.out.splitlines()[-1])
+    assert last["state"] == ended and last["dir"] == str(submit_dir) and "percent_done" in last
+    with sqlite3.connect(tmp_path / "a.sqlite") as db:
+        assert db.execute("SELECT count(*) FROM measurement").fetchone()[0] > 0
+
+
+def test_monitor_makes_no_archive_for_a_bad_directory(tmp_path: Path) -> None:
+    said = refusal("monitor", "run", tmp_path / "none", "--archive", tmp_path / "a.sqlite")
+    assert said == f"{tmp_path}/none: found no such directory, expected a submit directory"
+    assert not (tmp_path / "a.sqlite").exists()
+
+
+def test_changed_leaves_the_original_alone() -> None:
+    before = {"a": [{"b": 1}]}
+    assert changed(before, "a", 0, "b", to=2) == {"a": [{"b": 2}]} and before == {"a": [{"b": 1}]}
