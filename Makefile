@@ -16,7 +16,7 @@ setup: ## have Debian packages, Python and .venv (the others do this first)
 	@$(TIED) sh adon/testbed/bootstrap.sh
 
 demo: setup ## run the SoyKB workflow from abstract description to measured transfers, with a report
-	@.venv/bin/adon demo
+	@$(TIED) .venv/bin/adon demo
 
 test: setup ## run all tests that this machine and user can run: unit, component, end to end
 	@$(TIED) $(PYTHON) -m pytest -q tests/unit

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from adon.config import Config, ControllerConfig, load_config, split_address
+from adon.testbed import syscalls
 from network_provisioner.errors import AdonError, InputError, MissingError
 from network_provisioner.topology import Path as NetworkPath
 from network_provisioner.topology import Topology, topology_from_dict
@@ -108,7 +109,6 @@ def listening_socket(address: str) -> socket.socket:
 def serve(
     config_file: Path,
     *,
-    die_with_parent: bool = False,
     say: Callable[[str], None] = lambda _: None,
 ) -> int:
     """Run the broker until it is told to stop; ``say`` is told in a line when it can be asked.
@@ -120,10 +120,6 @@ def serve(
     from monitors.archive import Archive
     from network_provisioner.api import create_app
 
-    if die_with_parent:
-        from adon.testbed import syscalls
-
-        syscalls.die_with_parent()
     config = load_config(config_file)
     sock = listening_socket(config.broker.listen)
     archive = Archive(config.broker.archive)
@@ -159,12 +155,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="adon.service")
     parser.add_argument("--config", type=Path, required=True)
     parser.add_argument(
-        "--die-with-parent", action="store_true", help="end when the process that started it does"
+        "--tied-to", type=int, metavar="PID", help="end with this process, which started it"
     )
     args = parser.parse_args()
+    if args.tied_to is not None and not syscalls.tie_to(args.tied_to):
+        return 2  # it ended while this one was starting
     logging.basicConfig(format="%(asctime)s %(name)s %(levelname)s %(message)s")
     try:
-        code = serve(args.config, die_with_parent=args.die_with_parent)
+        code = serve(args.config)
     except AdonError as error:
         print(f"adon broker: {error}", file=sys.stderr)
         code = 2
@@ -179,4 +177,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -12,19 +12,15 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from monitors import kickstart
+
 _TAIL_BYTES = 1 << 20  # records stand at the end, whatever the job printed before
 _PREFIX = b"adon-job-record:"
-# The first level of kickstart's document, two spaces deep (version 3.0 of its format).
-_KICKSTART = re.compile(rb"^- invocation: True\s*$", re.MULTILINE)
-_FIELD = re.compile(r"^  (start|duration|hostname): *\"?([^\"\n]*)\"?\s*$", re.MULTILINE)
-_EXIT = re.compile(r"^  mainjob:.*?^      regular_exitcode: *(-?\d+)", re.MULTILINE | re.DOTALL)
 _CLOCK_S = 2.0  # how far clocks and whole-second event times may disagree
 
 
@@ -79,7 +75,18 @@ def _records(path: Path) -> list[JobRecord]:
     except OSError:
         return []  # no output, no record: the event times do
     found = [_from_line(line) for line in data.splitlines() if line.startswith(_PREFIX)]
-    found += [_from_kickstart(data[match.end() :]) for match in _KICKSTART.finditer(data)]
+    found += [
+        JobRecord(
+            start=one.start,
+            end=one.end,
+            exitcode=one.exitcode,
+            source="kickstart",
+            host=one.host,
+            inputs=one.inputs,
+            outputs=one.outputs,
+        )
+        for one in kickstart.invocations(data.decode(errors="replace"))
+    ]
     return [record for record in reversed(found) if record is not None]
 
 
@@ -107,16 +114,3 @@ def _sizes(data: Any) -> dict[str, int]:
         for lfn, size in (data or {}).items()
         if isinstance(size, int | float) and size >= 0
     }
-
-
-def _from_kickstart(document: bytes) -> JobRecord | None:
-    text = document.decode(errors="replace")
-    fields = dict(reversed(_FIELD.findall(text)))  # of a name that comes twice, the first
-    exitcode = _EXIT.search(text)
-    try:
-        start = datetime.fromisoformat(fields["start"].strip()).timestamp()
-        end = start + float(fields["duration"])
-    except (KeyError, ValueError, OverflowError):
-        return None
-    code = int(exitcode[1]) if exitcode else 0
-    return JobRecord(start, end, code, "kickstart", fields.get("hostname", "").strip())

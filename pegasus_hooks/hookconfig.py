@@ -35,7 +35,11 @@ def load(path: Path) -> HookConfig:
     """Read the file. Raises InputError that names the key."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        raise InputError(
+            f"{path}: cannot be read: {error.strerror}, expected the hooks' JSON configuration"
+        ) from None
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: found {error}, expected the hooks' JSON configuration") from None
     if not isinstance(data, dict) or not isinstance(data.get("broker"), str):
         raise InputError(f"{path}: found no key 'broker', expected the broker's URL")

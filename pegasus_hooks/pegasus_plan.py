@@ -22,12 +22,15 @@ from network_provisioner.errors import AdonError, InputError, MissingError
 from pegasus_hooks import submitdir
 from pegasus_hooks.planner.model import PlannedWorkflow, Sources
 from pegasus_hooks.planner.refuse import safe_path
+from pegasus_hooks.prejob import MULTIPART_ENDING
 from site_selector.hinted import hinted_copy
 from site_selector.placement import Mapping as SiteMapping
 
 PLANNER_NAME, STARTER_NAME = "pegasus-plan", "pegasus-run"
 MAX_PRE = 20  # PRE scripts side by side; without it Pegasus writes 1
 _CLUSTER = re.compile(r"submitted to cluster (\d+)")
+# ``[2] java.lang.RuntimeException: what is wrong at edu.isi.….Kickstart.f(Kickstart.java:900)``
+_EXCEPTION = re.compile(r"\[\d+\] [\w.$]+: (.+?)\s+at [\w.$]+\(\w+\.java:\d+\)")
 _HOOKS = Path(__file__).resolve().parent
 
 
@@ -84,10 +87,12 @@ def plan(
         conf.write_text(properties_text(sources, own, scripts), encoding="utf-8")
         sites = sorted({placement.site for placement in mapping.placements})
         command = plan_command(planner, conf, sites, output_site, base_dir, workflow)
-        done = (run or runner())(command)
+        planned = _planned((run or runner())(command))
+        if hooks is not None:
+            _make_room(planned.submit_dir)
     except OSError as error:
         raise InputError(f"{PLANNER_NAME}: {error}") from None
-    return _planned(done)
+    return planned
 
 
 def start(submit_dir: Path, run: Runner | None = None) -> int:
@@ -103,7 +108,9 @@ def start(submit_dir: Path, run: Runner | None = None) -> int:
         raise AdonError(f"{STARTER_NAME}: {error}") from None
     found = _CLUSTER.search(done.errors) or _CLUSTER.search(done.output)
     if done.code != 0 or found is None:
-        raise AdonError(f"{STARTER_NAME}: exit {done.code}: {_last_line(done)}")
+        # Its errors go to standard output.
+        said = _last_line(Finished(done.code, done.errors, done.output))
+        raise AdonError(f"{STARTER_NAME}: exit {done.code}: {said}")
     return int(found[1])
 
 
@@ -157,8 +164,13 @@ def properties_text(
                 "expected it unset"
             )
         lines += [f"{key}={value}" for key, value in hooked.items()]
-        if "dagman.maxpre" not in said:
-            lines.append(f"dagman.maxpre={MAX_PRE}")
+        wished = {
+            "dagman.maxpre": str(MAX_PRE),
+            # Outside PegasusLite nobody tells pegasus-transfer where to leave its records. $Fpn is
+            # HTCondor's: the path of the job's output without its ending.
+            "env.PEGASUS_MULTIPART_DIR": f"$Fpn(output){MULTIPART_ENDING}",
+        }
+        lines += [f"{key}={value}" for key, value in wished.items() if key not in said]
     return "\n".join(lines) + "\n"
 
 
@@ -208,9 +220,18 @@ def _planned(done: Finished) -> PlannedWorkflow:
     )
 
 
+def _make_room(submit_dir: Path) -> None:
+    """Folders for the records of pegasus-transfer, which does not make them."""
+    for listing in submit_dir.rglob("*.in"):
+        listing.with_suffix(MULTIPART_ENDING).mkdir(exist_ok=True)
+
+
 def _last_line(done: Finished) -> str:
     said = (done.errors.strip() or done.output.strip()).splitlines()
-    return said[-1].strip() if said else "no output"
+    if not said:
+        return "no output"
+    exception = _EXCEPTION.search(said[-1])
+    return exception[1] if exception else said[-1].strip()
 
 
 def runner(

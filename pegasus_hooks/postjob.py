@@ -13,17 +13,24 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from monitors import kickstart
 from network_provisioner.errors import BrokerError
 from network_provisioner.model import Transit, TransitState
 from network_provisioner.units import goodput
 from pegasus_hooks import submitdir, transferlist, transferlog
 from pegasus_hooks.hookconfig import HookConfig
-from pegasus_hooks.prejob import UNASKED, Effects, JobPlace, place_of, requests_of
+from pegasus_hooks.prejob import (
+    MULTIPART_ENDING,
+    UNASKED,
+    Effects,
+    JobPlace,
+    place_of,
+    requests_of,
+)
 from pegasus_hooks.transferlist import SitePair
 from pegasus_hooks.transferlog import Attempt, PairResult
 
 RECORD_PREFIX = "adon-job-record:"
-MULTIPART_ENDING = ".multipart"
 _FILE_CLOCK_S = 2.0  # coarse file times must not hide a record written right after PRE
 _TAIL_BYTES = 1 << 20
 
@@ -71,13 +78,7 @@ def run(
 
 def last_record(output: Path) -> dict[str, Any]:
     """The record that the planner's wrapper printed last into a job's output; empty for none."""
-    try:
-        with output.open("rb") as file:
-            size = file.seek(0, 2)
-            file.seek(max(0, size - _TAIL_BYTES))
-            text = file.read().decode(errors="replace")
-    except OSError:
-        return {}
+    text = _tail(output)
     for line in reversed(text.splitlines()):
         if line.startswith(RECORD_PREFIX):
             try:
@@ -88,10 +89,32 @@ def last_record(output: Path) -> dict[str, Any]:
     return {}
 
 
+def _kickstarts_outputs(output: Path) -> dict[str, int]:
+    """The same from what a real Pegasus's kickstart wrote, of all programs of a clustered job."""
+    return {
+        lfn: size
+        for one in kickstart.invocations(_tail(output))
+        for lfn, size in one.outputs.items()
+    }
+
+
+def _tail(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, 2)
+            file.seek(max(0, size - _TAIL_BYTES))
+            return file.read().decode(errors="replace")
+    except OSError:
+        return ""
+
+
 def keep_sizes(submit_dir: Path, job: str) -> None:
     """Put the sizes of what a compute job wrote into the journal. Raises InputError as above."""
     dag = submitdir.dag_file(submit_dir, submitdir.braindump(submit_dir))
-    outputs = last_record(submitdir.job_file(submit_dir, dag, job, ".out")).get("outputs")
+    output = submitdir.job_file(submit_dir, dag, job, ".out")
+    outputs = last_record(output).get("outputs")
+    if outputs is None:
+        outputs = _kickstarts_outputs(output)
     if isinstance(outputs, dict):
         lines = [{"lfn": lfn, "bytes": size} for lfn, size in sorted(outputs.items())]
         submitdir.append_lines(submit_dir / submitdir.SIZE_JOURNAL, lines)

@@ -25,6 +25,7 @@ from pegasus_hooks.hookconfig import HookConfig
 from pegasus_hooks.patience import Broker, Budget
 
 DECISION_ENDING = ".adon.json"
+MULTIPART_ENDING = ".multipart"
 UNASKED = "unasked"  # state of a pair whose broker never answered
 _WAITING = frozenset({TransitState.QUEUED, TransitState.HELD})
 _OVER = frozenset({TransitState.RELEASED, TransitState.EXPIRED})
@@ -124,12 +125,17 @@ def run(submit_dir: Path, job: str, retry: int, config: HookConfig, effects: Eff
     before = _ids_to_give_back(decision_file)
     if not asks and not before:
         return
+    # pegasus-transfer leaves its records there, and does not make it.
+    listing.with_name(job + MULTIPART_ENDING).mkdir(exist_ok=True)
     undecided = [_decision(request, files, UNASKED) for request, files in asks]
     _write(decision_file, place, undecided, effects, before)
+    # First, since it may hold the very room that is asked for now.
+    others = {i for i in before if not any(_is_round(i, request) for request, _ in asks)}
+    left = _give_back(others, effects)
     decisions = [
         _ask(request, files, before, config.patience_s, effects) for request, files in asks
     ]
-    left = _give_back(before - {d.id for d in decisions}, effects)
+    left |= _give_back(before - others - {d.id for d in decisions}, effects)
     _write(decision_file, place, decisions, effects, left)
     head = {"at": place.at, "hook": "pre", "job": job, "retry": retry}
     lines = [{**head, "event": "decision", **d.as_json()} for d in decisions]
@@ -175,6 +181,11 @@ def _rounds(request: TransitRequest) -> Iterator[TransitRequest]:
     yield request
     for number in range(2, _MAX_ROUNDS + 1):
         yield replace(request, id=f"{request.id}.{number}")
+
+
+def _is_round(transit_id: str, request: TransitRequest) -> bool:
+    """Whether an earlier run of the same hook may have asked for ``request`` under this id."""
+    return transit_id == request.id or transit_id.startswith(f"{request.id}.")
 
 
 def _wait(request: TransitRequest, transit: Transit, until: float, effects: Effects) -> Transit:

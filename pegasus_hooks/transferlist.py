@@ -8,7 +8,9 @@ A list holds three kinds of entry, as ``Pegasus/transfer.py`` accepts them:
     {"type": "remove", "id", "target": {"site_label", "url", "recursive"}}
 
 ``size`` is a string of bytes and stands only where the workflow or the replica catalog declares it.
-Standard library only: the hooks import this.
+Where Pegasus checks integrity, ``"generate_checksum": true`` stands at inputs without a checksum in
+the replica catalog, ``"verify_checksum_remote": true`` at outputs of jobs that run on a node's own
+disk. Standard library only: the hooks import this.
 """
 
 from __future__ import annotations
@@ -16,10 +18,25 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from network_provisioner.errors import InputError
+
+RELAY = "local"
+"""What ``pegasus-transfer`` calls the site that it runs at."""
+
+# The pairs of schemes that one tool of pegasus-transfer moves from server to server (its handlers'
+# protocol maps, Pegasus 6.0); every other pair without a local end takes two steps.
+_S3 = ("s3", "s3s")
+_DIRECT = frozenset(
+    {
+        ("gsiftp", "gsiftp"), ("ftp", "ftp"), ("ftp", "gsiftp"), ("gsiftp", "ftp"),
+        ("sshftp", "sshftp"), ("go", "go"), ("gs", "gs"), *((a, b) for a in _S3 for b in _S3),
+    }
+)  # fmt: skip
+_LOCAL = frozenset({"file", "symlink", "moveto"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +57,19 @@ class SiteUrl:
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """One file to move: sources in order of preference, destinations, declared size or None."""
+    """One file to move: sources in order of preference, destinations, declared size or None.
+
+    ``checksum`` asks ``pegasus-transfer`` to compute one on the way, ``verify`` to fetch the file
+    back afterwards and look.
+    """
 
     lfn: str
     sources: tuple[SiteUrl, ...]
     destinations: tuple[SiteUrl, ...]
     size_bytes: int | None = None
     linkage: str = "input"
+    checksum: bool = False
+    verify: bool = False
 
     @property
     def source(self) -> SiteUrl:
@@ -58,11 +81,31 @@ class Transfer:
         """The first destination."""
         return self.destinations[0]
 
+    @property
+    def legs(self) -> tuple[tuple[str, str], ...]:
+        """The site pairs that the bytes cross, in order.
+
+        Where no tool moves them from server to server, or where a checksum is asked for between
+        two GridFTP servers, ``pegasus-transfer`` fetches the file to where it runs and sends it on.
+        """
+        ends = _scheme(self.source.url), _scheme(self.destination.url)
+        direct = not _LOCAL.isdisjoint(ends) or ends in _DIRECT
+        if self.checksum and ends == ("gsiftp", "gsiftp"):
+            direct = False
+        stops = [self.source.site, *(() if direct else (RELAY,)), self.destination.site]
+        if self.verify and ends[1] not in _LOCAL:
+            stops.append(RELAY)
+        return tuple(pair for pair in pairwise(stops) if pair[0] != pair[1])
+
     def as_json(self, number: int) -> dict[str, Any]:
         """The list entry with ``id`` ``number``."""
         out: dict[str, Any] = {
             "type": "transfer", "linkage": self.linkage, "lfn": self.lfn, "id": number,
         }  # fmt: skip
+        if self.checksum:
+            out["generate_checksum"] = True
+        if self.verify:
+            out["verify_checksum_remote"] = True
         if self.size_bytes is not None:
             out["attributes"] = {"size": str(self.size_bytes)}
         out["src_urls"] = [u.as_json() for u in self.sources]
@@ -151,15 +194,15 @@ def dumps(entries: Iterable[Entry]) -> str:
 def site_pairs(entries: Iterable[Entry]) -> list[SitePair]:
     """The transfers between different sites, grouped by (source, destination), in list order.
 
-    Transfers within one site and directory work need no path and are left out.
+    One that is relayed is in two of them. Transfers within one site and directory work need no
+    path and are left out.
     """
     pairs: dict[tuple[str, str], SitePair] = {}
     for entry in entries:
         if not isinstance(entry, Transfer):
             continue
-        key = (entry.source.site, entry.destination.site)
-        if key[0] != key[1]:
-            pairs.setdefault(key, SitePair(*key)).transfers.append(entry)
+        for leg in dict.fromkeys(entry.legs):
+            pairs.setdefault(leg, SitePair(*leg)).transfers.append(entry)
     return list(pairs.values())
 
 
@@ -196,7 +239,13 @@ def _transfer(item: dict[str, Any], where: str) -> Transfer:
         destinations=ends[1],
         size_bytes=None if size is None else int(size),
         linkage=str(item.get("linkage", "unknown")),
+        checksum=item.get("generate_checksum") is True,
+        verify=item.get("verify_checksum_remote") is True,
     )
+
+
+def _scheme(url: str) -> str:
+    return url.partition("://")[0].lower()
 
 
 def _url(value: object, where: str) -> SiteUrl:

@@ -103,7 +103,11 @@ class SiteBelief:
 
 @dataclass(frozen=True, slots=True)
 class PathBelief:
-    """Γ_a and Γ_t from one site to another, with what Γ_t was computed from."""
+    """Γ_a and Γ_t from one site to another, with what Γ_t was computed from.
+
+    ``setup`` is how long a transfer takes beside moving its bytes, in seconds: the stage job's own
+    wait and start. Γ cannot tell it, and it decides whether moving small files is worth while.
+    """
 
     gamma_a: Belief
     gamma_t: Belief
@@ -112,6 +116,7 @@ class PathBelief:
     streams: int
     buffer_bytes: int
     loss: float
+    setup: Belief = field(default_factory=lambda: Belief(0.0, "default"))
 
     @property
     def rate_bps(self) -> float:

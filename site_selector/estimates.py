@@ -10,12 +10,14 @@ Every value is a :class:`Belief`. For each, the first source that knows wins:
            ─► pegasus: runtime of job or transformation ─► default
     Γ_a    archive throughput ─► topology: capacity minus use ─► site catalog adon.bandwidth
            ─► default
+    set-up archive transfer_setup of the path ─► the median of the paths where it was measured ─► 0
     Γ_t    cost.tuned_throughput of the path's link, RTT, loss, streams and buffer
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from statistics import median
 
 from network_provisioner.topology import Path, Topology
@@ -90,6 +92,7 @@ def believe(
         for b in places
         if a != b
     }
+    paths = _with_setup(paths, measured, now)
     ratios = {}
     for name in _transformations(inputs):
         found = measured.estimate("output_ratio", name, now)
@@ -140,6 +143,23 @@ def _site(
     else:
         wait = Belief(0.0, "default")
     return SiteBelief(workers, wait)
+
+
+def _with_setup(
+    paths: Mapping[tuple[str, str], PathBelief], measured: MeasurementSource, now: float
+) -> dict[tuple[str, str], PathBelief]:
+    """The paths with what a transfer costs beside its bytes. Mostly the stage job's own wait and
+    start, it is alike on all paths: one that was never measured takes the median of the others."""
+    found = {(a, b): measured.estimate("transfer_setup", f"{a}>{b}", now) for a, b in paths}
+    known = sorted((m.value, pair, m) for pair, m in found.items() if m is not None)
+    if not known:
+        return dict(paths)
+    _, (src, dst), typical = known[len(known) // 2]
+    carried = _archived(typical, f"measured from {src} to {dst}")
+    return {
+        pair: replace(path, setup=carried if m is None else _archived(m))
+        for (pair, path), m in zip(paths.items(), found.values(), strict=True)
+    }
 
 
 def _path(

@@ -162,6 +162,8 @@ def _flat(beliefs: Mapping[str, Any]) -> list[tuple[str, str, dict[str, Any]]]:
         out += [(f"N {site}", "count", b["n"]), (f"T_q {site}", "seconds", b["t_q"])]
     for path, b in beliefs.get("paths", {}).items():
         out.append((f"Γ_a {path}", "rate", b["gamma_a"]))
+        if "setup" in b:
+            out.append((f"set-up {path}", "seconds", b["setup"]))
     for name, b in beliefs.get("compute", {}).items():
         out.append(
             (f"Γ_c {name}", "seconds", b) if b["kind"] == "runtime"

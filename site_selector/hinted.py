@@ -9,6 +9,9 @@ Pegasus's planner takes a job's selector profile ``execution.site`` as it is:
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -26,6 +29,20 @@ _TEXT = "tag:yaml.org,2002:str"
 _MAP = "tag:yaml.org,2002:map"
 
 
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """A large workflow is millions of nodes, all of them in use: to look for garbage among them
+    again and again takes longer than all the rest."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+@_no_collection()
 def hinted_copy(workflow_path: str | Path, mapping: Mapping, out_path: str | Path) -> int:
     """Write the workflow to ``out_path`` with an ``execution.site`` for every placed job.
 

@@ -89,6 +89,7 @@ def beliefs_dict(world: World) -> dict[str, Any]:
             f"{src}>{dst}": {
                 "gamma_a": b.gamma_a.as_dict(now),
                 "gamma_t": b.gamma_t.as_dict(now),
+                "setup": b.setup.as_dict(now),
                 "rtt_s": b.rtt_s,
             }
             for (src, dst), b in world.paths.items()

@@ -81,24 +81,27 @@ class _Placed:
         self.p = problem
         self.site: Assignment = []
         self.spb: list[list[float]] = problem.seconds_per_byte.tolist()
+        self.setup: list[list[float]] = problem.setup_s.tolist()
         self.compute: list[list[float]] = problem.compute_s.tolist()
         self.queue: list[float] = problem.queue_s.tolist()
         self.at: list[set[int]] = [set(held) for held in problem.holders]
         self.crowd: dict[tuple[int, int], int] = {}
 
     def cost(self, job: int, site: int) -> float:
-        """T_t in seconds, workers shared with the jobs of the same level that are there already."""
+        """T_t in seconds, workers shared with the jobs of the same level that are there already,
+        and the set-up of a transfer where there is one."""
         p, spb = self.p, self.spb
         crowd = self.crowd.get((p.level[job], site), 0) + 1
         turns = max(1.0, crowd / p.workers[site])
-        moving = 0.0
+        moving = setup = 0.0
         for file in p.reads[job]:
             at = self.at[file]
             if site not in at:
                 moving += p.size[file] * min(spb[place][site] for place in at)
+                setup = max(setup, min(self.setup[place][site] for place in at))
         if p.output >= 0:
             moving += sum(p.size[f] for f in p.writes[job] if p.returns[f]) * spb[site][p.output]
-        return self.queue[site] + self.compute[job][site] * turns + moving
+        return self.queue[site] + self.compute[job][site] * turns + moving + setup
 
     def cheapest(self, job: int, allowed: tuple[int, ...]) -> int:
         return min(allowed, key=lambda site: (self.cost(job, site), site))

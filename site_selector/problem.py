@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from network_provisioner.errors import InputError
+from network_provisioner.units import transfer_time
 from site_selector.beliefs import Belief, ComputeBelief, World
 from site_selector.cost import Array, compute_time, network_time
 from site_selector.dag import Job
@@ -27,9 +28,10 @@ class Problem:
     """One mapping problem.
 
     ``compute_s[j, s]`` S_c/Γ_c on one worker; ``queue_s[s]`` T_q; ``workers[s]`` N;
-    ``seconds_per_byte[a, b]`` of the path from place a to b; ``allowed[j]`` site indices;
-    ``holders[f]`` places that hold an input of the workflow; ``output`` the place of the results,
-    -1 where they stay; ``returns[f]`` whether the file is wanted there.
+    ``seconds_per_byte[a, b]`` of a transfer from place a to b, ``occupied_per_byte[a, b]`` how long
+    it keeps others off the path, ``setup_s[a, b]`` what it takes beside its bytes; ``allowed[j]``
+    site indices; ``holders[f]`` places that hold an input of the workflow; ``output`` the place of
+    the results, -1 where they stay; ``returns[f]`` whether the file is wanted there.
     """
 
     jobs: tuple[str, ...]
@@ -53,6 +55,8 @@ class Problem:
     queue_s: Array
     workers: tuple[int, ...]
     seconds_per_byte: Array
+    occupied_per_byte: Array
+    setup_s: Array
     output: int
     compute: tuple[tuple[ComputeBelief | None, ...], ...]
 
@@ -104,6 +108,8 @@ def build_problem(inputs: Inputs, world: World, output_site: str | None = None) 
         np.array([min(world.sites[s].queue_wait.value, NEVER_S) for s in sites]),
         tuple(max(1, int(world.sites[s].workers.value)) for s in sites),
         _seconds_per_byte(places, world),
+        _occupied_per_byte(places, world),
+        _setup_seconds(places, world),
         -1 if output_site is None else place[output_site],
         beliefs,
     )
@@ -174,3 +180,26 @@ def _seconds_per_byte(places: list[str], world: World) -> Array:
                 path = world.paths[src, dst]
                 out[a, b] = network_time(1.0, path.gamma_t.value, path.gamma_a.value)
     return np.minimum(out, NEVER_S)
+
+
+def _occupied_per_byte(places: list[str], world: World) -> Array:
+    """A measured Γ_a is what one transfer got; where the link is known to carry more, the rest is
+    there for others at the same time. An assumed Γ_a is all there is."""
+    out = _seconds_per_byte(places, world)
+    for a, src in enumerate(places):
+        for b, dst in enumerate(places):
+            path = world.paths.get((src, dst))
+            if a != b and path is not None and path.gamma_a.source == "archive":
+                link_bps = min(path.link_bps, path.gamma_t.value)
+                if path.link_bps < float("inf"):
+                    out[a, b] = min(out[a, b], transfer_time(1, link_bps))
+    return out
+
+
+def _setup_seconds(places: list[str], world: World) -> Array:
+    out = np.zeros((len(places), len(places)))
+    for a, src in enumerate(places):
+        for b, dst in enumerate(places):
+            if a != b:
+                out[a, b] = world.paths[src, dst].setup.value
+    return out

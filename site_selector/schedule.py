@@ -54,6 +54,7 @@ def optimistic_costs(problem: Problem) -> Array:
     """
     n = problem.n_sites
     spb = problem.seconds_per_byte[:n, :n]
+    setup = problem.setup_s[:n, :n]
     allowed = _mask(problem)
     after = np.zeros((len(problem.jobs), n))
     best = np.zeros((len(problem.jobs), n))  # after + own time, never where not allowed
@@ -63,7 +64,8 @@ def optimistic_costs(problem: Problem) -> Array:
             for c in problem.readers[f]:
                 moved[c] = moved.get(c, 0.0) + problem.size[f]
         for c in problem.children[j]:
-            reach = (best[c][None, :] + spb * moved.get(c, 0.0)).min(axis=1)
+            move = spb * moved[c] + setup if c in moved else 0.0
+            reach = (best[c][None, :] + move).min(axis=1)
             np.maximum(after[j], reach, out=after[j])
         if problem.output >= 0:
             back = sum(problem.size[f] for f in problem.writes[j] if problem.returns[f])
@@ -176,12 +178,12 @@ class _Builder:
         channel = self.channel.copy()
         for f in p.reads[job]:
             here, source = self._known(f)
-            since = here[source]
-            arrival = np.maximum(since, channel[source, self.columns])
-            arrival += p.size[f] * self.spb[source, self.columns]
+            path = (source, self.columns)
+            begin = np.maximum(here[source], channel[path])
             there = np.isfinite(here)
-            moving = np.where(there, channel[source, self.columns], arrival)
-            channel[source, self.columns] = moving
+            kept = begin + p.size[f] * p.occupied_per_byte[path]
+            channel[path] = np.where(there, channel[path], kept)
+            arrival = begin + p.size[f] * self.spb[path] + p.setup_s[path]
             np.maximum(out, np.where(there, here, arrival), out=out)
         return out
 
@@ -192,5 +194,6 @@ class _Builder:
             if not np.isfinite(here[site]):
                 src = int(source[site])
                 begin = max(float(here[src]), float(self.channel[src, site]))
-                here[site] = begin + p.size[f] * float(self.spb[src, site])
-                self.channel[src, site] = here[site]
+                self.channel[src, site] = begin + p.size[f] * float(p.occupied_per_byte[src, site])
+                moved = begin + p.size[f] * float(self.spb[src, site])
+                here[site] = moved + float(p.setup_s[src, site])

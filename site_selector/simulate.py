@@ -9,7 +9,11 @@ A deterministic list-scheduling estimator. Its rules:
   urgent first; results of a job as soon as it ends, those that the workflow wants back too.
 - All transfers from one site to another share that path: they pass one after the other at
   min(Γ_t, Γ_a), in the order they are asked for. The last of them ends when it would under fair
-  sharing. Paths between different pairs of sites, and computing, go on at the same time.
+  sharing. Where Γ_a is what single transfers were measured to get and the link carries more, they
+  overlap until the link is full. Paths between different pairs of sites, and computing, go on at
+  the same time.
+- A file is there the path's set-up time after its last byte. That does not occupy the path: what
+  moves together sets up together.
 """
 
 from __future__ import annotations
@@ -94,6 +98,8 @@ class Estimator:
             self.position[job] = position
         self.n_places = len(problem.places)
         self.spb: list[list[float]] = problem.seconds_per_byte.tolist()
+        self.occupied: list[list[float]] = problem.occupied_per_byte.tolist()
+        self.setup: list[list[float]] = problem.setup_s.tolist()
         self.compute: list[list[float]] = problem.compute_s.tolist()
         self.queue: list[float] = problem.queue_s.tolist()
         position_of = self.position.__getitem__
@@ -139,10 +145,11 @@ class _Run:
         begin = max(now, self.channel[channel])
         seconds = e.problem.size[file] * e.spb[src][dst]
         end = begin + seconds
-        self.channel[channel] = end
-        self.arrival[file * e.n_places + dst] = end
+        self.channel[channel] = begin + e.problem.size[file] * e.occupied[src][dst]
+        there = end + e.setup[src][dst]
+        self.arrival[file * e.n_places + dst] = there
         self.work += seconds
-        self.last = max(self.last, end)
+        self.last = max(self.last, there)
         self.transfers.append(Transfer(file, src, dst, begin, end))
 
     def stage_in(self) -> None:

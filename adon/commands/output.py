@@ -12,18 +12,19 @@ def print_json(data: Any) -> None:
     print(json.dumps(data, indent=2, ensure_ascii=False))
 
 
-def print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Columns as wide as they need to be; ``head`` tells their number. A column whose name ends in
     ``>`` is set to the right."""
     right = [name.endswith(">") for name in head]
     lines = [[name.rstrip(">") for name in head], *rows]
     widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
-    for line in lines:
-        cells = (
+    return "\n".join(
+        "  ".join(
             cell.rjust(width) if to_right else cell.ljust(width)
             for cell, width, to_right in zip(line, widths, right, strict=True)
-        )
-        print("  ".join(cells).rstrip())
+        ).rstrip()
+        for line in lines
+    )
 
 
 def duration(seconds: float) -> str:

@@ -46,12 +46,11 @@ def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
 
 def _run(args: argparse.Namespace) -> int:
     from adon.planning import plan_workflow
-    from pegasus_hooks import hookconfig
     from pegasus_hooks.planner.model import Sources
     from site_selector.explain import summary_text
 
     if args.hooks is not None:
-        hookconfig.load(args.hooks)  # said now, and not by every hook of the run
+        _check_hooks(args.hooks)
     inputs, mapping = _mapped(args)
     planned = plan_workflow(
         inputs,
@@ -79,6 +78,19 @@ def _run(args: argparse.Namespace) -> int:
     print(f"to follow it: adon monitor run {planned.submit_dir}")
     print(planned.submit_dir)
     return 0
+
+
+def _check_hooks(file: Path) -> None:
+    """What is wrong with it is said now, and not by every hook of the run. Raises InputError."""
+    from network_provisioner.client import BrokerClient
+    from network_provisioner.errors import InputError
+    from pegasus_hooks import hookconfig
+
+    config = hookconfig.load(file)
+    try:
+        BrokerClient(config.broker)
+    except InputError as error:
+        raise InputError(f"{file}: {error}") from None
 
 
 def _mapped(args: argparse.Namespace) -> tuple[Inputs, Mapping]:

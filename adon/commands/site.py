@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from adon.commands.inputs import placed
-from adon.commands.output import print_json, print_table
+from adon.commands.output import print_json, table
 from adon.commands.parsing import Nouns, add_command, add_inputs, add_json, add_noun
 
 _MAP = """Map a whole workflow to sites.
@@ -69,11 +69,8 @@ def _map(args: argparse.Namespace) -> int:
     if args.json:
         print_json(mapping.as_dict())
         return 0
-    print(summary_text(mapping) + "\n")
-    print_table(
-        ("job", "transformation", "site"),
-        [(p.job, p.transformation, p.site) for p in mapping.placements],
-    )
+    rows = [(p.job, p.transformation, p.site) for p in mapping.placements]
+    print(f"{summary_text(mapping)}\n\n{table(('job', 'transformation', 'site'), rows)}")
     return 0
 
 

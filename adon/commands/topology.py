@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 from adon.commands.brokers import bad_answer, client
-from adon.commands.output import duration, print_json, print_table
+from adon.commands.output import duration, print_json, table
 from adon.commands.parsing import Nouns, add_broker, add_command, add_noun
 
 _SHOW = """List every link in both directions with its capacity and what is reserved on it now.
@@ -27,12 +27,10 @@ def _show(args: argparse.Namespace) -> int:
     if args.json:
         print_json(data)
         return 0
+    head = ("link", "layer", "capacity>", "reserved>", "free>", "delay>", "transits")
     with bad_answer(args, "topology"):
-        rows = [_row(link, load) for link in data["links"] for load in link["load"]]
-    print_table(
-        ("link", "layer", "capacity>", "reserved>", "free>", "delay>", "transits"),
-        rows,
-    )
+        text = table(head, [_row(link, load) for link in data["links"] for load in link["load"]])
+    print(text)
     return 0
 
 

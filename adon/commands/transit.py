@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from adon.commands.brokers import bad_answer, client
-from adon.commands.output import duration, print_json, print_table
+from adon.commands.output import duration, print_json, table
 from adon.commands.parsing import Nouns, add_broker, add_command, add_noun
 
 if TYPE_CHECKING:
@@ -115,8 +115,7 @@ def _print_one(transit: Transit, as_json: bool) -> None:
     if as_json:
         print_json(transit.as_dict())
         return
-    _print_table([transit])
-    print(transit.reason)
+    print(f"{_table([transit])}\n{transit.reason}")
 
 
 def _list(args: argparse.Namespace) -> int:
@@ -126,14 +125,14 @@ def _list(args: argparse.Namespace) -> int:
     if args.json:
         print_json([t.as_dict() for t in found])
     elif found:
-        _print_table(found)
+        print(_table(found))
         _print_reasons(found)
     else:
         print("no transits" if args.all else "no transit holds bandwidth or waits")
     return 0
 
 
-def _print_table(transits: list[Transit]) -> None:
+def _table(transits: list[Transit]) -> str:
     from network_provisioner.model import LIVE
     from network_provisioner.units import format_rate
 
@@ -151,7 +150,7 @@ def _print_table(transits: list[Transit]) -> None:
         )
         for t in transits
     ]
-    print_table(("state", "from", "to", "granted>", "lease>", "path", "job", "id"), rows)
+    return table(("state", "from", "to", "granted>", "lease>", "path", "job", "id"), rows)
 
 
 def _print_reasons(transits: list[Transit]) -> None:
@@ -168,31 +167,37 @@ def _explain(args: argparse.Namespace) -> int:
     if args.json:
         print_json(transit.as_dict())
         return 0
-    _print_table([transit])
-    print(
-        f"asked for {format_rate(transit.requested_bps)} to {format_rate(transit.max_bps)} by "
-        f"template {transit.template!r}\n{transit.reason or 'no reason was recorded'}"
-    )
     with bad_answer(args, "transit"):
-        for candidate in transit.candidates:
-            print(
-                f"\nQ {candidate['q']:.2f}  {'-'.join(candidate['path'])} ({candidate['layer']}), "
-                f"{format_rate(candidate['free_bps'])} free"
-            )
-            if candidate["rejected"]:
-                print(f"  left out: {candidate['rejected']}")
-            rows = [
-                (
-                    f"  {name}",
-                    _metric(name, score["value"]),
-                    str(score["source"]),
-                    f"{score['score']:.2f}",
-                    f"{score['weight']:.2f}",
-                )
-                for name, score in candidate["scores"].items()
-            ]
-            print_table(("  metric", "value>", "source", "score>", "weight>"), rows)
+        blocks = [
+            f"{_table([transit])}\nasked for {format_rate(transit.requested_bps)} to "
+            f"{format_rate(transit.max_bps)} by template {transit.template!r}\n"
+            f"{transit.reason or 'no reason was recorded'}",
+            *map(_candidate, transit.candidates),
+        ]
+    print("\n\n".join(blocks))
     return 0
+
+
+def _candidate(found: dict[str, Any]) -> str:
+    from network_provisioner.units import format_rate
+
+    rows = [
+        (
+            f"  {name}",
+            _metric(name, score["value"]),
+            str(score["source"]),
+            f"{score['score']:.2f}",
+            f"{score['weight']:.2f}",
+        )
+        for name, score in found["scores"].items()
+    ]
+    head = (
+        f"Q {found['q']:.2f}  {'-'.join(found['path'])} ({found['layer']}), "
+        f"{format_rate(found['free_bps'])} free"
+    )
+    left_out = [f"  left out: {found['rejected']}"] if found["rejected"] else []
+    scores = table(("  metric", "value>", "source", "score>", "weight>"), rows)
+    return "\n".join((head, *left_out, scores))
 
 
 def _metric(name: str, value: float | None) -> str:

@@ -15,6 +15,7 @@ from monitors.attempts import Outcome
 from monitors.submit_dir import TRANSFERS, JobKind, SubmitDir
 from monitors.timeline import JobTimes, timeline
 from network_provisioner.client import BrokerClient
+from network_provisioner.errors import BrokerError
 from network_provisioner.model import Transit
 from pegasus_hooks import submitdir
 from pegasus_hooks.planner.model import PlannedWorkflow
@@ -51,16 +52,29 @@ def bars_of(times: Sequence[JobTimes]) -> list[Bar]:
     ]  # fmt: skip
 
 
-def settled(client: BrokerClient, workflow: str) -> list[Transit]:
-    """The workflow's transits, once nothing holds bandwidth or after some seconds.
+def settled(client: BrokerClient, workflow: str) -> tuple[list[Transit], list[str]]:
+    """The transits of a workflow that has ended, and a warning for each that was given back here.
 
-    The last POST hooks may still be on their way when DAGMan has ended.
+    DAGMan leaves when its last POST hook has; what still holds bandwidth then was left to its lease
+    because the broker was away. A broker that died is waited for some seconds while it is started
+    again. Raises BrokerError.
     """
+    transits = _when_it_answers(client, workflow)
+    lost = live(transits, time.time())
+    for transit in lost:
+        client.release(transit.id, outcome="left behind by its hook")
+    warnings = [f"{t.job}: its path was given back at the end of the workflow only" for t in lost]
+    return (client.list(workflow=workflow) if lost else transits), warnings
+
+
+def _when_it_answers(client: BrokerClient, workflow: str) -> list[Transit]:
     deadline = time.monotonic() + _BROKER_CATCHES_UP_S
     while True:
-        transits = client.list(workflow=workflow)
-        if not live(transits, time.time()) or time.monotonic() > deadline:
-            return transits
+        try:
+            return client.list(workflow=workflow)
+        except BrokerError:
+            if time.monotonic() > deadline:
+                raise
         time.sleep(0.1)
 
 
@@ -88,7 +102,7 @@ def gather(
     warnings: Sequence[str],
 ) -> RunFacts:
     """Everything the report needs. Raises AdonError where the broker does not answer."""
-    transits = settled(client, planned.wf_uuid)
+    transits, left_behind = settled(client, planned.wf_uuid)
     state = client.counters()
     times = timeline(planned.submit_dir)
     return RunFacts(
@@ -113,5 +127,5 @@ def gather(
         samples=samples,
         taught=changes(before.mapping, placed.mapping),
         earlier_measurements=earlier,
-        warnings=[*warnings, *hook_warnings(planned.submit_dir)],
+        warnings=[*warnings, *hook_warnings(planned.submit_dir), *left_behind],
     )

@@ -20,6 +20,7 @@ from adon.demo.page import render
 from adon.demo.summary import summary_text
 from adon.demo.supervise import BrokerProcess
 from adon.planning import plan_workflow
+from adon.testbed import leftovers
 from adon.testbed.testbed import Programs, Testbed
 from monitors.archive import Archive
 from network_provisioner.errors import AdonError
@@ -90,8 +91,12 @@ def run(options: DemoOptions, say: steps.Say) -> RunFacts:
 
 
 def _clear(run_dir: Path) -> None:
-    """Forget the files of an earlier run: its sites, its submit directory, and what its broker had
-    promised on switches that are gone with it. Keys, pool and logs are used again."""
+    """Forget an earlier run: what was killed and has not ended yet, its sites, its submit directory,
+    and what its broker had promised on switches that are gone with it. Keys, pool and logs are used
+    again. Raises AdonError, OSError."""
+    left = leftovers.end_marked(run_dir.resolve())
+    if left:
+        raise AdonError(f"process {left[0].pid} of an earlier run in {run_dir} does not end")
     for stale in ("sites", "submit", "workflow"):
         shutil.rmtree(run_dir / stale, ignore_errors=True)
     run_dir.mkdir(parents=True, exist_ok=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import shutil
 import sys
 import time
 from collections.abc import Iterator
@@ -19,6 +20,9 @@ from adon.demo import line, steps
 from adon.demo.options import DemoOptions
 from adon.testbed import box, packages, syscalls
 from network_provisioner.errors import AdonError, InputError
+from network_provisioner.units import format_size
+
+ROOM_BYTES = 200_000_000  # a run of the default size takes 30 to 70 MB
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,16 +59,28 @@ def alone(state: Path) -> Iterator[None]:
         yield
 
 
+def check_room(state: Path, report: Path) -> None:
+    """Say before the run what would fail at its end. Raises InputError."""
+    free = shutil.disk_usage(state).free
+    if free < ROOM_BYTES:
+        raise InputError(
+            f"{state}: found {format_size(free)} of free disk, expected at least "
+            f"{format_size(ROOM_BYTES)} for a run"
+        )
+    above = next(p for p in (report.absolute(), *report.absolute().parents) if p.exists())
+    if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
+        raise InputError(f"{report}: {above} is no directory that can be written, expected one")
+
+
 def run(wish: Wish) -> int:
     """Run the demo and return its exit code. Raises AdonError."""
     # When make is killed nobody is left to see the end, and a second run must find the field free.
-    parent = os.getppid()
-    syscalls.die_with_parent()
-    if os.getppid() != parent:
+    if not syscalls.tie_to(os.getppid()):
         raise AdonError("the process that started the demo has ended")
     started = time.monotonic()
     say = steps.clock(started)
     with alone(wish.state):
+        check_room(wish.state, wish.report)
         note = "the network is simulated as asked" if wish.simulate else box.can_box()
         real = note is None
         if not real:

@@ -14,7 +14,6 @@ from monitors.archive import Archive
 from monitors.follow import Follower
 from monitors.status import State, Status, status_text
 from monitors.submit_dir import SubmitDir
-from network_provisioner.errors import AdonError
 from pegasus_hooks import pegasus_plan
 from pegasus_hooks.planner.model import PlannedWorkflow
 
@@ -63,13 +62,13 @@ def follow(planned: PlannedWorkflow, pool: Pool, archive: Archive, say: Say) -> 
 
     follower = Follower(planned.submit_dir, archive, on_status=show)
     stop = threading.Event()
-    troubles: list[AdonError] = []
+    troubles: list[Exception] = []
     last: list[Status | None] = []
 
     def follow_on() -> None:
         try:
             last.extend(follower.run(stop).values())
-        except AdonError as error:
+        except Exception as error:  # raised below, where it is seen
             troubles.append(error)
 
     thread = threading.Thread(target=follow_on, name="follower")

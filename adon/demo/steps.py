@@ -45,8 +45,9 @@ def example(program: str, *words: str) -> str:
     script = EXAMPLE / program
     if not script.exists():
         raise InputError(f"{script}: found no such file; run the demo from a source checkout")
+    # Tied: after a killed demo it would go on to write where the next one makes its data.
     done = subprocess.run(
-        [sys.executable, str(script), *words],
+        ["setpriv", "--pdeathsig", "KILL", "--", sys.executable, str(script), *words],
         capture_output=True,
         text=True,
         timeout=_TOOL_S,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import subprocess
 import sys
 import threading
@@ -66,7 +67,7 @@ class BrokerProcess:
     def _start(self) -> None:
         with self._log.open("ab") as out:
             self._process = subprocess.Popen(
-                [*self._command, "--die-with-parent"],
+                [*self._command, "--tied-to", str(os.getpid())],
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=out,
@@ -107,6 +108,8 @@ class BrokerProcess:
             # Away for a moment: the next sample will tell.
             with contextlib.suppress(BrokerError):
                 self.samples.extend(samples_of(self.client.counters()))
+        # Here, since the kernel kills a broker that this thread started when this thread ends.
+        self._end()
 
 
 def samples_of(answer: dict[str, Any]) -> list[LinkSample]:

@@ -125,9 +125,7 @@ def run(argv: Sequence[str], *, tied: bool = False) -> int:
     the kernel does not allow it.
     """
     if tied:
-        parent = os.getppid()
-        syscalls.die_with_parent()
-        if os.getppid() != parent:
+        if not syscalls.tie_to(os.getppid()):
             os._exit(128 + signal.SIGKILL)
     try:
         syscalls.unshare(syscalls.CLONE_NEWPID)

@@ -150,12 +150,13 @@ def ensure(set_name: str, *, progress: Progress) -> Path:
     try:
         if home.is_dir():
             return home
+        # Without the lock: a whole cache may be another user's, who lets us read it.
+        installed = _installed_on_machine(spec)
+        if installed:
+            return _link_installed(spec, installed, cache)
         cache.mkdir(parents=True, exist_ok=True)
         with _locked(cache / f".{spec.name}.lock", spec, progress):
             if not home.is_dir():
-                installed = _installed_on_machine(spec)
-                if installed:
-                    return _link_installed(spec, installed, cache)
                 _build(spec, cache / f".{spec.name}.build", home, progress)
     except OSError as error:
         raise MissingError(f"{spec.title}: {_reason(error, cache)}") from error
@@ -200,13 +201,20 @@ def _link_installed(spec: PackageSet, programs: dict[str, Path], cache: Path) ->
     text = json.dumps({name: str(path) for name, path in programs.items()})
     home = cache / f"{spec.name}-installed-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
     if not home.is_dir():
+        cache.mkdir(parents=True, exist_ok=True)
         build = Path(tempfile.mkdtemp(prefix=f".{spec.name}.link-", dir=cache))
+        build.chmod(0o755)
         (build / "wrap").mkdir()
         for name, path in programs.items():
             (build / "wrap" / name).symlink_to(path)
         (build / "root").symlink_to("/")
         (build / "packages.json").write_text(json.dumps({"suite": "installed", "packages": {}}))
-        build.rename(home)
+        try:
+            build.rename(home)
+        except OSError:
+            shutil.rmtree(build)
+            if not home.is_dir():  # another run was not first
+                raise
     return home
 
 

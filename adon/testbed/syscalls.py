@@ -50,6 +50,15 @@ def die_with_parent(signal_number: int = signal.SIGKILL) -> None:
     _check(_libc.prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(signal_number), 0, 0, 0), "prctl")
 
 
+def tie_to(parent: int) -> bool:
+    """Have the kernel kill this process when ``parent``, which started it, ends.
+
+    False where that has ended already, so that no signal will come. Raises OSError.
+    """
+    die_with_parent()
+    return os.getppid() == parent
+
+
 def pidfd_getfd(pidfd: int, fd: int) -> int:
     """A duplicate of another process's file descriptor. Raises OSError (needs ptrace rights)."""
     return _check(

@@ -16,6 +16,7 @@ from typing import Any, Self
 
 from adon.testbed import plan
 from adon.testbed.gridftp import GridFtp, endpoints
+from adon.testbed.leftovers import MARK
 from adon.testbed.network import Network
 from adon.testbed.pool import Pool
 from adon.testbed.poolconfig import COLLECTOR_PORT, SiteSpec
@@ -124,7 +125,8 @@ class Testbed:
                 for name in plan.SITES
             },
             "topology": plan.topology(),
-            "transfer_env": self.gridftp.transfer_env(),
+            # Pegasus starts DAGMan itself, with the environment of site local and no other.
+            "transfer_env": {**self.gridftp.transfer_env(), MARK: str(self.pool.run_dir)},
             "tools_bin": str(self.programs.bio / "wrap"),
             **_pegasus(),
         }

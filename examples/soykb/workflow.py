@@ -226,15 +226,18 @@ def write(chosen: argparse.Namespace) -> str:
     # Whoever finds a workflow.yml finds everything it needs: it goes first and comes last.
     (out / "workflow.yml").unlink(missing_ok=True)
     out.mkdir(parents=True, exist_ok=True)
+    checksums: dict[str, str] = {}
     if made is not None:
         sizes = made.write(inputs, out / "truth")
+        checksums = {lfn: dataset.sha256(inputs / lfn) for lfn in sizes}
     else:
         sizes = shape.input_sizes(cohort, recipe)
     estimate = shape.Estimate(cohort, recipe, sizes)
     workflow = Pgen(name, cohort, estimate).build()
+    store = places[sites.DATA_STORE]
     texts = {
         "sites.yml": as_yaml(catalogs.site_catalog(places)),
-        "replicas.yml": as_yaml(catalogs.replica_catalog(places[sites.DATA_STORE], folder, sizes)),
+        "replicas.yml": as_yaml(catalogs.replica_catalog(store, folder, sizes, checksums)),
         "transformations.yml": as_yaml(
             catalogs.transformation_catalog(places, estimate.runtimes_s())
         ),

@@ -35,7 +35,7 @@ from pegasus_hooks.planner.submitfile import (
     script_words,
     submit_text,
 )
-from pegasus_hooks.postjob import MULTIPART_ENDING
+from pegasus_hooks.prejob import MULTIPART_ENDING
 from site_selector.inputs import Inputs
 
 PLANNER_NAME = "embedded"
@@ -94,7 +94,9 @@ def plan(
                 f"{len(jobs)} jobs in {facts.submit_dir}",
             )
     except OSError as error:
-        raise InputError(f"submit directory {parent}: cannot be written: {error}") from None
+        raise InputError(
+            f"submit directory {parent}: cannot be written: {error.strerror}"
+        ) from None
     raise InputError(f"submit directory {parent}: found {_MAX_RUNS} runs, expected a free number")
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
+import os
 import sys
 import time
 import traceback
@@ -100,6 +101,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             f"found no bench {options.only!r}, expected one of {', '.join(known)}", file=sys.stderr
         )
         return 2
+    busy, cores = os.getloadavg()[0], len(os.sched_getaffinity(0))
+    if busy > cores / 2:
+        print(f"load average {busy:.1f} on {cores} cores before the start: times will be too long")
     rows = _kept(options.out, {bench.id for bench in chosen}) if options.only else []
     failed = list(broken)
     for bench in chosen:

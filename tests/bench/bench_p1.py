@@ -31,7 +31,7 @@ from tests.bench.bounds import best_known, lower_bound
 from tests.bench.worlds import declare_sizes, make_platform, soykb
 
 # (samples, chromosomes, platforms, evaluations of the reference's extra search)
-SHAPES = ((3, 2, 24, 4000), (8, 5, 12, 4000), (20, 10, 3, 1500))
+SHAPES = ((3, 2, 20, 4000), (8, 5, 10, 4000), (20, 10, 2, 1500))
 CHROMOSOME_BP = 20_000_000
 ERROR = 0.5
 OURS = "adon"

@@ -24,7 +24,8 @@ import yaml
 from network_provisioner.client import BrokerClient
 from pegasus_hooks import transferlist
 from pegasus_hooks.planner import Options, PlannedJob, Sources, plan
-from pegasus_hooks.postjob import MULTIPART_ENDING, RECORD_PREFIX
+from pegasus_hooks.postjob import RECORD_PREFIX
+from pegasus_hooks.prejob import MULTIPART_ENDING
 from site_selector.inputs import load_inputs
 from tests.bench import Figure, Tell, bench
 from tests.bench.worlds import ROOT, soykb

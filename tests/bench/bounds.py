@@ -25,7 +25,8 @@ def lower_bound(problem: Problem) -> float:
 
 
 def _chain_bound(p: Problem) -> float:
-    """Data of a job passes one path file by file, so what it needs over each path adds up."""
+    """Data of a job passes one path file by file, so what it needs over each path adds up, and is
+    there a set-up time later."""
     n = p.n_sites
     spb = p.seconds_per_byte
     after = optimistic_costs(p)
@@ -42,7 +43,8 @@ def _chain_bound(p: Problem) -> float:
         for s in allowed:
             ready = _stage_in(p, raw, s)
             for parent, moved in from_parent.items():
-                ready = max(ready, float((end[parent] + moved * spb[:n, s]).min()))
+                move = moved * spb[:n, s] + (p.setup_s[:n, s] if moved else 0.0)
+                ready = max(ready, float((end[parent] + move).min()))
             end[j, s] = ready + p.queue_s[s] + p.compute_s[j, s]
         longest = max(longest, float((end[j] + after[j]).min()))
     return longest
@@ -53,7 +55,8 @@ def _stage_in(p: Problem, raw: list[int], site: int) -> float:
     for f in raw:
         if site not in p.holders[f]:
             src = min(p.holders[f], key=lambda h: p.seconds_per_byte[h, site])
-            busy[src] = busy.get(src, 0.0) + p.size[f] * float(p.seconds_per_byte[src, site])
+            before = busy.get(src, float(p.setup_s[src, site]))
+            busy[src] = before + p.size[f] * float(p.seconds_per_byte[src, site])
     return max(busy.values(), default=0.0)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import re
 import socket
@@ -11,12 +12,11 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import uvicorn
 from broker_rig import Rig
-from cli_world import adon, changed, refusal, write_world
+from cli_world import adon, refusal, write_world
 
 from adon.cli import NOUNS, build_parser
 from adon.commands import doctor
@@ -74,15 +74,15 @@ def test_every_command_explains_itself(command: tuple[str, ...]) -> None:
 
 
 def test_every_option_has_help() -> None:
-    def options(parser: Any) -> Iterator[Any]:
+    def silent(parser: argparse.ArgumentParser) -> Iterator[str]:
         for action in parser._actions:
-            yield action
-            for inner in getattr(action, "choices", None) or {}:
-                if hasattr(action.choices, "values"):
-                    yield from options(action.choices[inner])
+            if isinstance(action, argparse._SubParsersAction):
+                for inner in action.choices.values():
+                    yield from silent(inner)
+            elif not action.help:
+                yield f"{parser.prog} {action.dest}"
 
-    silent = [a.option_strings or a.dest for a in options(build_parser()) if a.help is None]
-    assert silent == [["noun"], "noun"][1:] * 0 + [s for s in silent if s in ("noun", "verb")]
+    assert not list(silent(build_parser()))
 
 
 def test_help_and_refusals_import_no_library() -> None:
@@ -118,7 +118,9 @@ def test_site_map_prints_and_saves(workflow: Path, tmp_path: Path) -> None:
     )
     assert "execution.site: mu" in hinted.read_text()
     as_json = json.loads(adon("site", "map", workflow, "--json").out)
-    assert as_json == json.loads(saved.read_text())
+    before = json.loads(saved.read_text())
+    del as_json["beliefs"], before["beliefs"]  # they carry the time
+    assert as_json == before
 
 
 def test_site_explain_and_show(workflow: Path) -> None:
@@ -157,7 +159,7 @@ def test_plan_follows_a_saved_mapping(workflow: Path, tmp_path: Path) -> None:
     found = json.loads(ran.out)
     assert found["planner"] == "embedded" and found["hooks"] is None
     submit = (Path(found["submit_dir"]) / "00/00/call_ID2.sub").read_text()
-    assert '+pegasus_site = "tacc"' in submit or "tacc" in submit
+    assert '+pegasus_site = "tacc"' in submit
     # Results go where the mapping was made for.
     assert list(Path(found["submit_dir"]).glob("00/00/stage_out_*_tacc_*.in"))
 
@@ -179,7 +181,8 @@ def test_the_life_of_a_transit(broker: Rig) -> None:
     head, row, reason = ran.out.splitlines()
     assert head.split() == ["state", "from", "to", "granted", "lease", "path", "job", "id"]
     assert row.split() == [
-        "installed", "mu", "tacc", "90", "Mb/s", *row.split()[5:7], "mu-s1-s2-tacc", "(l2)", "-", "a",
+        "installed", "mu", "tacc", "90", "Mb/s", *row.split()[5:7],
+        "mu-s1-s2-tacc", "(l2)", "-", "a",
     ]  # fmt: skip
     assert "highest score" in reason
     assert adon("transit", "list").out.splitlines()[1].split()[-1] == "a"
@@ -265,8 +268,7 @@ def finished(submit_dir: Path, ended: str) -> Path:
     """A submit directory whose DAGMan has ended, as far as the monitor reads it."""
     submit_dir.mkdir()
     (submit_dir / "w.dag").write_text("JOB A a.sub\n")
-    state, code = ("Done", 0) if ended == "done" else ("Failed", 1)
-    done, failed = (1, 0) if code == 0 else (0, 1)
+    done, failed, code = (1, 0, 0) if ended == "done" else (0, 1, 1)
     (submit_dir / "w.dag.dagman.out").write_text(
         "11/21/26 09:00:00 ** condor_scheduniv_exec.1.0 (CONDOR_DAGMAN) STARTING UP\n"
         "11/21/26 09:00:01 Of 1 nodes total:\n"
@@ -297,8 +299,3 @@ def test_monitor_makes_no_archive_for_a_bad_directory(tmp_path: Path) -> None:
     said = refusal("monitor", "run", tmp_path / "none", "--archive", tmp_path / "a.sqlite")
     assert said == f"{tmp_path}/none: found no such directory, expected a submit directory"
     assert not (tmp_path / "a.sqlite").exists()
-
-
-def test_changed_leaves_the_original_alone() -> None:
-    before = {"a": [{"b": 1}]}
-    assert changed(before, "a", 0, "b", to=2) == {"a": [{"b": 2}]} and before == {"a": [{"b": 1}]}

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 from cli_world import CONFIG, REPLICAS, SITES, TRANSFORMATIONS, WORKFLOW, write_world
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from adon.config import load_config
@@ -32,6 +32,9 @@ FILES = {
     "replicas": REPLICAS,
     "transformations": TRANSFORMATIONS,
 }
+
+# Many small files on a busy machine: how long that takes says nothing.
+PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def words(document: Any) -> Iterator[str]:
@@ -142,22 +145,26 @@ def configure_from(content: bytes) -> None:
 
 
 @pytest.mark.parametrize("name", FILES)
+@PATIENT
 @given(st.data())
 def test_a_spoiled_file_of_a_workflow(name: str, data: st.DataObject) -> None:
     load_from(as_yaml(data.draw(spoiled(FILES[name]))), name)
 
 
 @pytest.mark.parametrize("name", FILES)
+@PATIENT
 @given(content=st.binary(max_size=60) | JUNK.map(as_yaml))
 def test_a_file_of_anything(name: str, content: bytes) -> None:
     load_from(content, name)
 
 
+@PATIENT
 @given(spoiled(CONFIG))
 def test_a_spoiled_configuration(document: Any) -> None:
     configure_from(as_yaml(document))
 
 
+@PATIENT
 @given(st.binary(max_size=60) | JUNK.map(as_yaml))
 def test_a_configuration_of_anything(content: bytes) -> None:
     configure_from(content)
@@ -200,6 +207,7 @@ def test_yaml_that_means_trouble(text: str) -> None:
         configure_from(f"{place}:\n{textwrap.indent(text, '  ')}".encode())
 
 
+@PATIENT
 @given(spoiled(CONFIG["topology"]))
 def test_a_spoiled_topology(document: Any) -> None:
     try:
@@ -232,6 +240,7 @@ MAPPING = {
 }
 
 
+@PATIENT
 @given(spoiled(MAPPING).map(lambda d: json.dumps(d).encode()) | st.binary(max_size=60))
 def test_a_spoiled_mapping(content: bytes) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -246,6 +255,7 @@ def test_a_spoiled_mapping(content: bytes) -> None:
 HOOKS = {"broker": "http://127.0.0.1:8470", "timeout_s": 2.0, "template": "soykb", "archive": None}
 
 
+@PATIENT
 @given(spoiled(HOOKS).map(lambda d: json.dumps(d).encode()) | st.binary(max_size=60))
 def test_a_spoiled_hook_configuration(content: bytes) -> None:
     with tempfile.TemporaryDirectory() as folder:

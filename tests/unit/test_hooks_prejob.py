@@ -9,7 +9,7 @@ import pytest
 from hooks_world import WF_UUID, FakeBroker, journal, make_submit_dir, move
 
 from network_provisioner.errors import BrokerError, InputError
-from network_provisioner.model import TransitState
+from network_provisioner.model import Transit, TransitRequest, TransitState
 from pegasus_hooks import prejob, submitdir
 from pegasus_hooks.hookconfig import HookConfig
 from pegasus_hooks.patience import Budget
@@ -156,6 +156,19 @@ def test_what_a_killed_hook_got_is_given_back_by_the_next_retry(submit_dir: Path
     given = {r[0] for r in world.broker.released}
     assert given == {f"{WF_UUID}:{JOB}:0:a-mu", f"{WF_UUID}:{JOB}:0:b-mu"}
     assert {str(p["id"]) for p in pairs}.isdisjoint(given)
+
+
+def test_what_a_killed_hook_got_is_given_back_before_more_is_asked_for(submit_dir: Path) -> None:
+    class Broker(FakeBroker):
+        def request(self, request: TransitRequest) -> Transit:
+            released_before.append(len(self.released))
+            return super().request(request)
+
+    released_before: list[int] = []
+    world = World(Broker())
+    run(submit_dir, world, retry=0)
+    run(submit_dir, world, retry=1)
+    assert released_before == [0, 0, 2, 2]
 
 
 def test_the_same_hook_run_twice_keeps_its_transits(submit_dir: Path) -> None:

@@ -12,6 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from site_world import (
+    Measured,
+    Measurements,
     inputs_from,
     job,
     replicas_text,
@@ -22,6 +24,7 @@ from site_world import (
 )
 
 from network_provisioner.errors import InputError
+from network_provisioner.topology import topology_from_dict
 from site_selector.estimates import believe
 from site_selector.inputs import Inputs
 from site_selector.mapping import map_workflow
@@ -105,6 +108,49 @@ def test_a_shared_file_moves_once() -> None:
     found = estimator(inputs)([1, 1, 1, 1])
     assert len(found.transfers) == 1
     assert found.makespan_s == pytest.approx(10 + 5 + 5)  # four jobs of 5 s on two workers
+
+
+def test_setting_up_delays_what_moves_and_not_the_path() -> None:
+    source = Measurements({("transfer_setup", "mu>tacc"): Measured(4.0, at=-1.0)})
+    inputs = chain(two_sites())
+    world = believe(inputs, source, now=0.0, output_site="mu")
+    run = Estimator(build_problem(inputs, world, "mu"))
+    assert run([0, 0]).makespan_s == pytest.approx(10 + 5)
+    # 4 s more for f to get there and, carried over to the way back, for h.
+    assert run([1, 1]).makespan_s == pytest.approx(10 + 4 + 5 + 2.5 + 1 + 4)
+    assert world.paths["tacc", "mu"].setup.note == "measured from mu to tacc"
+
+
+def test_measured_transfers_overlap_until_the_link_is_full() -> None:
+    jobs = [job(f"x{i}", "a", [f"f{i}"], [f"g{i}"], keep=[f"g{i}"]) for i in range(4)]
+    inputs = inputs_from(
+        workflow_text(jobs),
+        sites_text({"mu": {"adon.workers": 1}, "tacc": {"adon.workers": 4}}),
+        replicas_text({f"f{i}": ("mu", 10_000_000) for i in range(4)}),
+        transformations_text({"a": ["mu", "tacc"]}, {"a": 1.0}),
+    )
+    link = {"a": "mu", "b": "tacc", "capacity": "40 Mb/s"}
+    topology = topology_from_dict(
+        {"nodes": [{"name": n, "kind": "site"} for n in ("mu", "tacc")], "links": [link]}
+    )
+    measured = Measurements({("throughput", "mu>tacc"): Measured(10e6, at=-1.0)})
+    alone = believe(inputs, now=0.0, topology=topology)
+    seen = believe(inputs, measured, now=0.0, topology=topology)
+    # An assumed 40 Mb/s is all there is: 2 s each, one after the other.
+    run = Estimator(build_problem(inputs, alone))
+    assert sorted(run([1] * 4).end_s) == pytest.approx([3, 5, 7, 9])
+    # Each was measured to get 10 Mb/s, 8 s; the link lets one begin every 2 s.
+    run = Estimator(build_problem(inputs, seen))
+    assert sorted(run([1] * 4).end_s) == pytest.approx([9, 11, 13, 15])
+
+
+def test_small_files_stay_where_setting_up_a_move_costs_more_than_it_gains() -> None:
+    sites = two_sites()
+    sites["tacc"]["adon.rate"] = "11 MB/s"
+    inputs = chain(sites, g=1_000_000, h=1_000_000)
+    dear = Measurements({("transfer_setup", "mu>tacc"): Measured(30.0, at=-1.0)})
+    world = believe(inputs, dear, now=0.0, output_site="mu")
+    assert set(map_workflow(inputs, world, "mu").sites.values()) == {"mu"}
 
 
 # -------------------------------------------------------------- any workflow, any world
@@ -334,7 +380,11 @@ def test_saved_and_loaded_it_is_the_same(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("{", "not valid JSON"), ("[]", "no site mapping"), ("{}", "no site mapping: found no key 'placements'")],
+    [
+        ("{", "not valid JSON"),
+        ("[]", "no site mapping"),
+        ("{}", "no site mapping: found no key 'placements'"),
+    ],
 )
 def test_bad_mapping_files(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "m.json"

@@ -146,7 +146,7 @@ def test_a_plan_that_fails_leaves_nothing(case: Case, monkeypatch: pytest.Monkey
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(plan_module, "braindump_text", full)
-    with pytest.raises(InputError, match=r"cannot be written: .* No space left"):
+    with pytest.raises(InputError, match=r"cannot be written: No space left"):
         planned(case)
     assert list((case.root / "submit/u/pegasus/mini").iterdir()) == []
 

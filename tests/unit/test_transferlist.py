@@ -29,6 +29,8 @@ transfers = st.builds(
     st.lists(urls, min_size=1, max_size=2).map(tuple),
     st.none() | st.integers(0, 10**15),
     st.sampled_from(["input", "output"]),
+    st.booleans(),
+    st.booleans(),
 )
 entries: st.SearchStrategy[Entry] = st.one_of(
     transfers, st.builds(Mkdir, urls), st.builds(Remove, urls, st.booleans())
@@ -52,7 +54,52 @@ def test_a_list_as_the_planner_writes_it() -> None:
     assert isinstance(first, Transfer) and isinstance(second, Transfer)
     assert (first.lfn, first.size_bytes, second.size_bytes) == ("reads.fq", 8000, None)
     assert first.source.site == "near"
-    assert [(p.src, p.dst) for p in transferlist.site_pairs([first, second])] == [("near", "mu")]
+    # The checksum is computed where pegasus-transfer runs.
+    pairs = [(p.src, p.dst) for p in transferlist.site_pairs([first, second])]
+    assert pairs == [("near", "local"), ("local", "mu")]
+
+
+@pytest.mark.parametrize(
+    ("schemes", "checksum", "legs"),
+    [
+        (("gsiftp", "gsiftp"), False, [("a", "b")]),
+        (("gsiftp", "gsiftp"), True, [("a", "local"), ("local", "b")]),
+        (("https", "gsiftp"), False, [("a", "local"), ("local", "b")]),
+        (("s3", "s3s"), True, [("a", "b")]),
+        (("file", "gsiftp"), True, [("a", "b")]),
+        (("https", "file"), True, [("a", "b")]),
+    ],
+)
+def test_bytes_take_the_way_that_pegasus_transfer_takes(
+    schemes: tuple[str, str], checksum: bool, legs: list[tuple[str, str]]
+) -> None:
+    src, dst = ((SiteUrl(site, f"{s}://h/x"),) for s, site in zip(schemes, ("a", "b"), strict=True))
+    assert list(Transfer("x", src, dst, checksum=checksum).legs) == legs
+
+
+def test_a_file_that_is_verified_comes_back() -> None:
+    src, dst = (SiteUrl("a", "gsiftp://a/x"),), (SiteUrl("b", "gsiftp://b/x"),)
+    assert Transfer("x", src, dst, verify=True).legs == (("a", "b"), ("b", "local"))
+
+
+def test_pegasus_transfers_own_tools_move_what_we_take_for_direct() -> None:
+    base = pegasus_transfer.TransferHandlerBase
+    known = [c for c in vars(pegasus_transfer).values() if isinstance(c, type)]
+    pairs = [p.split("->") for c in known if issubclass(c, base) for p in c._protocol_map]
+    local = {"file", "symlink", "moveto"}
+    ends = {(a, b) for a, b in pairs if local.isdisjoint((a, b.partition("::")[0]))}
+    schemes = {scheme for pair in pairs for scheme in pair if "::" not in scheme} - local
+
+    def legs(src: str, dst: str) -> int:
+        one, two = (SiteUrl("a", f"{src}://h/x"),), (SiteUrl("b", f"{dst}://h/x"),)
+        return len(Transfer("x", one, two).legs)
+
+    assert {(a, b) for a in schemes for b in schemes if legs(a, b) == 1} == ends
+
+
+def test_a_relay_at_an_end_is_one_leg() -> None:
+    src, dst = (SiteUrl("a", "gsiftp://a/x"),), (SiteUrl("local", "gsiftp://l/x"),)
+    assert Transfer("x", src, dst, checksum=True).legs == (("a", "local"),)
 
 
 @given(st.lists(entries, max_size=6))
@@ -76,8 +123,9 @@ def test_pegasus_transfer_reads_what_we_write(wanted: list[Entry]) -> None:
 @given(st.lists(transfers, max_size=8))
 def test_pairs_cover_every_transfer_between_sites_once(wanted: list[Transfer]) -> None:
     pairs = transferlist.site_pairs(wanted)
-    across = [t for t in wanted if t.source.site != t.destination.site]
+    across = [leg for t in wanted for leg in set(t.legs)]
     assert sum(len(p.transfers) for p in pairs) == len(across)
+    assert all(t.legs for t in wanted if t.source.site != t.destination.site)
     assert len({(p.src, p.dst) for p in pairs}) == len(pairs)
     assert all(p.src != p.dst for p in pairs)
 

@@ -109,12 +109,19 @@ def site_catalog(places: Mapping[str, Place]) -> SiteCatalog:
     return catalog
 
 
-def replica_catalog(store: Place, folder: str, sizes: Mapping[str, int]) -> ReplicaCatalog:
-    """Each input file, in ``folder`` of the data store, with its size in bytes."""
+def replica_catalog(
+    store: Place, folder: str, sizes: Mapping[str, int], checksums: Mapping[str, str]
+) -> ReplicaCatalog:
+    """Each input file, in ``folder`` of the data store, with its size in bytes and its SHA-256.
+
+    A file whose checksum the catalog does not know Pegasus has fetched to the submit host, to
+    compute one, and sent on from there.
+    """
     catalog = ReplicaCatalog()
     for name, size in sizes.items():
         url = store.file_url(str(PurePosixPath(folder) / name))
-        catalog.add_replica(DATA_STORE, name, url, metadata={"size": size})
+        known = {"sha256": checksums[name]} if name in checksums else None
+        catalog.add_replica(DATA_STORE, name, url, checksum=known, metadata={"size": size})
     return catalog
 
 

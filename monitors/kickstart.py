@@ -1,0 +1,77 @@
+"""The YAML document that pegasus-kickstart writes about each job of a real Pegasus.
+
+Only a few lines of it are of use here, and they stand in one fixed form, so they are read as they
+are: the hooks do without a YAML library.
+
+    - invocation: True
+      start: 2026-11-21T09:49:17.718+00:00
+      duration: 0.199
+      mainjob:
+        status:
+          regular_exitcode: 0
+      files:
+        Gmax_toy.fa.bwt:
+          lfn: "Gmax_toy.fa.bwt"
+          size: 600072
+          output: True          (not there: an input)
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import datetime
+
+_BEGIN = re.compile(r"^- invocation: True\s*$", re.MULTILINE)
+# The first level of the document, two spaces deep (version 3.0 of its format).
+_FIELD = re.compile(r"^  (start|duration|hostname): *\"?([^\"\n]*)\"?\s*$", re.MULTILINE)
+_EXIT = re.compile(r"^  mainjob:.*?^      regular_exitcode: *(-?\d+)", re.MULTILINE | re.DOTALL)
+_FILES = re.compile(r"^  files:\s*$(.*?)(?=^ {0,2}\S|\Z)", re.MULTILINE | re.DOTALL)
+_FILE = re.compile(r"^    \S.*:\s*$", re.MULTILINE)
+_ABOUT = re.compile(r"^      (lfn|size|output): *\"?([^\"\n]*)\"?\s*$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Invocation:
+    """One run of one job; times in Unix seconds, sizes in bytes by logical file name."""
+
+    start: float
+    end: float
+    exitcode: int
+    host: str
+    inputs: dict[str, int]
+    outputs: dict[str, int]
+
+
+def invocations(text: str) -> list[Invocation]:
+    """All whole documents in a job's output, in their order."""
+    found = list(_BEGIN.finditer(text))
+    ends = [*(one.start() for one in found[1:]), len(text)] if found else []
+    made = [_invocation(text[a.end() : b]) for a, b in zip(found, ends, strict=True)]
+    return [one for one in made if one is not None]
+
+
+def _invocation(text: str) -> Invocation | None:
+    fields = dict(reversed(_FIELD.findall(text)))  # of a name that comes twice, the first
+    exitcode = _EXIT.search(text)
+    try:
+        start = datetime.fromisoformat(fields["start"].strip()).timestamp()
+        end = start + float(fields["duration"])
+    except (KeyError, ValueError, OverflowError):
+        return None
+    inputs, outputs = _files(text)
+    code = int(exitcode[1]) if exitcode else 0
+    return Invocation(start, end, code, fields.get("hostname", "").strip(), inputs, outputs)
+
+
+def _files(text: str) -> tuple[dict[str, int], dict[str, int]]:
+    """Sizes of inputs and outputs. Files that are not there have no size, streams no name."""
+    inputs: dict[str, int] = {}
+    outputs: dict[str, int] = {}
+    section = _FILES.search(text)
+    for part in _FILE.split(section[1])[1:] if section else ():
+        about = dict(_ABOUT.findall(part))
+        if "lfn" in about and about.get("size", "").isdecimal():
+            kind = outputs if about.get("output") == "True" else inputs
+            kind[about["lfn"]] = int(about["size"])
+    return inputs, outputs

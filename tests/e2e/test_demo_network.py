@@ -1,0 +1,241 @@
+"""The demo as root, on a real network: its report is true, and nothing of it stays behind.
+
+One state directory throughout: a first run, runs that are killed, and a second whole run.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+import sys
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from demo_machine import machine
+from demo_runs import (
+    KILLED,
+    SMALL,
+    Demo,
+    Ran,
+    children,
+    demo,
+    left_of,
+    run,
+    send,
+    waits_for_answer,
+)
+
+from adon.testbed import box, plan
+from network_provisioner.topology import topology_from_dict
+
+pytestmark = [pytest.mark.e2e, pytest.mark.root, pytest.mark.timeout(600)]
+
+ROOT = Path(__file__).parents[2]
+# Without make's set-up, which is there for whoever runs tests.
+MAKE_DEMO = ("make", "-o", "setup", "demo")
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """As much of a checkout as `make demo` needs."""
+    reason = box.can_box()
+    if reason:
+        pytest.skip(reason)
+    folder = tmp_path_factory.mktemp("network")
+    (folder / "Makefile").symlink_to(ROOT / "Makefile")
+    (folder / ".venv").symlink_to(sys.prefix)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def before(place: Path) -> dict[str, Any]:
+    return machine()
+
+
+@pytest.fixture(scope="module")
+def first(place: Path, before: dict[str, Any]) -> Ran:
+    """A run of the default size in a fresh state."""
+    return run(place, MAKE_DEMO)
+
+
+@pytest.fixture(scope="module")
+def report(first: Ran) -> dict[str, Any]:
+    return first.report
+
+
+def test_it_succeeds_and_leaves_nothing(first: Ran, before: dict[str, Any]) -> None:
+    assert first.code == 0, first.output
+    assert left_of(first.place) == []
+    assert machine() == before
+
+
+def test_the_report_says_what_ran(report: dict[str, Any]) -> None:
+    assert report["planner"] in ("embedded", "pegasus-plan")
+    assert report["network"] == "openflow"
+    workflow = report["workflow"]
+    # 9 + 4·S + S·C + C, with 3 samples and 2 chromosomes.
+    assert (workflow["name"], workflow["state"], workflow["jobs"]) == ("soykb", "success", 29)
+    assert workflow["makespan_s"] > 0
+    assert report["status_records"] > workflow["jobs"]
+    assert report["open_reservations_at_end"] == 0
+    assert report["flows_left_on_switches"] == 0
+    assert report["warnings"] == []
+
+
+def test_the_science_is_right(report: dict[str, Any]) -> None:
+    assert report["science"]["planted_snps"] >= 300
+    assert report["science"]["recall"] >= 0.99
+    assert report["science"]["precision"] >= 0.97
+
+
+def test_every_choice_is_told_with_all_its_terms(report: dict[str, Any]) -> None:
+    placements = report["placements"]
+    assert len({p["job"] for p in placements}) == report["workflow"]["jobs"]
+    for placement in placements:
+        offers = {offer["site"]: offer for offer in placement["alternatives"]}
+        assert placement["site"] in offers
+        assert len(offers) > 1
+        assert placement["transformation"].startswith("soykb::")
+        for offer in offers.values():
+            terms = [offer[name] for name in ("t_q_s", "t_c_s", "t_n_s")]
+            assert offer["t_t_s"] == pytest.approx(sum(terms))
+
+
+def test_transits_had_paths_of_the_network(report: dict[str, Any]) -> None:
+    joined = {frozenset((link.a, link.b)) for link in topology_from_dict(plan.topology()).links}
+    given = [t for t in report["transits"] if t["path"]]
+    assert any(t["job"].startswith("stage_in") for t in given)
+    for transit in given:
+        path = transit["path"]
+        assert (path[0], path[-1]) == (transit["src"], transit["dst"])
+        assert all(frozenset(hop) in joined for hop in pairwise(path))
+        assert 0 < transit["requested_bps"] <= transit["granted_bps"]
+        assert 0 < transit["requested_at"] <= transit["installed_at"] < transit["released_at"]
+        assert transit["bytes"] > 0
+        # It moved while the path was its own: not faster than over all that time.
+        held_s = transit["released_at"] - transit["installed_at"]
+        assert transit["goodput_bps"] >= transit["bytes"] * 8 / held_s
+
+
+def test_packets_were_seen_on_the_chosen_paths(report: dict[str, Any]) -> None:
+    given = [t for t in report["transits"] if t["path"]]
+    # Transits of the same two sites share a counter while they overlap, so pairs are compared.
+    for pair in {(t["src"], t["dst"]) for t in given}:
+        own = [t for t in given if (t["src"], t["dst"]) == pair]
+        moved, counted = sum(t["bytes"] for t in own), sum(t["switch_bytes"] for t in own)
+        # On top come headers, GSI's handshakes, and whatever was lost on the way and sent again.
+        assert moved <= counted <= 1.5 * moved, own
+
+
+def test_the_page_needs_no_other_file(first: Ran) -> None:
+    page = first.page
+    assert page.lower().startswith("<!doctype html>")
+    named = re.findall(r"""\b(?:src|href)\s*=\s*["']?([^"'\s>]+)|\burl\(([^)]*)\)""", page)
+    assert [a or b for a, b in named if not (a or b).startswith(("#", "data:"))] == []
+    assert "@import" not in page
+    for transit in first.report["transits"]:
+        assert transit["job"] in page
+
+
+def itself(one: Demo) -> int:
+    return one.pid
+
+
+def init_of_the_box(one: Demo) -> int:
+    return one.until(one.init, "the box's init")
+
+
+def demo_in_the_box(one: Demo) -> int:
+    return one.until(lambda: children(init_of_the_box(one)), "the demo in the box")[0]
+
+
+@pytest.mark.parametrize(
+    ("command", "moment", "victim", "code"),
+    [
+        # What make is told of the demo's end depends on who is faster.
+        (SMALL, lambda one: one.runs("adon", "demo"), itself, -signal.SIGKILL),
+        (SMALL, lambda one: one.says("network: "), init_of_the_box, KILLED),
+        (SMALL, lambda one: one.runs("condor_master"), demo_in_the_box, KILLED),
+        (MAKE_DEMO, lambda one: one.runs("globus-url-copy"), itself, -signal.SIGKILL),
+    ],
+    ids=["at-its-start", "init-in-set-up", "inside-in-set-up", "make-in-the-workflow"],
+)
+@pytest.mark.usefixtures("first")
+def test_nothing_is_left_of_a_killed_run(
+    place: Path,
+    before: dict[str, Any],
+    command: tuple[str, ...],
+    moment: Callable[[Demo], object],
+    victim: Callable[[Demo], int],
+    code: int,
+) -> None:
+    with demo(place, command) as one:
+        moment(one)
+        send(victim(one), signal.SIGKILL)
+        assert one.ended().code == code
+        assert left_of(place) == []
+    assert machine() == before
+
+
+@pytest.fixture(scope="module")
+def second(first: Ran) -> Ran:
+    """A run right after, in the state that the first and the killed ones left."""
+    return run(first.place)
+
+
+def test_the_next_run_works_and_has_learnt(second: Ran, before: dict[str, Any]) -> None:
+    assert second.code == 0, second.output
+    report = second.report
+    assert report["workflow"]["state"] == "success"
+    assert report["earlier_measurements"] > 0
+    assert report["changed_by_measurements"]
+    sources = {
+        about["source"]
+        for placement in report["placements"]
+        for offer in placement["alternatives"]
+        for about in offer["inputs"].values()
+    }
+    assert "archive" in sources
+    assert report["open_reservations_at_end"] == report["flows_left_on_switches"] == 0
+    assert left_of(second.place) == []
+    assert machine() == before
+
+
+def test_a_killed_hook_and_a_killed_broker_cost_a_warning(tmp_path: Path) -> None:
+    reason = box.can_box()
+    if reason:
+        pytest.skip(reason)
+    with demo(tmp_path) as one:
+        one.says("Planned by")
+        # A hook that dies between its question and the answer, which is a path.
+        broker = one.runs("adon.service")
+        send(broker, signal.SIGSTOP)
+        hook = one.until(
+            lambda: next(filter(waits_for_answer, one.find("pre.py", "stage_in")), None), "a hook"
+        )
+        send(hook, signal.SIGKILL)
+        send(broker, signal.SIGCONT)
+        # A broker that dies while a transfer runs, and is there again when it ends or soon after.
+        one.runs("globus-url-copy")
+        send(broker, signal.SIGKILL)
+        # One that is silent when paths are to be given back, and then dies.
+        post = one.runs("post.py", "stage_out")
+        silent = one.runs("adon.service")
+        send(silent, signal.SIGSTOP)
+        one.until(lambda: post not in one.find("post.py"), "the hook's end")
+        send(silent, signal.SIGKILL)
+        ran = one.ended()
+    assert ran.code == 0, ran.output
+    report = ran.report
+    assert any("broker died and was started again 2 times" in w for w in report["warnings"])
+    assert report["open_reservations_at_end"] == report["flows_left_on_switches"] == 0
+    lost, again = (
+        [t for t in report["transits"] if t["job"].startswith("stage_in") and t["retry"] == retry]
+        for retry in (0, 1)
+    )
+    abandoned = [t for t in lost if "abandoned" in t["reason"]]
+    assert [t["job"] for t in abandoned] == [t["job"] for t in again]
+    assert left_of(tmp_path) == []

@@ -1,0 +1,203 @@
+"""Bad configurations, and brokers that are none. One line that says what was found and what was expected, exit 2, nothing half-made."""
+
+# ruff: noqa: E501  (messages in one piece can be searched for)
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from cli_world import CONFIG, changed, refusal
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("topology: [\n", "adon.yml, line 2: expected the node content, but found '<stream end>',"
+                          " expected YAML"),
+        ("broker: {}\n", "adon.yml: found no section 'topology', expected the nodes and links of the"
+                         " network"),
+        ("a: 1\na: 2\n", "adon.yml, line 2: key 'a' is given twice, expected YAML"),
+        (changed(CONFIG, "brokr", to={}), "adon.yml: unknown key 'brokr', did you mean 'broker'?"),
+        (changed(CONFIG, "controller", "driver", to="onos"),
+         "adon.yml: controller.driver: found 'onos', expected 'openflow' or 'simulated'"),
+        (changed(CONFIG, "broker", "listen", to="8470"),
+         "adon.yml: broker.listen: found '8470', expected HOST:PORT such as 127.0.0.1:8470"),
+        (changed(CONFIG, "topology", "links", 0, "b", to="s9"),
+         "adon.yml: topology: link mu-s9: ports names 's1', expected 'mu' or 's9'"),
+        (changed(CONFIG, "topology", "links", 3, "a", to="s9"),
+         "adon.yml: topology: link s9-r1: ports names 's1', expected 's9' or 'r1'"),
+        (changed(CONFIG, "topology", "links", 2, "capacity", to="200 MB/s"),
+         "adon.yml: topology: link s1-s2: capacity: found '200 MB/s', expected bits per second such as"
+         " '200 Mb/s'"),
+        (changed(CONFIG, "topology", "nodes", 0, "mac", to=720575940379279360),
+         "adon.yml: topology: node 'mu': mac is 720575940379279360, expected a MAC address in quotes"
+         " such as '02:00:00:00:00:01'"),
+        (changed(CONFIG, "topology", "nodes", 0, "address", to="10.10.0.300"),
+         "adon.yml: topology: node 'mu': address is '10.10.0.300', expected an IPv4 address such as"
+         " 10.0.0.1"),
+        (changed(CONFIG, "topology", "nodes", 2, "dpid", to="one"),
+         "adon.yml: topology: node 's1': dpid is 'one', expected a whole number from 0 to"
+         " 18446744073709551615"),
+        (changed(CONFIG, "templates", "mine", "qspec", "min_throuput", to=1),
+         "adon.yml: template 'mine': qspec has the unknown key 'min_throuput', did you mean"
+         " 'min_throughput'?"),
+    ],
+)  # fmt: skip
+def test_configurations(tmp_path: Path, content: Any, said: str) -> None:
+    text = content if isinstance(content, str) else yaml.safe_dump(content)
+    Path("adon.yml").write_text(text)
+    assert refusal("broker") == said
+    assert [p.name for p in tmp_path.iterdir()] == ["adon.yml"]
+
+
+def test_configurations_that_cannot_be_read(tmp_path: Path) -> None:
+    assert refusal("broker") == "adon.yml: cannot be read: No such file or directory"
+    assert refusal("broker", "--config", tmp_path) == f"{tmp_path}: cannot be read: Is a directory"
+    assert refusal("broker", "--config", "/dev/zero") == (
+        "/dev/zero: found more than 1 MB, expected a short YAML file"
+    )
+
+
+def test_a_port_in_use(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        Path("adon.yml").write_text(yaml.safe_dump(changed(CONFIG, "broker", "listen", to=address)))
+        assert refusal("broker") == (
+            f"cannot listen on {address}: the port is in use; expected a free one in broker.listen"
+        )
+    assert [p.name for p in tmp_path.iterdir()] == ["adon.yml"]
+
+
+def test_a_state_file_that_is_none(tmp_path: Path) -> None:
+    config = changed(CONFIG, "broker", to={"listen": "127.0.0.1:18479", "state": "."})
+    Path("adon.yml").write_text(yaml.safe_dump(config))
+    assert refusal("broker") == "state file .: found a directory, expected a file"
+    config["broker"]["state"] = "adon.yml"
+    Path("adon.yml").write_text(yaml.safe_dump(config))
+    assert refusal("broker") == "state file adon.yml: file is not a database"
+
+
+def test_no_tc_is_said_before_switches_are_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    config = changed(CONFIG, "controller", to={"driver": "openflow", "listen": "127.0.0.1:1"})
+    config["broker"]["listen"] = "127.0.0.1:18478"
+    Path("adon.yml").write_text(yaml.safe_dump(config))
+    assert refusal("broker") == (
+        "tc: found no such program, expected it for the rates of the links that name devices; it is "
+        "in the Debian package iproute2"
+    )
+
+
+ASKING = [
+    ("transit", "list"),
+    ("transit", "request", "mu", "tacc"),
+    ("transit", "release", "x"),
+    ("transit", "explain", "x"),
+    ("topology", "show"),
+]
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port: int = server.getsockname()[1]
+        return port
+
+
+@pytest.mark.parametrize("words", ASKING)
+def test_no_broker(words: tuple[str, ...]) -> None:
+    url = f"http://127.0.0.1:{free_port()}"
+    assert refusal(*words, "--broker", url) == (
+        f"the broker at {url} cannot be reached: [Errno 111] Connection refused"
+    )
+    assert refusal(*words, "--broker", "ftp://x") == (
+        "broker URL 'ftp://x', expected one like 'http://127.0.0.1:8470'"
+    )
+
+
+@contextmanager
+def answering(content: bytes) -> Iterator[str]:
+    """A server that answers everything with these bytes; its URL."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            while True:
+                try:
+                    connection, _ = server.accept()
+                except OSError:
+                    return
+                with connection:
+                    connection.recv(65536)
+                    connection.sendall(content)
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{server.getsockname()[1]}"
+        server.shutdown(socket.SHUT_RDWR)
+        thread.join(60)
+
+
+def ok(body: object) -> bytes:
+    text = body if isinstance(body, bytes) else json.dumps(body).encode()
+    return b"HTTP/1.0 200 OK\r\nContent-Length: %d\r\n\r\n" % len(text) + text
+
+
+TRANSIT: dict[str, Any] = {"id": "x", "src": "mu", "dst": "tacc", "state": "installed"}
+GARBAGE = [
+    b"SSH-2.0-OpenSSH\r\n",
+    b"HTTP/1.0 200 OK\r\n\r\n<html>hello</html>",
+    ok(b"\xff\xfe"),
+    ok(b"[" * 100_000),
+    ok([]) [:-1],
+    ok(None),
+    ok(7),
+    ok([[]]),
+    ok([{}]),
+    ok({"state": "lost"}),
+    ok({**TRANSIT, "state": []}),
+    ok({**TRANSIT, "path": "mu"}),
+    ok({**TRANSIT, "path": [1]}),
+    ok({**TRANSIT, "granted_bps": "fast", "path": ["mu", "tacc"]}),
+    ok([{**TRANSIT, "lease_until": None}]),
+    ok({"links": 3}),
+    ok({"links": [{"a": "mu"}]}),
+    ok({"links": [{"a": "m", "layer": "l2", "capacity_bps": None, "delay_s": 0, "load": [{}]}]}),
+    b"HTTP/1.0 500 No\r\n\r\n{}",
+    b'HTTP/1.0 404 No\r\n\r\n{"error": "gone"}',
+    b'HTTP/1.0 404 No\r\n\r\n{"error": {"message": "a\\nb\\u001b[31m"}}',
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("content", GARBAGE)
+def test_a_broker_that_answers_garbage(content: bytes) -> None:
+    with answering(content) as url:
+        for words in ASKING:
+            if content == ok([]) or (words[1] == "list" and content == ok([TRANSIT])):
+                continue
+            said = refusal(*words, "--broker", url)
+            assert said.isprintable() and (
+                "broker" in said or url in said or said == "a b\\x1b[31m"
+            )
+
+
+@pytest.mark.parametrize(
+    "candidate", [{}, {"q": "x"}, {"q": 1, "path": ["a"], "layer": "l2", "free_bps": None}]
+)
+def test_candidates_that_are_none(candidate: dict[str, Any]) -> None:
+    with answering(ok({**TRANSIT, "candidates": [candidate]})) as url:
+        said = refusal("transit", "explain", "x", "--broker", url)
+    assert said.startswith(f"the broker at {url} sent an answer that is no transit (")
