@@ -303,10 +303,15 @@ def _section(
     return section
 
 
+_LARGEST = 1e300
+
+
 def _number(value: object, what: str, expected: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise InputError(f"{what} is {value!r}, expected {expected}")
-    return float(value)
+    # Compared, not converted: YAML's integers have no end, and NaN is in no range.
+    plain = not isinstance(value, bool)
+    if plain and isinstance(value, int | float) and -_LARGEST < value < _LARGEST:
+        return float(value)
+    raise InputError(f"{what} is {value!r:.60}, expected {expected}")
 
 
 def _integer(value: object, what: str, least: int) -> int:
