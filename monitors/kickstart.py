@@ -69,7 +69,8 @@ def _files(text: str) -> tuple[dict[str, int], dict[str, int]]:
     inputs: dict[str, int] = {}
     outputs: dict[str, int] = {}
     section = _FILES.search(text)
-    for part in _FILE.split(section[1])[1:] if section else ():
+    # The last entries are always those of streams; where they are not, the last was torn.
+    for part in _FILE.split(section[1])[1:-1] if section else ():
         about = dict(_ABOUT.findall(part))
         if "lfn" in about and about.get("size", "").isdecimal():
             kind = outputs if about.get("output") == "True" else inputs

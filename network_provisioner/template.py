@@ -307,11 +307,10 @@ _LARGEST = 1e300
 
 
 def _number(value: object, what: str, expected: str) -> float:
-    # Compared, not converted: YAML's integers have no end, and NaN is in no range.
-    plain = not isinstance(value, bool)
-    if plain and isinstance(value, int | float) and -_LARGEST < value < _LARGEST:
-        return float(value)
-    raise InputError(f"{what} is {value!r:.60}, expected {expected}")
+    # Compared, not converted: a whole number in YAML can be larger than any float.
+    if isinstance(value, bool) or not isinstance(value, int | float) or not -1e99 < value < 1e99:
+        raise InputError(f"{what} is {value!r}, expected {expected}")
+    return float(value)
 
 
 def _integer(value: object, what: str, least: int) -> int:

@@ -137,10 +137,9 @@ def _attempts(multipart: Path, output: Path, decision: Mapping[str, Any]) -> lis
     since = decision.get("at", 0.0)
     since = since - _FILE_CLOCK_S if isinstance(since, int | float) else 0.0
     try:
-        found = transferlog.read_dir(multipart, since)
-        if found or multipart.is_dir():
+        if found := transferlog.read_dir(multipart, since):
             return found
-        # Kickstart puts the same records into the job's output.
+        # PegasusLite puts the same records into the job's output.
         return transferlog.parse(output.read_text(encoding="utf-8", errors="replace"))
     except OSError:
         return []

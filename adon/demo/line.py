@@ -91,9 +91,9 @@ def run(options: DemoOptions, say: steps.Say) -> RunFacts:
 
 
 def _clear(run_dir: Path) -> None:
-    """Forget an earlier run: what was killed and has not ended yet, its sites, its submit directory,
-    and what its broker had promised on switches that are gone with it. Keys, pool and logs are used
-    again. Raises AdonError, OSError."""
+    """Forget an earlier run: what of it was killed and has not ended yet, its sites, its submit
+    directory, and what its broker had promised on switches that are gone with it. Keys, pool and
+    logs are used again. Raises AdonError, OSError."""
     left = leftovers.end_marked(run_dir.resolve())
     if left:
         raise AdonError(f"process {left[0].pid} of an earlier run in {run_dir} does not end")

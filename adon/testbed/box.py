@@ -124,9 +124,8 @@ def run(argv: Sequence[str], *, tied: bool = False) -> int:
     With ``tied``, the box also ends when the caller's own parent dies. Raises MissingError where
     the kernel does not allow it.
     """
-    if tied:
-        if not syscalls.tie_to(os.getppid()):
-            os._exit(128 + signal.SIGKILL)
+    if tied and not syscalls.tie_to(os.getppid()):
+        os._exit(128 + signal.SIGKILL)
     try:
         syscalls.unshare(syscalls.CLONE_NEWPID)
     except OSError as err:

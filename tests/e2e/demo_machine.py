@@ -16,13 +16,17 @@ def machine() -> dict[str, Any]:
     """Names of all that can be left, and the values of all network sysctls."""
     netns = Path("/run/netns")
     return {
-        "network namespaces": sorted(os.listdir(netns)) if netns.exists() else "no directory",
+        "network namespaces": _entries(netns) if netns.exists() else "no directory",
         "mounts": sorted(Path("/proc/self/mounts").read_text().splitlines()),
-        "interfaces": sorted(os.listdir("/sys/class/net")),
+        "interfaces": _entries(Path("/sys/class/net")),
         "sysctls": _sysctls(Path("/proc/sys/net")),
         "control groups": sorted(str(p) for p in Path("/sys/fs/cgroup").rglob("*condor*")),
-        "shared memory": sorted(os.listdir("/dev/shm")),
+        "shared memory": _entries(Path("/dev/shm")),
     }
+
+
+def _entries(folder: Path) -> list[str]:
+    return sorted(str(entry) for entry in folder.iterdir())
 
 
 def _sysctls(top: Path) -> dict[str, str]:

@@ -140,6 +140,11 @@ def test_the_page_needs_no_other_file(first: Ran) -> None:
         assert transit["job"] in page
 
 
+def holds_the_lock(one: Demo) -> None:
+    lock = one.place / ".adon/lock"
+    one.until(lambda: lock.read_text() == str(one.pid), "its lock")
+
+
 def itself(one: Demo) -> int:
     return one.pid
 
@@ -155,8 +160,7 @@ def demo_in_the_box(one: Demo) -> int:
 @pytest.mark.parametrize(
     ("command", "moment", "victim", "code"),
     [
-        # What make is told of the demo's end depends on who is faster.
-        (SMALL, lambda one: one.runs("adon", "demo"), itself, -signal.SIGKILL),
+        (SMALL, holds_the_lock, itself, -signal.SIGKILL),
         (SMALL, lambda one: one.says("network: "), init_of_the_box, KILLED),
         (SMALL, lambda one: one.runs("condor_master"), demo_in_the_box, KILLED),
         (MAKE_DEMO, lambda one: one.runs("globus-url-copy"), itself, -signal.SIGKILL),
@@ -231,6 +235,7 @@ def test_a_killed_hook_and_a_killed_broker_cost_a_warning(tmp_path: Path) -> Non
     assert ran.code == 0, ran.output
     report = ran.report
     assert any("broker died and was started again 2 times" in w for w in report["warnings"])
+    assert any("stage_out" in w and "left to its lease" in w for w in report["warnings"])
     assert report["open_reservations_at_end"] == report["flows_left_on_switches"] == 0
     lost, again = (
         [t for t in report["transits"] if t["job"].startswith("stage_in") and t["retry"] == retry]

@@ -116,10 +116,18 @@ def test_running_twice_is_harmless(submit_dir: Path) -> None:
     assert {r[0] for r in broker.released} == set(IDS)
 
 
-def test_kickstart_output_serves_where_there_is_no_multipart(submit_dir: Path) -> None:
+@pytest.mark.parametrize("folder", [True, False])
+def test_kickstart_output_serves_where_there_are_no_records(submit_dir: Path, folder: bool) -> None:
+    if folder:
+        (submit_dir / "00/00" / f"{JOB}.multipart").mkdir()
     (submit_dir / "00/00" / f"{JOB}.out").write_text("- invocation: True\n" + RECORD)
     lines = after(submit_dir, FakeBroker())
     assert (lines[0]["files"], lines[0]["seconds"]) == (1, 2.0)
+
+
+def test_before_a_transfer_there_is_room_for_its_records(submit_dir: Path) -> None:
+    before(submit_dir, FakeBroker())
+    assert (submit_dir / "00/00" / f"{JOB}.multipart").is_dir()
 
 
 def test_sizes_of_what_a_job_wrote_go_into_the_journal(submit_dir: Path) -> None:
@@ -128,6 +136,16 @@ def test_sizes_of_what_a_job_wrote_go_into_the_journal(submit_dir: Path) -> None
     (submit_dir / "00/00/sort_ID2.out").write_text(text)
     postjob.keep_sizes(submit_dir, "sort_ID2")
     assert submitdir.known_sizes(submit_dir) == outputs
+
+
+def test_sizes_that_kickstart_saw_go_into_the_journal(submit_dir: Path) -> None:
+    (submit_dir / "00/00/sort_ID2.out").write_text(
+        "- invocation: True\n  start: 2023-11-14T22:13:22.500+00:00\n  duration: 1.5\n  files:\n"
+        '    x.bam:\n      lfn: "x.bam"\n      size: 12\n      output: True\n'
+        '    in.sam:\n      lfn: "in.sam"\n      size: 40\n    stdin:\n      size: 0\n'
+    )
+    postjob.keep_sizes(submit_dir, "sort_ID2")
+    assert submitdir.known_sizes(submit_dir) == {"x.bam": 12}
 
 
 @pytest.mark.parametrize("text", ["", "adon-job-record: {", "adon-job-record: []", "\xff"])

@@ -30,7 +30,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A bin directory with programs of Pegasus's names on PATH."""
     folder = tmp_path / "pegasus" / "bin"
     folder.mkdir(parents=True)
-    for name in ("pegasus-plan", "pegasus-exitcode"):
+    for name in ("pegasus-plan", "pegasus-exitcode", "pegasus-run"):
         (folder / name).write_text('#!/bin/sh\nprintf "<%s>" "$@"\nexit 9\n')
         (folder / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
@@ -63,6 +63,7 @@ def option(command: list[str], name: str) -> str:
 
 def test_pegasus_gets_the_selection_and_the_hooks(case: Case, home: Path, tmp_path: Path) -> None:
     run = make_submit_dir(tmp_path / "made", {}, ["a"])
+    (run / "00/00/stage_in_local_mu_0_0.in").write_text("[]")
     planner = Planner(Finished(0, json.dumps({"submit_dir": str(run)}), ""))
     (tmp_path / "hooks.json").write_text("{}")
     own = tmp_path / "own.properties"
@@ -92,6 +93,9 @@ def test_pegasus_gets_the_selection_and_the_hooks(case: Case, home: Path, tmp_pa
         "pegasus.data.configuration = nonsharedfs"
     ]
     assert [x for x in conf if "maxpre" in x] == ["dagman.maxpre=7"]
+    # pegasus-transfer leaves its records where POST reads them.
+    assert "env.PEGASUS_MULTIPART_DIR=$Fpn(output).multipart" in conf
+    assert (run / "00/00/stage_in_local_mu_0_0.multipart").is_dir()
 
 
 def test_the_scripts_do_what_dagman_asks(case: Case, home: Path, tmp_path: Path) -> None:
@@ -131,8 +135,49 @@ def test_what_pegasus_refuses_is_one_line(
         )
 
 
+SAYS = """2026.11.21 09:36:50.134 UTC: [ERROR]  Problem
+[1] java.lang.RuntimeException: Unable to add executable job faidx at edu.isi.X.a(X.java:9)
+ [2] java.lang.RuntimeException: Make sure PEGASUS_HOME is set for site mu \
+at edu.isi.pegasus.planner.code.gridstart.Kickstart.handleTransfer(Kickstart.java:900)
+"""
+
+
+def test_a_java_exception_is_told_without_its_java(case: Case, home: Path) -> None:
+    planner = Planner(Finished(1, "ERROR while logging metrics\n", SAYS))
+    with pytest.raises(InputError) as caught:
+        pegasus_plan.plan(case.sources, mapping(), case.root / "submit", "store", run=planner)
+    told = "pegasus-plan: exit 1: Make sure PEGASUS_HOME is set for site mu"
+    assert str(caught.value) == told
+
+
+def test_pegasus_run_starts_what_pegasus_planned(home: Path, tmp_path: Path) -> None:
+    run = Planner(Finished(0, "", "Submitting job(s).\n1 job(s) submitted to cluster 12.0.\n"))
+    assert pegasus_plan.start(tmp_path, run) == 12
+    assert run.command == [str(home / "pegasus-run"), str(tmp_path)]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Finished(1, "Error: Running x failed with 1\nMessage: no schedd\n", "Submitting to\n"),
+        Finished(0, "Message: no schedd\n", ""),
+    ],
+)
+def test_what_pegasus_run_refuses_is_one_line(home: Path, answer: Finished) -> None:
+    with pytest.raises(AdonError, match=r"pegasus-run: exit \d: Message: no schedd$"):
+        pegasus_plan.start(Path("/run"), Planner(answer))
+
+
+def test_commands_run_with_the_environment_and_the_words_they_are_given() -> None:
+    run = pegasus_plan.runner({"WORD": "here"}, lambda command: ["/bin/sh", "-c", *command])
+    found = run(['echo "$WORD"; echo why >&2; exit 3'])
+    assert found == Finished(3, "here\n", "why\n")
+
+
 def test_without_pegasus(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     assert pegasus_plan.find_planner() is None
     with pytest.raises(MissingError, match="pegasus-plan: not on PATH"):
         pegasus_plan.plan(case.sources, mapping(), case.root / "submit", "store")
+    with pytest.raises(MissingError, match="pegasus-run: not on PATH"):
+        pegasus_plan.start(case.root)

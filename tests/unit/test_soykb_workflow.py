@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections import Counter
 from pathlib import Path
@@ -200,6 +201,7 @@ def test_a_test_bed_fills_in_paths_urls_and_environment(tmp_path: Path) -> None:
         file = Path(url.removeprefix(prefix))
         assert file.is_relative_to(tmp_path / "iplant" / "storage")
         assert file.stat().st_size == int(replica["metadata"]["size"])
+        assert hashlib.sha256(file.read_bytes()).hexdigest() == replica["checksum"]["sha256"]
     catalog = {s["name"]: s for s in yaml.safe_load((out / "sites.yml").read_text())["sites"]}
     assert catalog["tacc"]["profiles"]["pegasus"]["adon.workers"] == "3"
     search = "/r/tools:/r/bin:/usr/bin:/usr/local/bin:/bin"
@@ -210,10 +212,18 @@ def test_a_test_bed_fills_in_paths_urls_and_environment(tmp_path: Path) -> None:
     assert (out / "truth" / "truth.vcf").is_file()
 
 
+def test_where_pegasus_is_installed_stands_at_every_site(tmp_path: Path) -> None:
+    path = tmp_path / "testbed.json"
+    path.write_text(json.dumps(bed(tmp_path) | {"pegasus_home": "/opt/pegasus"}))
+    places = sites.testbed_places(path)
+    assert {place.env["PEGASUS_HOME"] for place in places.values()} == {"/opt/pegasus"}
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"sites": None}, "found no sites"),
+        ({"pegasus_home": "opt"}, "pegasus_home: found 'opt', expected an absolute directory"),
         ({"tools_bin": "bin"}, "tools_bin: found 'bin', expected an absolute directory"),
         ({"transfer_env": {"PATH": 3}}, "transfer_env"),
     ],

@@ -1,0 +1,56 @@
+"""The demo as an ordinary user: the same line without namespaces, and nothing stays behind."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from demo_runs import SMALL, demo, left_of, run
+from ordinary_user import as_ordinary_user, given_to_user
+
+from adon.testbed import packages
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return given_to_user(tmp_path_factory.mktemp("user"))
+
+
+@pytest.fixture(scope="module")
+def command(place: Path) -> list[str]:
+    """The small demo as an ordinary user, who finds the packages there and can write none."""
+    for name in ("condor", "gridftp", "bio"):
+        packages.ensure(name, progress=print)
+    cache = packages.cache_root()
+    needed = [place, ROOT, Path(sys.prefix), Path(sys.base_prefix), cache]
+    found = ["env", f"XDG_CACHE_HOME={cache.parent}"]
+    return [*as_ordinary_user(needed), *found, *SMALL]
+
+
+@pytest.mark.parametrize("words", ["jobs over", "globus-url-copy", "alignment_to_reference"])
+def test_nothing_is_left_of_a_killed_run(place: Path, command: list[str], words: str) -> None:
+    with demo(place, command) as one:
+        one.until(lambda: words in one.output or one.find(words), words)
+        one.stop()
+        assert left_of(place) == []
+
+
+def test_the_next_run_works_and_says_what_is_simulated(place: Path, command: list[str]) -> None:
+    # It begins at once while what the killed one had started is still ending.
+    with demo(place, command) as one:
+        one.runs("condor_schedd")
+        one.stop()
+    ran = run(place, command)
+    assert ran.code == 0, ran.output
+    report = ran.report
+    assert (report["network"], report["workflow"]["state"]) == ("simulated", "success")
+    assert report["status_records"] > report["workflow"]["jobs"]
+    assert report["open_reservations_at_end"] == report["flows_left_on_switches"] == 0
+    assert any(t["path"] and t["bytes"] > 0 for t in report["transits"])
+    assert ran.output.count("The network is simulated: ") == 1
+    assert left_of(place) == []

@@ -1,0 +1,80 @@
+"""What pegasus-kickstart writes: times, exit code and sizes, from whatever stands around them."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from monitors import kickstart
+
+DOCUMENT = """\
+- invocation: True
+  version: 3.0
+  start: 2026-11-21T09:49:17.718+00:00
+  duration: 0.199
+  hostname: mu.adon.test
+  mainjob:
+    start: 2026-11-21T09:49:17.726+00:00
+    duration: 0.190
+    status:
+      raw: 0
+      regular_exitcode: 0
+    executable:
+      file_name: /tools/bwa_index
+      size: 189
+  cleanup:
+    status:
+      regular_exitcode: 5
+  files:
+    toy.fa:
+      lfn: "toy.fa"
+      file_name: /scratch/toy.fa
+      size: 607514
+    toy.fa.bwt:
+      lfn: "toy.fa.bwt"
+      size: 600072
+      output: True
+      sha256: c65b
+    a/odd: name.txt:
+      lfn: "a/odd: name.txt"
+      size: 11
+      output: True
+    gone.txt:
+      error: 2
+      lfn: "gone.txt"
+    stdin:
+      file_name: /dev/null
+      size: 0
+    stderr:
+      size: 365
+      data: |
+        lfn: "noise"
+        size: 99
+        - invocation: True
+      output: no
+toy.fa.bwt=toy.fa.bwt
+"""
+
+
+def test_one_run() -> None:
+    (found,) = kickstart.invocations(f"before\n{DOCUMENT}after\n")
+    assert round(found.end - found.start, 3) == 0.199
+    assert (found.exitcode, found.host) == (0, "mu.adon.test")
+    assert found.inputs == {"toy.fa": 607514}
+    assert found.outputs == {"toy.fa.bwt": 600072, "a/odd: name.txt": 11}
+
+
+def test_the_runs_of_a_clustered_job_are_kept_apart() -> None:
+    second = DOCUMENT.replace("toy.fa.bwt", "other").replace("exitcode: 0", "exitcode: 3")
+    one, two = kickstart.invocations(DOCUMENT + second)
+    assert (one.exitcode, two.exitcode) == (0, 3)
+    assert "other" in two.outputs and "other" not in one.outputs
+
+
+@given(st.text(max_size=200), st.integers(0, len(DOCUMENT)))
+def test_anything_else_is_passed_over(noise: str, cut: int) -> None:
+    kickstart.invocations(noise)
+    for found in kickstart.invocations(DOCUMENT[:cut]):  # killed while writing
+        assert found.inputs.items() <= {("toy.fa", 607514)}
+        assert found.outputs.items() <= {("toy.fa.bwt", 600072), ("a/odd: name.txt", 11)}
+    assert kickstart.invocations("") == []
