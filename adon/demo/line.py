@@ -38,7 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"adon: {error}", file=sys.stderr)
         return 2
     except OSError as error:
-        print(f"adon: {error.filename or 'report'}: {error.strerror}", file=sys.stderr)
+        print(f"adon: {error.filename or options.state}: {error.strerror}", file=sys.stderr)
         return 2
     print(summary_text(facts, paths))
     return 0 if facts.state == "success" else 1

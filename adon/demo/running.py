@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from pathlib import Path
 
 from adon.demo.gather import Ended
 from adon.demo.steps import Say
@@ -14,12 +15,27 @@ from monitors.archive import Archive
 from monitors.follow import Follower
 from monitors.status import State, Status, status_text
 from monitors.submit_dir import SubmitDir
+from network_provisioner.errors import AdonError
 from pegasus_hooks import pegasus_plan
 from pegasus_hooks.planner.model import PlannedWorkflow
 
 _LOOK_S = 0.1
 _LAST_LINES_S = 10.0
 _SHOW_EVERY_S = 2.0
+_CHECK_EVERY_S = 2.0
+_ROOM_BYTES = 1 << 16  # of one write of HTCondor's logs, generously
+
+
+def check_room(folder: Path) -> None:
+    """Raise OSError where nothing can be written any more: HTCondor waits for room for ever.
+
+    Tried and not asked, since quotas and the part that is kept for root make the answer wrong.
+    """
+    probe = folder / "adon-room"
+    try:
+        probe.write_bytes(bytes(_ROOM_BYTES))
+    finally:
+        probe.unlink(missing_ok=True)
 
 
 def start(planned: PlannedWorkflow, pool: Pool) -> int:
@@ -48,7 +64,7 @@ def end_state(end: DagEnd, last: Status | None) -> str:
 def follow(planned: PlannedWorkflow, pool: Pool, archive: Archive, say: Say) -> Ended:
     """Start the workflow and follow it into the archive until it has left the queue.
 
-    An interrupt removes it. Raises AdonError.
+    An interrupt removes it. Raises AdonError, and OSError where the disk has become full.
     """
     shown, ended_at = [0.0], [0.0]
 
@@ -76,11 +92,18 @@ def follow(planned: PlannedWorkflow, pool: Pool, archive: Archive, say: Say) -> 
     cluster = start(planned, pool)
     thread.start()
     log = dagman.DagLog(planned.dag, cluster)
+    checked = started
     try:
         while (end := log.poll()) is None:
+            if time.time() - checked >= _CHECK_EVERY_S:
+                pool.check()
+                check_room(planned.submit_dir)
+                checked = time.time()
             time.sleep(_LOOK_S)
         # DAGMan's last lines are on disk by now; the follower sees them by itself.
         thread.join(_LAST_LINES_S)
+    except (AdonError, OSError):
+        raise  # the pool could not remove it, and ends with the demo
     except BaseException:
         dagman.remove(cluster, pool.run)
         raise

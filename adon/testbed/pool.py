@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import os
 import re
 import secrets
@@ -242,6 +243,11 @@ class Pool:
             seen = []
         counts = {name: spec.workers - seen.count(name) for name, spec in self.sites.items()}
         return {name: count for name, count in counts.items() if count > 0}
+
+    def check(self) -> None:
+        """Raise AdonError, with the last line of its log, where a family of daemons has ended."""
+        for name in self._children:
+            self._check_running(name, math.inf, "MasterLog")
 
     def _check_running(self, name: str, deadline: float, log: str) -> None:
         child = self._children[name]
