@@ -143,7 +143,8 @@ def _belief_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list
         factor = _factor(old["value"], new["value"])
         if factor > 1 + _MOVED or old["source"] != new["source"]:
             ranked.append((factor, {"what": what, "kind": kind, "before": old, "after": new}))
-    ranked.sort(key=lambda item: -item[0])
+    # What nobody had claimed before surprises nobody: claims that were wrong come first.
+    ranked.sort(key=lambda item: (item[1]["before"]["source"] == "default", -item[0]))
     return [item for _, item in ranked]
 
 

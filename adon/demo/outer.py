@@ -81,7 +81,7 @@ def run(wish: Wish) -> int:
     say = steps.clock(started)
     with alone(wish.state):
         check_room(wish.state, wish.report)
-        note = "the network is simulated as asked" if wish.simulate else box.can_box()
+        note = "asked for with --simulate" if wish.simulate else box.can_box()
         real = note is None
         if not real:
             say(f"simulated network: {note}")

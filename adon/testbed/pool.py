@@ -253,7 +253,7 @@ class Pool:
         child = self._children[name]
         if child.poll() is None and time.monotonic() < deadline:
             return
-        what = "did not get ready" if child.returncode is None else "ended at once"
+        what = "did not get ready" if child.returncode is None else "ended"
         logs = [self.run_dir / name / "log" / part for part in (log, "MasterLog", "master.out")]
         said = [(path, _read(path).strip().splitlines()) for path in logs]
         path, lines = next(((p, ls) for p, ls in said if ls), (logs[-1], ["nothing"]))

@@ -53,8 +53,9 @@ BELIEFS = {
 # the two.
 NEAR, FAR = "1 Gb/s", "200 Mb/s"
 NEIGHBOURS = frozenset({frozenset({"tacc", "iplant"}), frozenset({"mu", "local"})})
-# What any of the programs needs at most of a worker.
-MEMORY, DISK = "512 MB", "1 GB"
+# What any of the programs needs at most of a worker. Its files lie in the site's shared scratch;
+# a worker's own disk, of which HTCondor counts an equal part of what is free, takes only logs.
+MEMORY, DISK = "512 MB", "10 MB"
 # Light closing steps can also run where the results are published from.
 ALSO_AT_DATA_STORE = frozenset(
     {

@@ -1,0 +1,61 @@
+"""What a demo cannot do is one clear line and exit code 2, and nothing stays behind."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+
+import pytest
+from demo_runs import SMALL, Demo, Ran, demo, left_of, run
+
+from adon.demo.outer import ROOM_BYTES
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
+
+
+def complaint(ran: Ran) -> str:
+    """The one line with which a demo was refused."""
+    assert ran.code == 2, ran.output
+    assert "Traceback" not in ran.output
+    complaints = [line for line in ran.output.splitlines() if line and not line.startswith("[")]
+    assert len(complaints) == 1, ran.output
+    assert complaints[0].startswith("adon: ")
+    return complaints[0]
+
+
+def test_while_another_runs(tmp_path: Path) -> None:
+    state = tmp_path / ".adon"
+    state.mkdir()
+    with (state / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        lock.write("4711")
+        lock.flush()
+        said = complaint(run(tmp_path))
+        assert "another demo is running (process 4711), expected to be alone" in said
+        assert [entry.name for entry in state.iterdir()] == ["lock"]
+
+
+@pytest.mark.root
+def test_a_disk_that_becomes_full_meanwhile(tmp_path: Path) -> None:
+    mount = f"mount -t tmpfs -o size={ROOM_BYTES + 20_000_000} adon-test '{tmp_path}'"
+    script = f"{mount} && cd '{tmp_path}' && exec \"$@\""
+    command = ["unshare", "--mount", "--propagation", "private", "--", "sh", "-c", script, "sh"]
+    with demo(tmp_path, [*command, *SMALL]) as one:
+        one.says("Planned by")
+        fill_disk(one)
+        assert "No space left on device" in complaint(one.ended())
+    assert left_of(tmp_path) == []
+
+
+def fill_disk(one: Demo) -> None:
+    """Leave no room on the file system that only the demo sees."""
+    filler = os.open(f"/proc/{one.pid}/cwd/filler", os.O_WRONLY | os.O_CREAT)
+    try:
+        for size in (1 << 20, 1 << 12):
+            block = bytes(size)
+            with pytest.raises(OSError, match="No space left"):
+                while True:
+                    os.write(filler, block)
+    finally:
+        os.close(filler)
