@@ -207,9 +207,10 @@ class SwitchBoard:
 
         # Daemons, so that a broker that is told to exit does.
         thread = threading.Thread(target=run, name="adon-openflow", daemon=True)
+        # Under the lock: close waits for those in the set, and cannot for one that has not begun.
         with self._lock:
+            thread.start()
             self._threads.add(thread)
-        thread.start()
 
     def _accept(self, listener: socket.socket) -> None:
         while True:

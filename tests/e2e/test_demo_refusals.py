@@ -18,9 +18,10 @@ def complaint(ran: Ran) -> str:
     """The one line with which a demo was refused."""
     assert ran.code == 2, ran.output
     assert "Traceback" not in ran.output
-    complaints = [line for line in ran.output.splitlines() if line and not line.startswith("[")]
-    assert len(complaints) == 1, ran.output
-    assert complaints[0].startswith("adon: ")
+    lines = ran.output.splitlines()
+    complaints = [line for line in lines if line.startswith("adon: ")]
+    # Before it there may be progress, and what was tried again in vain.
+    assert complaints == lines[-1:], ran.output
     return complaints[0]
 
 
