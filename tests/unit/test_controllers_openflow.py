@@ -244,7 +244,7 @@ def test_the_end_of_a_lease_frees_its_class(rig: FakeRig) -> None:
     rig.controller.apply([rig.circuit("a", lease_s=3)])
     assert len(rig.shaper.laid["s1-a"].classes) == 1
     rig.wait_for("free class", lambda: rig.shaper.laid["s1-a"].classes == ())
-    assert TRANSIT_OWNER not in rig.owners(rig.s1)
+    rig.wait_for("the rules' end", lambda: TRANSIT_OWNER not in rig.owners(rig.s1))
 
 
 def test_stop_leaves_nothing_behind(rig: FakeRig) -> None:
