@@ -16,12 +16,12 @@ import math
 from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from itertools import pairwise
 from types import MappingProxyType
 from typing import Any
 
 from network_provisioner.errors import InputError
+from network_provisioner.fields import known_keys
 from network_provisioner.units import parse_duration, parse_rate, parse_size
 
 METRICS = ("throughput", "delay", "jitter", "loss")
@@ -295,11 +295,7 @@ def _section(
     body: Mapping[str, Any], key: str, known: tuple[str, ...], what: str
 ) -> Mapping[str, Any]:
     section = _mapping(body.get(key, {}), what)
-    for name in section:
-        if name not in known:
-            near = get_close_matches(str(name), known, 1)
-            hint = f"did you mean {near[0]!r}?" if near else f"expected among {', '.join(known)}"
-            raise InputError(f"{what} has the unknown key {name!r}, {hint}")
+    known_keys(section, known, what)
     return section
 
 
