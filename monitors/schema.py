@@ -49,9 +49,7 @@ def is_known(db: sqlite3.Connection, path: Path) -> bool:
 
     Raises InputError for another program's database or one of a newer version.
     """
-    application = db.execute("PRAGMA application_id").fetchone()[0]
-    version = db.execute("PRAGMA user_version").fetchone()[0]
-    tables = db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+    application, version, tables = _header(db)
     if application != APPLICATION_ID:
         if tables or application or version:
             raise InputError(
@@ -64,6 +62,25 @@ def is_known(db: sqlite3.Connection, path: Path) -> bool:
             " it was written by a newer ADON"
         )
     return bool(version == VERSION)
+
+
+def _header(db: sqlite3.Connection) -> tuple[int, int, int]:
+    """Application id, layout version and number of schema entries, all of the same moment.
+
+    Read one by one they could be those of before and after another process laid the file out.
+    """
+    alone = not db.in_transaction
+    if alone:
+        db.execute("BEGIN")
+    try:
+        # The first read takes the lock: from here on nobody else's changes are seen.
+        tables = db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+        application = db.execute("PRAGMA application_id").fetchone()[0]
+        version = db.execute("PRAGMA user_version").fetchone()[0]
+    finally:
+        if alone:
+            db.execute("ROLLBACK")
+    return application, version, tables
 
 
 def ensure_schema(db: sqlite3.Connection, path: Path, busy_s: float) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
 import signal
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 
 from monitors.archive import Archive, ArchiveError, Measurement
 from monitors.estimates import estimate, weighted_median
+from monitors.schema import ensure_schema, is_known
 from network_provisioner.errors import InputError
 
 
@@ -198,6 +200,28 @@ def test_several_processes_make_one_archive(path: Path) -> None:
     with Archive(path) as archive:
         ids = [m.id for m in archive.query("throughput")]
     assert len(ids) == len(set(ids)) == 200 + 4 * 200
+
+
+@pytest.mark.parametrize("step", range(6))
+def test_a_file_laid_out_while_it_is_looked_at_is_no_other_program_s(
+    tmp_path: Path, step: int
+) -> None:
+    file = tmp_path / "archive.sqlite"
+    statements: list[str] = []
+
+    def another_process(statement: str) -> None:
+        statements.append(statement)
+        if len(statements) == step + 1:
+            with contextlib.closing(sqlite3.connect(file, timeout=0, isolation_level=None)) as db:
+                with contextlib.suppress(sqlite3.OperationalError):  # it would wait for us
+                    ensure_schema(db, file, 0.0)
+
+    with contextlib.closing(sqlite3.connect(file, isolation_level=None)) as db:
+        db.set_trace_callback(another_process)
+        assert is_known(db, file) in (True, False)
+        db.set_trace_callback(None)
+        ensure_schema(db, file, 1.0)
+        assert is_known(db, file)
 
 
 def test_what_was_committed_survives_kill_9(path: Path) -> None:
