@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sqlite3
-import time
 from pathlib import Path
 
 from network_provisioner.errors import InputError
+from network_provisioner.wal import use_wal
 
 # "ADON" in ASCII, in the file's header: tells an archive from any other SQLite file.
 APPLICATION_ID = 0x41444F4E
@@ -103,24 +103,6 @@ def ensure_schema(db: sqlite3.Connection, path: Path, busy_s: float) -> None:
             if db.in_transaction:
                 db.execute("ROLLBACK")
             raise
-    _use_wal(db, busy_s)
+    use_wal(db, busy_s)
     # In WAL mode this survives the death of the process; a power cut may cost the last moments.
     db.execute("PRAGMA synchronous = NORMAL")
-
-
-def _use_wal(db: sqlite3.Connection, busy_s: float) -> None:
-    """Switches to WAL, once for the file.
-
-    The switch needs the file alone and does not wait as other statements do, so it is tried again
-    while others have it; they may well make the same switch.
-    """
-    deadline = time.monotonic() + busy_s
-    while True:
-        try:
-            db.execute("PRAGMA journal_mode = WAL")
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorname != "SQLITE_BUSY" or time.monotonic() > deadline:
-                raise
-            time.sleep(0.01)
-        else:
-            return

@@ -17,9 +17,11 @@ from typing import Protocol
 
 from network_provisioner.errors import AdonError
 from network_provisioner.model import LIVE, Transit, TransitState
+from network_provisioner.wal import use_wal
 
 ACTIVE = LIVE | {TransitState.QUEUED}
 _VERSION = 1  # of the table's layout, kept in the file's user_version
+_BUSY_S = 10.0  # how long to wait for another process that writes
 
 
 class StoreError(AdonError):
@@ -66,7 +68,7 @@ class SqliteStore:
         if self._path.is_dir():
             raise StoreError(f"state file {self._path}: found a directory, expected a file")
         with self._explained():
-            self._db = sqlite3.connect(self._path, timeout=10.0, check_same_thread=False)
+            self._db = sqlite3.connect(self._path, timeout=_BUSY_S, check_same_thread=False)
         try:
             with self._explained():
                 self._prepare()
@@ -83,7 +85,7 @@ class SqliteStore:
                 f"state file {self._path} has layout {version}, expected {_VERSION}: "
                 "it was written by another version of ADON"
             )
-        self._db.execute("PRAGMA journal_mode = WAL")
+        use_wal(self._db, _BUSY_S)
         self._db.execute("PRAGMA synchronous = NORMAL")
         self._db.execute(
             "CREATE TABLE IF NOT EXISTS transits (number INTEGER PRIMARY KEY, id TEXT UNIQUE "

@@ -6,6 +6,11 @@ import os
 import shutil
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# A busy machine stops any process for seconds: how long an example takes proves nothing.
+settings.register_profile("adon", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("adon")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -10,20 +10,19 @@ from __future__ import annotations
 
 import os
 import pwd
-import socket
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 from adon.testbed import box, ca, netns, plan
+from adon.testbed.ports import LOOPBACK, free_ports
 from adon.testbed.procs import Daemon
 from network_provisioner.errors import AdonError, MissingError
 
 SERVER, CLIENT = "globus-gridftp-server", "globus-url-copy"
 PORT = 2811  # registered with IANA for gsiftp
-_READY_S = 15.0
+_READY_S = 60.0
 _LOOK_S = 0.01
 _TCP_LISTEN = "0A"  # include/net/tcp_states.h, as /proc/net/tcp prints it
 
@@ -49,21 +48,12 @@ def box_endpoints() -> dict[str, Endpoint]:
 
 
 def loopback_endpoints() -> dict[str, Endpoint]:
-    """Servers on free ports of 127.0.0.1, by site.
-
-    Another program may take such a port before the server does; its ``start`` then fails.
-    """
-    with ExitStack() as stack:
-        # All held at once, so that no port is given twice.
-        ports = []
-        for _ in plan.SITES:
-            sock = stack.enter_context(socket.socket())
-            sock.bind(("127.0.0.1", 0))
-            ports.append(sock.getsockname()[1])
-        return {
-            name: Endpoint("localhost", "127.0.0.1", port)
-            for name, port in zip(plan.SITES, ports, strict=True)
-        }
+    """Servers on free ports of 127.0.0.1, by site. Raises MissingError where there are none."""
+    ports = free_ports(len(plan.SITES))
+    return {
+        name: Endpoint("localhost", LOOPBACK, port)
+        for name, port in zip(plan.SITES, ports, strict=True)
+    }
 
 
 def endpoints() -> dict[str, Endpoint]:

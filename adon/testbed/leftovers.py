@@ -21,7 +21,7 @@ PROC = Path("/proc")
 MARK = "ADON_POOL_DIR"
 """Every process of a pool has this variable in its environment, with the pool's directory."""
 _POLL_S = 0.02
-_PATIENCE_S = 5.0
+_PATIENCE_S = 20.0  # what was killed ends at once, but for a disk it waits for
 
 
 @dataclass(frozen=True, slots=True)

@@ -114,7 +114,7 @@ class Daemon:
 
 def _ended(pidfd: int, timeout_s: float) -> bool:
     """Whether the process has ended, waiting for it; it need not be reaped."""
-    return bool(select.select([pidfd], [], [], timeout_s)[0])
+    return _readable(pidfd, timeout_s)
 
 
 def stop_pid(pid: int, timeout_s: float = 3.0) -> None:
@@ -143,9 +143,16 @@ def wait_ready(fd: int, daemon: Daemon, timeout_s: float) -> bytes:
     Raises AdonError with the daemon's last words where it ends or says nothing in ``timeout_s``.
     """
     try:
-        told = os.read(fd, 4096) if select.select([fd], [], [], timeout_s)[0] else b""
+        told = os.read(fd, 4096) if _readable(fd, timeout_s) else b""
     finally:
         os.close(fd)
     if not told:
         raise AdonError(f"{daemon.name} did not get ready: {daemon.last_words()}")
     return told
+
+
+def _readable(fd: int, timeout_s: float) -> bool:
+    """Whether there is something to read within ``timeout_s``; select() knows only 1,024 files."""
+    waiting = select.poll()
+    waiting.register(fd, select.POLLIN)
+    return bool(waiting.poll(max(0.0, timeout_s) * 1e3))

@@ -9,6 +9,7 @@ buffers of exactly these sockets are raised instead, through duplicates of their
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import socket
 from collections.abc import Mapping
@@ -154,7 +155,13 @@ def _sockets(pid: int) -> list[int]:
 
 
 def _widen(pidfd: int, fd: int) -> bool:
-    with socket.socket(fileno=syscalls.pidfd_getfd(pidfd, fd)) as sock:
+    try:
+        copy = syscalls.pidfd_getfd(pidfd, fd)
+    except OSError as err:
+        if err.errno == errno.EBADF:
+            return False  # closed since it was listed, as management connections are
+        raise
+    with socket.socket(fileno=copy) as sock:
         if sock.family != socket.AF_PACKET:
             return False
         sock.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _BUFFER_BYTES)

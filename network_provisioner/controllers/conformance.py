@@ -117,7 +117,7 @@ class ControllerConformance:
     def test_leases_end_by_themselves(self, rig: Rig) -> None:
         if not rig.controller.capabilities().flow_leases:
             return
-        rig.controller.apply([circuit(rig, "short", lease_s=1.0), circuit(rig, "long", pair=1)])
+        rig.controller.apply([circuit(rig, "short", lease_s=4.0), circuit(rig, "long", pair=1)])
         assert rig.controller.installed() == ["long", "short"]
         rig.wait_for("end of the lease", lambda: rig.controller.installed() == ["long"])
 

@@ -7,7 +7,6 @@ import os
 import shlex
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -16,10 +15,12 @@ from pathlib import Path
 import pytest
 import yaml
 
+from adon.testbed.ports import free_port
+
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples" / "soykb" / "workflow.py"
 ADON = (sys.executable, "-c", "from adon.cli import main; raise SystemExit(main())")
-TIMEOUT_S = 120.0
+TIMEOUT_S = 240.0
 
 pytestmark = pytest.mark.component
 
@@ -51,8 +52,7 @@ def refusal(done: subprocess.CompletedProcess[str]) -> str:
 
 def config(folder: Path, **broker: str) -> Path:
     """The example's configuration with its files in ``folder``, on a port that is free now."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        listen = f"127.0.0.1:{server.getsockname()[1]}"
+    listen = f"127.0.0.1:{free_port()}"
     data = yaml.safe_load((ROOT / "examples" / "adon.yml").read_text())
     files = {key: str(folder / f"{key}.sqlite") for key in ("state", "archive")}
     data["broker"] = {"listen": listen, **files, **broker}

@@ -18,7 +18,17 @@ from typing import Any
 import hooks_world
 import pytest
 import uvicorn
-from hooks_world import POST, PRE, WF_UUID, hook, journal, listening, make_submit_dir, move
+from hooks_world import (
+    PATIENT_S,
+    POST,
+    PRE,
+    WF_UUID,
+    hook,
+    journal,
+    listening,
+    make_submit_dir,
+    move,
+)
 from Pegasus import transfer as pegasus_transfer
 
 from monitors.archive import Archive
@@ -65,7 +75,7 @@ def broker(tmp_path: Path) -> Iterator[str]:
     thread.start()
     yield f"http://127.0.0.1:{sock.getsockname()[1]}"
     server.should_exit = True
-    thread.join(10)
+    thread.join(PATIENT_S)
     service.stop()
 
 
@@ -101,7 +111,7 @@ def transfer(run: Path) -> int:
 def test_path_asked_for_transfer_measured_and_path_given_back(broker: str, run_dir: Path) -> None:
     file = config(run_dir, broker)
     assert hook(PRE, run_dir, "--config", file, JOB, "0", "2").returncode == 0
-    client = BrokerClient(broker)
+    client = BrokerClient(broker, PATIENT_S)
     asked = client.get(TRANSIT)
     assert (asked.state, asked.path) == (TransitState.INSTALLED, ["mu", "s1", "tacc"])
     assert asked.granted_bps > 0
@@ -123,7 +133,7 @@ def test_a_failed_transfer_gives_its_path_back(broker: str, run_dir: Path, tmp_p
     code = transfer(run_dir)
     assert code != 0
     assert hook(POST, run_dir, "--config", file, JOB, "0", str(code)).returncode == code
-    assert BrokerClient(broker).get(TRANSIT).state is TransitState.RELEASED
+    assert BrokerClient(broker, PATIENT_S).get(TRANSIT).state is TransitState.RELEASED
     assert journal(run_dir)[-1]["failed_attempts"] == 1
 
 
@@ -139,7 +149,7 @@ def test_around_pegasus_exitcode(broker: str, run_dir: Path) -> None:
     done = hook(POST, run_dir, "--config", file, "--exitcode-path", str(check), "--", *theirs)
     assert done.returncode == 41
     assert seen.read_text() == "".join(f"{word}|" for word in theirs)
-    assert BrokerClient(broker).get(TRANSIT).state is TransitState.RELEASED
+    assert BrokerClient(broker, PATIENT_S).get(TRANSIT).state is TransitState.RELEASED
 
 
 def test_a_broker_that_stopped_in_between(broker: str, run_dir: Path, tmp_path: Path) -> None:
@@ -176,7 +186,7 @@ def test_a_broken_broker_costs_little_and_is_recorded(run_dir: Path, how: str) -
         assert hook(POST, run_dir, "--config", file, JOB, "0", "7").returncode == 7
         spent = time.monotonic() - before
     # Not a measurement: without the limit the first of these would never end.
-    assert spent < 30
+    assert spent < PATIENT_S
     reasons = submitdir.warnings(run_dir)
     assert "best effort" in reasons[0]
     assert journal(run_dir)[0]["state"] == "unasked"
@@ -222,10 +232,10 @@ def test_a_killed_hook_leaves_nothing_half_written(run_dir: Path, broker: str) -
         asked.set()
 
     with listening(swallow) as url:
-        file = config(run_dir, url, timeout_s=30)
+        file = config(run_dir, url)
         command = [sys.executable, "-I", "-S", str(PRE), "--config", file, JOB, "0", "2"]
         with subprocess.Popen(command, cwd=run_dir) as running:
-            assert asked.wait(20)
+            assert asked.wait(PATIENT_S)
             running.send_signal(signal.SIGKILL)
     assert journal(run_dir) == []
     left = json.loads((run_dir / "00/00" / f"{JOB}.adon.json").read_text())
@@ -233,6 +243,6 @@ def test_a_killed_hook_leaves_nothing_half_written(run_dir: Path, broker: str) -
     assert not list((run_dir / "00/00").glob(".*"))
     # The retry, with the broker back, asks anew and holds one path only.
     assert hook(PRE, run_dir, "--config", config(run_dir, broker), JOB, "1", "2").returncode == 0
-    live = [t.id for t in BrokerClient(broker).list(state="installed")]
+    live = [t.id for t in BrokerClient(broker, PATIENT_S).list(state="installed")]
     assert live == [f"{WF_UUID}:{JOB}:1:mu-tacc"]
     assert submitdir.warnings(run_dir) == []

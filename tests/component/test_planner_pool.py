@@ -15,6 +15,7 @@ from adon.testbed.packages import ensure
 from adon.testbed.pool import Pool
 from adon.testbed.poolconfig import SiteSpec
 from condor_plugins import dagman
+from monitors.failures import failures
 from pegasus_hooks import submitdir
 from pegasus_hooks.planner import Options, PlannedWorkflow, plan
 
@@ -82,5 +83,9 @@ def test_a_job_that_fails_is_tried_again_and_fails_the_workflow(case: Case, pool
     assert "broken" in (folder / "join_ID4.err").read_text()
     log = (planned.submit_dir / "jobstate.log").read_text()
     assert log.count("join_ID4 JOB_FAILURE") == 2
+    (told,) = failures(planned.submit_dir)
+    assert (told.job, told.site, told.exit_code, told.attempts) == ("join_ID4", "tacc", 3, 2)
+    assert "broken" in told.tail and folder / "join_ID4.err" in told.files
+    assert "failed with status 3" in told.reason
     rescue = planned.dag.with_name(planned.dag.name + ".rescue001")
     assert "DONE split_ID1" in rescue.read_text()

@@ -7,6 +7,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from network_provisioner.admission import Limits
 from network_provisioner.broker import Broker
 from network_provisioner.controllers.base import (
@@ -16,6 +18,7 @@ from network_provisioner.controllers.base import (
     ControllerError,
     LinkCounter,
 )
+from network_provisioner.errors import BrokerError
 from network_provisioner.model import Transit, TransitRequest
 from network_provisioner.store import SqliteStore
 from network_provisioner.template import templates_from_dict
@@ -24,6 +27,8 @@ from network_provisioner.topology import Topology, topology_from_dict
 
 SITES = ("mu", "tacc", "iplant", "local")
 MBPS = 1e6
+BIG = 10**9
+L2 = ["mu", "s1", "s2", "tacc"]
 
 
 def demo_network(l2: str = "200 Mb/s", l3: str = "20 Mb/s") -> Topology:
@@ -213,3 +218,18 @@ class Rig:
 
 def refusing(words: str = "switch 1 did not answer") -> ControllerError:
     return ControllerError(words)
+
+
+def code_of(call: Callable[..., object], *args: Any, **named: Any) -> str:
+    """The code of the BrokerError that a call raises."""
+    with pytest.raises(BrokerError) as caught:
+        call(*args, **named)
+    return caught.value.code
+
+
+def fill(rig: Rig) -> None:
+    """Two transits that leave nothing useful on L2 nor on L3."""
+    rig.ask("l2", "mu", "tacc", template="soykb", min_bps=150e6, lease_s=100)
+    rig.ask("l2b", "mu", "iplant", min_bps=30e6, max_bps=30e6, lease_s=50)
+    rig.ask("l3", "local", "iplant", min_bps=18e6, max_bps=18e6, lease_s=200)
+    assert rig.reserved()["s1>s2"] == 180e6 and rig.reserved()["s1>r1"] == 18e6

@@ -18,6 +18,7 @@ BARRIER_REQUEST, BARRIER_REPLY = 20, 21
 ADD, DELETE, DELETE_STRICT = 0, 3, 4
 FLOW_STATS, PORT_STATS = 1, 4
 SEND_FLOW_REM = 1
+_FROM = "127.0.0.2"
 
 
 @dataclass
@@ -48,6 +49,7 @@ class FakeSwitch:
         self.mods = 0
         self.refuse_adds = False
         self.silent = False
+        self.connections = 0
         self._thread = threading.Thread(target=self._live, daemon=True)
         self._thread.start()
 
@@ -71,6 +73,11 @@ class FakeSwitch:
             self.table.clear()
         self.hang_up()
 
+    def put(self, entry: Entry) -> None:
+        """Have a rule that nobody sent."""
+        with self._lock:
+            self.table[entry.priority, entry.match] = entry
+
     def say(self, data: bytes) -> None:
         """Send anything."""
         with self._lock:
@@ -80,10 +87,13 @@ class FakeSwitch:
     def _live(self) -> None:
         while self._open:
             try:
-                with socket.create_connection(self._address, 5) as sock:
+                # From another address: while nobody listens at a port that the kernel also gives
+                # to who connects, a socket may be given it and connect to itself.
+                with socket.create_connection(self._address, 5, (_FROM, 0)) as sock:
                     sock.settimeout(0.05)
                     with self._lock:
                         self._sock = sock
+                        self.connections += 1
                     self._talk(sock)
             except OSError:
                 time.sleep(0.01)

@@ -212,9 +212,10 @@ def test_a_file_laid_out_while_it_is_looked_at_is_no_other_program_s(
     def another_process(statement: str) -> None:
         statements.append(statement)
         if len(statements) == step + 1:
-            with contextlib.closing(sqlite3.connect(file, timeout=0, isolation_level=None)) as db:
-                with contextlib.suppress(sqlite3.OperationalError):  # it would wait for us
-                    ensure_schema(db, file, 0.0)
+            other = sqlite3.connect(file, timeout=0, isolation_level=None)
+            # It would wait for us.
+            with contextlib.closing(other), contextlib.suppress(sqlite3.OperationalError):
+                ensure_schema(other, file, 0.0)
 
     with contextlib.closing(sqlite3.connect(file, isolation_level=None)) as db:
         db.set_trace_callback(another_process)

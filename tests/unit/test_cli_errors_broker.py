@@ -16,6 +16,8 @@ import pytest
 import yaml
 from cli_world import CONFIG, changed, refusal
 
+from adon.testbed.ports import free_port
+
 
 @pytest.fixture(autouse=True)
 def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,7 +84,7 @@ def test_a_port_in_use(tmp_path: Path) -> None:
 
 
 def test_a_state_file_that_is_none(tmp_path: Path) -> None:
-    config = changed(CONFIG, "broker", to={"listen": "127.0.0.1:18479", "state": "."})
+    config = changed(CONFIG, "broker", to={"listen": f"127.0.0.1:{free_port()}", "state": "."})
     Path("adon.yml").write_text(yaml.safe_dump(config))
     assert refusal("broker") == "state file .: found a directory, expected a file"
     config["broker"]["state"] = "adon.yml"
@@ -95,7 +97,7 @@ def test_no_tc_is_said_before_switches_are_waited_for(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     config = changed(CONFIG, "controller", to={"driver": "openflow", "listen": "127.0.0.1:1"})
-    config["broker"]["listen"] = "127.0.0.1:18478"
+    config["broker"]["listen"] = f"127.0.0.1:{free_port()}"
     Path("adon.yml").write_text(yaml.safe_dump(config))
     assert refusal("broker") == (
         "tc: found no such program, expected it for the rates of the links that name devices; it is "
@@ -110,12 +112,6 @@ ASKING = [
     ("transit", "explain", "x"),
     ("topology", "show"),
 ]
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-        return port
 
 
 @pytest.mark.parametrize("words", ASKING)

@@ -16,6 +16,7 @@ import pytest
 import uvicorn
 from broker_rig import Rig
 
+from adon.testbed.ports import free_port
 from network_provisioner.api import create_app
 from network_provisioner.client import BrokerClient
 from network_provisioner.errors import BrokerError, InputError
@@ -151,9 +152,7 @@ def failure(url: str, timeout_s: float = FOR_EVER_S) -> BrokerError:
 
 
 def test_nobody_listens() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-    found = failure(f"http://127.0.0.1:{port}")
+    found = failure(f"http://127.0.0.1:{free_port()}")
     assert found.code == "unreachable"
     assert "Connection refused" in str(found)
 
@@ -236,7 +235,7 @@ def test_an_answer_that_is_no_transit(body: bytes) -> None:
         connection.sendall(b"HTTP/1.1 200 OK\r\n\r\n" + body)
 
     with server(answer) as url, pytest.raises(BrokerError) as caught:
-        BrokerClient(url).get("a")
+        BrokerClient(url, FOR_EVER_S).get("a")
     assert caught.value.code == "bad_answer"
 
 

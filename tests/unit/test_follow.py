@@ -34,7 +34,7 @@ from monitors.tail import Tail
 from monitors.watch import InotifyWatch, StatWatch, open_watch
 from network_provisioner.errors import InputError
 
-WAIT_S = 20.0  # how long a test waits for what should come at once
+WAIT_S = 120.0  # how long a test waits for what should come at once
 
 
 @pytest.fixture

@@ -143,8 +143,9 @@ def test_jobs_know_their_site_kind_and_task(planned: Submitted) -> None:
     assert submit_dir.workflow == planned.uuid
     assert submit_dir.job_names() == [ONE, TWO, STAGE]
     assert submit_dir.job(ONE) == PlannedJob(
-        ONE, JobKind.COMPUTE, "mu", "soykb::bwa_mem:1.0", "ID0000001", planned.output(ONE)
-    )
+        ONE, JobKind.COMPUTE, "mu", "soykb::bwa_mem:1.0", "ID0000001", planned.output(ONE),
+        planned.output(ONE).with_suffix(".err"),
+    )  # fmt: skip
     assert submit_dir.job(STAGE).kind is JobKind.STAGE_IN
     assert submit_dir.job(STAGE).task == ""
     assert submit_dir.job("never planned").site == ""

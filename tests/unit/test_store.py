@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from dataclasses import replace
+from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
 import pytest
@@ -16,6 +19,7 @@ from hypothesis import strategies as st
 
 from network_provisioner.model import Transit, TransitState
 from network_provisioner.store import SqliteStore, StoreError
+from network_provisioner.wal import use_wal
 
 
 def transit(name: str, state: TransitState = TransitState.HELD, workflow: str = "") -> Transit:
@@ -119,3 +123,40 @@ def test_a_store_that_was_closed(file: Path) -> None:
     store.close()
     with pytest.raises(StoreError, match="closed database"):
         store.put(transit("a"))
+
+
+def _open(file: Path, number: int, start: Barrier) -> None:
+    start.wait()
+    store = SqliteStore(file)
+    store.put(transit(f"{number}"))
+    store.close()
+
+
+def test_several_processes_make_one_file(file: Path) -> None:
+    """A broker that is started again while the old one ends, or two by mistake."""
+    context = multiprocessing.get_context("spawn")
+    for attempt in range(5):
+        start = context.Barrier(4)
+        path = file.with_name(f"{attempt}.sqlite")
+        brokers = [context.Process(target=_open, args=(path, n, start)) for n in range(4)]
+        for broker in brokers:
+            broker.start()
+        for broker in brokers:
+            broker.join()
+        assert [broker.exitcode for broker in brokers] == [0] * 4
+        store = SqliteStore(path)
+        assert len(store.active()) == 4
+        store.close()
+
+
+def test_the_switch_to_wal_waits_for_who_has_the_file(file: Path) -> None:
+    file.parent.mkdir()
+    with closing(sqlite3.connect(file, isolation_level=None)) as other:
+        other.execute("CREATE TABLE x (y)")
+        other.execute("BEGIN IMMEDIATE")
+        with closing(sqlite3.connect(file, timeout=0)) as db:
+            with pytest.raises(sqlite3.OperationalError, match="locked"):
+                use_wal(db, 0.05)
+            other.execute("COMMIT")
+            use_wal(db, 0.0)
+            assert db.execute("PRAGMA journal_mode").fetchone() == ("wal",)

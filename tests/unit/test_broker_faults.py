@@ -1,0 +1,141 @@
+"""The broker's promises when others fail: switches, recorder, disk, and the broker itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from broker_rig import Rig, code_of, demo_network, fill, refusing
+
+from network_provisioner.controllers.base import ControllerError
+from network_provisioner.errors import InputError
+from network_provisioner.model import TransitState
+from network_provisioner.store import StoreError
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Rig:
+    return Rig(tmp_path / "state.sqlite")
+
+
+# -- others fail -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("error", [refusing(), InputError("two paths"), KeyError("a bug")])
+def test_switches_that_refuse_fail_the_transit_and_free_everything(
+    rig: Rig, error: Exception
+) -> None:
+    keeps = rig.ask("keeps", "mu", "iplant")
+    rig.controller.broken = error
+    got = rig.ask("a", "mu", "tacc")
+    assert (got.state, got.path, got.granted_bps) == (TransitState.FAILED, [], 0)
+    assert got.reason.startswith("the switches refused: ")
+    assert rig.reserved()["s1>s2"] == keeps.granted_bps
+    assert rig.broker.health()["status"] == "degraded"
+    assert rig.broker.release("a", 10, 1.0).state is TransitState.FAILED
+
+
+def test_a_release_that_the_switches_miss_is_made_good_later(rig: Rig) -> None:
+    rig.ask("a", "mu", "tacc")
+    rig.controller.broken = refusing()
+    ended = rig.broker.release("a", 10, 1.0)
+    assert (ended.state, ended.switch_bytes) == (TransitState.RELEASED, 0)
+    assert rig.reserved() == {} and list(rig.controller.circuits) == ["a"]
+    rig.controller.broken = None
+    rig.let_pass(10)
+    assert rig.controller.circuits == {}
+    assert rig.broker.health()["status"] == "ok"
+
+
+def test_a_recorder_that_fails_fails_nothing(rig: Rig) -> None:
+    rig.ask("a", "mu", "tacc")
+    rig.recorder.broken = OSError("disk full")
+    assert rig.broker.release("a", 10, 1.0).state is TransitState.RELEASED
+
+
+def test_a_store_that_is_full_refuses_new_paths_and_forgets_no_release(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig.ask("a", "mu", "tacc")
+
+    def full(transit: object) -> None:
+        raise StoreError("state file s: database or disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(rig.store, "put", full)
+        assert code_of(rig.ask, "b", "mu", "iplant") == "store_unavailable"
+        assert rig.broker.release("a", 10, 1.0).state is TransitState.RELEASED
+        assert rig.broker.get("a").state is TransitState.RELEASED
+        assert rig.broker.health()["status"] == "degraded"
+    assert rig.reserved() == {} and rig.controller.circuits == {}
+    rig.broker.sweep()
+    assert rig.store.get("a") == rig.broker.get("a")
+    assert rig.broker.health()["status"] == "ok"
+
+
+# -- restart ---------------------------------------------------------------------------------
+
+
+def again(rig: Rig, **changes: Any) -> Rig:
+    """Another broker on the same state, as after kill -9 of the first."""
+    return Rig(rig.file, clock=rig.clock, **changes)
+
+
+def test_a_restart_brings_store_ledger_and_switches_together(rig: Rig) -> None:
+    rig.ask("lives", "mu", "tacc", lease_s=100)
+    rig.ask("dies", "mu", "iplant", lease_s=10)
+    rig.ask("done", "local", "iplant")
+    rig.broker.release("done")
+    rig.clock.now += 50
+    new = again(rig)
+    assert list(new.controller.circuits) == ["lives"]
+    assert new.reserved() == {"s1>s2": 90e6, "s2>tacc": 90e6, "mu>s1": 90e6}
+    states = {t.id: str(t.state) for t in new.broker.list()}
+    assert states == {"lives": "installed", "dies": "expired", "done": "released"}
+    assert new.broker.get("lives").installed_at == rig.clock.now - 50
+    new.let_pass(50)
+    assert new.broker.get("lives").state is TransitState.EXPIRED
+    assert new.reserved() == {}
+
+
+def test_who_waited_goes_on_waiting_after_a_restart(rig: Rig) -> None:
+    fill(rig)
+    rig.ask("q", "local", "tacc", lease_s=33)
+    rig.clock.now += 5
+    new = again(rig)
+    assert new.broker.get("q").state is TransitState.QUEUED
+    new.broker.release("l2b")
+    started = new.broker.get("q")
+    assert (started.state, started.lease_until) == (TransitState.INSTALLED, rig.clock.now + 33)
+
+
+def test_what_no_longer_fits_the_configuration_fails(rig: Rig) -> None:
+    rig.ask("a", "mu", "tacc", template="soykb", min_bps=150e6)
+    new = again(rig, topology=demo_network(l2="100 Mb/s"))
+    gone = new.broker.get("a")
+    assert gone.state is TransitState.FAILED
+    assert "after a restart: s1>s2 has 90 Mb/s free, 150 Mb/s asked" in gone.reason
+    assert new.controller.circuits == {} and new.reserved() == {}
+
+
+def test_who_waited_for_a_template_that_is_gone(tmp_path: Path) -> None:
+    big = {"qspec": {"min_throughput": 100e6}, "rspec": {"max_throughput": 1e9}}
+    rig = Rig(tmp_path / "s", templates={"big": big})
+    rig.ask("a", "mu", "tacc", template="big")
+    rig.ask("b", "local", "tacc", template="big")
+    new = again(rig)
+    assert new.broker.get("b").reason == "template 'big' is gone"
+
+
+def test_switches_that_are_not_there_stop_the_start(rig: Rig, tmp_path: Path) -> None:
+    rig.controller.broken = refusing("switch 1 is not connected")
+    with pytest.raises(ControllerError, match="switch 1 is not connected"):
+        rig.broker.start()
+
+
+def test_stop_takes_the_rules_off_and_keeps_the_transits(rig: Rig) -> None:
+    rig.ask("a", "mu", "tacc")
+    rig.broker.stop()
+    assert rig.controller.circuits == {}
+    assert again(rig).broker.get("a").state is TransitState.INSTALLED

@@ -1,0 +1,201 @@
+"""Who waits for a path, in what order, and leases that end by themselves."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from broker_rig import BIG, Rig, code_of, fill, refusing
+
+from network_provisioner.admission import Limits
+from network_provisioner.model import LIVE, TransitState
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Rig:
+    return Rig(tmp_path / "state.sqlite")
+
+
+# -- the queue -------------------------------------------------------------------------------
+
+
+def test_what_does_not_fit_waits_says_why_and_starts_by_itself(rig: Rig) -> None:
+    fill(rig)
+    got = rig.ask("q", "local", "tacc", size_bytes=BIG)
+    assert (got.state, got.path, got.lease_until) == (TransitState.QUEUED, [], 0)
+    assert "L2 local-s1-s2-tacc: 0 b/s free, 5 Mb/s needed (s1>s2, held by l2, l2b)" in got.reason
+    assert "earliest start 1970-01-12T13:47:30Z" in got.reason  # when the lease of l2b ends
+    rig.clock.now += 3
+    rig.broker.release("l2b")
+    started = rig.broker.get("q")
+    assert (started.state, started.layer) == (TransitState.INSTALLED, "l2")
+    assert started.installed_at == rig.clock.now == started.requested_at + 3
+    assert started.lease_until > rig.clock.now + 60
+
+
+def test_a_lease_that_ends_serves_the_queue_too(rig: Rig) -> None:
+    fill(rig)
+    rig.clock.now += 40
+    rig.ask("q", "local", "tacc")
+    rig.let_pass(10)
+    assert rig.broker.get("l2b").state is TransitState.EXPIRED
+    assert rig.broker.get("q").state is TransitState.INSTALLED
+
+
+def test_the_highest_priority_is_served_first_then_the_oldest(tmp_path: Path) -> None:
+    # All the same but for priority, and only one fits at a time.
+    kind = {"qspec": {"min_throughput": 100e6}, "rspec": {"max_throughput": 100e6}}
+    kinds = {f"p{n}": {**kind, "priority": n, "patience": "1 h"} for n in range(3)}
+    rig = Rig(tmp_path / "s", templates=kinds, limits=Limits(pin_pairs=False))
+    rig.ask("first", "mu", "tacc", template="p0")
+    order = [("a", "p0"), ("b", "p1"), ("c", "p2"), ("d", "p1"), ("e", "p2")]
+    for name, template in order:
+        rig.clock.now += 1
+        assert rig.ask(name, "mu", "tacc", template=template).state is TransitState.QUEUED
+    served = ["first"]
+    while rig.controller.circuits:
+        (running,) = rig.controller.circuits
+        rig.broker.release(running)
+        served += list(rig.controller.circuits)
+    assert served == ["first", "c", "e", "b", "d", "a"]
+
+
+def test_those_behind_in_the_queue_do_not_take_what_it_waits_for(rig: Rig) -> None:
+    rig.ask("l2", "mu", "tacc", template="soykb", min_bps=150e6)
+    waits = rig.ask("big", "local", "tacc", min_bps=100e6)
+    assert waits.state is TransitState.QUEUED
+    small = rig.ask("small", "mu", "iplant", min_bps=20e6)  # 30 Mb/s are free on L2
+    assert small.state is TransitState.QUEUED
+    assert "big waits for it first" in small.reason
+    other = rig.ask("other", "local", "iplant", min_bps=10e6, max_bps=15e6)
+    assert other.layer == "l3"  # where big does not fit, and so does not wait
+    urgent = rig.ask("urgent", "mu", "iplant", template="soykb")  # of higher priority
+    assert urgent.layer == "l2"
+    rig.broker.release("l2")
+    assert rig.broker.get("big").state is TransitState.INSTALLED
+    assert rig.broker.get("small").state is TransitState.INSTALLED
+
+
+def test_patience_ends_in_best_effort(rig: Rig) -> None:
+    fill(rig)
+    rig.ask("q", "local", "tacc")
+    rig.let_pass(19.9)
+    assert rig.broker.get("q").state is TransitState.QUEUED
+    rig.let_pass(0.2)
+    ended = rig.broker.get("q")
+    assert ended.state is TransitState.BEST_EFFORT
+    assert ended.reason.startswith("waited 20 s: ")
+    rig.broker.release("l2")
+    assert rig.broker.get("q").state is TransitState.BEST_EFFORT
+
+
+def test_who_waits_may_give_up_and_report_later(rig: Rig) -> None:
+    fill(rig)
+    rig.ask("q", "local", "tacc")
+    left = rig.broker.release("q", outcome="gave_up")
+    assert (left.state, left.installed_at) == (TransitState.RELEASED, 0)
+    assert left.reason.endswith("the transfer ended with 'gave_up'")
+    assert rig.recorder.transits == []
+    told = rig.broker.release("q", 1000, 8.0)
+    assert (told.goodput_bps, told.released_at) == (1000, left.released_at)
+    assert rig.recorder.transits == [told]
+
+
+def test_who_has_no_patience_goes_best_effort_at_once(tmp_path: Path) -> None:
+    hasty = {
+        "qspec": {"min_throughput": 100e6},
+        "rspec": {"max_throughput": 1e9},
+        "patience": 0,
+    }
+    rig = Rig(tmp_path / "s", templates={"hasty": hasty})
+    rig.ask("a", "mu", "tacc", template="hasty")
+    assert rig.ask("b", "local", "tacc", template="hasty").state is TransitState.BEST_EFFORT
+
+
+# -- leases ----------------------------------------------------------------------------------
+
+
+def test_a_lease_ends_by_itself_and_a_late_report_still_counts(rig: Rig) -> None:
+    rig.ask("a", "mu", "tacc", lease_s=30)
+    rig.controller.bytes["a"] = 77
+    rig.let_pass(29)
+    assert rig.broker.get("a").state is TransitState.INSTALLED
+    rig.let_pass(1)
+    gone = rig.broker.get("a")
+    assert (gone.state, gone.released_at) == (TransitState.EXPIRED, rig.clock.now)
+    assert gone.switch_bytes == 77
+    assert rig.reserved() == {} and rig.controller.circuits == {}
+    late = rig.broker.release("a", 1000, 8.0)
+    assert (late.state, late.goodput_bps) == (TransitState.EXPIRED, 1000)
+    assert late.released_at == gone.released_at
+    assert rig.broker.release("a", 2000, 8.0).bytes == 1000
+    assert rig.recorder.transits == [late]
+
+
+def test_leases_are_bounded_and_renewals_only_lengthen(tmp_path: Path) -> None:
+    rig = Rig(tmp_path / "s", limits=Limits(max_lease_s=100, unsized_lease_s=50))
+    start = rig.clock.now
+    assert rig.ask("a", "mu", "tacc").lease_until == start + 50
+    assert rig.ask("b", "mu", "tacc", lease_s=1e9).lease_until == start + 100
+    assert rig.ask("c", "mu", "tacc", size_bytes=10**12).lease_until == start + 100
+    rig.clock.now += 40
+    assert rig.broker.renew("a", 5).lease_until == start + 50
+    assert rig.broker.renew("a", 70).lease_until == start + 110
+    assert rig.controller.circuits["a"].lease_until == start + 110
+    rig.let_pass(60)
+    states = {t.id: str(t.state) for t in rig.broker.list()}
+    assert states == {"a": "installed", "b": "expired", "c": "expired"}
+    rig.let_pass(10)
+    assert rig.broker.renew("a", 60).state is TransitState.EXPIRED
+    assert rig.reserved() == {}
+
+
+def test_a_renewal_that_the_switches_do_not_take_changes_nothing(rig: Rig) -> None:
+    before = rig.ask("a", "mu", "tacc", lease_s=50)
+    rig.controller.broken = refusing()
+    assert code_of(rig.broker.renew, "a", 500) == "controller_unavailable"
+    assert rig.broker.get("a") == before
+    rig.controller.broken = None
+    rig.let_pass(50)
+    assert rig.broker.get("a").state is TransitState.EXPIRED
+
+
+def test_a_clock_that_is_set_back_frees_nothing_twice(rig: Rig) -> None:
+    rig.ask("a", "mu", "tacc", template="soykb", min_bps=150e6, lease_s=100)
+    rig.clock.now -= 5000
+    assert rig.ask("b", "mu", "iplant", min_bps=100e6).state is TransitState.QUEUED
+
+
+# -- many at once ----------------------------------------------------------------------------
+
+
+def test_sixteen_clients_at_once(tmp_path: Path) -> None:
+    rig = Rig(tmp_path / "s", limits=Limits(pin_pairs=False))
+    pairs = [("mu", "tacc"), ("mu", "iplant"), ("local", "tacc"), ("local", "iplant")]
+    together = threading.Barrier(16)
+
+    def client(number: int) -> list[str]:
+        together.wait()
+        states = []
+        for turn in range(8):
+            src, dst = pairs[(number + turn) % 4]
+            name = f"{number}.{turn}"
+            states.append(str(rig.ask(name, src, dst, template="soykb").state))
+            # Two clients ask for the same id, and both get the same transit.
+            assert rig.ask(f"shared.{turn}", "mu", "tacc").id == f"shared.{turn}"
+            rig.broker.release(name, 10**6, 1.0)
+            rig.broker.release(f"shared.{turn}", 10**6, 1.0)
+        return states
+
+    with ThreadPoolExecutor(16) as pool:
+        states = [s for found in pool.map(client, range(16)) for s in found]
+    assert set(states) <= {"installed", "queued"}
+    assert "installed" in states
+    # The controller checked every set of circuits on the way.
+    found = rig.broker.list()
+    assert len(found) == 16 * 8 + 8
+    assert not [t for t in found if t.state in LIVE or t.state is TransitState.QUEUED]
+    assert rig.reserved() == {} and rig.controller.circuits == {}
+    assert len({t.id for t in rig.recorder.transits}) == len(rig.recorder.transits) == len(found)
