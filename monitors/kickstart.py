@@ -19,6 +19,7 @@ are: the hooks do without a YAML library.
 from __future__ import annotations
 
 import re
+import textwrap
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -28,7 +29,13 @@ _FIELD = re.compile(r"^  (start|duration|hostname): *\"?([^\"\n]*)\"?\s*$", re.M
 _EXIT = re.compile(r"^  mainjob:.*?^      regular_exitcode: *(-?\d+)", re.MULTILINE | re.DOTALL)
 _FILES = re.compile(r"^  files:\s*$(.*?)(?=^ {0,2}\S|\Z)", re.MULTILINE | re.DOTALL)
 _FILE = re.compile(r"^    \S.*:\s*$", re.MULTILINE)
+_STDERR = re.compile(
+    r"^    stderr:\s*$(?:\n      \S.*)*?\n      data: *\|[-+]?\d*\n((?:        .*\n|\s*\n)+)",
+    re.MULTILINE,
+)
 _ABOUT = re.compile(r"^      (lfn|size|output): *\"?([^\"\n]*)\"?\s*$", re.MULTILINE)
+
+_DIGITS = 19  # of a size in bytes at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,16 +58,24 @@ def invocations(text: str) -> list[Invocation]:
     return [one for one in made if one is not None]
 
 
+def standard_error(text: str) -> str:
+    """What the program of the last document wrote to its standard error, as far as it was kept."""
+    found = _STDERR.findall(text)
+    return textwrap.dedent(found[-1]) if found else ""
+
+
 def _invocation(text: str) -> Invocation | None:
     fields = dict(reversed(_FIELD.findall(text)))  # of a name that comes twice, the first
     exitcode = _EXIT.search(text)
     try:
         start = datetime.fromisoformat(fields["start"].strip()).timestamp()
         end = start + float(fields["duration"])
+        code = int(exitcode[1]) if exitcode else 0
     except (KeyError, ValueError, OverflowError):
         return None
+    if not start <= end < float("inf"):
+        return None
     inputs, outputs = _files(text)
-    code = int(exitcode[1]) if exitcode else 0
     return Invocation(start, end, code, fields.get("hostname", "").strip(), inputs, outputs)
 
 
@@ -72,7 +87,8 @@ def _files(text: str) -> tuple[dict[str, int], dict[str, int]]:
     # The last entries are always those of streams; where they are not, the last was torn.
     for part in _FILE.split(section[1])[1:-1] if section else ():
         about = dict(_ABOUT.findall(part))
-        if "lfn" in about and about.get("size", "").isdecimal():
+        size = about.get("size", "")
+        if "lfn" in about and size.isdecimal() and len(size) < _DIGITS:
             kind = outputs if about.get("output") == "True" else inputs
-            kind[about["lfn"]] = int(about["size"])
+            kind[about["lfn"]] = int(size)
     return inputs, outputs

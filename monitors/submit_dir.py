@@ -62,6 +62,7 @@ _SUBDAG = re.compile(r"\s*SUBDAG\s+EXTERNAL\s+(\S+)\s+(\S+)", re.IGNORECASE)
 _VARS = re.compile(r"\s*VARS\s+(\S+)\s+(.*)", re.IGNORECASE)
 _VARIABLE = re.compile(r'(\+?[\w.]+)\s*=\s*"((?:[^"\\]|\\.)*)"')
 _ASSIGNMENT = re.compile(r"\s*(\+?[\w.]+)\s*=\s*(.*?)\s*\Z")
+_LONGEST = 4096  # no path is longer; macros of macros would be, without end
 _MACRO = re.compile(r"\$\(([\w.]+)\)")
 
 
@@ -70,7 +71,7 @@ class PlannedJob:
     """One job of the executable workflow.
 
     ``task`` is its id in the abstract workflow, empty for jobs that the planner added. ``output``
-    is where its standard output goes.
+    and ``error`` are where its standard output and standard error go.
     """
 
     name: str
@@ -79,6 +80,7 @@ class PlannedJob:
     transformation: str = ""
     task: str = ""
     output: Path | None = None
+    error: Path | None = None
 
 
 class SubmitDir:
@@ -162,15 +164,20 @@ class SubmitDir:
         known = {key: _expanded(value, values).strip('"') for key, value in values.items()}
         task = known.get("my.pegasus_wf_dax_job_id", "")
         transformation = known.get("my.pegasus_wf_xformation", "")
-        output = known.get("output", "")
         folder = self.path / known.get("initialdir", "")
+        files = {
+            name: folder / path if path and "$(" not in path else file.with_suffix(suffix)
+            for name, suffix in (("output", ".out"), ("error", ".err"))
+            for path in (known.get(name, ""),)
+        }
         return PlannedJob(
             name=name,
             kind=_kind(name, known.get("my.pegasus_job_class", ""), transformation),
             site=known.get("my.pegasus_site", ""),
             transformation=transformation,
             task="" if task == "null" else task,
-            output=folder / output if output and "$(" not in output else file.with_suffix(".out"),
+            output=files["output"],
+            error=files["error"],
         )
 
 
@@ -189,17 +196,22 @@ def _braindump(path: Path) -> dict[str, str]:
     if not path.exists():
         return {}
     try:
-        data = yaml.safe_load(_text(path))
-    except yaml.YAMLError as error:
-        raise InputError(f"{path}: found no YAML, expected Pegasus's braindump: {error}") from error
+        # Text as it is written: a date that is none is no error here, and no value is built.
+        data = yaml.load(_text(path), Loader=yaml.BaseLoader)
+    except (yaml.YAMLError, RecursionError) as error:
+        problem = " ".join(str(error).split())
+        raise InputError(
+            f"{path}: found no YAML, expected Pegasus's braindump: {problem}"
+        ) from error
     if not isinstance(data, dict):
         raise InputError(f"{path}: found no keys, expected Pegasus's braindump")
-    return {str(key): str(value) for key, value in data.items() if value is not None}
+    known = {key: value for key, value in data.items() if isinstance(value, str)}
+    return {str(key): value for key, value in known.items() if value not in ("", "~", "null")}
 
 
 def _submit_values(path: Path) -> dict[str, str]:
     """The assignments of a submit file by lower-case name, ``+x`` and ``MY.x`` as ``my.x``."""
-    if not path.exists():
+    if not _exists(path):
         return {}
     values: dict[str, str] = {}
     for line in _text(path).splitlines():
@@ -220,14 +232,22 @@ def _key(name: str) -> str:
 
 def _expanded(value: str, values: dict[str, str]) -> str:
     for _ in range(5):  # macros may hold macros; one that holds itself must not hold us
-        if "$(" not in value:
+        if "$(" not in value or len(value) > _LONGEST:
             break
         value = _MACRO.sub(lambda found: values.get(found[1].lower(), found[0]), value)
     return value
 
 
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:  # a name that is too long
+        return False
+
+
 def _text(path: Path) -> str:
     try:
-        return path.read_text(errors="replace")
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
+        return path.read_text(encoding="utf-8", errors="replace")
+    except (OSError, ValueError) as error:  # ValueError: a name with a zero byte in it
+        problem = error.strerror if isinstance(error, OSError) else error
+        raise InputError(f"{path}: cannot be read: {problem}") from error

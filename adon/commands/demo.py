@@ -17,7 +17,8 @@ Examples:
   adon demo --samples 5 --chromosomes 3     a wider workflow
   adon demo --simulate                      no real network, also as root
 
-Exit codes: 0 the workflow succeeded; 1 it ran and failed; 2 it could not be run.
+Exit codes: 0 the workflow succeeded; 1 it ran and failed; 2 it could not be run, or not to its end;
+130 after Ctrl-C, 143 after TERM. Ctrl-C and TERM still write the report, as far as the run came.
 """
 
 

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+from monitors.failures import Failure
 from network_provisioner.model import LIVE, Transit
 
 
@@ -37,11 +39,16 @@ class LinkSample:
 
 @dataclass(slots=True)
 class RunFacts:
-    """One run of the line, complete.
+    """One run of the line, from its start to its end or to what cut it short.
 
     ``jobs`` are the workflow's own, ``dag_jobs`` also those that the planner added. ``mapping`` is
     a site mapping as JSON, ``taught`` what :func:`site_selector.explain.changes` says of the
     mapping by catalogs alone and the one that ran, ``links`` the broker's topology.
+
+    ``planner`` is "none" where the run did not come so far.
+
+    ``stopped`` is the sentence of what cut it short, ``waiting`` has one for each reason for which
+    jobs waited in vain at the end, ``reason`` is HTCondor's for a workflow that did not succeed.
     """
 
     planner: str
@@ -66,11 +73,26 @@ class RunFacts:
     taught: Mapping[str, Any] = field(default_factory=dict)
     earlier_measurements: int = 0
     warnings: Sequence[str] = field(default_factory=list)
+    stopped: str = ""
+    reason: str = ""
+    failures: Sequence[Failure] = ()
+    waiting: Sequence[str] = ()
+    submit_dir: Path | None = None
 
     @property
     def makespan_s(self) -> float:
         """Seconds from submission to the end of the last job."""
         return self.ended - self.started
+
+    @property
+    def was_planned(self) -> bool:
+        """Whether it came so far that something could be submitted."""
+        return self.planner != "none"
+
+    @property
+    def jobs_done(self) -> int:
+        """How many of the workflow's own jobs succeeded."""
+        return len({bar.job for bar in self.bars if bar.kind == "compute" and bar.ok})
 
     @property
     def moved_jobs(self) -> Sequence[Mapping[str, Any]]:

@@ -33,6 +33,7 @@ def as_json(facts: RunFacts) -> dict[str, Any]:
             "name": facts.workflow,
             "state": facts.state,
             "jobs": facts.jobs,
+            "jobs_done": facts.jobs_done,
             "dag_jobs": facts.dag_jobs,
             "makespan_s": round(facts.makespan_s, 3),
             "started_at": facts.started,
@@ -61,6 +62,17 @@ def as_json(facts: RunFacts) -> dict[str, Any]:
             "moved": list(facts.moved_jobs),
             "beliefs": list(facts.moved_beliefs),
         },
+        "stopped": facts.stopped,
+        "reason": facts.reason,
+        "failures": [
+            {
+                "job": f.job, "site": f.site, "exit_code": f.exit_code, "attempts": f.attempts,
+                "reason": f.reason, "stderr": list(f.tail), "files": [str(p) for p in f.files],
+            }
+            for f in facts.failures
+        ],
+        "waiting": list(facts.waiting),
+        "submit_dir": str(facts.submit_dir or ""),
         "warnings": list(facts.warnings),
     }  # fmt: skip
     finite: dict[str, Any] = _finite(out)

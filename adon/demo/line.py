@@ -8,11 +8,13 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
 from adon.demo import gather, running, steps
+from adon.demo.course import Course, Interrupted, interruptible, reason
 from adon.demo.facts import RunFacts
 from adon.demo.figures import as_json
 from adon.demo.options import DemoOptions
@@ -22,30 +24,43 @@ from adon.demo.supervise import BrokerProcess
 from adon.planning import plan_workflow
 from adon.testbed import leftovers
 from adon.testbed.testbed import Programs, Testbed
+from condor_plugins.waiting import Stuck
 from monitors.archive import Archive
 from network_provisioner.errors import AdonError
 from pegasus_hooks.planner.model import Options, Sources
 
+Trouble = AdonError | OSError | Interrupted
+"""What can cut a run short."""
+
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the line as the JSON argument says: 0 success, 1 the workflow failed, 2 bad input."""
+    """Run the line as the JSON argument says.
+
+    Returns 0 for success, 1 where the workflow failed, 2 for bad input and for what kept the run
+    from its end, and 128 and the signal's number where one stopped it.
+    """
     options = DemoOptions.from_json((argv or sys.argv[1:])[0])
     say = steps.clock(options.started)
     try:
-        facts = run(options, say)
-        paths = write_report(facts, options.report)
-    except AdonError as error:
-        print(f"adon: {error}", file=sys.stderr)
-        return 2
-    except OSError as error:
-        print(f"adon: {error.filename or options.state}: {error.strerror}", file=sys.stderr)
-        return 2
-    print(summary_text(facts, paths))
+        with interruptible():
+            facts, trouble = run(options, say)
+            paths = _report(facts, options.report, trouble)
+    except (AdonError, OSError, Interrupted) as error:
+        trouble, paths = error, None
+    if paths:
+        print(summary_text(facts, paths), flush=True)
+    if trouble is not None:
+        print(f"adon: {reason(trouble)}", file=sys.stderr)
+        return 128 + trouble.number if isinstance(trouble, Interrupted) else 2
     return 0 if facts.state == "success" else 1
 
 
-def run(options: DemoOptions, say: steps.Say) -> RunFacts:
-    """Bring the testbed up, run the workflow, gather what happened. Raises AdonError."""
+def run(options: DemoOptions, say: steps.Say) -> tuple[RunFacts, Trouble | None]:
+    """Bring the testbed up, run the workflow, gather what happened.
+
+    What cuts the run short while the testbed is up is returned beside what had happened until then.
+    Raises AdonError, OSError and Interrupted where it does not come so far.
+    """
     run_dir = options.state / "testbed"
     _clear(run_dir)
     programs = Programs(options.condor, options.gridftp, options.bio, options.openvswitch)
@@ -56,38 +71,77 @@ def run(options: DemoOptions, say: steps.Say) -> RunFacts:
         config, url = steps.write_config(options, testbed.real, run_dir)
         say("broker: gives paths and bandwidth on request")
         broker = stack.enter_context(BrokerProcess(config, url, run_dir / "broker.log"))
-        made = steps.make_workflow(options, testbed.write(), run_dir / "workflow", say)
-        broker.ready()
-        before, placed = steps.choose_sites(made, archive, testbed.pool, options.seed, say)
-        planned = plan_workflow(
-            placed.inputs,
-            Sources(made.workflow),
-            placed.mapping,
-            run_dir / "submit",
-            steps.OUTPUT_SITE,
-            steps.write_hooks(url, options.state / "archive.sqlite", run_dir),
-            Options(user=testbed.pool.user.name),
-            running.pegasus_runner(testbed.pool),
-        )
-        say(planned.output)
-        end = running.follow(planned, testbed.pool, archive, say)
-        science = {}
-        if end.state == "success":
-            science = steps.check_science(made, testbed.site_dir(steps.OUTPUT_SITE) / "storage")
-        return gather.gather(
-            planned=planned,
+        course = Course()
+        try:
+            _go(course, options, testbed, archive, earlier, broker, url, say)
+        except (AdonError, OSError, Interrupted) as error:
+            course.trouble = error
+            say(f"stopped: {course.stopped}")
+        facts = gather.gather(
+            course,
             network="openflow" if testbed.real else "simulated",
             network_note=options.network_note,
-            before=before,
-            placed=placed,
             earlier=earlier,
-            end=end,
             archive=archive,
-            client=broker.client,
-            samples=broker.samples,
-            science=science,
-            warnings=broker.warnings,
+            broker=broker,
         )
+        return facts, course.trouble
+
+
+def _go(
+    course: Course,
+    options: DemoOptions,
+    testbed: Testbed,
+    archive: Archive,
+    earlier: int,
+    broker: BrokerProcess,
+    url: str,
+    say: steps.Say,
+) -> None:
+    """The steps, each noted in ``course``. Raises AdonError, OSError, Interrupted."""
+    run_dir = testbed.run_dir
+    course.step = "the data and the workflow were made"
+    made = steps.make_workflow(options, testbed.write(), run_dir / "workflow", say)
+    course.workflow = made.name
+    course.step = "the broker started"
+    broker.ready()
+    course.step = "sites were chosen"
+    course.before, course.placed = steps.choose_sites(
+        made, archive, earlier, testbed.pool, options.seed, say
+    )
+    course.step = "the workflow was planned"
+    course.planned = plan_workflow(
+        course.placed.inputs,
+        Sources(made.workflow),
+        course.placed.mapping,
+        run_dir / "submit",
+        steps.OUTPUT_SITE,
+        steps.write_hooks(url, options.state / "archive.sqlite", run_dir),
+        Options(user=testbed.pool.user.name),
+        running.pegasus_runner(testbed.pool),
+    )
+    say(course.planned.output)
+    course.step = "the workflow ran"
+    course.submitted_at = time.time()
+
+    def on_stuck(found: Sequence[Stuck]) -> None:
+        course.stuck = found
+
+    course.end = running.follow(course.planned, testbed.pool, archive, say, on_stuck)
+    course.step = "the result was compared with the truth"
+    if course.end.state == "success":
+        course.science = steps.check_science(made, testbed.site_dir(steps.OUTPUT_SITE) / "storage")
+
+
+def _report(facts: RunFacts, folder: Path, trouble: Trouble | None) -> tuple[Path, Path] | None:
+    """Write the report. Raises OSError, but not for a run that was cut short already: there may be
+    no room because of what cut it short, and that is what is to be told."""
+    try:
+        return write_report(facts, folder)
+    except OSError:
+        if trouble is None:
+            raise
+        return None
 
 
 def _clear(run_dir: Path) -> None:

@@ -54,6 +54,11 @@ def bullets(items: Iterable[str], cls: str = "") -> str:
     return f"<ul{f' class={cls!r}' if cls else ''}>{inner}</ul>" if inner else ""
 
 
+def verbatim(lines: Iterable[str]) -> str:
+    """Lines of a program, as they are."""
+    return f"<pre>{escape(chr(10).join(lines))}</pre>"
+
+
 def section(anchor: str, title: str, *body: str) -> str:
     """A part of the page that the list of contents can point to."""
     return f'<section id="{anchor}"><h2>{escape(title)}</h2>{"".join(body)}</section>'

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-from adon.demo import draw_dag, draw_gantt, markup, show_learnt, show_run, show_terms
+from adon.demo import (
+    draw_dag,
+    draw_gantt,
+    markup,
+    show_failed,
+    show_learnt,
+    show_run,
+    show_terms,
+)
 from adon.demo.facts import RunFacts
 from adon.demo.words import clock_text, counted, short_name, term_text
 
@@ -27,6 +35,7 @@ _GANTT = (
     "Thin line below a transfer: its bandwidth was reserved."
 )
 _SECTIONS = {
+    "failed": "What went wrong",
     "learnt": "What earlier runs taught",
     "workflow": "The workflow",
     "time": "Jobs and transfers over time",
@@ -42,17 +51,12 @@ def render(facts: RunFacts) -> str:
     """The whole page. Everything on it comes from ``facts``."""
     classes = site_classes(facts)
     title = f"{facts.workflow}: where it ran, how its data got there, and why"
-    sections = {
-        "learnt": show_learnt.learnt(facts),
-        "workflow": _workflow(facts, classes),
-        "time": _time(facts, classes),
-        "links": markup.note(_LINKS) + show_run.links(facts),
-        "transits": show_run.transits(facts),
-        "why": _TERMS + _portfolio(facts) + show_terms.terms(facts.mapping["placements"]),
-        "science": show_run.science(facts),
-        "left": show_run.left(facts),
-    }
-    contents = "".join(f'<a href="#{name}">{words}</a>' for name, words in _SECTIONS.items())
+    wrong = show_failed.failed(facts)
+    sections = {"failed": wrong} if wrong else {}
+    if facts.mapping["placements"]:
+        sections |= _of_a_mapping(facts, classes)
+    sections["left"] = show_run.left(facts)
+    contents = "".join(f'<a href="#{name}">{_SECTIONS[name]}</a>' for name in sections)
     body = "".join(markup.section(n, _SECTIONS[n], html) for n, html in sections.items())
     warnings = markup.bullets(facts.warnings, "warnings")
     if warnings:
@@ -69,6 +73,19 @@ def render(facts: RunFacts) -> str:
 """
 
 
+def _of_a_mapping(facts: RunFacts, classes: dict[str, str]) -> dict[str, str]:
+    """The sections of a run that came as far as choosing sites."""
+    return {
+        "learnt": show_learnt.learnt(facts),
+        "workflow": _workflow(facts, classes),
+        "time": _time(facts, classes),
+        "links": markup.note(_LINKS) + show_run.links(facts),
+        "transits": show_run.transits(facts),
+        "why": _TERMS + _portfolio(facts) + show_terms.terms(facts.mapping["placements"]),
+        "science": show_run.science(facts),
+    }
+
+
 def site_classes(facts: RunFacts) -> dict[str, str]:
     """The CSS class of each site: the same colour in all drawings."""
     sites = {p["site"] for p in facts.mapping["placements"]} | {b.site for b in facts.bars}
@@ -77,17 +94,16 @@ def site_classes(facts: RunFacts) -> dict[str, str]:
 
 
 def _made(facts: RunFacts) -> str:
-    planner = (
-        "ADON's embedded planner, for machines without Pegasus"
-        if facts.planner == "embedded"
-        else facts.planner
-    )
+    planner = {
+        "embedded": "Planned by ADON's embedded planner, for machines without Pegasus.",
+        "none": "It was not planned.",
+    }.get(facts.planner, f"Planned by {facts.planner}.")
     network = (
         "real switches under OpenFlow"
         if facts.network == "openflow"
         else f"{facts.network} network"
     )
-    words = f"Started {clock_text(facts.started)}. Planned by {planner}. Network: {network}."
+    words = f"Started {clock_text(facts.started)}. {planner} Network: {network}."
     return f"{words} {facts.network_note}".strip()
 
 

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Self
 
-from adon.demo.gather import Ended
+from adon.demo.course import Ended
 from adon.demo.steps import Say
+from adon.demo.stuck import StuckJobs
 from adon.testbed.pool import Pool
 from condor_plugins import dagman
 from condor_plugins.dagman import DagEnd
+from condor_plugins.waiting import Stuck
 from monitors.archive import Archive
+from monitors.attempts import Attempt
 from monitors.follow import Follower
 from monitors.status import State, Status, status_text
 from monitors.submit_dir import SubmitDir
@@ -61,58 +67,109 @@ def end_state(end: DagEnd, last: Status | None) -> str:
     return "removed" if last is not None and last.state is State.REMOVED else "failed"
 
 
-def follow(planned: PlannedWorkflow, pool: Pool, archive: Archive, say: Say) -> Ended:
+class _Following:
+    """The follower in a thread of its own. A context manager that ends with the thread's end.
+
+    ``ended_at`` is when the workflow's end was seen (Unix seconds), 0 before.
+    """
+
+    def __init__(self, submit_dir: Path, archive: Archive, say: Say) -> None:
+        self.ended_at = 0.0
+        self.last: Status | None = None
+        self._say = say
+        self._shown = 0.0
+        self._unshown: Status | None = None
+        self._follower = Follower(submit_dir, archive, on_status=self._show)
+        self._stop = threading.Event()
+        self._trouble: Exception | None = None
+        self._thread = threading.Thread(target=self._run, name="follower")
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    @property
+    def attempts(self) -> list[Attempt]:
+        """The jobs' attempts until now."""
+        return list(self._follower.workflows[0].attempts.all)
+
+    def wait(self, timeout_s: float) -> None:
+        """Wait until it has seen the end by itself, but no longer than ``timeout_s``."""
+        self._thread.join(timeout_s)
+
+    def show_rest(self) -> None:
+        """Say the last change, where it came too soon after the one before to be said at once."""
+        status = self._unshown
+        if status is not None and time.monotonic() - self._shown >= _SHOW_EVERY_S:
+            self._show_now(status)
+
+    def check(self) -> None:
+        """Raise what kept it from its end."""
+        if self._trouble is not None:
+            raise self._trouble
+
+    def _run(self) -> None:
+        try:
+            (self.last,) = self._follower.run(self._stop).values()
+        except Exception as error:  # raised by check, where it is seen
+            self._trouble = error
+
+    def _show(self, _where: SubmitDir, status: Status) -> None:
+        if status.ended:
+            self.ended_at = time.time()
+        if status.ended or time.monotonic() - self._shown >= _SHOW_EVERY_S:
+            self._show_now(status)
+        else:
+            self._unshown = status
+
+    def _show_now(self, status: Status) -> None:
+        self._shown, self._unshown = time.monotonic(), None
+        self._say(status_text(status))
+
+
+def follow(
+    planned: PlannedWorkflow,
+    pool: Pool,
+    archive: Archive,
+    say: Say,
+    on_stuck: Callable[[Sequence[Stuck]], None],
+) -> Ended:
     """Start the workflow and follow it into the archive until it has left the queue.
 
-    An interrupt removes it. Raises AdonError, and OSError where the disk has become full.
+    ``on_stuck`` is told which jobs wait in vain, again and again. An interrupt removes the
+    workflow. Raises AdonError, and OSError where the disk has become full.
     """
-    shown, ended_at = [0.0], [0.0]
-
-    def show(_where: SubmitDir, status: Status) -> None:
-        now = time.monotonic()
-        if now - shown[0] >= _SHOW_EVERY_S or status.ended:
-            shown[0] = now
-            say(status_text(status))
-        if status.ended:
-            ended_at[0] = time.time()
-
-    follower = Follower(planned.submit_dir, archive, on_status=show)
-    stop = threading.Event()
-    troubles: list[Exception] = []
-    last: list[Status | None] = []
-
-    def follow_on() -> None:
-        try:
-            last.extend(follower.run(stop).values())
-        except Exception as error:  # raised below, where it is seen
-            troubles.append(error)
-
-    thread = threading.Thread(target=follow_on, name="follower")
+    following = _Following(planned.submit_dir, archive, say)
     started = time.time()
     cluster = start(planned, pool)
-    thread.start()
     log = dagman.DagLog(planned.dag, cluster)
+    stuck = StuckJobs(pool, cluster, say)
     checked = started
-    try:
-        while (end := log.poll()) is None:
-            if time.time() - checked >= _CHECK_EVERY_S:
-                pool.check()
-                check_room(planned.submit_dir)
-                checked = time.time()
-            time.sleep(_LOOK_S)
-        # DAGMan's last lines are on disk by now; the follower sees them by itself.
-        thread.join(_LAST_LINES_S)
-    except (AdonError, OSError):
-        raise  # the pool could not remove it, and ends with the demo
-    except BaseException:
-        dagman.remove(cluster, pool.run)
-        raise
-    finally:
-        stop.set()
-        thread.join()
-    if troubles:
-        raise troubles[0]
-    state = end_state(end, last[0])
+    with following:
+        try:
+            while (end := log.poll()) is None:
+                if time.time() - checked >= _CHECK_EVERY_S:
+                    pool.check()
+                    check_room(planned.submit_dir)
+                    stuck.look(following.attempts, time.time())
+                    on_stuck(stuck.found)
+                    checked = time.time()
+                following.show_rest()
+                time.sleep(_LOOK_S)
+            # DAGMan's last lines are on disk by now; the follower sees them by itself.
+            following.wait(_LAST_LINES_S)
+        except (AdonError, OSError):
+            raise  # the pool could not remove it, and ends with the demo
+        except BaseException:
+            with contextlib.suppress(AdonError):  # else it ends with the pool
+                dagman.remove(cluster, pool.run)
+            raise
+    following.check()
+    state = end_state(end, following.last)
     if state != "success":
         say(f"the workflow ended: {state} {end.reason}".rstrip())
-    return Ended(state, started, ended_at[0] or time.time())
+    return Ended(state, started, following.ended_at or time.time(), end.reason)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import subprocess
 import sys
 import time
@@ -18,6 +17,7 @@ from adon.demo.options import DemoOptions
 from adon.placement import Placed, place
 from adon.testbed import plan as paper
 from adon.testbed.pool import Pool
+from adon.testbed.ports import LOOPBACK, free_port
 from monitors.archive import Archive
 from network_provisioner.errors import AdonError, InputError
 from network_provisioner.topology import topology_from_dict
@@ -38,6 +38,7 @@ class Made:
 
     workflow: Path
     truth: Path
+    name: str = "soykb"
 
 
 def example(program: str, *words: str) -> str:
@@ -72,17 +73,9 @@ def make_workflow(options: DemoOptions, testbed_json: Path, out: Path, say: Say)
     return Made(out / "workflow.yml", out / "truth")
 
 
-def free_port() -> int:
-    """A port of loopback that is free now."""
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        port: int = sock.getsockname()[1]
-        return port
-
-
 def write_config(options: DemoOptions, real: bool, run_dir: Path) -> tuple[Path, str]:
     """Write ``adon.yml`` for the testbed; the file and the broker's URL."""
-    listen = f"127.0.0.1:{free_port()}"
+    listen = f"{LOOPBACK}:{free_port()}"
     controller: dict[str, Any] = {"driver": "simulated"}
     if real:
         controller = {
@@ -125,16 +118,16 @@ def pool_slots(pool: Pool) -> tuple[dict[str, int], dict[str, int]]:
 
 
 def choose_sites(
-    made: Made, archive: Archive, pool: Pool, seed: int, say: Say
+    made: Made, archive: Archive, earlier: int, pool: Pool, seed: int, say: Say
 ) -> tuple[Placed, Placed]:
-    """Map the workflow twice: with the catalogs alone, and with all that was measured.
+    """Map the workflow with all that was measured, and with the catalogs alone.
 
-    The second is what runs; the first is there to show what measurements changed.
+    The second of the two is what runs; the first is there to show what measurements changed. They
+    are one where ``earlier``, the number of measurements in the archive, is zero.
     """
     inputs = load_inputs(made.workflow)
     topology = topology_from_dict(paper.topology())
     workers, idle = pool_slots(pool)
-    before = place(inputs, output_site=OUTPUT_SITE, topology=topology, pool=workers, seed=seed)
     placed = place(
         inputs,
         output_site=OUTPUT_SITE,
@@ -144,6 +137,9 @@ def choose_sites(
         idle=idle,
         seed=seed,
     )
+    before = placed
+    if earlier:
+        before = place(inputs, output_site=OUTPUT_SITE, topology=topology, pool=workers, seed=seed)
     counts: dict[str, int] = {}
     for site in placed.mapping.sites.values():
         counts[site] = counts.get(site, 0) + 1

@@ -10,7 +10,14 @@ from typing import Any
 
 from adon.demo.facts import RunFacts
 from adon.demo.show_learnt import moves
-from adon.demo.words import belief_name, counted, quantity, source_text, term_text
+from adon.demo.words import (
+    belief_name,
+    counted,
+    failure_words,
+    quantity,
+    source_text,
+    term_text,
+)
 from network_provisioner.model import Transit
 from network_provisioner.units import format_rate, format_size
 
@@ -20,6 +27,8 @@ _MOST_WAYS = 4
 _MOST_MOVES = 2
 _MOST_BELIEFS = 3
 _MOST_WARNINGS = 8
+_MOST_FAILURES = 3
+_MOST_WORDS = 6  # lines of a failed job's own
 
 
 def summary_text(facts: RunFacts, reports: tuple[Path, Path]) -> str:
@@ -27,28 +36,23 @@ def summary_text(facts: RunFacts, reports: tuple[Path, Path]) -> str:
 
     Paths are never broken, so that they can be copied; they may pass the last column.
     """
-    sites = Counter(p["site"] for p in facts.mapping["placements"])
-    where = ", ".join(f"{count} at {site}" for site, count in sorted(sites.items()))
-    lines = [
-        "",
-        *_entry(
-            "workflow",
-            f"{facts.state}: {counted(facts.jobs, 'job')} in {facts.makespan_s:.1f} s ({where})",
-        ),
-        *_entry("planner", _planner(facts)),
-        *_network(facts),
-        *_science(facts),
-        *_entry(
-            "left over",
-            f"{counted(facts.open_reservations, 'reservation')}, "
-            f"{counted(facts.flows_left, 'flow')} on switches",
-        ),
-        *_entry(
+    lines = ["", *_entry("workflow", _workflow(facts)), *failed(facts)]
+    if facts.was_planned:
+        lines += [*_entry("planner", _planner(facts)), *_network(facts), *_science(facts)]
+    lines += _entry(
+        "left over",
+        f"{counted(facts.open_reservations, 'reservation')}, "
+        f"{counted(facts.flows_left, 'flow')} on switches",
+    )
+    if facts.status_records:
+        lines += _entry(
             "learnt",
             f"{counted(facts.status_records, 'status record')}; goodput and run times are in the "
             "archive, for the next run",
-        ),
-        *changed(facts),
+        )
+    if facts.state == "success":
+        lines += changed(facts)
+    lines += [
         *_warnings(facts),
         f"report     {reports[0]}",
         f"{_INDENT}{reports[1]}",
@@ -61,6 +65,37 @@ def _entry(name: str, words: str) -> list[str]:
         words, COLUMNS, initial_indent=f"{name:<11}", subsequent_indent=_INDENT,
         break_long_words=False, break_on_hyphens=False,
     )  # fmt: skip
+
+
+def _workflow(facts: RunFacts) -> str:
+    """How it ended, after how long, and where its jobs were to run."""
+    sites = Counter(p["site"] for p in facts.mapping["placements"])
+    where = ", ".join(f"{count} at {site}" for site, count in sorted(sites.items()))
+    if not facts.was_planned:
+        return f"{facts.state}, nothing was submitted"
+    done = "" if facts.state == "success" else f"{facts.jobs_done} of "
+    were = "" if facts.state == "success" else " done"
+    words = f"{facts.state}: {done}{counted(facts.jobs, 'job')}{were}"
+    return f"{words} in {facts.makespan_s:.1f} s ({where})"
+
+
+def failed(facts: RunFacts) -> list[str]:
+    """What went wrong: what cut the run short, the failed jobs with their last words, who waited in
+    vain, and where the files are. Nothing for a success."""
+    lines = _entry("stopped", facts.stopped) if facts.stopped else []
+    lines += _entry("reason", facts.reason) if facts.reason else []
+    for failure in facts.failures[:_MOST_FAILURES]:
+        lines += _entry("failed", failure_words(failure))
+        lines += [f"{_INDENT}| {line}"[:COLUMNS] for line in failure.tail[-_MOST_WORDS:]]
+        lines += [f"{_INDENT}{path}" for path in failure.files]
+    if len(facts.failures) > _MOST_FAILURES:
+        more = counted(len(facts.failures) - _MOST_FAILURES, "more failed job")
+        lines += _entry("", f"and {more}, see the report")
+    for words in facts.waiting[:_MOST_FAILURES]:
+        lines += _entry("waiting", words)
+    if facts.state != "success" and facts.submit_dir:
+        lines.append(f"{'files':<11}{facts.submit_dir}")
+    return lines
 
 
 def _planner(facts: RunFacts) -> str:

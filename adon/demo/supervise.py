@@ -16,7 +16,7 @@ from adon.demo.facts import LinkSample
 from network_provisioner.client import BrokerClient
 from network_provisioner.errors import AdonError, BrokerError
 
-_READY_S = 30.0
+_READY_S = 90.0  # it waits 20 s for the switches; all else is a busy machine
 _SAMPLE_EVERY_S = 0.5
 
 
@@ -71,6 +71,8 @@ class BrokerProcess:
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=out,
+                # Ctrl-C at a terminal is told to whole groups: the broker has to outlive the run.
+                start_new_session=True,
             )
 
     def _end(self) -> None:

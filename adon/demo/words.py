@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from monitors.failures import Failure
 from network_provisioner.units import format_rate, format_size
 from site_selector.reasons import seconds
 
@@ -58,6 +59,19 @@ def belief_name(what: str, kind: str) -> str:
         transformation, _, site = subject.rpartition("@")
         return f"{words} {short_name(transformation)} at {site}"
     return f"{words} {subject.replace('>', ' → ')}"
+
+
+def failure_words(failure: Failure) -> str:
+    """Which job failed, where, and how."""
+    code = failure.exit_code
+    how = failure.reason or "failed"
+    if code is not None and code != 0:
+        how = f"exit code {code}" if code > 0 else f"ended by signal {-code}"
+    elif code == 0:
+        how = f"exit code 0, but {failure.reason or 'its POST script refused it'}"
+    where = f" at {failure.site}" if failure.site else ""
+    tries = f", the last of {failure.attempts} attempts" if failure.attempts > 1 else ""
+    return f"{failure.job}{where}: {how}{tries}"
 
 
 def counted(number: int, one: str, many: str = "") -> str:

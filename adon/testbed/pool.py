@@ -4,20 +4,18 @@ Each daemon family (a ``condor_master`` and what it starts) has a directory belo
 file of the machine's own HTCondor is read or written. HTCondor takes no jobs from uid 0, so for
 root they run in a user namespace (:mod:`adon.testbed.pooluser`).
 
-When the process that brought a pool up dies, however it dies, a pipe closes and every master shuts
-its family down. Whatever survives even that is ended by the next ``up`` or ``down``.
+It ends with the process that brought it up (:mod:`adon.testbed.poolmasters`). Whatever survives
+even that is ended by the next ``up`` or ``down``.
 """
 
 from __future__ import annotations
 
 import base64
-import json
 import math
 import os
 import re
 import secrets
 import shutil
-import signal
 import socket
 import subprocess
 import sys
@@ -26,18 +24,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from adon.testbed import leftovers, poolconfig
-from adon.testbed.leftovers import Process
 from adon.testbed.poolconfig import Layout, SiteSpec
+from adon.testbed.poolmasters import Masters, log_text
 from adon.testbed.pooluser import PoolUser
 from network_provisioner.errors import AdonError, InputError, MissingError
 
-_UP_S, _DOWN_S, _POLL_S = 60.0, 10.0, 0.05
+_UP_S, _POLL_S = 120.0, 0.05
 _PARTS = ("log", "spool", "execute", "lock", "run", "local")
-
-# The pipe on standard input closes when the pool's owner dies; then this master shuts down fast,
-# with its jobs. `exec` keeps the process id, so $$ is the master's.
-# (A shell gives what it starts with & /dev/null as standard input: hence descriptor 3.)
-_KEEPER = 'exec 3<&0; { read -r _; kill -QUIT "$$"; } <&3 3<&- & exec "$@" < /dev/null 3<&-'
 
 
 class Pool:
@@ -67,7 +60,7 @@ class Pool:
         self.hub_address = hub_address
         self.hub_port = hub_port
         self.user = PoolUser(self.run_dir)
-        self._children: dict[str, subprocess.Popen[bytes]] = {}
+        self._masters = Masters(self.run_dir)
 
     @property
     def config(self) -> Path:
@@ -132,7 +125,7 @@ class Pool:
         Ends what a killed run left in ``run_dir``, and drops its queue.
 
         :raises MissingError: when its port is taken or jobs could not run here.
-        :raises AdonError: when it is not ready in a minute, with the last line of the log.
+        :raises AdonError: when it is not ready in two minutes, with the last line of the log.
         """
         self.down()
         self._check_port()
@@ -184,8 +177,8 @@ class Pool:
         self._start("hub", text, None)
         found = self.run_dir / "hub/log/.collector_address"
         deadline = time.monotonic() + _UP_S
-        while not (match := re.search(r"<[^>]*?:(\d+)[?>]", _read(found))):
-            self._check_running("hub", deadline, "CollectorLog")
+        while not (match := re.search(r"<[^>]*?:(\d+)[?>]", log_text(found))):
+            self._masters.check("hub", deadline, "CollectorLog")
             time.sleep(_POLL_S)
         self.collector = f"{self.hub_address}:{match.group(1)}"
 
@@ -208,29 +201,21 @@ class Pool:
         # Transfer plug-ins and jobs inherit from daemons: they start with a clean environment.
         places = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
         clean = {"PATH": places, "LANG": "C.UTF-8"}
-        with (home / "log/master.out").open("ab") as out:
-            self._children[name] = subprocess.Popen(
-                ["sh", "-c", _KEEPER, "sh", *inside, *master],
-                env={**self.env(clean), "CONDOR_CONFIG": str(path)},
-                cwd=home,
-                stdin=subprocess.PIPE,
-                stdout=out,
-                stderr=out,
-                start_new_session=True,
-            )
-        self._record()
+        self._masters.start(
+            name, [*inside, *master], {**self.env(clean), "CONDOR_CONFIG": str(path)}
+        )
 
     def _wait_ready(self) -> None:
         deadline = time.monotonic() + _UP_S
         while missing := self._missing_slots():
             site = next(iter(missing))
-            self._check_running(site, deadline, "StartLog")
+            self._masters.check(site, deadline, "StartLog")
             time.sleep(_POLL_S)
         while True:
             try:
                 self.run(["condor_q", "-totals"], timeout_s=10)
             except AdonError:
-                self._check_running("hub", deadline, "SchedLog")
+                self._masters.check("hub", deadline, "SchedLog")
                 time.sleep(_POLL_S)
             else:
                 return
@@ -246,52 +231,15 @@ class Pool:
 
     def check(self) -> None:
         """Raise AdonError, with the last line of its log, where a family of daemons has ended."""
-        for name in self._children:
-            self._check_running(name, math.inf, "MasterLog")
-
-    def _check_running(self, name: str, deadline: float, log: str) -> None:
-        child = self._children[name]
-        if child.poll() is None and time.monotonic() < deadline:
-            return
-        what = "did not get ready" if child.returncode is None else "ended"
-        logs = [self.run_dir / name / "log" / part for part in (log, "MasterLog", "master.out")]
-        said = [(path, _read(path).strip().splitlines()) for path in logs]
-        path, lines = next(((p, ls) for p, ls in said if ls), (logs[-1], ["nothing"]))
-        raise AdonError(f"HTCondor at {name} {what}; {path} ends with: {lines[-1]}")
-
-    def _record(self) -> None:
-        known = [leftovers.identify(child.pid) for child in self._children.values()]
-        rows = [[p.pid, p.started] for p in known if p]
-        new = self.run_dir / "pool.json.new"
-        new.write_text(json.dumps({"masters": rows}))
-        new.replace(self.run_dir / "pool.json")
-
-    def _masters(self) -> list[Process]:
-        try:
-            rows = json.loads((self.run_dir / "pool.json").read_text())["masters"]
-            return [Process(int(pid), int(started)) for pid, started in rows]
-        except (OSError, ValueError, KeyError, TypeError):
-            return []  # no earlier run, or one killed while it wrote: the mark finds the rest
+        for name in self._masters:
+            self._masters.check(name, math.inf, "MasterLog")
 
     def down(self) -> None:
         """End every process of this pool, also those of a killed run; nothing runs afterwards.
 
         :raises AdonError: when a process cannot be ended.
         """
-        masters = self._masters()
-        for child in self._children.values():
-            if child.stdin:
-                child.stdin.close()  # its keeper tells the master to shut down fast
-        own = {child.pid for child in self._children.values()}
-        leftovers.send((m for m in masters if m.pid not in own), signal.SIGQUIT)
-        leftovers.wait_gone(masters, _DOWN_S)
-        left = leftovers.end_marked(self.run_dir, masters)
-        if left:
-            raise AdonError(f"process {left[0].pid} of {self.run_dir} does not end")
-        for child in self._children.values():
-            child.wait()
-        self._children.clear()
-        (self.run_dir / "pool.json").unlink(missing_ok=True)
+        self._masters.end()
 
     def __enter__(self) -> Pool:
         self.up()
@@ -299,7 +247,3 @@ class Pool:
 
     def __exit__(self, *_exception: object) -> None:
         self.down()
-
-
-def _read(path: Path) -> str:
-    return path.read_text(errors="replace") if path.exists() else ""

@@ -38,7 +38,7 @@ def pool(condor: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Poo
         yield pool
 
 
-def until(condition: Callable[[], bool], what: str, timeout_s: float = 30.0) -> None:
+def until(condition: Callable[[], bool], what: str, timeout_s: float = 120.0) -> None:
     deadline = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline, f"waited {timeout_s} s for {what}"
@@ -74,7 +74,7 @@ def test_a_dag_runs_at_its_site_and_its_script_sees_its_environment(
     dag = write_dag(tmp_path / "dag")
     given = {"ADON_CONFIG": "/c.json", "LAB": 'it\'s "one" | two', "PEGASUS_HOME": "/p"}
     cluster = dagman.submit_dag(dag, pool.run, env=given)
-    assert dagman.wait(dag, cluster, 60) == dagman.DagEnd("success", 0)
+    assert dagman.wait(dag, cluster, 200) == dagman.DagEnd("success", 0)
     (started, local) = events(tmp_path / "dag/two.dag.nodes.log", "001")
     assert "alias=tacc.adon.test" in started
     assert "alias=hub.adon.test" in local
@@ -88,7 +88,7 @@ def test_a_dag_runs_at_its_site_and_its_script_sees_its_environment(
 
 def test_job_logs_have_the_full_date_and_milliseconds(pool: Pool, tmp_path: Path) -> None:
     dag = write_dag(tmp_path / "dag")
-    dagman.wait(dag, dagman.submit_dag(dag, pool.run), 60)
+    dagman.wait(dag, dagman.submit_dag(dag, pool.run), 200)
     (line, _) = events(tmp_path / "dag/two.dag.nodes.log", "005")
     date, clock = line.split()[2:4]
     assert len(date.split("-")) == 3
@@ -104,7 +104,7 @@ def test_a_dag_can_be_removed(pool: Pool, tmp_path: Path) -> None:
     log = tmp_path / "long.dag.nodes.log"
     until(lambda: log.exists() and bool(events(log, "001")), "the job to start")
     dagman.remove(cluster, pool.run)
-    assert dagman.wait(dag, cluster, 30).state == "removed"
+    assert dagman.wait(dag, cluster, 200).state == "removed"
     until(lambda: not pool.run(["condor_q", "-af", "ClusterId"]).split(), "an empty queue")
 
 
@@ -144,6 +144,37 @@ def test_startds_report_their_hosts_metrics(pool: Pool) -> None:
 
     until(lambda: "undefined" not in values(), "all metrics of all slots")
     assert all(float(value) >= 0 for value in values())
+
+
+def test_what_waits_in_vain_is_told(pool: Pool, tmp_path: Path) -> None:
+    wishes = (
+        'requirements = PegasusSite == "mars"\nqueue',
+        'requirements = PegasusSite == "mu"\nrequest_memory = 9 GB\nqueue',
+        'requirements = PegasusSite == "mu"\nqueue 3',
+        "hold = true\nqueue",
+    )
+    clusters = []
+    for number, wish in enumerate(wishes):
+        common = "executable = /bin/sleep\narguments = 600\nlog = j.log\n"
+        (tmp_path / f"{number}.sub").write_text(f"{common}{wish}\n")
+        told = pool.run(["condor_submit", "-terse", f"{number}.sub"], cwd=tmp_path)
+        clusters.append(told.split(".")[0])
+    words = [sys.executable, "-m", "condor_plugins.waiting", "--patience", "1"]
+
+    def whys() -> list[str]:
+        return sorted(row["why"] for row in json.loads(pool.run(words, cwd=Path.cwd())))
+
+    try:
+        until(lambda: len(whys()) >= 3, "all that wait in vain")
+        # Of three jobs for the two slots of mu one waits too, but not in vain.
+        assert whys() == [
+            "is on hold: submitted on hold at user's request",
+            'matches no slot: none of 5 slots has PegasusSite == "mars"',
+            "matches no slot: none of 5 slots has TARGET.Memory >= 9216",
+        ]
+        assert json.loads(pool.run([*words, "--dag", "4711"], cwd=Path.cwd())) == []
+    finally:
+        pool.run(["condor_rm", *clusters])
 
 
 def test_nothing_of_the_pool_runs_as_root(pool: Pool) -> None:
@@ -272,7 +303,7 @@ def test_execute_nodes_live_in_network_namespaces_of_their_own(
             'requirements = AdonSite == "tacc"\nqueue\n'
         )
         cluster = dagman.submit_dag(dag, pool.run)
-        assert dagman.wait(dag, cluster, 60) == dagman.DagEnd("success", 0)
+        assert dagman.wait(dag, cluster, 200) == dagman.DagEnd("success", 0)
         assert "10.253.2.2" in (tmp_path / "a.out").read_text()
         assert "10.253.1.2" not in (tmp_path / "a.out").read_text()
     assert leftovers.marked(tmp_path) == []

@@ -17,6 +17,8 @@ ACCOUNT = "nobody"
 # the command. All of it is in a mount namespace that ends with the command.
 _SHOW = """
 set -e
+mask=$(umask)
+umask 022
 kept=$(mktemp -d)
 mount -t tmpfs adon-test "$kept"
 number=0
@@ -41,6 +43,7 @@ while [ "$number" -gt 0 ]; do
 done
 umount -R "$kept"
 rmdir "$kept"
+umask "$mask"
 exec "$@"
 """
 

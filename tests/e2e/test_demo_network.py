@@ -22,6 +22,7 @@ from demo_runs import (
     Ran,
     children,
     demo,
+    has_environment,
     left_of,
     run,
     send,
@@ -31,7 +32,7 @@ from demo_runs import (
 from adon.testbed import box, plan
 from network_provisioner.topology import topology_from_dict
 
-pytestmark = [pytest.mark.e2e, pytest.mark.root, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.e2e, pytest.mark.root, pytest.mark.timeout(1200)]
 
 ROOT = Path(__file__).parents[2]
 # Without make's set-up, which is there for whoever runs tests.
@@ -208,6 +209,13 @@ def test_the_next_run_works_and_has_learnt(second: Ran, before: dict[str, Any]) 
     assert machine() == before
 
 
+def transfers_of(one: Demo, kind: str) -> list[int]:
+    """The copies that a transfer job of some kind has started."""
+    return [
+        p for p in one.find("globus-url-copy") if has_environment(p, f"PEGASUS_DAG_JOB_ID={kind}")
+    ]
+
+
 def test_a_killed_hook_and_a_killed_broker_cost_a_warning(tmp_path: Path) -> None:
     reason = box.can_box()
     if reason:
@@ -225,10 +233,12 @@ def test_a_killed_hook_and_a_killed_broker_cost_a_warning(tmp_path: Path) -> Non
         # A broker that dies while a transfer runs, and is there again when it ends or soon after.
         one.runs("globus-url-copy")
         send(broker, signal.SIGKILL)
-        # One that is silent when paths are to be given back, and then dies.
-        post = one.runs("post.py", "stage_out")
+        # One that is silent when a path is to be given back, and then dies. It falls silent while
+        # the transfer runs: the hook after it may be over in less time than it takes to see it.
+        one.until(lambda: transfers_of(one, "stage_out"), "a stage-out")
         silent = one.runs("adon.service")
         send(silent, signal.SIGSTOP)
+        post = one.runs("post.py", "stage_out")
         one.until(lambda: post not in one.find("post.py"), "the hook's end")
         send(silent, signal.SIGKILL)
         ran = one.ended()

@@ -9,7 +9,7 @@ from demo_runs import left_of, run
 
 from pegasus_hooks import submitdir
 
-pytestmark = [pytest.mark.e2e, pytest.mark.pegasus, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.e2e, pytest.mark.pegasus, pytest.mark.timeout(1200)]
 
 
 def test_pegasus_plans_and_each_transfer_gives_back_what_it_got(tmp_path: Path) -> None:

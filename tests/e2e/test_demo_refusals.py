@@ -11,7 +11,7 @@ from demo_runs import SMALL, Demo, Ran, demo, left_of, run
 
 from adon.demo.outer import ROOM_BYTES
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1200)]
 
 
 def complaint(ran: Ran) -> str:
@@ -43,7 +43,7 @@ def test_a_disk_that_becomes_full_meanwhile(tmp_path: Path) -> None:
     script = f"{mount} && cd '{tmp_path}' && exec \"$@\""
     command = ["unshare", "--mount", "--propagation", "private", "--", "sh", "-c", script, "sh"]
     with demo(tmp_path, [*command, *SMALL]) as one:
-        one.says("Planned by")
+        one.says(" done, ")  # the first status: the workflow is in the queue
         fill_disk(one)
         assert "No space left on device" in complaint(one.ended())
     assert left_of(tmp_path) == []

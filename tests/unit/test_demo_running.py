@@ -1,14 +1,17 @@
-"""How a run ended, by HTCondor's word and DAGMan's log."""
+"""How a run ended, by HTCondor's word and DAGMan's log, and what is shown until then."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
+from monitor_files import Submitted
 
-from adon.demo.running import end_state
+from adon.demo.running import _Following, end_state
 from condor_plugins.dagman import DagEnd
-from monitors.status import NOT_STARTED, State
+from monitors.archive import Archive
+from monitors.status import NOT_STARTED, State, Status
 
 
 @pytest.mark.parametrize(
@@ -27,3 +30,25 @@ from monitors.status import NOT_STARTED, State
 def test_a_success_stands_in_both(end: str, last: State | None, state: str) -> None:
     status = None if last is None else replace(NOT_STARTED, state=last)
     assert end_state(DagEnd(end), status) == state
+
+
+def test_the_last_change_is_shown_although_it_came_soon(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing may come after it for as long as a job waits in vain."""
+    said: list[str] = []
+    planned = Submitted(tmp_path / "run")
+    with Archive(":memory:") as archive:
+        following = _Following(planned.path, archive, said.append)
+        for done in (0, 1):
+            following._show(following._follower.workflows[0].dir, status(done))
+        following.show_rest()
+        assert len(said) == 1 and "0 of 2 done" in said[0]
+        monkeypatch.setattr("adon.demo.running._SHOW_EVERY_S", 0.0)
+        following.show_rest()
+        following.show_rest()
+    assert len(said) == 2 and "1 of 2 done" in said[1]
+
+
+def status(done: int) -> Status:
+    return replace(NOT_STARTED, total=2, done=done, unready=2 - done)

@@ -20,7 +20,7 @@ from adon.demo import draw_dag, draw_gantt, draw_load, loads, svg, words
 from adon.demo.facts import Bar, LinkSample, RunFacts
 from adon.demo.figures import as_json
 from adon.demo.page import STYLE, render
-from adon.demo.summary import COLUMNS, changed, summary_text
+from monitors.failures import Failure
 from network_provisioner.model import Transit, TransitState
 
 VOID = {"meta", "br", "hr", "img", "input", "link"}
@@ -116,7 +116,8 @@ def test_every_key_of_the_json_is_documented() -> None:
             return set(value) | set().union(*map(keys, value.values()), set())
         return set().union(*map(keys, value)) if isinstance(value, list) else set()
 
-    out = as_json(facts(taught=taught(), earlier_measurements=7))
+    broken = Failure("a", "mu", 1, 1, "", [], [])
+    out = as_json(facts(taught=taught(), earlier_measurements=7, failures=[broken]))
     del out["portfolio"]  # its keys are names of policies
     missing = {key for key in keys(out) if f"`{key}`" not in told}
     assert not missing
@@ -323,43 +324,7 @@ def test_thinned_counters_lose_no_byte(steps: list[int], at_least_s: float) -> N
     assert total == pytest.approx(counts[-1] - counts[0])
 
 
-# -- the summary -------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("earlier", [0, 7])
-def test_the_summary_is_readable(earlier: int) -> None:
-    run = facts(taught=taught(9, 9), earlier_measurements=earlier, warnings=["w" * 60 + " x"] * 99)
-    text = summary_text(run, REPORTS)
-    lines = text.splitlines()
-    assert max(map(len, lines)) <= COLUMNS
-    assert lines[-2].endswith("/r/report.html") and lines[-1].endswith("/r/report.json")
-    assert "success: 3 jobs in 20.0 s (2 at mu, 1 at tacc)" in text
-    assert "and 91 more warnings" in text and text.count("report ") < 20
-
-
-@given(st.integers(0, 60), st.integers(0, 60))
-def test_what_changed_takes_at_most_eight_lines(moved: int, beliefs: int) -> None:
-    lines = changed(facts(taught=taught(moved, beliefs), earlier_measurements=5))
-    assert 1 < len(lines) <= 8 and max(map(len, lines)) <= COLUMNS
-    assert f"moved {moved} of 3 jobs" in lines[0]
-    assert "65.9 s by the catalogs, 5.91 s with measurements; it took 20.0 s" in lines[-1]
-
-
-def test_the_beliefs_told_are_of_different_kinds() -> None:
-    told = "\n".join(changed(facts(taught=taught(2, 8), earlier_measurements=5)))
-    assert "bandwidth iplant → mu: 200 Mb/s (catalog), now 3 b/s (archive, 22 s old)" in told
-    assert "queue wait at mu" in told and "workers at mu" in told and "5 more beliefs" in told
-
-
-def test_transfers_over_one_path_are_told_together() -> None:
-    two = [transit(), transit(id="b", goodput_bps=50e6, granted_bps=25e6)]
-    text = summary_text(facts(transits=two), REPORTS)
-    assert "24 MB in 2 transfers at ≤ 96 Mb/s, ≤ 100 Mb/s reserved" in text
-
-
-def test_a_failed_run_has_no_science_in_its_summary() -> None:
-    text = summary_text(facts(state="failed", science={}), REPORTS)
-    assert "failed: 3 jobs" in text and "recall" not in text
+# -- words -------------------------------------------------------------------------------------
 
 
 def test_beliefs_are_told_in_plain_words() -> None:

@@ -1,0 +1,216 @@
+"""Jobs that wait for what will not come by itself: no slot fits them, or they are on hold.
+
+HTCondor lets such a job wait without a word, and DAGMan waits with it. ``condor_q -better-analyze``
+would tell, for who knows that it has to be asked; this tells the same facts as values.
+
+    python -m condor_plugins.waiting --dag CLUSTER --patience SECONDS
+
+prints those of one DAG as JSON, read from the pool that ``CONDOR_CONFIG`` names.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import classad2
+import htcondor2
+
+from network_provisioner.errors import AdonError
+
+_IDLE, _HELD = 1, 5
+# Universes that run at the submit host itself and ask for no slot: scheduler and local.
+_NO_SLOT = (7, 12)
+_MOST_JOBS = 1000  # looked at in one go; those of a larger crowd are alike
+# What a partitionable slot has in all, where the plain attribute is what it has left now.
+_WHOLE = {"Cpus": "TotalSlotCpus", "Memory": "TotalSlotMemory", "Disk": "TotalSlotDisk"}
+
+
+@dataclass(frozen=True, slots=True)
+class Stuck:
+    """A job that waits in vain since ``since`` (Unix seconds). ``why`` goes on after its name."""
+
+    job: str
+    why: str
+    since: float
+
+
+def find_stuck(
+    jobs: Iterable[classad2.ClassAd],
+    slots: Sequence[classad2.ClassAd],
+    now: float,
+    patience_s: float,
+) -> list[Stuck]:
+    """Those of ``jobs`` that are on hold, or have been idle for ``patience_s`` and fit no slot.
+
+    A job that fits a slot which is busy only has to wait for it, and is not among them.
+    """
+    whole = [_whole(slot) for slot in slots]
+    reasons: dict[str, str] = {}  # of jobs that ask for the same
+    found = []
+    for job in jobs:
+        since = float(job.get("EnteredCurrentStatus") or job.get("QDate") or now)
+        status = job.get("JobStatus")
+        if status == _HELD:
+            why = f"is on hold: {_one_line(str(job.get('HoldReason') or 'without a reason'))}"
+        elif status == _IDLE and now - since >= patience_s and not _runs_here(job):
+            key = str(job.flatten(job.lookup("Requirements"))) if "Requirements" in job else ""
+            if key not in reasons:
+                reasons[key] = why_no_slot(job, whole)
+            why = reasons[key]
+        else:
+            continue
+        if why:
+            found.append(Stuck(_name(job), why, since))
+    return sorted(found, key=lambda stuck: (stuck.since, stuck.job))
+
+
+def why_no_slot(job: classad2.ClassAd, slots: Sequence[classad2.ClassAd]) -> str:
+    """Why none of ``slots`` can ever take ``job``, empty where one can."""
+    if not slots:
+        return "matches no slot: the pool has none"
+    fit = [slot for slot in slots if slot.matches(job)]
+    if any(_busy(slot) or job.matches(slot) for slot in fit):
+        return ""
+    if fit:
+        return f"matches no slot: {_counted(len(fit))} would do, none accepts it (START)"
+    clauses = conjuncts(str(job.lookup("Requirements"))) if "Requirements" in job else []
+    met = {clause: sum(_meets(job, clause, slot) for slot in slots) for clause in clauses}
+    telling = [c for c in met if not met[c]] or [c for c in met if met[c] < len(slots)] or clauses
+    told = " and ".join(_with_values(job, clause) for clause in telling)
+    return f"matches no slot: none of {_counted(len(slots))} has {told or 'what it requires'}"
+
+
+def conjuncts(text: str) -> list[str]:
+    """The parts of a ClassAd expression that are joined by ``&&`` at its top, without brackets
+    around a whole part. What is in quotes or brackets stays together."""
+    text = _bare(text.strip())
+    parts, start, depth, at = [], 0, 0, 0
+    while at < len(text):
+        if text[at] in "\"'":
+            at = _end_of_quoted(text, at)
+        elif text[at] in "([{":
+            depth += 1
+        elif text[at] in ")]}":
+            depth -= 1
+        elif depth == 0 and text.startswith("||", at):
+            return [text]  # binds weaker than &&: it is one condition
+        elif depth == 0 and text.startswith("?", at) and text[at - 1 : at] != "=":
+            return [text]
+        elif depth == 0 and text.startswith("&&", at):
+            parts.append(text[start:at])
+            at += 1
+            start = at + 1
+        at += 1
+    if not parts:
+        return [text] if text else []
+    return [found for part in (*parts, text[start:]) for found in conjuncts(part)]
+
+
+def _bare(text: str) -> str:
+    """Without brackets that close only at its end."""
+    while text.startswith("(") and text.endswith(")"):
+        depth, at = 0, 0
+        while at < len(text):
+            if text[at] in "\"'":
+                at = _end_of_quoted(text, at)
+            elif text[at] == "(":
+                depth += 1
+            elif text[at] == ")":
+                depth -= 1
+                if depth == 0:
+                    break
+            at += 1
+        if at < len(text) - 1:
+            return text
+        text = text[1:-1].strip()
+    return text
+
+
+def _end_of_quoted(text: str, at: int) -> int:
+    """Where the quotes that open at ``at`` close."""
+    end = at + 1
+    while end < len(text) and text[end] != text[at]:
+        end += 2 if text[end] == "\\" else 1
+    return end
+
+
+def _meets(job: classad2.ClassAd, clause: str, slot: classad2.ClassAd) -> bool:
+    """Whether ``slot`` meets one condition of ``job``, evaluated as the negotiator does."""
+    asking = classad2.ClassAd(str(job))
+    asking["Requirements"] = classad2.ExprTree(clause)
+    return bool(slot.matches(asking))
+
+
+def _with_values(job: classad2.ClassAd, clause: str) -> str:
+    """A condition with what the job itself says put in: ``TARGET.Memory >= 9216``."""
+    return _one_line(_bare(str(job.flatten(classad2.ExprTree(clause)))))
+
+
+def _whole(slot: classad2.ClassAd) -> classad2.ClassAd:
+    """The slot as it is when nothing runs in it."""
+    if not slot.get("PartitionableSlot"):
+        return slot
+    whole = classad2.ClassAd(str(slot))
+    for attribute, total in _WHOLE.items():
+        if total in slot:
+            whole[attribute] = slot[total]
+    return whole
+
+
+def _busy(slot: Mapping[str, Any]) -> bool:
+    """Whether its own requirements say nothing now: while it is claimed it takes nobody else."""
+    return slot.get("State") not in ("Unclaimed", "Owner")
+
+
+def _runs_here(job: Mapping[str, Any]) -> bool:
+    return job.get("JobUniverse") in _NO_SLOT
+
+
+def _name(job: Mapping[str, Any]) -> str:
+    """Its name in the DAG, else its number."""
+    return str(job.get("DAGNodeName") or f"{job.get('ClusterId')}.{job.get('ProcId')}")
+
+
+def _counted(slots: int) -> str:
+    return "1 slot" if slots == 1 else f"{slots} slots"
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def read(dag: int | None, patience_s: float) -> list[Stuck]:
+    """The stuck jobs of the pool that ``CONDOR_CONFIG`` names, of the DAG with this cluster id or
+    of everybody. Raises AdonError."""
+    mine = "true" if dag is None else f"DAGManJobId == {dag}"
+    asked = f"({mine}) && (JobStatus == {_IDLE} || JobStatus == {_HELD})"
+    try:
+        jobs = htcondor2.Schedd().query(constraint=asked, limit=_MOST_JOBS)
+        slots = htcondor2.Collector().query(htcondor2.AdType.Slot) if jobs else []
+    except (htcondor2.HTCondorException, OSError, RuntimeError) as error:
+        raise AdonError(f"HTCondor: {error}") from error
+    return find_stuck(jobs, slots, time.time(), patience_s)
+
+
+def main() -> int:
+    """See the module's text."""
+    parser = argparse.ArgumentParser(prog="python -m condor_plugins.waiting")
+    parser.add_argument("--dag", type=int, metavar="CLUSTER", help="of one DAG only")
+    parser.add_argument("--patience", type=float, default=20.0, metavar="SECONDS")
+    options = parser.parse_args()
+    try:
+        print(json.dumps([asdict(stuck) for stuck in read(options.dag, options.patience)]))
+    except AdonError as error:
+        print(error, file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,83 @@
+"""Runs that are cut short: what stopped them, and that they can be stopped."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from adon.demo.course import Course, Ended, Interrupted, interruptible
+from adon.demo.gather import state_of
+from network_provisioner.errors import AdonError
+
+
+@pytest.mark.parametrize(
+    ("trouble", "state", "words"),
+    [
+        (None, "success", ""),
+        (AdonError("the broker ended"), "broken off", "the broker ended, while sites were chosen"),
+        (
+            OSError(28, "No space left on device", "/d/x"),
+            "broken off",
+            "/d/x: No space left on device, while sites were chosen",
+        ),
+        (
+            Interrupted(signal.SIGTERM),
+            "interrupted",
+            "interrupted by SIGTERM, while sites were chosen",
+        ),
+    ],
+)
+def test_what_stopped_a_run(trouble: AdonError | None, state: str, words: str) -> None:
+    course = Course(step="sites were chosen", end=Ended("success", 1.0, 2.0), trouble=trouble)
+    assert (state_of(course), course.stopped) == (state, words)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_the_first_signal_can_be_told_of(number: signal.Signals) -> None:
+    before = signal.getsignal(number)
+    with pytest.raises(Interrupted, match=number.name) as caught, interruptible():
+        os.kill(os.getpid(), number)
+        signal.pause()
+    assert caught.value.number == number
+    assert signal.getsignal(number) == before
+
+
+STOPPED_TWICE = """
+import os, signal
+from adon.demo.course import Interrupted, interruptible
+with interruptible():
+    try:
+        os.kill(os.getpid(), signal.SIGINT)
+        signal.pause()
+    except Interrupted:
+        os.kill(os.getpid(), signal.SIGTERM)
+        signal.pause()
+"""
+IGNORED = """
+import os, signal
+from adon.demo.course import interruptible
+signal.signal(signal.SIGHUP, signal.SIG_IGN)
+with interruptible():
+    os.kill(os.getpid(), signal.SIGHUP)
+    print("goes on")
+"""
+
+
+def run(code: str) -> subprocess.CompletedProcess[str]:
+    root = Path(__file__).parents[2]
+    words = [sys.executable, "-c", code]
+    return subprocess.run(words, cwd=root, capture_output=True, text=True, check=False)
+
+
+def test_the_second_signal_ends_the_process() -> None:
+    assert run(STOPPED_TWICE).returncode == -signal.SIGTERM
+
+
+def test_a_signal_that_was_ignored_stays_so() -> None:
+    done = run(IGNORED)
+    assert (done.returncode, done.stdout) == (0, "goes on\n")
