@@ -57,8 +57,9 @@ def job_file(submit_dir: Path, dag: Path, job: str, ending: str) -> Path:
     """
     try:
         text = dag.read_bytes()
-    except OSError as error:
-        raise InputError(f"{dag}: cannot be read: {error.strerror}") from None
+    except (OSError, ValueError) as error:  # ValueError: a name with a zero byte in it
+        problem = error.strerror if isinstance(error, OSError) else error
+        raise InputError(f"{dag}: cannot be read: {problem}") from None
     mark = b"JOB " + job.encode() + b" "
     at = 0 if text.startswith(mark) else text.find(b"\n" + mark) + 1
     if at == 0 and not text.startswith(mark):

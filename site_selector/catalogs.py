@@ -10,11 +10,22 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from reprlib import repr as shown
-from typing import Any
+from typing import Any, TypeGuard
 
 from network_provisioner.errors import InputError
-from site_selector.fields import full_name, positive_number, size_of
-from site_selector.hints import Hints, parse_hints
+from network_provisioner.units import MAX_DURATION_S
+from site_selector.fields import (
+    EXPECTED_NAME,
+    Profiles,
+    brief,
+    did_you_mean,
+    full_name,
+    is_name,
+    positive_number,
+    profiles_of,
+    size_of,
+)
+from site_selector.hints import Hints, is_hint, parse_hints, refuse_hints
 from site_selector.yamltext import Document, Key
 
 Path = tuple[Key, ...]
@@ -45,7 +56,7 @@ class Site:
     arch: str | None
     os: str | None
     directories: tuple[Directory, ...]
-    profiles: Mapping[str, Mapping[str, str]]
+    profiles: Profiles
     hints: Hints
 
 
@@ -123,12 +134,17 @@ def sites_of(document: Document, at: Path = ()) -> dict[str, Site]:
         name = _name(document, path, entry, "site")
         if name in found:
             raise document.error(path, f"site {name!r} is listed twice")
-        profiles = _profiles(document, path, entry, f"site {name!r}")
+        profiles = profiles_of(
+            document, (*path, "profiles"), entry.get("profiles"), f"site {name!r}"
+        )
+        others = {space: keys for space, keys in profiles.items() if space != "pegasus"}
+        refuse_hints(document, (*path, "profiles"), others, f"site {name!r}")
         try:
             hints = parse_hints(profiles.get("pegasus", {}))
         except InputError as error:
-            key = next((k for k in profiles["pegasus"] if k in str(error)), None)
-            where = (*path, "profiles", "pegasus", *([key] if key else []))
+            # The longest: adon.rate is part of adon.rate_x as well.
+            named = [k for k in profiles["pegasus"] if is_hint(k) and k in str(error)]
+            where = (*path, "profiles", "pegasus", *sorted(named, key=len)[-1:])
             raise document.error(where, f"site {name!r}: {error}") from None
         found[name] = Site(
             name,
@@ -142,14 +158,14 @@ def sites_of(document: Document, at: Path = ()) -> dict[str, Site]:
         raise document.error((*at, "sites"), "the site catalog lists no site")
     for index, site in enumerate(found.values()):
         hinted = {"bandwidth": site.hints.bandwidth_bps, "rtt": site.hints.rtt_s}
-        for kind, others in {**hinted, "loss": site.hints.loss}.items():
-            for other in others:
+        for kind, by_site in {**hinted, "loss": site.hints.loss}.items():
+            for other in by_site:
                 if other not in found:
                     key = f"adon.{kind}.{other}"
                     raise document.error(
                         (*at, "sites", index, "profiles", "pegasus", key),
                         f"site {site.name!r}: {key} names the unknown site {other!r}, "
-                        f"expected one of {', '.join(found)}",
+                        f"expected one of {', '.join(found)}{did_you_mean(other, found)}",
                     )
     return found
 
@@ -162,9 +178,10 @@ def replicas_of(document: Document, at: Path = ()) -> ReplicaCatalog:
         lfn = _name(document, path, entry, "replica", "lfn")
         places = []
         for pfn in entry.get("pfns") or ():
-            if not isinstance(pfn, dict) or not pfn.get("site") or not pfn.get("pfn"):
+            site, name = (pfn.get(k) if isinstance(pfn, dict) else None for k in ("site", "pfn"))
+            if not _is_text(site) or not _is_text(name):
                 raise document.error(path, f"replica {lfn!r}: a pfn has no site or no pfn")
-            places.append((str(pfn["site"]), str(pfn["pfn"])))
+            places.append((site, name))
         if not places:
             raise document.error(path, f"replica {lfn!r} has no pfns")
         replica = Replica(lfn, tuple(places), size_of(document, path, entry, lfn), path)
@@ -195,7 +212,7 @@ def transformations_of(document: Document, at: Path = ()) -> dict[str, Transform
             kind = site.get("type", "installed")
             if kind not in ("installed", "stageable"):
                 raise document.error(
-                    where, f"{name}: found type {shown(kind)}, expected installed or stageable"
+                    where, f"{name}: found type {brief(kind)}, expected installed or stageable"
                 )
             executables.append(
                 Executable(
@@ -231,9 +248,15 @@ def _entries(document: Document, at: Path, key: str) -> Iterator[tuple[Path, dic
 
 def _name(document: Document, path: Path, entry: Any, what: str, key: str = "name") -> str:
     value = entry.get(key) if isinstance(entry, dict) else None
-    if not isinstance(value, str):
+    if not isinstance(value, str) or not value:
         raise document.error(path, f"{what} has no {key}")
+    if not is_name(value):
+        raise document.error((*path, key), f"{what} {shown(value)}, {EXPECTED_NAME}")
     return value
+
+
+def _is_text(value: Any) -> TypeGuard[str]:
+    return isinstance(value, str) and value != ""
 
 
 def _optional(entry: Mapping[str, Any], key: str) -> str | None:
@@ -241,27 +264,18 @@ def _optional(entry: Mapping[str, Any], key: str) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _profiles(
-    document: Document, path: Path, entry: Mapping[str, Any], what: str
-) -> dict[str, dict[str, str]]:
-    value = entry.get("profiles") or {}
-    if not isinstance(value, dict) or not all(isinstance(v, dict) for v in value.values()):
-        raise document.error((*path, "profiles"), f"{what}: profiles are no mapping of namespaces")
-    return {
-        space: {k: "" if v is None else str(v) for k, v in keys.items()}
-        for space, keys in value.items()
-    }
-
-
 def _runtime(document: Document, path: Path, entry: Mapping[str, Any], what: str) -> float | None:
-    value = _profiles(document, path, entry, what).get("pegasus", {}).get("runtime")
+    profiles = profiles_of(document, (*path, "profiles"), entry.get("profiles"), what)
+    refuse_hints(document, (*path, "profiles"), profiles, what)
+    value = profiles.get("pegasus", {}).get("runtime")
     if value is None:
         return None
     number = positive_number(value)
-    if number is None:
+    if number is None or number > MAX_DURATION_S:
+        most = "" if number is None else f" and at most {MAX_DURATION_S:g}"
         raise document.error(
             (*path, "profiles", "pegasus", "runtime"),
-            f"{what}: runtime is {value!r}, expected seconds above 0",
+            f"{what}: runtime is {shown(value)}, expected seconds above 0{most}",
         )
     return number
 
@@ -271,11 +285,11 @@ def _directories(
 ) -> Iterator[Directory]:
     for index, item in enumerate(entry.get("directories") or ()):
         where = (*path, "directories", index)
-        if not isinstance(item, dict) or not item.get("type") or not item.get("path"):
+        if not isinstance(item, dict) or not all(_is_text(item.get(k)) for k in ("type", "path")):
             raise document.error(where, f"site {site!r}: a directory has no type or no path")
         servers = []
         for server in item.get("fileServers") or ():
-            if not isinstance(server, dict) or not server.get("url"):
+            if not isinstance(server, dict) or not _is_text(server.get("url")):
                 raise document.error(where, f"site {site!r}: a file server has no url")
-            servers.append(FileServer(str(server["url"]), str(server.get("operation") or "all")))
-        yield Directory(str(item["type"]), str(item["path"]), tuple(servers))
+            servers.append(FileServer(server["url"], _optional(server, "operation") or "all"))
+        yield Directory(item["type"], item["path"], tuple(servers))

@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from network_provisioner.errors import InputError
+from site_selector.fields import Profiles
 from site_selector.yamltext import Document
 
-Profiles = Mapping[str, Mapping[str, str]]
+__all__ = ["DataFile", "Job", "Profiles", "Workflow", "find_cycle", "topological_order"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,17 +16,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from reprlib import repr as shown
 from typing import TypeVar
 
 from network_provisioner.errors import InputError
 from network_provisioner.units import parse_duration, parse_rate, parse_size
-from site_selector.fields import did_you_mean
+from site_selector.fields import Profiles, did_you_mean
+from site_selector.yamltext import Document, Key
 
 T = TypeVar("T")
 
 PREFIX = "adon."
 _PLAIN = ("adon.workers", "adon.rate", "adon.queue_wait", "adon.streams", "adon.buffer")
 _PER_SITE = ("adon.bandwidth.", "adon.rtt.", "adon.loss.")
+_MOST = 10_000_000  # workers or streams: more is a slip
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +57,7 @@ def parse_hints(profiles: Mapping[str, str]) -> Hints:
     plain: dict[str, str] = {}
     per_site: dict[str, dict[str, str]] = {prefix: {} for prefix in _PER_SITE}
     for key, value in profiles.items():
-        if not key.startswith(PREFIX):
+        if not is_hint(key):
             continue
         prefix = next((p for p in _PER_SITE if key.startswith(p) and key != p), None)
         if prefix is not None:
@@ -85,13 +88,34 @@ def parse_hints(profiles: Mapping[str, str]) -> Hints:
     )
 
 
+def is_hint(key: str) -> bool:
+    """Whether a profile's key is meant for ADON, be it known or not."""
+    return key[: len(PREFIX)].lower() == PREFIX
+
+
+def refuse_hints(document: Document, path: tuple[Key, ...], profiles: Profiles, what: str) -> None:
+    """Raises InputError for an ``adon.*`` profile where none is read: it is there for nothing.
+
+    Metadata may be of any name: nobody takes it for a setting."""
+    for namespace, keys in profiles.items():
+        for key in keys:
+            if is_hint(key) and namespace != "metadata":
+                raise document.error(
+                    (*path, namespace, key),
+                    f"{what}: found {key!r} in profiles: {namespace}, expected {PREFIX}* only in "
+                    "profiles: pegasus of a site of the site catalog",
+                )
+
+
 def _optional(profiles: Mapping[str, str], key: str, parse: Callable[[str, str], T]) -> T | None:
     return parse(profiles[key], key) if key in profiles else None
 
 
 def _whole(value: str, key: str) -> int:
-    if not value.strip().isdecimal():
-        raise InputError(f"{key}: found {value!r}, expected a whole number")
+    if not (value.strip().isdecimal() and value.isascii()):
+        raise InputError(f"{key}: found {shown(value)}, expected a whole number")
+    if len(value.strip()) > len(str(_MOST)) or int(value) > _MOST:
+        raise InputError(f"{key}: found {shown(value)}, expected at most {_MOST:,}")
     return int(value)
 
 
@@ -108,7 +132,7 @@ def _compute_rate(value: str, key: str) -> float:
         return _positive(parse_size(amount, key), key)
     except InputError:
         raise InputError(
-            f"{key}: found {value!r}, expected bytes per second and worker such as '25 MB/s'"
+            f"{key}: found {shown(value)}, expected bytes per second and worker such as '25 MB/s'"
         ) from None
 
 
@@ -118,5 +142,5 @@ def _fraction(value: str, key: str) -> float:
     except ValueError:
         number = -1.0
     if not 0 <= number < 1:
-        raise InputError(f"{key}: found {value!r}, expected a fraction in [0, 1)")
+        raise InputError(f"{key}: found {shown(value)}, expected a fraction in [0, 1)")
     return number

@@ -23,7 +23,7 @@ from site_selector.catalogs import (
 from site_selector.dag import Job, Workflow
 from site_selector.fields import did_you_mean
 from site_selector.workflow import read_workflow
-from site_selector.yamltext import Document, Key, read_document
+from site_selector.yamltext import Document, Key, read_document, uncollected
 
 SUBMIT_SITE = "local"
 
@@ -58,6 +58,17 @@ def load_inputs(
     ``replicas.yml``, ``transformations.yml`` beside it. ``execution_sites`` limits where jobs may
     run, as ``pegasus-plan --sites`` does. Raises InputError with file and line or job.
     """
+    with uncollected():
+        return _load(workflow, sites, replicas, transformations, execution_sites)
+
+
+def _load(
+    workflow: str | Path,
+    sites: str | Path | None,
+    replicas: str | Path | None,
+    transformations: str | Path | None,
+    execution_sites: Iterable[str] | None,
+) -> Inputs:
     flow = read_workflow(workflow)
     site_doc = _catalog(flow, sites, "site")
     replica_doc = _catalog(flow, replicas, "replica")
@@ -79,7 +90,7 @@ def check_inputs(
     execution_sites: Iterable[str] | None = None,
 ) -> Inputs:
     """Bring workflow and catalogs together. Raises InputError that names file and line or job."""
-    allowed = list(sites) if execution_sites is None else list(execution_sites)
+    allowed = dict.fromkeys(sites if execution_sites is None else execution_sites)
     for name in allowed:
         _known_site(name, sites, "execution site")
     runs_at: dict[str, tuple[str, ...]] = {
@@ -87,7 +98,7 @@ def check_inputs(
         for name, t in transformations.items()
     }
     candidates = {
-        job.id: _candidates(workflow, job, sites, transformations, runs_at)
+        job.id: _candidates(workflow, job, sites, transformations, runs_at, allowed)
         for job in workflow.jobs.values()
     }
     raw_bytes: dict[str, int] = {}
@@ -128,6 +139,7 @@ def _candidates(
     sites: Mapping[str, Site],
     transformations: Mapping[str, Transformation],
     runs_at: Mapping[str, tuple[str, ...]],
+    allowed: Iterable[str],
 ) -> tuple[str, ...]:
     hint = job.site_hint
     if hint is not None:
@@ -157,11 +169,12 @@ def _candidates(
             )
         return (hint,)
     if not found:
-        listed = ", ".join(e.site for e in transformations[job.transformation].executables)
+        places = [e.site for e in transformations[job.transformation].executables]
+        listed = ", ".join(places)
         raise workflow.job_error(
             job.id,
             f"no site can run {job.transformation}: it is at {listed}, execution sites are among "
-            f"{', '.join(sites)}",
+            f"{', '.join(allowed)}{did_you_mean(places[0], allowed)}",
         )
     return found
 

@@ -11,9 +11,21 @@ from pathlib import Path
 from reprlib import repr as shown
 from typing import Any
 
-from site_selector.dag import DataFile, Job, Workflow, find_cycle, topological_order
-from site_selector.fields import did_you_mean, full_name, positive_number, size_of
-from site_selector.yamltext import Document, Key, parse_document, read_document
+from network_provisioner.errors import InputError
+from network_provisioner.units import MAX_DURATION_S
+from site_selector.dag import DataFile, Job, Profiles, Workflow, find_cycle, topological_order
+from site_selector.fields import (
+    EXPECTED_NAME,
+    brief,
+    did_you_mean,
+    full_name,
+    is_name,
+    positive_number,
+    profiles_of,
+    size_of,
+)
+from site_selector.hints import refuse_hints
+from site_selector.yamltext import Document, Key, parse_document, read_document, uncollected
 
 __all__ = [
     "DataFile",
@@ -29,6 +41,8 @@ __all__ = [
 WHAT = "Pegasus 5 abstract workflow"
 SUBWORKFLOWS = ("pegasusWorkflow", "condorWorkflow")
 _FALSE = frozenset({"false", "False", "FALSE"})
+# What is larger is a slip; sums of what is smaller stay finite. Seconds, cores, MB.
+_MOST = {"runtime": MAX_DURATION_S, "cores": 1e6, "memory": 1e12}
 
 
 def read_workflow(path: str | Path) -> Workflow:
@@ -46,19 +60,27 @@ def workflow_of(document: Document) -> Workflow:
     root = document.root
     version = root.get("pegasus")
     if isinstance(version, str) and version.partition(".")[0] != "5":
-        raise document.error(("pegasus",), f"found version {version}, expected {WHAT}")
+        raise document.error(("pegasus",), f"found version {version[:40]}, expected {WHAT}")
     entries = root.get("jobs")
     if not isinstance(entries, list) or not entries:
         raise document.error(("jobs",), f"no list of jobs, expected a {WHAT}")
-    reader = _Reader(document)
-    for index, entry in enumerate(entries):
-        reader.add_job(entry, ("jobs", index))
-    reader.add_dependencies(root.get("jobDependencies"))
-    return reader.finish(_text(root.get("name")) or Path(document.name).stem)
+    with uncollected():
+        reader = _Reader(document)
+        for index, entry in enumerate(entries):
+            reader.add_job(entry, ("jobs", index))
+        reader.add_dependencies(root.get("jobDependencies"))
+        return reader.finish(_name(document, root.get("name")) or Path(document.name).stem)
 
 
 def _text(value: Any) -> str | None:
     return value if isinstance(value, str) else None
+
+
+def _name(document: Document, value: Any) -> str | None:
+    name = _text(value)
+    if name and not is_name(name):
+        raise document.error(("name",), f"workflow name {shown(name)}, {EXPECTED_NAME}")
+    return name
 
 
 class _Reader:
@@ -81,20 +103,21 @@ class _Reader:
             raise self.document.error(path, "a job has no id")
         if job_id in self.jobs:
             raise self.document.error((*path, "id"), f"job id {job_id!r} is used twice")
+        if not is_name(job_id):
+            raise self.document.error((*path, "id"), f"job id {shown(job_id)}, {EXPECTED_NAME}")
         kind = entry.get("type", "job")
         if kind != "job" and kind not in SUBWORKFLOWS:
             raise self.document.error(
                 (*path, "type"),
-                f"job {job_id}: found type {shown(kind)}, expected job, {', '.join(SUBWORKFLOWS)}",
+                f"job {job_id}: found type {brief(kind)}, expected job, {', '.join(SUBWORKFLOWS)}",
             )
         name = _text(entry.get("name")) or (_text(entry.get("file")) if kind != "job" else None)
         if not name:
             raise self.document.error(path, f"job {job_id} names no transformation")
         inputs, outputs = self._uses(entry.get("uses"), path, job_id)
         profiles = entry.get("profiles")
-        settings = self._profiles(profiles, (*path, "profiles"), job_id) if profiles else {}
+        settings: Profiles = self._profiles(profiles, path, job_id) if profiles else {}
         pegasus = settings.get("pegasus", {})
-        where = (*path, "profiles", "pegasus")
         self.jobs[job_id] = Job(
             job_id,
             full_name(_text(entry.get("namespace")), name, _text(entry.get("version")))
@@ -104,9 +127,9 @@ class _Reader:
             tuple(outputs),
             kind,
             settings.get("selector", {}).get("execution.site"),
-            self._number(pegasus, "runtime", where, job_id),
-            max(1, int(self._number(pegasus, "cores", where, job_id) or 1)),
-            self._number(pegasus, "memory", where, job_id),
+            self._number(pegasus, "runtime", path, job_id),
+            max(1, int(self._number(pegasus, "cores", path, job_id) or 1)),
+            self._number(pegasus, "memory", path, job_id),
             settings,
         )
         self.edges[job_id] = {}
@@ -122,46 +145,51 @@ class _Reader:
             raise self.document.error((*path, "uses"), f"job {job}: 'uses' is no list")
         for index, use in enumerate(uses):
             lfn = use.get("lfn") if isinstance(use, dict) else None
-            where = (*path, "uses", index)
-            if not isinstance(lfn, str):
-                raise self.document.error(where, f"job {job}: a file it uses has no lfn")
+            if not isinstance(lfn, str) or not lfn:
+                raise self._use_error(path, index, f"job {job}: a file it uses has no lfn")
             if lfn in inputs or lfn in outputs:
-                raise self.document.error(where, f"job {job} uses file {lfn!r} twice")
-            size = size_of(self.document, where, use, lfn)
-            if size is not None and self.sizes.setdefault(lfn, size) != size:
-                raise self.document.error(
-                    where, f"file {lfn!r} has {size} bytes here and {self.sizes[lfn]} before"
-                )
+                raise self._use_error(path, index, f"job {job} uses file {lfn!r} twice")
+            if "size" in use or "metadata" in use:
+                self._size(use, lfn, path, index)
             link = use.get("type")
             if link == "input":
                 inputs[lfn] = None
                 self.consumers.setdefault(lfn, []).append(job)
             elif link in ("output", "checkpoint"):
                 if lfn in self.producer:
-                    raise self.document.error(
-                        where, f"file {lfn!r} is written by job {self.producer[lfn]} and by {job}"
+                    raise self._use_error(
+                        path,
+                        index,
+                        f"file {lfn!r} is written by job {self.producer[lfn]} and by {job}",
                     )
                 outputs[lfn] = None
                 self.producer[lfn] = job
                 if _text(use.get("stageOut")) not in _FALSE:
                     self.stage_out.add(lfn)
             else:
-                raise self.document.error(
-                    where,
-                    f"job {job}: file {lfn!r} has type {shown(link)}, "
+                raise self._use_error(
+                    path,
+                    index,
+                    f"job {job}: file {lfn!r} has type {brief(link)}, "
                     "expected input, output or checkpoint",
                 )
         return inputs, outputs
 
-    def _profiles(self, value: Any, path: tuple[Key, ...], job: str) -> dict[str, dict[str, str]]:
-        if not isinstance(value, dict) or not all(
-            isinstance(v, dict) or v is None for v in value.values()
-        ):
-            raise self.document.error(path, f"job {job}: profiles are no mapping of namespaces")
-        return {
-            namespace: {k: "" if v is None else str(v) for k, v in (keys or {}).items()}
-            for namespace, keys in value.items()
-        }
+    def _use_error(self, path: tuple[Key, ...], index: int, message: str) -> InputError:
+        return self.document.error((*path, "uses", index), message)
+
+    def _size(self, use: dict[str, Any], lfn: str, path: tuple[Key, ...], index: int) -> None:
+        size = size_of(self.document, (*path, "uses", index), use, lfn)
+        if size is not None and self.sizes.setdefault(lfn, size) != size:
+            raise self._use_error(
+                path, index, f"file {lfn!r} has {size} bytes here and {self.sizes[lfn]} before"
+            )
+
+    def _profiles(self, value: Any, path: tuple[Key, ...], job: str) -> Profiles:
+        where = (*path, "profiles")
+        profiles = profiles_of(self.document, where, value, f"job {job}")
+        refuse_hints(self.document, where, profiles, f"job {job}")
+        return profiles
 
     def _number(
         self, profiles: Mapping[str, str], key: str, path: tuple[Key, ...], job: str
@@ -170,11 +198,21 @@ class _Reader:
         if value is None:
             return None
         number = positive_number(value)
-        if number is None:
+        if number is None or number > _MOST[key]:
+            most = "" if number is None else f" and at most {_MOST[key]:g}"
             raise self.document.error(
-                (*path, key), f"job {job}: {key} is {value!r}, expected a number above 0"
+                (*path, "profiles", "pegasus", key),
+                f"job {job}: {key} is {shown(value)}, expected a number above 0{most}",
             )
         return number
+
+    def _check_names(self) -> None:
+        for lfn, job in ({k: v[0] for k, v in self.consumers.items()} | self.producer).items():
+            if not is_name(lfn):
+                index = list(self.jobs).index(job)
+                raise self.document.error(
+                    ("jobs", index, "uses"), f"job {job}: file {shown(lfn)}, {EXPECTED_NAME}"
+                )
 
     def add_dependencies(self, entries: Any) -> None:
         if entries is not None and not isinstance(entries, list):
@@ -187,13 +225,15 @@ class _Reader:
                 if not isinstance(job, str) or job not in self.jobs:
                     raise self.document.error(
                         path,
-                        f"dependency names the unknown job {shown(job)}"
+                        f"dependency names the unknown job {brief(job)}"
                         + (did_you_mean(job, self.jobs) if isinstance(job, str) else ""),
                     )
             for child in entry["children"]:
                 self.edges[child][entry["id"]] = None
 
     def finish(self, name: str) -> Workflow:
+        """The workflow of what was added. Raises InputError for a cycle."""
+        self._check_names()
         for lfn, consumers in self.consumers.items():
             producer = self.producer.get(lfn)
             if producer is not None:

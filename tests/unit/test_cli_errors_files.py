@@ -41,7 +41,9 @@ NO_FILE = "No such file or directory, expected a Pegasus 5"
         ({"workflow": "jobs: [\n"}, "workflow.yml:2: not valid YAML: did not find expected node content"),
         (
             {"workflow": "<?xml version='1.0'?>\n<adag version='3.6'/>\n"},
-            "workflow.yml: found XML (Pegasus 4 or older), expected Pegasus 5 abstract workflow YAML",
+            "workflow.yml: found XML <adag 3.6>, a workflow of Pegasus 4 or older, expected Pegasus 5"
+            " abstract workflow YAML; have its generator write it by the Pegasus.api package of"
+            " Pegasus 5 (Pegasus manual, 'Moving From DAX3 to Pegasus.api')",
         ),
         (
             {"workflow": changed(WORKFLOW, "pegasus", to="4.9")},

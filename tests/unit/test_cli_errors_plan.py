@@ -60,7 +60,7 @@ ONE = mapping()["placements"][:1]
         ("[" * 100_000, "m.json: not valid JSON: maximum recursion depth exceeded while decoding a "
                         "JSON array from a unicode string, expected a site mapping"),
         ({}, "m.json: no site mapping: found no key 'placements', expected what 'adon site map' writes"),
-        (mapping(makespan_s="x"), "m.json: no site mapping: could not convert string to float: 'x', "
+        (mapping(makespan_s="x"), "m.json: no site mapping: found 'x' and no number, "
                                   "expected what 'adon site map' writes"),
         (mapping(placements=ONE * 2), "m.json: no site mapping: a job is placed twice, expected what "
                                       "'adon site map' writes"),

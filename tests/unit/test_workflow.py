@@ -108,7 +108,7 @@ def _with(**change: object) -> str:
         ("a: 1\na: 2\n", "key 'a' is given twice"),
         ("a: *b\n", "alias *b has no anchor"),
         ("<?xml version='1.0'?><adag/>",
-         "found XML (Pegasus 4 or older), expected Pegasus 5 abstract workflow YAML"),
+         "found XML <adag>, a workflow of Pegasus 4 or older, expected Pegasus 5 abstract work"),
     ],
 )  # fmt: skip
 def test_bad_workflows_are_named(text: str, message: str) -> None:

@@ -1,0 +1,210 @@
+"""The hinted copy says what the workflow said, and where each job goes."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from network_provisioner.errors import InputError
+from site_selector.hinted import hinted_copy
+from site_selector.placement import Mapping, Placement
+from site_selector.yamltext import read_document
+
+PATIENT = settings(deadline=None)
+
+TEXT = st.text(st.characters(codec="utf-8", exclude_categories=["C", "Zl", "Zp"]), max_size=6)
+WORD = st.sampled_from(
+    ["a", "b.c", "1.0", "-x", "a b", "#", "x: y", "é", "'", '"', "", "long " * 30]
+)
+SITES = st.sampled_from(
+    ["mu", "site-1.x", "12", "no", "null", "~", "a b", "x: y", "é", "'", "#x", ""]
+)
+PROFILES = st.dictionaries(
+    st.sampled_from(["pegasus", "env", "selector", "metadata"]),
+    st.none()
+    | st.dictionaries(
+        st.sampled_from(["runtime", "A", "execution.site", "é"]), WORD | st.integers(), max_size=3
+    ),
+    max_size=3,
+)
+JOB = st.fixed_dictionaries(
+    {"type": st.just("job"), "name": WORD},
+    optional={
+        "arguments": st.lists(WORD | TEXT, max_size=3),
+        "uses": st.lists(st.fixed_dictionaries({"lfn": TEXT, "type": WORD}), max_size=3),
+        "profiles": st.none() | PROFILES,
+        "selector": WORD,
+        "more": st.lists(
+            st.fixed_dictionaries({"profiles": PROFILES, "selector": WORD}), max_size=1
+        ),
+    },
+)  # fmt: skip
+
+
+@st.composite
+def workflows(draw: st.DrawFn) -> dict[str, Any]:
+    jobs = draw(st.lists(JOB, min_size=1, max_size=4))
+    order = draw(st.permutations(["id", *sorted({key for job in jobs for key in job})]))
+    numbered = [{**job, "id": f"j{i}"} for i, job in enumerate(jobs)]
+    root: dict[str, Any] = {"pegasus": "5.0", "name": draw(WORD)}
+    root["jobs"] = [{key: job[key] for key in order if key in job} for job in numbered]
+    if draw(st.booleans()):
+        root["jobDependencies"] = [{"id": "j0", "children": ["j1"]}]
+    return root
+
+
+class Deeper(yaml.SafeDumper):
+    """Lists two columns deeper than their keys, as most people write them."""
+
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
+        super().increase_indent(flow, False)
+
+
+def mapped(sites: dict[str, str]) -> Mapping:
+    placements = tuple(Placement(job, "t", site) for job, site in sites.items())
+    return Mapping("w", "p", 0.0, {}, placements, {})
+
+
+def copied(text: str, sites: dict[str, str]) -> tuple[str, dict[str, Any], dict[str, Any], int]:
+    """The text of the copy, what both say, and the number of hints."""
+    with tempfile.TemporaryDirectory() as folder:
+        source, target = Path(folder) / "w.yml", Path(folder) / "h.yml"
+        source.write_text(text, encoding="utf-8")
+        added = hinted_copy(source, mapped(sites), target)
+        # Read by PyYAML too: what we take for YAML must be YAML to others.
+        assert yaml.safe_load(target.read_text(encoding="utf-8"))
+        before, after = read_document(source, "w").root, read_document(target, "w").root
+        return target.read_text(encoding="utf-8"), before, after, added
+
+
+def expected(root: dict[str, Any], sites: dict[str, str]) -> tuple[dict[str, Any], int]:
+    wanted, added = json.loads(json.dumps(root)), 0  # a copy that shares nothing
+    for job in wanted["jobs"]:
+        selector = ((job.get("profiles") or {}).get("selector")) or {}
+        if job["id"] in sites and "execution.site" not in selector:
+            added += 1
+            profiles = job["profiles"] = job.get("profiles") or {}
+            profiles["selector"] = {**selector, "execution.site": sites[job["id"]]}
+    return wanted, added
+
+
+@PATIENT
+@given(
+    workflows(),
+    st.lists(SITES, min_size=4, max_size=4),
+    st.sets(st.integers(0, 3)),
+    st.sampled_from([None, True, False]),
+    st.sampled_from([yaml.SafeDumper, Deeper]),
+    st.sampled_from(["\n", "\r\n"]),
+)
+def test_a_copy_differs_in_its_hints_alone(
+    root: dict[str, Any],
+    sites: list[str],
+    left_out: set[int],
+    flow: bool | None,
+    dumper: type[yaml.SafeDumper],
+    end: str,
+) -> None:
+    text = yaml.dump(
+        root, Dumper=dumper, sort_keys=False, allow_unicode=True, default_flow_style=flow
+    )
+    placed = {
+        job["id"]: site
+        for i, (job, site) in enumerate(zip(root["jobs"], sites, strict=False))
+        if i not in left_out
+    }
+    _, before, after, added = copied(text.replace("\n", end), placed)
+    assert (after, added) == expected(before, placed)
+
+
+PLAIN = """\
+# made by hand
+pegasus: "5.0"
+jobs:
+  # the first
+  - id: a   # an id
+    name: x
+
+  - profiles:
+      env: {A: 1}
+    id: b
+    name: x
+
+  - id: c
+    name: x
+    profiles:
+      pegasus:
+        runtime: 3
+      selector:
+        other: 1
+    # the end of c
+
+  - id: d
+    name: x
+# the end
+name: w
+"""
+
+
+def test_comments_outside_of_what_is_written_anew_stay() -> None:
+    text, before, after, added = copied(PLAIN, dict.fromkeys("abcd", "mu"))
+    assert (after, added) == expected(before, dict.fromkeys("abcd", "mu"))
+    assert text.startswith('# made by hand\npegasus: "5.0"\njobs:\n  # the first\n')
+    assert text.endswith("# the end\nname: w\n")
+
+
+SHARED = """\
+jobs:
+- &one
+  id: a
+  name: x
+  profiles: &p {pegasus: &q {runtime: 3}}
+- {id: b, name: x, profiles: *p}
+- <<: *one
+  id: c
+- id: d
+  name: x
+  profiles: {<<: *p, env: {A: 1}}
+- id: e
+  name: x
+  profiles: {pegasus: *q, selector: &s {k: v}}
+- {id: f, name: x, profiles: {selector: *s}}
+"""
+
+
+def test_what_jobs_share_stays_shared_and_as_it_is() -> None:
+    sites = {"a": "mu", "b": "tacc", "c": "iplant", "d": "x", "f": "y"}
+    _, before, after, added = copied(SHARED, sites)
+    assert (after, added) == expected(before, sites)
+
+
+def test_json_stays_readable() -> None:
+    _, before, after, _ = copied('{"jobs": [{"id": "a", "size": 1.10, "x": true}]}', {"a": "mu"})
+    assert (after, 1) == expected(before, {"a": "mu"})
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("jobs:\n- id: b\n", "the mapping places job 'a', which the workflow does not have"),
+        ("jobs: {a: b}\n", "no list of jobs"),
+        ("x: &x {jobs: [{id: a}]}\n<<: *x\n", ""),
+        ("jobs: [[x], x, {id: [a]}, {id: b}]\n", "the mapping places job 'a'"),
+    ],
+)
+def test_what_cannot_be_copied(text: str, said: str, tmp_path: Path) -> None:
+    source = tmp_path / "w.yml"
+    source.write_text(text)
+    if not said:
+        assert hinted_copy(source, mapped({"a": "mu"}), tmp_path / "h.yml") == 1
+        return
+    with pytest.raises(InputError, match=said):
+        hinted_copy(source, mapped({"a": "mu"}), tmp_path / "h.yml")
+    assert not (tmp_path / "h.yml").exists()

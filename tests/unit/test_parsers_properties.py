@@ -1,0 +1,229 @@
+"""What HTCondor and Pegasus write, and what users save: whatever stands in it is read, passed over
+or refused in one line."""
+
+# ruff: noqa: E501  (what stands in files in one piece)
+
+from __future__ import annotations
+
+import json
+import math
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from monitors import kickstart
+from monitors.submit_dir import SubmitDir
+from network_provisioner.errors import InputError
+from pegasus_hooks.submitdir import braindump, dag_file, job_file
+from site_selector.placement import Alternative, Mapping, Move, Placement
+
+PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+def refused_in_one_line(call: Callable[[], object]) -> None:
+    try:
+        call()
+    except InputError as error:
+        assert str(error) and "\n" not in str(error)
+
+
+# ------------------------------------------------------------------------------- submit directory
+
+BRAINDUMP = 'wf_uuid: "1-2"\ndag: "w-0.dag"\ndax_label: "w"\ncondor_log: "w.log"\n'
+DAG = 'JOB stage_in_1 00/00/stage_in_1.sub\nVARS stage_in_1 site="mu" x="a\\"b"\nSUBDAG EXTERNAL s s.dag\n'
+SUB = '+pegasus_site = "mu"\noutput = $(a)/$(site).out\ninitialdir = d\na = $(b)\nb = $(a)\n'
+PIECES = st.sampled_from(
+    ["", "\n", ":", '"', "'", "- ", "{", "[", "&a ", "*a", "!!python/object:x", "2001-99-99", "? [a]\n",
+     "\t", "$(", "$(a)", "JOB ", "=", "\\", "\x00", "%", "é", "9" * 5000, "<<: ", "dag: "]
+)  # fmt: skip
+
+
+@st.composite
+def spoiled(draw: st.DrawFn, text: str) -> str:
+    """A good text with pieces cut out, doubled or written over."""
+    for _ in range(draw(st.integers(0, 3))):
+        start, end = sorted(draw(st.tuples(*[st.integers(0, len(text))] * 2)))
+        end = min(end, start + draw(st.sampled_from([0, 1, 8, 10**6])))
+        piece = draw(PIECES | st.just(text[start:end] * 2) | st.text(max_size=3))
+        text = text[:start] + piece + text[end:]
+    return text
+
+
+def contents(text: str) -> st.SearchStrategy[bytes]:
+    return spoiled(text).map(lambda t: t.encode("utf-8", "replace")) | st.binary(max_size=40)
+
+
+BOMB = b"a: &a [x, x]\n" + b"".join(
+    b"%c: &%c [%s]\n" % (c, c, b", ".join([b"*%c" % (c - 1)] * 9)) for c in range(98, 115)
+)
+
+
+@PATIENT
+@given(contents(BRAINDUMP), contents(DAG), contents(SUB))
+@example(b"a: 2001-99-99\n", b"", b"")
+@example(b"dag: [\n", b"", b"")
+@example(b"dag: &a [*a]\n", b"", b"")
+@example(b"[" * 5000, b"", b"")
+@example(BOMB, DAG.encode(), b"")
+@example(b"dag: 'a\\0b'\n", b"", b"")
+@example(b'dag: "a\\0b"\n', b"", b"")
+@example(BRAINDUMP.encode(), DAG.encode(), b"output = $(a)\na = " + b"$(a)" * 3000)
+def test_any_submit_directory(dump: bytes, dag: bytes, sub: bytes) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder)
+        (path / "00" / "00").mkdir(parents=True)
+        (path / "braindump.yml").write_bytes(dump)
+        (path / "w-0.dag").write_bytes(dag)
+        (path / "00" / "00" / "stage_in_1.sub").write_bytes(sub)
+
+        def as_the_monitors_do() -> None:
+            found = SubmitDir(path)
+            for name in [*found.job_names(), "stage_in_1", "none"]:
+                assert found.job(name).name == name
+
+        def as_the_hooks_do() -> None:
+            found = dag_file(path, braindump(path))
+            assert job_file(path, found, "stage_in_1", ".in").name == "stage_in_1.in"
+
+        refused_in_one_line(as_the_monitors_do)
+        refused_in_one_line(as_the_hooks_do)
+
+
+def test_the_good_directory_is_good(tmp_path: Path) -> None:
+    (tmp_path / "braindump.yml").write_text(BRAINDUMP)
+    (tmp_path / "w-0.dag").write_text(DAG)
+    (tmp_path / "00" / "00").mkdir(parents=True)
+    (tmp_path / "00" / "00" / "stage_in_1.sub").write_text(SUB)
+    assert SubmitDir(tmp_path).job("stage_in_1").site == "mu"
+    assert job_file(tmp_path, dag_file(tmp_path, braindump(tmp_path)), "stage_in_1", ".in") == (
+        tmp_path / "00" / "00" / "stage_in_1.in"
+    )
+
+
+# ------------------------------------------------------------------------------- kickstart
+
+RECORD = """\
+- invocation: True
+  start: 2026-11-21T09:49:17.718+00:00
+  duration: 0.199
+  hostname: "mu.adon.test"
+  mainjob:
+    status:
+      raw: 0
+      regular_exitcode: 0
+  files:
+    one:
+      lfn: "one"
+      size: 600072
+      output: True
+    stdin:
+      size: 0
+    stderr:
+      size: 3
+      data: |
+        abc
+"""
+
+
+@PATIENT
+@given(spoiled(RECORD * 2) | st.text())
+@example(RECORD.replace("600072", "9" * 5000))
+@example(RECORD.replace("exitcode: 0", "exitcode: " + "9" * 5000))
+@example(RECORD.replace("0.199", "nan"))
+@example(RECORD.replace("0.199", "1e400"))
+@example(RECORD.replace("0.199", "-5"))
+@example(RECORD.replace("2026-11-21T09:49:17.718+00:00", "0001-01-01"))
+@example(RECORD.replace("600072", "²"))
+def test_any_record_of_kickstart(text: str) -> None:
+    for found in kickstart.invocations(text):
+        assert math.isfinite(found.start)
+        assert math.isfinite(found.end)
+        assert found.end >= found.start
+        assert all(size >= 0 for size in (found.inputs | found.outputs).values())
+    kickstart.standard_error(text)
+
+
+# ------------------------------------------------------------------------------- mappings
+
+SECONDS = st.floats(0, 1e9)
+RATES = st.floats(1, 1e12) | st.just(math.inf)
+ALTERNATIVES = st.builds(
+    Alternative,
+    site=st.text(max_size=4),
+    t_q_s=SECONDS | st.just(math.inf),
+    t_c_s=SECONDS,
+    t_n_s=SECONDS,
+    t_t_s=SECONDS | st.just(math.inf),
+    gamma=st.sampled_from(["", "Γ_a", "Γ_t"]),
+    s_t_bytes=SECONDS,
+    moves=st.lists(st.builds(Move, st.just("a>b"), SECONDS, RATES, RATES), max_size=2).map(tuple),
+)
+PLACEMENTS = st.builds(
+    Placement,
+    job=st.text(max_size=5),
+    transformation=st.text(max_size=5),
+    site=st.text(max_size=5),
+    reason=st.text(max_size=5),
+    alternatives=st.lists(ALTERNATIVES, max_size=2).map(tuple),
+    start_s=SECONDS,
+    end_s=SECONDS,
+)
+MAPPINGS = st.builds(
+    Mapping,
+    workflow=st.text(max_size=5),
+    policy=st.text(max_size=5),
+    makespan_s=SECONDS | st.just(math.inf),
+    portfolio=st.dictionaries(st.text(max_size=3), SECONDS | st.just(math.inf), max_size=3),
+    placements=st.lists(PLACEMENTS, max_size=3, unique_by=lambda p: p.job).map(tuple),
+    beliefs=st.just({}),
+    output_site=st.none() | st.text(max_size=4),
+    seed=st.integers(0, 2**31),
+)
+
+
+@PATIENT
+@given(MAPPINGS)
+def test_a_mapping_that_was_saved_is_loaded_as_it_was(mapping: Mapping) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "m.json"
+        mapping.save(file)
+        assert Mapping.load(file) == mapping
+
+
+@st.composite
+def junk_inside(draw: st.DrawFn, document: dict[str, Any]) -> dict[str, Any]:
+    """A mapping with something else in one place."""
+    whole: dict[str, Any] = {"top": json.loads(json.dumps(document))}
+    inner: Any = whole
+    key: Any = "top"
+    while isinstance(inner[key], dict | list) and inner[key] and draw(st.booleans()):
+        inner = inner[key]
+        key = draw(st.sampled_from(sorted(inner) if isinstance(inner, dict) else range(len(inner))))
+    inner[key] = draw(
+        st.none() | st.integers() | st.text(max_size=3) | st.lists(st.integers(), max_size=2)
+        | st.dictionaries(st.text(max_size=2), st.integers(), max_size=1) | st.booleans()
+    )  # fmt: skip
+    result: dict[str, Any] = whole["top"]
+    return result
+
+
+GOOD = Mapping(
+    "w", "p", 1.0, {"p": 1.0},
+    (Placement("j", "t", "mu", "r", (Alternative("mu", 0.0, 1.0, 2.0, 3.0, "Γ_a", "a>b", 1.0, 2.0,
+     {"n": {"value": 1}}, (Move("a>b", 1.0, 2.0, 3.0),)),)),), {"sites": {}}, "mu", 3,
+)  # fmt: skip
+
+
+@PATIENT
+@given(junk_inside(GOOD.as_dict()))
+def test_a_mapping_with_something_else_in_it_is_refused_or_can_be_used(document: Any) -> None:
+    def use() -> None:
+        mapping = Mapping.from_dict(document)
+        assert all(isinstance(site, str) for site in mapping.sites.values())
+        json.dumps(mapping.as_dict(), allow_nan=False)
+
+    refused_in_one_line(use)
