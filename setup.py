@@ -1,10 +1,36 @@
 """Packaging of ADON. Tool settings live in pyproject.toml."""
 
+import sys
 from pathlib import Path
 
 from setuptools import setup
+from setuptools.command.build_py import build_py
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).resolve().parent
+
+
+class BuildWithJar(build_py):
+    """Puts the planner plug-in's jar into what is built. A checkout has none: its jar is built when
+    it is asked for, and so is that of a wheel for which there was no JDK."""
+
+    def run(self):
+        super().run()
+        if not self.editable_mode:
+            self._build_jar()
+
+    def _build_jar(self):
+        sys.path.insert(0, str(HERE))
+        from adon.planner_jar import debian_compiler  # noqa: PLC0415
+        from network_provisioner.errors import MissingError  # noqa: PLC0415
+        from pegasus_hooks.plugin import JAR_NAME  # noqa: PLC0415
+        from pegasus_hooks.plugin.build import build_jar  # noqa: PLC0415
+
+        out = Path(self.build_lib).absolute() / "pegasus_hooks" / "plugin" / JAR_NAME
+        try:
+            build_jar(out, progress=print, find_compiler=debian_compiler)
+        except MissingError as error:
+            print(f"the planner plug-in's jar is left out: {error}", file=sys.stderr)
+
 
 setup(
     name="adon-wms",
@@ -19,18 +45,27 @@ setup(
         "network_provisioner.controllers",
         "monitors",
         "site_selector",
+        "site_selector.evaluation",
         "pegasus_hooks",
+        "pegasus_hooks.install",
         "pegasus_hooks.planner",
+        "pegasus_hooks.plugin",
         "condor_plugins",
         "adon",
         "adon.commands",
         "adon.demo",
         "adon.testbed",
     ],
-    package_data={"adon.demo": ["*.html", "*.css", "*.js"], "adon.testbed": ["*.sh"]},
+    package_data={
+        "adon.demo": ["*.html", "*.css", "*.js"],
+        "adon.testbed": ["*.sh"],
+        "pegasus_hooks.plugin": ["java/**/*.java", "signatures/**/*.java"],
+    },
+    cmdclass={"build_py": BuildWithJar},
     install_requires=[
         "networkx>=3.2",  # topology graphs and k shortest paths
         "numpy>=1.26",  # the cost model over jobs x sites as arrays
+        "numba>=0.60",  # compiles the simulation of mappings; everything works without, slowly
         "PyYAML>=6.0",  # Pegasus catalogs and adon.yml, with line numbers for errors
         "pydantic>=2.6",  # adon.yml and REST bodies: validated, unknown keys rejected
         "fastapi>=0.110",  # REST API with its OpenAPI description

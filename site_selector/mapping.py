@@ -1,31 +1,123 @@
-"""Mapping a whole workflow: a portfolio of policies, the best of them, improved by search.
+"""Mapping a whole workflow: a portfolio of policies, the best of them improved, and hedged.
 
 Every policy's mapping is evaluated by the same estimator, so the result is never worse under the
-model than any of them. The same inputs, beliefs and seed give the same mapping.
+model than any of them. Where beliefs may be wrong, it is the best over many worlds as they may turn
+out to be (``robust.py``), chosen from what is never worse under the estimates than the simple
+policies. The same inputs, beliefs and seed give the same mapping.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Mapping as MappingType
+from collections.abc import Sequence
+from dataclasses import dataclass
 from random import Random
-from typing import Any
 
-from site_selector.beliefs import Belief, World
+import numpy as np
+
+from site_selector import kernel
+from site_selector.beliefs import World, beliefs_dict
+from site_selector.describe import describe
 from site_selector.inputs import Inputs
-from site_selector.placement import Alternative, Mapping, Placement
+from site_selector.placement import Mapping
 from site_selector.policies import baselines
 from site_selector.problem import NEVER_S, Problem, build_problem
-from site_selector.reasons import why_least, why_not_least
+from site_selector.robust import SEARCHED, Hedge, Worlds, compared, hedged
 from site_selector.schedule import VARIANTS, list_schedule, optimistic_costs
-from site_selector.search import improve, movable_groups, score
+from site_selector.search import Moves, PointJudge, anneal, score
+from site_selector.sharing import SharingEstimator
 from site_selector.simulate import Assignment, Estimator, Schedule
-from site_selector.terms import JobTerms, job_terms
+from site_selector.terms import job_terms
+from site_selector.uncertainty import Uncertainty, scenarios, uncertainty_of
 
-# Search effort in jobs and files looked at, so that it takes about as long for any workflow.
-_WORK = 2_000_000
-_MOST_EVALUATIONS = 3000
+# The simple ways, than none of which the answer is ever worse under the estimates.
+SIMPLE = ("random", "round-robin", "group", "heft", "pegasus-heft", "greedy")
+
+# Effort in jobs and files looked at, beside which a simulation costs a fixed amount: about two
+# seconds compiled. Interpreted it would take a minute, so there is less where nothing can be
+# compiled.
+_EFFORT = 25_000_000
+_EFFORT_INTERPRETED = 1_000_000
+_FIXED = 600
+# What does not fit into the processor's cache takes longer, up to so many times.
+_CACHED = 25_000
+_SLOWEST = 5
+# Small workflows need no more: tries for every job and site it could go to.
+_TRIES_PER_CHOICE = 40
+_FEWEST_TRIES = 60
+_EFFORT_PER_TRY = 8
+_FEWEST = 8
 _STARTS = 3
+# List schedules made on purpose from wrong numbers, for a start in other places.
+_SCATTERED = 32
+_BUDGET_PER_SCATTERED = 50
+_SCATTERING = ("data", "lookahead")
+_MISLED_BY = 0.7
+_KEPT = 6
+_SETTLE_SHARE = 0.15
+# Share of the effort that goes into hedging, where there is something to hedge against.
+_HEDGE_SHARE = 0.6
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The answer for a problem, under the estimates, and what led to it.
+
+    ``assignment`` is a site index for each job, ``schedule`` when everything happens, ``policy``
+    where the mapping came from, ``portfolio`` each policy's makespan in seconds. ``tried``: the
+    makespan with one job moved alone to where its own T_t is least; ``later``: where that would be
+    sooner, in how many of the worlds drawn it ends later. ``hedge`` is None where the estimates
+    were trusted.
+    """
+
+    assignment: Assignment
+    schedule: Schedule
+    policy: str
+    portfolio: MappingType[str, float]
+    tried: MappingType[int, float]
+    later: MappingType[int, int]
+    hedge: Hedge | None
+
+
+def map_problem(
+    problem: Problem,
+    kinds: Sequence[str],
+    seed: int = 0,
+    uncertainty: Uncertainty | None = None,
+    evaluations: int | None = None,
+) -> Chosen:
+    """Place every job of a problem.
+
+    ``kinds`` is what sort of job each is (its transformation): jobs of a kind are moved together
+    and are misjudged together. Without ``uncertainty`` the estimates are taken as they stand.
+    ``evaluations`` bounds the simulations beside those of the portfolio, by default so that it
+    takes a few seconds.
+    """
+    estimator = SharingEstimator(problem)
+    budget = _budget(problem) if evaluations is None else evaluations
+    doubtful = uncertainty is not None and uncertainty.matters
+    found = _portfolio(problem, estimator, seed)
+    scores = {name: estimator.score(assignment) for name, assignment in found.items()}
+    portfolio = {name: makespan for name, (makespan, _) in scores.items()}
+    _scatter(estimator, kinds, found, scores, budget, seed)
+    settling = round(_SETTLE_SHARE * budget)
+    hedging = round(_HEDGE_SHARE * budget) if doubtful else 0
+    _search(estimator, kinds, found, scores, budget - settling - hedging, seed)
+    best = min(scores, key=lambda name: (scores[name], name))
+    assignment, hedge, worlds = found[best], None, None
+    if doubtful and uncertainty is not None:
+        limit = min(portfolio[name] for name in SIMPLE)
+        best, assignment, hedge, worlds = hedged(
+            estimator, kinds, uncertainty, found, best, limit, hedging, seed
+        )
+    settled, tried, later = _settle(estimator, assignment, worlds, settling)
+    if settled != assignment:
+        best, assignment = best.removesuffix(SEARCHED) + SEARCHED, settled
+    if hedge is not None and worlds is not None:
+        hedge = compared(worlds, hedge.assignment, hedge.makespan_s, assignment)
+    schedule = estimator(assignment)
+    return Chosen(assignment, schedule, best, portfolio, tried, later, hedge)
 
 
 def map_workflow(
@@ -37,218 +129,146 @@ def map_workflow(
     evaluations: int | None = None,
     alternatives: bool = True,
 ) -> Mapping:
-    """Place every job.
+    """Place every job of a workflow.
 
     ``output_site`` is where results go (None: they stay). ``evaluations`` bounds the search, by
     default so that it takes a few seconds. ``alternatives=False`` leaves out terms and reasons.
     Raises InputError for an unknown output site.
     """
     problem = build_problem(inputs, world, output_site)
-    estimator = Estimator(problem)
-    budget = _budget(problem) if evaluations is None else evaluations
-    portfolio = _portfolio(problem, estimator, seed)
-    rng = Random(seed)
-    ranked = sorted(portfolio, key=lambda name: (score(portfolio[name][1]), name))
-    winner = ranked[0]
-    best, schedule = portfolio[winner]
-    names = [inputs.workflow.jobs[job].transformation for job in problem.jobs]
-    groups = movable_groups(problem, names)
-    for name in ranked[:_STARTS]:
-        found, found_schedule = improve(
-            estimator, portfolio[name][0], groups, budget // (_STARTS + 1), rng
-        )
-        if score(found_schedule) < score(schedule):
-            best, schedule, winner = found, found_schedule, f"{name}+search"
-    best, schedule, tried = _settle(estimator, best, schedule, budget // (_STARTS + 1))
-    if score(schedule) < score(portfolio[winner.removesuffix("+search")][1]):
-        winner = winner if winner.endswith("+search") else f"{winner}+search"
-    describe = _Describer(inputs, world, problem, best, schedule, tried)
-    placements = describe.placements(alternatives)
+    kinds = [inputs.workflow.jobs[job].transformation for job in problem.jobs]
+    doubt = uncertainty_of(inputs, world, problem)
+    chosen = map_problem(problem, kinds, seed, doubt, evaluations)
+    placements = describe(
+        inputs,
+        world,
+        problem,
+        chosen.assignment,
+        chosen.schedule,
+        chosen.tried,
+        later=chosen.later,
+        worlds=0 if chosen.hedge is None else chosen.hedge.drawn,
+        alternatives=alternatives,
+    )
     return Mapping(
         inputs.workflow.name,
-        winner,
-        _shown(schedule.makespan_s),
-        {name: _shown(found.makespan_s) for name, (_, found) in portfolio.items()},
-        tuple(placements),
+        chosen.policy,
+        _shown(chosen.schedule.makespan_s),
+        {name: _shown(makespan) for name, makespan in chosen.portfolio.items()},
+        placements,
         beliefs_dict(world),
         output_site,
         seed,
     )
 
 
-def beliefs_dict(world: World) -> dict[str, Any]:
-    """All beliefs, JSON-ready: ``sites``, ``paths`` ("src>dst"), ``compute`` ("xform@site")."""
-    now = world.now
-    return {
-        "now": now,
-        "sites": {
-            name: {"n": b.workers.as_dict(now), "t_q": b.queue_wait.as_dict(now)}
-            for name, b in world.sites.items()
-        },
-        "paths": {
-            f"{src}>{dst}": {
-                "gamma_a": b.gamma_a.as_dict(now),
-                "gamma_t": b.gamma_t.as_dict(now),
-                "setup": b.setup.as_dict(now),
-                "rtt_s": b.rtt_s,
-            }
-            for (src, dst), b in world.paths.items()
-        },
-        "compute": {
-            f"{name}@{site}": {"kind": b.kind, **b.belief.as_dict(now)}
-            for (name, site), b in world.compute.items()
-        },
-    }
-
-
 def _budget(problem: Problem) -> int:
-    size = len(problem.jobs) + sum(map(len, problem.reads)) + sum(map(len, problem.writes))
-    return max(8, min(_MOST_EVALUATIONS, _WORK // max(1, size)))
+    steps = len(problem.jobs) + sum(map(len, problem.reads)) + len(problem.files)
+    effort = _EFFORT if kernel.available() else _EFFORT_INTERPRETED
+    choices = sum(len(allowed) - 1 for allowed in problem.allowed)
+    small = (_FEWEST_TRIES + _TRIES_PER_CHOICE * choices) * _EFFORT_PER_TRY
+    slower = min(_SLOWEST, 1 + steps / _CACHED)
+    return max(_FEWEST, min(small, round(effort / (_FIXED + steps * slower))))
 
 
 def _shown(seconds: float) -> float:
     return seconds if seconds < NEVER_S else math.inf
 
 
-def _portfolio(
-    problem: Problem, estimator: Estimator, seed: int
-) -> dict[str, tuple[Assignment, Schedule]]:
+def _portfolio(problem: Problem, estimator: Estimator, seed: int) -> dict[str, Assignment]:
     after = optimistic_costs(problem)
-    policies: dict[str, Callable[[], Assignment]] = {}
-    for name, policy in baselines(problem):
-        policies[name] = lambda policy=policy: policy(problem, Random(seed))  # type: ignore[misc]
+    out = {name: policy(problem, Random(seed)) for name, policy in baselines(problem)}
     for name, knows in VARIANTS.items():
-        policies[name] = lambda knows=knows: list_schedule(  # type: ignore[misc]
-            problem, estimator.rank, knows, after
-        )
-    out = {}
-    for name, make in policies.items():
-        assignment = make()
-        out[name] = (assignment, estimator(assignment))
+        out[name] = list_schedule(problem, estimator.rank, knows, after)
     return out
 
 
+def _scatter(
+    estimator: Estimator,
+    kinds: Sequence[str],
+    found: dict[str, Assignment],
+    scores: dict[str, tuple[float, float]],
+    budget: int,
+    seed: int,
+) -> None:
+    """Add the best of the list schedules that one would make if one were misled about everything:
+    they begin in places that no policy would look at."""
+    count = min(_SCATTERED, budget // _BUDGET_PER_SCATTERED)
+    if count < 1:
+        return
+    misled = Uncertainty.everywhere(_MISLED_BY)
+    draw = np.random.default_rng([seed, len(kinds), count])
+    made: dict[str, Assignment] = {}
+    for number, world in enumerate(scenarios(estimator.problem, kinds, misled, count, draw)):
+        for variant in _SCATTERING:
+            name = f"{variant} misled {number + 1}"
+            made[name] = list_schedule(world, estimator.rank, VARIANTS[variant])
+    judged = {name: estimator.score(assignment) for name, assignment in made.items()}
+    for name in sorted(judged, key=lambda name: (judged[name], name))[:_KEPT]:
+        found[name], scores[name] = made[name], judged[name]
+
+
+def _search(
+    estimator: Estimator,
+    kinds: Sequence[str],
+    found: dict[str, Assignment],
+    scores: dict[str, tuple[float, float]],
+    evaluations: int,
+    seed: int,
+) -> None:
+    """Add to ``found`` and ``scores`` what a search from the best few leads to."""
+    tries = evaluations // _STARTS
+    if tries < _FEWEST:
+        return
+    starts: dict[tuple[int, ...], str] = {}
+    for name in sorted(scores, key=lambda name: (scores[name], name)):
+        starts.setdefault(tuple(found[name]), name)
+    moves, judge = Moves(estimator.problem, kinds), PointJudge(estimator)
+    for number, name in enumerate(list(starts.values())[:_STARTS]):
+        rng = Random(1000 * seed + number)
+        better, _ = anneal(judge, moves, found[name], tries, rng, estimator)
+        if better != found[name]:
+            found[name + SEARCHED] = better
+            scores[name + SEARCHED] = estimator.score(better)
+
+
 def _settle(
-    estimator: Estimator, assignment: Assignment, schedule: Schedule, budget: int
-) -> tuple[Assignment, Schedule, dict[int, float]]:
+    estimator: Estimator, assignment: Assignment, worlds: Worlds | None, budget: int
+) -> tuple[Assignment, dict[int, float], dict[int, int]]:
     """Try every job that is not where its own T_t is least at that place, alone.
 
-    Takes what is better, so that no such job is left without need. Returns also the makespan that
-    each of the tries which did not help would have led to.
+    Takes what is better (over the worlds, where there are some), so that no such job is left
+    without need. Returns also the makespan that each of the tries which did not help would have led
+    to, and in how many worlds it would end later.
     """
     problem = estimator.problem
-    best, found = list(assignment), schedule
+    best = list(assignment)
     tried: dict[int, float] = {}
+    later: dict[int, int] = {}
     changed = True
     while budget > 0 and changed:
-        tried, changed = {}, False
-        terms = job_terms(problem, best, found).terms.total
+        tried, later, changed = {}, {}, False
+        schedule = estimator(best)
+        now = score(schedule)
+        logs = None if worlds is None else worlds.logs(best)
+        terms = job_terms(problem, best, schedule).terms.total
         for job, allowed in enumerate(problem.allowed):
             wish = min(allowed, key=lambda s: (terms[job, s], s))
-            if terms[job, wish] < terms[job, best[job]] and budget > 0:
-                budget -= 1
-                trial = list(best)
-                trial[job] = wish
-                result = estimator(trial)
-                if score(result) < score(found):
-                    best, found, changed = trial, result, True
-                else:
-                    tried[job] = result.makespan_s
-    return best, found, {} if changed else tried
-
-
-class _Describer:
-    """Turns an assignment into placements with terms and reasons."""
-
-    def __init__(
-        self,
-        inputs: Inputs,
-        world: World,
-        problem: Problem,
-        assignment: Assignment,
-        schedule: Schedule,
-        tried: dict[int, float],
-    ) -> None:
-        self.inputs, self.world, self.problem = inputs, world, problem
-        self.assignment, self.schedule, self.tried = assignment, schedule, tried
-
-    def placements(self, alternatives: bool) -> list[Placement]:
-        terms = job_terms(self.problem, self.assignment, self.schedule) if alternatives else None
-        out = []
-        for j, name in enumerate(self.problem.jobs):
-            site = self.problem.places[self.assignment[j]]
-            options = () if terms is None else self._alternatives(j, terms)
-            out.append(
-                Placement(
-                    name,
-                    self.inputs.workflow.jobs[name].transformation,
-                    site,
-                    self._reason(j, site, options) if options else "",
-                    options,
-                    self.schedule.start_s[j],
-                    self.schedule.end_s[j],
-                )
-            )
-        return out
-
-    def _alternatives(self, job: int, found: JobTerms) -> tuple[Alternative, ...]:
-        problem, terms = self.problem, found.terms
-        options = []
-        for s in problem.allowed[job]:
-            move = found.slowest[job][s]
-            gamma, path = "", ""
-            if move is not None:
-                names = problem.places[move[0]], problem.places[move[1]]
-                gamma, path = self.world.paths[names].bound, ">".join(names)
-            options.append(
-                Alternative(
-                    problem.places[s],
-                    float(terms.queue[job, s]),
-                    float(terms.compute[job, s]),
-                    float(terms.network[job, s]),
-                    float(terms.total[job, s]),
-                    gamma,
-                    path,
-                    float(problem.input_bytes[job]),
-                    float(found.s_t_bytes[job, s]),
-                    self._inputs(job, s, float(found.share[job, s]), move),
-                )
-            )
-        return tuple(sorted(options, key=lambda a: (a.t_t_s, a.site)))
-
-    def _inputs(
-        self, job: int, s: int, share: float, move: tuple[int, int] | None
-    ) -> dict[str, dict[str, Any]]:
-        problem, world, now = self.problem, self.world, self.world.now
-        site = world.sites[problem.places[s]]
-        belief = problem.compute[job][s]
-        if belief is None:  # a site of ``allowed`` always has one
-            raise AssertionError(f"no compute belief for {problem.jobs[job]}")
-        rate = problem.input_bytes[job] / max(float(problem.compute_s[job, s]), 1e-12)
-        known = belief.belief
-        gamma_c = Belief(float(rate), known.source, known.at, 0.0, known.note)
-        out = {
-            "t_q": site.queue_wait.as_dict(now),
-            "n": {**site.workers.as_dict(now), "used": share},
-            "gamma_c": gamma_c.as_dict(now),
-        }
-        if move is not None:
-            path = world.paths[problem.places[move[0]], problem.places[move[1]]]
-            out["gamma_a"] = path.gamma_a.as_dict(now)
-            out["gamma_t"] = path.gamma_t.as_dict(now)
-        return out
-
-    def _reason(self, job: int, site: str, options: tuple[Alternative, ...]) -> str:
-        spec = self.inputs.workflow.jobs[self.problem.jobs[job]]
-        if spec.site_hint is not None:
-            return f"the workflow asks for {site} (selector profile execution.site)"
-        if spec.kind != "job":
-            return f"a sub-workflow is planned and run at {site}, the submit host"
-        if len(options) == 1:
-            return f"only {site} can run {spec.transformation}"
-        chosen = next(a for a in options if a.site == site)
-        least = options[0]
-        if chosen.t_t_s <= least.t_t_s:
-            second = next(a for a in options if a.site != site)
-            return why_least(chosen, second)
-        return why_not_least(chosen, least, self.schedule.makespan_s, self.tried.get(job))
+            if terms[job, wish] >= terms[job, best[job]] or budget <= 0:
+                continue
+            trial = list(best)
+            trial[job] = wish
+            budget -= 1
+            result = estimator.score(trial)
+            better = result < now
+            if better and worlds is not None and logs is not None:
+                budget -= len(worlds)
+                trial_logs = worlds.logs(trial)
+                better = worlds.worth(trial_logs) < worlds.worth(logs)
+                later[job] = int((trial_logs > logs).sum())
+            if better:
+                best, now, changed = trial, result, True
+                logs = None if worlds is None else trial_logs
+            else:
+                tried[job] = result[0]
+    return best, {} if changed else tried, {} if changed else later

@@ -6,7 +6,11 @@ Indices run over jobs in topological order, files, and places. Places are the ca
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import gc
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import chain
 
 import numpy as np
 
@@ -32,6 +36,10 @@ class Problem:
     it keeps others off the path, ``setup_s[a, b]`` what it takes beside its bytes; ``allowed[j]``
     site indices; ``holders[f]`` places that hold an input of the workflow; ``output`` the place of
     the results, -1 where they stay; ``returns[f]`` whether the file is wanted there.
+
+    ``staging`` is "per-site" where a file moves once to each site that needs it, "per-job" where
+    every job moves its own inputs that do not lie at its site, each time anew. ``kept`` holds what
+    was derived from the structure; copies by ``dataclasses.replace`` share it.
     """
 
     jobs: tuple[str, ...]
@@ -59,6 +67,8 @@ class Problem:
     setup_s: Array
     output: int
     compute: tuple[tuple[ComputeBelief | None, ...], ...]
+    staging: str = "per-site"
+    kept: dict[str, object] = field(default_factory=dict, compare=False, repr=False)
 
 
 def build_problem(inputs: Inputs, world: World, output_site: str | None = None) -> Problem:
@@ -66,10 +76,28 @@ def build_problem(inputs: Inputs, world: World, output_site: str | None = None) 
 
     Raises InputError where the output site is known to neither the catalog nor the beliefs.
     """
+    with _uncollected():
+        return _build(inputs, world, output_site)
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Without garbage collection: looking through millions of tuples that stay, again and again,
+    would take half the time."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def _build(inputs: Inputs, world: World, output_site: str | None) -> Problem:
     flow = inputs.workflow
-    used = dict.fromkeys(s for found in inputs.candidates.values() for s in found)
+    used = {site for found in set(inputs.candidates.values()) for site in found}
     sites = [s for s in inputs.sites if s in used]
-    places = list(dict.fromkeys([*sites, *(p for held in inputs.places.values() for p in held)]))
+    places = list(dict.fromkeys([*sites, *chain.from_iterable(inputs.places.values())]))
     if output_site is not None and output_site not in places:
         if output_site not in inputs.sites and not any(output_site in p for p in world.paths):
             raise InputError(
@@ -83,26 +111,27 @@ def build_problem(inputs: Inputs, world: World, output_site: str | None = None) 
     files = {lfn: i for i, lfn in enumerate(flow.files)}
     size, guessed = file_sizes(inputs, world)
     jobs = [flow.jobs[job] for job in flow.order]
-    input_bytes = np.array([max(1.0, sum(size[f] for f in job.inputs)) for job in jobs])
-    beliefs = tuple(_job_beliefs(job, inputs, world, sites) for job in jobs)
+    input_bytes = np.array([max(1.0, _total(map(size.__getitem__, job.inputs))) for job in jobs])
+    beliefs = _beliefs(jobs, inputs, world, sites)
     all_files = flow.files.values()
+    placed = _Indices(place)
     return Problem(
         flow.order,
         tuple(places),
         len(sites),
         tuple(files),
-        tuple(tuple(index[p] for p in flow.parents[job]) for job in flow.order),
-        tuple(tuple(index[c] for c in flow.children[job]) for job in flow.order),
-        tuple(tuple(files[f] for f in job.inputs) for job in jobs),
-        tuple(tuple(files[f] for f in job.outputs) for job in jobs),
-        tuple(tuple(sorted(index[c] for c in file.consumers)) for file in all_files),
+        _rows(index, (flow.parents[job] for job in flow.order)),
+        _rows(index, (flow.children[job] for job in flow.order)),
+        _rows(files, (job.inputs for job in jobs)),
+        _rows(files, (job.outputs for job in jobs)),
+        tuple(tuple(sorted(map(index.__getitem__, file.consumers))) for file in all_files),
         tuple(-1 if file.producer is None else index[file.producer] for file in all_files),
-        tuple(tuple(place[p] for p in inputs.places.get(file.lfn, ())) for file in all_files),
+        tuple(placed(inputs.places.get(file.lfn, ())) for file in all_files),
         tuple(file.stage_out for file in all_files),
-        tuple(size[lfn] for lfn in files),
-        tuple(lfn in guessed for lfn in files),
-        tuple(tuple(place[s] for s in inputs.candidates[job]) for job in flow.order),
-        tuple(flow.level[job] for job in flow.order),
+        tuple(map(size.__getitem__, files)),
+        tuple(map(guessed.__contains__, files)),
+        tuple(placed(inputs.candidates[job]) for job in flow.order),
+        tuple(map(flow.level.__getitem__, flow.order)),
         input_bytes,
         _compute_seconds(beliefs, input_bytes),
         np.array([min(world.sites[s].queue_wait.value, NEVER_S) for s in sites]),
@@ -115,6 +144,33 @@ def build_problem(inputs: Inputs, world: World, output_site: str | None = None) 
     )
 
 
+class _Indices:
+    """Numbers of the names in a tuple; many jobs and files have the same, which is kept once."""
+
+    def __init__(self, index: Mapping[str, int]) -> None:
+        self.index = index
+        self.known: dict[tuple[str, ...], tuple[int, ...]] = {}
+
+    def __call__(self, names: tuple[str, ...]) -> tuple[int, ...]:
+        found = self.known.get(names)
+        if found is None:
+            found = self.known[names] = tuple(map(self.index.__getitem__, names))
+        return found
+
+
+def _rows(index: Mapping[str, int], rows: Iterable[Iterable[str]]) -> tuple[tuple[int, ...], ...]:
+    find = index.__getitem__
+    return tuple([tuple(map(find, row)) for row in rows])
+
+
+def _total(values: Iterable[float]) -> float:
+    """From left to right: what ``sum`` gives depends on the version of Python."""
+    total = 0.0
+    for value in values:
+        total += value
+    return total
+
+
 def file_sizes(inputs: Inputs, world: World) -> tuple[dict[str, float], frozenset[str]]:
     """Bytes of every file, and the names of those that had to be guessed.
 
@@ -125,50 +181,71 @@ def file_sizes(inputs: Inputs, world: World) -> tuple[dict[str, float], frozense
     """
     flow = inputs.workflow
     size: dict[str, float] = {lfn: float(n) for lfn, n in inputs.raw_bytes.items()}
+    # What of a file is each reader's own.
+    own = {lfn: n / max(1, len(flow.files[lfn].consumers)) for lfn, n in size.items()}
     guessed = set()
     for job_id in flow.order:
         job = flow.jobs[job_id]
-        share = sum(size[f] / len(flow.files[f].consumers) for f in job.inputs)
-        learnt = world.output_ratio.get(job.transformation)
-        unknown = [f for f in job.outputs if flow.files[f].size_bytes is None]
-        for lfn in job.outputs:
-            file = flow.files[lfn]
+        written = [flow.files[lfn] for lfn in job.outputs]
+        unknown = sum(file.size_bytes is None for file in written)
+        share = _total(map(own.__getitem__, job.inputs)) if unknown else 0.0
+        learnt = world.output_ratio.get(job.transformation) if unknown else None
+        for file in written:
             if file.size_bytes is not None:
-                size[lfn] = float(file.size_bytes)
-                continue
-            ratio = INTERMEDIATE_RATIO if file.consumers else FINAL_RATIO
-            size[lfn] = share * (ratio if learnt is None else learnt.value) / len(unknown)
-            guessed.add(lfn)
+                found = float(file.size_bytes)
+            else:
+                ratio = INTERMEDIATE_RATIO if file.consumers else FINAL_RATIO
+                found = share * (ratio if learnt is None else learnt.value) / unknown
+                guessed.add(file.lfn)
+            size[file.lfn] = found
+            own[file.lfn] = found / max(1, len(file.consumers))
     return size, frozenset(guessed)
 
 
-def _job_beliefs(
-    job: Job, inputs: Inputs, world: World, sites: list[str]
-) -> tuple[ComputeBelief | None, ...]:
-    """Γ_c of the job at each site; its own ``pegasus: runtime`` beats its transformation's."""
-    allowed = inputs.candidates[job.id]
-    found: list[ComputeBelief | None] = []
-    for site in sites:
-        belief = world.compute.get((job.transformation, site)) if site in allowed else None
-        if belief is not None and job.runtime_s is not None:
-            weak = belief.belief.source == "default" or belief.belief.note == "pegasus: runtime"
-            if weak:
-                belief = ComputeBelief(
-                    "runtime", Belief(job.runtime_s, "catalog", note="pegasus: runtime")
-                )
-        found.append(belief)
+def _beliefs(
+    jobs: Iterable[Job], inputs: Inputs, world: World, sites: list[str]
+) -> tuple[tuple[ComputeBelief | None, ...], ...]:
+    """Γ_c of each job at each site; jobs of which the same is believed share one tuple."""
+    known: dict[tuple[object, ...], tuple[ComputeBelief | None, ...]] = {}
+    found = []
+    for job in jobs:
+        allowed = inputs.candidates[job.id]
+        key = (job.transformation, job.runtime_s, allowed)
+        row = known.get(key)
+        if row is None:
+            row = known[key] = tuple(_belief(job, s, allowed, world) for s in sites)
+        found.append(row)
     return tuple(found)
+
+
+def _belief(job: Job, site: str, allowed: tuple[str, ...], world: World) -> ComputeBelief | None:
+    """Its own ``pegasus: runtime`` beats its transformation's."""
+    belief = world.compute.get((job.transformation, site)) if site in allowed else None
+    if belief is not None and job.runtime_s is not None:
+        weak = belief.belief.source == "default" or belief.belief.note == "pegasus: runtime"
+        if weak:
+            return ComputeBelief(
+                "runtime", Belief(job.runtime_s, "catalog", note="pegasus: runtime")
+            )
+    return belief
 
 
 def _compute_seconds(
     beliefs: tuple[tuple[ComputeBelief | None, ...], ...], input_bytes: Array
 ) -> Array:
-    gamma_c = np.zeros((len(beliefs), len(beliefs[0])))
-    for j, row in enumerate(beliefs):
+    rows: dict[int, int] = {}  # by identity: few are different
+    which = [rows.setdefault(id(row), len(rows)) for row in beliefs]
+    different = {id(row): row for row in beliefs}
+    value = np.ones((len(rows), len(beliefs[0])))
+    rate, runtime = np.zeros(value.shape, dtype=bool), np.zeros(value.shape, dtype=bool)
+    for number, row in enumerate(different.values()):
         for s, belief in enumerate(row):
             if belief is not None:
-                value = belief.belief.value
-                gamma_c[j, s] = value if belief.kind == "rate" else input_bytes[j] / value
+                value[number, s] = belief.belief.value
+                (rate if belief.kind == "rate" else runtime)[number, s] = True
+    gamma_c = np.zeros((len(beliefs), value.shape[1]))
+    np.divide(input_bytes[:, None], value[which], out=gamma_c, where=runtime[which])
+    np.copyto(gamma_c, value[which], where=rate[which])
     return np.minimum(compute_time(input_bytes[:, None], 1.0, gamma_c), NEVER_S)
 
 

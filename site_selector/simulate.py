@@ -7,25 +7,56 @@ A deterministic list-scheduling estimator. Its rules:
 - A file moves once to each site that needs it, from its producer's site or, for an input of the
   workflow, from the replica with the fastest path. Inputs are asked for at the start, the most
   urgent first; results of a job as soon as it ends, those that the workflow wants back too.
+- With staging per job, every job has its own inputs moved so, also where others have had the same
+  file moved to the same site; only what lies where it was made or held does not move.
 - All transfers from one site to another share that path: they pass one after the other at
   min(Γ_t, Γ_a), in the order they are asked for. The last of them ends when it would under fair
   sharing. Where Γ_a is what single transfers were measured to get and the link carries more, they
   overlap until the link is full. Paths between different pairs of sites, and computing, go on at
   the same time.
+  (``sharing.py`` has an estimator in which they share it evenly.)
 - A file is there the path's set-up time after its last byte. That does not occupy the path: what
   moves together sets up together.
+
+How to use it::
+
+    run = Estimator(problem)
+    run(assignment)            # a Schedule: every start, end and transfer
+    run.score(assignment)      # (makespan, work) in seconds, without building lists: for searching
+    run.makespan(assignment)
+
+One assignment on many believed worlds of the same structure, as cheaply::
+
+    worlds = [run.with_numbers(p) for p in scenarios]   # once; copies of problem, other numbers
+    run.makespans(assignment, worlds)                   # one array, as often as needed
+
+An assignment is a sequence of site indices; a numpy array of 64-bit integers is fastest. The rules
+are in ``kernel_simulate.py``, which is interpreted or compiled, with the same results.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from heapq import heapify, heappop, heappush
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast, overload
 
 import numpy as np
 
+from site_selector import kernel
 from site_selector.cost import Array
+from site_selector.kernel_arrays import (
+    as_lists,
+    given,
+    numbers_of,
+    order_of,
+    prepared,
+    room_for,
+    shape_of,
+    vector,
+)
+from site_selector.kernel_data import Ints, Numbers, Order, Room, Shape
+from site_selector.kernel_rank import rank_upward
+from site_selector.kernel_simulate import LAST, MOVES, WORK, simulate
 from site_selector.problem import Problem
 
 Assignment = list[int]
@@ -41,6 +72,39 @@ class Transfer(NamedTuple):
     end_s: float
 
 
+class Transfers(Sequence[Transfer]):
+    """All transfers in the order they were asked for, made into objects when looked at."""
+
+    def __init__(self, *columns: list[Any]) -> None:
+        self._columns = columns
+
+    def __len__(self) -> int:
+        return len(self._columns[0])
+
+    @overload
+    def __getitem__(self, at: int) -> Transfer: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[Transfer]: ...
+    def __getitem__(self, at: int | slice) -> Transfer | list[Transfer]:
+        if isinstance(at, slice):
+            return [Transfer(*row) for row in zip(*(c[at] for c in self._columns), strict=True)]
+        return Transfer(*(column[at] for column in self._columns))
+
+    def __iter__(self) -> Iterator[Transfer]:
+        return (Transfer(*row) for row in zip(*self._columns, strict=True))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Transfers) and self._columns == other._columns
+
+    def __hash__(self) -> int:
+        return hash(tuple(map(tuple, self._columns)))
+
+    def last(self) -> Transfer | None:
+        """The one that ends last, the first of them where several do; None where nothing moves."""
+        ends = self._columns[-1]
+        return self[ends.index(max(ends))] if ends else None
+
+
 @dataclass(frozen=True, slots=True)
 class Schedule:
     """What the estimator found: the makespan, each job's start and end, every transfer.
@@ -54,7 +118,14 @@ class Schedule:
     ready_s: list[float]
     start_s: list[float]
     end_s: list[float]
-    transfers: list[Transfer]
+    transfers: Sequence[Transfer]
+
+
+def mean_compute(problem: Problem) -> Array:
+    """S_c/Γ_c of each job in seconds, the mean over the sites that may run it."""
+    allowed = np.asarray(shape_of(problem).allowed).reshape(problem.compute_s.shape) > 0
+    mean: Array = (problem.compute_s * allowed).sum(axis=1) / allowed.sum(axis=1)
+    return mean
 
 
 def upward_rank(problem: Problem) -> Array:
@@ -62,180 +133,127 @@ def upward_rank(problem: Problem) -> Array:
 
     Topcuoglu, Hariri, Wu 2002, equation 7.
     """
-    sites = problem.n_sites
-    mask = np.zeros((len(problem.jobs), sites), dtype=bool)
-    for j, allowed in enumerate(problem.allowed):
-        mask[j, list(allowed)] = True
-    compute = (problem.compute_s * mask).sum(axis=1) / mask.sum(axis=1)
-    between = problem.seconds_per_byte[:sites, :sites]
-    mean_byte = float(between.sum()) / (sites * sites)
-    rank = np.zeros(len(problem.jobs))
-    for j in range(len(problem.jobs) - 1, -1, -1):
-        below = max((rank[c] for c in problem.children[j]), default=0.0)
-        for f in problem.writes[j]:
-            cost = problem.size[f] * mean_byte
-            for c in problem.readers[f]:
-                below = max(below, rank[c] + cost)
-        rank[j] = compute[j] + below
-    return rank
+    n_jobs, sites = len(problem.jobs), problem.n_sites
+    mean_byte = float(problem.seconds_per_byte[:sites, :sites].sum()) / (sites * sites)
+    fast = kernel.worthwhile(n_jobs + len(problem.files))
+    shape, numbers = prepared(problem, fast)
+    rank = vector(n_jobs, float, fast)
+    run = kernel.compiled(rank_upward) if fast else rank_upward
+    run(shape, given(mean_compute(problem), fast), numbers.size, mean_byte, rank)
+    return np.asarray(rank, dtype=np.float64)
+
+
+class _Engine:
+    """What all estimators of one structure share: shape, order and work space, in both forms."""
+
+    def __init__(self, problem: Problem, rank: Array) -> None:
+        self.shape = shape_of(problem)
+        self.order = order_of(self.shape, rank, problem.seconds_per_byte)
+        self.steps = self.shape.n_jobs + self.shape.n_slots + self.shape.n_files
+        self._lists: tuple[Shape, Order] | None = None
+        self._rooms: dict[bool, Room] = {}
+
+    def parts(self, compiled: bool) -> tuple[Shape, Order]:
+        if compiled:
+            return self.shape, self.order
+        if self._lists is None:
+            self._lists = as_lists(self.shape), as_lists(self.order)
+        return self._lists
+
+    def room(self, compiled: bool) -> Room:
+        if compiled not in self._rooms:
+            room = room_for(self.shape, self.order)
+            self._rooms[compiled] = room if compiled else as_lists(room)
+        return self._rooms[compiled]
 
 
 class Estimator:
     """Evaluates assignments (one site index per job) of one problem.
 
     What does not depend on the assignment is prepared once; a call costs time in proportion to jobs
-    and the files they use.
+    and the files they use. ``evaluations`` counts them. Not for several threads at once.
     """
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
         self.rank = upward_rank(problem)
-        # Position in urgency order: ranks first, then topological order for equal ranks.
-        by_rank = np.lexsort((np.arange(len(problem.jobs)), -self.rank))
-        self.by_position: list[int] = [int(j) for j in by_rank]
-        self.position = [0] * len(problem.jobs)
-        for position, job in enumerate(self.by_position):
-            self.position[job] = position
-        self.n_places = len(problem.places)
-        self.spb: list[list[float]] = problem.seconds_per_byte.tolist()
-        self.occupied: list[list[float]] = problem.occupied_per_byte.tolist()
-        self.setup: list[list[float]] = problem.setup_s.tolist()
-        self.compute: list[list[float]] = problem.compute_s.tolist()
-        self.queue: list[float] = problem.queue_s.tolist()
-        position_of = self.position.__getitem__
-        self.urgent_readers = [sorted(readers, key=position_of) for readers in problem.readers]
-        self.inputs = [f for f, p in enumerate(problem.producer) if p < 0]
-        self.best_source = {f: self._sources(f) for f in self.inputs}
         self.evaluations = 0
+        self._engine = _Engine(problem, self.rank)
+        self._numbers: dict[bool, Numbers] = {True: numbers_of(problem)}
 
-    def _sources(self, file: int) -> list[int]:
-        """For each place, the holder with the fastest path to it (itself where it holds it)."""
-        holders = self.problem.holders[file]
-        return [min(holders, key=lambda h: self.spb[h][d]) for d in range(self.n_places)]
+    def with_numbers(self, problem: Problem) -> Estimator:
+        """An estimator of a problem of the same structure with other sizes, times and rates.
+
+        Who goes first and which replica is taken stay as they are here: both are settled before it
+        turns out which numbers were right. Raises ValueError where the structure differs.
+        """
+        shape = shape_of(problem)
+        mine = self._engine.shape
+        if shape.slot_file is not mine.slot_file or shape.per_job != mine.per_job:
+            raise ValueError("found a problem of another structure, expected a copy of this one")
+        made = object.__new__(Estimator)
+        made.problem, made.rank, made.evaluations = problem, self.rank, 0
+        made._engine = self._engine
+        made._numbers = {True: numbers_of(problem)}
+        return made
 
     def __call__(self, assignment: Sequence[int]) -> Schedule:
         """Simulate. Costs one evaluation."""
+        room = self._run(assignment, True)
+        moves = int(room.counts[MOVES])
+        log = (room.move_file, room.move_src, room.move_dst, room.move_start, room.move_end)
+        times = np.empty((3, len(assignment)))
+        by_position = np.asarray(self._engine.order.by_position)
+        for row, column in zip(times, (room.ready, room.start, room.end), strict=True):
+            row[by_position] = np.asarray(column)
+        ready, start, end = times.tolist()
+        return Schedule(
+            float(room.total[LAST]),
+            float(room.total[WORK]),
+            ready,
+            start,
+            end,
+            Transfers(*(_list(column, moves) for column in log)),
+        )
+
+    def score(self, assignment: Sequence[int]) -> tuple[float, float]:
+        """Makespan and the sum of all computing and moving, in seconds. Costs one evaluation."""
+        total = self._run(assignment).total
+        return float(total[LAST]), float(total[WORK])
+
+    def makespan(self, assignment: Sequence[int]) -> float:
+        """Seconds from the start until all is done. Costs one evaluation."""
+        return float(self._run(assignment).total[LAST])
+
+    def makespans(self, assignment: Sequence[int], worlds: Sequence[Estimator]) -> Array:
+        """The makespan in each of ``worlds`` (see :meth:`with_numbers`), one evaluation each."""
+        if not isinstance(assignment, np.ndarray):
+            assignment = cast("Sequence[int]", np.array(assignment, dtype=np.int64))
+        return np.array([world.makespan(assignment) for world in worlds])
+
+    def _run(self, assignment: Sequence[int], note: bool = False) -> Room:
         self.evaluations += 1
-        return _Run(self, assignment).go()
+        fast = kernel.worthwhile(self._engine.steps)
+        shape, order, numbers = self._given(fast)
+        room = self._engine.room(fast)
+        play = kernel.compiled(simulate) if fast else simulate
+        play(shape, order, numbers, room, sites(assignment, fast), note)
+        return room
+
+    def _given(self, fast: bool) -> tuple[Shape, Order, Numbers]:
+        if fast not in self._numbers:
+            self._numbers[fast] = as_lists(self._numbers[True])
+        return *self._engine.parts(fast), self._numbers[fast]
 
 
-class _Run:
-    """The state of one simulation."""
+def sites(assignment: Sequence[int], fast: bool) -> Ints:
+    """The assignment as the kernels take it."""
+    if fast:
+        return cast(Ints, np.ascontiguousarray(assignment, dtype=np.int64))
+    return cast(Ints, assignment.tolist() if isinstance(assignment, np.ndarray) else assignment)
 
-    def __init__(self, estimator: Estimator, assignment: Sequence[int]) -> None:
-        self.e = estimator
-        self.site = assignment
-        n_jobs, n = len(assignment), estimator.n_places
-        self.arrival: dict[int, float] = {}  # file * n + place
-        self.channel = [0.0] * (n * n)
-        self.work = 0.0
-        self.transfers: list[Transfer] = []
-        self.last = 0.0
-        self.waiting = [len(p) for p in estimator.problem.parents]
-        self.ready = [0.0] * n_jobs
-        self.start = [0.0] * n_jobs
-        self.end = [0.0] * n_jobs
-        self.free = list(estimator.problem.workers)
-        self.queued: list[list[int]] = [[] for _ in self.free]
-        self.events: list[tuple[float, int]] = []
 
-    def move(self, file: int, src: int, dst: int, now: float) -> None:
-        e = self.e
-        channel = src * e.n_places + dst
-        begin = max(now, self.channel[channel])
-        seconds = e.problem.size[file] * e.spb[src][dst]
-        end = begin + seconds
-        self.channel[channel] = begin + e.problem.size[file] * e.occupied[src][dst]
-        there = end + e.setup[src][dst]
-        self.arrival[file * e.n_places + dst] = there
-        self.work += seconds
-        self.last = max(self.last, there)
-        self.transfers.append(Transfer(file, src, dst, begin, end))
-
-    def stage_in(self) -> None:
-        e, site, n = self.e, self.site, self.e.n_places
-        wanted = []
-        for file in e.inputs:
-            holders = e.problem.holders[file]
-            for reader in e.urgent_readers[file]:
-                dst = site[reader]
-                if file * n + dst not in self.arrival:
-                    self.arrival[file * n + dst] = 0.0
-                    if dst not in holders:
-                        wanted.append((e.position[reader], file, dst))
-        wanted.sort()
-        for _, file, dst in wanted:
-            self.move(file, e.best_source[file][dst], dst, 0.0)
-
-    def enqueue(self, job: int, now: float) -> None:
-        """Parents are done: the job is ready when its files have arrived."""
-        n, here = self.e.n_places, self.site[job]
-        arrival = self.arrival
-        for file in self.e.problem.reads[job]:
-            now = max(now, arrival[file * n + here])
-        self.ready[job] = now
-        code = self.e.position[job] + len(self.site)
-        heappush(self.events, (now + self.e.queue[here], code))
-
-    def finish(self, job: int, now: float) -> None:
-        e, here, n = self.e, self.site[job], self.e.n_places
-        self.free[here] += 1
-        problem = e.problem
-        wanted = []
-        for file in problem.writes[job]:
-            self.arrival[file * n + here] = now
-            asked = {here}
-            for reader in e.urgent_readers[file]:
-                dst = self.site[reader]
-                if dst not in asked:
-                    asked.add(dst)
-                    wanted.append((e.position[reader], file, dst))
-            if problem.output >= 0 and problem.returns[file] and problem.output not in asked:
-                wanted.append((len(self.site), file, problem.output))
-        if len(wanted) > 1:
-            wanted.sort()
-        for _, file, dst in wanted:
-            self.move(file, here, dst, now)
-        for child in problem.children[job]:
-            self.waiting[child] -= 1
-            if self.waiting[child] == 0:
-                self.enqueue(child, now)
-
-    def dispatch(self, here: int, now: float) -> None:
-        queue, compute = self.queued[here], self.e.compute
-        while queue and self.free[here] > 0:
-            position = heappop(queue)
-            job = self.e.by_position[position]
-            self.free[here] -= 1
-            self.start[job] = now
-            seconds = compute[job][here]
-            self.work += seconds
-            self.end[job] = now + seconds
-            heappush(self.events, (now + seconds, position))
-
-    def go(self) -> Schedule:
-        n_jobs = len(self.site)
-        self.stage_in()
-        for job, count in enumerate(self.waiting):
-            if count == 0:
-                self.enqueue(job, 0.0)
-        events, by_position = self.events, self.e.by_position
-        heapify(events)
-        while events:
-            now = events[0][0]
-            touched = set()
-            # All that happens at one instant comes before any worker is given out, so that the
-            # most urgent of the jobs that become eligible together goes first.
-            while events and events[0][0] == now:
-                _, code = heappop(events)
-                if code < n_jobs:
-                    job = by_position[code]
-                    self.finish(job, now)
-                else:
-                    job = by_position[code - n_jobs]
-                    heappush(self.queued[self.site[job]], code - n_jobs)
-                touched.add(self.site[job])
-            for here in sorted(touched):
-                self.dispatch(here, now)
-            self.last = max(self.last, now)
-        return Schedule(self.last, self.work, self.ready, self.start, self.end, self.transfers)
+def _list(column: Any, count: int) -> list[Any]:
+    """The first entries as a list of Python numbers."""
+    part = column[:count]
+    return part.tolist() if isinstance(part, np.ndarray) else list(part)

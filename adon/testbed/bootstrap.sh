@@ -62,12 +62,22 @@ wanted=$(cat setup.py constraints.txt pyproject.toml | sha256sum) || fail "sha25
 wanted="$PWD ${wanted%% *}"
 current() { [ -x .venv/bin/python ] && [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ]; }
 
-current && exit 0
+# Machine code of what selects sites, made once for a source, so that no workflow waits for it.
+# Not worth failing for: whoever needs it can make it, or do without.
+compile_kernels() {
+    kernels=$(cat site_selector/kernel*.py site_selector/*/kernel*.py 2>/dev/null | sha256sum)
+    [ "$(cat .venv/adon-kernels 2>/dev/null)" != "$kernels" ] || return 0
+    setpriv --pdeathsig KILL -- .venv/bin/python -m site_selector.warm 2>&1 | sed -u 's/^/setup: /' >&2
+    { echo "$kernels" >.venv/adon-kernels; } 2>/dev/null
+    return 0
+}
+
+current && { compile_kernels; exit 0; }
 
 # One at a time; the kernel gives the lock back whatever becomes of us.
 exec 9<. || fail "$PWD cannot be read"
 flock -n 9 || { say "waiting for another run that is setting up"; flock 9; }
-current && exit 0
+current && { compile_kernels; exit 0; }
 [ -w . ] || fail "$PWD cannot be written, expected a checkout of your own"
 
 python=$(usable_python) || {
@@ -118,4 +128,8 @@ logged .venv/bin/python -m pip --disable-pip-version-check install \
 { echo "$wanted" >"$stamp.new" && mv "$stamp.new" "$stamp"; } 2>/dev/null ||
     fail "$PWD/.venv cannot be written (no space, or no permission)"
 rm -f "$log"
+compile_kernels
+# The planner plug-in's jar, where there is a JDK; else it is built, with one, when it is asked for.
+! have javac || .venv/bin/python -m pegasus_hooks.plugin.build >/dev/null 2>&1 ||
+    say "the planner plug-in could not be built now"
 say "ready"

@@ -1,0 +1,62 @@
+"""``python -m tests.bench.mapping_alone SAMPLES CHROMOSOMES``: map one large problem and tell, as
+JSON, what that took. In a process of its own, so that its memory is its own."""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+import time
+from random import Random
+
+from site_selector.evaluation.platform import LINK_BPS, SPEED, WORKERS, Platform, spread
+from site_selector.evaluation.worlds import true_problem
+from site_selector.mapping import map_problem
+from tests.bench.shapes import soykb
+
+SITES = 10
+
+
+def platform(seed: int) -> Platform:
+    """Ten sites, the first of which has the data."""
+    rng = Random(seed)
+    links = [[0.0] * SITES for _ in range(SITES)]
+    for a in range(SITES):
+        for b in range(a):
+            links[a][b] = links[b][a] = spread(rng, *LINK_BPS)
+    return Platform(
+        tuple(f"site{i}" for i in range(SITES)),
+        tuple(round(spread(rng, *WORKERS)) for _ in range(SITES)),
+        tuple(spread(rng, *SPEED) for _ in range(SITES)),
+        tuple(spread(rng, 1.0, 1800.0) for _ in range(SITES)),
+        tuple(tuple(row) for row in links),
+        0,
+    )
+
+
+def main(samples: int, chromosomes: int) -> int:
+    """Seconds, and megabytes before and at the most."""
+    trace = soykb(samples, chromosomes)
+    problem = true_problem(trace, platform(1))
+    before = _peak_mb()
+    began = time.perf_counter()
+    chosen = map_problem(problem, trace.kinds)
+    seconds = time.perf_counter() - began
+    found = {
+        "jobs": len(problem.jobs),
+        "seconds": seconds,
+        "before_mb": before,
+        "peak_mb": _peak_mb(),
+        "policy": chosen.policy,
+        "makespan_s": chosen.schedule.makespan_s,
+    }
+    print(json.dumps(found))
+    return 0
+
+
+def _peak_mb() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
+
+
+if __name__ == "__main__":
+    sys.exit(main(*map(int, sys.argv[1:])))

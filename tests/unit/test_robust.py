@@ -1,0 +1,106 @@
+"""Hedging: what is chosen where beliefs may be wrong."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+from random import Random
+
+import numpy as np
+from site_world import inputs_from, resequencing
+
+from site_selector.estimates import believe
+from site_selector.mapping import SIMPLE, map_problem
+from site_selector.problem import Problem, build_problem
+from site_selector.robust import Worlds
+from site_selector.search import Moves, PointJudge, anneal, movable_groups
+from site_selector.sharing import SharingEstimator
+from site_selector.uncertainty import Uncertainty, scenarios
+
+DOUBT = Uncertainty.everywhere(0.5, random_waits=True)
+
+
+def workflow() -> tuple[Problem, list[str]]:
+    sites: dict[str, dict[str, object]] = {
+        "mu": {"adon.workers": 2, "adon.rate": "5 MB/s", "adon.bandwidth.tacc": "200 Mb/s"},
+        "tacc": {"adon.workers": 3, "adon.rate": "8 MB/s", "adon.queue_wait": 20},
+        "isi": {"adon.workers": 4, "adon.rate": "6 MB/s", "adon.bandwidth.mu": "50 Mb/s"},
+    }
+    inputs = inputs_from(*resequencing(5, 4, sites, "mu"))
+    problem = build_problem(inputs, believe(inputs, now=0.0), "mu")
+    return problem, [inputs.workflow.jobs[job].transformation for job in problem.jobs]
+
+
+def test_a_hedge_says_what_it_gained_and_against_what() -> None:
+    problem, kinds = workflow()
+    found = map_problem(problem, kinds, 1, DOUBT, evaluations=4000)
+    assert found.hedge is not None
+    run = SharingEstimator(problem)
+    assert found.hedge.makespan_s == run.makespan(found.hedge.assignment)
+    assert found.hedge.makespan_s <= min(found.portfolio.values())
+    assert found.hedge.better + found.hedge.worse <= found.hedge.drawn
+    limit = min(found.portfolio[name] for name in SIMPLE)
+    assert found.schedule.makespan_s <= limit * (1 + 1e-9)
+    assert found.hedge.gain >= -0.05
+
+
+def test_the_choice_is_better_in_worlds_it_has_not_seen() -> None:
+    problem, kinds = workflow()
+    trusting = map_problem(problem, kinds, 1, evaluations=4000)
+    hedging = map_problem(problem, kinds, 1, DOUBT, evaluations=4000)
+    fresh = scenarios(problem, kinds, DOUBT, 200, np.random.default_rng(77))
+    worlds = Worlds(SharingEstimator(problem), fresh)
+    ours, theirs = worlds.logs(hedging.assignment), worlds.logs(trusting.assignment)
+    assert ours.mean() <= theirs.mean() + 0.01
+
+
+def test_the_same_seed_gives_the_same_choice_and_no_doubt_gives_no_hedge() -> None:
+    problem, kinds = workflow()
+    one, other = (map_problem(problem, kinds, 5, DOUBT, evaluations=2000) for _ in "ab")
+    assert one == other
+    sure = map_problem(problem, kinds, 5, Uncertainty.everywhere(0.0), evaluations=500)
+    assert sure.hedge is None
+    assert sure == map_problem(problem, kinds, 5, evaluations=500)
+
+
+def test_jobs_left_where_the_estimates_say_otherwise_have_a_count_of_worlds() -> None:
+    problem, kinds = workflow()
+    found = map_problem(problem, kinds, 2, DOUBT, evaluations=6000)
+    for job, makespan in found.tried.items():
+        if makespan < found.schedule.makespan_s:
+            assert job in found.later
+
+
+def test_worlds_refuse_what_is_above_the_limit_under_the_estimates() -> None:
+    problem, kinds = workflow()
+    run = SharingEstimator(problem)
+    drawn = scenarios(problem, kinds, DOUBT, 4, np.random.default_rng(1))
+    sites = [allowed[0] for allowed in problem.allowed]
+    at = run.makespan(sites)
+    assert Worlds(run, drawn, at * 0.99).below(sites, 1e9) is None
+    worlds = Worlds(run, drawn, at)
+    assert worlds.below(sites, 1e9) == worlds.value(sites)
+    assert worlds.below(sites, worlds.value(sites) - 1) is None
+
+
+def test_annealing_is_never_worse_than_its_start_and_repeats_itself() -> None:
+    problem, kinds = workflow()
+    run = SharingEstimator(problem)
+    judge, moves = PointJudge(run), Moves(problem, kinds)
+    start = [Random(4).choice(allowed) for allowed in problem.allowed]
+    found, value = anneal(judge, moves, start, 400, Random(1), run)
+    assert value == judge.value(found) < judge.value(start)
+    assert all(site in allowed for site, allowed in zip(found, problem.allowed, strict=True))
+    assert anneal(judge, moves, start, 400, Random(1), run) == (found, value)
+    pinned = replace(problem, allowed=tuple(sites[:1] for sites in problem.allowed))
+    first = [sites[0] for sites in pinned.allowed]
+    assert anneal(judge, Moves(pinned, kinds), first, 50, Random(1))[0] == first
+
+
+def test_groups_are_chains_and_jobs_of_a_kind_on_a_level() -> None:
+    problem, kinds = workflow()
+    for group in movable_groups(problem, kinds):
+        chain = all(b in problem.children[a] for a, b in pairwise(group))
+        alike = len({(kinds[j], problem.level[j]) for j in group}) == 1
+        assert chain or alike
+        assert len(group) > 1
