@@ -28,7 +28,7 @@ check: setup ## check format, lint and types
 	@$(PYTHON) -m ruff check .
 	@$(PYTHON) -m mypy
 
-bench: setup ## measure and write bench-results.json; `make bench ONLY=P3` measures one id
+bench: setup ## measure and write bench-results.json; ONLY=P3 measures one id, TRACES=DIR is for P1
 	@$(TIED) $(PYTHON) -m tests.bench $(if $(ONLY),--only $(ONLY))
 
 clean: ## remove what was made here, also what killed runs left (downloads in ~/.cache/adon stay)

@@ -15,7 +15,6 @@ ROOT = Path(__file__).resolve().parents[2]
 _EXAMPLE = ROOT / "examples" / "soykb" / "workflow.py"
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-_ESTIMATE = "adon.size_estimate"
 _VERSION = "5.0.4"
 
 
@@ -36,17 +35,6 @@ def soykb(out: Path, samples: int, chromosomes: int, chromosome_bp: int = 300_00
         stdout=subprocess.DEVNULL,
     )
     return out / "workflow.yml"
-
-
-def declare_sizes(workflow: Path) -> None:
-    """Turn the example's size estimates of results into declared sizes, in place."""
-    root = yaml.load(workflow.read_text(), Loader=_LOADER)
-    for job in root["jobs"]:
-        for use in job["uses"]:
-            estimate = use.get("metadata", {}).get(_ESTIMATE)
-            if estimate is not None:
-                use["size"] = int(estimate)
-    _dump(workflow, root)
 
 
 def make_platform(folder: Path, seed: int, n_sites: int | None = None) -> str:

@@ -1,0 +1,166 @@
+"""What an evaluation comes to: ratios over all cases, by family, as tables and as JSON."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from site_selector.evaluation.cases import Outcome, Setting
+from site_selector.evaluation.contenders import POLICIES
+from site_selector.evaluation.platform import Platform
+from site_selector.evaluation.wfformat import TraceFile
+from site_selector.evaluation.worlds import REGIMES
+
+FORMAT = "adon-site-evaluation/1"
+OVERALL = "all"
+REFERENCES = ("best_known", "lower_bound")
+HEAD = ("family", "cases>", "policy", "÷ best known>", "worst>", "÷ lower bound>", "worst>")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One case: a trace on the platform of that number, with its outcomes by regime."""
+
+    trace: TraceFile
+    platform: int
+    outcomes: tuple[Outcome, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """Ratios of makespans: geometric mean and worst of ``cases``."""
+
+    geomean: float
+    worst: float
+    cases: int
+    worst_case: str
+
+
+def ratio(outcome: Outcome, policy: str, reference: str) -> float:
+    """A policy's makespan ÷ the best known or ÷ the lower bound; 1 where both are nothing."""
+    made = outcome.makespan_s[policy]
+    least = outcome.best_known_s if reference == "best_known" else outcome.lower_bound_s
+    if least > 0:
+        return made / least
+    return 1.0 if made == 0 else math.inf
+
+
+def summarise(rows: Iterable[Row], regime: str, policy: str, reference: str) -> Summary:
+    """Over the rows, in one regime. Raises ValueError where there are none."""
+    values = []
+    for row in rows:
+        for outcome in row.outcomes:
+            if outcome.regime == regime:
+                name = f"{row.trace.path} on platform {row.platform}"
+                values.append((ratio(outcome, policy, reference), name))
+    worst, name = max(values)
+    return Summary(geometric_mean(value for value, _ in values), worst, len(values), name)
+
+
+def geometric_mean(values: Iterable[float]) -> float:
+    """The n-th root of the product. Raises ValueError where there are none."""
+    found = list(values)
+    if not found:
+        raise ValueError("no values")
+    return math.exp(math.fsum(math.log(value) for value in found) / len(found))
+
+
+def families(rows: Iterable[Row]) -> list[str]:
+    """Names of the families, in order."""
+    return sorted({row.trace.trace.family for row in rows})
+
+
+def as_dict(
+    rows: Sequence[Row],
+    platforms: Sequence[Platform],
+    setting: Setting,
+    skipped: Sequence[str] = (),
+) -> dict[str, Any]:
+    """Everything, JSON-ready. Holds nothing that differs between two runs with the same seed."""
+    traces = {row.trace.path: row.trace for row in rows}
+    return {
+        "format": FORMAT,
+        "seed": setting.seed,
+        "errors": setting.error,
+        "staging": setting.staging,
+        "effort": setting.effort,
+        "policies": list(POLICIES),
+        "regimes": list(REGIMES),
+        "summary": _summaries(rows),
+        "traces": [
+            {
+                "file": path,
+                "sha256": found.sha256,
+                "family": found.trace.family,
+                "tasks": len(found.trace.tasks),
+                "files": len(found.trace.files),
+                "bytes": math.fsum(found.trace.size_bytes),
+                "core_seconds": math.fsum(found.trace.runtime_s),
+                "notes": list(found.trace.notes),
+            }
+            for path, found in traces.items()
+        ],
+        "left_out": list(skipped),
+        "platforms": [asdict(platform) for platform in platforms],
+        "cases": [_case(row) for row in rows],
+    }
+
+
+def _summaries(rows: Sequence[Row]) -> dict[str, Any]:
+    """regime → reference → family (or "all") → policy → the summary's fields."""
+    members = {OVERALL: list(rows)}
+    for family in families(rows):
+        members[family] = [row for row in rows if row.trace.trace.family == family]
+    return {
+        regime: {
+            reference: {
+                name: {
+                    policy: asdict(summarise(found, regime, policy, reference))
+                    for policy in POLICIES
+                }
+                for name, found in members.items()
+            }
+            for reference in REFERENCES
+        }
+        for regime in REGIMES
+    }
+
+
+def _case(row: Row) -> dict[str, Any]:
+    return {
+        "trace": row.trace.path,
+        "platform": row.platform,
+        "regimes": {
+            outcome.regime: {
+                "makespan_s": dict(outcome.makespan_s),
+                "best_known_s": outcome.best_known_s,
+                "best_known_by": outcome.best_known_by,
+                "lower_bound_s": outcome.lower_bound_s,
+            }
+            for outcome in row.outcomes
+        },
+    }
+
+
+def tables(summary: Mapping[str, Any]) -> list[tuple[str, list[list[str]]]]:
+    """For each regime its lines (see HEAD): every policy in every family, and over all cases."""
+    out = []
+    for regime, references in summary.items():
+        best, bound = (references[reference] for reference in REFERENCES)
+        lines = []
+        for name in sorted(best, key=lambda name: (name == OVERALL, name)):
+            for policy in POLICIES:
+                a, b = best[name][policy], bound[name][policy]
+                ratios = (a["geomean"], a["worst"], b["geomean"], b["worst"])
+                lines.append([name, str(a["cases"]), policy, *(_shown(value) for value in ratios)])
+        out.append((regime, lines))
+    return out
+
+
+def _shown(value: float) -> str:
+    """Three decimals near one, where they matter, fewer far from it."""
+    if value < 10:
+        return f"{value:.3f}"
+    return f"{value:.1f}" if value < 1000 else f"{value:.3g}"

@@ -1,0 +1,119 @@
+"""A trace on a platform as a problem: as it truly is, and as it is believed to be.
+
+Three regimes say how far the two differ:
+
+    exact           not at all
+    errors          run times per kind of task and site, sizes per file, throughput per path and
+                    waits per site are believed to be what they truly are times 1 - e to 1 + e
+    unknown-waits   the same, but a site's true wait is exponential about what is believed
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Literal
+
+import numpy as np
+
+from network_provisioner.units import BITS_PER_BYTE
+from site_selector.evaluation.platform import Platform
+from site_selector.evaluation.trace import Trace
+from site_selector.problem import Problem
+
+Regime = Literal["exact", "errors", "unknown-waits"]
+REGIMES: tuple[Regime, ...] = ("exact", "errors", "unknown-waits")
+Staging = Literal["per-site", "per-job"]
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What is true and what is believed."""
+
+    regime: Regime
+    truth: Problem
+    believed: Problem
+
+
+def true_problem(trace: Trace, platform: Platform, staging: Staging = "per-site") -> Problem:
+    """The trace on the platform, nothing about it uncertain.
+
+    Every task can run at every site. Files that no task writes lie at the store; files that a task
+    writes and no other reads are wanted there.
+    """
+    n, jobs = len(platform.sites), len(trace.tasks)
+    link_bps = np.array(platform.link_bps)
+    np.fill_diagonal(link_bps, np.inf)
+    per_byte = BITS_PER_BYTE / link_bps
+    compute = np.array(trace.runtime_s)[:, None] / np.array(platform.speed)[None, :]
+    made = [producer >= 0 for producer in trace.producer]
+    return Problem(
+        jobs=trace.tasks,
+        places=platform.places,
+        n_sites=n,
+        files=trace.files,
+        parents=trace.parents,
+        children=trace.children,
+        reads=trace.reads,
+        writes=trace.writes,
+        readers=trace.readers,
+        producer=trace.producer,
+        holders=tuple(() if made else (platform.store,) for made in made),
+        returns=tuple(m and not r for m, r in zip(made, trace.readers, strict=True)),
+        size=trace.size_bytes,
+        guessed=(False,) * len(trace.files),
+        allowed=(tuple(range(n)),) * jobs,
+        level=trace.level,
+        input_bytes=_input_bytes(trace.reads, trace.size_bytes),
+        compute_s=compute,
+        queue_s=np.array(platform.queue_s),
+        workers=platform.workers,
+        seconds_per_byte=per_byte,
+        occupied_per_byte=per_byte.copy(),
+        setup_s=np.zeros_like(per_byte),
+        output=platform.store,
+        compute=((None,) * n,) * jobs,
+        staging=staging,
+    )
+
+
+def draw_worlds(truth: Problem, kinds: tuple[str, ...], error: float, rng: Random) -> list[World]:
+    """One world for each regime. ``error`` is e, from 0 to below 1.
+
+    The beliefs of the two regimes that have errors are the same; in the last, the true waits are
+    drawn about them.
+    """
+    believed = misjudged(truth, kinds, error, rng)
+    waits = believed.queue_s * np.array([rng.expovariate(1.0) for _ in believed.queue_s])
+    return [
+        World("exact", truth, truth),
+        World("errors", truth, believed),
+        World("unknown-waits", replace(truth, queue_s=waits), believed),
+    ]
+
+
+def misjudged(truth: Problem, kinds: tuple[str, ...], error: float, rng: Random) -> Problem:
+    """What is believed where everything is believed to be off by a factor of 1 - e to 1 + e."""
+
+    def factor() -> float:
+        return rng.uniform(1 - error, 1 + error)
+
+    places, n = len(truth.places), truth.n_sites
+    speed = {kind: [factor() for _ in range(n)] for kind in sorted(set(kinds))}
+    size = tuple(size * factor() for size in truth.size)
+    rate = np.array([[factor() for _ in range(places)] for _ in range(places)])
+    return replace(
+        truth,
+        compute_s=truth.compute_s * np.array([speed[kind] for kind in kinds]),
+        size=size,
+        input_bytes=_input_bytes(truth.reads, size),
+        seconds_per_byte=truth.seconds_per_byte / rate,
+        occupied_per_byte=truth.occupied_per_byte / rate,
+        queue_s=truth.queue_s * np.array([factor() for _ in range(n)]),
+    )
+
+
+def _input_bytes(
+    reads: tuple[tuple[int, ...], ...], size: tuple[float, ...]
+) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
+    return np.array([max(1.0, sum(size[f] for f in found)) for found in reads])
