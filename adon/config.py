@@ -1,7 +1,8 @@
 """``adon.yml``: one validated file. Unknown keys are rejected with a suggestion.
 
 Sections: ``topology`` (the network), ``controller`` (which driver speaks to it), ``broker`` (where
-it listens and keeps its state), ``templates`` (per application QSpec, RSpec, weights).
+it listens and keeps its state), ``templates`` (per application QSpec, RSpec, weights), ``pool``
+(the HTCondor that site selection asks).
 """
 
 from __future__ import annotations
@@ -66,13 +67,23 @@ class BrokerConfig(_Section):
         return _checked_address(value)
 
 
+class PoolConfig(_Section):
+    """The HTCondor that site selection asks for slots and queues.
+
+    ``collector`` is ``host:port``, empty for the one that CONDOR_CONFIG names.
+    """
+
+    collector: str = ""
+
+
 class Config(_Section):
-    """The whole file."""
+    """The whole file. Without ``pool`` no HTCondor is asked."""
 
     topology: dict[str, Any]
     controller: ControllerConfig = Field(default_factory=ControllerConfig)
     broker: BrokerConfig = Field(default_factory=BrokerConfig)
     templates: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    pool: PoolConfig | None = None
 
 
 def split_address(value: str, what: str) -> tuple[str, int]:
@@ -83,7 +94,11 @@ def split_address(value: str, what: str) -> tuple[str, int]:
     return host, int(port)
 
 
-_SECTIONS: dict[str, type[_Section]] = {"controller": ControllerConfig, "broker": BrokerConfig}
+_SECTIONS: dict[str, type[_Section]] = {
+    "controller": ControllerConfig,
+    "broker": BrokerConfig,
+    "pool": PoolConfig,
+}
 
 
 def parse_config(data: object, where: str) -> Config:

@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
+from adon.config import load_config
+from adon.live import Live, Say, ask
+from condor_plugins.sitepool import SitePool
 from monitors.archive import Archive
 from network_provisioner.errors import InputError
-from network_provisioner.topology import Topology
+from network_provisioner.topology import Topology, topology_from_dict
 from pegasus_hooks.planner.layout import check_mapping
-from site_selector.estimates import MeasurementSource, NoMeasurements, World, believe
+from site_selector.catalogs import sites_of
+from site_selector.estimates import (
+    MeasurementSource,
+    NoMeasurements,
+    World,
+    believe,
+    believe_sites,
+)
 from site_selector.fields import did_you_mean
 from site_selector.inputs import Inputs, load_inputs
 from site_selector.mapping import map_workflow
 from site_selector.placement import Mapping as SiteMapping
+from site_selector.yamltext import read_document
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,20 +49,47 @@ def place(
     topology: Topology | None = None,
     pool: Mapping[str, int] | None = None,
     idle: Mapping[str, int] | None = None,
+    live: Live | None = None,
     seed: int = 0,
     now: float | None = None,
+    alternatives: bool = True,
 ) -> Placed:
-    """Map a workflow with what is known now. Raises InputError."""
+    """Map a workflow with what is known now. Raises InputError.
+
+    ``alternatives=False`` leaves out terms and reasons, which cost time for large workflows.
+
+    ``pool``: worker slots per site, ``idle``: those of them that would take a job at once, for
+    which nobody waits; ``live`` tells all that and more, and comes before both. What a job waits at
+    an idle site is little and not nothing: ``idle`` counts where waits of this pool were measured.
+    """
+    at = time.time() if now is None else now
+    told = live or Live(topology=topology)
+    measured = source or NoMeasurements()
+    if told.pool is None and pool is not None:
+        known = any(measured.estimate("queue_wait", site, at) for site in pool)
+        told = replace(told, pool=counted(pool, (idle or {}) if known else {}, at))
     world = believe(
         inputs,
-        source or NoMeasurements(),
-        now=time.time() if now is None else now,
-        topology=topology,
-        pool=pool,
-        idle=idle,
+        measured,
+        now=at,
+        topology=told.topology,
+        pool=told.pool,
+        in_use_bps=told.in_use_bps,
+        use=told.use,
         output_site=output_site,
     )
-    return Placed(inputs, world, map_workflow(inputs, world, output_site, seed))
+    mapping = map_workflow(inputs, world, output_site, seed, alternatives=alternatives)
+    return Placed(inputs, world, mapping)
+
+
+def counted(pool: Mapping[str, int], idle: Mapping[str, int], at: float) -> dict[str, SitePool]:
+    """Slots per site as a pool of which no more is known than that nobody waits for ``idle``."""
+    return {
+        site: SitePool(
+            site, at, slots, idle_slots=idle.get(site, 0), ahead=0.0 if idle.get(site) else None
+        )
+        for site, slots in pool.items()
+    }
 
 
 def place_files(
@@ -57,23 +98,117 @@ def place_files(
     sites: Path | None = None,
     replicas: Path | None = None,
     transformations: Path | None = None,
+    execution_sites: Sequence[str] | None = None,
     output_site: str | None = None,
     archive: Path | None = None,
+    config: Path | None = None,
+    pool: str | None = None,
+    broker: str | None = None,
     seed: int = 0,
+    say: Say | None = None,
+    alternatives: bool = True,
 ) -> Placed:
-    """:func:`place` for files and an archive. Raises InputError, also for a missing archive."""
-    inputs = load_inputs(workflow, sites, replicas, transformations)
+    """:func:`place` for files and what :func:`sources` tells. Raises InputError, also for a missing
+    ``archive``."""
+    inputs = load_inputs(workflow, sites, replicas, transformations, execution_sites)
     if output_site is not None and output_site not in inputs.sites:
         raise InputError(
             f"output site {output_site!r} is not in the site catalog, which lists "
             f"{', '.join(inputs.sites)}{did_you_mean(output_site, inputs.sites)}"
         )
-    if archive is None:
-        return place(inputs, output_site=output_site, seed=seed)
-    if not archive.exists():
+    with sources(archive, config, pool, broker, say) as (measured, live):
+        return place(
+            inputs,
+            output_site=output_site,
+            source=measured,
+            live=live,
+            seed=seed,
+            alternatives=alternatives,
+        )
+
+
+def believe_files(
+    workflow: Path | None,
+    *,
+    sites: Path | None = None,
+    replicas: Path | None = None,
+    transformations: Path | None = None,
+    execution_sites: Sequence[str] | None = None,
+    output_site: str | None = None,
+    archive: Path | None = None,
+    config: Path | None = None,
+    pool: str | None = None,
+    broker: str | None = None,
+    say: Say | None = None,
+) -> World:
+    """What is believed for a workflow, without mapping it, and with what :func:`sources` tells;
+    without a workflow: of the catalog ``sites`` and the paths between its sites. Raises InputError.
+    """
+    if workflow is None:
+        if sites is None:
+            raise InputError("found neither a workflow nor a site catalog, expected one of them")
+        catalog = sites_of(read_document(sites, "Pegasus 5 site catalog"))
+        gather: Callable[..., World] = partial(believe_sites, catalog)
+    else:
+        inputs = load_inputs(workflow, sites, replicas, transformations, execution_sites)
+        gather = partial(believe, inputs, output_site=output_site)
+    with sources(archive, config, pool, broker, say) as (measured, live):
+        return gather(
+            measured,
+            now=time.time(),
+            topology=live.topology,
+            pool=live.pool,
+            in_use_bps=live.in_use_bps,
+            use=live.use,
+        )
+
+
+@contextmanager
+def sources(
+    archive: Path | None = None,
+    config: Path | None = None,
+    pool: str | None = None,
+    broker: str | None = None,
+    say: Say | None = None,
+) -> Iterator[tuple[MeasurementSource | None, Live]]:
+    """Everyone to be asked beside the catalogs: measurements, open as long as the context lasts,
+    and what runs now.
+
+    ``pool`` is a collector (``host:port``, "" for that of CONDOR_CONFIG), ``broker`` a URL. What is
+    not given is taken from ``config`` (``adon.yml``), if that is: archive, pool, network, and the
+    broker, if one runs there. ``say`` gets one line for each that was asked and did not answer.
+    Raises InputError.
+    """
+    topology, token = None, os.environ.get("ADON_TOKEN")
+    rests = False
+    if config is not None:
+        loaded = load_config(config)
+        learnt, topology = configured(config)
+        archive = archive or learnt
+        if pool is None and loaded.pool is not None:
+            pool = loaded.pool.collector
+        if broker is None:
+            broker, rests = f"http://{loaded.broker.listen}", True
+            token = loaded.broker.token or token
+    if archive is not None and not archive.exists():
         raise InputError(f"{archive}: found no such file, expected an archive of measurements")
-    with Archive(archive, read_only=True) as measurements:
-        return place(inputs, output_site=output_site, source=measurements, seed=seed)
+    live = ask(pool, broker, token=token, topology=topology, say=say, broker_may_rest=rests)
+    if archive is None:
+        yield None, live
+    else:
+        with Archive(archive, read_only=True) as measurements:
+            yield measurements, live
+
+
+def configured(config: Path) -> tuple[Path | None, Topology]:
+    """The archive that ``adon.yml`` names, None before the first measurement, and its network.
+
+    A relative path counts from the file's own folder: a planner is started anywhere. Raises
+    InputError.
+    """
+    loaded = load_config(config)
+    archive = config.parent / loaded.broker.archive
+    return archive if archive.exists() else None, topology_from_dict(loaded.topology)
 
 
 def saved(

@@ -1,59 +1,60 @@
-"""What the pool has to offer now, site by site: slots, memory, and the jobs that wait for them.
+"""Asking a running HTCondor what every site of its pool has to offer now.
 
-The cost model's N (workers of a site) and the question behind T_q (does a site have room now?;
-thesis, Algorithm 4) are answered by HTCondor's collector and schedd. Reading them is an effect and
-stands behind :class:`PoolState`; counting is :func:`summarise`, a pure function of ClassAds.
+Reading collector and schedds is an effect and stands behind :class:`PoolState`; what the ads say
+is counted by :mod:`condor_plugins.sitepool`.
 """
 
 from __future__ import annotations
 
 import json
-import re
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Protocol
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Protocol
 
 import htcondor2
 
+from condor_plugins.sitepool import (
+    SOURCE,
+    Ad,
+    SitePool,
+    pool_from_json,
+    site_of_job,
+    site_of_slot,
+    summarise,
+    workers,
+)
 from network_provisioner.errors import AdonError
 
-Ad = Mapping[str, Any]
+__all__ = [
+    "SOURCE",
+    "Ad",
+    "HTCondorPool",
+    "PoolState",
+    "SitePool",
+    "pool_from_json",
+    "read",
+    "site_of_job",
+    "site_of_slot",
+    "summarise",
+    "workers",
+]
 
-SOURCE = "collector"
 SLOT_ATTRIBUTES = (
     "Name", "Machine", "SlotType", "State", "Activity", "Cpus", "TotalSlotCpus", "Memory",
-    "PegasusSite", "AdonSite", "AdonIoWait", "AdonLoad",
+    "PegasusSite", "AdonSite", "AdonIoWait", "AdonLoad", "Mips",
 )  # fmt: skip
-JOB_ATTRIBUTES = ("ClusterId", "ProcId", "JobStatus", "AdonSite", "pegasus_site", "Requirements")
-_IDLE, _RUNNING = 1, 2
-_SITE_REQUIRED = re.compile(
-    r"(?:TARGET\.)?(?:PegasusSite|AdonSite)\s*(?:==|=\?=)\s*\"([^\"]+)\"", re.IGNORECASE
-)
-
-
-@dataclass(frozen=True, slots=True)
-class SitePool:
-    """One site's share of the pool at ``at`` (Unix seconds).
-
-    ``slots`` counts jobs that can run at once, ``idle_slots`` those that could start now.
-    ``io_wait`` is the worst of its machines, None where none reports it.
-    """
-
-    site: str
-    at: float
-    slots: int = 0
-    idle_slots: int = 0
-    memory_bytes: int = 0
-    idle_jobs: int = 0
-    running_jobs: int = 0
-    io_wait: float | None = None
-    source: str = SOURCE
-
-    def as_dict(self) -> dict[str, Any]:
-        """A JSON-ready copy."""
-        return asdict(self)
+JOB_ATTRIBUTES = (
+    "ClusterId", "ProcId", "JobStatus", "JobUniverse", "AdonSite", "pegasus_site", "Requirements",
+    "JobCurrentStartDate", "pegasus_wf_xformation",
+)  # fmt: skip
+ENDED_ATTRIBUTES = (
+    *JOB_ATTRIBUTES, "QDate", "JobStartDate", "RemoteWallClockTime", "CompletionDate", "ExitCode",
+)  # fmt: skip
+_IN_QUEUE = "JobStatus == 1 || JobStatus == 2"  # idle or running
+# Jobs looked back at, of each schedd: enough for a mean, read in a fraction of a second.
+HISTORY = 300
 
 
 class PoolState(Protocol):
@@ -67,74 +68,9 @@ class PoolState(Protocol):
         """One ad per queued job, at least with :data:`JOB_ATTRIBUTES`."""
         ...
 
-
-def site_of_slot(ad: Ad) -> str:
-    """The site a slot belongs to, empty where it does not say."""
-    return str(ad.get("AdonSite") or ad.get("PegasusSite") or "")
-
-
-def site_of_job(ad: Ad) -> str:
-    """The site a job is bound to: by its own word (Pegasus writes ``pegasus_site``), or because its
-    requirements ask for one; empty where it may run anywhere."""
-    named = ad.get("AdonSite") or ad.get("pegasus_site")
-    if named:
-        return str(named)
-    found = _SITE_REQUIRED.search(str(ad.get("Requirements", "")))
-    return found.group(1) if found else ""
-
-
-def _workers(ad: Ad) -> tuple[int, int]:
-    """How many jobs of one core a slot carries in all, and how many it could start now."""
-    kind = str(ad.get("SlotType", "Static"))
-    if kind == "Partitionable":
-        # Its dynamic slots are counted here, as part of the whole.
-        return int(ad.get("TotalSlotCpus", 0)), int(ad.get("Cpus", 0))
-    if kind == "Dynamic":
-        return 0, 0
-    return 1, int(ad.get("State") == "Unclaimed" or ad.get("Activity") == "Idle")
-
-
-def summarise(slots: Iterable[Ad], jobs: Iterable[Ad], at: float) -> dict[str, SitePool]:
-    """Counts per site. Slots and jobs that name no site are left out."""
-    counts: dict[str, dict[str, int]] = {}
-    waits: dict[str, float] = {}
-
-    def add(site: str, **more: int) -> None:
-        if site:
-            row = counts.setdefault(site, {})
-            for key, n in more.items():
-                row[key] = row.get(key, 0) + n
-
-    for ad in slots:
-        site = site_of_slot(ad)
-        total, idle = _workers(ad)
-        # Of a partitionable slot Memory is what is left; the rest is in its dynamic slots.
-        mega = int(ad.get("Memory", 0))
-        add(site, slots=total, idle_slots=idle, memory_bytes=mega * 2**20)
-        waited = ad.get("AdonIoWait")
-        if site and isinstance(waited, int | float):
-            waits[site] = max(waits.get(site, 0.0), float(waited))
-    for ad in jobs:
-        status = ad.get("JobStatus")
-        add(site_of_job(ad), idle_jobs=int(status == _IDLE), running_jobs=int(status == _RUNNING))
-    return {
-        site: SitePool(
-            site,
-            at,
-            slots=row.get("slots", 0),
-            idle_slots=row.get("idle_slots", 0),
-            memory_bytes=row.get("memory_bytes", 0),
-            idle_jobs=row.get("idle_jobs", 0),
-            running_jobs=row.get("running_jobs", 0),
-            io_wait=waits.get(site),
-        )
-        for site, row in counts.items()
-    }
-
-
-def workers(pools: Mapping[str, SitePool]) -> dict[str, int]:
-    """N of the cost model: how many jobs each site runs at once."""
-    return {site: pool.slots for site, pool in pools.items()}
+    def ended(self) -> Sequence[Ad]:
+        """Ads of jobs that ended lately, at least with :data:`ENDED_ATTRIBUTES`."""
+        ...
 
 
 class HTCondorPool:
@@ -160,23 +96,52 @@ class HTCondorPool:
             return [
                 job
                 for schedd in found
-                for job in htcondor2.Schedd(schedd).query(projection=list(JOB_ATTRIBUTES))
+                for job in htcondor2.Schedd(schedd).query(_IN_QUEUE, list(JOB_ATTRIBUTES))
             ]
         except (htcondor2.HTCondorException, OSError, RuntimeError) as error:
             raise AdonError(f"HTCondor's schedd: {error}") from error
+
+    def ended(self) -> Sequence[Ad]:
+        """Ads of the last :data:`HISTORY` jobs of every schedd; none of one that keeps or tells no
+        history. Raises AdonError where the collector cannot be asked."""
+        try:
+            found = self._open().locateAll(htcondor2.DaemonType.Schedd)
+        except (htcondor2.HTCondorException, OSError, RuntimeError) as error:
+            raise AdonError(f"HTCondor's collector: {error}") from error
+        ads: list[Ad] = []
+        for schedd in found:
+            try:
+                past = htcondor2.Schedd(schedd).history(None, list(ENDED_ATTRIBUTES), HISTORY)
+            except (htcondor2.HTCondorException, OSError, RuntimeError):
+                continue
+            ads.extend(past)
+        return ads
 
     def _open(self) -> htcondor2.Collector:
         return htcondor2.Collector(self._collector) if self._collector else htcondor2.Collector()
 
 
 def read(pool: PoolState, now: float | None = None) -> dict[str, SitePool]:
-    """What every site of the pool has now. Raises AdonError."""
-    return summarise(pool.slots(), pool.jobs(), time.time() if now is None else now)
+    """What every site of the pool has now. Raises AdonError where the collector cannot be asked; of
+    a pool whose schedds cannot, the slots."""
+    slots = pool.slots()
+    jobs, ended = None, list[Ad]()
+    with suppress(AdonError):
+        jobs = pool.jobs()
+        ended += pool.ended()
+    return summarise(slots, jobs, time.time() if now is None else now, ended)
 
 
-def main() -> int:
-    """``python -m condor_plugins.collector``: the pool of CONDOR_CONFIG, as JSON by site."""
-    print(json.dumps({site: found.as_dict() for site, found in read(HTCondorPool()).items()}))
+def main(words: Sequence[str] | None = None) -> int:
+    """``python -m condor_plugins.collector [HOST:PORT]``: the pool of CONDOR_CONFIG or of that
+    collector, as JSON by site. One line on standard error and exit 1 where it does not answer."""
+    given = sys.argv[1:] if words is None else list(words)
+    try:
+        found = read(HTCondorPool(*given[:1]))
+    except AdonError as error:
+        print(error, file=sys.stderr)
+        return 1
+    print(json.dumps({site: state.as_dict() for site, state in found.items()}))
     return 0
 
 

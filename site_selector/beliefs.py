@@ -44,6 +44,50 @@ class MeasurementSource(Protocol):
         ...
 
 
+class PoolSite(Protocol):
+    """What HTCondor says of one site now, as ``condor_plugins.collector.SitePool`` has it."""
+
+    @property
+    def at(self) -> float:
+        """Unix second of the reading."""
+        ...
+
+    @property
+    def slots(self) -> int:
+        """Jobs of one core that can run at once: N."""
+        ...
+
+    @property
+    def idle_slots(self) -> int:
+        """Those of them that could start a job now."""
+        ...
+
+    @property
+    def ahead(self) -> float | None:
+        """Idle jobs that want these slots before a new one; None where no schedd was asked."""
+        ...
+
+    @property
+    def run_s(self) -> float | None:
+        """How long a job holds a slot here, in seconds; None where nobody knows."""
+        ...
+
+    @property
+    def start_s(self) -> float | None:
+        """What a job waits here where nobody is ahead of it; None where nobody knows."""
+        ...
+
+    @property
+    def mips(self) -> float | None:
+        """Speed of one core (Dhrystone); None where machines do not tell."""
+        ...
+
+    @property
+    def runtimes(self) -> Mapping[str, tuple[float, int]]:
+        """By transformation: median seconds of the jobs that ended here, and how many."""
+        ...
+
+
 class NoMeasurements:
     """A source that has measured nothing."""
 
@@ -56,8 +100,10 @@ class NoMeasurements:
 class Belief:
     """A value and where it comes from.
 
-    ``source``: pool is "collector", then "archive", "topology", "catalog", "default". ``at`` is the
-    Unix second of a measurement, None for what was written down. ``spread`` has the value's unit.
+    ``source``: "collector" or "schedd" (HTCondor), "archive", "topology", "catalog", "default".
+    ``at`` is the Unix second of a measurement, None for what was written down. ``spread`` has the
+    value's unit and is comparable to a standard deviation; ``count`` is the number of measurements
+    behind both.
     """
 
     value: float
@@ -65,6 +111,7 @@ class Belief:
     at: float | None = None
     spread: float = 0.0
     note: str = ""
+    count: int = field(default=0, compare=False)
 
     def as_dict(self, now: float) -> dict[str, Any]:
         """JSON-ready: value (None where infinite), source, age_s (0 for what was written down)."""
@@ -75,6 +122,8 @@ class Belief:
         }
         if self.spread:
             out["spread"] = self.spread
+        if self.count:
+            out["count"] = self.count
         if self.note:
             out["note"] = self.note
         return out
@@ -138,3 +187,28 @@ class World:
     paths: Mapping[tuple[str, str], PathBelief]
     compute: Mapping[tuple[str, str], ComputeBelief]
     output_ratio: Mapping[str, Belief] = field(default_factory=dict)
+
+
+def beliefs_dict(world: World) -> dict[str, Any]:
+    """All beliefs, JSON-ready: ``sites``, ``paths`` ("src>dst"), ``compute`` ("xform@site")."""
+    now = world.now
+    return {
+        "now": now,
+        "sites": {
+            name: {"n": b.workers.as_dict(now), "t_q": b.queue_wait.as_dict(now)}
+            for name, b in world.sites.items()
+        },
+        "paths": {
+            f"{src}>{dst}": {
+                "gamma_a": b.gamma_a.as_dict(now),
+                "gamma_t": b.gamma_t.as_dict(now),
+                "setup": b.setup.as_dict(now),
+                "rtt_s": b.rtt_s,
+            }
+            for (src, dst), b in world.paths.items()
+        },
+        "compute": {
+            f"{name}@{site}": {"kind": b.kind, **b.belief.as_dict(now)}
+            for (name, site), b in world.compute.items()
+        },
+    }

@@ -10,12 +10,49 @@ import math
 from collections.abc import Mapping as MappingType
 from dataclasses import dataclass, field
 from pathlib import Path
+from reprlib import repr as shown
 from typing import Any
 
 from network_provisioner.errors import InputError
+from network_provisioner.units import transfer_time
 from site_selector.wholefile import write_whole
 
 _TERMS = ("t_q_s", "t_c_s", "t_n_s", "t_t_s")
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """Bytes of one job that must move from one place to another. Rates in bits per second."""
+
+    path: str  # "src>dst"
+    s_t_bytes: float
+    gamma_a_bps: float
+    gamma_t_bps: float
+
+    @property
+    def rate_bps(self) -> float:
+        """min(Γ_t, Γ_a)."""
+        return min(self.gamma_a_bps, self.gamma_t_bps)
+
+    @property
+    def seconds(self) -> float:
+        """How long it takes alone."""
+        return transfer_time(self.s_t_bytes, self.rate_bps)
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-ready; a rate without a bound is null."""
+        return {
+            "path": self.path,
+            "s_t_bytes": self.s_t_bytes,
+            "gamma_a_bps": finite(self.gamma_a_bps),
+            "gamma_t_bps": finite(self.gamma_t_bps),
+        }
+
+    @classmethod
+    def from_dict(cls, data: MappingType[str, Any]) -> Move:
+        """The inverse of :meth:`as_dict`."""
+        rates = _read(data["gamma_a_bps"]), _read(data["gamma_t_bps"])
+        return cls(_text(data, "path"), _number(data["s_t_bytes"]), *rates)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +61,8 @@ class Alternative:
 
     ``t_c_s`` is S_c/(N·Γ_c) without T_q, so that the three terms add up to ``t_t_s``. ``gamma``
     says which of Γ_a and Γ_t bound, "" where nothing must move; ``path`` is "src>dst" of the move
-    that takes longest. ``inputs`` holds t_q, n, gamma_c, gamma_a, gamma_t, each with value, source
-    and age_s.
+    that takes longest, and ``moves`` has them all. ``inputs`` holds t_q, n, gamma_c, gamma_a,
+    gamma_t, each with value, source and age_s.
     """
 
     site: str
@@ -38,6 +75,7 @@ class Alternative:
     s_c_bytes: float = 0.0
     s_t_bytes: float = 0.0
     inputs: MappingType[str, MappingType[str, Any]] = field(default_factory=dict)
+    moves: tuple[Move, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready."""
@@ -47,21 +85,22 @@ class Alternative:
             out[term] = value if math.isfinite(value) else None
         out["gamma"], out["path"] = self.gamma, self.path
         out["s_c_bytes"], out["s_t_bytes"] = self.s_c_bytes, self.s_t_bytes
+        out["moves"] = [move.as_dict() for move in self.moves]
         out["inputs"] = {name: dict(value) for name, value in self.inputs.items()}
         return out
 
     @classmethod
     def from_dict(cls, data: MappingType[str, Any]) -> Alternative:
         """The inverse of :meth:`as_dict`."""
-        terms = {t: math.inf if data[t] is None else float(data[t]) for t in _TERMS}
         return cls(
-            data["site"],
-            **terms,
-            gamma=data.get("gamma", ""),
-            path=data.get("path", ""),
-            s_c_bytes=data.get("s_c_bytes", 0.0),
-            s_t_bytes=data.get("s_t_bytes", 0.0),
-            inputs=data.get("inputs", {}),
+            _text(data, "site"),
+            **{term: _read(data[term]) for term in _TERMS},
+            gamma=_text(data, "gamma", ""),
+            path=_text(data, "path", ""),
+            s_c_bytes=_number(data.get("s_c_bytes", 0.0)),
+            s_t_bytes=_number(data.get("s_t_bytes", 0.0)),
+            inputs={name: _table(value) for name, value in data.get("inputs", {}).items()},
+            moves=tuple(Move.from_dict(m) for m in data.get("moves", ())),
         )
 
 
@@ -137,10 +176,10 @@ class Mapping:
                     _text(p, "job"),
                     _text(p, "transformation"),
                     _text(p, "site"),
-                    p.get("reason", ""),
+                    _text(p, "reason", ""),
                     tuple(Alternative.from_dict(a) for a in p.get("alternatives", ())),
-                    p.get("start_s", 0.0),
-                    p.get("end_s", 0.0),
+                    _number(p.get("start_s", 0.0)),
+                    _number(p.get("end_s", 0.0)),
                 )
                 for p in data["placements"]
             )
@@ -152,9 +191,9 @@ class Mapping:
                 _read(data["makespan_s"]),
                 {name: _read(value) for name, value in data["portfolio"].items()},
                 placements,
-                data.get("beliefs", {}),
+                _table(data.get("beliefs", {})),
                 None if data.get("output_site") is None else _text(data, "output_site"),
-                data.get("seed", 0),
+                int(_number(data.get("seed", 0))),
             )
         except KeyError as error:
             problem = f"found no key {error}"
@@ -196,12 +235,25 @@ def finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _text(data: MappingType[str, Any], key: str) -> str:
-    value = data[key]
+def _text(data: MappingType[str, Any], key: str, default: str | None = None) -> str:
+    value = data[key] if default is None else data.get(key, default)
     if not isinstance(value, str):
         raise TypeError(f"{key} is a {type(value).__name__} and no text")
+    value.encode()  # ValueError for half a character, which JSON can hold and nothing can print
     return value
 
 
-def _read(value: float | None) -> float:
-    return math.inf if value is None else float(value)
+def _table(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise TypeError(f"found a {type(value).__name__} and no object")
+    return value
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise TypeError(f"found {shown(value)} and no number")
+    return float(value)
+
+
+def _read(value: Any) -> float:
+    return math.inf if value is None else _number(value)

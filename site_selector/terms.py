@@ -1,107 +1,174 @@
 """T_t of every job at every site, seen from a finished mapping.
 
 A job's inputs lie where the mapping has put their producers. A file that must move to a site is
-charged to the first job that needs it there, once; results that the workflow wants back are charged
-to the job that writes them. N is the job's share of the site's workers: one worker, or less where
-the jobs that the mapping put there on the same level outnumber the workers and take turns.
+charged to the first job that needs it there, once (with staging per job: to every job that does not
+find it at its site); results that the workflow wants back are charged to the job that writes them.
+N is the job's share of the site's workers: one worker, or less where the jobs that the mapping put
+there on the same level outnumber the workers and take turns.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from site_selector.cost import Array, Terms, total_time
 from site_selector.problem import NEVER_S, Problem
-from site_selector.simulate import Assignment, Schedule
+from site_selector.simulate import Schedule
 
 BITS_PER_BYTE = 8
+
+Indices = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
 class JobTerms:
-    """Arrays of shape (jobs, sites). ``slowest[j][s]`` is the (from, to) place of the longest move,
-    None where nothing moves. Terms are infinite where a job cannot run."""
+    """Arrays of shape (jobs, sites). Terms are infinite where a job cannot run.
+
+    ``s_t_bytes`` is S_t. ``moves`` takes it apart.
+    """
 
     terms: Terms
     share: Array
     s_t_bytes: Array
-    slowest: list[list[tuple[int, int] | None]]
+    _first_read: Indices  # of each job, and one more
+    _source: Indices  # (reads, sites): the place that the file comes from
+    _charged: Array  # (reads, sites): bytes that move
+    _back: Array  # of each job: bytes of its results that are wanted at the output site
+    _output: int
+
+    def moves(self, job: int, site: int) -> dict[tuple[int, int], float]:
+        """Bytes that move from place to place where ``job`` runs at ``site``; they add up to S_t.
+
+        What moves between the same two places is one entry.
+        """
+        out: dict[tuple[int, int], float] = {}
+        for read in range(self._first_read[job], self._first_read[job + 1]):
+            size = float(self._charged[read, site])
+            if size > 0:
+                key = (int(self._source[read, site]), site)
+                out[key] = out.get(key, 0.0) + size
+        back = float(self._back[job])
+        if back > 0 and site != self._output:
+            out[site, self._output] = out.get((site, self._output), 0.0) + back
+        return out
 
 
-def job_terms(problem: Problem, assignment: Assignment, schedule: Schedule) -> JobTerms:
-    """Evaluate Algorithm 4 for all jobs and sites."""
-    n_jobs, n_sites = len(problem.jobs), problem.n_sites
-    moved = np.zeros((n_jobs, n_sites))
-    seconds = np.zeros((n_jobs, n_sites))
-    slowest: list[list[tuple[int, int] | None]] = [[None] * n_sites for _ in range(n_jobs)]
-    longest = np.zeros((n_jobs, n_sites))
-    spb: list[list[float]] = problem.seconds_per_byte.tolist()
-    first = _first_readers(problem, assignment, schedule)
+def job_terms(problem: Problem, assignment: Sequence[int], schedule: Schedule) -> JobTerms:
+    """Evaluate Algorithm 4 for all jobs and sites, ``schedule`` being that of ``assignment``.
 
-    def charge(job: int, site: int, size: float, src: int, dst: int) -> None:
-        cost = size * spb[src][dst]
-        moved[job, site] += size
-        seconds[job, site] += cost
-        if cost >= longest[job, site]:
-            longest[job, site] = cost
-            slowest[job][site] = (src, dst)
-
-    for job in range(n_jobs):
-        mine = (schedule.start_s[job], job)
-        back = 0.0
-        if problem.output >= 0:
-            back = sum(problem.size[f] for f in problem.writes[job] if problem.returns[f])
-        for site in problem.allowed[job]:
-            for file in problem.reads[job]:
-                size, producer = problem.size[file], problem.producer[file]
-                at = (assignment[producer],) if producer >= 0 else problem.holders[file]
-                if size > 0 and site not in at and not first.get((file, site), mine) < mine:
-                    charge(job, site, size, min(at, key=lambda p, s=site: spb[p][s]), site)  # type: ignore[misc]
-            if back > 0 and site != problem.output:
-                charge(job, site, back, site, problem.output)
-    share = _shares(problem, assignment)
+    Takes time and memory in proportion to (files that jobs read) x sites.
+    """
+    n_jobs, n = len(problem.jobs), problem.n_sites
+    at = np.asarray(assignment, dtype=np.int64)
+    rows = _Reads(problem)
+    seconds_per_byte = np.where(
+        problem.seconds_per_byte < NEVER_S, problem.seconds_per_byte, np.inf
+    )
+    source = rows.sources(problem, at)
+    charged = np.where(source != np.arange(n), rows.size[:, None], 0.0)
+    if problem.staging == "per-site":
+        charged[rows.moved_before(at, np.asarray(schedule.start_s), n)] = 0.0
+    to_site = _product(charged, seconds_per_byte[source, np.arange(n)])
+    s_t_bytes = _sum_rows(charged, rows.job, n_jobs)
+    seconds = _sum_rows(to_site, rows.job, n_jobs)
+    back = np.zeros(n_jobs)
+    if problem.output >= 0:
+        for job, written in enumerate(problem.writes):
+            back[job] = sum(problem.size[f] for f in written if problem.returns[f])
+        away = np.arange(n) != problem.output
+        s_t_bytes += np.outer(back, away)
+        seconds += _product(np.outer(back, away), seconds_per_byte[None, :n, problem.output])
+    share = _shares(problem, at)
     # One rate per job and site that gives the sum over all its moves.
     rate = np.divide(
-        moved * BITS_PER_BYTE, seconds, out=np.full_like(moved, np.inf), where=seconds > 0
+        s_t_bytes * BITS_PER_BYTE, seconds, out=np.full_like(seconds, np.inf), where=seconds > 0
     )
-    allowed = np.zeros((n_jobs, n_sites), dtype=bool)
-    for job, sites in enumerate(problem.allowed):
-        allowed[job, list(sites)] = True
     gamma_c = np.divide(
         problem.input_bytes[:, None],
         problem.compute_s,
-        out=np.zeros_like(moved),
-        where=allowed & (problem.compute_s > 0),
+        out=np.zeros_like(seconds),
+        where=_allowed(problem) & (problem.compute_s > 0),
     )
     queue = np.where(problem.queue_s >= NEVER_S, np.inf, problem.queue_s)
-    terms = total_time(queue, problem.input_bytes[:, None], share, gamma_c, moved, rate, rate)
-    return JobTerms(terms, share, moved, slowest)
+    terms = total_time(queue, problem.input_bytes[:, None], share, gamma_c, s_t_bytes, rate, rate)
+    return JobTerms(terms, share, s_t_bytes, rows.first, source, charged, back, problem.output)
 
 
-def _first_readers(
-    problem: Problem, assignment: Assignment, schedule: Schedule
-) -> dict[tuple[int, int], tuple[float, int]]:
-    """For each file and site: when the first reader there starts, and which one it is."""
-    first: dict[tuple[int, int], tuple[float, int]] = {}
-    for job, site in enumerate(assignment):
-        mine = (schedule.start_s[job], job)
-        for file in problem.reads[job]:
-            key = (file, site)
-            if key not in first or mine < first[key]:
-                first[key] = mine
-    return first
+class _Reads:
+    """Every pair of a job and a file that it reads, in the order of the jobs."""
+
+    def __init__(self, problem: Problem) -> None:
+        counts = np.fromiter(map(len, problem.reads), dtype=np.int64, count=len(problem.reads))
+        total = int(counts.sum())
+        self.first = np.concatenate([[0], counts.cumsum()])
+        self.job = np.repeat(np.arange(len(problem.reads)), counts)
+        self.file = np.fromiter((f for r in problem.reads for f in r), dtype=np.int64, count=total)
+        self.size: Array = np.asarray(problem.size, dtype=np.float64)[self.file]
+        self.producer = np.asarray(problem.producer, dtype=np.int64)[self.file]
+
+    def sources(self, problem: Problem, at: Indices) -> Indices:
+        """Where each site would fetch each file from, itself where the file is there already."""
+        n = problem.n_sites
+        made = at[np.maximum(self.producer, 0)]
+        out = np.repeat(made[:, None], n, axis=1)
+        # Few sets of places hold the inputs of many files: each is looked at once.
+        nearest: dict[tuple[int, ...], Indices] = {}
+        for row in np.flatnonzero(self.producer < 0):
+            held = problem.holders[self.file[row]]
+            if held not in nearest:
+                choice = np.asarray(held)[problem.seconds_per_byte[list(held), :n].argmin(axis=0)]
+                choice[[h for h in held if h < n]] = [h for h in held if h < n]
+                nearest[held] = choice
+            out[row] = nearest[held]
+        return out
+
+    def moved_before(self, at: Indices, start_s: Array, n_sites: int) -> NDArray[np.bool_]:
+        """(reads, sites): whether another job that the mapping put there has fetched the file."""
+        here = at[self.job]
+        key = self.file * n_sites + here
+        order = np.lexsort((self.job, start_s[self.job], key))
+        keys, leading = np.unique(key[order], return_index=True)
+        first = order[leading]  # the read that comes first, for every file and site of a reader
+        wanted = self.file[:, None] * n_sites + np.arange(n_sites)
+        if not len(keys):
+            return np.zeros(wanted.shape, dtype=bool)
+        found = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+        other = self.job[first[found]]
+        mine = self.job[:, None]
+        earlier = (start_s[other] < start_s[mine]) | (
+            (start_s[other] == start_s[mine]) & (other < mine)
+        )
+        return np.asarray((keys[found] == wanted) & earlier)
 
 
-def _shares(problem: Problem, assignment: Assignment) -> Array:
-    crowd: dict[int, list[int]] = {}
-    for job, site in enumerate(assignment):
-        counts = crowd.setdefault(problem.level[job], [0] * problem.n_sites)
-        counts[site] += 1
-    out = np.empty((len(problem.jobs), problem.n_sites))
-    for job, here in enumerate(assignment):
-        for site in range(problem.n_sites):
-            others = crowd[problem.level[job]][site] - (1 if site == here else 0)
-            out[job, site] = min(1.0, problem.workers[site] / (others + 1))
+def _product(size: Array, seconds_per_byte: Array) -> Array:
+    """Their product, zero where nothing moves, however long a byte would take."""
+    return np.where(size > 0, size * np.where(size > 0, seconds_per_byte, 0.0), 0.0)
+
+
+def _sum_rows(values: Array, job: Indices, n_jobs: int) -> Array:
+    out = np.zeros((n_jobs, values.shape[1]))
+    np.add.at(out, job, values)
     return out
+
+
+def _allowed(problem: Problem) -> NDArray[np.bool_]:
+    out = np.zeros((len(problem.jobs), problem.n_sites), dtype=bool)
+    for job, sites in enumerate(problem.allowed):
+        out[job, list(sites)] = True
+    return out
+
+
+def _shares(problem: Problem, at: Indices) -> Array:
+    """N of Algorithm 4: one worker, or a share of one where jobs of the level take turns."""
+    n = problem.n_sites
+    level = np.asarray(problem.level, dtype=np.int64)
+    crowd = np.zeros((int(level.max(initial=0)) + 1, n))
+    np.add.at(crowd, (level, at), 1)
+    others = crowd[level]
+    others[np.arange(len(at)), at] -= 1
+    return np.minimum(1.0, np.asarray(problem.workers, dtype=np.float64) / (others + 1))

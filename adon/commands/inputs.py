@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from adon.placement import Placed
+    from site_selector.beliefs import World
 
 OUTPUT_SITE = "local"
 
 
-def placed(args: argparse.Namespace) -> Placed:
-    """The workflow that the options name, mapped with what they say is known. Raises InputError."""
+def placed(args: argparse.Namespace, alternatives: bool = True) -> Placed:
+    """The workflow that the options name, mapped with what they say is known. Raises InputError.
+
+    ``alternatives=False`` leaves out terms and reasons.
+    """
     from adon.placement import place_files
 
     return place_files(
@@ -20,7 +25,48 @@ def placed(args: argparse.Namespace) -> Placed:
         sites=args.sites,
         replicas=args.replicas,
         transformations=args.transformations,
+        execution_sites=args.execution_sites,
         output_site=args.output_site or OUTPUT_SITE,
         archive=args.archive,
+        config=args.config,
+        pool=args.pool,
+        broker=args.broker,
         seed=args.seed,
+        say=note,
+        alternatives=alternatives,
     )
+
+
+def believed(args: argparse.Namespace) -> World:
+    """What is believed of the sites of a workflow, which is not mapped, or of a site catalog alone.
+
+    Raises InputError, also where the options name neither.
+    """
+    from adon.placement import believe_files
+    from network_provisioner.errors import InputError
+
+    asked = {
+        "archive": args.archive,
+        "config": args.config,
+        "pool": args.pool,
+        "broker": args.broker,
+        "say": note,
+    }
+    if args.workflow is not None:
+        return believe_files(
+            args.workflow,
+            sites=args.sites,
+            replicas=args.replicas,
+            transformations=args.transformations,
+            execution_sites=args.execution_sites,
+            output_site=args.output_site or OUTPUT_SITE,
+            **asked,
+        )
+    if args.sites is None:
+        raise InputError("found neither a workflow nor --sites, expected one of them to show")
+    return believe_files(None, sites=args.sites, **asked)
+
+
+def note(line: str) -> None:
+    """One line on standard error about something that is done without."""
+    print(f"adon: {' '.join(line.split())}", file=sys.stderr)

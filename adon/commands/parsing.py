@@ -92,27 +92,72 @@ def add_broker(parser: Parser) -> None:
     add_json(parser)
 
 
-def add_inputs(parser: Parser) -> None:
+def add_inputs(parser: Parser, optional: bool = False) -> None:
     """The workflow with its catalogs, and what a mapping of it depends on."""
     parser.add_argument(
-        "workflow", type=Path, metavar="WORKFLOW", help="abstract workflow (Pegasus 5 YAML)"
-    )
+        "workflow", type=Path, metavar="WORKFLOW", nargs="?" if optional else None,
+        help="abstract workflow (Pegasus 5 YAML)",
+    )  # fmt: skip
     for name in ("sites", "replicas", "transformations"):
         parser.add_argument(
             f"--{name}", type=Path, metavar="FILE",
             help=f"{name[:-1]} catalog (default: inside the workflow, else {name}.yml beside it)",
         )  # fmt: skip
     parser.add_argument(
+        "--execution-sites", type=names, metavar="SITE,...",
+        help="where jobs may run, as pegasus-plan's --sites (default: every site)",
+    )  # fmt: skip
+    parser.add_argument(
         "--output-site", metavar="SITE", help="site that results go to (default: local)"
     )
+    add_sources(parser)
+    parser.add_argument(
+        "--seed", type=int, default=0, metavar="N",
+        help="same files, archive and seed: same mapping (default: 0)",
+    )  # fmt: skip
+
+
+def add_sources(parser: Parser) -> None:
+    """Whom to ask beside the catalogs: ``--archive``, ``--config``, ``--pool``, ``--broker``."""
     parser.add_argument(
         "--archive", type=Path, metavar="FILE",
         help="measurements of earlier runs, SQLite (default: believe the catalogs)",
     )  # fmt: skip
     parser.add_argument(
-        "--seed", type=int, default=0, metavar="N",
-        help="same files, archive and seed: same mapping (default: 0)",
+        "--config", type=Path, metavar="FILE",
+        help="adon.yml: its archive, network, broker and pool (default: believe the catalogs)",
     )  # fmt: skip
+    parser.add_argument(
+        "--pool", nargs="?", const="", type=_collector, metavar="HOST:PORT",
+        help="ask HTCondor for slots and queues (default: as adon.yml has it; without an address "
+        "the collector of CONDOR_CONFIG)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--broker", nargs="?", const=os.environ.get("ADON_BROKER", DEFAULT_BROKER), metavar="URL",
+        help="ask the broker for the network and what is reserved on it (default: as adon.yml has "
+        "it; without an address %(const)s)",
+    )  # fmt: skip
+
+
+def _collector(text: str) -> str:
+    """An argument type: the address of a collector, empty for the configured one."""
+    if (text and not re.fullmatch(r"[A-Za-z0-9._\[\]:-]+(:[0-9]{1,5})?", text)) or "/" in text:
+        raise argparse.ArgumentTypeError(
+            f"found {text!r}, expected a collector such as 'cm.example.org:9618'"
+        )
+    if text.endswith((".yml", ".yaml")):
+        raise argparse.ArgumentTypeError(
+            f"found {text!r}, expected a collector; give the workflow before --pool"
+        )
+    return text
+
+
+def names(text: str) -> list[str]:
+    """An argument type: names between commas."""
+    names = [name.strip() for name in text.split(",")]
+    if "" in names:
+        raise argparse.ArgumentTypeError(f"found {text!r}, expected names between commas")
+    return list(dict.fromkeys(names))
 
 
 def whole(least: int, most: int) -> Callable[[str], int]:

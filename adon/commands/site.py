@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from adon.commands.inputs import placed
+from adon.commands import edge, evaluate
+from adon.commands.inputs import believed, placed
 from adon.commands.output import print_json, table
 from adon.commands.parsing import Nouns, add_command, add_inputs, add_json, add_noun
+
+if TYPE_CHECKING:
+    from adon.placement import Placed
 
 _MAP = """Map a whole workflow to sites.
 
@@ -23,22 +28,27 @@ Examples:
 _EXPLAIN = """List every candidate site of a job with all terms, and why it goes where it goes.
 
 T_t = T_q + S_c/(N·Γ_c) + S_t/min(Γ_t, Γ_a): wait, compute, move. Sources and ages of the inputs
-stand behind the terms.
+stand behind the terms, and the last line of each job tells what would change its place.
 """
 _EXPLAIN_MORE = """
 Examples:
   adon site explain workflow.yml
   adon site explain workflow.yml --job ID0000004 --archive archive.sqlite
+  adon site explain workflow.yml --pool --plot gantt.svg     with HTCondor's slots and queues
 """
-_SHOW = """Show what is believed of each site, path and transformation, and where it comes from."""
+_SHOW = """Show what is believed of each site, path and transformation, and where it comes from.
+
+Without a workflow: of the sites in a site catalog and the paths between them.
+"""
 _SHOW_MORE = """
-Example:
+Examples:
+  adon site show --sites sites.yml --pool
   adon site show workflow.yml --archive archive.sqlite
 """
 
 
 def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
-    """Add ``adon site map|explain|show``."""
+    """Add ``adon site map|explain|show|evaluate``."""
     verbs = add_noun(nouns, "site", __doc__)
     mapper = add_command(verbs, "map", _MAP, _map, _MAP_MORE)
     add_inputs(mapper)
@@ -51,17 +61,22 @@ def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
     explain = add_command(verbs, "explain", _EXPLAIN, _explain, _EXPLAIN_MORE)
     add_inputs(explain)
     explain.add_argument("--job", metavar="ID", help="only this job of the workflow")
+    explain.add_argument(
+        "--plot", type=Path, metavar="FILE", help="draw jobs and transfers over time, as SVG"
+    )
     add_json(explain)
     show = add_command(verbs, "show", _SHOW, _show, _SHOW_MORE)
-    add_inputs(show)
+    add_inputs(show, optional=True)
     add_json(show)
+    edge.add(verbs)
+    evaluate.add(verbs)
 
 
 def _map(args: argparse.Namespace) -> int:
     from site_selector.explain import summary_text
     from site_selector.hinted import hinted_copy
 
-    mapping = placed(args).mapping
+    mapping = placed(args, alternatives=bool(args.save or args.json)).mapping
     if args.save:
         mapping.save(args.save)
     if args.hints:
@@ -75,23 +90,39 @@ def _map(args: argparse.Namespace) -> int:
 
 
 def _explain(args: argparse.Namespace) -> int:
-    from site_selector.explain import explain_text
+    from site_selector.explain import chosen_jobs, explain_dict, explain_text
+    from site_selector.problem import build_problem
+    from site_selector.whatif import with_changes
 
-    mapping = placed(args).mapping
+    made = placed(args)
     jobs = None if args.job is None else [args.job]
-    text = explain_text(mapping, jobs)
+    chosen_jobs(made.mapping, jobs)  # an unknown job is told before anything is written
+    if args.plot:
+        _plot(made, args.plot)
+    problem = build_problem(made.inputs, made.world, made.mapping.output_site)
+    names = [made.inputs.workflow.jobs[job].transformation for job in problem.jobs]
+    mapping, found = with_changes(problem, names, made.mapping, jobs)
     if args.json:
-        print_json([p.as_dict() for p in mapping.placements if jobs is None or p.job in jobs])
-        return 0
-    print(text)
+        print_json(explain_dict(mapping, jobs, found))
+    else:
+        print(explain_text(mapping, jobs))
     return 0
 
 
-def _show(args: argparse.Namespace) -> int:
-    from site_selector.explain import show_text
-    from site_selector.mapping import beliefs_dict
+def _plot(made: Placed, file: Path) -> None:
+    from site_selector.gantt import svg
+    from site_selector.timeline import chart_of
+    from site_selector.wholefile import write_whole
 
-    world = placed(args).world
+    text = svg(chart_of(made.inputs, made.world, made.mapping))
+    write_whole(file, lambda stream: stream.write(text), "the plot")
+
+
+def _show(args: argparse.Namespace) -> int:
+    from site_selector.beliefs import beliefs_dict
+    from site_selector.explain import show_text
+
+    world = believed(args)
     if args.json:
         print_json(beliefs_dict(world))
         return 0

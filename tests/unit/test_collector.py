@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,7 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from condor_plugins.collector import Ad, SitePool, read, site_of_job, summarise, workers
+from condor_plugins.collector import (
+    Ad,
+    SitePool,
+    pool_from_json,
+    read,
+    site_of_job,
+    summarise,
+    workers,
+)
+from network_provisioner.errors import AdonError
 
 sites = st.sampled_from(["mu", "tacc", "iplant"])
 slots = st.fixed_dictionaries(
@@ -51,7 +61,7 @@ def test_a_partitionable_slot_counts_its_cores_and_its_parts_not_again() -> None
         {"AdonSite": "mu", "SlotType": "Dynamic", "Cpus": 3, "Memory": 3000, "State": "Claimed"},
     ]  # fmt: skip
     assert summarise(ads, [], 0.0) == {
-        "mu": SitePool("mu", 0.0, slots=8, idle_slots=5, memory_bytes=8000 * 2**20)
+        "mu": SitePool("mu", 0.0, slots=8, idle_slots=5, memory_bytes=8000 * 2**20, ahead=0.0)
     }
 
 
@@ -83,8 +93,92 @@ class Recorded:
     def jobs(self) -> Sequence[Ad]:
         return [{"AdonSite": "mu", "JobStatus": 1}]
 
+    def ended(self) -> Sequence[Ad]:
+        return [ended("mu", 10.0)]
+
+
+def ended(site: str, held: float, **more: object) -> dict[str, Any]:
+    """A job that ended well after ``held`` seconds on a slot."""
+    return {"pegasus_site": site, "JobStatus": 4, "RemoteWallClockTime": held, **more}
+
 
 def test_a_reading_carries_its_time() -> None:
     assert read(Recorded(), now=3.0)["mu"] == SitePool(
-        "mu", 3.0, slots=1, idle_slots=1, memory_bytes=2**20, idle_jobs=1
+        "mu", 3.0, slots=1, idle_slots=1, memory_bytes=2**20, idle_jobs=1, ahead=1.0, run_s=10.0
     )
+
+
+def test_jobs_that_may_run_anywhere_are_ahead_everywhere_in_proportion() -> None:
+    slot = {"State": "Claimed", "Activity": "Busy"}
+    slots = [{"AdonSite": "mu", **slot}] + [{"AdonSite": "tacc", **slot}] * 3
+    queue: list[Ad] = [{"JobStatus": 1}] * 8 + [{"JobStatus": 1, "AdonSite": "mu"}]
+    found = summarise(slots, queue, 0.0)
+    assert {site: pool.ahead for site, pool in found.items()} == {"mu": 1 + 2, "tacc": 6}
+    assert found["mu"].idle_jobs == 1
+
+
+class Deaf(Recorded):
+    """A pool whose schedds do not answer."""
+
+    def jobs(self) -> Sequence[Ad]:
+        raise AdonError("HTCondor's schedd: no answer")
+
+
+def test_without_a_schedd_the_slots_are_known_and_the_queue_is_not() -> None:
+    assert read(Deaf(), now=3.0)["mu"] == SitePool(
+        "mu", 3.0, slots=1, idle_slots=1, memory_bytes=2**20, ahead=None
+    )
+
+
+def test_jobs_of_the_submit_host_wait_for_no_slot() -> None:
+    dagman: Ad = {"JobStatus": 1, "JobUniverse": 7}
+    local: Ad = {"JobStatus": 1, "JobUniverse": 12, "pegasus_site": "mu"}
+    found = summarise([{"AdonSite": "mu", "State": "Unclaimed"}], [dagman, local], 0.0)
+    assert found["mu"].ahead == 0
+
+
+def test_what_ended_jobs_tell() -> None:
+    past = [
+        ended("mu", 10.0, QDate=100, JobStartDate=101, pegasus_wf_xformation="t::a:1"),
+        ended("mu", 20.0, QDate=100, JobStartDate=103, pegasus_wf_xformation="t::a:1"),
+        ended("mu", 90.0, QDate=100, JobStartDate=400, pegasus_wf_xformation="t::b:1"),
+        ended("mu", 7000.0, ExitCode=1),
+        {**ended("mu", 8000.0), "JobStatus": 3},
+        ended("mu", 9000.0, JobUniverse=12),
+        {"JobStatus": 4, "RemoteWallClockTime": 1.0},
+    ]
+    found = summarise([{"AdonSite": "mu"}], [], 0.0, past)["mu"]
+    assert found.run_s == 40.0
+    assert found.start_s == 2.0  # a quarter of 1, 3 and 300 s waited no longer
+    assert found.runtimes == {"t::a:1": (15.0, 2), "t::b:1": (90.0, 1)}
+
+
+def test_running_jobs_tell_how_long_they_run_where_none_has_ended() -> None:
+    queue = [
+        {"AdonSite": "mu", "JobStatus": 2, "JobCurrentStartDate": 900},
+        {"AdonSite": "mu", "JobStatus": 2, "JobCurrentStartDate": 960},
+    ]
+    slots = [{"AdonSite": "mu"}]
+    assert summarise(slots, queue, 1000.0)["mu"].run_s == 70.0
+    assert summarise(slots, queue, 1000.0, [ended("mu", 5.0)])["mu"].run_s == 5.0
+
+
+def test_the_speed_of_a_site_is_that_of_its_typical_core() -> None:
+    slots: list[Ad] = [{"AdonSite": "mu", "Mips": m} for m in (100, 300, 5000)]
+    slots.append({"AdonSite": "tacc"})
+    found = summarise(slots, [], 0.0)
+    assert (found["mu"].mips, found["tacc"].mips) == (300.0, None)
+
+
+def test_a_pool_survives_its_own_json() -> None:
+    past = [ended("mu", 10.0, pegasus_wf_xformation="t::a:1")]
+    found = summarise([{"AdonSite": "mu", "Mips": 5}], [{"JobStatus": 1}], 7.0, past)
+    text = json.dumps({site: pool.as_dict() for site, pool in found.items()})
+    assert pool_from_json(text) == found
+
+
+@pytest.mark.parametrize("text", ["", "no pool", "[]", '{"mu": {"colour": 1}}', '{"mu": 3}'])
+def test_what_is_no_pool_is_one_line(text: str) -> None:
+    with pytest.raises(AdonError, match="expected sites of a pool as JSON") as refused:
+        pool_from_json(text)
+    assert "\n" not in str(refused.value)

@@ -6,6 +6,7 @@ import math
 from pathlib import Path
 
 import pytest
+from belief_world import NOW, world_inputs
 from hypothesis import given
 from hypothesis import strategies as st
 from site_world import (
@@ -19,32 +20,19 @@ from site_world import (
     workflow_text,
 )
 
+from condor_plugins.sitepool import SitePool
 from monitors.archive import Archive
 from monitors.measurement import Measurement
 from network_provisioner.topology import topology_from_dict
 from site_selector.beliefs import Belief, MeasurementSource, World
-from site_selector.estimates import DEFAULT_BANDWIDTH_BPS, DEFAULT_RATE, DEFAULT_WORKERS, believe
+from site_selector.estimates import (
+    DEFAULT_BANDWIDTH_BPS,
+    DEFAULT_RATE,
+    DEFAULT_WORKERS,
+    believe,
+)
 from site_selector.inputs import Inputs
 from site_selector.problem import build_problem, file_sizes
-
-NOW = 1000.0
-HINTS = {
-    "mu": {"adon.workers": 8, "adon.queue_wait": "30 s", "adon.bandwidth.tacc": "200 Mb/s"},
-    "tacc": {"adon.rate": "40 MB/s"},
-    "local": {"adon.workers": 0},
-}
-
-
-def world_inputs(
-    hints: dict[str, dict[str, object]] | None = None, runtimes: dict[str, float] | None = None
-) -> Inputs:
-    sites = HINTS if hints is None else hints
-    return inputs_from(
-        workflow_text([job("x", "a", ["f"], ["g"]), job("y", "a", ["g"], ["h"])]),
-        sites_text(sites),
-        replicas_text({"f": ("mu", 100_000_000)}),
-        transformations_text({"a": list(sites)}, runtimes),
-    )
 
 
 def test_without_measurements_the_catalog_then_defaults() -> None:
@@ -63,8 +51,9 @@ def test_without_measurements_the_catalog_then_defaults() -> None:
 def test_a_site_without_workers_has_an_infinite_queue() -> None:
     world = believe(world_inputs(), now=NOW)
     assert math.isinf(world.sites["local"].queue_wait.value)
-    gone = believe(world_inputs(), now=NOW, pool={"mu": 3, "tacc": 0})
-    assert gone.sites["mu"].workers == Belief(3, "collector", NOW)
+    pool = {"mu": SitePool("mu", 990.0, 3, ahead=0.0), "tacc": SitePool("tacc", 990.0, 0)}
+    gone = believe(world_inputs(), now=NOW, pool=pool)
+    assert gone.sites["mu"].workers == Belief(3, "collector", 990.0)
     assert math.isinf(gone.sites["tacc"].queue_wait.value)
 
 
@@ -93,7 +82,10 @@ def test_nothing_from_the_future_is_used() -> None:
 
 
 def test_a_measurement_elsewhere_is_carried_over_by_the_ratio_of_the_catalogs() -> None:
-    hints = {"mu": {"adon.rate": "10 MB/s"}, "tacc": {"adon.rate": "40 MB/s"}}
+    hints: dict[str, dict[str, object]] = {
+        "mu": {"adon.rate": "10 MB/s"},
+        "tacc": {"adon.rate": "40 MB/s"},
+    }
     known = Measurements({("compute_rate", "t::a:1.0@mu"): Measured(5e6, at=800)})
     belief = believe(world_inputs(hints), known, now=NOW).compute["t::a:1.0", "tacc"].belief
     assert belief.value == pytest.approx(20e6)  # tacc is four times mu, and mu is half as fast
@@ -119,7 +111,8 @@ def test_the_best_path_of_a_topology_minus_its_use() -> None:
     )
     path = believe(world_inputs(), now=NOW, topology=topology).paths["mu", "tacc"]
     assert path.gamma_a == Belief(200e6, "topology", NOW, note="mu-s1-tacc")
-    assert (path.link_bps, path.rtt_s) == (200e6, pytest.approx(0.053))
+    assert path.link_bps == 200e6
+    assert path.rtt_s == pytest.approx(0.053)
     busy = {("s1", "tacc"): 190e6}
     path = believe(world_inputs(), now=NOW, topology=topology, in_use_bps=busy).paths["mu", "tacc"]
     assert path.gamma_a.value == 20e6
@@ -135,6 +128,20 @@ def test_gamma_t_binds_where_buffers_are_small() -> None:
     path = believe(world_inputs(hints), now=NOW).paths["mu", "tacc"]
     assert path.bound == "Γ_t"
     assert path.rate_bps == pytest.approx(65536 * 8 / 0.053)
+
+
+def test_measured_loss_and_round_trips_come_before_what_was_written_down() -> None:
+    hints: dict[str, dict[str, object]] = {
+        "mu": {"adon.rtt.tacc": "10 ms", "adon.bandwidth.tacc": "10 Gb/s"}, "tacc": {},
+    }  # fmt: skip
+    written = believe(world_inputs(hints), now=NOW).paths["mu", "tacc"].gamma_t
+    assert (written.source, written.at) == ("catalog", None)
+    known = {("rtt", "mu>tacc"): Measured(0.1, at=950), ("loss", "mu>tacc"): Measured(1e-4, at=960)}
+    path = believe(world_inputs(hints), Measurements(known), now=NOW).paths["mu", "tacc"]
+    # Four streams of 1460 B · 8 / 0.1 s · 1.2247 / 0.01: Mathis et al.
+    assert path.gamma_t.value == pytest.approx(4 * 1460 * 8 / 0.1 * 1.5**0.5 / 0.01)
+    assert (path.gamma_t.source, path.gamma_t.at, path.bound) == ("archive", 960, "Γ_t")
+    assert (path.rtt_s, path.loss) == (0.1, 1e-4)
 
 
 def test_the_real_archive_is_a_source(tmp_path: Path) -> None:
@@ -176,7 +183,7 @@ def test_shared_inputs_are_not_written_again_by_every_reader() -> None:
     inputs = inputs_from(
         workflow_text(jobs),
         sites_text({"mu": {}}),
-        replicas_text(replicas),  # type: ignore[arg-type]
+        replicas_text(replicas),
         transformations_text({"a": ["mu"]}),
     )
     sizes = _sizes(inputs)
@@ -210,24 +217,3 @@ def test_carrying_over_between_like_sites_changes_nothing(
     found = believe(inputs, known, now=NOW).compute
     assert found["t::a:1.0", "tacc"].kind == kind
     assert found["t::a:1.0", "tacc"].belief.value == pytest.approx(value)
-
-
-def test_a_pool_s_latency_holds_for_a_site_with_idle_slots_that_was_never_measured() -> None:
-    inputs = world_inputs({"mu": {}, "tacc": {"adon.queue_wait": "60 s"}})
-    source = Measurements({("queue_wait", "mu"): Measured(1.5)})
-    pool = {"mu": 2, "tacc": 4}
-    feared = believe(inputs, source, now=NOW, pool=pool).sites["tacc"].queue_wait
-    busy = believe(inputs, source, now=NOW, pool=pool, idle={"tacc": 0}).sites["tacc"].queue_wait
-    seen = believe(inputs, source, now=NOW, pool=pool, idle={"tacc": 4}).sites["tacc"].queue_wait
-    assert feared == busy == Belief(60, "catalog")
-    assert (seen.value, seen.source, seen.at) == (1.5, "archive", 900.0)
-    assert "measured at mu" in seen.note
-
-
-def test_a_site_s_own_measurement_comes_before_its_neighbours() -> None:
-    inputs = world_inputs({"mu": {}, "tacc": {}})
-    source = Measurements(
-        {("queue_wait", "mu"): Measured(1.5), ("queue_wait", "tacc"): Measured(20.0)}
-    )
-    world = believe(inputs, source, now=NOW, pool={"mu": 2, "tacc": 4}, idle={"tacc": 4})
-    assert world.sites["tacc"].queue_wait.value == 20.0

@@ -1,0 +1,207 @@
+"""One site's share of an HTCondor pool, counted from ClassAds: slots, speed, and jobs that wait.
+
+The cost model's N (workers of a site), T_q (how long the jobs ahead will hold the slots) and what
+ended jobs tell of Γ_c (thesis, Algorithm 4). Pure functions of ClassAds, without HTCondor's
+bindings; :mod:`condor_plugins.collector` reads the ads.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from statistics import fmean, median, quantiles
+from typing import Any
+
+from network_provisioner.errors import AdonError
+
+Ad = Mapping[str, Any]
+
+SOURCE = "collector"
+_IDLE, _RUNNING, _COMPLETED = 1, 2, 4
+_SCHEDULER, _GRID, _LOCAL = 7, 9, 12  # universes whose jobs take no slot of the pool
+_SITE_REQUIRED = re.compile(
+    r"(?:TARGET\.)?(?:PegasusSite|AdonSite)\s*(?:==|=\?=)\s*\"([^\"]+)\"", re.IGNORECASE
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SitePool:
+    """One site's share of the pool at ``at`` (Unix seconds).
+
+    ``slots`` counts jobs that can run at once, ``idle_slots`` those that could start now.
+    ``io_wait`` is the worst of its machines, ``mips`` the median speed of its cores, both None
+    where none reports it. ``ahead`` counts idle jobs that want these slots: those bound to the
+    site, and of those that may run anywhere the site's share of the pool. ``run_s`` is how long a
+    job holds a slot on average, from jobs that ended, else from those that run; ``start_s`` what
+    jobs waited that had nobody ahead (lower quartile); None where no job tells. ``runtimes`` has by
+    transformation the median seconds on a slot and the number of jobs behind it.
+    """
+
+    site: str
+    at: float
+    slots: int = 0
+    idle_slots: int = 0
+    memory_bytes: int = 0
+    idle_jobs: int = 0
+    running_jobs: int = 0
+    io_wait: float | None = None
+    source: str = SOURCE
+    mips: float | None = None
+    ahead: float | None = None
+    run_s: float | None = None
+    start_s: float | None = None
+    runtimes: Mapping[str, tuple[float, int]] = field(default_factory=dict)
+
+    def as_dict(self) -> dict[str, Any]:
+        """A JSON-ready copy."""
+        return asdict(self)
+
+
+def site_of_slot(ad: Ad) -> str:
+    """The site a slot belongs to, empty where it does not say."""
+    return str(ad.get("AdonSite") or ad.get("PegasusSite") or "")
+
+
+def site_of_job(ad: Ad) -> str:
+    """The site a job is bound to: by its own word (Pegasus writes ``pegasus_site``), or because its
+    requirements ask for one; empty where it may run anywhere."""
+    named = ad.get("AdonSite") or ad.get("pegasus_site")
+    if named:
+        return str(named)
+    found = _SITE_REQUIRED.search(str(ad.get("Requirements", "")))
+    return found.group(1) if found else ""
+
+
+def _workers(ad: Ad) -> tuple[int, int]:
+    """How many jobs of one core a slot carries in all, and how many it could start now."""
+    kind = str(ad.get("SlotType", "Static"))
+    if kind == "Partitionable":
+        # Its dynamic slots are counted here, as part of the whole.
+        return int(ad.get("TotalSlotCpus", 0)), int(ad.get("Cpus", 0))
+    if kind == "Dynamic":
+        return 0, 0
+    return 1, int(ad.get("State") == "Unclaimed" or ad.get("Activity") == "Idle")
+
+
+def summarise(
+    slots: Iterable[Ad], jobs: Iterable[Ad] | None, at: float, ended: Iterable[Ad] = ()
+) -> dict[str, SitePool]:
+    """Counts per site at ``at``. Slots that name no site are left out; jobs that name none count
+    in proportion as ahead of others at every site. ``jobs`` is None where no schedd told."""
+    counts: dict[str, dict[str, int]] = {}
+    waits: dict[str, float] = {}
+    speeds: dict[str, list[float]] = {}
+    elapsed: dict[str, list[float]] = {}
+    anywhere = 0
+
+    def add(site: str, **more: int) -> None:
+        if site:
+            row = counts.setdefault(site, {})
+            for key, n in more.items():
+                row[key] = row.get(key, 0) + n
+
+    for ad in slots:
+        site = site_of_slot(ad)
+        total, idle = _workers(ad)
+        # Of a partitionable slot Memory is what is left; the rest is in its dynamic slots.
+        mega = int(ad.get("Memory", 0))
+        add(site, slots=total, idle_slots=idle, memory_bytes=mega * 2**20)
+        waited, mips = _number(ad, "AdonIoWait"), _number(ad, "Mips")
+        if site and waited is not None:
+            waits[site] = max(waits.get(site, 0.0), waited)
+        if site and mips:
+            speeds.setdefault(site, []).append(mips)
+    for ad in jobs or ():
+        status, site = ad.get("JobStatus"), site_of_job(ad)
+        add(site, idle_jobs=int(status == _IDLE), running_jobs=int(status == _RUNNING))
+        if _takes_a_slot(ad):
+            add(site, ahead=int(status == _IDLE))
+            anywhere += int(status == _IDLE and not site)
+            began = _number(ad, "JobCurrentStartDate")
+            if status == _RUNNING and began is not None and began <= at:
+                elapsed.setdefault(site, []).append(at - began)
+    past = _past(ended)
+    all_slots = sum(row.get("slots", 0) for row in counts.values())
+    out = {}
+    for site, row in counts.items():
+        share = row.get("slots", 0) / all_slots if all_slots else 0.0
+        told = past.get(site, _Past())
+        held = told.held or elapsed.get(site, [])
+        out[site] = SitePool(
+            site,
+            at,
+            slots=row.get("slots", 0),
+            idle_slots=row.get("idle_slots", 0),
+            memory_bytes=row.get("memory_bytes", 0),
+            idle_jobs=row.get("idle_jobs", 0),
+            running_jobs=row.get("running_jobs", 0),
+            io_wait=waits.get(site),
+            mips=median(speeds[site]) if site in speeds else None,
+            ahead=None if jobs is None else row.get("ahead", 0) + round(anywhere * share, 3),
+            run_s=fmean(held) if held else None,
+            start_s=_lower_quartile(told.waited),
+            runtimes={name: (median(found), len(found)) for name, found in told.runs.items()},
+        )
+    return out
+
+
+@dataclass(slots=True)
+class _Past:
+    """What the jobs that ended at one site tell, in seconds."""
+
+    held: list[float] = field(default_factory=list)
+    waited: list[float] = field(default_factory=list)
+    runs: dict[str, list[float]] = field(default_factory=dict)
+
+
+def _past(ended: Iterable[Ad]) -> dict[str, _Past]:
+    out: dict[str, _Past] = {}
+    for ad in ended:
+        site, held = site_of_job(ad), _number(ad, "RemoteWallClockTime")
+        # A removed or failed job tells neither how long one runs nor how long one waits.
+        good = ad.get("JobStatus") == _COMPLETED and ad.get("ExitCode", 0) == 0
+        if not (site and good and held and held > 0 and _takes_a_slot(ad)):
+            continue
+        past = out.setdefault(site, _Past())
+        past.held.append(held)
+        queued, began = _number(ad, "QDate"), _number(ad, "JobStartDate")
+        if queued is not None and began is not None and began >= queued:
+            past.waited.append(began - queued)
+        name = ad.get("pegasus_wf_xformation")
+        if isinstance(name, str) and name:
+            past.runs.setdefault(name, []).append(held)
+    return out
+
+
+def _takes_a_slot(ad: Ad) -> bool:
+    return ad.get("JobUniverse") not in (_SCHEDULER, _GRID, _LOCAL)
+
+
+def _lower_quartile(values: Sequence[float]) -> float | None:
+    if len(values) < 2:
+        return values[0] if values else None
+    return quantiles(values, n=4, method="inclusive")[0]
+
+
+def _number(ad: Ad, key: str) -> float | None:
+    value = ad.get(key)
+    return float(value) if isinstance(value, int | float) else None
+
+
+def workers(pools: Mapping[str, SitePool]) -> dict[str, int]:
+    """N of the cost model: how many jobs each site runs at once."""
+    return {site: pool.slots for site, pool in pools.items()}
+
+
+def pool_from_json(text: str) -> dict[str, SitePool]:
+    """What :func:`main` printed. Raises AdonError where it is something else."""
+    try:
+        return {
+            site: SitePool(**{**row, "runtimes": {n: (s, k) for n, (s, k) in told.items()}})
+            for site, row in json.loads(text).items()
+            for told in [row.get("runtimes", {})]
+        }
+    except (ValueError, TypeError, AttributeError) as error:
+        raise AdonError(f"found {text[:60]!r}, expected sites of a pool as JSON: {error}") from None

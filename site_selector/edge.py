@@ -1,0 +1,274 @@
+"""Edge optimisation: where at the campus edge a new application gets its resources.
+
+Algorithm 2 of the thesis on SoyKB (§3.2), with T_t of Algorithm 4 as its cost:
+
+    R = total - sum of what running applications hold
+    does the new application fit locally, remotely (over layer 2 or layer 3)?
+        yes  the cheaper by T_t is taken, and its resources are subtracted from R
+        no   it goes to the scheduler's queue, with the reason
+
+A resource is a name with an amount: the workers of a site, the bandwidth of a directed link in bits
+per second. Everything here is a pure function of values. An application never gets more than is
+free, nor more than it can use.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from site_selector.cost import network_time
+
+Amounts = Mapping[str, float]
+
+L2 = "l2"
+
+
+def workers_of(site: str) -> str:
+    """The name of a site's workers as a resource."""
+    return f"workers at {site}"
+
+
+def bandwidth_of(src: str, dst: str) -> str:
+    """The name of a directed link's bandwidth as a resource."""
+    return f"bandwidth {src}>{dst}"
+
+
+def throughput_of(path: str) -> str:
+    """What TCP and hosts reach on a path. It is no resource that anyone holds, but it can lack."""
+    return f"throughput {path}"
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """What a running application holds. ``layer`` is that of its network path, "" without one.
+    A higher ``priority`` is more important."""
+
+    application: str
+    amounts: Amounts
+    priority: int = 0
+    layer: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """RSpec, QSpec and priority of a new application.
+
+    It needs ``least_workers`` and can use ``most_workers``; each of its transfers needs
+    ``least_bps`` (QSpec) and may have ``most_bps`` (RSpec), which is above zero.
+    """
+
+    application: str
+    priority: int = 0
+    least_workers: int = 1
+    most_workers: int = 1
+    least_bps: float = 0.0
+    most_bps: float = math.inf
+
+
+@dataclass(frozen=True, slots=True)
+class Leg:
+    """Bytes that must move over the links ``resources``, at no more than ``gamma_bps`` (what TCP
+    and hosts reach there: Γ_t, and Γ_a where it was measured)."""
+
+    name: str
+    resources: tuple[str, ...]
+    s_t_bytes: float
+    gamma_bps: float = math.inf
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """One way to run an application: a site, and a layer for its transfers.
+
+    ``worker_s`` is S_c/Γ_c: seconds that one worker would compute. ``t_q_s`` is infinite where the
+    site has no resources.
+    """
+
+    site: str
+    local: bool
+    layer: str
+    t_q_s: float
+    worker_s: float
+    legs: tuple[Leg, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """``remote at tacc over l2``."""
+        side = "local" if self.local else "remote"
+        return f"{side} at {self.site}" + (f" over {self.layer}" if self.layer else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Lack:
+    """A resource of which a way needs more than is free; who holds it, least important first."""
+
+    resource: str
+    needed: float
+    free: float
+    total: float
+    holders: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What a way would give: the amounts that it takes, and T_t with its terms in seconds. Where
+    ``lacks`` has entries the way is not open, and the terms are infinite."""
+
+    way: Way
+    amounts: Amounts = field(default_factory=dict)
+    workers: int = 0
+    t_c_s: float = math.inf
+    t_n_s: float = math.inf
+    t_t_s: float = math.inf
+    lacks: tuple[Lack, ...] = ()
+
+    @property
+    def fits(self) -> bool:
+        """Whether all that the application needs is free."""
+        return not self.lacks
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """``taken`` is the cheapest way that is open, None where the application is queued.
+
+    ``offers`` has all ways, the cheapest first. ``left`` is R after the decision. ``give_way``:
+    where it is queued, running applications of lower priority in layer 2 without which it would
+    fit, none of which could stay; empty where no such set exists. ``lowest_priority`` is P_min of
+    Algorithm 2, the lowest among the applications in layer 2.
+    """
+
+    needs: Needs
+    taken: Offer | None
+    offers: tuple[Offer, ...]
+    left: Amounts
+    give_way: tuple[Holding, ...] = ()
+    lowest_priority: int | None = None
+
+    def holding(self) -> Holding | None:
+        """What the application holds from now on; None where it is queued."""
+        if self.taken is None:
+            return None
+        way = self.taken.way
+        return Holding(self.needs.application, self.taken.amounts, self.needs.priority, way.layer)
+
+
+def residual(total: Amounts, running: Iterable[Holding]) -> dict[str, float]:
+    """R = total - sum of holdings, by resource. Zero where more is held than there is, as where a
+    site lost workers; what is held of an unknown resource is nobody's concern here."""
+    left = dict(total)
+    for holding in running:
+        for name, amount in holding.amounts.items():
+            if name in left:
+                left[name] -= amount
+    return {name: max(0.0, amount) for name, amount in left.items()}
+
+
+def decide(
+    needs: Needs, ways: Sequence[Way], total: Amounts, running: Sequence[Holding] = ()
+) -> Decision:
+    """Algorithm 2 for one new application. Where two ways cost the same the local one is taken,
+    then the one that is named first."""
+    free = residual(total, running)
+    offers = sorted(
+        (offer(needs, way, free, total, running) for way in ways),
+        key=lambda o: (not o.fits, o.t_t_s, not o.way.local),
+    )
+    in_l2 = [h for h in running if h.layer == L2]
+    lowest = min((h.priority for h in in_l2), default=None)
+    taken = offers[0] if offers and offers[0].fits else None
+    if taken is None:
+        sacrifice = _give_way(needs, ways, total, running)
+        return Decision(needs, None, tuple(offers), free, sacrifice, lowest)
+    left = {name: max(0.0, n - taken.amounts.get(name, 0.0)) for name, n in free.items()}
+    return Decision(needs, taken, tuple(offers), left, (), lowest)
+
+
+def offer(
+    needs: Needs, way: Way, free: Amounts, total: Amounts, running: Sequence[Holding] = ()
+) -> Offer:
+    """What ``way`` would give of what is ``free``, or what lacks.
+
+    Workers: all that are free and of use. Bandwidth of each leg: what the RSpec allows, its links
+    have free, and TCP can use. Legs over the same link do not move at the same time (inputs before
+    results), so the larger of them is held.
+    """
+    lacks = []
+    pool = workers_of(way.site)
+    there = int(free.get(pool, 0.0))
+    if there < needs.least_workers or not math.isfinite(way.t_q_s):
+        lacks.append(_lack(pool, needs.least_workers, free, total, running))
+    amounts: dict[str, float] = {}
+    t_n_s = 0.0
+    for leg in way.legs:
+        if leg.s_t_bytes <= 0:
+            continue
+        if leg.gamma_bps < needs.least_bps or leg.gamma_bps <= 0:
+            # Free bandwidth does not help where TCP cannot fill it.
+            reach = leg.gamma_bps
+            lacks.append(Lack(throughput_of(leg.name), needs.least_bps, reach, reach))
+            continue
+        room = min((free.get(name, 0.0) for name in leg.resources), default=math.inf)
+        short = [n for n in leg.resources if free.get(n, 0.0) < needs.least_bps or not free.get(n)]
+        lacks += [_lack(name, needs.least_bps, free, total, running) for name in short]
+        rate = min(room, needs.most_bps, leg.gamma_bps)
+        t_n_s += float(network_time(leg.s_t_bytes, leg.gamma_bps, rate))
+        for name in leg.resources:
+            amounts[name] = max(amounts.get(name, 0.0), rate)
+    if lacks:
+        unique = tuple({lack.resource: lack for lack in lacks}.values())
+        return Offer(way, lacks=unique)
+    workers = max(1, min(there, needs.most_workers))
+    amounts[pool] = float(workers)
+    t_c_s = way.worker_s / workers
+    return Offer(way, amounts, workers, t_c_s, t_n_s, way.t_q_s + t_c_s + t_n_s)
+
+
+def _lack(
+    resource: str, needed: float, free: Amounts, total: Amounts, running: Sequence[Holding]
+) -> Lack:
+    held = sorted(
+        (h for h in running if h.amounts.get(resource, 0.0) > 0),
+        key=lambda h: (h.priority, h.application),
+    )
+    return Lack(
+        resource,
+        float(needed),
+        free.get(resource, 0.0),
+        total.get(resource, 0.0),
+        tuple(h.application for h in held),
+    )
+
+
+def _give_way(
+    needs: Needs, ways: Sequence[Way], total: Amounts, running: Sequence[Holding]
+) -> tuple[Holding, ...]:
+    """Applications in layer 2 of lower priority without which ``needs`` would fit.
+
+    The least important are asked first, and none is asked in vain: each is taken back if the others
+    are enough.
+    """
+    lower = sorted(
+        (h for h in running if h.layer == L2 and h.priority < needs.priority),
+        key=lambda h: (h.priority, h.application),
+    )
+
+    def fits(without: Sequence[Holding]) -> bool:
+        stay = [h for h in running if not any(h is gone for gone in without)]
+        free = residual(total, stay)
+        return any(offer(needs, way, free, total).fits for way in ways)
+
+    if not fits(lower):
+        return ()
+    asked: list[Holding] = []
+    for holding in lower:
+        asked.append(holding)
+        if fits(asked):
+            break
+    for holding in tuple(reversed(asked)):
+        others = [h for h in asked if h is not holding]
+        if fits(others):
+            asked = others
+    return tuple(asked)

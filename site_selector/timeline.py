@@ -1,0 +1,43 @@
+"""When each job of a mapping runs and each file moves, as the estimator has it, for drawing."""
+
+from __future__ import annotations
+
+from site_selector.beliefs import World
+from site_selector.gantt import Chart, job_bar, move_bar
+from site_selector.inputs import Inputs
+from site_selector.placement import Mapping
+from site_selector.problem import NEVER_S, build_problem
+from site_selector.reasons import seconds
+from site_selector.sharing import SharingEstimator
+
+
+def chart_of(inputs: Inputs, world: World, mapping: Mapping) -> Chart:
+    """Jobs by site and moves by path of a mapping that was made of ``inputs`` and ``world``.
+
+    Jobs that wait for a site without resources have no place in time and are left out.
+    """
+    problem = build_problem(inputs, world, mapping.output_site)
+    place = {name: i for i, name in enumerate(problem.places)}
+    sites = mapping.sites
+    schedule = SharingEstimator(problem)([place[sites[job]] for job in problem.jobs])
+    jobs = tuple(
+        job_bar(job, inputs.workflow.jobs[job].transformation, sites[job], start, end)
+        for job, start, end in zip(problem.jobs, schedule.start_s, schedule.end_s, strict=True)
+        if end < NEVER_S
+    )
+    moves = tuple(
+        move_bar(
+            problem.files[move.file],
+            f"{problem.places[move.src]}>{problem.places[move.dst]}",
+            problem.size[move.file],
+            move.start_s,
+            move.end_s,
+        )
+        for move in schedule.transfers
+        if move.end_s < NEVER_S
+    )
+    title = (
+        f"{mapping.workflow}: {len(mapping.placements)} jobs, expected to end after "
+        f"{seconds(mapping.makespan_s)} ({mapping.policy})"
+    )
+    return Chart(title, jobs, moves)

@@ -1,0 +1,170 @@
+"""``adon site edge`` from the command line, and the file of holdings."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from cli_world import CONFIG, adon, refusal, write_world
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adon.holdings import Holdings, Waiting, holdings_dict, parse_holdings
+from network_provisioner.errors import InputError
+from network_provisioner.topology import topology_from_dict
+from site_selector.edge import Holding, bandwidth_of, workers_of
+
+NOBODY = "127.0.0.1:9"  # the discard port: nobody listens there
+
+
+@pytest.fixture
+def workflow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return write_world(tmp_path)
+
+
+def config_file(folder: Path, **sections: Any) -> Path:
+    file = folder / "adon.yml"
+    broker = {**CONFIG["broker"], "listen": NOBODY}
+    file.write_text(json.dumps({**CONFIG, "broker": broker, **sections}), encoding="utf-8")
+    return file
+
+
+def test_a_workflow_gets_its_resources_and_the_next_finds_less(
+    workflow: Path, tmp_path: Path
+) -> None:
+    asked = ("site", "edge", workflow, "--local", "mu", "--remote", "tacc", "--json")
+    first = adon(*asked, "--workers", 3, "--save", "held.yml")
+    assert first.code == 0
+    taken = json.loads(first.out)["taken"]
+    assert (taken["site"], taken["local"], taken["workers"]) == ("mu", True, 3)
+    held = yaml.safe_load(Path("held.yml").read_text())
+    assert held["running"][0]["workers"] == {"mu": 3}
+    again = adon(*asked, "--workers", 3, "--holdings", "held.yml", "--name", "two")
+    assert json.loads(again.out)["taken"]["site"] == "tacc"
+
+
+def test_where_nothing_fits_it_waits_with_the_reason(workflow: Path) -> None:
+    Path("held.yml").write_text(
+        "running:\n- {application: big, priority: 9, workers: {mu: 4, tacc: 8}}\n"
+        "waiting:\n- {application: early, priority: 5}\n- {application: late, priority: 4}\n"
+    )
+    ran = adon("site", "edge", workflow, "--holdings", "held.yml", "--save", "held.yml")
+    assert ran.code == 1
+    assert "local at mu lacks workers at mu: 1 needed, 0 of 4 free, held by big" in ran.out
+    assert "waits in the scheduler's queue (place 2): no application of lower priority" in ran.out
+    held = yaml.safe_load(Path("held.yml").read_text())
+    assert [w["application"] for w in held["waiting"]] == ["early", "small", "late"]
+
+
+def test_who_could_give_way_is_named(workflow: Path, tmp_path: Path) -> None:
+    Path("held.yml").write_text(
+        "running:\n- {application: neuro, priority: 3, workers: {mu: 4}, layer: l2,\n"
+        "   bandwidth: {'mu>tacc': 190 Mb/s}}\n"
+    )
+    asked = ("site", "edge", workflow, "--local", "mu", "--remote", "tacc", "--output-site", "mu")
+    ran = adon(*asked, "--holdings", "held.yml", "--config", config_file(tmp_path))
+    assert ran.code == 1
+    assert "it would fit if neuro (priority 3) gave way in layer 2" in ran.out
+    ran = adon(*asked, "--holdings", "held.yml", "--config", config_file(tmp_path), "--priority", 2)
+    assert "no application of lower priority" in ran.out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--local", "muu"], "site 'muu' is not in the site catalog"),
+        (["--local", "mu", "--remote", "mu"], "'mu' is given as local and as remote"),
+        (["--template", "soykbb"], "template 'soykbb' is none of default, soykb"),
+        (["--workers", "0"], "expected a whole number from 1"),
+        (["--holdings", "none.yml"], "none.yml"),
+        (["--holdings", "sites.yml"], "sites.yml: holdings"),
+    ],
+)
+def test_edge_refuses_what_it_cannot_use(workflow: Path, words: list[str], said: str) -> None:
+    assert said in refusal("site", "edge", workflow, *words)
+
+
+def test_a_running_application_is_not_started_again(workflow: Path) -> None:
+    Path("held.yml").write_text("running:\n- {application: small, workers: {mu: 1}}\n")
+    assert "application 'small' runs already" in refusal(
+        "site", "edge", workflow, "--holdings", "held.yml"
+    )
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        ([], "expected a mapping"),
+        ({"runing": []}, "unknown key 'runing'"),
+        ({"running": [{}]}, "no 'application'"),
+        ({"running": [{"application": "a", "workers": {"xx": 1}}]}, "workers at 'xx'"),
+        ({"running": [{"application": "a", "workers": {"mu": -1}}]}, "a whole number"),
+        ({"running": [{"application": "a", "layer": "l9"}]}, "layer is 'l9'"),
+        ({"running": [{"application": "a", "bandwidth": {"mu": 1}}]}, "SITE>SITE"),
+        ({"running": [{"application": "a", "bandwidth": {"mu>tacc": "1 MB/s"}}]}, "bits per"),
+        ({"running": [{"application": "a", "priority": "high"}]}, "priority"),
+        ({"running": [{"application": "a"}, {"application": "a"}]}, "listed twice"),
+        ({"waiting": [{"application": "a", "since": 3}]}, "unknown key 'since'"),
+    ],
+)
+def test_bad_holdings_are_one_line(data: Any, said: str) -> None:
+    with pytest.raises(InputError, match=said) as refused:
+        parse_holdings(data, ["mu", "tacc"], None)
+    assert "\n" not in str(refused.value)
+
+
+names = st.text("abc", min_size=1, max_size=4)
+
+
+@given(
+    st.dictionaries(names, st.tuples(st.integers(0, 9), st.integers(0, 99), st.integers(0, 10**9))),
+    st.dictionaries(names, st.integers(0, 9)),
+)
+def test_holdings_survive_their_file(
+    running: dict[str, tuple[int, int, int]], waiting: dict[str, int]
+) -> None:
+    holdings = Holdings(
+        tuple(
+            Holding(name, {workers_of("mu"): float(n), bandwidth_of("mu", "tacc"): float(bps)}, p)
+            for name, (p, n, bps) in running.items()
+        )
+    )
+    for name, priority in waiting.items():
+        if name not in running:
+            holdings = holdings.with_waiting(Waiting(name, priority))
+    text = yaml.safe_dump(holdings_dict(holdings))
+    assert parse_holdings(yaml.safe_load(text), ["mu", "tacc"], None) == holdings
+
+
+scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5)
+anything = st.recursive(
+    scalars,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                ["running", "waiting", "application", "priority", "workers", "bandwidth", "layer",
+                 "mu", "mu>tacc", "l2"]
+            ) | scalars,
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=12,
+)  # fmt: skip
+
+
+@given(anything | st.fixed_dictionaries({"running": st.lists(
+    st.fixed_dictionaries({"application": names}, optional={
+        "workers": anything, "bandwidth": anything, "layer": anything, "priority": anything,
+    }), max_size=2)}))  # fmt: skip
+def test_holdings_of_any_shape_are_read_or_refused_in_one_line(data: Any) -> None:
+    for topology in (None, topology_from_dict(CONFIG["topology"])):
+        try:
+            assert isinstance(parse_holdings(data, ["mu", "tacc"], topology), Holdings)
+        except InputError as error:
+            assert "\n" not in str(error)
