@@ -97,6 +97,17 @@ SETS = {
             ("bwa", "samtools", "bcftools"),
             ("samtools", "--version"),
         ),
+        PackageSet(
+            "java",
+            "a JDK",
+            ("openjdk-17-jdk-headless", "openjdk-17-jre-headless"),
+            ("java", "javac"),
+            ("javac", "-version"),
+            # Any JDK makes the same classes for Java 8 from the same sources; later Debians have
+            # others than this one, which runs there, too.
+            suites=(None, "bookworm"),
+            need_bytes=700_000_000,
+        ),
     )
 }
 

@@ -16,8 +16,13 @@ from pathlib import Path
 
 from network_provisioner.errors import MissingError
 
-# Debian keeps ovs-vswitchd beside its alternatives and links it when the package is configured.
-_BIN = ("usr/bin", "usr/sbin", "bin", "sbin", "usr/lib/openvswitch-switch")
+# Debian keeps ovs-vswitchd, and the programs of a JDK, beside their alternatives and links them
+# when the package is configured.
+_BIN = (
+    *("usr/bin", "usr/sbin", "bin", "sbin"),
+    "usr/lib/openvswitch-switch",
+    "usr/lib/jvm/*-openjdk-*/bin",
+)
 _ELF = b"\x7fELF"
 # Environment that programs read their data's place from: variable, path below the root.
 _DATA = {
@@ -27,7 +32,14 @@ _DATA = {
 
 
 def trim(root: Path) -> None:
-    """Drop documents and start-up files, which nothing here reads."""
+    """Drop documents and start-up files, which nothing here reads; settings that a program reads
+    beside itself, by a link into ``/etc``, are put there."""
+    for link in [path for path in root.rglob("*") if path.is_symlink()]:
+        target = str(link.readlink())
+        own = root / target.lstrip("/")
+        if target.startswith("/etc/") and own.is_file():
+            link.unlink()
+            shutil.copyfile(own, link)
     for part in ("doc", "man", "locale", "lintian", "bash-completion", "bug", "info"):
         shutil.rmtree(root / "usr/share" / part, ignore_errors=True)
     for part in ("etc", "var", "lib/systemd", "usr/lib/systemd", "usr/include", "usr/lib/python3"):
@@ -42,8 +54,9 @@ def library_dirs(root: Path) -> list[Path]:
 
 def programs(root: Path) -> list[Path]:
     """Every program of ``root``."""
-    found = [f for part in _BIN for f in sorted((root / part).glob("*"))]
-    return [f for f in found if os.access(f, os.X_OK) and f.is_file()]
+    found = [f for part in _BIN for f in sorted(root.glob(f"{part}/*"))]
+    usable = [f for f in found if os.access(f, os.X_OK) and f.is_file()]
+    return list({f.name: f for f in reversed(usable)}.values())[::-1]
 
 
 def _moved(paths: Sequence[Path], tree: Path, home: Path) -> str:

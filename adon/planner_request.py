@@ -1,0 +1,161 @@
+"""The process that the planner plug-in starts: ``python -I -m adon.planner_request``.
+
+A workflow as JSON on standard input, ``job<TAB>site`` for every job on standard output, and a last
+line ``end<TAB>count<TAB>policy<TAB>makespan``. Notes go to standard error, one line each. A request
+that cannot be used is one line there and exit status 2; docs/planner-plugin.md describes all of it.
+"""
+
+from __future__ import annotations
+
+import gc
+import io
+import signal
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TextIO
+
+from adon.live import Live
+from network_provisioner.errors import AdonError
+from pegasus_hooks.plugin.replicas import Note, find_replicas
+from pegasus_hooks.plugin.request import Request, parse_request
+from pegasus_hooks.plugin.together import bind, settle
+from pegasus_hooks.plugin.world import inputs_of, output_site_of, staging_of
+from site_selector.estimates import MeasurementSource, NoMeasurements, believe
+from site_selector.mapping import map_problem
+from site_selector.policies import round_robin
+from site_selector.problem import Problem, build_problem
+from site_selector.schedule import VARIANTS, list_schedule
+from site_selector.simulate import Assignment, Estimator
+from site_selector.uncertainty import uncertainty_of
+
+SEED = 0
+# From so many jobs on, a quick mapping is sent before the good one, lest that come too late.
+FIRST_FROM = 2000
+_GRACE_S = 5.0  # after the planner has given up
+_ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Sites by job id; the policy and the expected makespan in seconds are for the log."""
+
+    sites: Mapping[str, str]
+    policy: str
+    makespan_s: float
+    last: bool
+
+    def write(self, out: TextIO) -> None:
+        """The lines of the answer; after those of one that is not the last, a better one follows
+        if there is time."""
+        lines = [f"{_escaped(job)}\t{_escaped(site)}\n" for job, site in self.sites.items()]
+        word = "end" if self.last else "so far"
+        lines.append(f"{word}\t{len(self.sites)}\t{self.policy}\t{self.makespan_s:.3f}\n")
+        out.writelines(lines)
+        out.flush()
+
+
+def answers(request: Request, note: Note) -> Iterator[Answer]:
+    """Map the workflow of a request with what is known now: a quick mapping first where it is
+    large, the good one last. Raises InputError."""
+    find = partial(
+        find_replicas,
+        files=request.replica_files,
+        directories=request.input_directories,
+        note=note,
+    )
+    inputs = inputs_of(request, find, note)
+    output_site = output_site_of(request, note)
+    with _sources(request, note) as (measured, live):
+        world = believe(
+            inputs,
+            measured or NoMeasurements(),
+            now=time.time(),
+            topology=live.topology,
+            pool=live.pool,
+            in_use_bps=live.in_use_bps,
+            use=live.use,
+            output_site=output_site,
+        )
+    problem = build_problem(inputs, world, output_site)
+    problem = replace(problem, staging=staging_of(request), kept={})
+    bound = bind(problem, {task.id: (task.group, task.cluster) for task in request.tasks})
+    if bound.loose:
+        note(
+            "clusters that wait for each other, or of which no site can run all jobs: their jobs "
+            "share a site where one can run them"
+        )
+    whole = bound.merged.problem
+    kinds = [inputs.workflow.jobs[job].transformation for job in whole.jobs]
+    doubt = uncertainty_of(inputs, world, whole)
+    estimator = Estimator(whole)
+
+    def good(one: Problem) -> tuple[Assignment, str]:
+        chosen = map_problem(one, kinds, SEED, doubt)
+        return chosen.assignment, chosen.policy
+
+    for way in (quick, good) if len(problem.jobs) >= FIRST_FROM else (good,):
+        best, policy = settle(whole, bound.groups, way, estimator.score)
+        sites = bound.merged.expand(best)
+        yield Answer(
+            {job: problem.places[site] for job, site in zip(problem.jobs, sites, strict=True)},
+            policy,
+            estimator.makespan(best),
+            last=way is good,
+        )
+
+
+def _sources(
+    request: Request, note: Note
+) -> AbstractContextManager[tuple[MeasurementSource | None, Live]]:
+    if request.config is None:
+        return nullcontext((None, Live()))
+    # What reads configurations takes a third of a small workflow's time to import.
+    from adon.placement import sources  # noqa: PLC0415
+
+    return sources(config=Path(request.config), say=note)
+
+
+def quick(problem: Problem) -> tuple[Assignment, str]:
+    """The best of three that cost next to nothing."""
+    estimator = Estimator(problem)
+    found = {
+        name: list_schedule(problem, estimator.rank, VARIANTS[name]) for name in ("data", "chains")
+    }
+    found["round-robin"] = round_robin(problem)
+    best = min(found, key=lambda name: (estimator.score(found[name]), name))
+    return found[best], best
+
+
+def _escaped(text: str) -> str:
+    return text.translate(_ESCAPES)
+
+
+def main() -> int:
+    """Exit status 0, or 2 with one line on standard error."""
+
+    def note(line: str) -> None:
+        print(" ".join(line.split()), file=sys.stderr, flush=True)
+
+    gc.disable()  # short-lived, and nearly all it makes is needed to its end
+    try:
+        request = parse_request(sys.stdin.buffer.read())
+        # Nobody waits any longer then, whatever holds us up.
+        signal.setitimer(signal.ITIMER_REAL, request.limit_s + _GRACE_S)
+        out = io.TextIOWrapper(sys.stdout.buffer, "utf-8", "surrogatepass", newline="\n")
+        for found in answers(request, note):
+            found.write(out)
+    except AdonError as error:
+        note(str(error))
+        return 2
+    except BrokenPipeError:
+        return 2  # the planner has given up
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

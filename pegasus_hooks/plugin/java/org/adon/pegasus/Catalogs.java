@@ -1,0 +1,203 @@
+package org.adon.pegasus;
+
+import edu.isi.pegasus.planner.catalog.replica.ReplicaCatalogEntry;
+import edu.isi.pegasus.planner.catalog.site.classes.SiteCatalogEntry;
+import edu.isi.pegasus.planner.catalog.site.classes.SiteStore;
+import edu.isi.pegasus.planner.catalog.transformation.Mapper;
+import edu.isi.pegasus.planner.catalog.transformation.TransformationCatalogEntry;
+import edu.isi.pegasus.planner.classes.ADag;
+import edu.isi.pegasus.planner.classes.PegasusBag;
+import edu.isi.pegasus.planner.classes.PlannerOptions;
+import edu.isi.pegasus.planner.classes.Profile;
+import edu.isi.pegasus.planner.classes.ReplicaLocation;
+import edu.isi.pegasus.planner.common.PegasusProperties;
+
+import java.io.File;
+import java.util.ArrayList;
+import java.util.Collection;
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.Iterator;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.TreeMap;
+import java.util.TreeSet;
+
+/**
+ * What makes the answer better and is no condition for one: hints of the site catalog, where inputs
+ * lie, run times, where results go. Each part stands alone, so that a Pegasus in which one is called
+ * otherwise costs that part only.
+ */
+final class Catalogs {
+
+    private final Work work;
+    private final PegasusBag bag;
+    private final PegasusProperties properties;
+    private final List<String> missing = new ArrayList<String>();
+
+    private Catalogs(Work work, PegasusBag bag, PegasusProperties properties) {
+        this.work = work;
+        this.bag = bag;
+        this.properties = properties;
+    }
+
+    /** Adds to {@code work} what can be had; returns what this Pegasus does not tell. */
+    static List<String> read(
+            Work work,
+            ADag workflow,
+            PegasusBag bag,
+            PegasusProperties properties,
+            SiteStore sites,
+            Mapper mapper) {
+        Catalogs catalogs = new Catalogs(work, bag, properties);
+        work.dataConfiguration = properties.getProperty("pegasus.data.configuration");
+        catalogs.attempt("sites", () -> catalogs.sites(sites));
+        catalogs.attempt("run times", () -> catalogs.runtimes(mapper));
+        catalogs.attempt("output sites", catalogs::output);
+        catalogs.attempt("staging sites", catalogs::staging);
+        catalogs.attempt("the workflow's replicas", () -> catalogs.replicas(workflow));
+        catalogs.attempt("replica files", catalogs::replicaFiles);
+        return catalogs.missing;
+    }
+
+    private void attempt(String what, Runnable part) {
+        try {
+            part.run();
+        } catch (LinkageError error) {
+            missing.add(what);
+        } catch (RuntimeException error) {
+            missing.add(what + " (" + Words.line(error.toString()) + ")");
+        }
+    }
+
+    private void sites(SiteStore store) {
+        for (Iterator<?> it = store.entryIterator(); it.hasNext(); ) {
+            SiteCatalogEntry site = (SiteCatalogEntry) it.next();
+            Map<String, String> found = new TreeMap<String, String>();
+            Collection<?> profiles =
+                    site.getProfiles() == null ? null : site.getProfiles().getProfiles();
+            for (Object item : profiles == null ? new ArrayList<Object>() : profiles) {
+                Profile profile = (Profile) item;
+                String key = profile.getProfileKey();
+                if ("pegasus".equals(profile.getProfileNamespace())
+                        && (key.startsWith("adon.") || key.equals("runtime"))) {
+                    found.put(key, profile.getProfileValue());
+                }
+            }
+            work.sites.put(site.getSiteHandle(), found);
+        }
+    }
+
+    private void runtimes(Mapper mapper) {
+        Map<Integer, Set<String>> wanted = new TreeMap<Integer, Set<String>>();
+        for (Task task : work.tasks) {
+            if ("job".equals(task.kind)) {
+                if (!wanted.containsKey(task.transformation)) {
+                    wanted.put(task.transformation, new TreeSet<String>());
+                }
+                wanted.get(task.transformation).addAll(task.sites);
+            }
+        }
+        for (Map.Entry<Integer, Set<String>> entry : wanted.entrySet()) {
+            Work.Transformation program = work.transformations.get(entry.getKey());
+            for (String site : entry.getValue()) {
+                String runtime = runtime(mapper, program, site);
+                if (runtime != null) {
+                    program.runtimes.put(site, runtime);
+                }
+            }
+        }
+    }
+
+    private static String runtime(Mapper mapper, Work.Transformation program, String site) {
+        Collection<?> entries;
+        try {
+            entries = mapper.getTCList(
+                    program.namespace, program.shortName, program.version, site);
+        } catch (RuntimeException error) {
+            return null; // a job with a hint whose program is in no catalog
+        }
+        for (Object entry : entries == null ? new ArrayList<Object>() : entries) {
+            Collection<?> profiles = ((TransformationCatalogEntry) entry).getProfiles();
+            for (Object item : profiles == null ? new ArrayList<Object>() : profiles) {
+                Profile profile = (Profile) item;
+                if ("pegasus".equals(profile.getProfileNamespace())
+                        && "runtime".equals(profile.getProfileKey())) {
+                    return profile.getProfileValue();
+                }
+            }
+        }
+        return null;
+    }
+
+    private void output() {
+        Collection<String> sites = bag.getPlannerOptions().getOutputSites();
+        if (sites != null) {
+            work.outputSites = new ArrayList<String>(new TreeSet<String>(sites));
+        }
+    }
+
+    private void staging() {
+        PlannerOptions options = bag.getPlannerOptions();
+        Set<String> sites = new TreeSet<String>();
+        for (Task task : work.tasks) {
+            sites.addAll(task.sites);
+        }
+        for (String site : sites) {
+            String staging = options.getStagingSite(site);
+            if (staging != null && !staging.equals(site)) {
+                work.stagingSites.put(site, staging);
+            }
+        }
+    }
+
+    /** Those that stand in the workflow itself; others are in files, which ADON reads. */
+    private void replicas(ADag workflow) {
+        Map<String, Data> inputs = new HashMap<String, Data>();
+        for (Data file : work.files) {
+            if (!file.produced) {
+                inputs.put(file.lfn, file);
+            }
+        }
+        for (Iterator<?> it = workflow.getReplicaStore().replicaLocationIterator();
+                it.hasNext(); ) {
+            ReplicaLocation location = (ReplicaLocation) it.next();
+            Data file = inputs.get(location.getLFN());
+            if (file == null) {
+                continue;
+            }
+            String size = location.getMetadata("size");
+            if (size != null && size.matches("[0-9]{1,18}")) {
+                file.learn(Long.parseLong(size));
+            }
+            Set<String> seen = new HashSet<String>();
+            for (Object item : location.getPFNList()) {
+                ReplicaCatalogEntry entry = (ReplicaCatalogEntry) item;
+                String site = entry.getResourceHandle();
+                if (site != null && entry.getPFN() != null && seen.add(site)) {
+                    file.places.add(new String[] {site, entry.getPFN()});
+                }
+            }
+        }
+    }
+
+    private void replicaFiles() {
+        PlannerOptions options = bag.getPlannerOptions();
+        for (String file : options.getInheritedRCFiles()) {
+            work.replicaFiles.add(new String[] {"File", file});
+        }
+        for (String file : options.getCacheFiles()) {
+            work.replicaFiles.add(new String[] {"File", file});
+        }
+        work.inputDirectories = new ArrayList<String>(
+                new TreeSet<String>(options.getInputDirectories()));
+        File catalog = bag.getReplicaCatalogFileSource();
+        String path = catalog == null
+                ? properties.getProperty("pegasus.catalog.replica.file") : catalog.getPath();
+        if (path != null) {
+            work.replicaFiles.add(
+                    new String[] {properties.getProperty("pegasus.catalog.replica"), path});
+        }
+    }
+}

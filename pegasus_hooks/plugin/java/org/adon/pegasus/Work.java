@@ -1,0 +1,53 @@
+package org.adon.pegasus;
+
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.TreeMap;
+
+/** A workflow as plain values: what is asked about, and what the built-in rule works on. */
+final class Work {
+
+    final String name;
+    final List<Task> tasks = new ArrayList<Task>();
+    final List<Data> files = new ArrayList<Data>();
+    final List<Transformation> transformations = new ArrayList<Transformation>();
+
+    /** Site to its {@code pegasus} profiles. */
+    final Map<String, Map<String, String>> sites = new TreeMap<String, Map<String, String>>();
+
+    /** Where results go, sorted; empty where they stay. */
+    List<String> outputSites = new ArrayList<String>();
+
+    /** Execution site to staging site, where the user gave another one. */
+    final Map<String, String> stagingSites = new TreeMap<String, String>();
+
+    /** Pairs of type (null where not said) and path of files that tell where inputs lie. */
+    final List<String[]> replicaFiles = new ArrayList<String[]>();
+
+    List<String> inputDirectories = new ArrayList<String>();
+    String dataConfiguration;
+
+    Work(String name) {
+        this.name = name;
+    }
+
+    /** A program, the sites that can run it, and what catalogs say of its run time there. */
+    static final class Transformation {
+        final String name;
+        final String namespace;
+        final String shortName;
+        final String version;
+        final Map<String, String> runtimes = new TreeMap<String, String>();
+
+        /** Null while no job needs to know. */
+        List<String> sites;
+
+        Transformation(String name, String namespace, String shortName, String version) {
+            this.name = name;
+            this.namespace = namespace;
+            this.shortName = shortName;
+            this.version = version;
+        }
+    }
+}

@@ -1,0 +1,14 @@
+// What the plug-in uses of Pegasus, to compile against. No behaviour; not in the jar.
+package edu.isi.pegasus.planner.catalog.site.classes;
+
+import edu.isi.pegasus.planner.catalog.classes.Profiles;
+
+public class SiteCatalogEntry {
+    public String getSiteHandle() {
+        return null;
+    }
+
+    public Profiles getProfiles() {
+        return null;
+    }
+}

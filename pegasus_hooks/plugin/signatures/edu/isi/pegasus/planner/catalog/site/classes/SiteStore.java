@@ -1,0 +1,10 @@
+// What the plug-in uses of Pegasus, to compile against. No behaviour; not in the jar.
+package edu.isi.pegasus.planner.catalog.site.classes;
+
+import java.util.Iterator;
+
+public class SiteStore {
+    public Iterator<SiteCatalogEntry> entryIterator() {
+        return null;
+    }
+}

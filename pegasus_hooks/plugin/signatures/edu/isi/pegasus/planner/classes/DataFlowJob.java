@@ -1,0 +1,4 @@
+// What the plug-in uses of Pegasus, to compile against. No behaviour; not in the jar.
+package edu.isi.pegasus.planner.classes;
+
+public class DataFlowJob extends AggregatedJob {}

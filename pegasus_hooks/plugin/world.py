@@ -1,0 +1,178 @@
+"""From the planner's request to the inputs of site selection, with what is missing guessed.
+
+Where ADON reads a workflow itself, an input without a size or a place is a mistake of its author.
+Pegasus needs neither to plan, so here both are guessed, and a note says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from statistics import median
+
+from network_provisioner.errors import InputError
+from pegasus_hooks.plugin.replicas import SUBMIT_SITE, Found, Note, measured
+from pegasus_hooks.plugin.request import WHAT, Request, Task
+from site_selector.catalogs import Executable, ReplicaCatalog, Site, Transformation
+from site_selector.dag import DataFile, Job, Workflow, find_cycle, topological_order
+from site_selector.fields import positive_number
+from site_selector.hints import parse_hints
+from site_selector.inputs import Inputs
+from site_selector.yamltext import Document
+
+DEFAULT_INPUT_BYTES = 100_000_000  # where no input of the workflow has a size; order of magnitude
+_SHARED = ("sharedfs",)
+
+Look = Callable[[Sequence[str]], Mapping[str, Found]]
+
+
+def inputs_of(request: Request, find: Look, note: Note) -> Inputs:
+    """The workflow of a request. ``find`` gives replicas of the inputs of which the request itself
+    knows no place. Raises InputError, one line."""
+    sites = _sites(request)
+    raw_bytes, places = _raw(request, find, note)
+    programs = {
+        _kind_name(request, task): _transformation(request, task, sites) for task in request.tasks
+    }
+    return Inputs(
+        _workflow(request),
+        sites,
+        ReplicaCatalog(_NOWHERE, {}, ()),
+        programs,
+        {task.id: task.sites for task in request.tasks},
+        raw_bytes,
+        places,
+    )
+
+
+def staging_of(request: Request) -> str:
+    """ "per-site" where a site's jobs share their files, "per-job" where every job fetches its own.
+
+    Pegasus's default, ``condorio``, is of the second kind; so is whatever stages elsewhere.
+    """
+    shared = (request.data_configuration or "").lower() in _SHARED
+    return "per-site" if shared and not request.staging_sites else "per-job"
+
+
+def output_site_of(request: Request, note: Note) -> str | None:
+    """Where results go, None where they stay. Of several sites the first by name counts."""
+    if len(request.output_sites) > 1:
+        note(f"results go to several sites; {request.output_sites[0]} is taken for all")
+    return request.output_sites[0] if request.output_sites else None
+
+
+_NOWHERE = Document(WHAT, "", {})
+
+
+def _sites(request: Request) -> dict[str, Site]:
+    """Those of the catalog, and whatever else a job or the results go to."""
+    profiles = dict(request.sites)
+    for task in request.tasks:
+        for name in task.sites:
+            profiles.setdefault(name, {})
+    for name in request.output_sites:
+        profiles.setdefault(name, {})
+    found = {}
+    for name, said in profiles.items():
+        try:
+            hints = parse_hints(said)
+        except InputError as error:
+            raise InputError(f"site {name!r} of the site catalog: {error}") from None
+        found[name] = Site(name, None, None, (), {"pegasus": said}, hints)
+    return found
+
+
+def _kind_name(request: Request, task: Task) -> str:
+    return request.programs[task.program].name if task.kind == "job" else f"pegasus::{task.kind}"
+
+
+def _transformation(request: Request, task: Task, sites: Mapping[str, Site]) -> Transformation:
+    program = request.programs[task.program]
+    name = _kind_name(request, task)
+    executables = []
+    for site in sites:
+        runtime = program.runtimes.get(site)
+        if runtime is None:  # the site catalog's word for all that runs there
+            runtime = positive_number(request.sites.get(site, {}).get("runtime", ""))
+        executables.append(Executable(site, False, None, None, runtime))
+    return Transformation(name, tuple(executables), None)
+
+
+def _workflow(request: Request) -> Workflow:
+    tasks, files = request.tasks, request.files
+    names = [task.id for task in tasks]
+    producer: dict[int, str] = {}
+    consumers: dict[int, list[str]] = {}
+    for task in tasks:
+        for file in task.writes:
+            producer.setdefault(file, task.id)
+        for file in task.reads:
+            consumers.setdefault(file, []).append(task.id)
+    parents: dict[str, tuple[str, ...]] = {}
+    children: dict[str, list[str]] = {name: [] for name in names}
+    for task in tasks:
+        above = dict.fromkeys(names[i] for i in task.after)
+        # Data makes edges too; Pegasus adds them unless it is told not to.
+        above.update(dict.fromkeys(producer[f] for f in task.reads if f in producer))
+        above.pop(task.id, None)
+        parents[task.id] = tuple(above)
+        for parent in above:
+            children[parent].append(task.id)
+    order, level = topological_order(parents, children)
+    if len(order) < len(names):
+        ring = find_cycle(parents, order)
+        raise InputError(f"{WHAT}: jobs form a cycle: {' -> '.join(ring[:10])}")
+    jobs = {
+        task.id: Job(
+            task.id,
+            _kind_name(request, task),
+            tuple(files[f].lfn for f in task.reads),
+            tuple(files[f].lfn for f in task.writes if producer[f] == task.id),
+            task.kind,
+            task.sites[0] if task.fixed else None,
+            task.runtime_s,
+            task.cores,
+        )
+        for task in tasks
+    }
+    known = {
+        file.lfn: DataFile(
+            file.lfn,
+            file.size_bytes,
+            producer.get(i),
+            tuple(consumers.get(i, ())),
+            file.wanted and i in producer,
+        )
+        for i, file in enumerate(files)
+        if i in producer or i in consumers
+    }
+    below = {job: tuple(found) for job, found in children.items()}
+    return Workflow(request.workflow, jobs, known, parents, below, order, level, _NOWHERE)
+
+
+def _raw(
+    request: Request, find: Look, note: Note
+) -> tuple[dict[str, int], dict[str, tuple[str, ...]]]:
+    """Size and places of every input of the workflow."""
+    written = {file for task in request.tasks for file in task.writes}
+    read = dict.fromkeys(file for task in request.tasks for file in task.reads)
+    raw = [request.files[file] for file in read if file not in written]
+    found = find([file.lfn for file in raw if not file.places])
+    nothing = Found((), None)
+    sizes: dict[str, int | None] = {}
+    places: dict[str, tuple[str, ...]] = {}
+    for file in raw:
+        replica = found.get(file.lfn, nothing)
+        where = file.places or replica.places
+        size = replica.size_bytes if file.size_bytes is None else file.size_bytes
+        sizes[file.lfn] = measured(size, where)
+        places[file.lfn] = tuple(dict.fromkeys(site for site, _ in where)) or (SUBMIT_SITE,)
+    lost = sum(not (file.places or found.get(file.lfn, nothing).places) for file in raw)
+    if lost:
+        note(f"no place is known of {lost} of {len(raw)} inputs; taken as at {SUBMIT_SITE}")
+    known = [size for size in sizes.values() if size is not None]
+    guess = int(median(known)) if known else DEFAULT_INPUT_BYTES
+    if len(known) < len(raw):
+        note(
+            f"no size is known of {len(raw) - len(known)} of {len(raw)} inputs; taken as {guess} B"
+        )
+    return {lfn: guess if size is None else size for lfn, size in sizes.items()}, places

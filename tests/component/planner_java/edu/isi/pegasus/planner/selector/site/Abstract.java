@@ -1,0 +1,26 @@
+// A small planner of our own for tests, with the names the plug-in knows from Pegasus.
+package edu.isi.pegasus.planner.selector.site;
+
+import edu.isi.pegasus.common.logging.LogManager;
+import edu.isi.pegasus.planner.catalog.site.classes.SiteStore;
+import edu.isi.pegasus.planner.catalog.transformation.Mapper;
+import edu.isi.pegasus.planner.classes.PegasusBag;
+import edu.isi.pegasus.planner.common.PegasusProperties;
+import edu.isi.pegasus.planner.selector.SiteSelector;
+
+public abstract class Abstract implements SiteSelector {
+    protected PegasusProperties mProps;
+    protected LogManager mLogger;
+    protected SiteStore mSiteStore;
+    protected Mapper mTCMapper;
+    protected PegasusBag mBag;
+
+    @Override
+    public void initialize(PegasusBag bag) {
+        mBag = bag;
+        mProps = bag.properties;
+        mLogger = bag.logger;
+        mSiteStore = bag.sites;
+        mTCMapper = bag.mapper;
+    }
+}

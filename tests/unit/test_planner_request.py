@@ -1,0 +1,315 @@
+"""Reading what the planner plug-in asks: any text is a request or one clear line."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from network_provisioner.errors import InputError
+from pegasus_hooks.plugin import command_text, replicas
+from pegasus_hooks.plugin.replicas import Found, find_replicas
+from pegasus_hooks.plugin.request import Request, parse_request
+from pegasus_hooks.plugin.world import inputs_of, output_site_of, staging_of
+
+COMMAND = [sys.executable, "-I", "-m", "adon.planner_request"]
+SMALL: dict[str, Any] = {
+    "adon": 1,
+    "workflow": "w",
+    "limit_s": 30.0,
+    "data_configuration": "sharedfs",
+    "output_sites": ["local"],
+    "input_directories": [],
+    "replica_files": [],
+    "sites": [
+        {"name": "local"},
+        {"name": "mu", "profiles": {"adon.workers": "8", "runtime": "70"}},
+        {"name": "tacc"},
+    ],
+    "transformations": [
+        {"name": "t::a:1", "sites": ["mu", "tacc"], "runtimes": {"tacc": "60"}},
+        {"name": "t::sub", "sites": []},
+    ],
+    "files": [
+        {"lfn": "raw", "size": 1000, "places": [["tacc", "gsiftp://x/raw"]]},
+        {"lfn": "mid", "size": 500},
+        {"lfn": "end", "wanted": True},
+    ],
+    "jobs": [
+        {"id": "j1", "transformation": 0, "reads": [0], "writes": [1]},
+        {"id": "j2", "transformation": 0, "reads": [1], "writes": [2], "after": [0]},
+        {"id": "s", "kind": "pegasusWorkflow", "transformation": 1, "site": "local", "after": [1]},
+    ],
+}
+
+
+def small(**changed: Any) -> str:
+    return json.dumps({**SMALL, **changed})
+
+
+def read(text: str) -> Any:
+    notes: list[str] = []
+    return inputs_of(parse_request(text), lambda _: {}, notes.append), notes
+
+
+def test_a_request_becomes_the_inputs_of_site_selection() -> None:
+    inputs, notes = read(small())
+    assert notes == []
+    assert dict(inputs.candidates) == {
+        "j1": ("mu", "tacc"), "j2": ("mu", "tacc"), "s": ("local",)
+    }  # fmt: skip
+    assert inputs.workflow.order == ("j1", "j2", "s")
+    assert inputs.workflow.jobs["s"].site_hint == "local"
+    assert (inputs.raw_bytes, inputs.places) == ({"raw": 1000}, {"raw": ("tacc",)})
+    assert inputs.sites["mu"].hints.workers == 8
+    # The site catalog's word for all that runs there, where the transformation catalog has none.
+    program = inputs.transformations["t::a:1"]
+    assert (program.runtime_at("mu"), program.runtime_at("tacc")) == (70.0, 60.0)
+    assert [f.lfn for f in inputs.workflow.files.values() if f.stage_out] == ["end"]
+
+
+def job(**more: Any) -> dict[str, Any]:
+    return {"jobs": [{"id": "a", "transformation": 0, **more}]}
+
+
+def site(**profiles: Any) -> dict[str, Any]:
+    return {"sites": [{"name": "mu", "profiles": profiles}]}
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"adon": 2}, "found version 2, expected 1"),
+        ({"adon": "1"}, "adon is '1', expected a whole number"),
+        ({"jobs": []}, "found no jobs, expected at least one"),
+        ({"jobs": [{}]}, "jobs[0]: id is nothing, expected a name"),
+        ({"jobs": [{"id": "a"}]}, "transformation is -1, expected an index from 0 to 1"),
+        (job(reads=[3]), "expected indices from 0 to 2"),
+        (job(reads=[True]), "expected a list of indices"),
+        (job(reads=[1, 1]), "expected each index once"),
+        (job(runtime="10m"), "expected a number above 0"),
+        (job(transformation=1), "job a can run at no site"),
+        ({"jobs": [SMALL["jobs"][0]] * 2}, "job 'j1' is listed twice"),
+        ({"files": [SMALL["files"][0]] * 3}, "file 'raw' is listed twice"),
+        ({"files": [{"lfn": "x", "size": -1}]}, "files[0]: size is -1, expected 0 bytes or more"),
+        ({"limit_s": 0}, "limit_s is 0.0, expected seconds above 0"),
+        (site(**{"adon.workers": 8}), "expected an object of texts"),
+        (site(**{"adon.wokers": "8"}), "did you mean 'adon.workers'?"),
+        (
+            {"jobs": [
+                {"id": "a", "transformation": 0, "after": [1]},
+                {"id": "b", "transformation": 0, "after": [0]},
+            ]},
+            "jobs form a cycle: a -> b -> a",
+        ),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_used_is_named(changed: dict[str, Any], words: str) -> None:
+    with pytest.raises(InputError) as error:
+        read(small(**changed))
+    assert words in str(error.value)
+
+
+def paths(value: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """Every place in a JSON value."""
+    found = [at]
+    if isinstance(value, dict | list):
+        inner = value.items() if isinstance(value, dict) else enumerate(value)
+        for key, item in inner:
+            found += paths(item, (*at, key))
+    return found
+
+
+PLACES = [path for path in paths(SMALL) if path]
+ODD = st.recursive(
+    st.none() | st.booleans() | st.integers(-2, 10**30) | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner),
+    max_leaves=5,
+)
+
+
+def settled(text: str | bytes) -> None:
+    """One of both: inputs, or one line."""
+    try:
+        request = parse_request(text)
+        inputs_of(request, lambda _: {}, lambda _: None)
+        staging_of(request)
+        output_site_of(request, lambda _: None)
+    except InputError as error:
+        assert len(str(error)) < 2000
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from(PLACES), ODD), min_size=1, max_size=3))
+def test_anything_in_any_place_is_read_or_refused(changes: list[tuple[Any, Any]]) -> None:
+    root = copy.deepcopy(SMALL)
+    for path, value in changes:
+        holder: Any = root
+        for key in path[:-1]:
+            try:
+                holder = holder[key]
+            except (KeyError, IndexError, TypeError):
+                break
+        else:
+            with contextlib.suppress(KeyError, IndexError, TypeError):
+                holder[path[-1]] = value
+    settled(json.dumps(root))
+
+
+@given(st.integers(0, len(small())))
+def test_a_request_that_is_cut_off_is_refused(length: int) -> None:
+    text = small()[:length]
+    if length < len(small()):
+        with pytest.raises(InputError):
+            parse_request(text)
+
+
+@given(st.binary(max_size=60) | st.text(max_size=60))
+def test_any_text_is_read_or_refused(text: str | bytes) -> None:
+    settled(text)
+
+
+def test_depth_is_no_crash() -> None:
+    settled("[" * 200_000)
+
+
+def run(text: str | bytes) -> tuple[int, str, str]:
+    data = text.encode() if isinstance(text, str) else text
+    done = subprocess.run(COMMAND, input=data, capture_output=True, check=False, timeout=120)
+    return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+
+def test_the_process_answers_every_job_and_says_when_that_was_all() -> None:
+    code, out, err = run(small())
+    assert (code, err) == (0, "")
+    *lines, last = out.splitlines()
+    sites = dict(line.split("\t") for line in lines)
+    assert (sites.keys(), sites["s"]) == ({"j1", "j2", "s"}, "local")
+    word, count, policy, makespan = last.split("\t")
+    assert (word, count) == ("end", "3")
+    assert policy
+    assert float(makespan) > 100
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", small(adon=7), small(config="/nowhere/adon.yml"), b"\xff"]
+)
+def test_the_process_refuses_with_one_line_and_2(text: str | bytes) -> None:
+    code, out, err = run(text)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+
+
+def test_a_name_with_a_tab_is_escaped() -> None:
+    jobs = [{"id": "a\tb\\\n", "transformation": 0}]
+    code, out, _ = run(small(jobs=jobs))
+    assert (code, out.splitlines()[0].split("\t")[0]) == (0, "a\\tb\\\\\\n")
+
+
+# --- what is not said ----------------------------------------------------------------------------
+
+
+def test_a_size_or_a_place_that_nobody_knows_is_guessed_with_a_note() -> None:
+    files = [{"lfn": "raw"}, *SMALL["files"][1:]]
+    inputs, notes = read(small(files=files))
+    assert (inputs.raw_bytes, inputs.places) == ({"raw": 100_000_000}, {"raw": ("local",)})
+    assert notes == [
+        "no place is known of 1 of 1 inputs; taken as at local",
+        "no size is known of 1 of 1 inputs; taken as 100000000 B",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("configuration", "staging", "expected"),
+    [
+        ("sharedfs", {}, "per-site"),
+        ("sharedfs", {"mu": "local"}, "per-job"),
+        ("nonsharedfs", {}, "per-job"),
+        ("condorio", {}, "per-job"),
+        (None, {}, "per-job"),
+    ],
+)
+def test_how_often_a_file_moves_depends_on_the_data_configuration(
+    configuration: str | None, staging: dict[str, str], expected: str
+) -> None:
+    request = parse_request(small(data_configuration=configuration, staging_sites=staging))
+    assert staging_of(request) == expected
+
+
+def test_of_several_output_sites_one_is_taken_and_of_none_none() -> None:
+    notes: list[str] = []
+    assert output_site_of(parse_request(small(output_sites=["a", "b"])), notes.append) == "a"
+    assert notes == ["results go to several sites; a is taken for all"]
+    assert output_site_of(parse_request(small(output_sites=[])), notes.append) is None
+
+
+def test_replicas_are_found_in_every_kind_of_file(tmp_path: Path) -> None:
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here/dir.txt").write_text("12345")
+    (tmp_path / "rc.yml").write_text(
+        "replicas:\n- {lfn: y, metadata: {size: 7}, pfns: [{site: mu, pfn: 'gsiftp://m/y'}]}\n"
+        "- {lfn: dir.txt, pfns: [{site: mu, pfn: /elsewhere}]}\n"
+        "- {lfn: 'r[0-9]', regex: true, pfns: [{site: tacc, pfn: 'gsiftp://t/r'}]}\n"
+    )
+    (tmp_path / "rc.txt").write_text(
+        '# comment\nf file:///a site="mu" size="9"\nf gsiftp://t/a pool="tacc"\n'
+        '"g \\" h" "file:///b c" site="mu"\nbroken\n\n  nosite file:///d x=1\n'
+    )
+    notes: list[str] = []
+    found = find_replicas(
+        ["y", "f", 'g " h', "dir.txt", "r5", "nosite", "lost"],
+        [
+            ("YAML", str(tmp_path / "rc.yml")),
+            ("File", str(tmp_path / "rc.txt")),
+            (None, str(tmp_path / "missing.yml")),
+            ("JDBCRC", str(tmp_path / "rc.db")),
+        ],
+        [str(tmp_path / "here")],
+        notes.append,
+    )
+    assert found == {
+        "dir.txt": Found((("local", f"{tmp_path}/here/dir.txt"),), 5),
+        "y": Found((("mu", "gsiftp://m/y"),), 7),
+        "r5": Found((("tacc", "gsiftp://t/r"),), None),
+        "f": Found((("mu", "file:///a"), ("tacc", "gsiftp://t/a")), 9),
+        'g " h': Found((("mu", "file:///b c"),), None),
+    }
+    assert len(notes) == 2
+    assert "JDBCRC: expected YAML or File" in notes[1]
+
+
+@given(st.text(max_size=200))
+def test_any_text_is_a_replica_file_without_a_crash(text: str) -> None:
+    words = replicas._WORD.findall(text)
+    assert all(isinstance(replicas._plain(word), str) for word in words)
+
+
+def test_a_size_is_read_from_a_file_of_this_machine(tmp_path: Path) -> None:
+    raw = tmp_path / "r aw"
+    raw.write_text("abc")
+    places = [["local", f"file://{tmp_path}/r%20aw"]]
+    inputs, notes = read(small(files=[{"lfn": "raw", "places": places}, *SMALL["files"][1:]]))
+    assert (inputs.raw_bytes, notes) == ({"raw": 3}, [])
+
+
+# --- the command as one property -----------------------------------------------------------------
+
+
+@given(st.lists(st.text(st.characters(blacklist_categories=["Cs", "Cc"]), min_size=1), min_size=1))
+def test_a_command_is_quoted_only_where_needed(words: list[str]) -> None:
+    text = command_text(words)
+    assert all(plain in text for plain in words if plain.isalnum())
+    if all(word.isalnum() for word in words):
+        assert text == " ".join(words)
+
+
+def test_requests_are_values() -> None:
+    assert parse_request(small()) == parse_request(small().encode())
+    assert isinstance(parse_request(small()), Request)
