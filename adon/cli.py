@@ -19,7 +19,7 @@ from typing import Any
 from adon.commands.parsing import Parser
 from network_provisioner.errors import AdonError
 
-NOUNS = ("demo", "doctor", "site", "plan", "monitor", "broker", "topology", "transit")
+NOUNS = ("demo", "doctor", "site", "plan", "monitor", "broker", "topology", "transit", "install")
 _DESCRIPTION = "ADON: application-driven overlay networks for Pegasus and HTCondor workflows."
 _EPILOG = """\
 'adon COMMAND --help' explains a command, with examples. Start with 'adon doctor', then 'adon demo'.

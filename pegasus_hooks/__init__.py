@@ -3,4 +3,7 @@
 ``pre`` and ``post`` are the two scripts DAGMan runs; they use the standard library only, start in
 milliseconds and never fail a workflow. ``planner`` is the embedded planner for machines without
 Pegasus, ``pegasus_plan`` the adapter to the real one.
+
+For the real planner's choice of sites: ``plugin``, which it asks once per workflow, ``callout``,
+which it asks once per job, and ``install``, which puts either into a Pegasus and takes it out.
 """

@@ -130,7 +130,7 @@ def test_site_explain_and_show(workflow: Path) -> None:
     assert [p["job"] for p in found] == ["ID2"]
     assert {a["site"] for a in found[0]["alternatives"]} == {"mu", "tacc"}
     ran = adon("site", "show", workflow)
-    assert ran.code == 0 and "4 [catalog]" in ran.out
+    assert ran.code == 0 and ["mu", "N", "4", "catalog"] in map(str.split, ran.out.splitlines())
     assert (
         json.loads(adon("site", "show", workflow, "--json").out)["sites"]["mu"]["n"]["value"] == 4
     )
@@ -246,7 +246,9 @@ def test_doctor_tells_what_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path:
     assert (ran.code, ran.err) == (1, "")
     assert "MISSING  apt-get" in ran.out and "condor_master" in ran.out
     assert "without  pegasus-plan: not on PATH" in ran.out
-    assert "without  real network" in ran.out and "iproute2" in ran.out
+    assert "without  real network" in ran.out
+    # What is said of an ordinary user comes first.
+    assert "iproute2" in ran.out or "need root" in ran.out
     found = json.loads(adon("doctor", "--json").out)
     assert found["healthy"] is False
     assert {f["what"] for f in found["findings"] if not f["ok"] and f["needed"]} == {

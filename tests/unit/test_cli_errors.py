@@ -29,7 +29,7 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (
             ("trunsit",),
             "COMMAND: found 'trunsit', expected one of 'demo', 'doctor', 'site', 'plan', 'monitor',"
-            " 'broker', 'topology', 'transit' (see 'adon --help')",
+            " 'broker', 'topology', 'transit', 'install' (see 'adon --help')",
         ),
         (
             ("plan", "w.yml", "--sead", "1"),
@@ -122,7 +122,7 @@ def test_the_demo_where_its_report_cannot_go(tmp_path: Path) -> None:
 
 
 def test_a_fault_of_ours_is_not_hidden(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    def broken(*_: object) -> None:
+    def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError
 
     monkeypatch.setattr(site, "placed", broken)
@@ -132,7 +132,7 @@ def test_a_fault_of_ours_is_not_hidden(monkeypatch: pytest.MonkeyPatch, tmp_path
 
 @pytest.mark.parametrize("error", [InputError("x"), BrokerError("y"), OSError(28, "full")])
 def test_debug_shows_where(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
-    def broken(*_: object) -> None:
+    def broken(*_: object, **__: object) -> None:
         raise error
 
     monkeypatch.setattr(site, "placed", broken)

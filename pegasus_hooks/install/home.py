@@ -1,0 +1,109 @@
+"""Where a Pegasus, or one user of it, keeps settings and programs."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from network_provisioner.errors import InputError
+
+PLANNER = "pegasus-plan"
+PROPERTIES = "pegasus.properties"
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """A Pegasus installation. ``etc`` holds the settings of all its users (lowest precedence),
+    ``java`` what is on the planner's class path."""
+
+    root: Path
+    etc: Path
+    java: Path
+
+    @property
+    def planner(self) -> Path:
+        """Its ``pegasus-plan``."""
+        return self.root / "bin" / PLANNER
+
+    @property
+    def properties(self) -> Path:
+        """The settings of all its users; a symbolic link is followed."""
+        return real(self.etc / PROPERTIES)
+
+
+def real(path: Path) -> Path:
+    """The file or folder behind symbolic links. Raises InputError for a loop of them."""
+    try:
+        return path.resolve()
+    except (OSError, RuntimeError):
+        raise InputError(f"{path}: found a loop of symbolic links, expected a file") from None
+
+
+def home_at(root: Path) -> Home:
+    """The Pegasus in ``root``. Raises InputError where there is none."""
+    root = root.expanduser().absolute()
+    if not root.is_dir():
+        found = "no folder" if root.exists() else "no such folder"
+        raise InputError(f"{root}: found {found}, expected a Pegasus installation")
+    java = root / "share" / "pegasus" / "java"
+    for needed in (root / "bin" / PLANNER, java):
+        if not needed.exists():
+            raise InputError(
+                f"{root}: found no {needed.relative_to(root)}, expected a Pegasus installation"
+            )
+    # As pegasus-config has it: distribution packages keep their settings in /etc.
+    etc = Path("/etc/pegasus") if root == Path("/usr") else root / "etc"
+    return Home(root, etc, java)
+
+
+def home_on_path() -> Home:
+    """The Pegasus whose ``pegasus-plan`` is on PATH. Raises InputError."""
+    found = shutil.which(PLANNER)
+    if found is None:
+        raise InputError(f"{PLANNER}: not on PATH, expected --home with a Pegasus installation")
+    return home_at(real(Path(found)).parents[1])
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where an installation writes: ``settings`` is the file that takes the block, in the form of a
+    property file or (``shell``) of a shell's start file; ``jars`` the folder for programs, which is
+    removed with them where it is ours (``own_jars``).
+
+    ``also`` are property files whose settings the installed ones would overrule.
+    """
+
+    settings: Path
+    jars: Path
+    shell: bool = False
+    own_jars: bool = False
+    also: tuple[Path, ...] = ()
+
+    @property
+    def lock(self) -> Path:
+        """A folder that is there before and after."""
+        folder = self.settings.parent
+        while not folder.exists():
+            folder = folder.parent
+        return folder
+
+
+def place_for_all(home: Home) -> Place:
+    """For all users of a Pegasus."""
+    return Place(home.properties, real(home.java))
+
+
+def place_for_user(home: Path, shell: str, callout: bool) -> Place:
+    """For one user, who may write nowhere else.
+
+    The callout needs properties only. The plug-in's jar is found by the variable CLASSPATH, and a
+    planner that has the setting and not the jar stops; so both come from the start file of the
+    user's shell (``shell``: its program), as variables.
+    """
+    rc = real(home / ".pegasusrc")
+    jars = home / ".local" / "share" / "adon"
+    if callout:
+        return Place(rc, jars, own_jars=True)
+    start = {"bash": ".bashrc", "zsh": ".zshenv"}.get(Path(shell).name, ".profile")
+    return Place(real(home / start), jars, shell=True, own_jars=True, also=(rc,))

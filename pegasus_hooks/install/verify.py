@@ -1,0 +1,163 @@
+"""Does the planner go by what was installed? It plans a workflow of two jobs, which nobody runs."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import re
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from pegasus_hooks.install.home import Home
+from pegasus_hooks.install.parts import Part
+
+LIMIT_S = 180.0
+_SITES = ("adon-a", "adon-b")
+_STAMP = re.compile(r"^[\d.: ]+UTC: \[\w[\w ]*\]\s*")
+# Java says where; what counts stands before it, last in a chain of causes.
+_AT = re.compile(r"\s+at [\w.$]+\(\w+\.java:\d+\)\s*$")
+_CAUSE = re.compile(r"^(?:\s*\[\d+\]|Caused by:) (?:[\w.$]+(?:Exception|Error): )?(.*)")
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """``good``: the planner planned, and the part answered. None: it cannot plan here whatever is
+    installed, so nothing was found out. ``said`` is one line for the user."""
+
+    good: bool | None
+    said: str
+
+
+def verify(home: Home, part: Part, environ: Mapping[str, str], own_home: bool) -> Verdict:
+    """Plan two jobs with ``home`` and see whether ``part`` answered.
+
+    ``environ`` is the environment of the planner; without ``own_home`` the user's settings are kept
+    out of it, so that those of the installation show. Raises OSError where nothing can be written
+    or started.
+    """
+    with tempfile.TemporaryDirectory(prefix="adon-verify-") as name:
+        work = Path(name)
+        _write_workflow(work, home)
+        env = dict(environ)
+        if not own_home:
+            env = {k: v for k, v in env.items() if not k.startswith("_PEGASUS")}
+            env.pop("CLASSPATH", None)
+            env["HOME"] = str(work)
+            # Java asks the system, not the variable.
+            user = [f"-Duser.home={work}"]
+        else:
+            user = []
+        env["PEGASUS_METRICS"] = "false"  # nobody's workflow: nothing to tell Pegasus's authors
+        code, log = _plan(home, work, [*user, "-vvv"], env, "first")
+        answered = re.search(rf"^.*({part.answered}.*)$", log, re.MULTILINE)
+        failed = next((x for x in log.splitlines() if part.failed and part.failed in x), None)
+        if failed is not None:
+            return Verdict(False, f"ADON did not answer: {_plain(failed)}")
+        if answered is not None and code == 0:
+            return Verdict(True, f"ADON answered: {_placed(work) or _plain(answered[1])}")
+        if code == 0:
+            return Verdict(False, f"the planner planned, but did not ask ADON{_other_home(env)}")
+        other, control = _plan(home, work, [*user, "-Dpegasus.selector.site=Random"], env, "second")
+        if other == 0:
+            return Verdict(False, f"the planner stopped: {_last(log)}")
+        lame = f"with or without ADON this planner cannot plan here: {_last(control)}"
+        return Verdict(None, lame) if answered is None else Verdict(True, f"ADON answered; {lame}")
+
+
+def _plan(
+    home: Home, work: Path, options: list[str], env: dict[str, str], submit: str
+) -> tuple[int, str]:
+    command = [
+        str(home.planner), *options,
+        "--sites", ",".join(_SITES), "--output-sites", "local",
+        "--dir", submit, "--relative-dir", "plan", "workflow.yml",
+    ]  # fmt: skip
+    try:
+        done = subprocess.run(
+            command, cwd=work, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, timeout=LIMIT_S, check=False,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return 1, f"no end within {LIMIT_S:g} s"
+    return done.returncode, done.stdout.decode("utf-8", "replace")
+
+
+def _other_home(env: Mapping[str, str]) -> str:
+    """A likely reason: the planner reads ~/.pegasusrc of the home that the system knows."""
+    known = pwd.getpwuid(os.getuid()).pw_dir
+    return "" if env.get("HOME") in (None, known) else f" (your home is {known} to it, not HOME)"
+
+
+def _placed(work: Path) -> str:
+    """Where the planner's submit files put the two jobs."""
+    found = []
+    for file in sorted(work.glob("first/plan/**/*.sub")):
+        name = re.match(r"work_(first|second)\.sub$", file.name)
+        site = re.search(r'^\+pegasus_site\s*=\s*"(.*)"', file.read_text(errors="replace"), re.M)
+        if name and site:
+            found.append(f"{name[1]} at {site[1]}")
+    return ", ".join(found)
+
+
+def _plain(line: str) -> str:
+    return _AT.sub("", _STAMP.sub("", line)).strip()
+
+
+def _last(log: str) -> str:
+    """What it said last, without Java's places."""
+    lines = [_plain(line) for line in log.splitlines() if _plain(line)]
+    causes = [m[1] for line in lines if (m := _CAUSE.match(line))]
+    return (causes or lines or ["nothing"])[-1][:300]
+
+
+def _write_workflow(work: Path, home: Home) -> None:
+    """``first`` writes what ``second`` reads, at one of two sites, of which adon-b is faster."""
+    sites = []
+    for site in ("local", *_SITES):
+        directories = "\n".join(
+            f"  - {{type: {kind}, path: {_q(work / site / kind)}, sharedFileSystem: true,\n"
+            f"     fileServers: [{{url: {_q(f'file://{work / site / kind}')}, operation: all}}]}}"
+            for kind in ("sharedScratch", "localStorage")
+        )
+        rate = "1000000000" if site == _SITES[1] else "1000000"
+        sites.append(
+            f"- name: {site}\n  arch: x86_64\n  os.type: linux\n  directories:\n{directories}\n"
+            "  profiles:\n"
+            f"    env: {{PEGASUS_HOME: {_q(home.root)}}}\n"
+            f"    pegasus: {{style: condor, auxillary.local: 'true', adon.workers: '1', "
+            f"adon.rate: '{rate}'}}"
+        )
+    runs = "\n".join(
+        f"  - {{name: {site}, pfn: /bin/true, type: installed}}" for site in ("local", *_SITES)
+    )
+    (work / "sites.yml").write_text("pegasus: '5.0'\nsites:\n" + "\n".join(sites) + "\n")
+    (work / "transformations.yml").write_text(
+        f"pegasus: '5.0'\ntransformations:\n- namespace: adon\n  name: work\n  version: '1.0'\n"
+        f"  sites:\n{runs}\n"
+    )
+    (work / "input").write_text("x")
+    (work / "replicas.yml").write_text(
+        "pegasus: '5.0'\nreplicas:\n- lfn: input\n  pfns:\n"
+        f"  - {{site: local, pfn: {_q(f'file://{work}/input')}}}\n  metadata: {{size: 1}}\n"
+    )
+    (work / "pegasus.properties").write_text(
+        "pegasus.data.configuration = sharedfs\npegasus.metrics.app = none\n"
+        "pegasus.mode = development\n"
+    )
+    (work / "workflow.yml").write_text(
+        "pegasus: '5.0'\nname: adon-verify\njobs:\n"
+        "- {type: job, namespace: adon, name: work, version: '1.0', id: first, arguments: [],\n"
+        "   uses: [{lfn: input, type: input, size: 1},\n"
+        "          {lfn: middle, type: output, stageOut: false, registerReplica: false}]}\n"
+        "- {type: job, namespace: adon, name: work, version: '1.0', id: second, arguments: [],\n"
+        "   uses: [{lfn: middle, type: input},\n"
+        "          {lfn: result, type: output, stageOut: true, registerReplica: false}]}\n"
+        "jobDependencies:\n- {id: first, children: [second]}\n"
+    )
+
+
+def _q(value: object) -> str:
+    return "'" + os.fspath(str(value)).replace("'", "''") + "'"

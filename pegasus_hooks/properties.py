@@ -1,0 +1,116 @@
+"""Java property files, as Pegasus reads its settings.
+
+``java.util.Properties.load``: comments with ``#`` or ``!``, logical lines continued by a backslash,
+``=``, ``:`` or white space after the key, ``\\uXXXX`` and other escapes; the last of two equal keys
+counts. Pegasus then fills ``${name}`` from what it read before, and reads several files in turn.
+
+Uses the standard library only, and next to nothing of it: the site-selector callout imports this.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+_SPACE = " \t\f"
+_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_ASCII = 128
+_HEX = 4  # digits after \\u
+_VARIABLE = re.compile(r"\$\{([-a-zA-Z0-9._]+)\}")
+_LINE = re.compile(r"\r\n|\r|\n")
+
+
+def parse(text: str) -> dict[str, str]:
+    """Keys and values of a property file, escapes resolved; ``${...}`` is left as it is.
+
+    Raises ValueError where Java does: a ``\\u`` without four hexadecimal digits.
+    """
+    return {key: value for _, key, value in entries(text)}
+
+
+def entries(text: str) -> Iterator[tuple[int, str, str]]:
+    """Each setting as it comes: number of its line, key and value; see :func:`parse`."""
+    for number, line in _logical_lines(text):
+        key, value = _split(line)
+        yield number, _resolved(key), _resolved(value)
+
+
+def fill(values: Mapping[str, str], known: Mapping[str, str]) -> dict[str, str]:
+    """``values`` with every ``${name}`` filled from ``known``, else from ``values`` themselves,
+    else with nothing, as Pegasus does (not nested)."""
+
+    def variable(match: re.Match[str]) -> str:
+        return known.get(match[1], values.get(match[1], ""))
+
+    return {key: _VARIABLE.sub(variable, value) for key, value in values.items()}
+
+
+def escape(value: str) -> str:
+    """A value as it stands in a file: :func:`parse` gives it back whole. ASCII, because Pegasus 4
+    and 5 do not agree on the encoding of the file."""
+    out = value.replace("\\", "\\\\")
+    for letter, char in _ESCAPES.items():
+        out = out.replace(char, "\\" + letter)
+    words = out.encode("utf-16-be", "surrogatepass")
+    units = [int.from_bytes(words[i : i + 2], "big") for i in range(0, len(words), 2)]
+    out = "".join(chr(unit) if unit < _ASCII else f"\\u{unit:04x}" for unit in units)
+    return "\\" + out if out.startswith(" ") else out
+
+
+def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
+    """Lines with content, continued ones joined, without their leading white space; each with the
+    number of its last natural line."""
+    joined, number = "", 0
+    for number, natural in enumerate(_LINE.split(text), start=1):
+        line = natural.lstrip(_SPACE)
+        if not joined and (not line or line[0] in "#!"):
+            continue
+        backslashes = len(line) - len(line.rstrip("\\"))
+        if backslashes % 2:
+            joined += line[:-1]
+            continue
+        yield number, joined + line
+        joined = ""
+    if joined:
+        yield number, joined
+
+
+def _split(line: str) -> tuple[str, str]:
+    end, escaped = len(line), False
+    for i, char in enumerate(line):
+        if not escaped and char in "=:" + _SPACE:
+            end = i
+            break
+        escaped = char == "\\" and not escaped
+    rest = line[end:].lstrip(_SPACE)
+    if rest[:1] in ("=", ":"):
+        rest = rest[1:].lstrip(_SPACE)
+    return line[:end], rest
+
+
+def _resolved(text: str) -> str:
+    if "\\" not in text:
+        return text
+    out: list[str] = []
+    i = 0
+    while i < len(text):
+        char = text[i]
+        i += 1
+        if char == "\\" and i < len(text):
+            char = text[i]
+            i += 1
+            if char == "u":
+                digits = text[i : i + _HEX]
+                if not re.fullmatch(r"[0-9a-fA-F]{4}", digits):
+                    raise ValueError(
+                        f"found \\u{digits}, expected four hexadecimal digits after it"
+                    )
+                char = chr(int(digits, 16))
+                i += _HEX
+            else:
+                char = _ESCAPES.get(char, char)
+        elif char == "\\":
+            break  # a lone backslash at the very end: Java drops it
+        out.append(char)
+    # Characters beyond the basic plane come as two \\u.
+    return "".join(out).encode("utf-16-be", "surrogatepass").decode("utf-16-be", "surrogatepass")

@@ -1,0 +1,193 @@
+"""``adon install pegasus``, with a planner of our own to verify with."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from install_world import FakePegasus, jar, make_pegasus
+
+from adon import planner_jar
+from adon.cli import main
+from adon.commands import install
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def pegasus(tmp_path: Path) -> FakePegasus:
+    return make_pegasus(tmp_path / "p", b"a=b\n")
+
+
+@pytest.fixture
+def run(
+    pegasus: FakePegasus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> Run:  # fmt: skip
+    """Runs ``adon install pegasus`` and gives code, output and errors."""
+    ours = tmp_path / "built.jar"
+    ours.write_bytes(jar())
+    monkeypatch.setattr(install, "_warm", lambda: None)  # takes a minute without a cache
+    monkeypatch.setattr(planner_jar, "planner_jar", lambda *, progress: ours)
+    monkeypatch.setenv("HOME", str(tmp_path / "user"))
+    monkeypatch.setattr(sys, "stdin", io.StringIO(""))
+    (tmp_path / "user").mkdir()
+
+    def command(*options: str, home: Path | None = pegasus.root) -> tuple[int, str, str]:
+        where = ["--home", str(home)] if home else []
+        try:
+            code = main(["install", "pegasus", *where, *options])
+        except SystemExit as error:
+            code = int(error.code or 0)
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return command
+
+
+class Terminal(io.StringIO):
+    """Standard input with a person at it."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_it_shows_installs_verifies_and_undoes(run: Run, pegasus: FakePegasus) -> None:
+    before = pegasus.tree()
+    code, out, err = run("--yes")
+    assert (code, err) == (0, "")
+    assert f"+++ {pegasus.jar}\n# ADON's planner plug-in, " in out
+    assert f"--- {pegasus.properties}\n+++ {pegasus.properties}\n@@ " in out
+    assert "\n+pegasus.selector.site = org.adon.pegasus.AdonSiteSelector\n" in out
+    assert "\nverified: ADON answered: " in out
+    assert "mapped in 0.1 s (adon-b 2) by heft" in out
+    assert run("--yes")[:2] == (
+        0, f"nothing to do: ADON is installed as asked, in {pegasus.properties}\n"
+    )  # fmt: skip
+    code, out, _ = run("--undo", "--yes")
+    assert code == 0
+    assert out.splitlines()[-1] == f"taken out: {pegasus.properties}, {pegasus.jar}"
+    assert pegasus.tree() == before
+    assert run("--undo", "--yes")[1].startswith("nothing to do")
+
+
+def test_a_dry_run_changes_nothing(run: Run, pegasus: FakePegasus) -> None:
+    before = pegasus.tree()
+    code, out, _ = run("--dry-run")
+    assert (code, out.splitlines()[-1]) == (0, "dry run: nothing was changed")
+    assert "+pegasus.selector.site" in out
+    assert pegasus.tree() == before
+
+
+def test_nobody_to_ask_is_said(run: Run, pegasus: FakePegasus) -> None:
+    before = pegasus.tree()
+    for options in ([], ["--undo"]):
+        code, _, err = run(*options)
+        if code:
+            assert (code, err) == (
+                2, "adon: standard input is no terminal to ask on, expected --yes or --dry-run\n"
+            )  # fmt: skip
+    assert pegasus.tree() == before
+
+
+@pytest.mark.parametrize(("said", "code"), [("y\n", 0), ("\n", 1), ("no\n", 1), ("", 1)])
+def test_a_person_is_asked(
+    run: Run, pegasus: FakePegasus, monkeypatch: pytest.MonkeyPatch, said: str, code: int
+) -> None:
+    before = pegasus.tree()
+    monkeypatch.setattr(sys, "stdin", Terminal(said))
+    found, out, _ = run()
+    assert found == code
+    assert "Change these files? [y/N] " in out
+    assert (pegasus.tree() == before) == bool(code)
+
+
+@pytest.mark.parametrize(
+    ("mood", "said"),
+    [
+        ("sad", "not accepted: ADON did not answer: ADON: 2 jobs of x mapped in 1 s (a 2) by the "),
+        ("deaf", "not accepted: the planner planned, but did not ask ADON"),
+        ("fragile", "not accepted: the planner stopped: Class not found"),
+    ],
+)
+def test_what_does_not_work_is_taken_back(
+    run: Run, pegasus: FakePegasus, mood: str, said: str
+) -> None:
+    pegasus.mood(mood)
+    before = pegasus.tree()
+    code, out, _ = run("--yes")
+    assert code == 1
+    assert said in out
+    assert out.splitlines()[-1] == "taken back: all files are as they were"
+    assert pegasus.tree() == before
+
+
+def test_a_planner_that_cannot_plan_at_all_proves_nothing(run: Run, pegasus: FakePegasus) -> None:
+    pegasus.mood("broken")
+    code, out, _ = run("--yes")
+    assert code == 0
+    assert (
+        "\nnot verified: with or without ADON this planner cannot plan here: No HTCondor here\n"
+    ) in out
+    assert pegasus.jar.exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--timeout", "0"], "expected seconds above 0"),
+        (["--timeout", "x"], "expected seconds above 0"),
+        (["--config", "absent.yml"], "absent.yml"),
+    ],
+)
+def test_options_that_cannot_be_are_one_line(
+    run: Run, pegasus: FakePegasus, options: list[str], said: str
+) -> None:
+    before = pegasus.tree()
+    code, _, err = run("--yes", *options)
+    assert code == 2
+    assert err.count("\n") == 1
+    assert said in err
+    assert pegasus.tree() == before
+
+
+def test_no_pegasus_is_one_line(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert run("--yes", home=tmp_path / "nowhere")[::2] == (
+        2,
+        f"adon: {tmp_path}/nowhere: found no such folder, expected a Pegasus installation\n",
+    )
+    monkeypatch.setenv("PATH", str(tmp_path))
+    code, _, err = run("--yes", home=None)
+    assert (code, err.count("\n")) == (2, 1)
+    assert "expected --home" in err
+
+
+def test_one_user_without_a_pegasus(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("SHELL", "/bin/zsh")
+    code, out, _ = run("--user", "--yes", home=None)
+    start = tmp_path / "user" / ".zshenv"
+    assert code == 0
+    assert out.splitlines()[-2:] == [
+        "not verified: no pegasus-plan on PATH",
+        f"from the next shell on; in this one: . {start}",
+    ]
+    monkeypatch.setenv("SHELL", "/bin/bash")
+    code, out, _ = run("--user", "--undo", "--yes", home=None)
+    assert code == 0
+    assert not start.exists()
+
+
+def test_what_wins_over_an_installation_for_all_is_noted(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "user" / ".pegasusrc").write_text("\npegasus.selector.site = Heft\n")
+    code, out, _ = run("--yes")
+    assert code == 0
+    assert (
+        f"note: {tmp_path}/user/.pegasusrc:2: found pegasus.selector.site = Heft, which wins for "
+        "you\n"
+    ) in out
