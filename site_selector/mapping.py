@@ -20,7 +20,7 @@ from site_selector import kernel
 from site_selector.beliefs import World, beliefs_dict
 from site_selector.describe import describe
 from site_selector.inputs import Inputs
-from site_selector.placement import Mapping
+from site_selector.placement import Mapping, Withstands
 from site_selector.policies import baselines
 from site_selector.problem import NEVER_S, Problem, build_problem
 from site_selector.robust import SEARCHED, Hedge, Worlds, compared, hedged
@@ -159,7 +159,14 @@ def map_workflow(
         beliefs_dict(world),
         output_site,
         seed,
+        _withstands(chosen.hedge, chosen.assignment),
     )
+
+
+def _withstands(hedge: Hedge | None, assignment: Assignment) -> Withstands | None:
+    if hedge is None or hedge.assignment == assignment:
+        return None
+    return Withstands(_shown(hedge.makespan_s), hedge.drawn, hedge.better, hedge.worse, hedge.gain)
 
 
 def _budget(problem: Problem) -> int:

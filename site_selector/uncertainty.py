@@ -25,7 +25,14 @@ from site_selector.problem import NEVER_S, Problem
 # What is believed to within ``e`` by where it comes from, before spread and age are looked at.
 # Measured: what was once seen may be otherwise next time. Written down: the error that the thesis's
 # evaluation and ours take for granted. Guessed: an order of magnitude.
-_BY_SOURCE = {"collector": 0.1, "archive": 0.1, "topology": 0.3, "catalog": 0.5, "default": 0.7}
+_BY_SOURCE = {
+    "collector": 0.1,
+    "archive": 0.1,
+    "schedd": 0.3,  # the jobs ahead are known, how long they run is what such jobs ran before
+    "topology": 0.3,
+    "catalog": 0.5,
+    "default": 0.7,
+}
 _CARRIED_OVER = 0.3  # measured elsewhere: the ratio of sites is only what catalogs expect
 _GUESSED_SIZE = 0.5
 _DECLARED_SIZE = 0.1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,11 +21,11 @@ from site_world import (
 
 from network_provisioner.errors import InputError
 from site_selector.estimates import believe
-from site_selector.explain import changes, changes_text, explain_text, show_text
+from site_selector.explain import changes, changes_text, explain_text, show_text, summary_text
 from site_selector.hinted import hinted_copy
 from site_selector.inputs import Inputs, load_inputs
 from site_selector.mapping import map_workflow
-from site_selector.placement import Alternative, Mapping, Move
+from site_selector.placement import Alternative, Mapping, Move, Withstands
 from site_selector.reasons import seconds, why_least, why_not_least
 
 SITES: dict[str, dict[str, object]] = {
@@ -45,6 +46,20 @@ def make() -> Inputs:
 def mapped(known: dict[tuple[str, str], Measured] | None = None) -> Mapping:
     inputs = make()
     return map_workflow(inputs, believe(inputs, Measurements(known or {}), now=1000.0), "mu")
+
+
+def test_a_choice_against_the_estimates_says_so() -> None:
+    mapping = Mapping("w", "data+search", 66.0, {"greedy": 70.0}, (), {})
+    assert "wrong" not in summary_text(mapping)
+    hedged = replace(mapping, withstands=Withstands(60.0, 96, 70, 20, 0.0512))
+    assert (
+        "chosen because beliefs may be wrong: another mapping would end after 60 s if all were "
+        "right, but over 96 worlds drawn around them this one ends sooner in 70 and later in 20, "
+        "5.1 % sooner on average"
+    ) in summary_text(hedged)
+    rarely = replace(mapping, withstands=Withstands(60.0, 96, 20, 70, -0.01))
+    assert "1.0 % later on average, but better in the worst of them" in summary_text(rarely)
+    assert Mapping.from_dict(hedged.as_dict()) == hedged
 
 
 def test_every_term_with_its_source_and_the_break_even() -> None:
