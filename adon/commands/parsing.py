@@ -23,6 +23,8 @@ class _Formatter(argparse.RawDescriptionHelpFormatter):
 _WORDS = (
     (r"^argument ", ""),
     (r"^the following arguments are required: (.*)", r"found no \1, expected it"),
+    (r"^one of the arguments (\S+) (\S+) is required", r"found neither \1 nor \2, expected one"),
+    (r": not allowed with argument (.*)", r": found beside \1, expected one of both"),
     (r"^unrecognized arguments: (.*)", r"found \1, expected no such argument here"),
     (r"invalid choice: (.*) \(choose from (.*)\)", r"found \1, expected one of \2"),
     (r"invalid int value: (.*)", r"found \1, expected a whole number"),

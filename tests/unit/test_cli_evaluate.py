@@ -112,4 +112,4 @@ def test_arguments(words: tuple[str, ...], said: str) -> None:
 
 def test_there_must_be_something_to_evaluate() -> None:
     said = refusal("site", "evaluate")
-    assert said.startswith("one of the arguments --instances --adversary is required")
+    assert said.startswith("found neither --instances nor --adversary, expected one")
