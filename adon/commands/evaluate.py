@@ -28,9 +28,10 @@ values while the policies saw wrong ones, and compares makespans with the best m
 whoever knows the truth, and with a bound that none can go below.
 """
 _EVALUATE_MORE = """
-Three regimes: 'exact', what is believed is true; 'errors', run times, sizes, throughput and queue
-waits are believed wrongly by up to --errors; 'unknown-waits', the same, and true queue waits are
-exponential about what is believed. The same traces and options give the same file.
+Four regimes: 'exact', what is believed is true; 'errors', run times, sizes and throughput are
+believed wrongly by up to --errors; 'wrong-waits', queue waits as well; 'unknown-waits', the same,
+and true queue waits are exponential about what is believed. The same traces and options give the
+same file.
 
 Examples:
   adon site evaluate --instances traces --json evaluation.json

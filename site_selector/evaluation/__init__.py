@@ -9,7 +9,7 @@ values that those who mapped them did not know.
     bounds       what no mapping can go below
     contenders   those whose mappings are compared
     reference    the best mapping that anybody found who knows the truth
-    cases        one trace on one platform: every policy in three regimes
+    cases        one trace on one platform: every policy in every regime
     report       what the cases come to: tables, and the whole as JSON
     adversary    searches for platforms and workflows on which ADON loses; puzzles keeps them
 """

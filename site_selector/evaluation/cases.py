@@ -1,4 +1,4 @@
-"""One trace on one platform: what every policy's mapping comes to, in three regimes."""
+"""One trace on one platform: what every policy's mapping comes to, in every regime."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ def run_case(trace: Trace, platform: Platform, number: int, setting: Setting) ->
     name = f"{setting.seed} {number} {trace.name}"
     worlds = draw_worlds(truth, trace.kinds, setting.error, Random(f"{name} errors"))
     mappings = [_mappings(world, trace, setting, name) for world in worlds]
-    # The first two regimes have one truth, so whatever is good in one is known to the other.
+    # All but the last regime have one truth, so whatever is good in one is known to the others.
     out: list[Outcome] = []
-    for group in ((0, 1), (2,)):
+    for group in ((0, 1, 2), (3,)):
         judged = worlds[group[0]].truth
         out += _judged(judged, [worlds[i] for i in group], mappings, group, trace, setting, name)
     return out

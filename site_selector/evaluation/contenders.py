@@ -7,7 +7,10 @@ off beliefs may be: an installation has that from the spread of its measurements
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from random import Random
+
+import numpy as np
 
 from site_selector.evaluation.worlds import Regime
 from site_selector.mapping import map_problem
@@ -42,6 +45,8 @@ def adon(
     """ADON's mapping."""
     known = None
     if regime == "errors":
+        known = replace(Uncertainty.everywhere(error), wait=np.array(0.0))
+    elif regime == "wrong-waits":
         known = Uncertainty.everywhere(error)
     elif regime == "unknown-waits":
         known = Uncertainty.everywhere(error, random_waits=True)

@@ -1,10 +1,11 @@
 """A trace on a platform as a problem: as it truly is, and as it is believed to be.
 
-Three regimes say how far the two differ:
+Four regimes say how far the two differ:
 
     exact           not at all
-    errors          run times per kind of task and site, sizes per file, throughput per path and
-                    waits per site are believed to be what they truly are times 1 - e to 1 + e
+    errors          run times per kind of task and site, sizes per file and throughput per path are
+                    believed to be what they truly are times 1 - e to 1 + e
+    wrong-waits     the same, and so are waits per site
     unknown-waits   the same, but a site's true wait is exponential about what is believed
 """
 
@@ -21,8 +22,8 @@ from site_selector.evaluation.platform import Platform
 from site_selector.evaluation.trace import Trace
 from site_selector.problem import Problem
 
-Regime = Literal["exact", "errors", "unknown-waits"]
-REGIMES: tuple[Regime, ...] = ("exact", "errors", "unknown-waits")
+Regime = Literal["exact", "errors", "wrong-waits", "unknown-waits"]
+REGIMES: tuple[Regime, ...] = ("exact", "errors", "wrong-waits", "unknown-waits")
 Staging = Literal["per-site", "per-job"]
 
 
@@ -80,14 +81,15 @@ def true_problem(trace: Trace, platform: Platform, staging: Staging = "per-site"
 def draw_worlds(truth: Problem, kinds: tuple[str, ...], error: float, rng: Random) -> list[World]:
     """One world for each regime. ``error`` is e, from 0 to below 1.
 
-    The beliefs of the two regimes that have errors are the same; in the last, the true waits are
-    drawn about them.
+    The beliefs of the regimes that have errors are the same but for waits; in the last, the true
+    waits are drawn about what is believed.
     """
     believed = misjudged(truth, kinds, error, rng)
     waits = believed.queue_s * np.array([rng.expovariate(1.0) for _ in believed.queue_s])
     return [
         World("exact", truth, truth),
-        World("errors", truth, believed),
+        World("errors", truth, replace(believed, queue_s=truth.queue_s)),
+        World("wrong-waits", truth, believed),
         World("unknown-waits", replace(truth, queue_s=waits), believed),
     ]
 

@@ -25,8 +25,9 @@ PLATFORMS = 8
 GEOMEAN, WORST = 1.10, 1.5
 _WORDS = {
     "exact": "beliefs right",
-    "errors": "beliefs off by up to 50 %",
-    "unknown-waits": "beliefs off by up to 50 %, waits unknown",
+    "errors": "run times, sizes, throughput off by up to 50 %",
+    "wrong-waits": "these and queue waits off by up to 50 %",
+    "unknown-waits": "off by up to 50 %, queue waits unknown",
 }
 
 

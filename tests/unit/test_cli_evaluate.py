@@ -58,12 +58,13 @@ def test_the_same_seed_gives_the_same_file_whatever_jobs_is(
     assert str(tmp_path) not in first.read_text()
 
 
-def test_without_errors_the_first_two_regimes_are_one(traces: Path, tmp_path: Path) -> None:
+def test_without_errors_the_first_three_regimes_are_one(traces: Path, tmp_path: Path) -> None:
     out = tmp_path / "a.json"
     options = ("--platforms", 1, "--errors", 0, "--jobs", 1, "--json", out)
     assert evaluate("--instances", traces, *options) == 0
     for case in json.loads(out.read_text())["cases"]:
-        assert case["regimes"]["exact"]["makespan_s"] == case["regimes"]["errors"]["makespan_s"]
+        exact, errors, waits, _ = (case["regimes"][name]["makespan_s"] for name in REGIMES)
+        assert exact == errors == waits
 
 
 def test_the_adversary_writes_what_it_found(

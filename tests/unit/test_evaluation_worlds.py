@@ -58,10 +58,12 @@ def test_beliefs_are_off_by_no_more_than_said(seed: int, error: float) -> None:
     rng = Random(seed)
     trace = random_trace(rng)
     truth = true_problem(trace, random_platform(rng))
-    exact, errors, unknown = draw_worlds(truth, trace.kinds, error, rng)
-    assert exact.truth is exact.believed is errors.truth is truth
-    believed = errors.believed
+    exact, errors, waits, unknown = draw_worlds(truth, trace.kinds, error, rng)
+    assert exact.truth is exact.believed is errors.truth is waits.truth is truth
+    believed = waits.believed
     assert unknown.believed is believed
+    assert errors.believed.queue_s is truth.queue_s
+    assert errors.believed.compute_s is believed.compute_s
 
     def close(said: object, true: object) -> None:
         said, true = np.asarray(said, dtype=float), np.asarray(true, dtype=float)
@@ -88,7 +90,7 @@ def test_unknown_waits_are_exponential_about_what_is_believed() -> None:
     truth = true_problem(trace, platform([1] * 8, queue_s=[100.0] * 8))
     drawn = []
     for seed in range(400):
-        unknown = draw_worlds(truth, trace.kinds, 0.5, Random(seed))[2]
+        unknown = draw_worlds(truth, trace.kinds, 0.5, Random(seed))[3]
         drawn += list(unknown.truth.queue_s / unknown.believed.queue_s)
     assert np.mean(drawn) == pytest.approx(1, abs=0.06)
     assert np.mean(np.array(drawn) > 1) == pytest.approx(np.exp(-1), abs=0.03)
