@@ -1,6 +1,7 @@
 """P2: mapping alone, of workflows of 10,000 and of 100,000 jobs on ten sites, and its memory.
 
-From a problem that stands in memory to a site for every job, search and all, without reasons.
+From a problem that stands in memory to a site for every job, search and hedging and all, without
+reasons.
 """
 
 from __future__ import annotations
