@@ -77,7 +77,7 @@ def run(case: Case, pool: Pool) -> tuple[PlannedWorkflow, Ended, Archive]:
         run=running.pegasus_runner(pool),
     )
     archive = Archive(case.root / "archive.sqlite")
-    return planned, running.follow(planned, pool, archive, print), archive
+    return planned, running.follow(planned, pool, archive, print, lambda _stuck: None), archive
 
 
 def test_what_pegasus_plans_runs_with_our_hooks(case: Case, pool: Pool) -> None:
