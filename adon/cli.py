@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from adon.commands.parsing import Parser
-from network_provisioner.errors import AdonError
+from network_provisioner.errors import AdonError, printable
 
 NOUNS = ("demo", "doctor", "site", "plan", "monitor", "broker", "topology", "transit", "install")
 _DESCRIPTION = "ADON: application-driven overlay networks for Pegasus and HTCondor workflows."
@@ -106,6 +106,4 @@ def _drop_unwritten() -> None:
 
 def _complain(message: str) -> None:
     """One line on standard error, whatever stands in the message: it may quote a foreign server."""
-    line = " ".join(message.split())
-    shown = "".join(c if c.isprintable() else repr(c)[1:-1] for c in line)
-    print(f"adon: {shown}", file=sys.stderr)
+    print(f"adon: {printable(' '.join(message.split()))}", file=sys.stderr)

@@ -25,8 +25,7 @@ from site_selector.estimates import (
     believe,
     believe_sites,
 )
-from site_selector.fields import did_you_mean
-from site_selector.inputs import Inputs, load_inputs
+from site_selector.inputs import Inputs, known_site, load_inputs
 from site_selector.mapping import map_workflow
 from site_selector.placement import Mapping as SiteMapping
 from site_selector.yamltext import read_document
@@ -111,11 +110,8 @@ def place_files(
     """:func:`place` for files and what :func:`sources` tells. Raises InputError, also for a missing
     ``archive``."""
     inputs = load_inputs(workflow, sites, replicas, transformations, execution_sites)
-    if output_site is not None and output_site not in inputs.sites:
-        raise InputError(
-            f"output site {output_site!r} is not in the site catalog, which lists "
-            f"{', '.join(inputs.sites)}{did_you_mean(output_site, inputs.sites)}"
-        )
+    if output_site is not None:
+        known_site(output_site, inputs.sites, "output site")
     with sources(archive, config, pool, broker, say) as (measured, live):
         return place(
             inputs,

@@ -12,6 +12,13 @@ plug-ins) never lets any of them fail a job.
 from __future__ import annotations
 
 
+def printable(message: str) -> str:
+    """The message with line breaks and control characters escaped: it may quote a foreign file."""
+    if message.isprintable():
+        return message
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in message)
+
+
 class AdonError(Exception):
     """Base of every error that is shown to a user as one line."""
 

@@ -92,7 +92,7 @@ def check_inputs(
     """Bring workflow and catalogs together. Raises InputError that names file and line or job."""
     allowed = dict.fromkeys(sites if execution_sites is None else execution_sites)
     for name in allowed:
-        _known_site(name, sites, "execution site")
+        known_site(name, sites, "execution site")
     runs_at: dict[str, tuple[str, ...]] = {
         name: tuple(s for s in t.sites(sites) if s in allowed)
         for name, t in transformations.items()
@@ -125,7 +125,8 @@ def _catalog(
     return read_document(beside if given is None else given, what), ()
 
 
-def _known_site(name: str, sites: Mapping[str, Site], what: str) -> None:
+def known_site(name: str, sites: Mapping[str, Site], what: str) -> None:
+    """Raises InputError where the site catalog does not list ``name``, given as ``what``."""
     if name not in sites:
         raise InputError(
             f"{what} {name!r} is not in the site catalog, which lists {', '.join(sites)}"
@@ -144,7 +145,7 @@ def _candidates(
     hint = job.site_hint
     if hint is not None:
         try:
-            _known_site(hint, sites, "profile execution.site")
+            known_site(hint, sites, "profile execution.site")
         except InputError as error:
             raise workflow.job_error(job.id, str(error)) from None
     if job.kind != "job":  # Pegasus plans and runs a sub-workflow at the submit host

@@ -14,14 +14,12 @@ from itertools import chain
 
 import numpy as np
 
-from network_provisioner.errors import InputError
 from network_provisioner.units import transfer_time
 from site_selector.beliefs import Belief, ComputeBelief, World
 from site_selector.cost import Array, compute_time, network_time
 from site_selector.dag import Job
 from site_selector.estimates import FINAL_RATIO, INTERMEDIATE_RATIO
-from site_selector.fields import did_you_mean
-from site_selector.inputs import Inputs
+from site_selector.inputs import Inputs, known_site
 
 # Stands for "never" inside the arithmetic, so that sums stay ordered; shown as infinite.
 NEVER_S = 1e9
@@ -99,12 +97,8 @@ def _build(inputs: Inputs, world: World, output_site: str | None) -> Problem:
     sites = [s for s in inputs.sites if s in used]
     places = list(dict.fromkeys([*sites, *chain.from_iterable(inputs.places.values())]))
     if output_site is not None and output_site not in places:
-        if output_site not in inputs.sites and not any(output_site in p for p in world.paths):
-            raise InputError(
-                f"output site {output_site!r} is not in the site catalog, which lists "
-                + ", ".join(inputs.sites)
-                + did_you_mean(output_site, inputs.sites)
-            )
+        if not any(output_site in p for p in world.paths):
+            known_site(output_site, inputs.sites, "output site")
         places.append(output_site)
     place = {name: i for i, name in enumerate(places)}
     index = {job: i for i, job in enumerate(flow.order)}

@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from network_provisioner.errors import InputError
+from network_provisioner.errors import InputError, printable
 from site_selector.blocktext import NULLS, NotPlainError
 
 # A workflow of 100,000 jobs makes 8 million. What is much larger would fill the memory.
@@ -27,14 +27,12 @@ _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _LONGEST = 2000
 
 
-def printable(message: str) -> str:
-    """The message with line breaks and control characters escaped, its middle left out where it is
-    long: names in it are the file's."""
+def shortened(message: str) -> str:
+    """The message as :func:`printable` has it, its middle left out where it is long: names in it
+    are the file's."""
     if len(message) > _LONGEST:
         message = f"{message[: _LONGEST // 2]} … {message[-_LONGEST // 2 :]}"
-    if message.isprintable():
-        return message
-    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in message)
+    return printable(message)
 
 
 def kind_of(value: object) -> str:
@@ -133,7 +131,7 @@ class _Builder:
         return value
 
     def _error(self, event: Any, message: str) -> InputError:
-        return InputError(printable(f"{self.name}:{event.start_mark.line + 1}: {message}"))
+        return InputError(shortened(f"{self.name}:{event.start_mark.line + 1}: {message}"))
 
 
 _NO_KEY = object()

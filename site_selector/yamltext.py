@@ -32,7 +32,7 @@ from site_selector.yamlevents import (
     build_tree,
     find_line,
     kind_of,
-    printable,
+    shortened,
     too_many,
 )
 
@@ -72,7 +72,7 @@ class Document:
 
     def error(self, path: Sequence[Key], message: str) -> InputError:
         """An InputError that begins with file and line of ``path``, in one printable line."""
-        return InputError(printable(f"{self.name}:{self.line(path)}: {message}"))
+        return InputError(shortened(f"{self.name}:{self.line(path)}: {message}"))
 
 
 @contextmanager

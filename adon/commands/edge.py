@@ -129,14 +129,10 @@ def _sides(
 ) -> tuple[list[str], list[str]]:
     """Both ends; every site once. Raises InputError for unknown ones."""
     from network_provisioner.errors import InputError
-    from site_selector.fields import did_you_mean
+    from site_selector.inputs import known_site
 
     for site in [*(local or ()), *(remote or ())]:
-        if site not in inputs.sites:
-            raise InputError(
-                f"site {site!r} is not in the site catalog, which lists {', '.join(inputs.sites)}"
-                + did_you_mean(site, inputs.sites)
-            )
+        known_site(site, inputs.sites, "site")
     both = [site for site in local or () if site in (remote or ())]
     if both:
         raise InputError(f"site {both[0]!r} is given as local and as remote, expected one of them")
