@@ -62,16 +62,15 @@ def decision_text(decision: Decision, edge: Edge, place: int | None) -> str:
         f"{format_rate(needs.least_bps)} to {format_rate(needs.most_bps)} on its paths",
         "",
     ]
-    rows: list[Sequence[str]] = [
-        ("  way", "T_q", "S_c/(N·Γ_c)", "S_t/min(Γ_t,Γ_a)", "T_t", "takes")
-    ]
+    head = ("  way", "T_q", "S_c/(N·Γ_c)", "S_t/min(Γ_t,Γ_a)", "T_t", "takes")
+    rows: list[Sequence[str]] = []
     for item in decision.offers:
         if item.fits:
             mark = "* " if item is decision.taken else "  "
             terms = (item.way.t_q_s, item.t_c_s, item.t_n_s, item.t_t_s)
             takes = "; ".join(_amount(name, value) for name, value in item.amounts.items())
             rows.append((mark + item.way.name, *(seconds(t) for t in terms), takes))
-    lines += [table(rows)] if len(rows) > 1 else []
+    lines += [table(head, rows)] if rows else []
     lines += [f"  {o.way.name} lacks {_lacks(o)}" for o in decision.offers if not o.fits]
     lines += [*(f"  {why}" for why in edge.cannot.values()), ""]
     if decision.taken is not None:

@@ -5,10 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 
-def table(rows: Sequence[Sequence[str]]) -> str:
-    """Columns as wide as they need to be; the first row is the head."""
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Columns as wide as they need to be; ``head`` tells their number. A column whose name ends in
+    ``>`` is set to the right."""
+    right = [name.endswith(">") for name in head]
+    lines = [[name.rstrip(">") for name in head], *rows]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
     return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
+        "  ".join(
+            cell.rjust(width) if to_right else cell.ljust(width)
+            for cell, width, to_right in zip(line, widths, right, strict=True)
+        ).rstrip()
+        for line in lines
     )

@@ -8,8 +8,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from adon.commands.brokers import bad_answer, client
-from adon.commands.output import duration, print_json, table
+from adon.commands.output import duration, print_json
 from adon.commands.parsing import Nouns, add_broker, add_command, add_noun
+from site_selector.tables import table
 
 if TYPE_CHECKING:
     from network_provisioner.model import Transit
