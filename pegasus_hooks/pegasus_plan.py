@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Protocol
 
 from network_provisioner.errors import AdonError, InputError, MissingError
-from pegasus_hooks import submitdir
+from pegasus_hooks import properties, submitdir
 from pegasus_hooks.planner.model import PlannedWorkflow, Sources
 from pegasus_hooks.planner.refuse import safe_path
 from pegasus_hooks.prejob import MULTIPART_ENDING
@@ -147,7 +147,10 @@ def properties_text(
         if catalog != sources.workflow:
             ours[f"pegasus.catalog.{kind}"] = "YAML"
             ours[f"pegasus.catalog.{kind}.file"] = str(catalog.absolute())
-    said = _keys(user)
+    try:
+        said = properties.parse(user)
+    except ValueError as error:
+        raise InputError(f"pegasus.properties: {error}, expected what Java reads") from None
     lines = [f"{key}={value}" for key, value in ours.items() if key not in said]
     lines += [line for line in user.splitlines() if line.strip()]
     if scripts is not None:
@@ -188,15 +191,6 @@ def write_scripts(directory: Path, hooks: Path, exitcode: Path) -> tuple[Path, P
         path.chmod(0o755)
         out.append(Path(safe_path(str(path), "submit directory")))
     return out[0], out[1]
-
-
-def _keys(properties: str) -> set[str]:
-    lines = (line.strip() for line in properties.splitlines())
-    return {
-        line.replace(":", "=", 1).partition("=")[0].strip()
-        for line in lines
-        if line and not line.startswith(("#", "!"))
-    }
 
 
 def _planned(done: Finished) -> PlannedWorkflow:
