@@ -127,6 +127,15 @@ def results_ready(shape: Shape, numbers: Numbers, growing: Growing, job: int, s:
 
 
 @kernel
+def origin(shape: Shape, source: Ints, growing: Growing, file: int, s: int) -> tuple[int, float]:
+    """Where a site gets a file from, its producer or a replica, and when it is there."""
+    producer = shape.producer[file]
+    if producer >= 0:
+        return growing.site[producer], growing.end[producer]
+    return source[shape.group[file] * shape.n_places + s], 0.0
+
+
+@kernel
 def data_ready(
     shape: Shape, numbers: Numbers, source: Ints, growing: Growing, job: int, s: int
 ) -> float:
@@ -139,12 +148,7 @@ def data_ready(
         file = shape.slot_file[slot]
         arrival = growing.there[file * n + s]
         if arrival >= NEVER:
-            producer = shape.producer[file]
-            src, made = 0, 0.0
-            if producer >= 0:
-                src, made = growing.site[producer], growing.end[producer]
-            else:
-                src = source[shape.group[file] * places + s]
+            src, made = origin(shape, source, growing, file, s)
             path = src * places + s
             begin = max(made, growing.line[src])
             growing.line[src] = begin + numbers.size[file] * numbers.occupied[path]
@@ -160,12 +164,7 @@ def commit(shape: Shape, numbers: Numbers, source: Ints, growing: Growing, job: 
     for slot in range(shape.slots_at[job], shape.slots_at[job + 1]):
         file = shape.slot_file[slot]
         if growing.there[file * n + s] >= NEVER:
-            producer = shape.producer[file]
-            src, made = 0, 0.0
-            if producer >= 0:
-                src, made = growing.site[producer], growing.end[producer]
-            else:
-                src = source[shape.group[file] * places + s]
+            src, made = origin(shape, source, growing, file, s)
             path = src * places + s
             begin = max(made, growing.busy[path])
             growing.busy[path] = begin + numbers.size[file] * numbers.occupied[path]

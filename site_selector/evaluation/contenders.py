@@ -17,7 +17,7 @@ from site_selector.mapping import map_problem
 from site_selector.policies import by_level, greedy, group, one_site, random_sites, round_robin
 from site_selector.problem import Problem
 from site_selector.schedule import VARIANTS, list_schedule, optimistic_costs
-from site_selector.simulate import Assignment, Estimator
+from site_selector.simulate import Assignment, upward_rank
 from site_selector.uncertainty import Uncertainty
 
 OURS = "adon"
@@ -28,7 +28,7 @@ POLICIES = (OURS, *PEERS)
 
 def peers(believed: Problem, seed: str) -> dict[str, Assignment]:
     """The mappings of the others, by policy."""
-    rank = Estimator(believed).rank
+    rank = upward_rank(believed)
     return {
         "random": random_sites(believed, Random(f"{seed} random")),
         "round-robin": round_robin(believed),
@@ -55,7 +55,7 @@ def adon(
 
 def knowing(truth: Problem, kinds: Sequence[str], seed: int) -> dict[str, Assignment]:
     """Mappings by those who know the truth: candidates for the best known."""
-    rank, after = Estimator(truth).rank, optimistic_costs(truth)
+    rank, after = upward_rank(truth), optimistic_costs(truth)
     found = {
         name: list_schedule(truth, rank, knows, after if knows.lookahead else None)
         for name, knows in VARIANTS.items()
