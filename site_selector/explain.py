@@ -29,6 +29,9 @@ __all__ = [
 ]
 
 
+_TERMS = ("  site", "T_q", "S_c/(N·Γ_c)", "S_t/min(Γ_t,Γ_a)", "T_t")
+
+
 def chosen_jobs(mapping: SiteMapping, jobs: Iterable[str] | None = None) -> list[Placement]:
     """The placements of some jobs, of all for None. Raises InputError for an id that the mapping
     does not have."""
@@ -129,7 +132,7 @@ def beliefs_text(beliefs: Mapping[str, Any]) -> str:
     for name, b in beliefs["compute"].items():
         runtime = ("runtime", "seconds", b)
         compute += _lines(name, [runtime if b["kind"] == "runtime" else ("Γ_c", "bytes_rate", b)])
-    return "\n\n".join(table(rows) for rows in (sites, paths, compute) if len(rows) > 1)
+    return "\n\n".join(table(t[0], t[1:]) for t in (sites, paths, compute) if len(t) > 1)
 
 
 def _lines(
@@ -147,7 +150,7 @@ def _lines(
 
 
 def _job_text(placement: Placement) -> str:
-    rows = [["  site", "T_q", "S_c/(N·Γ_c)", "S_t/min(Γ_t,Γ_a)", "T_t"]]
+    rows = []
     for option in placement.alternatives:
         mark = "* " if option.site == placement.site else "  "
         terms = (option.t_q_s, option.t_c_s, option.t_t_s)
@@ -155,7 +158,7 @@ def _job_text(placement: Placement) -> str:
         rows.append([mark + option.site, queue, compute, _network(option), total])
     head = f"{placement.job}  {placement.transformation} -> {placement.site}"
     known = [f"  {option.site}: {_sources(option)}" for option in placement.alternatives]
-    return "\n".join([head, table(rows), *known, f"  why: {placement.reason}"])
+    return "\n".join([head, table(_TERMS, rows), *known, f"  why: {placement.reason}"])
 
 
 def _network(option: Alternative) -> str:

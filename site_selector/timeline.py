@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
-from site_selector.beliefs import World
+from collections.abc import Sequence
+
 from site_selector.gantt import Chart, job_bar, move_bar
-from site_selector.inputs import Inputs
 from site_selector.placement import Mapping
-from site_selector.problem import NEVER_S, build_problem
+from site_selector.problem import NEVER_S, Problem
 from site_selector.reasons import seconds
 from site_selector.sharing import SharingEstimator
 
 
-def chart_of(inputs: Inputs, world: World, mapping: Mapping) -> Chart:
-    """Jobs by site and moves by path of a mapping that was made of ``inputs`` and ``world``.
+def chart_of(problem: Problem, names: Sequence[str], mapping: Mapping) -> Chart:
+    """Jobs by site and moves by path of a mapping of ``problem``, with each job's transformation.
 
     Jobs that wait for a site without resources have no place in time and are left out.
     """
-    problem = build_problem(inputs, world, mapping.output_site)
     place = {name: i for i, name in enumerate(problem.places)}
     sites = mapping.sites
     schedule = SharingEstimator(problem)([place[sites[job]] for job in problem.jobs])
     jobs = tuple(
-        job_bar(job, inputs.workflow.jobs[job].transformation, sites[job], start, end)
-        for job, start, end in zip(problem.jobs, schedule.start_s, schedule.end_s, strict=True)
+        job_bar(job, name, sites[job], start, end)
+        for job, name, start, end in zip(
+            problem.jobs, names, schedule.start_s, schedule.end_s, strict=True
+        )
         if end < NEVER_S
     )
     moves = tuple(

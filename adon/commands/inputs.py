@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from adon.placement import Placed
@@ -21,19 +21,7 @@ def placed(args: argparse.Namespace, alternatives: bool = True) -> Placed:
     from adon.placement import place_files
 
     return place_files(
-        args.workflow,
-        sites=args.sites,
-        replicas=args.replicas,
-        transformations=args.transformations,
-        execution_sites=args.execution_sites,
-        output_site=args.output_site or OUTPUT_SITE,
-        archive=args.archive,
-        config=args.config,
-        pool=args.pool,
-        broker=args.broker,
-        seed=args.seed,
-        say=note,
-        alternatives=alternatives,
+        args.workflow, **_files(args), **_asked(args), seed=args.seed, alternatives=alternatives
     )
 
 
@@ -45,26 +33,33 @@ def believed(args: argparse.Namespace) -> World:
     from adon.placement import believe_files
     from network_provisioner.errors import InputError
 
-    asked = {
+    if args.workflow is not None:
+        return believe_files(args.workflow, **_files(args), **_asked(args))
+    if args.sites is None:
+        raise InputError("found neither a workflow nor --sites, expected one of them to show")
+    return believe_files(None, sites=args.sites, **_asked(args))
+
+
+def _files(args: argparse.Namespace) -> dict[str, Any]:
+    """What the workflow is read with."""
+    return {
+        "sites": args.sites,
+        "replicas": args.replicas,
+        "transformations": args.transformations,
+        "execution_sites": args.execution_sites,
+        "output_site": args.output_site or OUTPUT_SITE,
+    }
+
+
+def _asked(args: argparse.Namespace) -> dict[str, Any]:
+    """Who is asked beside the catalogs."""
+    return {
         "archive": args.archive,
         "config": args.config,
         "pool": args.pool,
         "broker": args.broker,
         "say": note,
     }
-    if args.workflow is not None:
-        return believe_files(
-            args.workflow,
-            sites=args.sites,
-            replicas=args.replicas,
-            transformations=args.transformations,
-            execution_sites=args.execution_sites,
-            output_site=args.output_site or OUTPUT_SITE,
-            **asked,
-        )
-    if args.sites is None:
-        raise InputError("found neither a workflow nor --sites, expected one of them to show")
-    return believe_files(None, sites=args.sites, **asked)
 
 
 def note(line: str) -> None:

@@ -8,11 +8,15 @@ from typing import TYPE_CHECKING
 
 from adon.commands import edge, evaluate
 from adon.commands.inputs import believed, placed
-from adon.commands.output import print_json, table
+from adon.commands.output import print_json
 from adon.commands.parsing import Nouns, add_command, add_inputs, add_json, add_noun
+from site_selector.tables import table
 
 if TYPE_CHECKING:
-    from adon.placement import Placed
+    from collections.abc import Sequence
+
+    from site_selector.placement import Mapping
+    from site_selector.problem import Problem
 
 _MAP = """Map a whole workflow to sites.
 
@@ -97,10 +101,10 @@ def _explain(args: argparse.Namespace) -> int:
     made = placed(args)
     jobs = None if args.job is None else [args.job]
     chosen_jobs(made.mapping, jobs)  # an unknown job is told before anything is written
-    if args.plot:
-        _plot(made, args.plot)
     problem = build_problem(made.inputs, made.world, made.mapping.output_site)
     names = [made.inputs.workflow.jobs[job].transformation for job in problem.jobs]
+    if args.plot:
+        _plot(problem, names, made.mapping, args.plot)
     mapping, found = with_changes(problem, names, made.mapping, jobs)
     if args.json:
         print_json(explain_dict(mapping, jobs, found))
@@ -109,12 +113,12 @@ def _explain(args: argparse.Namespace) -> int:
     return 0
 
 
-def _plot(made: Placed, file: Path) -> None:
+def _plot(problem: Problem, names: Sequence[str], mapping: Mapping, file: Path) -> None:
     from site_selector.gantt import svg
     from site_selector.timeline import chart_of
     from site_selector.wholefile import write_whole
 
-    text = svg(chart_of(made.inputs, made.world, made.mapping))
+    text = svg(chart_of(problem, names, mapping))
     write_whole(file, lambda stream: stream.write(text), "the plot")
 
 

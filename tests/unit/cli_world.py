@@ -13,6 +13,8 @@ from typing import Any
 
 from adon.cli import main
 
+NOBODY = "127.0.0.1:9"  # the discard port: nobody listens there
+
 WORKFLOW: dict[str, Any] = {
     "pegasus": "5.0",
     "name": "small",
@@ -196,3 +198,11 @@ def changed(document: Mapping[str, Any], *path: Any, to: Any) -> dict[str, Any]:
         inner = inner[key]
     inner[path[-1]] = to
     return whole
+
+
+def config_file(folder: Path, **sections: Any) -> Path:
+    """``adon.yml`` with a broker that does not answer."""
+    file = folder / "adon.yml"
+    broker = {**CONFIG["broker"], "listen": NOBODY}
+    file.write_text(json.dumps({**CONFIG, "broker": broker, **sections}), encoding="utf-8")
+    return file

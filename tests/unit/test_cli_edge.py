@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
-from cli_world import CONFIG, adon, refusal, write_world
+from cli_world import CONFIG, adon, config_file, refusal, write_world
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,20 +17,11 @@ from network_provisioner.errors import InputError
 from network_provisioner.topology import topology_from_dict
 from site_selector.edge import Holding, bandwidth_of, workers_of
 
-NOBODY = "127.0.0.1:9"  # the discard port: nobody listens there
-
 
 @pytest.fixture
 def workflow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     return write_world(tmp_path)
-
-
-def config_file(folder: Path, **sections: Any) -> Path:
-    file = folder / "adon.yml"
-    broker = {**CONFIG["broker"], "listen": NOBODY}
-    file.write_text(json.dumps({**CONFIG, "broker": broker, **sections}), encoding="utf-8")
-    return file
 
 
 def test_a_workflow_gets_its_resources_and_the_next_finds_less(

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import subprocess
 from pathlib import Path
-from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
-from cli_world import CONFIG, Ran, adon, changed, refusal, write_world
+from cli_world import CONFIG, NOBODY, Ran, adon, changed, config_file, refusal, write_world
 
 from adon import live
 from condor_plugins.sitepool import SitePool
@@ -18,20 +17,11 @@ from network_provisioner.errors import AdonError, BrokerError
 from network_provisioner.reservations import Ledger, describe_load
 from network_provisioner.topology import topology_from_dict
 
-NOBODY = "127.0.0.1:9"  # the discard port: nobody listens there
-
 
 @pytest.fixture
 def workflow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     return write_world(tmp_path)
-
-
-def config_file(folder: Path, **sections: Any) -> Path:
-    file = folder / "adon.yml"
-    broker = {**CONFIG["broker"], "listen": NOBODY}
-    file.write_text(json.dumps({**CONFIG, "broker": broker, **sections}), encoding="utf-8")
-    return file
 
 
 def lines(ran: Ran) -> list[str]:

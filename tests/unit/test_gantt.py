@@ -13,6 +13,7 @@ from site_world import inputs_from, resequencing
 from site_selector.estimates import believe
 from site_selector.gantt import Bar, Chart, job_bar, move_bar, rows, svg
 from site_selector.mapping import map_workflow
+from site_selector.problem import build_problem
 from site_selector.timeline import chart_of
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -93,7 +94,9 @@ def test_a_mapped_workflow() -> None:
     inputs = inputs_from(*resequencing(2, 2, sites, "mu"))
     world = believe(inputs, now=0.0, output_site="tacc")
     mapping = map_workflow(inputs, world, "tacc")
-    chart = chart_of(inputs, world, mapping)
+    problem = build_problem(inputs, world, "tacc")
+    names = [inputs.workflow.jobs[job].transformation for job in problem.jobs]
+    chart = chart_of(problem, names, mapping)
     assert len(chart.jobs) == len(mapping.placements)
     assert {bar.label: bar.band for bar in chart.jobs} == mapping.sites
     assert chart.end_s == pytest.approx(mapping.makespan_s)
