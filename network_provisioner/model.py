@@ -1,15 +1,23 @@
 """The words of the network: what is asked for, what is given, and its life.
 
-A *transit* is one request for a path and bandwidth between two sites, and what became of it. Its
-life is ``queued → held → installed → released``, or ``expired`` (its lease ended), ``failed`` (the
-switches refused), ``best_effort`` (no path was given and the transfer runs without one).
+A *transit* is one request for a path and bandwidth between two sites, and what became of it:
+
+    queued ─► held ─► installed ─► active ─► released | expired
+                └─► failed                        queued ─► best_effort
+
+``held`` has its bandwidth in the ledger, from its start on; ``installed`` is on the switches;
+``active`` has been seen to carry bytes. ``expired``: its lease ended; ``failed``: the switches
+refused; ``best_effort``: no path was given and the transfer runs without one.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
+from operator import attrgetter
 from typing import Any
+
+from network_provisioner.flows import Flow
 
 
 class TransitState(StrEnum):
@@ -18,13 +26,15 @@ class TransitState(StrEnum):
     QUEUED = "queued"
     HELD = "held"
     INSTALLED = "installed"
+    ACTIVE = "active"
     RELEASED = "released"
     EXPIRED = "expired"
     FAILED = "failed"
     BEST_EFFORT = "best_effort"
 
 
-LIVE = frozenset({TransitState.HELD, TransitState.INSTALLED})
+ON_SWITCHES = frozenset({TransitState.INSTALLED, TransitState.ACTIVE})
+LIVE = ON_SWITCHES | {TransitState.HELD}
 ENDED = frozenset(
     {TransitState.RELEASED, TransitState.EXPIRED, TransitState.FAILED, TransitState.BEST_EFFORT}
 )
@@ -34,8 +44,15 @@ ENDED = frozenset(
 class TransitRequest:
     """What a transfer asks for.
 
-    ``id`` is chosen by the caller, so that asking twice gives one transit. ``size_bytes`` is None
-    where nobody knows. ``min_bps`` and ``max_bps`` default to the template's QSpec and RSpec.
+    ``id``           chosen by the caller, so that asking twice gives one transit
+    ``size_bytes``   None where nobody knows
+    ``min_bps``, ``max_bps``  default to the template's QSpec and RSpec
+    ``start``        Unix seconds from which on it is needed, None for now
+    ``end``          Unix seconds until which it is needed at most, None for as long as it takes
+    ``priority``     None for the template's; never above it
+    ``template``     by name; where it is "default", ``application`` may find a better one
+    ``flows``        which packets are meant; empty: all between the two sites
+    ``user``, ``project``, ``experiment``, ``workflow``, ``job``, ``retry``  whose transfer it is
     """
 
     id: str
@@ -49,13 +66,34 @@ class TransitRequest:
     workflow: str = ""
     job: str = ""
     retry: int = 0
+    start: float | None = None
+    end: float | None = None
+    priority: int | None = None
+    application: str = ""
+    user: str = ""
+    project: str = ""
+    experiment: str = ""
+    flows: tuple[Flow, ...] = ()
 
 
 @dataclass(slots=True)
 class Transit:
     """A request and what became of it. Times are Unix seconds, 0 where it did not happen.
 
-    ``lease_s`` is the lease that was asked for, None where the broker chooses it.
+    ``lease_s``         the lease that was asked for, None where the broker chooses it
+    ``granted_bps``     what it is given now: between ``requested_bps`` and ``max_bps``, and more or
+                        less of it as others come and go
+    ``start``, ``end``  when it was asked to begin, and to end at the latest; 0 for now, and for
+                        as long as it takes
+    ``parts``           all its paths where it has several, each as path, layer, min_bps and
+                        granted_bps; ``path`` is the first
+    ``queue``           the policy's queue it shares, "" for none
+    ``earliest``        while it waits: when it could start as far as is known, 0 where nothing is
+    ``blocking``        while it waits: the links that lack room, each as link, free_bps, holders
+    ``moves``           how often it was moved to another path for one of higher priority
+    ``outcome``         how the transfer ended by its report: "success" or a word of the caller's
+    ``asked``           a fingerprint of the request, which tells a repeated one from another
+    ``byte_seconds``, ``metered_at``  what it was given until that time: see accounting.meter
     """
 
     id: str
@@ -83,12 +121,45 @@ class Transit:
     switch_bytes: int = 0
     candidates: list[dict[str, Any]] = field(default_factory=list)
     lease_s: float | None = None
+    start: float = 0.0
+    end: float = 0.0
+    active_at: float = 0.0
+    priority: int = 0
+    application: str = ""
+    user: str = ""
+    project: str = ""
+    experiment: str = ""
+    flows: list[dict[str, Any]] = field(default_factory=list)
+    queue: str = ""
+    parts: list[dict[str, Any]] = field(default_factory=list)
+    earliest: float = 0.0
+    blocking: list[dict[str, Any]] = field(default_factory=list)
+    moves: int = 0
+    template_version: int = 1
+    outcome: str = ""
+    asked: str = ""
+    byte_seconds: float = 0.0
+    metered_at: float = 0.0
 
     def as_dict(self) -> dict[str, Any]:
         """A JSON-ready copy."""
-        out = asdict(self)
+        other = self.copy()
+        out = dict(zip(_NAMES, _VALUES(other), strict=True))
         out["state"] = str(self.state)
         return out
+
+    def copy(self) -> Transit:
+        """A copy with lists of its own."""
+        other = Transit(*_VALUES(self))
+        other.path, other.flows = list(self.path), list(self.flows)
+        other.candidates, other.blocking = list(self.candidates), list(self.blocking)
+        other.parts = [dict(part) for part in self.parts]
+        return other
+
+    def assign(self, other: Transit) -> None:
+        """Become what ``other`` is."""
+        for name in _NAMES:
+            setattr(self, name, getattr(other, name))
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Transit:
@@ -96,3 +167,7 @@ class Transit:
         known = {k: v for k, v in data.items() if k in cls.__dataclass_fields__}
         known["state"] = TransitState(known["state"])
         return cls(**known)
+
+
+_NAMES = tuple(f.name for f in fields(Transit))
+_VALUES = attrgetter(*_NAMES)

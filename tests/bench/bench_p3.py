@@ -1,28 +1,32 @@
 """P3: how long the broker decides about one request when a thousand links are busy.
 
-Measured is the decision with its reservation: candidate paths, room on each of their links, scores,
-grant or earliest start. The candidate paths of a pair of sites are searched once and kept; requests
-that are the first of their pair are told apart. The peers search for every request, and answer
-less: a path with room for the minimum, or none. They keep no books, so only their search is timed.
+Measured is the decision with its reservation: candidate paths, room on each of their links during
+the time asked for, scores, who could be moved, the earliest start, and the ledger's entries. A
+third of what is live was booked in advance. The candidate paths of a pair of sites are searched
+once and kept; requests that are the first of their pair are told apart. The peers search for every
+request, and answer less: a path with room for the minimum, or none. They keep no books, so only
+their search is timed. All times are of the processor.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice, pairwise
 from random import Random
 from statistics import mean
-from typing import Any
+from typing import Any, TypeVar
 
 import networkx as nx
 
-from network_provisioner.admission import Admission, Grant, Limits
+from network_provisioner.decisions.admission import Admission, Grant, Limits
+from network_provisioner.decisions.push import Movable
+from network_provisioner.decisions.reservations import Ledger
+from network_provisioner.decisions.split import Way
 from network_provisioner.model import Transit, TransitState
-from network_provisioner.reservations import Ledger, Reservation
-from network_provisioner.template import templates_from_dict
+from network_provisioner.templates.data import template_from_dict
 from network_provisioner.topology import Link, Node, Topology
 from tests.bench import Figure, Tell, bench
 
@@ -35,9 +39,21 @@ PEERS_EVERY = 8  # they are slow
 FIRST = 300
 GOAL_MS = 10.0
 OURS = "ours"
+Answer = TypeVar("Answer")
 EVERY_S = 0.01  # between requests, on the ledger's clock
 HORIZON_S = 60.0  # for which the peers want room
-TEMPLATE = templates_from_dict(None)["soykb"]
+AHEAD_S = 3600.0  # requests in advance start within that
+MINIMA_BPS = (25e6, 100e6, 400e6, 1e9)
+PRIORITIES = (0, 0, 0, 5, 5, 9)
+TEMPLATE = template_from_dict(
+    "bulk",
+    {
+        "qspec": {"min_throughput": "25 Mb/s", "max_delay": "200 ms", "max_loss": 0.01},
+        "rspec": {"max_throughput": "10 Gb/s"},
+        "weights": {"throughput": 0.8, "delay": 0.1, "loss": 0.1},
+        "paths": 2,
+    },
+)
 
 
 def make_network(rng: Random) -> Topology:
@@ -66,6 +82,8 @@ class World:
     rng: Random
     pairs: list[tuple[str, str]]
     count: int = 0
+    moved: int = 0
+    held: dict[str, tuple[Transit, tuple[Way, ...]]] = field(default_factory=dict)
 
     @property
     def now(self) -> float:
@@ -73,35 +91,53 @@ class World:
         return self.count * EVERY_S
 
     def request(self, pair: tuple[str, str] | None = None) -> Transit:
-        """The next one, for 100 MB to 100 GB."""
+        """The next one, for 100 MB to 100 GB; one in three in advance."""
         self.count += 1
         src, dst = pair or self.rng.choice(self.pairs)
+        ahead = self.rng.uniform(1, AHEAD_S) if self.rng.random() < 1 / 3 else None
         return Transit(
             f"t{self.count}",
             src,
             dst,
             TransitState.QUEUED,
-            requested_bps=TEMPLATE.qspec.min_bps,
+            requested_bps=self.rng.choice(MINIMA_BPS),
             max_bps=TEMPLATE.rspec.max_bps,
             size_bytes=round(10 ** self.rng.uniform(8, 11)),
+            start=0.0 if ahead is None else self.now + ahead,
+            priority=self.rng.choice(PRIORITIES),
         )
 
     def decide(self, transit: Transit) -> bool:
         """Ours: decide, and reserve what was granted. Whether there was a grant."""
-        now = self.now
-        verdict = self.admission.decide(transit, TEMPLATE, now)
+        movable_of = partial(self._movable, transit.priority)
+        verdict = self.admission.decide(
+            transit, TEMPLATE, self.now, movable_of=movable_of, multipath=True
+        )
         if not isinstance(verdict, Grant):
             return False
-        rate, until = verdict.granted_bps, now + verdict.lease_s
-        held = Reservation(transit.id, verdict.path.hops, rate, transit.max_bps, now, until)
-        refusal = self.ledger.admit(held)
+        moves = [(m.id, tuple(way.lane for way in m.ways)) for m in verdict.moves]
+        refusal = self.ledger.commit(verdict.reservation(transit.id), moves, self.now)
         if refusal is not None:
             raise AssertionError(f"granted more than is free: {refusal}")
+        for move in verdict.moves:
+            self.held[move.id] = (self.held[move.id][0], move.ways)
+        self.moved += len(moves)
+        self.held[transit.id] = (transit, verdict.parts)
         return True
+
+    def _movable(self, priority: int, name: str) -> list[Movable]:
+        transit, ways = self.held[name]
+        if transit.priority >= priority:
+            return []
+        low = max(way.min_bps for way in ways)
+        paths = self.admission.usable(transit.src, transit.dst, TEMPLATE, low)
+        return [Movable(name, transit.priority, paths, ways)]
 
     def release_one(self) -> None:
         """Gives back the reservation that was made first."""
-        self.ledger.release(next(iter(self.ledger.reservations)))
+        first = next(iter(self.held))
+        self.ledger.release(first)
+        del self.held[first]
 
 
 def make_world(tell: Tell) -> World:
@@ -149,11 +185,12 @@ class Peers:
 
     def with_room(self, transit: Transit, now: float) -> bool:
         """The shortest path of links with room: finds one wherever there is any."""
-        low, until, ends = transit.requested_bps, now + HORIZON_S, (transit.src, transit.dst)
+        begin = max(now, transit.start)
+        low, until, ends = transit.requested_bps, begin + HORIZON_S, (transit.src, transit.dst)
 
         def weight(a: str, b: str, edge: dict[str, float]) -> float | None:
             transits = b in self.sites and b not in ends
-            if transits or self.ledger.residual((a, b), now, until) < low:
+            if transits or self.ledger.residual((a, b), begin, until) < low:
                 return None
             return edge["delay"]
 
@@ -168,7 +205,8 @@ class Peers:
         return islice(paths, Limits().max_paths)
 
     def _has_room(self, path: list[str], transit: Transit, now: float) -> bool:
-        room = self.ledger.path_residual(pairwise(path), now, now + HORIZON_S)
+        begin = max(now, transit.start)
+        room = self.ledger.path_residual(pairwise(path), begin, begin + HORIZON_S)
         return room >= transit.requested_bps
 
 
@@ -193,7 +231,7 @@ def broker_decision(tell: Tell) -> Iterable[Figure]:
         if number % PEERS_EVERY == 0:  # in the state that ours will find
             asked = {name: partial(way, transit, world.now) for name, way in names.items()}
             ways = asked | ways
-        answers = {name: _timed(way) for name, way in ways.items()}
+        answers = {name: timed(way) for name, way in ways.items()}
         for name, (found, milliseconds) in answers.items():
             spent[name].append(milliseconds)
             if len(answers) > 1:
@@ -205,7 +243,7 @@ def broker_decision(tell: Tell) -> Iterable[Figure]:
     while len(first) < FIRST:
         src, dst = world.rng.sample(world.topology.sites, 2)
         if (src, dst) not in world.admission._paths:
-            first.append(_timed(partial(world.decide, world.request((src, dst))))[1])
+            first.append(timed(partial(world.decide, world.request((src, dst))))[1])
     state = f"{LINKS:,} links, {LIVE:,} reservations"
     for what, ours in ((f"decision at {state}", spent[OURS]), ("first request of a pair", first)):
         for words, share in (("median", 0.5), ("99th percentile", 0.99)):
@@ -226,11 +264,12 @@ def broker_decision(tell: Tell) -> Iterable[Figure]:
     )
 
 
-def _timed(work: Callable[[], bool]) -> tuple[bool, float]:
-    """What it says, and milliseconds."""
-    began = time.perf_counter()
+def timed(work: Callable[[], Answer]) -> tuple[Answer, float]:
+    """What it says, and milliseconds of processor time: a decision waits for nothing, and what else
+    runs on the machine is not in question."""
+    began = time.thread_time()
     found = work()
-    return found, 1e3 * (time.perf_counter() - began)
+    return found, 1e3 * (time.thread_time() - began)
 
 
 def percentile(values: list[float], share: float) -> float:

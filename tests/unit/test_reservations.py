@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import pytest
-from broker_rig import demo_network
 from hypothesis import given
 from hypothesis import strategies as st
+from network_world import demo_network
 
+from network_provisioner.decisions.overlay import Overlay
+from network_provisioner.decisions.reservations import (
+    Hop,
+    Lane,
+    Ledger,
+    Refusal,
+    Reservation,
+)
+from network_provisioner.decisions.timeline import first_gap
 from network_provisioner.errors import InputError
-from network_provisioner.reservations import Hop, Ledger, Refusal, Reservation, describe_load
+from network_provisioner.netload import describe_load
 
 AB, BC, CD = ("a", "b"), ("b", "c"), ("c", "d")
 HOPS: list[Hop] = [AB, BC, CD]
@@ -21,10 +33,17 @@ def ledger(capacity: float = 100) -> Ledger:
     return Ledger(dict.fromkeys(HOPS, capacity))
 
 
+def earliest(
+    book: Ledger, hops: Sequence[Hop], rate: float, duration: float, after: float
+) -> float:
+    busy = [interval for hop in hops for interval in book.busy(hop, rate, after)]
+    return first_gap(busy, duration, after)
+
+
 def reservation(
     name: str, rate: float, start: float, end: float, hops: tuple[Hop, ...] = (AB, BC)
 ) -> Reservation:
-    return Reservation(name, hops, rate, rate, start, end)
+    return Reservation(name, (Lane(hops, rate),), start, end)
 
 
 def test_what_is_admitted_is_taken_only_while_it_lasts() -> None:
@@ -91,11 +110,11 @@ def test_the_earliest_start_is_where_all_hops_have_room_long_enough() -> None:
     book = ledger()
     book.admit(reservation("x", 60, 0, 10, (AB,)))
     book.admit(reservation("y", 60, 12, 20, (BC,)))
-    assert book.earliest_start((AB, BC), 40, 5, 0) == 0
-    assert book.earliest_start((AB, BC), 50, 2, 0) == 10
-    assert book.earliest_start((AB, BC), 50, 3, 0) == 20
-    assert book.earliest_start((AB, BC), 50, 3, 15.5) == 20
-    assert book.earliest_start((AB, BC), 101, 1, 0) is None
+    assert earliest(book, (AB, BC), 40, 5, 0) == 0
+    assert earliest(book, (AB, BC), 50, 2, 0) == 10
+    assert earliest(book, (AB, BC), 50, 3, 0) == 20
+    assert earliest(book, (AB, BC), 50, 3, 15.5) == 20
+    assert earliest(book, (AB, BC), 101, 1, 0) == math.inf
 
 
 @pytest.mark.parametrize(
@@ -103,7 +122,8 @@ def test_the_earliest_start_is_where_all_hops_have_room_long_enough() -> None:
     [
         (reservation("x", 0, 0, 1), "expected more than 0"),
         (reservation("x", math.nan, 0, 1), "expected more than 0"),
-        (Reservation("x", (AB,), 2, 1, 0, 1), "ceiling that is not lower"),
+        (reservation("x", math.inf, 0, 1), "expected more than 0"),
+        (Reservation("x", (), 0, 1), "has no lane"),
         (reservation("x", 1, 1, 1), "expected an end after the start"),
         (reservation("x", 1, 0, math.inf), "expected an end after the start"),
         (reservation("x", 1, 0, 1, ()), "expected each link once"),
@@ -123,7 +143,7 @@ def test_bad_reservations(bad: Reservation, words: str) -> None:
 def test_both_directions_of_every_link_of_a_topology() -> None:
     book = Ledger.of(demo_network(), 0.9)
     assert book.capacity(("s1", "s2")) == book.capacity(("s2", "s1")) == 180_000_000
-    book.admit(Reservation("x", (("s1", "s2"),), 1e6, 1e6, 0, 10))
+    book.admit(reservation("x", 1e6, 0, 10, (("s1", "s2"),)))
     loads = {(d["from"], d["to"]): d for link in describe_load(demo_network(), book, 5)["links"]
              for d in link["load"]}  # fmt: skip
     assert loads["s1", "s2"]["reserved_bps"] == 1_000_000
@@ -142,7 +162,10 @@ steps = st.lists(
             st.sets(st.sampled_from(HOPS), min_size=1),
         ),
         st.tuples(st.just("release"), st.integers(0, 12)),
-        st.tuples(st.just("move"), st.integers(0, 12), times),
+        st.tuples(st.just("end"), st.integers(0, 12), times),
+        st.tuples(
+            st.just("move"), st.integers(0, 12), times, st.sets(st.sampled_from(HOPS), min_size=1)
+        ),
     ),
     max_size=30,
 )
@@ -155,14 +178,18 @@ class Slow:
         self.held: dict[str, Reservation] = {}
 
     def load(self, hop: Hop, at: float) -> float:
-        held = (r for r in self.held.values() if hop in r.hops and r.start <= at < r.end)
-        return sum(math.ceil(round(r.rate_bps, 3)) for r in held)
+        held = (r for r in self.held.values() if r.start <= at < r.end)
+        lanes = (lane for r in held for lane in r.lanes if hop in lane.hops)
+        return sum(math.ceil(round(lane.rate_bps, 3)) for lane in lanes)
 
-    def fits(self, r: Reservation) -> bool:
-        self.held[r.id] = r
+    def take(self, new: Sequence[Reservation]) -> bool:
+        """Hold these instead of those of the same id if that fits."""
+        before = dict(self.held)
+        self.held |= {r.id: r for r in new}
         points = [t / 2 for t in range(26)]
-        fits = all(self.load(hop, at) <= 100 for hop in r.hops for at in points)
-        del self.held[r.id]
+        fits = all(self.load(hop, at) <= 100 for hop in HOPS for at in points)
+        if not fits:
+            self.held = before
         return fits
 
 
@@ -170,45 +197,197 @@ def state(book: Ledger) -> list[int]:
     return [book.residual(hop, t / 2, t / 2 + 0.5) for hop in HOPS for t in range(26)]
 
 
+def whole_state(book: Ledger) -> tuple[object, ...]:
+    links = [(link.steps) for link in book._links.values()]
+    holders = [book.holders(hop, -math.inf, math.inf) for hop in HOPS]
+    return links, holders, dict(book.reservations)
+
+
 @given(steps)
-def test_against_a_slow_ledger(todo: list[tuple[object, ...]]) -> None:
+def test_against_a_slow_ledger(todo: list[tuple[Any, ...]]) -> None:
     book, slow = ledger(), Slow()
     for number, step in enumerate(todo):
-        before = state(book)
+        before = whole_state(book)
+        refusal: Refusal | None = None
         if step[0] == "admit":
             _, rate, a, b, hops = step
             if a == b:
                 continue
-            start, end = sorted((a, b))  # type: ignore[type-var]
-            new = reservation(f"r{number}", rate, start, end, tuple(sorted(hops)))  # type: ignore
-            fits = slow.fits(new)
+            new = reservation(f"r{number}", rate, *sorted((a, b)), tuple(sorted(hops)))
+            fits = slow.take([new])
             refusal = book.admit(new)
-            assert (refusal is None) == fits
-            if fits:
-                slow.held[new.id] = new
         elif step[0] == "release":
             name = f"r{step[1]}"
-            refusal = None
+            fits = True
             assert book.release(name) == slow.held.pop(name, None)
-        else:
+        elif step[0] == "end":
             old = slow.held.get(f"r{step[1]}")
-            end = step[2]
-            if old is None or end <= old.start:  # type: ignore[operator]
+            if old is None or step[2] <= old.start:
                 continue
-            del slow.held[old.id]
-            new = reservation(old.id, old.rate_bps, old.start, end, old.hops)  # type: ignore
-            fits = slow.fits(new)
-            refusal = book.move_end(old.id, end)  # type: ignore[arg-type]
-            assert (refusal is None) == fits
-            slow.held[old.id] = new if fits else old
-        if refusal is not None:
-            assert state(book) == before
+            fits = slow.take([replace(old, end=step[2])])
+            refusal = book.move_end(old.id, step[2])
+        else:
+            _, which, since, hops = step
+            old = slow.held.get(f"r{which}")
+            if old is None or since >= old.end:
+                continue
+            lanes = tuple(Lane((hop,), 7) for hop in sorted(hops))
+            fits = slow.take([replace(old, lanes=lanes, start=max(old.start, since))])
+            refusal = book.commit(None, [(old.id, lanes)], since)
+        assert (refusal is None) == fits
+        if not fits:
+            assert whole_state(book) == before
         assert state(book) == [100 - slow.load(hop, t / 2) for hop in HOPS for t in range(26)]
         assert min(state(book)) >= 0
+        assert book.reservations == slow.held
     for name in list(slow.held):
         book.release(name)
     assert state(book) == [100] * len(state(book))
-    assert all(len(link.times) == 1 and not link.holders for link in book._links.values())
+    assert all(link.steps == [(-math.inf, 0)] for link in book._links.values())
+    assert not any(book.holders(hop, -math.inf, math.inf) for hop in HOPS)
+
+
+lanes = st.lists(
+    st.builds(
+        lambda hops, rate: Lane(tuple(sorted(hops)), rate),
+        st.sets(st.sampled_from(HOPS), min_size=1),
+        st.integers(1, 60),
+    ),
+    min_size=1,
+    max_size=3,
+).map(tuple)
+bookings = st.lists(st.tuples(lanes, times, times), min_size=1, max_size=8)
+
+
+def booked(found: list[tuple[tuple[Lane, ...], int, int]]) -> Ledger:
+    book = ledger()
+    for number, (lane, a, b) in enumerate(found):
+        if a != b:
+            book.admit(Reservation(f"r{number}", lane, min(a, b), max(a, b)))
+    return book
+
+
+@given(bookings, bookings, st.data())
+def test_an_overlay_is_what_the_ledger_would_be(
+    before: list[Any], tried: list[Any], data: st.DataObject
+) -> None:
+    book, other = booked(before), booked(before)
+    as_it_was = whole_state(book)
+    overlay = Overlay(book)
+    for name in list(book.reservations)[::2]:
+        overlay.take(book.reservations[name])
+        other.release(name)
+    for number, (lane, a, b) in enumerate(tried):
+        if a != b:
+            new = Reservation(f"t{number}", lane, min(a, b), max(a, b))
+            assert overlay.copy().put(new) == (other.admit(new) is None)
+            if new.id in other.reservations:
+                overlay.put(new)
+    start, end = sorted((data.draw(times), data.draw(times)))
+    for hop in HOPS:
+        assert overlay.free(hop, start, end) == other.residual(hop, start, end)
+    assert whole_state(book) == as_it_was
+
+
+@given(bookings, lanes, lanes, times, times)
+def test_moves_and_what_they_make_room_for_happen_together_or_not_at_all(
+    before: list[Any], other: tuple[Lane, ...], asked: tuple[Lane, ...], a: int, b: int
+) -> None:
+    book, slow = booked(before), Slow()
+    slow.held = dict(book.reservations)
+    if a == b:
+        return
+    start, end = sorted((a, b))
+    new = Reservation("new", asked, start, end)
+    moved = [r for r in book.reservations.values() if r.end > start][:3]
+    as_it_was = whole_state(book)
+    fits = slow.take([*(replace(r, lanes=other, start=max(r.start, start)) for r in moved), new])
+    refusal = book.commit(new, [(r.id, other) for r in moved], start)
+    assert (refusal is None) == fits
+    assert book.reservations == slow.held
+    if not fits:
+        assert whole_state(book) == as_it_was
+
+
+def test_a_commit_that_makes_no_sense_changes_nothing() -> None:
+    book = ledger()
+    book.admit(reservation("x", 10, 0, 10))
+    lane = (Lane((CD,), 10),)
+    new = reservation("new", 1, 0, 10)
+    for bad, moves, words in (
+        (new, [("z", lane)], "no reservation 'z'"),
+        (new, [("x", lane), ("x", lane)], "moves twice"),
+        (new, [("x", ())], "has no lane"),
+        (reservation("x", 1, 0, 10), [("x", lane)], "exists already"),
+    ):
+        with pytest.raises(InputError, match=words):
+            book.commit(bad, moves, 0)
+    assert book.reservations == {"x": reservation("x", 10, 0, 10)}
+
+
+def test_a_link_in_two_lanes_carries_both() -> None:
+    book = ledger()
+    both = Reservation("x", (Lane((AB, BC), 60), Lane((AB, CD), 40)), 0, 10)
+    assert book.admit(both) is None
+    assert [book.residual(hop, 0, 10) for hop in HOPS] == [0, 40, 60]
+    again = Reservation("y", (Lane((BC,), 20), Lane((CD, BC), 21)), 0, 10)
+    refused = book.admit(again)
+    assert refused == Refusal(BC, 41, 40, ("x",))
+
+
+def test_holders_come_largest_first() -> None:
+    book = ledger()
+    for name, rate in (("c", 10), ("b", 30), ("a", 30)):
+        book.admit(reservation(name, rate, 0, 10))
+    assert book.holders(AB, 0, 10) == ("a", "b", "c")
+    assert (book.fullest(AB, 0, 10), book.fullest(AB, 10, 11)) == ((30, 3), (100, 0))
+
+
+def test_swapping_places_needs_no_third() -> None:
+    book = ledger()
+    book.admit(reservation("x", 100, 0, 10, (AB,)))
+    book.admit(reservation("y", 100, 0, 10, (BC,)))
+    moves = [("x", (Lane((BC,), 100),)), ("y", (Lane((CD,), 100),))]
+    assert book.commit(reservation("new", 100, 5, 20, (AB,)), moves, 5) is None
+    assert book.reservations["x"] == reservation("x", 100, 5, 10, (BC,))
+
+
+@given(bookings, st.integers(1, 101), times)
+def test_busy_is_when_there_is_no_room(before: list[Any], rate: int, after: int) -> None:
+    book = booked(before)
+    for hop in HOPS:
+        busy = book.busy(hop, rate, after)
+        assert all(a[1] < b[0] for a, b in pairwise(busy))
+        for at in (t / 2 for t in range(2 * after, 30)):
+            inside = any(begin <= at < end for begin, end in busy)
+            assert inside == (book.residual(hop, at, at) < rate)
+
+
+@given(bookings, times, times)
+def test_the_fullest_instant_has_the_least_room(before: list[Any], a: int, b: int) -> None:
+    book, (start, end) = booked(before), sorted((a, b))
+    for hop in HOPS:
+        instants = [start, *(t / 2 for t in range(2 * start, 2 * end))]
+        least = min(book.residual(hop, at, at) for at in instants)
+        free, count = book.fullest(hop, start, end)
+        assert free == least
+        assert count in {
+            len(book.holders(hop, at, math.nextafter(at, math.inf)))
+            for at in instants
+            if book.residual(hop, at, at) == least
+        }
+
+
+@given(bookings)
+def test_room_only_grows_where_a_reservation_ends(before: list[Any]) -> None:
+    book = booked(before)
+    drops = book.drops(HOPS, 0, 99)
+    assert drops == sorted(set(drops))
+    for at in (t / 2 for t in range(1, 26)):
+        grows = any(
+            book.residual(hop, at, at) > book.residual(hop, at - 0.5, at - 0.5) for hop in HOPS
+        )
+        assert grows == (at in drops)
 
 
 @given(
@@ -224,17 +403,17 @@ def test_earliest_start_fits_and_nothing_earlier_does(
     for number, (bps, a, b, hop) in enumerate(held):
         if a != b:
             book.admit(reservation(str(number), bps, min(a, b), max(a, b), (hop,)))
-    start = book.earliest_start(HOPS, rate, duration, not_before)
-    assert start is not None and start >= not_before
+    start = earliest(book, HOPS, rate, duration, not_before)
+    assert not_before <= start < math.inf
     assert book.path_residual(HOPS, start, start + duration) >= rate
     tried = [t / 2 for t in range(2 * not_before, int(2 * start))]
     assert all(book.path_residual(HOPS, t, t + duration) < rate for t in tried)
 
 
-def test_many_reservations_leave_neighbouring_levels_different() -> None:
+def test_many_reservations_leave_neighbouring_steps_different() -> None:
     book = ledger(1e9)
     for i in range(200):
         assert book.admit(reservation(str(i), 1000 + i % 7, i, i + 50)) is None
     for link in book._links.values():
-        assert all(a != b for a, b in pairwise(link.levels))
-        assert link.times == sorted(link.times)
+        assert all(a != b for a, b in pairwise(link._steps))
+        assert link._times == sorted(link._times)

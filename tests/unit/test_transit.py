@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from broker_rig import demo_network
 from hypothesis import given
 from hypothesis import strategies as st
+from network_world import demo_network
 
-from network_provisioner.template import Template, template_from_dict
+from network_provisioner.decisions.transit import Metric, PathMetrics, choose
+from network_provisioner.template import Template
+from network_provisioner.templates.data import template_from_dict
 from network_provisioner.topology import Path
-from network_provisioner.transit import Metric, PathMetrics, choose
 
 TEMPLATE = template_from_dict(
     "t",

@@ -13,8 +13,12 @@ Rules the thesis leaves open:
     small transfer says little about what a path carries. Where the network keeps no rates
     (``guaranteed=False``) a fresh measurement below the QSpec leaves the path out, as in the
     thesis.
+*   **Expected throughput**, which is scored, is what an elastic request may expect: its minimum and
+    an equal part of what minima leave free on the tightest link (``share_bps``), as if everybody
+    there took all that max-min fairness gives. A wide path full of others can so lose to a narrow
+    one that is idle.
 *   **Missing or stale** (older than the template's ``max_age_s``): throughput falls back to
-    ``free_bps``; delay, jitter and loss score 1, the lowest score that meets the QSpec. A path
+    ``share_bps``; delay, jitter and loss score 1, the lowest score that meets the QSpec. A path
     that nobody measured is thus usable, and never preferred to one known to be as good.
 *   **Ties**: more expected throughput, then shorter RTT, then fewer hops, then names in
     alphabetical order. The order in which candidates are listed never matters.
@@ -42,8 +46,14 @@ class Metric:
 
 @dataclass(frozen=True, slots=True)
 class PathMetrics:
-    """What is known of a path now. ``free_bps`` is what can still be reserved along all of it;
-    ``limit`` says in words what leaves no more; ``blocked`` why it must not be used now at all."""
+    """What is known of a path for the time of a request.
+
+    ``free_bps``   what can still be reserved along all of it: decides whether the minimum is met
+    ``share_bps``  what the request may expect to have there, its max-min fair share; None where it
+                   may expect all that is free
+    ``limit``      in words, what leaves no more
+    ``blocked``    in words, why it must not be used at all
+    """
 
     free_bps: float
     throughput: Metric | None = None
@@ -52,6 +62,7 @@ class PathMetrics:
     loss: Metric | None = None
     limit: str = ""
     blocked: str = ""
+    share_bps: float | None = None
 
     def get(self, metric: str, max_age_s: float) -> Metric | None:
         """The metric, or None where it is missing or stale."""
@@ -127,13 +138,22 @@ def choose(
     ranked = sorted((_judge(p, m, template, low, high, guaranteed) for p, m in paths), key=_rank)
     usable = [c for c in ranked if not c.rejected]
     if not usable:
-        why = "; ".join(f"{_name(c.path)}: {c.rejected}" for c in ranked)
+        why = "; ".join(f"{path_name(c.path)}: {c.rejected}" for c in ranked)
         return Decision(None, tuple(ranked), why or "no path joins the two sites")
     best = usable[0]
-    reason = f"{_name(best.path)} has the highest score, {best.q:.2f}, of {len(ranked)} path"
+    reason = f"{path_name(best.path)} has the highest score, {best.q:.2f}, of {len(ranked)} path"
     reason += "s" if len(ranked) > 1 else ""
-    others = "; ".join(f"{_name(c.path)}: {c.rejected or f'scores {c.q:.2f}'}" for c in ranked[1:])
+    others = "; ".join(
+        f"{path_name(c.path)}: {c.rejected or f'scores {c.q:.2f}'}" for c in ranked[1:]
+    )
     return Decision(best, tuple(ranked), f"{reason} ({others})" if others else reason)
+
+
+def meets(path: Path, template: Template) -> bool:
+    """Whether a path meets a QSpec by what the topology says of it, room aside."""
+    known = (("delay", path.rtt_s), ("jitter", path.jitter_s), ("loss", path.loss))
+    limits = ((value, template.qspec.limit(name)) for name, value in known)
+    return all(value is None or limit is None or value <= limit for value, limit in limits)
 
 
 def _rank(c: Candidate) -> tuple[bool, float, float, float, int, tuple[str, ...]]:
@@ -147,8 +167,9 @@ def _judge(
     path: Path, known: PathMetrics, template: Template, low: float, high: float, guaranteed: bool
 ) -> Candidate:
     measured = known.get("throughput", template.max_age_s)
-    expected = Metric(known.free_bps, "reservations")
-    if measured is not None and measured.value < known.free_bps:
+    share = known.free_bps if known.share_bps is None else known.share_bps
+    expected = Metric(share, "reservations")
+    if measured is not None and measured.value < share:
         expected = measured
     scores: dict[str, Score] = {}
     for name, weight in template.weights.items():
@@ -182,5 +203,6 @@ def _rejection(
     return ""
 
 
-def _name(path: Path) -> str:
+def path_name(path: Path) -> str:
+    """Layer and nodes of a path, for people."""
     return f"{path.layer.upper()} {'-'.join(path.nodes)}"

@@ -1,0 +1,1 @@
+"""What may be had: decisions as functions of values, without effects."""

@@ -1,0 +1,203 @@
+"""Elastic shares: within capacity to the bit, fair, and what linear programmes find as well."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from network_provisioner.decisions.elastic import Demand, Sharing, share
+from network_provisioner.decisions.lanes import Hop
+from network_provisioner.errors import InputError
+from tests.bench.maxmin_lp import maxmin
+
+HOPS: list[Hop] = [("a", "b"), ("b", "c"), ("c", "d"), ("d", "e")]
+AB, BC = HOPS[:2]
+MBPS = 1_000_000
+ROUNDING = 100  # bits per second: of so few demands, each of which loses less than one
+
+
+def demand(name: str, hops: tuple[Hop, ...], low: float, high: float, priority: int = 0) -> Demand:
+    return Demand(name, hops, low, high, priority)
+
+
+def test_the_rest_is_shared_evenly_above_the_minima() -> None:
+    shares = share({AB: 100}, [demand("x", (AB,), 10, 1000), demand("y", (AB,), 30, 1000)])
+    assert shares == {"x": 40, "y": 60}
+
+
+def test_who_cannot_take_its_share_leaves_it_to_the_others() -> None:
+    demands = [
+        demand("long", (AB, BC), 0, 1000),
+        demand("short", (AB,), 0, 1000),
+        demand("small", (BC,), 0, 5),
+    ]
+    assert share({AB: 100, BC: 20}, demands) == {"long": 15, "short": 85, "small": 5}
+
+
+def test_a_higher_priority_pushes_a_lower_one_to_its_minimum_and_no_further() -> None:
+    high, low = demand("high", (AB,), 10, 1000, 9), demand("low", (AB,), 20, 1000, 5)
+    assert share({AB: 100}, [low, high]) == {"high": 80, "low": 20}
+    modest = demand("high", (AB,), 10, 30, 9)
+    assert share({AB: 100}, [low, modest]) == {"high": 30, "low": 70}
+
+
+def test_whole_bits_that_never_add_up_to_more() -> None:
+    demands = [demand(str(i), (AB,), 0.4, 1000) for i in range(3)]
+    assert share({AB: 100.9}, demands) == {"0": 33, "1": 33, "2": 33}
+
+
+def test_without_links_and_without_limits() -> None:
+    assert share({}, []) == {}
+    assert share({}, [demand("x", (), 1, 7)]) == {"x": 7}
+    huge = share({AB: math.inf}, [demand("x", (AB,), 1, math.inf)])
+    assert huge["x"] >= 1e18
+
+
+@pytest.mark.parametrize(
+    ("bad", "words"),
+    [
+        ([demand("x", (AB,), 5, 4)], "a maximum that is not lower"),
+        ([demand("x", (AB,), -1, 4)], "0 or more"),
+        ([demand("x", (AB,), math.nan, 4)], "0 or more"),
+        ([demand("x", (AB,), math.inf, math.inf)], "0 or more"),
+        ([demand("x", (("z", "y"),), 1, 4)], "z>y has no capacity"),
+        ([demand("x", (AB,), 1, 4)] * 2, "'x' is given twice"),
+        ([demand("x", (AB,), 60, 60), demand("y", (AB,), 60, 60)], "a>b: minima of 120 b/s"),
+    ],
+)
+def test_what_cannot_be_shared(bad: list[Demand], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        share({AB: 100}, bad)
+
+
+def test_a_change_that_is_refused_changes_nothing() -> None:
+    sharing = Sharing({AB: 100})
+    sharing.update([demand("x", (AB,), 60, 100)])
+    with pytest.raises(InputError, match="minima of 110"):
+        sharing.update([demand("y", (AB,), 50, 50)])
+    assert sharing.rates() == {"x": 100}
+    sharing.update([demand("y", (AB,), 50, 50)], ["x", "unknown"])
+    assert sharing.rates() == {"y": 50}
+
+
+def test_what_changed_is_told_once() -> None:
+    sharing = Sharing({AB: 100, BC: 100})
+    sharing.update([demand("x", (AB,), 0, 1000), demand("z", (BC,), 0, 1000)])
+    assert sharing.changed() == {"x": 100, "z": 100}
+    sharing.update([demand("y", (AB,), 0, 1000)])
+    sharing.update([demand("y", (AB,), 0, 20)])
+    assert sharing.changed() == {"x": 80, "y": 20}
+    assert sharing.changed() == {}
+    sharing.update([], ["y"])
+    assert sharing.changed() == {"x": 100}
+
+
+rates = st.integers(0, 50).map(lambda n: n * MBPS)
+hops_of = st.sets(st.sampled_from(HOPS), min_size=1).map(lambda found: tuple(sorted(found)))
+wishes = st.lists(
+    st.tuples(hops_of, rates, rates | st.just(10**12), st.integers(0, 2)), min_size=1, max_size=9
+)
+spares = st.tuples(*(st.integers(0, 200).map(lambda n: n * MBPS) for _ in HOPS))
+
+
+def build(found: list[Any], spare: tuple[int, ...]) -> tuple[dict[Hop, float], list[Demand]]:
+    """Links that carry the minima and something more."""
+    demands = [
+        Demand(f"d{i}", hops, low, low + more, priority)
+        for i, (hops, low, more, priority) in enumerate(found)
+    ]
+    capacity = {
+        hop: bps + sum(d.min_bps for d in demands if hop in d.hops)
+        for hop, bps in zip(HOPS, spare, strict=True)
+    }
+    return capacity, demands
+
+
+@given(wishes, spares)
+def test_invariants(found: list[Any], spare: tuple[int, ...]) -> None:
+    capacity, demands = build(found, spare)
+    shares = share(capacity, demands)
+    for d in demands:
+        assert d.min_bps <= shares[d.id] <= d.max_bps and shares[d.id] == int(shares[d.id])
+    load = {hop: sum(shares[d.id] for d in demands if hop in d.hops) for hop in HOPS}
+    assert all(load[hop] <= capacity[hop] for hop in HOPS)
+    above = {d.id: shares[d.id] - d.min_bps for d in demands}
+    for d in demands:  # nobody can have more without one of its tier that has no more, or a higher
+        if shares[d.id] == d.max_bps:
+            continue
+        assert any(
+            capacity[hop] - load[hop] < ROUNDING
+            and all(
+                other.priority > d.priority
+                or above[other.id]
+                <= (above[d.id] if other.priority == d.priority else 0) + ROUNDING
+                for other in demands
+                if hop in other.hops
+            )
+            for hop in d.hops
+        )
+
+
+@settings(max_examples=150, deadline=None)
+@given(wishes, spares)
+def test_within_one_percent_of_the_linear_programmes(
+    found: list[Any], spare: tuple[int, ...]
+) -> None:
+    capacity, demands = build(found, spare)
+    best, shares = maxmin(capacity, demands), share(capacity, demands)
+    for d in demands:
+        assert shares[d.id] == pytest.approx(best[d.id], rel=0.01, abs=0.01 * MBPS)
+
+
+changes = st.lists(
+    st.tuples(st.sampled_from("abcdef"), st.booleans(), hops_of, rates, st.integers(0, 2)),
+    max_size=40,
+)
+
+
+@given(changes, st.booleans())
+def test_step_by_step_is_the_same_as_at_once(todo: list[Any], asked_often: bool) -> None:
+    capacity = dict.fromkeys(HOPS, 200 * MBPS)
+    sharing, held = Sharing(capacity), {}
+    for name, gone, hops, more, priority in todo:
+        if gone:
+            held.pop(name, None)
+            sharing.update([], [name])
+        else:
+            held[name] = Demand(name, hops, 20 * MBPS, 20 * MBPS + more, priority)
+            sharing.update([held[name]])
+        if asked_often:
+            assert sharing.rates() == share(capacity, list(held.values()))
+    assert sharing.rates() == share(capacity, list(held.values()))
+
+
+def test_many_that_come_and_go_leave_no_gaps() -> None:
+    sharing = Sharing({AB: 10_000})
+    for number in range(1000):
+        sharing.update([demand(str(number), (AB,), 1, 1000)], [str(number - 10)])
+    assert sharing.rates() == dict.fromkeys(map(str, range(990, 1000)), 1000)
+    assert len(sharing._table._names) < 200
+
+
+def test_many_that_come_one_after_the_other_gone() -> None:
+    sharing = Sharing({AB: 10_000})
+    for number in range(300):
+        sharing.update([demand(str(number), (AB,), 1, 1000)])
+        assert sharing.rates() == {str(number): 1000}
+        sharing.update([], [str(number)])
+        assert sharing.rates() == {}
+
+
+@given(st.lists(st.integers(0, 10**18), min_size=1, max_size=20), st.integers(0, 4 * 10**18))
+def test_rates_that_no_link_has_are_shared_exactly(spans: list[int], capacity: int) -> None:
+    demands = [Demand(str(i), (AB,), 0, span) for i, span in enumerate(spans)]
+    shares = Sharing({AB: capacity})
+    shares.update(demands)
+    total = sum(int(bps) for bps in shares.rates().values())
+    # Floats carry 53 bits of each.
+    assert total <= capacity * (1 + 2**-50)
+    assert total >= min(capacity, sum(spans)) * (1 - 2**-50) - len(spans)
