@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from template_world import bodies, plain
 
 from network_provisioner.errors import InputError
-from network_provisioner.template import (
+from network_provisioner.template import METRICS, Template
+from network_provisioner.templates.data import (
     BUILT_IN,
-    METRICS,
-    Template,
     template_from_dict,
+    template_to_dict,
     templates_from_dict,
 )
 
@@ -63,8 +65,8 @@ def test_only_throughput_counts_where_nothing_is_said() -> None:
 
 
 def test_the_built_in_ones_are_valid_and_can_be_replaced() -> None:
-    assert set(templates_from_dict(None)) == set(BUILT_IN) == {"default", "soykb"}
-    soykb = templates_from_dict({"montage": BASE})["soykb"]
+    assert set(templates_from_dict(None)) == set(BUILT_IN) == {"default", "soykb", "montage"}
+    soykb = templates_from_dict({"own": BASE})["soykb"]
     assert (soykb.qspec.min_bps, soykb.rspec.max_bps) == (25e6, 150e6)
     assert templates_from_dict({"soykb": BASE})["soykb"].qspec.min_bps == 1e9
 
@@ -93,8 +95,14 @@ def test_the_built_in_ones_are_valid_and_can_be_replaced() -> None:
         ({"tables": {"loss": [[0, 11]]}}, "expected a number from 0 to 10"),
         ({"priority": 1.5}, "expected a whole number"),
         ({"version": 0}, "1 or more"),
-        ({"share": 0}, "expected a fraction in (0, 1]"),
-        ({"share": 1.1}, "expected a fraction in (0, 1]"),
+        ({"share": 0.5}, "unknown key 'share'"),
+        ({"paths": 0}, "1 or more"),
+        ({"paths": 17}, "at most 16"),
+        ({"priority": 10**30}, "at most 1000"),
+        ({"applications": 7}, "expected a list of patterns"),
+        ({"applications": ["x", ""]}, "expected a name"),
+        ({"applications": ["x" * 201]}, "found 201 characters"),
+        ({"peak": "fast"}, "expected a number with a unit"),
         ({"patience": "long"}, "expected a number with a unit"),
         ({"tuning": {"streams": 0}}, "1 or more"),
         ({"break_even": "1 Mb/s"}, "expected bytes"),
@@ -115,31 +123,37 @@ def test_templates_that_are_no_mapping() -> None:
         templates_from_dict({"x": 3})
 
 
-points = st.lists(
-    st.tuples(st.floats(0, 1e10, allow_nan=False), st.floats(0, 10, allow_nan=False)),
-    min_size=1,
-    max_size=6,
-    unique_by=lambda point: point[0],
+@given(bodies())
+def test_what_is_written_is_read_as_the_same(body: dict[str, Any]) -> None:
+    template = template_from_dict("any", body)
+    written = template_to_dict(template)
+    assert template_from_dict("any", written) == template
+    assert template_from_dict("any", json.loads(json.dumps(written))) == template
+    assert template_to_dict(template_from_dict("any", written)) == written
+
+
+@given(bodies(), st.data())
+def test_whatever_is_written_is_a_template_or_one_line(
+    body: dict[str, Any], data: st.DataObject
+) -> None:
+    place = body
+    key = data.draw(st.sampled_from(sorted(body)))
+    if isinstance(body[key], dict) and body[key] and data.draw(st.booleans()):
+        place, key = body[key], data.draw(st.sampled_from(sorted(body[key])))
+    place[key] = data.draw(plain)
+    try:
+        template_from_dict("any", body)
+    except InputError as error:
+        assert "\n" not in str(error)
+        assert len(str(error)) < 1000
+
+
+@given(
+    bodies().map(lambda body: template_from_dict("any", body)),
+    st.sampled_from(METRICS),
+    st.floats(0, 1e11),
+    st.floats(0, 1e11),
 )
-
-
-@st.composite
-def templates(draw: st.DrawFn) -> Template:
-    low = draw(st.floats(1, 1e9))
-    body: dict[str, Any] = {
-        "qspec": {"min_throughput": low, "max_delay": 0.2, "max_jitter": 0.05, "max_loss": 0.02},
-        "rspec": {"max_throughput": low + draw(st.floats(0, 1e9))},
-        "tables": {},
-    }
-    for metric in METRICS:
-        if draw(st.booleans()):
-            found = draw(points)
-            scores = sorted((s for _, s in found), reverse=metric != "throughput")
-            body["tables"][metric] = list(zip(sorted(v for v, _ in found), scores, strict=True))
-    return template_from_dict("any", body)
-
-
-@given(templates(), st.sampled_from(METRICS), st.floats(0, 1e11), st.floats(0, 1e11))
 def test_scores_stay_in_bounds_and_never_favour_the_worse(
     template: Template, metric: str, a: float, b: float
 ) -> None:

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from network_provisioner.errors import InputError
-from network_provisioner.topology import Link, Node, Topology, topology_from_dict
+from network_provisioner.topologies.data import topology_from_dict
+from network_provisioner.topology import Link, Node, Topology
 
 
 def two_path_dict() -> dict[str, Any]:
@@ -75,6 +76,21 @@ def spoil(key: str, index: int, **changes: Any) -> dict[str, Any]:
         (spoil("links", 0, loss=1.5), ["loss", "1.5"]),
         (spoil("links", 0, layer="l7"), ["layer", "l7"]),
         (spoil("links", 1, a="s1", b="mu"), ["twice"]),
+        (spoil("links", 0, capacity=float("nan")), ["mu-s1", "capacity", "nan"]),
+        (spoil("links", 0, capacity=float("inf")), ["mu-s1", "capacity", "inf"]),
+        (spoil("links", 0, capacity=None), ["mu-s1", "capacity"]),
+        (spoil("links", 0, delay="-1 s"), ["mu-s1", "delay"]),
+        (spoil("links", 2, rtt="53 ms"), ["s1-s2", "delay and rtt", "one of both"]),
+        (spoil("links", 0, jitter="fast"), ["mu-s1", "jitter"]),
+        (spoil("links", 0, vlan=4095), ["mu-s1", "vlan", "4094"]),
+        (spoil("links", 0, vlan=True), ["mu-s1", "vlan"]),
+        (spoil("links", 3, vlan=7), ["s1-r1", "vlan 7 of layer l3"]),
+        (spoil("links", 0, ports={"s2": 1}), ["mu-s1", "ports", "s2"]),
+        (spoil("nodes", 3, dpid=1), ["dpid 1", "'s1'", "'s2'"]),
+        (spoil("nodes", 2, dmz=True), ["s1", "dmz of a switch"]),
+        (spoil("nodes", 2, dtn="x"), ["s1", "dtn of a switch"]),
+        (spoil("nodes", 0, dmz=1), ["mu", "dmz is 1", "true or false"]),
+        (spoil("nodes", 4, macs={"mu": "02:00:00:00:00:01"}), ["r1", "macs names 'mu'"]),
         ({"nodes": []}, ["links"]),
         ({"nodes": [{"kind": "site"}], "links": []}, ["name"]),
     ],
@@ -84,6 +100,64 @@ def test_bad_topologies_name_the_place(data: dict[str, Any], words: list[str]) -
         topology_from_dict(data)
     for word in words:
         assert word in str(caught.value)
+
+
+def twice(key: str, value: Any, *at: int) -> dict[str, Any]:
+    data = two_path_dict()
+    for index in at:
+        data["nodes"][index][key] = value
+    return data
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (twice("address", "10.0.0.1", 0, 1), "address 10.0.0.1 is that of 'mu' and of 'tacc'"),
+        (twice("mac", "02:00:00:00:00:01", 0, 1), "mac 02:00:00:00:00:01 is that of 'mu'"),
+        (twice("dpid", 0, 2, 3), ""),
+    ],
+)
+def test_what_must_be_unique(data: dict[str, Any], words: str) -> None:
+    if not words:  # not said is not the same
+        topology_from_dict(data)
+        return
+    with pytest.raises(InputError, match=words):
+        topology_from_dict(data)
+
+
+def test_two_links_at_one_port() -> None:
+    data = two_path_dict()
+    for link in data["links"][2:4]:
+        link["ports"] = {"s1": 10}
+    with pytest.raises(InputError, match="switch s1 port 10 is that of 's1-s2' and of 's1-r1'"):
+        topology_from_dict(data)
+
+
+def test_rtt_jitter_and_vlan_are_understood() -> None:
+    data = spoil("links", 3, rtt="53 ms", jitter="2 ms")
+    del data["links"][3]["delay"]
+    data["links"][4]["jitter"] = "1 ms"
+    data["links"][2]["vlan"] = 100
+    topology = topology_from_dict(data)
+    l2, l3 = topology.candidate_paths("mu", "tacc")
+    assert (l2.jitter_s, l3.jitter_s) == (None, pytest.approx(0.003))
+    assert l3.rtt_s == pytest.approx(0.053)
+    assert topology.link("s2", "s1").vlan == 100
+
+
+def test_sites_that_cannot_be_reached_are_said() -> None:
+    assert topology_from_dict(two_path_dict()).warnings == []
+    data = two_path_dict()
+    data["nodes"] += [
+        {"name": "osu", "kind": "site"},
+        {"name": "far", "kind": "site"},
+        {"name": "s9", "kind": "switch"},
+    ]
+    data["links"].append({"a": "far", "b": "s9", "capacity": 1e9})
+    assert topology_from_dict(data).warnings == [
+        "topology: site 'osu' has no link",
+        "topology: no path joins 'far' with 'mu'",
+    ]
 
 
 def test_unknown_sites_are_named_with_what_there_is() -> None:

@@ -1,0 +1,16 @@
+"""Instants as people write them on a command line."""
+
+from __future__ import annotations
+
+
+def instant_of(text: str | None, option: str, now: float) -> float | None:
+    """Unix seconds from ISO 8601 (UTC without an offset), from Unix seconds, or from ``+2 h``,
+    which counts from ``now``; None where nothing was said. Raises InputError."""
+    from network_provisioner.instants import instant
+    from network_provisioner.units import parse_duration
+
+    if text is None:
+        return None
+    if text.startswith("+"):
+        return now + parse_duration(text[1:], option)
+    return instant(float(text) if text.isdecimal() else text, option)

@@ -1,0 +1,95 @@
+"""Where to draw the nodes of a network: neighbours near each other, others far, always the same.
+
+Distances in the drawing follow distances in hops (stress majorisation: Gansner, Koren and North,
+Graph Drawing 2004), beginning from classical scaling. No random numbers.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Place = tuple[float, float]
+
+_STEPS = 300  # fewer of them where there are many nodes: each costs n²
+_STILL = 1e-4  # less than this part of a hop is no movement
+
+
+def places(nodes: Sequence[str], links: Sequence[tuple[str, str]]) -> dict[str, Place]:
+    """A place for every node, in hops: a link is about 1 long. The longest way lies across, the
+    first node at its left. Parts that nothing joins stand apart."""
+    if len(nodes) < 2:
+        return dict.fromkeys(nodes, (0.0, 0.0))
+    hops = _hops(nodes, links)
+    found = _turned(_relaxed(_scaled(hops), hops))
+    return {name: (float(x), float(y)) for name, (x, y) in zip(nodes, found, strict=True)}
+
+
+def _hops(nodes: Sequence[str], links: Sequence[tuple[str, str]]) -> Floats:
+    """Hops between every two nodes; where nothing joins them, one more than the longest way."""
+    number = {name: n for n, name in enumerate(nodes)}
+    near: list[list[int]] = [[] for _ in nodes]
+    for a, b in links:
+        near[number[a]].append(number[b])
+        near[number[b]].append(number[a])
+    hops: Floats = np.full((len(nodes), len(nodes)), -1.0)
+    for start in range(len(nodes)):
+        hops[start, start] = 0
+        waiting = deque([start])
+        while waiting:
+            here = waiting.popleft()
+            for there in near[here]:
+                if hops[start, there] < 0:
+                    hops[start, there] = hops[start, here] + 1
+                    waiting.append(there)
+    hops[hops < 0] = hops.max() + 1
+    return hops
+
+
+def _scaled(hops: Floats) -> Floats:
+    """Classical scaling, and a little aside from it so that no two nodes are in one place."""
+    n = len(hops)
+    centred = np.eye(n) - 1 / n
+    values, vectors = np.linalg.eigh(-0.5 * centred @ hops**2 @ centred)
+    found: Floats = vectors[:, [-1, -2]] * np.sqrt(np.maximum(values[[-1, -2]], 0))
+    aside = 0.05 * np.stack([np.sin(np.arange(n)), np.cos(1.7 * np.arange(n))], axis=1)
+    return found + aside
+
+
+def _relaxed(found: Floats, hops: Floats) -> Floats:
+    """Move all nodes until the drawing's distances fit the hops as well as they can."""
+    far = hops + np.eye(len(hops))  # nothing is divided by 0
+    weights = far**-2 * (1 - np.eye(len(hops)))
+    laplacian = np.diag(weights.sum(axis=1)) - weights
+    inverse = np.linalg.pinv(laplacian)
+    for _ in range(max(30, _STEPS * 60 // max(60, len(hops)))):
+        apart = np.linalg.norm(found[:, None] - found[None, :], axis=2)
+        pulls = -weights * hops / np.maximum(apart, 1e-9)
+        np.fill_diagonal(pulls, 0)
+        np.fill_diagonal(pulls, -pulls.sum(axis=1))
+        after = inverse @ (pulls @ found)
+        still = float(np.abs(after - found).max()) < _STILL
+        found = after
+        if still:
+            break
+    return found
+
+
+def _turned(found: Floats) -> Floats:
+    """The longest way across; the first node at the left, and at the top where that is free."""
+    found = found - found.mean(axis=0)
+    _, vectors = np.linalg.eigh(found.T @ found)
+    found = found @ vectors[:, ::-1]
+    signs = np.where(found[0] > 0, -1.0, 1.0)
+    turned: Floats = found * signs
+    return turned
+
+
+def shape(found: Mapping[str, Place]) -> tuple[float, float, float, float]:
+    """Left, top, right and bottom of all places."""
+    xs, ys = zip(*found.values(), strict=True)
+    return min(xs), min(ys), max(xs), max(ys)

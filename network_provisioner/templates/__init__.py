@@ -1,0 +1,1 @@
+"""What applications need: read, matched, learned, kept in versions."""

@@ -1,0 +1,139 @@
+"""Versions of templates as documents of the store, and back."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+from network_provisioner.errors import BrokerError, InputError
+from network_provisioner.store import Document
+from network_provisioner.template import Template
+from network_provisioner.templates.data import template_from_dict, template_to_dict
+from network_provisioner.templates.sitepolicy import TemplatePolicy, capped
+
+log = logging.getLogger(__name__)
+
+KIND = "template"
+LEARNED = "template-learned"
+ORIGIN_BUILT_IN, ADON_YML, SAVED = "built in", "adon.yml", "saved"
+
+
+Source = Mapping[str, Any]
+
+
+class Documents(Protocol):
+    """As much of a :class:`~network_provisioner.store.Store` as the book needs."""
+
+    def put_document(self, kind: str, name: str, body: dict[str, Any], keep: int = 0) -> int:
+        """Write a new version; its number."""
+        ...
+
+    def delete_document(self, kind: str, name: str) -> bool:
+        """Take a document away; its history stays."""
+        ...
+
+    def document(self, kind: str, name: str, version: int | None = None) -> Document | None:
+        """One version, None for the newest."""
+        ...
+
+    def documents(self, kind: str) -> list[Document]:
+        """The newest version of each that is not deleted."""
+        ...
+
+    def history(self, kind: str, name: str) -> list[Document]:
+        """Every version that is kept, oldest first."""
+        ...
+
+    def documents_stamp(self, kind: str) -> int:
+        """Grows with each change of a document of this kind."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A version of a template. ``template`` is within today's policy and knows the peak.
+
+    ``origin``   "built in", "adon.yml" or "saved"; ``by`` whom, "" where nobody said
+    ``source``   what it was made from: ``{"transit": id}``, ``{"restored": version}`` or nothing
+    ``trusted``  saved by someone whom the policy does not bind
+    ``learned``  the best transfer: ``{transit, version, peak, tuning, at}``, empty for none
+    ``capped``   what the policy lowered, in words
+    """
+
+    template: Template
+    origin: str
+    at: float
+    by: str = ""
+    trusted: bool = True
+    source: Source = field(default_factory=dict)
+    learned: Source = field(default_factory=dict)
+    capped: tuple[str, ...] = ()
+
+    @property
+    def configured(self) -> bool:
+        """Whether the site has it, and not someone's saving."""
+        return self.origin != SAVED
+
+
+def body_of(
+    template: Template,
+    origin: str,
+    by: str = "",
+    trusted: bool = True,
+    source: Source | None = None,
+) -> dict[str, Any]:
+    """The body of the document that :func:`entry_of` reads."""
+    return {
+        "template": template_to_dict(template),
+        "origin": origin,
+        "by": by,
+        "trusted": trusted,
+        "source": dict(source or {}),
+    }
+
+
+def entry_of(document: Document, policy: TemplatePolicy, learned: Source) -> Entry | None:
+    """An entry from its document; None, and a line in the log, for one that cannot be read."""
+    body = document.body
+    try:
+        template = template_from_dict(document.name, body["template"])
+        origin, by, trusted = str(body["origin"]), str(body["by"]), body["trusted"] is True
+        source = dict(body["source"])
+        peak = float(learned.get("peak", 0.0))  # whatever the figures say: it is learned
+    except (InputError, KeyError, TypeError, ValueError) as error:
+        log.warning("template %s %d is left out: %s", document.name, document.version, error)
+        return None
+    words: list[str] = []
+    if not trusted:
+        template, words = capped(template, policy)
+    template = replace(template, version=document.version, peak_bps=peak)
+    return Entry(template, origin, document.at, by, trusted, source, learned, tuple(words))
+
+
+def figures(template: Template) -> Template:
+    """A template without what counts or learns, to compare."""
+    return replace(template, version=1, peak_bps=0.0)
+
+
+def check_owner(name: str, found: Entry | None, by: str, trusted: bool) -> None:
+    """Raises BrokerError ``forbidden`` where self-service would change what is not its own."""
+    if trusted or found is None or (not found.configured and found.by == by):
+        return
+    whose = found.origin if found.configured else f"saved by {found.by or 'someone'}"
+    raise BrokerError(
+        f"template {name!r} is {whose}, expected a name that is free or yours", "forbidden"
+    )
+
+
+def unknown(name: str, known: Sequence[str], version: int | None = None) -> BrokerError:
+    """The refusal of a template or a version that is not there."""
+    if version is not None and name in known:
+        return BrokerError(
+            f"template {name!r} has no version {version}, expected one of its history",
+            "unknown_template",
+        )
+    return BrokerError(
+        f"unknown template {name!r}, expected one of {', '.join(known)}", "unknown_template"
+    )

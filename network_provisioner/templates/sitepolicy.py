@@ -1,0 +1,104 @@
+"""What a site allows templates that people save for themselves (thesis, §3.1: campus policies).
+
+Of what is above, the ceilings (RSpec, priority, patience, paths) are lowered and the answer says
+so. A minimum is what an application needs: lowering it would make another template of it, so one
+that is above is refused when it is saved. Where the site becomes stricter afterwards, the minimum
+of those that were saved before is lowered too, because their users are not there to be asked.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from network_provisioner import fields
+from network_provisioner.errors import InputError
+from network_provisioner.template import QSpec, RSpec, Template
+from network_provisioner.templates.data import MOST_PATHS, MOST_PRIORITY
+from network_provisioner.units import format_rate, parse_duration, parse_rate
+
+_BEGINNING = re.compile(r"[^\W_]{3}")
+
+
+@dataclass(frozen=True, slots=True)
+class TemplatePolicy:
+    """The most a template may have that was saved in self-service; None sets no limit."""
+
+    max_bps: float | None = None
+    max_priority: int | None = None
+    max_patience_s: float | None = None
+    max_paths: int | None = None
+
+
+def policy_from_dict(data: Mapping[str, Any] | None) -> TemplatePolicy:
+    """The section ``template_policy`` of adon.yml: ``{max_throughput?, max_priority?,
+    max_patience?, max_paths?}``. Raises InputError."""
+    what = "template_policy"
+    given = {} if data is None else data
+    keys = ("max_throughput", "max_priority", "max_patience", "max_paths")
+    fields.known_keys(given, keys, what)
+    rate, priority, patience, paths = (given.get(key) for key in keys)
+    policy = TemplatePolicy(
+        None if rate is None else parse_rate(rate, f"{what}: max_throughput"),
+        None
+        if priority is None
+        else fields.whole(priority, f"{what}: max_priority", MOST_PRIORITY),
+        None if patience is None else parse_duration(patience, f"{what}: max_patience"),
+        None if paths is None else fields.whole(paths, f"{what}: max_paths", MOST_PATHS),
+    )
+    for key, value in (("max_throughput", policy.max_bps), ("max_paths", policy.max_paths)):
+        if value == 0:
+            raise InputError(f"{what}: {key} is 0, expected more than 0")
+    return policy
+
+
+def check(template: Template, policy: TemplatePolicy) -> None:
+    """Raises InputError for a template that needs more than the site allows, or is for so many
+    applications that others' would come under it."""
+    for pattern in template.applications:
+        if not _BEGINNING.match(pattern):
+            raise InputError(
+                f"template {template.name!r}: applications: found {pattern!r}, expected a pattern "
+                "that begins with three letters or digits where it is saved in self-service"
+            )
+    if policy.max_bps is not None and template.qspec.min_bps > policy.max_bps:
+        raise InputError(
+            f"template {template.name!r}: qspec.min_throughput is "
+            f"{format_rate(template.qspec.min_bps)}, expected at most "
+            f"{format_rate(policy.max_bps)}, all that this site allows"
+        )
+
+
+def capped(template: Template, policy: TemplatePolicy) -> tuple[Template, list[str]]:
+    """The template within the policy, and in words what was lowered for it."""
+    words: list[str] = []
+    result = template
+    most = policy.max_bps
+    if most is not None and template.rspec.max_bps > most:
+        words.append(
+            _words("max_throughput", format_rate(template.rspec.max_bps), format_rate(most))
+        )
+        result = replace(result, rspec=RSpec(most))
+    if most is not None and template.qspec.min_bps > most:
+        words.append(
+            _words("min_throughput", format_rate(template.qspec.min_bps), format_rate(most))
+        )
+        q = template.qspec
+        result = replace(result, qspec=QSpec(most, q.max_delay_s, q.max_jitter_s, q.max_loss))
+    if policy.max_priority is not None and template.priority > policy.max_priority:
+        words.append(_words("priority", template.priority, policy.max_priority))
+        result = replace(result, priority=policy.max_priority)
+    if policy.max_patience_s is not None and template.patience_s > policy.max_patience_s:
+        longest = f"{policy.max_patience_s:g} s"
+        words.append(_words("patience", f"{template.patience_s:g} s", longest))
+        result = replace(result, patience_s=policy.max_patience_s)
+    if policy.max_paths is not None and template.paths > policy.max_paths:
+        words.append(_words("paths", template.paths, policy.max_paths))
+        result = replace(result, paths=policy.max_paths)
+    return result, words
+
+
+def _words(key: str, asked: object, most: object) -> str:
+    return f"{key} {asked} is lowered to {most}, the most that this site allows"

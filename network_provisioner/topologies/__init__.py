@@ -1,0 +1,1 @@
+"""Topologies read from and written to files, and read from controllers."""

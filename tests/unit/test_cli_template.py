@@ -1,0 +1,141 @@
+"""``adon template``: what people see of the catalogue, over a real connection."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from api_rig import application, serving
+from broker_rig import Rig
+from cli_world import adon, refusal
+
+
+@pytest.fixture
+def rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
+    """A broker on loopback whose address is in ADON_BROKER; its clock stands still."""
+    rig = Rig(tmp_path / "state.sqlite")
+    monkeypatch.chdir(tmp_path)
+    with serving(application(rig)) as port:
+        monkeypatch.setenv("ADON_BROKER", f"http://127.0.0.1:{port}")
+        yield rig
+
+
+FIGURES = (
+    "qspec: {min_throughput: 50 Mb/s}\nrspec: {max_throughput: 150 Mb/s}\napplications: [own*]\n"
+)
+
+
+def written(tmp_path: Path, text: str = FIGURES) -> Path:
+    file = tmp_path / "own.yml"
+    file.write_text(text, encoding="utf-8")
+    return file
+
+
+def lines(*words: object) -> list[str]:
+    ran = adon(*words)
+    assert (ran.code, ran.err) == (0, ""), ran
+    return ran.out.splitlines()
+
+
+def test_all_templates_in_a_table(rig: Rig) -> None:
+    head, *rows = lines("template", "list")
+    assert head.split() == [
+        "template", "version", "origin", "needs", "may", "have", "priority", "peak", "for",
+    ]  # fmt: skip
+    assert [row.split()[0] for row in rows] == ["default", "montage", "soykb"]
+    assert re.split(" {2,}", rows[2]) == [
+        "soykb", "1", "built in", "25 Mb/s", "150 Mb/s", "5", "-", "soykb, soykb[-_:.]*",
+    ]  # fmt: skip
+    assert [t["name"] for t in json.loads(adon("template", "list", "--json").out)] == [
+        "default", "montage", "soykb",
+    ]  # fmt: skip
+
+
+def test_one_template_in_full(rig: Rig) -> None:
+    shown = lines("template", "show", "montage")
+    assert shown[0] == "template              montage, version 1, built in"
+    assert "may have              2 Gb/s" in shown
+    assert (
+        "scores of throughput  100 Mb/s 1, 300 Mb/s 4, 500 Mb/s 6, 900 Mb/s 8, 2 Gb/s 10" in shown
+    )
+    assert refusal("template", "show", "nope") == (
+        "unknown template 'nope', expected one of default, montage, soykb"
+    )
+    assert "has no version 9" in refusal("template", "show", "soykb", "--version", "9")
+
+
+def test_saved_from_a_file_restored_and_deleted(rig: Rig, tmp_path: Path) -> None:
+    shown = lines("template", "save", "own", "--file", written(tmp_path))
+    assert shown[0].split(maxsplit=1)[1] == "own, version 1, saved"
+    text = FIGURES.replace("50 Mb/s}", "60 Mb/s}", 1)
+    lines("template", "save", "own", "--file", written(tmp_path, text))
+    lines("template", "save", "own", "--version", "1")
+    head, *rows = lines("template", "history", "own")
+    assert head.split() == ["version", "at", "origin", "made", "of", "needs", "may", "have"]
+    assert [row.split()[0] for row in rows] == ["1", "2", "3"]
+    assert rows[2].endswith("version 1  50 Mb/s  150 Mb/s")
+    assert lines("template", "delete", "own") == ["template own is forgotten; its history stays"]
+    assert lines("template", "history", "own")[-1].split()[-1] == "deleted"
+    assert "is built in" in refusal("template", "delete", "soykb")
+
+
+def test_a_replaced_built_in_template_stands_there_again(rig: Rig, tmp_path: Path) -> None:
+    lines("template", "save", "soykb", "--file", written(tmp_path))
+    said = lines("template", "delete", "soykb")
+    assert said[0] == "what is built in stands there again"
+    assert said[2].split()[:4] == ["soykb", "4", "built", "in"]
+
+
+def test_saved_from_a_transfer_that_succeeded(rig: Rig) -> None:
+    asked = ("transit", "request", "mu", "tacc", "--id", "run", "--application", "blast")
+    lines(*asked, "--min", "40 Mb/s")
+    said = refusal("template", "save", "blast", "--from", "run")
+    assert said.startswith("transit 'run' is installed, expected one that had a path")
+    lines(
+        "transit", "release", "run", "--moved", "100 MB", "--took", "10 s", "--outcome", "success"
+    )
+    shown = "\n".join(lines("template", "save", "blast", "--from", "run"))
+    assert "made of         transit run (default 1)" in shown
+    assert "for             blast" in shown
+    assert "needs at least  40 Mb/s" in shown
+    assert "peak            80 Mb/s (run, 4 streams" in shown
+    assert "unknown transit 'nope'" in refusal("template", "save", "x", "--from", "nope")
+
+
+def test_the_one_that_fits(rig: Rig) -> None:
+    said = lines("template", "match", "soykb::bwa_mem:1.0")
+    assert said[1].startswith("soykb ") and "'soykb' is for 'soykb[-_:.]*'" in said[2]
+    said = lines("template", "match", "--min", "300 Mb/s")
+    assert said[1].startswith("montage ")
+    assert "passed over: soykb allows 150 Mb/s, 300 Mb/s needed" in said
+    ran = adon("template", "match", "unheard-of")
+    assert (ran.code, ran.err) == (1, "")
+    assert ran.out == "no template is for 'unheard-of', and nothing was asked for\n"
+    assert json.loads(adon("template", "match", "montage", "--json").out)["how"] == "name"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("match", "--min", "fast"), "min_throughput: found 'fast', expected a number with a unit"),
+        (("match", "--max-loss", "2"), "max_loss is 2.0, expected a fraction in [0, 1)"),
+        (("match", "--min", "2 Gb/s", "--max", "1 Gb/s"), "is above max_throughput"),
+        (("save", "a b", "--file", "own.yml"), "expected letters, digits and . _ -"),
+        (("save", "x", "--file", "none.yml"), "none.yml: cannot be read"),
+        (("save", "x", "--file", "bad.yml"), "bad.yml: template 'bad': rspec has no"),
+        (("save", "x"), "found none of --from --file --version, expected one"),
+        (("save", "x", "--version", "1"), "unknown template 'x'"),
+        (("history", "x"), "unknown template 'x'"),
+        (("delete", "x"), "unknown template 'x'"),
+        (("show", "soykb", "--version", "0"), "expected a whole number from 1"),
+    ],
+)
+def test_what_cannot_be_is_one_line(
+    rig: Rig, tmp_path: Path, words: tuple[str, ...], said: str
+) -> None:
+    written(tmp_path)
+    (tmp_path / "bad.yml").write_text("qspec: {min_throughput: 1}\n", encoding="utf-8")
+    assert said in refusal("template", *words)

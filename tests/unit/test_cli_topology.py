@@ -1,0 +1,210 @@
+"""``adon topology``: load in a table and a picture, later times, other formats."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import networkx as nx
+import pytest
+import yaml
+from api_rig import application, serving
+from broker_rig import Rig
+from cli_world import CONFIG, adon, refusal
+from hypothesis import given
+from hypothesis import strategies as st
+from topology_world import demo, same
+
+from adon.commands.topology_draw import MOST_NODES, drawing
+from adon.commands.topology_layout import places
+from adon.commands.topology_times import charts
+from adon.config import load_config, parse_config
+from network_provisioner.errors import InputError
+from network_provisioner.topologies.data import topology_from_dict
+from network_provisioner.topologies.files import graphml_of, read_topology
+
+
+@pytest.fixture
+def rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
+    """A broker on loopback whose address is in ADON_BROKER; its clock stands still."""
+    rig = Rig(tmp_path / "state.sqlite")
+    monkeypatch.chdir(tmp_path)
+    with serving(application(rig)) as port:
+        monkeypatch.setenv("ADON_BROKER", f"http://127.0.0.1:{port}")
+        yield rig
+
+
+def ask(*more: str) -> None:
+    ran = adon("transit", "request", "mu", "tacc", "--id", "a", "--min", "90 Mb/s", *more)
+    assert ran.code == 0, ran
+
+
+def rows_of(*words: object) -> dict[tuple[str, ...], list[str]]:
+    ran = adon("topology", "show", *words)
+    assert (ran.code, ran.err) == (0, ""), ran
+    rows = [line.split("  ") for line in ran.out.splitlines()[1:]]
+    return {tuple(row[0].split(" > ")): [c.strip() for c in row[1:] if c] for row in rows}
+
+
+def test_load_now_and_later(rig: Rig) -> None:
+    start = round(rig.clock.now + 3600)
+    ask("--start", str(start), "--end", str(start + 600))
+    assert rows_of()["s1", "s2"][2:4] == ["0 b/s", ".........."]
+    later = rows_of("--at", str(start + 10))
+    expected = "l2|200 Mb/s|90 Mb/s|####......|45 %|90 Mb/s|0 b/s|26.5 ms|a"
+    assert "|".join(later["s1", "s2"]) == expected
+    assert later["s2", "s1"][2] == "0 b/s"
+    held = rows_of("--at", str(start - 60), "--until", str(start + 60))
+    assert set(held) == {("mu", "s1"), ("s1", "s2"), ("s2", "tacc")}
+    assert {row[-1].strip() for row in held.values()} == {"a"}
+    ran = adon("topology", "show", "--until", str(start))
+    assert ran.out.startswith("nothing is reserved from")
+
+
+def test_times_that_cannot_be(rig: Rig) -> None:
+    for words, said in (
+        (("--at", "yesterday"), "--at is 'yesterday', expected ISO 8601"),
+        (("--at", "5"), "expected Unix seconds that are not past"),
+        (("--until", "5"), "expected Unix seconds after"),
+        (("--at", "+fast"), "expected a number with a unit"),
+    ):
+        assert said in refusal("topology", "show", *words)
+
+
+def test_a_picture_with_every_node_link_and_load(rig: Rig, tmp_path: Path) -> None:
+    ask()
+    first, second = tmp_path / "a.svg", tmp_path / "b.svg"
+    for file in (first, second):
+        assert adon("topology", "show", "--plot", file).code == 0
+    assert first.read_bytes() == second.read_bytes()
+    root = ET.fromstring(first.read_text(encoding="utf-8"))
+    words = ["".join(item.itertext()) for item in root.iter("{http://www.w3.org/2000/svg}text")]
+    for expected in ("mu", "tacc", "s1", "r1", "90 Mb/s", "L2 · 200 Mb/s · 26.5 ms", "reserved"):
+        assert expected in words
+    classes = [item.get("class") for item in root.iter("{http://www.w3.org/2000/svg}line")]
+    links = len(rig.topology.links)
+    assert classes.count("free") == 2 * links + 1  # and the legend's
+    assert classes.count("reserved") == 3 + 1
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 90), st.integers(1, 40), st.integers(1, 10)), max_size=12),
+    st.booleans(),
+)
+def test_a_chart_of_every_direction_that_is_held(
+    held: list[tuple[int, int, int]], many: bool
+) -> None:
+    holders = [
+        {"id": f"t{n}", "start": start, "end": start + length, "reserved_bps": bps}
+        for n, (start, length, bps) in enumerate(held)
+    ] * (20 if many else 1)
+    load = {"from": "a", "to": "b", "holders": holders}
+    data = {"at": 10, "until": 80, "links": [{"capacity_bps": 100, "load": [load]}]}
+    parts, height = charts(data, 50, 640)
+    assert bool(parts) == bool(holders) == (height > 0)
+    root = ET.fromstring(f"<svg>{''.join(parts)}</svg>")
+    frame = next((box for box in root.iter("rect") if box.get("class") == "frame"), None)
+    for box in root.iter("rect"):
+        assert frame is not None
+        for start, size in (("x", "width"), ("y", "height")):
+            low, high = float(box.get(start, 0)), float(box.get(start, 0)) + float(box.get(size, 0))
+            assert float(frame.get(start, 0)) - 0.2 <= low or many
+            assert high <= float(frame.get(start, 0)) + float(frame.get(size, 0)) + 0.2
+
+
+def test_names_in_a_picture_are_only_names() -> None:
+    nodes = [{"name": "<b>&\"'", "kind": "site"}, {"name": "ü", "kind": "router"}]
+    load = {"from": nodes[0]["name"], "to": "ü", "reserved_bps": 1, "reservable_bps": 2}
+    back = {**load, "from": "ü", "to": nodes[0]["name"], "transits": []}
+    link = {
+        "a": nodes[0]["name"], "b": "ü", "layer": "l2", "capacity_bps": 2, "delay_s": 0, "vlan": 7,
+        "load": [{**load, "transits": ["<&>"]}, back],
+    }  # fmt: skip
+    text = drawing({"nodes": nodes, "links": [link]})
+    assert "<b>" not in text and ET.fromstring(text) is not None
+    assert "VLAN 7" in text
+
+
+def test_too_large_to_draw() -> None:
+    nodes = [{"name": str(n), "kind": "switch"} for n in range(MOST_NODES + 1)]
+    with pytest.raises(InputError, match="301 nodes, expected 1 to 300 to draw"):
+        drawing({"nodes": nodes, "links": []})
+
+
+@pytest.mark.parametrize("nodes", [1, 2, 3, 30])
+def test_every_node_has_a_place_of_its_own(nodes: int) -> None:
+    names = [str(n) for n in range(nodes)]
+    for graph in (nx.path_graph(nodes), nx.star_graph(nodes - 1), nx.empty_graph(nodes)):
+        found = places(names, [(str(a), str(b)) for a, b in graph.edges])
+        assert set(found) == set(names)
+        apart = [
+            abs(complex(*found[a]) - complex(*found[b])) for a in names for b in names if a < b
+        ]
+        assert min(apart, default=1) > 0.05
+
+
+# -- files -------------------------------------------------------------------------------------
+
+
+def config_of(tmp_path: Path, topology: Any) -> Path:
+    file = tmp_path / "adon.yml"
+    file.write_text(json.dumps({**CONFIG, "topology": topology}), encoding="utf-8")
+    return file
+
+
+@pytest.mark.parametrize("kind", ["json", "graphml"])
+def test_a_network_in_a_file_of_its_own(tmp_path: Path, kind: str) -> None:
+    whole = topology_from_dict(demo())
+    config = config_of(tmp_path, demo())
+    net = tmp_path / f"net.{kind}"
+    ran = adon("topology", "export", "--config", config, "--format", kind, "--output", net)
+    assert (ran.code, ran.out, ran.err) == (0, "", "")
+    assert same(topology_from_dict(read_topology(net)), whole)
+    loaded = load_config(config_of(tmp_path, {"file": net.name}))
+    assert same(topology_from_dict(loaded.topology), whole)
+
+
+def test_the_section_itself_with_units(tmp_path: Path) -> None:
+    ran = adon("topology", "export", "--config", config_of(tmp_path, demo()), "--format", "yaml")
+    section = yaml.safe_load(ran.out)["topology"]
+    assert section["links"][2]["capacity"] == "200 Mb/s"
+    assert section["links"][2]["delay"] == "26.5 ms"
+    assert same(topology_from_dict(section), topology_from_dict(demo()))
+
+
+def test_what_looks_like_a_slip_is_said(tmp_path: Path) -> None:
+    data = demo()
+    data["nodes"].append({"name": "osu", "kind": "site"})
+    config = config_of(tmp_path, data)
+    ran = adon("topology", "export", "--config", config)
+    assert ran.code == 0 and ran.out == graphml_of(topology_from_dict(data))
+    assert ran.err == "adon: topology: site 'osu' has no link\n"
+
+
+LOOP = {
+    "nodes": [{"id": "a", "kind": "switch"}],
+    "edges": [{"source": "a", "target": "a", "capacity": 1}],
+}
+
+
+def test_bad_files_name_both_files(tmp_path: Path) -> None:
+    for name, content, said in (
+        ("loop.json", LOOP, "joins a node with itself"),
+        ("none.json", None, "cannot be read: No such file"),
+        ("again.yml", None, "expected a file named .json (node-link) or .graphml"),
+    ):
+        if content is not None:
+            (tmp_path / name).write_text(json.dumps(content), encoding="utf-8")
+        words = refusal("topology", "export", "--config", config_of(tmp_path, {"file": name}))
+        assert words.startswith(f"{tmp_path / 'adon.yml'}: {tmp_path / name}: ") and said in words
+
+
+def test_a_file_is_looked_for_beside_adon_yml(tmp_path: Path) -> None:
+    (tmp_path / "net.graphml").write_text(graphml_of(topology_from_dict(demo())), encoding="utf-8")
+    found = parse_config({"topology": {"file": "net.graphml"}}, str(tmp_path / "adon.yml"))
+    assert same(topology_from_dict(found.topology), topology_from_dict(demo()))
+    with pytest.raises(InputError, match=r"elsewhere/net\.graphml: cannot be read"):
+        parse_config({"topology": {"file": "net.graphml"}}, "elsewhere/adon.yml")

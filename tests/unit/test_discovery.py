@@ -1,0 +1,148 @@
+"""The network as a controller sees it, beside the one that was said; and the frames it takes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+from api_rig import application, serving
+from broker_rig import FakeController, Rig
+from cli_world import adon, refusal
+from hypothesis import given
+from hypothesis import strategies as st
+from topology_world import demo
+
+from network_provisioner.controllers import lldp
+from network_provisioner.controllers.base import ControllerError
+from network_provisioner.topologies.data import topology_from_dict
+from network_provisioner.topologies.discovery import Discovered, Port, differences
+from network_provisioner.topology import Link
+
+TOPOLOGY = topology_from_dict(demo())
+S1 = {1: Port("s1-mu", True, 1e9), 10: Port("s1-a", True)}
+S2 = {2: Port("s2-tacc", True, 1e9), 10: Port("s2-a", True)}
+JOINED = ((1, 10), (2, 10))
+FOUND = Discovered({1: S1, 2: S2}, frozenset({JOINED}))
+
+
+def test_as_it_was_said() -> None:
+    assert differences(TOPOLOGY, FOUND) == []
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        (
+            replace(FOUND, ports={1: S1}, links=frozenset()),
+            ["switch s2 (dpid 2) was not found"],
+        ),
+        (
+            replace(FOUND, ports={**FOUND.ports, 7: {}}),
+            ["a switch with dpid 7 was found, and the topology has none"],
+        ),
+        (
+            replace(FOUND, ports={1: S1, 2: {10: S2[10]}}),
+            ["link tacc-s2: s2 port 2 is not there"],
+        ),
+        (
+            replace(FOUND, ports={1: S1 | {1: Port("s1-mu", False)}, 2: S2}),
+            ["link mu-s1: s1 port 1 is down"],
+        ),
+        (
+            replace(FOUND, ports={1: S1 | {1: Port("s1-mu", True, 1e8)}, 2: S2}),
+            ["link mu-s1: s1 port 1 has 100 Mb/s, and the link 1 Gb/s"],
+        ),
+        (
+            replace(FOUND, ports={1: S1 | {10: Port("eth7", True)}, 2: S2}),
+            ["link s1-s2: s1 port 10 is eth7, and the topology says s1-a"],
+        ),
+        (
+            replace(FOUND, links=frozenset()),
+            ["link s1-s2: nothing came through from port to port"],
+        ),
+        (
+            replace(FOUND, links=frozenset({JOINED, ((1, 11), (9, 3))})),
+            ["s1 port 11 and dpid 9 port 3 are joined, and the topology has no such link"],
+        ),
+    ],
+)
+def test_what_is_not_as_it_was_said(found: Discovered, said: list[str]) -> None:
+    assert differences(TOPOLOGY, found) == said
+
+
+NUMBER = b"\x01\x02\x03\x04\x05\x06"
+
+
+@given(st.integers(0, 2**64 - 1), st.integers(0, 2**32 - 1))
+def test_a_frame_says_where_it_was_sent_out(dpid: int, port: int) -> None:
+    data = lldp.frame(dpid, port, NUMBER)
+    assert lldp.read_frame(data, NUMBER) == (dpid, port)
+    assert lldp.read_frame(data + bytes(40), NUMBER) == (dpid, port)  # switches may pad it
+    assert lldp.read_frame(data, b"others") is None
+
+
+@given(st.binary(max_size=80), st.integers(0, 80))
+def test_frames_that_are_none(tail: bytes, cut: int) -> None:
+    data = lldp.frame(1, 2, NUMBER)
+    for frame in (tail, data[:14] + tail, data[:cut] + tail):
+        found = lldp.read_frame(frame, NUMBER)
+        assert found is None or (isinstance(found[0], int) and isinstance(found[1], int))
+
+
+# -- asked for -----------------------------------------------------------------------------------
+
+
+class Looking(FakeController):
+    """A controller that finds what it is told."""
+
+    found: Discovered | ControllerError = FOUND
+
+    def discover(self) -> Discovered:
+        if isinstance(self.found, ControllerError):
+            raise self.found
+        return self.found
+
+
+@contextmanager
+def broker_with(
+    controller: FakeController, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[None]:
+    """A broker on loopback whose address is in ADON_BROKER."""
+    rig = Rig(tmp_path / "s.sqlite", TOPOLOGY, controller=controller)
+    with serving(application(rig)) as port:
+        monkeypatch.setenv("ADON_BROKER", f"http://127.0.0.1:{port}")
+        yield
+
+
+def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    looking = Looking(TOPOLOGY)
+    with broker_with(looking, tmp_path, monkeypatch):
+        ran = adon("topology", "show", "--discovered")
+        assert (ran.code, ran.err) == (0, "")
+        assert ran.out == (
+            "the network is as it was said to be: switches 2, links between them 1\n"
+        )
+        ran = adon("topology", "export", "--discovered", "--format", "yaml")
+        assert ran.code == 0
+        begun = topology_from_dict(yaml.safe_load(ran.out)["topology"])
+        assert [(n.name, n.dpid) for n in begun.nodes.values()] == [("s1", 1), ("s2", 2)]
+        assert begun.links == [Link("s1", "s2", 1e9, layer="l2", ports={"s1": 10, "s2": 10})]
+        assert ran.err == "adon: link s1-s2: no port says its speed, 1 Gb/s assumed\n"
+        looking.found = replace(FOUND, links=frozenset())
+        ran = adon("topology", "show", "--discovered")
+        assert (ran.code, ran.out) == (1, "link s1-s2: nothing came through from port to port\n")
+        found = json.loads(adon("topology", "show", "--discovered", "--json").out)
+        assert found["switches"][0]["ports"][0]["name"] == "s1-mu"
+        looking.found = ControllerError("switch s1 (dpid 1): it is not connected")
+        assert refusal("topology", "show", "--discovered") == str(looking.found)
+
+
+def test_a_controller_that_cannot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with broker_with(FakeController(TOPOLOGY), tmp_path, monkeypatch):
+        said = refusal("topology", "show", "--discovered")
+        assert "controller cannot look around, expected openflow or opendaylight" in said
