@@ -1,38 +1,77 @@
-"""Where transits outlive the broker: SQLite, one row per transit.
+"""Where transits and documents outlive the broker.
 
 The broker writes a transit here before it touches the switches, so whatever kills it, the next one
-finds what may be on them. In WAL mode a committed row survives ``kill -9`` of the process; a power
-cut may lose the last rows, never the file.
+finds what may be on them. Two kinds of store keep the same promises:
+
+    SQLite       one file, one broker: a second one is refused when it opens the file
+    PostgreSQL   one database, several brokers: they decide in turns, and tell each other
+
+Documents are what people wrote (policies, templates) or a small history (accounts): JSON bodies
+with a kind, a name and a version; an old version is never overwritten.
 """
 
 from __future__ import annotations
 
-import json
-import sqlite3
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from network_provisioner.errors import AdonError
 from network_provisioner.model import LIVE, Transit, TransitState
-from network_provisioner.wal import use_wal
+from network_provisioner.stores.database_url import is_database_url
 
 ACTIVE = LIVE | {TransitState.QUEUED}
-_VERSION = 1  # of the table's layout, kept in the file's user_version
-_BUSY_S = 10.0  # how long to wait for another process that writes
+PAGE = 1000  # transits that are read at a time where all are wanted
 
 
 class StoreError(AdonError):
-    """The state file cannot be read or written: names the file and what SQLite said."""
+    """The store cannot be read or written: names the file or database and what it said."""
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One version of a document. ``at`` is when it was written, Unix seconds.
+
+    ``deleted`` marks the version, with an empty body, that took the document away.
+    """
+
+    kind: str
+    name: str
+    version: int
+    body: dict[str, Any] = field(default_factory=dict)
+    at: float = 0.0
+    deleted: bool = False
 
 
 class Store(Protocol):
-    """Keeps transits. Every method may raise StoreError; one that returns has taken effect."""
+    """Keeps transits and documents; safe to use from several threads.
+
+    Every method may raise StoreError; one that returns has taken effect and survives a crash of the
+    process, also within a turn.
+    """
+
+    def turn(self) -> AbstractContextManager[Sequence[Transit]]:
+        """Take the turn to decide: nobody else who shares the store has theirs until it ends.
+
+        Yields the transits that others changed since our last turn, each once and as it is now, in
+        the order of their changes; and any whose :meth:`put` failed in a way that left open whether
+        it took effect, where it did. The first turn yields none: read :meth:`active` in it. Within
+        a turn the same thread may begin another one, which yields none.
+
+        Raises StoreError where the turn cannot be had in a few seconds. One that is lost while it
+        lasts (a connection that breaks, or a process that stood still for long) makes every put of
+        its remainder fail.
+        """
+        ...
 
     def put(self, transit: Transit) -> None:
         """Write a transit, replacing what was there under its id."""
+        ...
+
+    def put_many(self, transits: Sequence[Transit]) -> None:
+        """Write several, all or none."""
         ...
 
     def get(self, transit_id: str) -> Transit | None:
@@ -47,90 +86,64 @@ class Store(Protocol):
         """The newest ``limit`` transits in a state, of a workflow (None: any), oldest first."""
         ...
 
+    def count(self) -> dict[str, int]:
+        """How many transits there are in each state that any is in."""
+        ...
+
+    def each(self, state: str | None = None) -> Iterator[Transit]:
+        """All transits in a state (None: any), oldest first, a page at a time: there may be very
+        many. Those that come or change meanwhile are in it or not."""
+        ...
+
+    def put_document(self, kind: str, name: str, body: dict[str, Any], keep: int = 0) -> int:
+        """Write a new version of a document and return its number: 1, 2, 3 …, also after it was
+        deleted. ``keep`` drops all versions but the newest so many (0: none)."""
+        ...
+
+    def delete_document(self, kind: str, name: str) -> bool:
+        """Take a document away; its history stays. False where there is none."""
+        ...
+
+    def document(self, kind: str, name: str, version: int | None = None) -> Document | None:
+        """One version, None for the newest; None where there is none or that one deleted it."""
+        ...
+
+    def documents(self, kind: str) -> list[Document]:
+        """The newest version of every document of a kind that is not deleted, by name."""
+        ...
+
+    def history(self, kind: str, name: str) -> list[Document]:
+        """Every version that is kept, oldest first, those that deleted it too."""
+        ...
+
+    def restore(self, documents: Sequence[Document]) -> None:
+        """Write versions as they were in another store, all or none. Raises StoreError where one of
+        them is there."""
+        ...
+
+    def kinds(self) -> dict[str, list[str]]:
+        """The names of all documents by kind, deleted ones too, in order."""
+        ...
+
+    def documents_stamp(self, kind: str) -> int:
+        """A number that grows with each change of a document of this kind, whoever made it: cheap
+        to ask before one trusts what one remembers."""
+        ...
+
     def close(self) -> None:
-        """Release the file."""
+        """Release the file or the connections. May be called again."""
         ...
 
 
-class SqliteStore:
-    """A :class:`Store` in one SQLite file; safe to use from several threads."""
+def open_store(where: str | Path) -> Store:
+    """The store at ``where``: a ``postgresql://`` URL or the path of an SQLite file.
 
-    def __init__(self, path: Path | str) -> None:
-        """Open or create the file and its folder. Raises StoreError."""
-        self._path = Path(path)
-        self._lock = threading.Lock()
-        try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise StoreError(
-                f"state file {self._path}: its folder cannot be made: {error.strerror}"
-            ) from error
-        if self._path.is_dir():
-            raise StoreError(f"state file {self._path}: found a directory, expected a file")
-        with self._explained():
-            self._db = sqlite3.connect(self._path, timeout=_BUSY_S, check_same_thread=False)
-        try:
-            with self._explained():
-                self._prepare()
-        except StoreError:
-            self._db.close()
-            raise
+    Raises StoreError: it cannot be reached, is of another layout, or another broker has the file.
+    """
+    if is_database_url(where):
+        from network_provisioner.stores.postgres import PostgresStore  # noqa: PLC0415
 
-    def _prepare(self) -> None:
-        # Autocommit: each put is one statement and its own transaction.
-        self._db.isolation_level = None
-        version = self._db.execute("PRAGMA user_version").fetchone()[0]
-        if version not in (0, _VERSION):
-            raise StoreError(
-                f"state file {self._path} has layout {version}, expected {_VERSION}: "
-                "it was written by another version of ADON"
-            )
-        use_wal(self._db, _BUSY_S)
-        self._db.execute("PRAGMA synchronous = NORMAL")
-        self._db.execute(
-            "CREATE TABLE IF NOT EXISTS transits (number INTEGER PRIMARY KEY, id TEXT UNIQUE "
-            "NOT NULL, state TEXT NOT NULL, workflow TEXT NOT NULL, body TEXT NOT NULL)"
-        )
-        self._db.execute("CREATE INDEX IF NOT EXISTS by_state ON transits (state)")
-        self._db.execute("CREATE INDEX IF NOT EXISTS by_workflow ON transits (workflow)")
-        self._db.execute(f"PRAGMA user_version = {_VERSION}")
+        return PostgresStore(str(where))
+    from network_provisioner.stores.sqlite import SqliteStore  # noqa: PLC0415
 
-    def put(self, transit: Transit) -> None:
-        body = json.dumps(transit.as_dict(), separators=(",", ":"))
-        row = (transit.id, str(transit.state), transit.workflow, body)
-        with self._lock, self._explained():
-            self._db.execute(
-                "INSERT INTO transits (id, state, workflow, body) VALUES (?, ?, ?, ?) "
-                "ON CONFLICT (id) DO UPDATE SET state = excluded.state, body = excluded.body",
-                row,
-            )
-
-    def get(self, transit_id: str) -> Transit | None:
-        rows = self._rows("WHERE id = ?", transit_id)
-        return rows[0] if rows else None
-
-    def active(self) -> list[Transit]:
-        marks = ", ".join("?" for _ in ACTIVE)
-        return self._rows(f"WHERE state IN ({marks}) ORDER BY number", *map(str, ACTIVE))
-
-    def find(self, state: str | None, workflow: str | None, limit: int) -> list[Transit]:
-        given = [(c, v) for c, v in (("state", state), ("workflow", workflow)) if v is not None]
-        where = "WHERE " + " AND ".join(f"{column} = ?" for column, _ in given) if given else ""
-        values = [value for _, value in given]
-        return self._rows(f"{where} ORDER BY number DESC LIMIT ?", *values, limit)[::-1]
-
-    def close(self) -> None:
-        with self._lock, self._explained():
-            self._db.close()
-
-    def _rows(self, clause: str, *values: str | int) -> list[Transit]:
-        with self._lock, self._explained():
-            found = self._db.execute(f"SELECT body FROM transits {clause}", values).fetchall()
-        return [Transit.from_dict(json.loads(body)) for (body,) in found]
-
-    @contextmanager
-    def _explained(self) -> Iterator[None]:
-        try:
-            yield
-        except sqlite3.Error as error:
-            raise StoreError(f"state file {self._path}: {error}") from error
+    return SqliteStore(where)

@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
+import itertools
 import multiprocessing
 import os
 import signal
 import sqlite3
 import subprocess
 import sys
-from contextlib import closing
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from store_suite import StoreSuite, World, transit
 
 from network_provisioner.model import Transit, TransitState
-from network_provisioner.store import SqliteStore, StoreError
+from network_provisioner.store import Store, StoreError
+from network_provisioner.stores.sqlite import SqliteStore
 from network_provisioner.wal import use_wal
 
-
-def transit(name: str, state: TransitState = TransitState.HELD, workflow: str = "") -> Transit:
-    return Transit(name, "mu", "tacc", state, workflow=workflow, path=["mu", "s1", "tacc"])
+_ENV = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
 
 
 @pytest.fixture
@@ -31,65 +30,36 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "folder" / "state.sqlite"
 
 
-def test_what_is_put_is_there_for_the_next_broker(file: Path) -> None:
-    store = SqliteStore(file)
-    store.put(transit("a"))
-    store.put(replace(transit("a"), state=TransitState.INSTALLED, granted_bps=1.5))
-    store.close()
-    again = SqliteStore(file)
-    assert again.get("a") == replace(transit("a"), state=TransitState.INSTALLED, granted_bps=1.5)
-    assert again.get("b") is None
-    again.close()
+class TestSqlite(StoreSuite):
+    @pytest.fixture
+    def world(self, tmp_path: Path) -> Callable[[], World]:
+        files = itertools.count()
 
+        @contextmanager
+        def new() -> Iterator[Callable[[], Store]]:
+            file = tmp_path / f"{next(files)}.sqlite"
+            with ExitStack() as stack:
 
-def test_active_are_those_that_wait_or_hold_oldest_first(file: Path) -> None:
-    store = SqliteStore(file)
-    for number, state in enumerate(TransitState):
-        store.put(transit(f"{number}", state))
-    store.put(transit("0", TransitState.QUEUED))
-    states = [t.state for t in store.active()]
-    assert states == [TransitState.QUEUED, TransitState.HELD, TransitState.INSTALLED]
-    store.close()
+                def opened() -> Store:
+                    store = SqliteStore(file, lambda: 1000.5)
+                    stack.callback(store.close)
+                    return store
 
+                yield opened
 
-def test_find_by_state_and_workflow_the_newest_in_order(file: Path) -> None:
-    store = SqliteStore(file)
-    for number in range(6):
-        store.put(transit(f"{number}", TransitState.RELEASED, f"w{number % 2}"))
-    store.put(transit("q", TransitState.QUEUED, "w0"))
-
-    def names(state: str | None, workflow: str | None, limit: int = 99) -> list[str]:
-        return [t.id for t in store.find(state, workflow, limit)]
-
-    assert names(None, None) == ["0", "1", "2", "3", "4", "5", "q"]
-    assert names("released", "w0") == ["0", "2", "4"]
-    assert names(None, "w0") == ["0", "2", "4", "q"]
-    assert names("queued", None) == ["q"]
-    assert names(None, None, 2) == ["5", "q"]
-    assert names("failed", "nothing") == []
-    store.close()
-
-
-@given(st.text(st.characters(codec="utf-8")), st.lists(st.text(st.characters(codec="utf-8"))))
-def test_any_text_comes_back(reason: str, path: list[str]) -> None:
-    store = SqliteStore(":memory:")
-    kept = replace(transit("a"), reason=reason, path=path)
-    store.put(kept)
-    assert store.get("a") == kept
-    store.close()
+        return new
 
 
 def test_a_row_that_was_put_survives_kill_9(file: Path) -> None:
     code = (
         "import os, signal, sys\n"
         "from network_provisioner.model import Transit, TransitState\n"
-        "from network_provisioner.store import SqliteStore\n"
+        "from network_provisioner.stores.sqlite import SqliteStore\n"
         "store = SqliteStore(sys.argv[1])\n"
         "store.put(Transit('a', 'mu', 'tacc', TransitState.HELD))\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run([sys.executable, "-c", code, str(file)], env=env, check=False)
+    done = subprocess.run([sys.executable, "-c", code, str(file)], env=_ENV, check=False)
     assert done.returncode == -signal.SIGKILL
     store = SqliteStore(file)
     assert [t.id for t in store.active()] == ["a"]
@@ -103,13 +73,55 @@ def test_a_file_that_is_no_database(tmp_path: Path) -> None:
         SqliteStore(file)
 
 
+def test_a_file_of_another_program(file: Path) -> None:
+    file.parent.mkdir()
+    with closing(sqlite3.connect(file)) as db:
+        db.execute("CREATE TABLE measurements (id)")
+    before = file.read_bytes()
+    with pytest.raises(StoreError, match="an SQLite file of something else"):
+        SqliteStore(file)
+    assert file.read_bytes() == before
+
+
 def test_a_file_of_another_version(file: Path) -> None:
     SqliteStore(file).close()
-    with sqlite3.connect(file) as db:
+    with closing(sqlite3.connect(file)) as db:
         db.execute("PRAGMA user_version = 99")
-    db.close()
-    with pytest.raises(StoreError, match="has layout 99, expected 1"):
+    with pytest.raises(StoreError, match=r"has layout 99, expected at most 2: .* later version"):
         SqliteStore(file)
+    with pytest.raises(StoreError, match="has layout 99"):  # and it was not kept locked
+        SqliteStore(file)
+
+
+def test_a_file_of_the_first_layout_goes_on(file: Path) -> None:
+    file.parent.mkdir()
+    with closing(sqlite3.connect(file)) as db, db:
+        db.execute("PRAGMA journal_mode = WAL")
+        db.execute(
+            "CREATE TABLE transits (number INTEGER PRIMARY KEY, id TEXT UNIQUE NOT NULL, "
+            "state TEXT NOT NULL, workflow TEXT NOT NULL, body TEXT NOT NULL)"
+        )
+        db.execute("CREATE INDEX by_state ON transits (state)")
+        db.execute("CREATE INDEX by_workflow ON transits (workflow)")
+        body = (
+            '{"id":"a","src":"mu","dst":"tacc","state":"installed","template":"soykb",'
+            '"path":["mu","s1","tacc"],"layer":"l2","requested_bps":1.5,"granted_bps":2.5}'
+        )
+        db.execute("INSERT INTO transits VALUES (1, 'a', 'installed', 'w', ?)", (body,))
+        db.execute("PRAGMA user_version = 1")
+    for _ in range(2):
+        store = SqliteStore(file)
+        assert store.active() == [
+            Transit(
+                "a", "mu", "tacc", TransitState.INSTALLED, "soykb", path=["mu", "s1", "tacc"],
+                layer="l2", requested_bps=1.5, granted_bps=2.5,
+            )
+        ]  # fmt: skip
+        assert [t.id for t in store.find("installed", "w", 5)] == ["a"]
+        store.put_document("template", "t", {})
+        store.close()
+    with closing(sqlite3.connect(file)) as db:
+        assert db.execute("PRAGMA user_version").fetchone() == (2,)
 
 
 def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
@@ -118,24 +130,65 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
         SqliteStore(tmp_path / "file" / "state.sqlite")
 
 
-def test_a_store_that_was_closed(file: Path) -> None:
+def test_a_file_that_another_broker_has(file: Path, tmp_path: Path) -> None:
     store = SqliteStore(file)
+    (tmp_path / "link").symlink_to(file)
+    for other in (file, tmp_path / "link"):
+        with pytest.raises(
+            StoreError,
+            match=f"{other}: the broker with process id {os.getpid()} has it; expected one broker",
+        ):
+            SqliteStore(other)
+    store.put(transit("a"))
     store.close()
-    with pytest.raises(StoreError, match="closed database"):
-        store.put(transit("a"))
+    SqliteStore(file).close()
+
+
+def test_a_lock_that_says_nothing_of_its_holder(file: Path) -> None:
+    store = SqliteStore(file)
+    file.with_name("state.sqlite.lock").write_text("")
+    with pytest.raises(StoreError, match="another broker has it"):
+        SqliteStore(file)
+    store.close()
+
+
+def test_kill_9_gives_the_file_back(file: Path) -> None:
+    code = (
+        "import sys\n"
+        "from network_provisioner.stores.sqlite import SqliteStore\n"
+        "store = SqliteStore(sys.argv[1])\n"
+        "print('open', flush=True)\n"
+        "sys.stdin.read()\n"
+    )
+    holder = subprocess.Popen(
+        [sys.executable, "-c", code, str(file)], env=_ENV, text=True,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    )  # fmt: skip
+    with holder:
+        assert holder.stdout is not None and holder.stdout.readline() == "open\n"
+        with pytest.raises(StoreError, match=f"process id {holder.pid} has it"):
+            SqliteStore(file)
+        holder.kill()
+    SqliteStore(file).close()
 
 
 def _open(file: Path, number: int, start: Barrier) -> None:
     start.wait()
-    store = SqliteStore(file)
-    store.put(transit(f"{number}"))
-    store.close()
+    while True:
+        try:
+            store = SqliteStore(file)
+        except StoreError as error:
+            assert "has it" in str(error)
+        else:
+            store.put(transit(f"{number}"))
+            store.close()
+            return
 
 
 def test_several_processes_make_one_file(file: Path) -> None:
     """A broker that is started again while the old one ends, or two by mistake."""
     context = multiprocessing.get_context("spawn")
-    for attempt in range(5):
+    for attempt in range(2):
         start = context.Barrier(4)
         path = file.with_name(f"{attempt}.sqlite")
         brokers = [context.Process(target=_open, args=(path, n, start)) for n in range(4)]

@@ -1,0 +1,1 @@
+"""Where transits and documents outlive the broker: SQLite or PostgreSQL."""

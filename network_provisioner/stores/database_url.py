@@ -1,0 +1,78 @@
+"""``postgresql://user@host/database``: where brokers share their state, and how it is shown.
+
+What else may stand in it is libpq's business (``sslmode``, ``passfile``, ``options`` …); here is
+what can be said without a server, and what must never be said: the password.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from network_provisioner.errors import InputError
+
+_URL = re.compile(
+    r"(?P<scheme>postgres(?:ql)?)://(?P<at>[^/?]*)(?P<path>/[^?]*)?(?:\?(?P<query>.*))?\Z"
+)
+_HOST = re.compile(r"(?:\[[0-9A-Fa-f:.%]+\]|[^\[\]:@\s]*)(?::\d{0,5})?\Z")
+_EXPECTED = "expected postgresql://USER@HOST:PORT/DATABASE"
+_SHOWN = ("host", "hostaddr", "port", "user", "dbname")  # of what may stand after the ?
+
+
+def is_database_url(where: str | Path) -> bool:
+    """Whether ``where`` means a database and not a file."""
+    return isinstance(where, str) and where.startswith(("postgresql://", "postgres://"))
+
+
+def check_state(where: str) -> None:
+    """Raises InputError for what is neither the path of a file nor the URL of a database."""
+    scheme, mark, _ = where.partition("://")
+    if is_database_url(where):
+        check_database_url(where)
+    elif mark and scheme.isalnum():
+        raise InputError(f"found the URL of something else ({scheme}:), {_EXPECTED} or a file")
+    elif not where.strip() or "\0" in where:
+        raise InputError(f"found {where!r}, {_EXPECTED} or a file")
+
+
+def check_database_url(url: str) -> None:
+    """Raises InputError, without the password, for what cannot be the URL of a database."""
+    parts = _parts(url)
+    if parts is None:
+        raise InputError(
+            f"found a PostgreSQL URL that cannot be taken apart, {_EXPECTED}, with blanks, @, :, / "
+            "and ? in user and password percent-encoded"
+        )
+    for port in re.findall(r":(\d+)(?=,|\Z)", _hosts(parts)):
+        if not 0 < int(port) < 65536:
+            raise InputError(f"found the port {port} in a PostgreSQL URL, {_EXPECTED}")
+
+
+def shown_url(url: str) -> str:
+    """The URL as messages may show it: without password, and without most of its options."""
+    parts = _parts(url)
+    if parts is None:
+        return "postgresql://…"
+    user, at, _ = parts["at"].rpartition("@")
+    options = [o for o in parts["query"].split("&") if o.partition("=")[0] in _SHOWN]
+    query = f"?{'&'.join(options)}" if options else ""
+    return f"postgresql://{user.partition(':')[0]}{at}{_hosts(parts)}{parts['path']}{query}"
+
+
+def _hosts(parts: dict[str, str]) -> str:
+    return parts["at"].rpartition("@")[2]
+
+
+def _parts(url: str) -> dict[str, str] | None:
+    """The parts of a URL of which it is clear where the password ends, else None."""
+    match = _URL.match(url)
+    if match is None or not url.isprintable() or " " in url:
+        return None
+    parts = match.groupdict(default="")
+    ends = parts["at"].count("@")
+    if not all(map(_HOST.match, _hosts(parts).split(","))):
+        return None
+    # An @ behind the first / or ? may be the one that should have ended the password.
+    if ends > 1 or "@" in parts["path"] or (not ends and "@" in parts["query"]):
+        return None
+    return parts

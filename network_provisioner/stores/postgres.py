@@ -1,0 +1,245 @@
+"""A store in one PostgreSQL database, for several brokers.
+
+A broker decides in its *turn*: as long as one of its sessions holds an advisory lock of the
+database. Every write takes the next number of one counter, in the transaction that writes; since
+the counter's row stays locked until that ends, whoever sees number n sees all before it, and "what
+was written since" is one range of numbers, complete and without repetition.
+
+A write has taken effect when :meth:`PostgresStore.put` returns, also within a turn: the switches
+are touched after it, and what may be on them must outlive the broker. So a broker that dies in its
+turn leaves what it had written (its lease ends it) and nothing half; the server gives its lock
+back. A broker that stands still in its turn loses it after ``TURN_S``, and with the session
+everything by which it could still write in it.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from network_provisioner.model import Transit
+from network_provisioner.store import ACTIVE, PAGE, StoreError
+from network_provisioner.stores.postgres_documents import TICK, PostgresDocuments, text_of
+from network_provisioner.stores.postgres_link import BusyError, Link, LostError, run
+
+TURN_S = 20.0
+"""How long a session may be silent in its turn before the server ends it, in seconds."""
+_WAIT_S = 2.5  # for another thread's turn; for another broker's, the link's own patience
+_LAYOUT = 1
+_KEY = 0x41444F4E << 32  # of advisory locks: "ADON"; the low half is the meta table's own number
+_LATE = "another turn to decide has not ended yet"
+_ACTIVE = ", ".join(f"'{state}'" for state in sorted(ACTIVE))
+_TABLES = (
+    "CREATE TABLE adon_meta (layout INTEGER NOT NULL, change BIGINT NOT NULL)",
+    f"INSERT INTO adon_meta VALUES ({_LAYOUT}, 0)",
+    "CREATE TABLE adon_transits (number BIGINT GENERATED ALWAYS AS IDENTITY "
+    "PRIMARY KEY, id TEXT UNIQUE NOT NULL, state TEXT NOT NULL, workflow TEXT NOT NULL, "
+    "body TEXT NOT NULL, writer TEXT NOT NULL, change BIGINT NOT NULL)",
+    "CREATE INDEX adon_transits_change ON adon_transits (change)",
+    "CREATE INDEX adon_transits_state ON adon_transits (state, number)",
+    "CREATE INDEX adon_transits_workflow ON adon_transits (workflow, number)",
+    f"CREATE INDEX adon_transits_active ON adon_transits (number) WHERE state IN ({_ACTIVE})",
+    # No body: this version deleted it.
+    "CREATE TABLE adon_documents (kind TEXT NOT NULL, name TEXT NOT NULL, "
+    "version INTEGER NOT NULL, body TEXT, at DOUBLE PRECISION NOT NULL, change BIGINT NOT NULL, "
+    "PRIMARY KEY (kind, name, version))",
+    "CREATE INDEX adon_documents_change ON adon_documents (kind, change)",
+)
+_PUT = (
+    "INSERT INTO adon_transits (id, state, workflow, body, writer, change) "
+    "VALUES (%(id)s, %(state)s, %(workflow)s, %(body)s, %(me)s, {change}) "
+    "ON CONFLICT (id) DO UPDATE SET state = excluded.state, workflow = excluded.workflow, "
+    "body = excluded.body, writer = excluded.writer, change = excluded.change"
+)
+_PUT_ONE = f"WITH tick AS ({TICK}) " + _PUT.format(change="(SELECT change FROM tick)")
+_PUT_EACH = _PUT.format(change="%(change)s")
+# One statement, so that the counter and the rows are of the same moment.
+_NEWS = (
+    "SELECT m.change, t.body FROM adon_meta AS m LEFT JOIN adon_transits AS t "
+    "ON t.change > %(seen)s AND (t.writer <> %(me)s OR t.id = ANY(%(doubted)s)) "
+    "ORDER BY t.change, t.number"
+)
+
+
+class PostgresStore(PostgresDocuments):
+    """A :class:`~network_provisioner.store.Store` in the PostgreSQL database at a URL."""
+
+    def __init__(self, url: str, clock: Callable[[], float] = time.time) -> None:
+        """Connect, and make the tables where there are none; ``clock`` dates documents.
+
+        The tables are made in the first schema of the session's search path. Raises StoreError.
+        """
+        super().__init__(Link(url), clock)
+        self._me = uuid.uuid4().hex  # whose writes are no news to us
+        self._deciding = Link(url)  # another than that for questions, which wait for no turn
+        self._turn = threading.RLock()
+        self._depth = 0
+        self._session = 0  # of the link, that holds the lock while depth is not 0
+        self._seen: int | None = None  # the counter when our last turn began
+        self._doubted: set[str] = set()  # whose last write of ours may have taken effect or not
+        try:
+            self._prepare()
+        except StoreError:
+            self.close()
+            raise
+
+    def _prepare(self) -> None:
+        with self._deciding.open() as db, db.transaction():
+            # Brokers that start together would trip over each other's half-made tables.
+            run(db, "SELECT pg_advisory_xact_lock(%(key)s)", {"key": _KEY})
+            if run(db, "SELECT to_regclass('adon_meta')")[0][0] is None:
+                for statement in _TABLES:
+                    run(db, statement)
+            statement = f"SELECT layout, {_KEY} | 'adon_meta'::regclass::oid::bigint FROM adon_meta"
+            layout, self._key = run(db, statement)[0]
+        if layout != _LAYOUT:
+            raise StoreError(
+                f"database {self._deciding.shown} has layout {layout}, expected {_LAYOUT}: "
+                "it was made by another version of ADON"
+            )
+
+    # -- turns -------------------------------------------------------------------------------
+
+    @contextmanager
+    def turn(self) -> Iterator[Sequence[Transit]]:
+        with self._my_turn() as outermost:
+            yield self._news() if outermost else ()
+
+    @contextmanager
+    def _my_turn(self) -> Iterator[bool]:
+        """Hold the database's lock; yields whether this thread did not before."""
+        if not self._turn.acquire(timeout=_WAIT_S):
+            raise StoreError(f"database {self._deciding.shown}: {_LATE}")
+        try:
+            if self._depth:
+                self._depth += 1
+                try:
+                    yield False
+                finally:
+                    self._depth -= 1
+                return
+            self._take()
+            self._depth = 1
+            try:
+                yield True
+            finally:
+                self._depth = 0
+                self._give_back()
+        finally:
+            self._turn.release()
+
+    def _take(self) -> None:
+        statement = (
+            "SELECT set_config('idle_session_timeout', %(limit)s, false), pg_advisory_lock(%(key)s)"
+        )
+        try:
+            self._deciding.rows(statement, {"limit": f"{TURN_S * 1e3:.0f}", "key": self._key})
+        except BusyError:
+            raise StoreError(f"database {self._deciding.shown}: {_LATE}") from None
+        self._session = self._deciding.number
+
+    def _give_back(self) -> None:
+        statement = (
+            "SELECT pg_advisory_unlock(%(key)s), set_config('idle_session_timeout', '0', false)"
+        )
+        try:
+            self._deciding.rows(statement, {"key": self._key}, only=self._session)
+        except StoreError:
+            # Nothing to undo: all was written before, and the lock goes with the session.
+            self._deciding.drop()
+
+    def _news(self) -> list[Transit]:
+        seen, doubted = self._seen, list(self._doubted)
+        statement = "SELECT change, NULL FROM adon_meta" if seen is None else _NEWS
+        values = {"seen": seen, "me": self._me, "doubted": doubted}
+        rows = self._deciding.rows(statement, values, only=self._session)
+        now = rows[0][0]
+        if seen is not None and now < seen:
+            raise StoreError(
+                f"database {self._deciding.shown}: found change {now} after {seen}: it was put "
+                "back to an earlier state, and the broker has to be started again"
+            )
+        self._seen = now
+        self._doubted.clear()
+        return _transits(body for _, body in rows if body is not None)
+
+    # -- transits ----------------------------------------------------------------------------
+
+    def put(self, transit: Transit) -> None:
+        self._put([transit])
+
+    def put_many(self, transits: Sequence[Transit]) -> None:
+        if transits:
+            self._put(transits)
+
+    def _put(self, transits: Sequence[Transit]) -> None:
+        rows = [
+            {"id": t.id, "state": str(t.state), "workflow": t.workflow, "me": self._me,
+             "body": text_of(t.as_dict())}
+            for t in transits
+        ]  # fmt: skip
+        ids = {t.id for t in transits}
+        # Outside of a turn it takes one: nobody is contradicted in theirs.
+        with self._my_turn():
+            try:
+                if len(rows) == 1:
+                    self._deciding.rows(_PUT_ONE, rows[0], only=self._session)
+                else:
+                    self._put_each(rows)
+            except LostError:
+                self._doubted |= ids
+                raise
+            self._doubted -= ids
+
+    def _put_each(self, rows: list[dict[str, Any]]) -> None:
+        with self._deciding.open(self._session) as db, db.transaction():
+            change = run(db, TICK)[0][0]
+            with db.cursor() as cursor:
+                cursor.executemany(_PUT_EACH, [{**row, "change": change} for row in rows])
+
+    def get(self, transit_id: str) -> Transit | None:
+        found = self._transits("WHERE id = %(id)s", {"id": transit_id})
+        return found[0] if found else None
+
+    def active(self) -> list[Transit]:
+        return self._transits(f"WHERE state IN ({_ACTIVE}) ORDER BY number", {})
+
+    def count(self) -> dict[str, int]:
+        return dict(
+            self._asking.rows("SELECT state, count(*) FROM adon_transits GROUP BY state", {})
+        )
+
+    def find(self, state: str | None, workflow: str | None, limit: int) -> list[Transit]:
+        given = {"state": state, "workflow": workflow}
+        values = {column: value for column, value in given.items() if value is not None}
+        where = " AND ".join(["true", *(f"{column} = %({column})s" for column in values)])
+        clause = f"WHERE {where} ORDER BY number DESC LIMIT %(limit)s"
+        return self._transits(clause, {**values, "limit": limit})[::-1]
+
+    def each(self, state: str | None = None) -> Iterator[Transit]:
+        where = "true" if state is None else "state = %(state)s"
+        statement = (
+            f"SELECT number, body FROM adon_transits WHERE {where} AND number > %(last)s "
+            f"ORDER BY number LIMIT {PAGE}"
+        )
+        values = {"state": state, "last": 0}
+        while rows := self._asking.rows(statement, values):
+            values["last"] = rows[-1][0]
+            yield from _transits(body for _, body in rows)
+
+    def _transits(self, clause: str, values: dict[str, Any]) -> list[Transit]:
+        rows = self._asking.rows(f"SELECT body FROM adon_transits {clause}", values)
+        return _transits(body for (body,) in rows)
+
+    def close(self) -> None:
+        self._deciding.close()
+        self._asking.close()
+
+
+def _transits(bodies: Iterable[str]) -> list[Transit]:
+    return [Transit.from_dict(json.loads(body)) for body in bodies]

@@ -1,0 +1,286 @@
+"""A store in one SQLite file, for one broker.
+
+In WAL mode a committed row survives ``kill -9`` of the process; a power cut may lose the last rows,
+never the file. The broker holds a lock on ``<file>.lock`` as long as it lives; the kernel gives it
+back however the broker ends, so the file beside the state says nothing by being there.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from network_provisioner.model import Transit
+from network_provisioner.store import ACTIVE, PAGE, Document, StoreError
+from network_provisioner.wal import use_wal
+
+MEMORY = ":memory:"
+_LAYOUT = 2  # of the tables, kept in the file's user_version
+_BUSY_S = 10.0  # how long to wait for another process that writes
+_TABLES = (
+    "CREATE TABLE IF NOT EXISTS transits (number INTEGER PRIMARY KEY, id TEXT UNIQUE NOT NULL, "
+    "state TEXT NOT NULL, workflow TEXT NOT NULL, body TEXT NOT NULL)",
+    "CREATE INDEX IF NOT EXISTS by_state ON transits (state)",
+    "CREATE INDEX IF NOT EXISTS by_workflow ON transits (workflow)",
+    # New with layout 2; that of layout 1 had transits only. No body: this version deleted it.
+    "CREATE TABLE IF NOT EXISTS documents (number INTEGER PRIMARY KEY, kind TEXT NOT NULL, "
+    "name TEXT NOT NULL, version INTEGER NOT NULL, body TEXT, at REAL NOT NULL, "
+    "UNIQUE (kind, name, version))",
+    "CREATE INDEX IF NOT EXISTS documents_by_kind ON documents (kind)",
+)
+_PUT = (
+    "INSERT INTO transits (id, state, workflow, body) VALUES (?, ?, ?, ?) ON CONFLICT (id) "
+    "DO UPDATE SET state = excluded.state, workflow = excluded.workflow, body = excluded.body"
+)
+_NEWEST = "version = (SELECT max(version) FROM documents WHERE kind = d.kind AND name = d.name)"
+
+
+class SqliteStore:
+    """A :class:`~network_provisioner.store.Store` in one SQLite file, or in memory for
+    ``":memory:"``."""
+
+    def __init__(self, path: Path | str, clock: Callable[[], float] = time.time) -> None:
+        """Open or create the file and its folder; ``clock`` dates documents. Raises StoreError."""
+        self._path = Path(path)
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._turn = threading.RLock()
+        self._held = None if str(path) == MEMORY else self._hold()
+        try:
+            with self._explained():
+                self._db = sqlite3.connect(self._path, timeout=_BUSY_S, check_same_thread=False)
+        except StoreError:
+            self._let_go()
+            raise
+        try:
+            with self._explained():
+                self._prepare()
+        except StoreError:
+            self._db.close()
+            self._let_go()
+            raise
+
+    # -- opening -----------------------------------------------------------------------------
+
+    def _hold(self) -> BinaryIO:
+        """Be the only one who has the file open. Not a lock on the file itself: closing any other
+        descriptor of it would drop SQLite's own locks."""
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StoreError(
+                f"state file {self._path}: its folder cannot be made: {error.strerror}"
+            ) from error
+        if self._path.is_dir():
+            raise StoreError(f"state file {self._path}: found a directory, expected a file")
+        whole = self._path.resolve()  # the same for whoever comes by another link
+        beside = whole.with_name(f"{whole.name}.lock")
+        try:
+            held = beside.open("ab+", buffering=0)
+        except OSError as error:
+            raise StoreError(f"state file {self._path}: {beside}: {error.strerror}") from error
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            held.truncate(0)
+            held.write(f"{os.getpid()}\n".encode("ascii"))
+        except BlockingIOError:
+            held.seek(0)
+            said = held.read(20).decode("ascii", "replace").strip()
+            held.close()
+            who = f"the broker with process id {said}" if said.isdecimal() else "another broker"
+            raise StoreError(
+                f"state file {self._path}: {who} has it; expected one broker to a file "
+                "(several can share a PostgreSQL database)"
+            ) from None
+        except OSError as error:
+            held.close()
+            raise StoreError(
+                f"state file {self._path}: it cannot be locked: {error.strerror}"
+            ) from error
+        return held
+
+    def _let_go(self) -> None:
+        if self._held is not None:
+            self._held.close()
+
+    def _prepare(self) -> None:
+        self._db.isolation_level = None  # each statement is its own transaction
+        version = self._db.execute("PRAGMA user_version").fetchone()[0]
+        if version not in range(_LAYOUT + 1):
+            raise StoreError(
+                f"state file {self._path} has layout {version}, expected at most {_LAYOUT}: "
+                "it was written by a later version of ADON"
+            )
+        tables = {name for (name,) in self._db.execute("SELECT name FROM sqlite_schema")}
+        if tables and "transits" not in tables:
+            raise StoreError(
+                f"state file {self._path}: found an SQLite file of something else, "
+                "expected a broker's, or none"
+            )
+        use_wal(self._db, _BUSY_S)
+        self._db.execute("PRAGMA synchronous = NORMAL")
+        with self._transaction():
+            for statement in _TABLES:
+                self._db.execute(statement)
+            self._db.execute(f"PRAGMA user_version = {_LAYOUT}")
+
+    # -- transits ----------------------------------------------------------------------------
+
+    @contextmanager
+    def turn(self) -> Iterator[Sequence[Transit]]:
+        with self._turn:  # no other process has the file
+            yield ()
+
+    def put(self, transit: Transit) -> None:
+        self.put_many((transit,))
+
+    def put_many(self, transits: Sequence[Transit]) -> None:
+        rows = [(t.id, str(t.state), t.workflow, _text(t.as_dict())) for t in transits]
+        with self._lock, self._explained(), self._transaction():
+            self._db.executemany(_PUT, rows)
+
+    def get(self, transit_id: str) -> Transit | None:
+        rows = self._transits("WHERE id = ?", transit_id)
+        return rows[0] if rows else None
+
+    def active(self) -> list[Transit]:
+        marks = ", ".join("?" for _ in ACTIVE)
+        return self._transits(f"WHERE state IN ({marks}) ORDER BY number", *map(str, ACTIVE))
+
+    def count(self) -> dict[str, int]:
+        return dict(self._rows("SELECT state, count(*) FROM transits GROUP BY state"))
+
+    def find(self, state: str | None, workflow: str | None, limit: int) -> list[Transit]:
+        given = [(c, v) for c, v in (("state", state), ("workflow", workflow)) if v is not None]
+        where = "WHERE " + " AND ".join(f"{column} = ?" for column, _ in given) if given else ""
+        values = [value for _, value in given]
+        return self._transits(f"{where} ORDER BY number DESC LIMIT ?", *values, limit)[::-1]
+
+    def each(self, state: str | None = None) -> Iterator[Transit]:
+        where, given = ("state = ? AND", [state]) if state is not None else ("", [])
+        statement = f"SELECT number, body FROM transits WHERE {where} number > ? ORDER BY number"
+        last = 0
+        while rows := self._rows(f"{statement} LIMIT {PAGE}", *given, last):
+            last = rows[-1][0]
+            yield from (Transit.from_dict(json.loads(body)) for _, body in rows)
+
+    def _transits(self, clause: str, *values: str | int) -> list[Transit]:
+        found = self._rows(f"SELECT body FROM transits {clause}", *values)
+        return [Transit.from_dict(json.loads(body)) for (body,) in found]
+
+    # -- documents ---------------------------------------------------------------------------
+
+    def put_document(self, kind: str, name: str, body: dict[str, Any], keep: int = 0) -> int:
+        with self._lock, self._explained(), self._transaction():
+            version = self._add_version(kind, name, _text(body))
+            if keep > 0:
+                self._db.execute(
+                    "DELETE FROM documents WHERE kind = ? AND name = ? AND version <= ?",
+                    (kind, name, version - keep),
+                )
+        return version
+
+    def delete_document(self, kind: str, name: str) -> bool:
+        with self._lock, self._explained(), self._transaction():
+            found = self._db.execute(
+                f"SELECT body FROM documents AS d WHERE kind = ? AND name = ? AND {_NEWEST}",
+                (kind, name),
+            ).fetchone()
+            if found is None or found[0] is None:
+                return False
+            self._add_version(kind, name, None)
+        return True
+
+    def _add_version(self, kind: str, name: str, text: str | None) -> int:
+        row = self._db.execute(
+            "INSERT INTO documents (kind, name, version, body, at) SELECT ?1, ?2, "
+            "coalesce(max(version), 0) + 1, ?3, ?4 FROM documents WHERE kind = ?1 AND name = ?2 "
+            "RETURNING version",
+            (kind, name, text, self._clock()),
+        ).fetchone()
+        return int(row[0])
+
+    def document(self, kind: str, name: str, version: int | None = None) -> Document | None:
+        if version is None:
+            found = self._documents(f"kind = ? AND name = ? AND {_NEWEST}", kind, name)
+        else:
+            found = self._documents("kind = ? AND name = ? AND version = ?", kind, name, version)
+        return next((d for d in found if not d.deleted), None)
+
+    def documents(self, kind: str) -> list[Document]:
+        clause = f"kind = ? AND body IS NOT NULL AND {_NEWEST} ORDER BY name"
+        return self._documents(clause, kind)
+
+    def history(self, kind: str, name: str) -> list[Document]:
+        return self._documents("kind = ? AND name = ? ORDER BY version", kind, name)
+
+    def restore(self, documents: Sequence[Document]) -> None:
+        rows = [
+            (d.kind, d.name, d.version, None if d.deleted else _text(d.body), d.at)
+            for d in documents
+        ]
+        with self._lock, self._explained(), self._transaction():
+            self._db.executemany(
+                "INSERT INTO documents (kind, name, version, body, at) VALUES (?, ?, ?, ?, ?)", rows
+            )
+
+    def kinds(self) -> dict[str, list[str]]:
+        out: dict[str, list[str]] = {}
+        for kind, name in self._rows("SELECT DISTINCT kind, name FROM documents ORDER BY 1, 2"):
+            out.setdefault(kind, []).append(name)
+        return out
+
+    def documents_stamp(self, kind: str) -> int:
+        return int(
+            self._rows("SELECT coalesce(max(number), 0) FROM documents WHERE kind = ?", kind)[0][0]
+        )
+
+    def _documents(self, clause: str, *values: str | int) -> list[Document]:
+        found = self._rows(
+            f"SELECT kind, name, version, body, at FROM documents AS d WHERE {clause}", *values
+        )
+        return [
+            Document(kind, name, version, json.loads(body or "{}"), at, body is None)
+            for kind, name, version, body, at in found
+        ]
+
+    # -- within ------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        with self._lock, self._explained():
+            self._db.close()
+            self._let_go()
+
+    def _rows(self, statement: str, *values: str | int) -> list[tuple[Any, ...]]:
+        with self._lock, self._explained():
+            return self._db.execute(statement, values).fetchall()
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            self._db.execute("COMMIT")
+        except BaseException:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+            raise
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise StoreError(f"state file {self._path}: {error}") from error
+
+
+def _text(body: dict[str, Any]) -> str:
+    return json.dumps(body, separators=(",", ":"))

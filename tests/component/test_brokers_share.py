@@ -1,0 +1,265 @@
+"""Two broker processes on one PostgreSQL: they share the links, whoever is asked and whoever dies.
+
+Real everything but the switches: two ``adon.service`` processes, HTTP, a PostgreSQL server.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from commits import commits, oversubscribed, watch
+from postgres_world import new_place, server_in
+
+from adon.testbed.ports import free_ports
+from adon.testbed.postgres import Postgres
+from network_provisioner.client import BrokerClient
+from network_provisioner.errors import BrokerError
+from network_provisioner.model import LIVE, Transit, TransitRequest, TransitState
+from network_provisioner.stores.postgres import PostgresStore
+
+pytestmark = pytest.mark.component
+
+_EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "adon.yml"
+_THREADS, _ROUNDS = 12, 25
+_READY_S = 60.0
+_AGAIN_S = 60.0  # a client goes on asking for so long
+# A broker that stands still loses its turn after a second, for the test's sake.
+_SERVE = (
+    "import sys; from network_provisioner.stores import postgres; postgres.TURN_S = 1.0; "
+    "from adon.service import main; sys.exit(main())"
+)
+SITES = ("mu", "local", "tacc", "iplant")
+
+
+class Brokers:
+    """Two of them, with different ports and one database."""
+
+    def __init__(self, folder: Path, url: str) -> None:
+        self.folder, self.url = folder, url
+        self.ports = free_ports(2)
+        self.running: dict[int, subprocess.Popen[bytes]] = {}
+        config = yaml.safe_load(_EXAMPLE.read_text())
+        self.capacities: dict[tuple[str, str], float] = {}
+        units = {"Gb/s": 1e9, "Mb/s": 1e6}
+        for link in config["topology"]["links"]:
+            amount, unit = link["capacity"].split()
+            for hop in ((link["a"], link["b"]), (link["b"], link["a"])):
+                self.capacities[hop] = float(amount) * units[unit]
+        for number, port in enumerate(self.ports):
+            config["broker"] = {
+                "listen": f"127.0.0.1:{port}",
+                "state": url,
+                "archive": str(folder / f"archive{number}.sqlite"),
+            }
+            (folder / f"{number}.yml").write_text(yaml.safe_dump(config))
+
+    def client(self, number: int) -> BrokerClient:
+        return BrokerClient(f"http://127.0.0.1:{self.ports[number]}", timeout_s=3.0)
+
+    def start(self, number: int) -> None:
+        with (self.folder / f"{number}.log").open("ab") as log:
+            self.running[number] = subprocess.Popen(
+                [sys.executable, "-c", _SERVE, "--config", f"{number}.yml",
+                 "--tied-to", str(os.getpid())],
+                cwd=self.folder, stdout=log, stderr=log,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+            )  # fmt: skip
+        deadline = time.monotonic() + _READY_S
+        while not self._answers(number):
+            said = (self.folder / f"{number}.log").read_text()
+            if self.running[number].poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"broker {number} does not start: {said}")
+            time.sleep(0.05)
+
+    def _answers(self, number: int) -> bool:
+        try:
+            return self.client(number).health()["status"] == "ok"
+        except BrokerError:
+            return False
+
+    def kill(self, number: int) -> None:
+        """-9."""
+        self.running[number].kill()
+        self.running.pop(number).wait()
+
+    def freeze(self, number: int) -> None:
+        """Have it stand still, wherever it is."""
+        self.running[number].send_signal(signal.SIGSTOP)
+
+    def thaw(self, number: int) -> None:
+        self.running[number].send_signal(signal.SIGCONT)
+
+    def stop(self) -> None:
+        for process in self.running.values():
+            process.terminate()
+        for process in self.running.values():
+            process.wait(30)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
+    with server_in(tmp_path_factory.mktemp("pg")) as running:
+        yield running
+
+
+@pytest.fixture
+def brokers(tmp_path: Path, server: Postgres) -> Iterator[Brokers]:
+    url = new_place(server)
+    PostgresStore(url).close()  # which makes the tables
+    watch(url)
+    both = Brokers(tmp_path, url)
+    try:
+        both.start(0)
+        both.start(1)
+        yield both
+    finally:
+        both.stop()
+
+
+def test_what_one_gave_the_other_does_not_give_again(brokers: Brokers) -> None:
+    one, other = brokers.client(0), brokers.client(1)
+    first = one.request(TransitRequest("a", "mu", "tacc", min_bps=150e6, lease_s=600))
+    assert (first.state, first.layer) == (TransitState.INSTALLED, "l2")
+    second = other.request(TransitRequest("b", "local", "iplant", min_bps=100e6, lease_s=600))
+    assert second.state is TransitState.QUEUED and "s1" in second.reason
+    again = other.request(TransitRequest("a", "mu", "tacc", min_bps=150e6, lease_s=600))
+    assert (again.path, again.state, again.lease_until) == (
+        first.path, first.state, first.lease_until,
+    )  # fmt: skip
+    other.release("a", 10**9, 1.0)
+    assert one.get("b").state is TransitState.INSTALLED
+    assert one.get("a").state is TransitState.RELEASED
+    one.release("a")  # what it shows of others is as old as its last turn
+    assert one.topology()["links"] == other.topology()["links"]
+    assert len({commit.writer for commit in commits(brokers.url)}) == 2
+
+
+class Crowd:
+    """Clients of both brokers: they ask, keep some, give back some, wherever they like."""
+
+    def __init__(self, brokers: Brokers, threads: int, rounds: int) -> None:
+        self.brokers, self.rounds = brokers, rounds
+        self.accepted: dict[str, Transit] = {}
+        self.released: set[str] = set()
+        self.refused: list[BrokerError] = []
+        self.answers = 0
+        self.lock = threading.Condition()
+        self.threads = [threading.Thread(target=self._run, args=(n,)) for n in range(threads)]
+
+    def _run(self, number: int) -> None:
+        dice = random.Random(number)
+        kept: list[str] = []
+        for turn in range(self.rounds):
+            transit_id = f"t{number}.{turn}"
+            src, dst = dice.sample(SITES, 2)
+            request = TransitRequest(
+                transit_id, src, dst, min_bps=dice.choice([1e6, 5e6, 20e6, 60e6, 150e6]),
+                lease_s=dice.choice([1.0, 300.0, 300.0]), priority=None,
+            )  # fmt: skip
+            answer = self._ask(dice, lambda client, r=request: client.request(r))
+            if answer is not None:
+                with self.lock:
+                    self.accepted[transit_id] = answer
+                kept.append(transit_id)
+            while len(kept) > 3:
+                self.release(dice, kept.pop(dice.randrange(len(kept))))
+
+    def release(self, dice: random.Random, transit_id: str) -> None:
+        if self._ask(dice, lambda client: client.release(transit_id, 1000, 1.0)) is not None:
+            with self.lock:
+                self.released.add(transit_id)
+
+    def _ask(self, dice, call):  # type: ignore[no-untyped-def]
+        """Ask one broker; where it does not answer, both in turn, as a client with two would."""
+        attempt, deadline = dice.randrange(2), time.monotonic() + _AGAIN_S
+        while time.monotonic() < deadline:
+            attempt += 1
+            try:
+                answer = call(self.brokers.client(attempt % 2))
+            except BrokerError as error:
+                if error.code not in ("unreachable", "store_unavailable"):
+                    raise
+                with self.lock:
+                    self.refused.append(error)
+                time.sleep(0.02 * dice.random())
+            else:
+                with self.lock:
+                    self.answers += 1
+                    self.lock.notify_all()
+                return answer
+        return None
+
+    def wait_for(self, answers: int) -> None:
+        with self.lock:
+            assert self.lock.wait_for(lambda: self.answers >= answers, timeout=120)
+
+
+def _killed(brokers: Brokers, crowd: Crowd, server: Postgres) -> None:
+    for number, answers in ((0, 60), (1, 150), (0, 250)):
+        crowd.wait_for(answers)
+        brokers.kill(number)
+        brokers.start(number)
+
+
+def _frozen(brokers: Brokers, crowd: Crowd, server: Postgres) -> None:
+    for number, answers in ((0, 60), (1, 110), (0, 160), (1, 210)):
+        crowd.wait_for(answers)
+        brokers.freeze(number)
+        crowd.wait_for(answers + 30)  # the other goes on, though it may have been in its turn
+        brokers.thaw(number)
+
+
+def _without_database(brokers: Brokers, crowd: Crowd, server: Postgres) -> None:
+    for answers in (60, 150, 250):
+        crowd.wait_for(answers)
+        server.kill()
+        server.start()
+
+
+@pytest.mark.parametrize("trouble", [_killed, _frozen, _without_database])
+def test_two_brokers_under_load_and_trouble(
+    brokers: Brokers, server: Postgres, trouble: Callable[[Brokers, Crowd, Postgres], None]
+) -> None:
+    crowd = Crowd(brokers, threads=_THREADS, rounds=_ROUNDS)
+    for thread in crowd.threads:
+        thread.start()
+    trouble(brokers, crowd, server)
+    for thread in crowd.threads:
+        thread.join()
+    assert len(crowd.accepted) == _THREADS * _ROUNDS
+    installed = [t for t in crowd.accepted.values() if t.state is TransitState.INSTALLED]
+    assert 10 < len(installed) < _THREADS * _ROUNDS - 10  # there was much, and there was too much
+
+    assert oversubscribed(brokers.url, brokers.capacities) == []
+    store = PostgresStore(brokers.url)
+    for transit_id in crowd.accepted:
+        found = store.get(transit_id)
+        assert found is not None, f"{transit_id} was accepted and is lost"
+        if transit_id in crowd.released:
+            assert found.state not in LIVE | {TransitState.QUEUED}, found
+    one, other = brokers.client(0), brokers.client(1)
+    dice = random.Random(0)
+    for transit_id in set(crowd.accepted) - crowd.released:
+        crowd.release(dice, transit_id)
+    assert store.active() == []
+    for client in (one, other):
+        client.release("t0.0")  # a turn, in which it hears what the other did
+        loads = [load for link in client.topology()["links"] for load in link["load"]]
+        assert [load for load in loads if load["reserved_bps"]] == []
+        assert client.health()["live"] == client.health()["queued"] == 0
+    whole = one.request(TransitRequest("whole", "mu", "tacc", min_bps=170e6, lease_s=60))
+    assert whole.state is TransitState.INSTALLED
+    assert oversubscribed(brokers.url, brokers.capacities) == []
+    writers = {commit.writer for commit in commits(brokers.url)}
+    assert len(writers) >= (5 if trouble is _killed else 2)  # who came after the killed, too
+    store.close()

@@ -1,0 +1,295 @@
+"""What every store promises: the same tests for SQLite and for PostgreSQL."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from network_provisioner.errors import InputError
+from network_provisioner.model import Transit, TransitState
+from network_provisioner.store import ACTIVE, PAGE, Document, Store, StoreError
+from network_provisioner.stores.copying import copy_state
+
+World = AbstractContextManager[Callable[[], Store]]
+"""An empty place for state; inside, each call opens a store there, and leaving closes them."""
+
+texts = st.text(st.characters(codec="utf-8"))
+bodies = st.dictionaries(
+    texts, st.recursive(st.none() | st.booleans() | st.integers() | texts, st.lists), max_size=3
+)
+ids = st.sampled_from("abcdef")
+workflows = st.sampled_from(["", "w1", "w2"])
+transits = st.builds(
+    Transit,
+    id=ids,
+    src=st.just("mu"),
+    dst=st.just("tacc"),
+    state=st.sampled_from(TransitState),
+    workflow=workflows,
+    path=st.lists(texts, max_size=3),
+    reason=texts,
+    requested_bps=st.floats(0, 1e12),
+    size_bytes=st.none() | st.integers(0, 2**70),
+    parts=st.lists(bodies, max_size=2),
+)
+puts = st.tuples(st.just("put"), transits)
+many = st.tuples(st.just("put_many"), st.lists(transits, max_size=4, unique_by=lambda t: t.id))
+names = st.tuples(st.sampled_from(["policy", "template"]), st.sampled_from("xy"))
+writes = st.tuples(st.just("write"), st.tuples(names, bodies, st.integers(0, 3)))
+deletions = st.tuples(st.just("delete"), names)
+few_examples = settings(
+    max_examples=25, suppress_health_check=list(HealthCheck), deadline=None
+)  # a place of its own for each takes time where it is a database
+
+
+def transit(name: str, state: TransitState = TransitState.HELD, workflow: str = "") -> Transit:
+    return Transit(name, "mu", "tacc", state, workflow=workflow, path=["mu", "s1", "tacc"])
+
+
+class Model:
+    """What a store should hold."""
+
+    def __init__(self) -> None:
+        self.transits: dict[str, Transit] = {}  # in the order of their first write
+        self.versions: dict[tuple[str, str], list[Document]] = {}
+
+    def do(self, what: str, value: Any, store: Store) -> None:
+        """Do one thing to the store and to the model, and compare the answers."""
+        if what == "put":
+            store.put(value)
+            self.transits[value.id] = value
+        elif what == "put_many":
+            store.put_many(value)
+            self.transits.update({t.id: t for t in value})
+        elif what == "write":
+            (kind, name), body, keep = value
+            versions = self.versions.setdefault((kind, name), [])
+            number = versions[-1].version + 1 if versions else 1
+            before = store.documents_stamp(kind)
+            assert store.put_document(kind, name, body, keep) == number
+            assert store.documents_stamp(kind) > before
+            versions.append(Document(kind, name, number, body))
+            if keep:
+                versions[:] = [d for d in versions if d.version > number - keep]
+        elif what == "delete":
+            versions = self.versions.get(value, [])
+            there = bool(versions) and not versions[-1].deleted
+            assert store.delete_document(*value) is there
+            if there:
+                versions.append(Document(*value, versions[-1].version + 1, {}, deleted=True))
+
+    def check(self, store: Store) -> None:
+        """Everything that can be asked gives what the model says."""
+        everything = list(self.transits.values())
+        assert store.active() == [t for t in everything if t.state in ACTIVE]
+        for name in "abcdefg":
+            assert store.get(name) == self.transits.get(name)
+        for state in (None, "held", "released"):
+            for workflow in (None, "", "w1"):
+                matching = [
+                    t
+                    for t in everything
+                    if state in (None, str(t.state)) and workflow in (None, t.workflow)
+                ]
+                assert store.find(state, workflow, 99) == matching
+                assert store.find(state, workflow, 2) == matching[-2:]
+            if state is not None:
+                assert list(store.each(state)) == [t for t in everything if str(t.state) == state]
+        assert list(store.each()) == everything
+        names: dict[str, list[str]] = {}
+        for kind, name in sorted(self.versions):
+            names.setdefault(kind, []).append(name)
+        assert store.kinds() == names
+        for kind in ("policy", "template"):
+            newest = [v[-1] for k, v in sorted(self.versions.items()) if k[0] == kind]
+            found = [replace(d, at=0) for d in store.documents(kind)]
+            assert found == [d for d in newest if not d.deleted]
+        for (kind, name), versions in self.versions.items():
+            assert [replace(d, at=0) for d in store.history(kind, name)] == versions
+            found_one = store.document(kind, name)
+            last = None if versions[-1].deleted else versions[-1]
+            assert (found_one and replace(found_one, at=0)) == last
+            for version in range(1, versions[-1].version + 2):
+                one = store.document(kind, name, version)
+                kept = [d for d in versions if d.version == version and not d.deleted]
+                assert ([replace(one, at=0)] if one else []) == kept
+
+
+class StoreSuite:
+    """Subclass it where ``world`` is a fixture: each call of it gives a new :data:`World`."""
+
+    def test_what_is_put_is_there_for_the_next_broker(self, world: Callable[[], World]) -> None:
+        with world() as opened:
+            store = opened()
+            store.put(transit("a"))
+            kept = replace(transit("a"), state=TransitState.INSTALLED, granted_bps=1.5)
+            store.put(kept)
+            version = store.put_document("policy", "p", {"a": [1]})
+            store.close()
+            again = opened()
+            assert again.get("a") == kept
+            assert again.get("b") is None
+            found = again.document("policy", "p")
+            assert found is not None and (found.version, found.body) == (version, {"a": [1]})
+            assert found.at == 1000.5
+
+    def test_active_are_those_that_wait_or_hold_oldest_first(
+        self, world: Callable[[], World]
+    ) -> None:
+        with world() as opened:
+            store = opened()
+            for number, state in enumerate(TransitState):
+                store.put(transit(f"{number}", state))
+            store.put(transit("0", TransitState.QUEUED))
+            assert [str(t.state) for t in store.active()] == [
+                "queued", "held", "installed", "active",
+            ]  # fmt: skip
+
+    def test_find_by_state_and_workflow_the_newest_in_order(
+        self, world: Callable[[], World]
+    ) -> None:
+        with world() as opened:
+            store = opened()
+            for number in range(6):
+                store.put(transit(f"{number}", TransitState.RELEASED, f"w{number % 2}"))
+            store.put(transit("q", TransitState.QUEUED, "w0"))
+
+            def names(state: str | None, workflow: str | None, limit: int = 99) -> list[str]:
+                return [t.id for t in store.find(state, workflow, limit)]
+
+            assert names(None, None) == ["0", "1", "2", "3", "4", "5", "q"]
+            assert names("released", "w0") == ["0", "2", "4"]
+            assert names(None, "w0") == ["0", "2", "4", "q"]
+            assert names("queued", None) == ["q"]
+            assert names(None, None, 2) == ["5", "q"]
+            assert names("failed", "nothing") == []
+
+    @few_examples
+    @given(st.lists(puts | many | writes | deletions, max_size=20), st.integers(0, 20))
+    def test_it_is_a_dictionary_with_history(
+        self, world: Callable[[], World], steps: list[tuple[str, Any]], reopen_at: int
+    ) -> None:
+        with world() as opened:
+            store, model = opened(), Model()
+            for number, step in enumerate(steps):
+                if number == reopen_at:
+                    store.close()
+                    store = opened()
+                model.do(*step, store)
+            model.check(store)
+
+    def test_more_than_a_page(self, world: Callable[[], World]) -> None:
+        with world() as opened:
+            store = opened()
+            states = (TransitState.RELEASED, TransitState.HELD)
+            many = [transit(f"t{number}", states[number % 2]) for number in range(2 * PAGE + 3)]
+            store.put_many(many)
+            assert [t.id for t in store.each()] == [t.id for t in many]
+            assert list(store.each("held")) == many[1::2]
+
+    def test_everything_moves_to_another_place(self, world: Callable[[], World]) -> None:
+        with world() as here, world() as there:
+            source, target = here(), there()
+            for name in "bac":
+                source.put(transit(name))
+            for body in range(5):
+                source.put_document("policy", "p", {"a": body}, keep=3)
+            source.put_document("policy", "q", {})
+            source.delete_document("policy", "q")
+            assert copy_state(source, target) == (3, 5)
+            assert list(target.each()) == [transit(name) for name in "bac"]
+            assert target.kinds() == source.kinds()
+            for name in "pq":
+                assert target.history("policy", name) == source.history("policy", name)
+            assert target.put_document("policy", "p", {}) == 6
+            with pytest.raises(InputError, match="expected an empty one"):
+                copy_state(source, target)
+            with pytest.raises(StoreError):
+                target.restore([Document("k", "n", 1), *source.history("policy", "p")])
+            assert target.history("k", "n") == []
+
+    def test_several_are_written_or_none(self, world: Callable[[], World]) -> None:
+        with world() as opened:
+            store = opened()
+            store.put(transit("a"))
+            broken = transit("c")
+            broken.parts = [{"x": object()}]
+            with pytest.raises(TypeError):
+                store.put_many([transit("a", TransitState.RELEASED), transit("b"), broken])
+            unbound = transit("c")
+            unbound.workflow = None  # type: ignore[assignment]
+            with pytest.raises(StoreError):
+                store.put_many([transit("a", TransitState.RELEASED), transit("b"), unbound])
+            assert store.find(None, None, 9) == [transit("a")]
+            store.put_many([])
+            store.put_many([transit("b"), transit("c")])
+            assert [t.id for t in store.active()] == ["a", "b", "c"]
+
+    def test_a_turn_of_one_thread_at_a_time_and_one_within_another(
+        self, world: Callable[[], World]
+    ) -> None:
+        with world() as opened:
+            store = opened()
+            inside, seen = [0], []
+
+            def work(name: str) -> None:
+                for _ in range(20):
+                    with store.turn():
+                        inside[0] += 1
+                        with store.turn() as news:
+                            seen.extend(news)
+                        count = int((store.get("n") or transit("n")).reason or 0)
+                        store.put(replace(transit("n"), reason=str(count + 1)))
+                        seen.append(inside[0])
+                        inside[0] -= 1
+
+            threads = [threading.Thread(target=work, args=(f"{n}",)) for n in range(4)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            assert seen == [1] * 80
+            found = store.get("n")
+            assert found is not None and found.reason == "80"
+
+    def test_what_fails_in_a_turn_ends_it(self, world: Callable[[], World]) -> None:
+        with world() as opened:
+            store = opened()
+            with pytest.raises(KeyError), store.turn():
+                store.put(transit("a"))
+                raise KeyError
+            with store.turn() as news:
+                assert list(news) == []
+                assert store.get("a") == transit("a")  # a put that returned has taken effect
+
+    def test_versions_that_several_threads_write(self, world: Callable[[], World]) -> None:
+        with world() as opened:
+            store = opened()
+            numbers: list[int] = []
+
+            def work() -> None:
+                numbers.extend(store.put_document("k", "n", {"i": i}) for i in range(10))
+
+            threads = [threading.Thread(target=work) for _ in range(4)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            assert sorted(numbers) == list(range(1, 41))
+
+    def test_a_store_that_was_closed(self, world: Callable[[], World]) -> None:
+        with world() as opened:
+            store = opened()
+            store.close()
+            store.close()
+            with pytest.raises(StoreError, match="closed"):
+                store.put(transit("a"))
+            with pytest.raises(StoreError, match="closed"):
+                store.documents("k")

@@ -1,0 +1,68 @@
+"""``adon state``: what is kept, looked at and moved."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from cli_world import adon, refusal
+from store_suite import transit
+
+from network_provisioner.model import TransitState
+from network_provisioner.stores.sqlite import SqliteStore
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    store = SqliteStore(tmp_path / "a.sqlite")
+    store.put_many([transit("a"), transit("b", TransitState.RELEASED), transit("c")])
+    store.put_document("policy", "p", {"x": 1})
+    store.put_document("policy", "p", {"x": 2})
+    store.put_document("template", "t", {})
+    store.delete_document("template", "t")
+    store.close()
+    return tmp_path / "a.sqlite"
+
+
+def test_show(file: Path) -> None:
+    assert adon("state", "show", str(file)).out == (
+        "transits: 2 held, 1 released\ndocuments: 1 policy\n"
+    )
+    assert json.loads(adon("state", "show", str(file), "--json").out) == {
+        "transits": {"held": 2, "released": 1},
+        "documents": {"policy": 1},
+    }
+
+
+def test_copy(file: Path, tmp_path: Path) -> None:
+    target = tmp_path / "b.sqlite"
+    assert adon("state", "copy", str(file), str(target)).out == (
+        "copied 3 transits and 4 versions of documents\n"
+    )
+    for place in (file, target):
+        store = SqliteStore(place)
+        assert [t.id for t in store.each()] == ["a", "b", "c"]
+        assert [d.body for d in store.history("policy", "p")] == [{"x": 1}, {"x": 2}]
+        store.close()
+    said = refusal("state", "copy", str(file), str(target))
+    assert "expected an empty one" in said
+
+
+@pytest.mark.parametrize(
+    ("place", "said"),
+    [
+        ("nowhere.sqlite", "nowhere.sqlite: found no such file, expected a broker's state"),
+        ("mysql://u:tops3cret@h/d", "found the URL of something else (mysql:)"),
+        ("postgresql://u:tops3cret@127.0.0.1:9/d", "postgresql://u@127.0.0.1:9/d: "),
+    ],
+)
+def test_what_is_no_state(place: str, said: str) -> None:
+    found = refusal("state", "show", place)
+    assert said in found and "tops3cret" not in found
+
+
+def test_a_broker_that_has_the_file(file: Path) -> None:
+    store = SqliteStore(file)
+    assert "has it; expected one broker" in refusal("state", "show", str(file))
+    store.close()

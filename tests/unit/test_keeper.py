@@ -1,0 +1,60 @@
+"""What the store does not take is kept, and goes with the next that it must take."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from store_suite import transit
+
+from network_provisioner.errors import BrokerError
+from network_provisioner.keeper import Keeper
+from network_provisioner.model import Transit, TransitState
+from network_provisioner.store import StoreError
+from network_provisioner.stores.sqlite import SqliteStore
+
+
+class Moody(SqliteStore):
+    """Takes something or does not, and remembers what it was given at once."""
+
+    broken = False
+
+    def __init__(self, path: Path | str) -> None:
+        super().__init__(path)
+        self.written: list[list[str]] = []
+
+    def put_many(self, transits: Sequence[Transit]) -> None:
+        if self.broken:
+            raise StoreError("the disk is full")
+        super().put_many(transits)
+        self.written.append([f"{t.id} {t.state}" for t in transits])
+
+
+def test_what_was_given_back_is_stored_no_later_than_who_was_given_it() -> None:
+    store = Moody(":memory:")
+    keeper = Keeper(store, lambda _: None)
+    keeper.must([transit("a")])
+    store.broken = True
+    keeper.save([transit("a", TransitState.RELEASED)])
+    with pytest.raises(BrokerError, match="the disk is full"):
+        keeper.must([transit("b")])
+    assert keeper.behind and keeper.find("a") == transit("a", TransitState.RELEASED)
+    assert store.get("a") == transit("a")
+    store.broken = False
+    keeper.must([transit("b")])
+    assert store.written == [["a held"], ["a released", "b held"]]
+    assert not keeper.behind
+    keeper.must([transit("c")])
+    assert store.written[2:] == [["c held"]]
+
+
+def test_only_the_newest_of_one_transit_is_stored() -> None:
+    store = Moody(":memory:")
+    keeper = Keeper(store, lambda _: None)
+    store.broken = True
+    keeper.save([transit("a")])
+    store.broken = False
+    keeper.must([replace(transit("a"), state=TransitState.RELEASED)])
+    assert store.written == [["a released"]] and not keeper.behind
