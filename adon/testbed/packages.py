@@ -36,7 +36,7 @@ Progress = Callable[[str], None]
 LAYOUT = 1
 # Never needed beside our programs: they use the machine's interpreters, and its documents.
 _SKIP = re.compile(
-    r"lib.*-perl\Z|lib(perl|python|js-|pam|systemd-shared|semanage|sepol|cryptsetup|devmapper)"
+    r"lib.*-perl\Z|lib(llvm|perl|python|js-|pam|systemd-shared|semanage|sepol|cryptsetup|devmapper)"
 )
 # Of the machine's own release, its own C library has to be used: it belongs to its loader.
 _C_LIBRARY = re.compile(r"(libc6|libc-bin|libcrypt1|libgcc-s1|libstdc\+\+6|libgconv)\b|libc-")
@@ -108,6 +108,23 @@ SETS = {
             suites=(None, "bookworm"),
             need_bytes=700_000_000,
         ),
+        PackageSet(
+            "maven",
+            "Maven and a Java for OpenDaylight",
+            ("maven", "openjdk-17-jre-headless"),
+            ("mvn", "java"),
+            ("java", "-version"),
+            suites=(None, "bookworm"),
+            need_bytes=500_000_000,
+        ),
+        PackageSet(
+            "postgresql",
+            "PostgreSQL",
+            ("postgresql-15",),
+            ("postgres", "initdb"),
+            ("postgres", "--version"),
+            suites=(None, "bookworm"),
+        ),
     )
 }
 
@@ -166,7 +183,7 @@ def ensure(set_name: str, *, progress: Progress) -> Path:
         if installed:
             return _link_installed(spec, installed, cache)
         cache.mkdir(parents=True, exist_ok=True)
-        with _locked(cache / f".{spec.name}.lock", spec, progress):
+        with locked(cache / f".{spec.name}.lock", spec.title, progress):
             if not home.is_dir():
                 _build(spec, cache / f".{spec.name}.build", home, progress)
     except OSError as error:
@@ -184,13 +201,13 @@ def _reason(error: OSError, cache: Path) -> str:
 
 
 @contextlib.contextmanager
-def _locked(path: Path, spec: PackageSet, progress: Progress) -> Iterator[None]:
-    """One builder per set; the kernel gives the lock back whatever becomes of its holder."""
+def locked(path: Path, title: str, progress: Progress) -> Iterator[None]:
+    """One builder at a time; the kernel gives the lock back whatever becomes of its holder."""
     with path.open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            progress(f"{spec.title}: waiting for another run that is setting it up")
+            progress(f"{title}: waiting for another run that is setting it up")
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 

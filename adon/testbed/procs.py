@@ -98,13 +98,13 @@ class Daemon:
         lines = self.log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
         return lines[-1] if lines else "it said nothing"
 
-    def stop(self, timeout_s: float = 3.0) -> None:
-        """TERM, then KILL after ``timeout_s``; its whole process group is gone afterwards."""
+    def stop(self, timeout_s: float = 3.0, first: signal.Signals = signal.SIGTERM) -> None:
+        """``first``, then KILL after ``timeout_s``; its whole process group is gone afterwards."""
         if self._child.returncode is not None:
             return
         # Not reaped before the group is dead: until then nobody else can be given its number.
         with contextlib.suppress(ProcessLookupError):
-            signal.pidfd_send_signal(self._pidfd, signal.SIGTERM)
+            signal.pidfd_send_signal(self._pidfd, first)
         _ended(self._pidfd, timeout_s)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)

@@ -16,12 +16,14 @@ from pathlib import Path
 
 from network_provisioner.errors import MissingError
 
-# Debian keeps ovs-vswitchd, and the programs of a JDK, beside their alternatives and links them
-# when the package is configured.
+# Debian keeps ovs-vswitchd, and the programs of a JDK, of Maven and of a PostgreSQL server, beside
+# their alternatives and links them, if at all, when the package is configured.
 _BIN = (
     *("usr/bin", "usr/sbin", "bin", "sbin"),
     "usr/lib/openvswitch-switch",
     "usr/lib/jvm/*-openjdk-*/bin",
+    "usr/lib/postgresql/*/bin",
+    "usr/share/maven/bin",
 )
 _ELF = b"\x7fELF"
 # Environment that programs read their data's place from: variable, path below the root.

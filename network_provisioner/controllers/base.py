@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from network_provisioner.errors import AdonError
+from network_provisioner.flows import Flow
 
 
 class ControllerError(AdonError):
@@ -22,14 +23,31 @@ class ControllerError(AdonError):
 class Capabilities:
     """What a controller can do. Silence means no.
 
-    ``bandwidth``: how rates are kept: "dscp-htb", "queue", "meter" or "none".
-    ``flow_leases``: rules end by themselves in the switch (OpenFlow hard_timeout).
+    ``bandwidth``     how rates are kept: "dscp-htb", "queue", "meter" or "none"
+    ``flow_leases``   rules end by themselves in the switch (OpenFlow hard_timeout)
+    ``real_packets``  traffic really crosses what it controls
+    ``matches``       circuits of one pair of sites with :attr:`Circuit.flows` are told apart, each
+                      with a path and a rate of its own
+    ``multipath``     a circuit may have several :attr:`Circuit.parts`
+    ``queues``        circuits may share a :class:`Queue`
     """
 
     name: str
     bandwidth: str = "none"
     flow_leases: bool = False
     real_packets: bool = False
+    matches: bool = False
+    multipath: bool = False
+    queues: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One of several paths of a circuit, with its part of the rate."""
+
+    path: tuple[str, ...]
+    min_bps: float
+    max_bps: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +56,13 @@ class Circuit:
 
     ``path`` is the list of topology nodes from source site to destination site; data flows from
     source to destination, acknowledgements come back the same way. ``min_bps`` is guaranteed,
-    ``max_bps`` is the ceiling; ``lease_until`` is Unix seconds.
+    ``max_bps`` is the ceiling; ``lease_until`` is Unix seconds. A ``min_bps`` of 0 opens the way
+    and guarantees nothing.
+
+    ``flows``: which packets it carries; empty: all between its two sites that no other names.
+    ``queue``: the name of the :class:`Queue` it shares where its path meets one, or "".
+    ``parts``: all its paths where it has several; then ``path`` is the first's, and ``min_bps`` and
+    ``max_bps`` are the sums.
     """
 
     id: str
@@ -46,6 +70,27 @@ class Circuit:
     min_bps: float
     max_bps: float
     lease_until: float
+    flows: tuple[Flow, ...] = ()
+    queue: str = ""
+    parts: tuple[Part, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """A class of traffic on one directed link (application-aware SDN paper, §IV.E).
+
+    What circuits name it gets at least ``rate_bps`` together while it has enough to send, at most
+    ``ceil_bps``. Of what others leave idle, the lowest ``prio`` is served first, equal ones in
+    proportion to their rates. ``parent`` names another queue of the link out of which this one is
+    served, "" for the link itself. Rates guaranteed to circuits are kept within their queue.
+    """
+
+    name: str
+    hop: tuple[str, str]
+    rate_bps: float
+    ceil_bps: float
+    prio: int = 0
+    parent: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +104,7 @@ class LinkCounter:
 
 
 class Controller(Protocol):
-    """A driver for one kind of network."""
+    """A driver for one kind of network. See docs/controllers.md for how to write another."""
 
     def capabilities(self) -> Capabilities:
         """What this driver can do."""
@@ -69,8 +114,8 @@ class Controller(Protocol):
         """Connect to the switches, lay the best-effort routes. Raises ControllerError."""
         ...
 
-    def apply(self, circuits: Sequence[Circuit]) -> None:
-        """Make the switches carry exactly these circuits, all or nothing.
+    def apply(self, circuits: Sequence[Circuit], queues: Sequence[Queue] = ()) -> None:
+        """Make the switches carry exactly these circuits, and have these queues, all or nothing.
 
         Returns when the switches have confirmed. Raises ControllerError, with the previous circuits
         still in place.

@@ -81,7 +81,7 @@ class Channel:
                 version, _, _, _ = wire.header(data)
                 if version != wire.VERSION:
                     raise ChannelLostError(f"OpenFlow version {version:#x}, expected 0x4 (1.3)")
-                message = wire.decode(data)
+                message = self._decode(data)
                 self.dpid = getattr(message, "datapath_id", 0)
         except OSError as error:
             raise ChannelLostError(f"handshake: {error}") from error
@@ -93,7 +93,7 @@ class Channel:
         reason = "the connection was closed"
         try:
             while True:
-                message = wire.decode(self._read())
+                message = self._decode(self._read())
                 if isinstance(message, wire.PARSER.OFPEchoRequest):
                     self._send([wire.echo_reply(message)], [message.xid])
                 elif message is not None and not self._answer(message):
@@ -137,6 +137,17 @@ class Channel:
         except OSError:
             LOG.debug("switch %d had hung up already", self.dpid)
         self._sock.close()
+
+    @staticmethod
+    def _decode(data: bytes) -> Any:
+        try:
+            return wire.decode(data)
+        except Exception as error:
+            # The library's decoders raise whatever a wrong length or number leads them to.
+            kind = type(error).__name__
+            raise ChannelLostError(
+                f"a message of type {data[1]} and {len(data)} bytes that is none ({kind})"
+            ) from error
 
     def _answer(self, message: Any) -> bool:
         with self._lock:

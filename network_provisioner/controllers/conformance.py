@@ -11,11 +11,18 @@ runner that finds methods named ``test_*`` and hands in a ``rig``.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from network_provisioner.controllers.base import Circuit, Controller, ControllerError
+from network_provisioner.controllers.base import (
+    Circuit,
+    Controller,
+    ControllerError,
+    Part,
+    Queue,
+)
+from network_provisioner.flows import Flow
 from network_provisioner.topology import Topology
 
 
@@ -166,6 +173,80 @@ class ControllerConformance:
             thread.join()
         assert errors == []
 
+    def test_a_door_guarantees_nothing_and_is_always_there(self, rig: Rig) -> None:
+        """Circuits of 0 b/s fit beside any others."""
+        full = circuit(rig, "full")
+        rate = rig.topology.path(full.path).capacity_bps
+        full = replace(full, min_bps=rate, max_bps=rate)
+        door = replace(circuit(rig, "door", pair=1), min_bps=0.0)
+        rig.controller.apply([full, door])
+        assert rig.controller.installed() == ["door", "full"]
+        rig.controller.apply([door])
+        assert rig.controller.installed() == ["door"]
+
+    def test_transfers_of_one_pair_take_paths_of_their_own(self, rig: Rig) -> None:
+        if not rig.controller.capabilities().matches:
+            return
+        first, second = paths(rig, 0)[:2]
+        wanted = [
+            replace(circuit(rig, "one", share=0.01), path=first, flows=to_port(5001)),
+            replace(circuit(rig, "two", share=0.01), path=second, flows=to_port(5002, 5009)),
+            replace(circuit(rig, "rest", share=0.01), path=second),
+        ]
+        rig.controller.apply(wanted)
+        assert rig.controller.installed() == ["one", "rest", "two"]
+        rig.controller.apply([replace(wanted[0], path=second), *wanted[2:]])
+        assert rig.controller.installed() == ["one", "rest"]
+        rig.restart_switches()
+        rig.wait_for("resync", lambda: rig.controller.installed() == ["one", "rest"])
+
+    def test_transfers_that_cannot_be_told_apart_are_refused(self, rig: Rig) -> None:
+        if not rig.controller.capabilities().matches:
+            return
+        one = replace(circuit(rig, "one", share=0.01), flows=to_port(5001, 5010))
+        same = replace(one, id="same")
+        rig.controller.apply([one, same])
+        assert rig.controller.installed() == ["one", "same"]
+        self._refused(rig, [one, replace(one, id="other", flows=to_port(5010))])
+        elsewhere = replace(same, path=paths(rig, 0)[1])
+        self._refused(rig, [one, elsewhere])
+        assert rig.controller.installed() == ["one", "same"]
+
+    def test_a_circuit_is_split_and_joined(self, rig: Rig) -> None:
+        whole = circuit(rig, "a", share=0.01)
+        parts = tuple(Part(path, 1000.0, 2000.0) for path in paths(rig, 0)[:2])
+        split = replace(whole, min_bps=2000.0, max_bps=4000.0, parts=parts)
+        if not rig.controller.capabilities().multipath:
+            self._refused(rig, [split])
+            return
+        for wanted in (split, whole, split):
+            rig.controller.apply([wanted])
+            assert rig.controller.installed() == ["a"]
+        self._refused(rig, [replace(split, path=paths(rig, 0)[1])])
+        assert rig.controller.installed() == ["a"]
+        rig.restart_switches()
+        rig.wait_for("resync", lambda: rig.controller.installed() == ["a"])
+
+    def test_queues_come_change_and_go(self, rig: Rig) -> None:
+        member = replace(circuit(rig, "a"), queue="gold")
+        capacity = rig.topology.path(member.path).capacity_bps
+        hop = next(
+            hop
+            for hop in rig.topology.path(member.path).hops
+            if rig.topology.nodes[hop[0]].kind == "switch"
+        )
+        gold = Queue("gold", hop, 0.7 * capacity, capacity)
+        rest = Queue("rest", hop, 0.0, 0.3 * capacity, prio=1, parent="gold")
+        if not rig.controller.capabilities().queues:
+            self._refused(rig, [member], [gold])
+            return
+        for queues in ([gold], [gold, rest], [replace(gold, rate_bps=capacity), rest], []):
+            rig.controller.apply([member], queues)
+            assert rig.controller.installed() == ["a"]
+        for nonsense in ([rest], [gold, gold], [replace(gold, ceil_bps=1.0)]):
+            self._refused(rig, [member], nonsense)
+        assert rig.controller.installed() == ["a"]
+
     def test_stop_and_start_again(self, rig: Rig) -> None:
         rig.controller.apply([circuit(rig, "a")])
         rig.controller.stop()
@@ -177,13 +258,13 @@ class ControllerConformance:
         assert rig.controller.installed() == ["a"]
 
     @staticmethod
-    def _refused(rig: Rig, circuits: list[Circuit]) -> None:
+    def _refused(rig: Rig, circuits: list[Circuit], queues: Sequence[Queue] = ()) -> None:
         try:
-            rig.controller.apply(circuits)
+            rig.controller.apply(circuits, queues)
         except ControllerError as error:
             assert "\n" not in str(error)
         else:
-            raise AssertionError(f"{circuits} were not refused")
+            raise AssertionError(f"{circuits} with {list(queues)} were not refused")
 
 
 def paths(rig: Rig, pair: int) -> list[tuple[str, ...]]:
@@ -198,8 +279,15 @@ def paths(rig: Rig, pair: int) -> list[tuple[str, ...]]:
     return [path.nodes for path in far[pair]]
 
 
-def circuit(rig: Rig, name: str, pair: int = 0, lease_s: float = 300.0) -> Circuit:
-    """A circuit on the first path of a pair of sites, of a tenth of its capacity."""
+def circuit(
+    rig: Rig, name: str, pair: int = 0, lease_s: float = 300.0, share: float = 0.1
+) -> Circuit:
+    """A circuit on the first path of a pair of sites, of that share of its capacity."""
     path = paths(rig, pair)[0]
-    rate = rig.topology.path(path).capacity_bps / 10
+    rate = rig.topology.path(path).capacity_bps * share
     return Circuit(name, path, rate, 2 * rate, rig.now() + lease_s)
+
+
+def to_port(first: int, last: int = 0) -> tuple[Flow, ...]:
+    """TCP to a range of ports."""
+    return (Flow("tcp", None, (first, last or first)),)

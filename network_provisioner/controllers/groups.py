@@ -1,8 +1,11 @@
 """Circuits put together as the switches can tell them apart. Pure.
 
-Rules match source and destination address, so all circuits from one site to another share one rule
-per switch. A *group* is everything that flows from one site to another: the data of the circuits in
-that direction and the acknowledgements of the circuits in the other.
+A *group* is everything between two sites, one way, that one set of rules carries: the packets that
+a circuit's flows name, or all that no flow names. Circuits of one pair of sites that name no flows
+are one group, as are those that name the same. The acknowledgements of a group's data are a group
+of the other direction, or part of the data there.
+
+A group has one *lane* for each path that it takes at the same time.
 """
 
 from __future__ import annotations
@@ -12,198 +15,274 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from network_provisioner.controllers.apart import check_apart
 from network_provisioner.controllers.base import Circuit
+from network_provisioner.controllers.blocks import reverse
+from network_provisioner.controllers.circuitcheck import check_circuit, check_path, ways
 from network_provisioner.errors import InputError
+from network_provisioner.flows import Flow
 from network_provisioner.topology import Topology
-from network_provisioner.units import format_rate
+from network_provisioner.units import MAX_RATE_BPS, format_rate
 
 Pair = tuple[str, str]
+# Text, because it is looked up often, and text remembers its hash.
+GroupKey = str
 
 # One 52 to 66 byte acknowledgement for every second 1500 byte segment is 2.2 %; rounded up.
 ACK_SHARE = 0.03
-# DSCP has six bits; 0 is best effort.
-MARKS = 63
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """One path of a group. ``ack_bps`` is what the acknowledgements on it need.
+
+    ``mark`` is the DSCP value that names its class on shaped devices and its lane on switches, 0
+    where neither is needed.
+    """
+
+    path: tuple[str, ...]
+    min_bps: float
+    max_bps: float
+    ack_bps: float = 0.0
+    mark: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """All traffic from ``src`` to ``dst`` that has circuits.
+    """Traffic from ``src`` to ``dst`` that has circuits.
 
-    ``data`` are the ids of circuits from src to dst, ``acks`` of those from dst to src. ``min_bps``
-    and ``max_bps`` add up over ``data``; ``ack_bps`` is what the acknowledgements need.
-    ``lease_until`` is the end of the longest lease. ``mark`` is the DSCP value that names its HTB
-    class, 0 where no device on its path is shaped.
+    ``flows`` are its packets as they go this way, empty for all that no other group names. ``data``
+    are the ids of circuits from src to dst, ``acks`` of those from dst to src. ``lease_until`` is
+    the end of the longest lease. ``queue`` is the queue its data shares (or the data that it
+    answers), "" for none; ``sure`` whether any of it was guaranteed a rate.
     """
 
     src: str
     dst: str
-    path: tuple[str, ...]
+    flows: tuple[Flow, ...]
+    lanes: tuple[Lane, ...]
     data: tuple[str, ...]
     acks: tuple[str, ...]
-    min_bps: float
-    max_bps: float
-    ack_bps: float
     lease_until: float
-    mark: int = 0
+    queue: str = ""
+    sure: bool = True
+    key: GroupKey = ""
+    """What tells it from all others."""
 
     @property
-    def pair(self) -> Pair:
-        """Source and destination site."""
-        return (self.src, self.dst)
+    def path(self) -> tuple[str, ...]:
+        """Its path, the first where it has several."""
+        return self.lanes[0].path
+
+    @property
+    def min_bps(self) -> float:
+        """What its data is guaranteed."""
+        return sum(lane.min_bps for lane in self.lanes)
+
+    @property
+    def max_bps(self) -> float:
+        """What its data may take."""
+        return sum(lane.max_bps for lane in self.lanes)
 
     @property
     def text(self) -> str:
         """What it carries and where, in one line; the cookie is made of it."""
-        return f"{'>'.join(self.path)}|{','.join(self.data)}|{','.join(self.acks)}"
+        ways = "+".join(">".join(lane.path) for lane in self.lanes)
+        return f"{ways}|{self.flows or ''}|{','.join(self.data)}|{','.join(self.acks)}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A circuit that was checked, and the groups of its data and of what answers them."""
+
+    circuit: Circuit
+    flows: tuple[Flow, ...]
+    answers: tuple[Flow, ...]
+    data_key: GroupKey
+    ack_key: GroupKey
+
+
+class Grouper:
+    """Groups circuits again and again; what stays the same is looked at once. Not thread-safe."""
+
+    def __init__(self, topology: Topology) -> None:
+        self._topology = topology
+        self._paths: set[tuple[str, ...]] = set()  # that are known to be possible
+        self._known: dict[str, _Known] = {}
+        self._groups: dict[GroupKey, tuple[list[Circuit], list[Circuit], Group]] = {}
+
+    def group(self, circuits: Sequence[Circuit], now: float) -> list[Group]:
+        """The groups of all circuits whose lease has not ended at ``now``, in a fixed order,
+        unmarked. A group whose circuits are the same objects as before is the same object.
+
+        Where both directions have circuits on different paths, data decides: the acknowledgements
+        of one follow the data path of the other. Acknowledgements of data with several paths take
+        the first. Raises InputError for circuits that are not well formed, that one group would
+        carry but on different paths, that name the same packets in part, or that together
+        guarantee more than a link carries.
+        """
+        data: dict[GroupKey, list[Circuit]] = {}
+        acks: dict[GroupKey, list[Circuit]] = {}
+        flows: dict[GroupKey, tuple[Flow, ...]] = {}
+        known: dict[str, _Known] = {}
+        for circuit in circuits:
+            entry = self._known.get(circuit.id)
+            if entry is None or entry.circuit is not circuit:
+                entry = self._look_at(circuit)
+            if circuit.id in known:
+                raise InputError(f"circuit {circuit.id!r} is listed twice, expected one of each id")
+            known[circuit.id] = entry
+            if circuit.lease_until > now:
+                data.setdefault(entry.data_key, []).append(circuit)
+                acks.setdefault(entry.ack_key, []).append(circuit)
+                flows[entry.data_key], flows[entry.ack_key] = entry.flows, entry.answers
+        groups = {}
+        for key in sorted(flows):
+            there, back = data.get(key, []), acks.get(key, [])
+            before = self._groups.get(key)
+            if before is not None and _same(before[0], there) and _same(before[1], back):
+                groups[key] = before
+            else:
+                _check_same_paths(there)
+                made = _group(self._topology, key, flows[key], there, back)
+                groups[key] = (there, back, made)
+        if data.keys() != {key for key, (there, _, _) in self._groups.items() if there}:
+            check_apart([(flows[key], there[0]) for key, there in data.items()])
+        found = [group for _, _, group in groups.values()]
+        check_capacity(self._topology, found)
+        self._known, self._groups = known, groups
+        return found
+
+    def _look_at(self, circuit: Circuit) -> _Known:
+        """Checks a circuit."""
+        check_circuit(circuit)
+        for path in ways(circuit):
+            if path not in self._paths:  # circuits are many, the paths they share are few
+                check_path(self._topology, circuit.id, path)
+                self._paths.add(path)
+        src, dst = circuit.path[0], circuit.path[-1]
+        flows = tuple(sorted(set(circuit.flows), key=repr))
+        answers = tuple(sorted(map(reverse, flows), key=repr))
+        return _Known(circuit, flows, answers, _key(src, dst, flows), _key(dst, src, answers))
 
 
 def group_circuits(topology: Topology, circuits: Sequence[Circuit], now: float) -> list[Group]:
-    """The groups of all circuits whose lease has not ended at ``now``, in a fixed order, unmarked.
-
-    Where both directions between two sites have circuits on different paths, data decides: the
-    acknowledgements of one follow the data path of the other. Raises InputError for circuits that
-    are not well formed, that share a pair of sites but not the path, or that together guarantee
-    more than a link carries.
-    """
-    by_pair: dict[Pair, list[Circuit]] = {}
-    ids: set[str] = set()
-    paths: set[tuple[str, ...]] = set()
-    for circuit in circuits:
-        _check(circuit)
-        if circuit.path not in paths:  # circuits are many, the paths they share are few
-            _check_path(topology, circuit)
-            paths.add(circuit.path)
-        if circuit.id in ids:
-            raise InputError(f"circuit {circuit.id!r} is listed twice, expected one of each id")
-        ids.add(circuit.id)
-        if circuit.lease_until > now:
-            by_pair.setdefault((circuit.path[0], circuit.path[-1]), []).append(circuit)
-    for same_pair in by_pair.values():
-        _check_one_path(same_pair)
-    pairs = sorted({p for src, dst in by_pair for p in ((src, dst), (dst, src))})
-    groups = [_group(p, by_pair.get(p, []), by_pair.get((p[1], p[0]), [])) for p in pairs]
-    check_capacity(topology, groups)
-    return groups
+    """The groups of circuits, from nothing: see :meth:`Grouper.group`."""
+    return Grouper(topology).group(circuits, now)
 
 
 def check_capacity(topology: Topology, groups: Iterable[Group]) -> None:
     """Raises InputError where the guaranteed rates on a link direction exceed its capacity."""
-    for (a, b), there in by_hop(groups).items():
+    asked: dict[Pair, float] = {}
+    for group in groups:
+        for lane in group.lanes:
+            if lane.min_bps > 0:
+                for hop in pairwise(lane.path):
+                    asked[hop] = asked.get(hop, 0.0) + lane.min_bps
+    for (a, b), rate in asked.items():
         capacity = topology.link(a, b).capacity_bps
-        asked = sum(group.min_bps for group in there)
-        if asked > capacity * (1 + 1e-9):
-            names = ", ".join(i for group in there for i in group.data)
+        if rate > capacity * (1 + 1e-9):
+            there = by_hop(groups)[a, b]
+            names = ", ".join(i for group, lane in there if lane.min_bps > 0 for i in group.data)
             raise InputError(
                 f"link {a}-{b} carries {format_rate(capacity)}, but circuits {names} are "
-                f"guaranteed {format_rate(asked)} together"
+                f"guaranteed {format_rate(rate)} together"
             )
 
 
-def by_hop(groups: Iterable[Group]) -> dict[Pair, list[Group]]:
-    """The groups on every link direction that has any."""
-    hops: dict[Pair, list[Group]] = {}
-    for group in groups:
-        for hop in pairwise(group.path):
-            hops.setdefault(hop, []).append(group)
-    return hops
+def by_hop(
+    groups: Iterable[Group], hops: frozenset[Pair] | None = None
+) -> dict[Pair, list[tuple[Group, Lane]]]:
+    """The groups on every link direction that has any, with the lane that crosses it.
 
-
-def assign_marks(
-    groups: Sequence[Group],
-    sites: Sequence[str],
-    shaped: frozenset[Pair],
-) -> dict[Pair, int]:
-    """A DSCP value for every group that crosses a shaped link direction.
-
-    Each ordered pair of sites has a value of its own as long as 63 suffice (8 sites), so it stays
-    when other circuits come and go. Beyond that, values are shared by groups that meet on no
-    shaped device. Raises InputError where more than 63 groups meet on one.
+    ``hops``: those to look at, None for all.
     """
-    rank = {site: i for i, site in enumerate(sites)}
-    used: dict[Pair, set[int]] = {}
-    marks: dict[Pair, int] = {}
+    found: dict[Pair, list[tuple[Group, Lane]]] = {}
     for group in groups:
-        hops = [hop for hop in pairwise(group.path) if hop in shaped]
-        if not hops:
-            continue
-        src, dst = rank[group.src], rank[group.dst]
-        # Position among ordered pairs without (i, i).
-        preferred = src * (len(sites) - 1) + dst - (dst > src)
-        taken = set().union(*(used.get(hop, set()) for hop in hops))
-        free = (m for i in range(MARKS) if (m := (preferred + i) % MARKS + 1) not in taken)
-        mark = next(free, None)
-        if mark is None:
-            raise InputError(
-                f"link {hops[0][0]}-{hops[0][1]} would carry more than {MARKS} groups of "
-                f"circuits, but DSCP can name no more than {MARKS}"
-            )
-        marks[group.pair] = mark
-        for hop in hops:
-            used.setdefault(hop, set()).add(mark)
-    return marks
+        for lane in group.lanes:
+            for hop in pairwise(lane.path):
+                if hops is None or hop in hops:
+                    found.setdefault(hop, []).append((group, lane))
+    return found
 
 
 def shares(circuits: Mapping[str, Circuit], group: Group) -> dict[str, float]:
     """How the bytes of a group are attributed to its circuits: by guaranteed rate, or evenly."""
-    rates = {i: circuits[i].min_bps for i in group.data}
+    rates = {i: circuits[i].min_bps for i in group.data if i in circuits}
     total = sum(rates.values())
     if total <= 0:
         return {i: 1 / len(rates) for i in rates}
     return {i: rate / total for i, rate in rates.items()}
 
 
-def _group(pair: Pair, data: list[Circuit], back: list[Circuit]) -> Group:
-    path = data[0].path if data else tuple(reversed(back[0].path))
+def _group(
+    topology: Topology,
+    key: GroupKey,
+    flows: tuple[Flow, ...],
+    data: list[Circuit],
+    back: list[Circuit],
+) -> Group:
+    needed = sum(_ack_bps(topology, c) for c in back)
+    if data:
+        per_way = [_way(data, i) for i in range(len(ways(data[0])))]
+        most = sum(min(ceil, MAX_RATE_BPS) for _, _, ceil in per_way)
+        lanes = tuple(
+            Lane(path, low, ceil, needed * min(ceil, MAX_RATE_BPS) / most)
+            for path, low, ceil in per_way
+        )
+    else:
+        lanes = (Lane(tuple(reversed(back[0].path)), 0.0, 0.0, needed),)
+    queues = {c.queue for c in data or back}
+    path = lanes[0].path
     return Group(
-        src=pair[0],
-        dst=pair[1],
-        path=path,
+        src=path[0],
+        dst=path[-1],
+        flows=flows,
+        lanes=lanes,
         data=tuple(sorted(c.id for c in data)),
         acks=tuple(sorted(c.id for c in back)),
-        min_bps=sum(c.min_bps for c in data),
-        max_bps=sum(c.max_bps for c in data),
-        ack_bps=ACK_SHARE * sum(c.max_bps for c in back),
         lease_until=max(c.lease_until for c in (*data, *back)),
+        # What the switches cannot tell apart cannot be in two queues.
+        queue=queues.pop() if len(queues) == 1 else "",
+        sure=any(c.min_bps > 0 for c in (*data, *back)),
+        key=key,
     )
 
 
-def _check_one_path(circuits: list[Circuit]) -> None:
-    first = circuits[0]
+def _key(src: str, dst: str, flows: tuple[Flow, ...]) -> GroupKey:
+    return f"{src}>{dst}|{flows or ''}"
+
+
+def _same(before: list[Circuit], now: list[Circuit]) -> bool:
+    """Whether both are the same objects."""
+    return len(before) == len(now) and all(a is b for a, b in zip(before, now, strict=True))
+
+
+def _way(circuits: list[Circuit], index: int) -> tuple[tuple[str, ...], float, float]:
+    """Path, guaranteed rate and ceiling of the circuits' way with this number, together."""
+    if not circuits[0].parts:
+        rates = [(c.min_bps, c.max_bps) for c in circuits]
+    else:
+        rates = [(c.parts[index].min_bps, c.parts[index].max_bps) for c in circuits]
+    path = ways(circuits[0])[index]
+    return path, math.fsum(low for low, _ in rates), math.fsum(ceil for _, ceil in rates)
+
+
+def _ack_bps(topology: Topology, circuit: Circuit) -> float:
+    """What a circuit's acknowledgements are guaranteed: nothing where its data is not."""
+    if circuit.min_bps <= 0 and not circuit.queue:
+        return 0.0
+    fits = sum(topology.path(path).capacity_bps for path in ways(circuit))
+    return ACK_SHARE * min(circuit.max_bps, fits)
+
+
+def _check_same_paths(circuits: list[Circuit]) -> None:
     for other in circuits[1:]:
-        if other.path != first.path:
+        first = circuits[0]
+        if ways(other) != ways(first):
+            one, two = (" and ".join(">".join(p) for p in ways(c)) for c in (first, other))
             raise InputError(
                 f"circuits {first.id!r} and {other.id!r} from {first.path[0]} to "
-                f"{first.path[-1]} name the paths {'>'.join(first.path)} and "
-                f"{'>'.join(other.path)}, expected one path for each pair of sites"
+                f"{first.path[-1]} name the paths {one} and {two}, expected one path for what "
+                "the switches cannot tell apart"
             )
-
-
-def _check_path(topology: Topology, circuit: Circuit) -> None:
-    label = f"circuit {circuit.id!r}"
-    if len(circuit.path) < 3 or len(set(circuit.path)) != len(circuit.path):
-        raise InputError(
-            f"{label} has the path {'>'.join(circuit.path)!r}, expected two sites with switches "
-            "between them and no node twice"
-        )
-    for end in (circuit.path[0], circuit.path[-1]):
-        topology.site(end)
-    for a, b in pairwise(circuit.path):
-        topology.link(a, b)
-    for name in circuit.path[1:-1]:
-        if topology.nodes[name].kind == "site":
-            raise InputError(f"{label} leads through the site {name!r}, expected switches only")
-
-
-def _check(circuit: Circuit) -> None:
-    label = f"circuit {circuit.id!r}"
-    if not circuit.id:
-        raise InputError("a circuit has an empty id, expected a name")
-    if not (math.isfinite(circuit.min_bps) and circuit.min_bps >= 0):
-        raise InputError(f"{label} has min_bps {circuit.min_bps!r}, expected 0 b/s or more")
-    if math.isnan(circuit.max_bps) or circuit.max_bps < circuit.min_bps or circuit.max_bps <= 0:
-        raise InputError(
-            f"{label} has max_bps {circuit.max_bps!r}, expected more than 0 b/s and no less than "
-            f"its min_bps {circuit.min_bps!r}"
-        )
-    if math.isnan(circuit.lease_until):
-        raise InputError(f"{label} has no lease_until, expected Unix seconds")

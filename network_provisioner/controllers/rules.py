@@ -1,40 +1,59 @@
-"""Flow rules as values: what one switch does with one direction between two sites, and the
+"""Flow rules as values: what one switch does with some packets from one site to another, and the
 difference between what is on the switches and what should be. Pure; knows no OpenFlow library.
 
-A rule matches IPv4 source and destination. Cookies are 64 bits: 16 bits say whose rule it is, 48
-bits are a hash of what it carries, so that everything of ours can be found and removed by mask.
+Cookies are 64 bits: 16 bits say whose rule it is, 48 bits are a hash of what it carries, so that
+everything of ours can be found and removed by mask.
 """
 
 from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 
-TRANSIT_OWNER = 0xAD0E
+from network_provisioner.controllers.aids import OWNER, Aid, Key
+from network_provisioner.controllers.blocks import Masked
+
+TRANSIT_OWNER = OWNER
 ROUTE_OWNER = 0xAD0F
+STAMP_OWNER = 0xAD0C
 OWNER_SHIFT = 48
 OWNER_MASK = 0xFFFF << OWNER_SHIFT
-# Both owners differ in the last bit only: one mask finds them both.
-ANY_OWNER_MASK = 0xFFFE << OWNER_SHIFT
+# All owners differ in the last two bits only: one mask finds them all.
+ANY_OWNER_MASK = 0xFFFC << OWNER_SHIFT
 
+# Data of named flows, their acknowledgements, everything else between two sites with a circuit,
+# best effort. Acknowledgements of one transfer may look like the data of another.
+FLOW_PRIORITY = 220
+FLOW_ACK_PRIORITY = 210
 TRANSIT_PRIORITY = 200
+# Added where a rule is for one lane of several: while one is split or joined, both rules are there.
+LANE_PRIORITY = 5
 ROUTE_PRIORITY = 10
+STAMP_PRIORITY = 1
 
 # OpenFlow 1.3 section A.3.4.1: hard_timeout is 16 bits of seconds, 0 means never.
 MAX_HARD_TIMEOUT_S = 65535
-# A timeout counts whole seconds and is rounded up: nearer than this is the same lease.
-LEASE_TOLERANCE_S = 1.5
+# A timeout counts whole seconds and is rounded up, and it counts from when the switch came to the
+# rule: one of thousands, seconds after it was sent. Nearer than this is the same lease.
+EARLIER_S, LATER_S = 1.5, 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class FlowRule:
     """One rule on one switch.
 
-    ``src`` and ``dst`` are IPv4 addresses. ``dscp`` is set where not None, ``eth_dst`` where not
-    empty. ``expires_at`` is Unix seconds, infinite for a rule that stays. ``hop`` counts the
-    switches before this one on the path; it orders changes and is no part of the rule.
+    ``src`` and ``dst`` are IPv4 addresses. ``protocol`` is "ip" for all of it, "tcp" or "udp" with
+    ``src_port`` and ``dst_port`` as values under masks, "arp" for address resolution between the
+    two, or "stamp" for the rule that no packet meets (see :func:`stamp_rule`). ``in_port``
+    is where packets must come from, 0 for anywhere; ``mark`` the DSCP value they must have, None
+    for any.
+
+    ``meter`` polices them, ``dscp`` is set where not None, ``eth_dst`` where not empty; then they
+    go into ``queue`` (0: none) of ``out_port``, or to the select ``group`` where that is not 0.
+    ``expires_at`` is Unix seconds, infinite for a rule that stays. ``hop`` counts the switches
+    before this one on the path; it orders changes and is no part of the rule.
     """
 
     dpid: int
@@ -47,11 +66,23 @@ class FlowRule:
     eth_dst: str = ""
     expires_at: float = math.inf
     hop: int = field(default=0, compare=False)
+    protocol: str = "ip"
+    src_port: Masked | None = None
+    dst_port: Masked | None = None
+    in_port: int = 0
+    mark: int | None = None
+    group: int = 0
+    queue: int = 0
+    meter: int = 0
+    key: Key = field(init=False, compare=False, repr=False)
+    """What a switch tells rules apart by: two rules with one key overwrite each other."""
 
-    @property
-    def key(self) -> tuple[int, int, str, str]:
-        """What a switch tells rules apart by: two rules with one key overwrite each other."""
-        return (self.dpid, self.priority, self.src, self.dst)
+    def __post_init__(self) -> None:
+        key = (
+            self.dpid, self.priority, self.src, self.dst, self.protocol,
+            self.src_port, self.dst_port, self.in_port, self.mark,
+        )  # fmt: skip
+        object.__setattr__(self, "key", key)
 
     @property
     def owner(self) -> int:
@@ -69,10 +100,16 @@ class SeenRule:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """Rules to add (or overwrite) and rules to delete."""
+    """Rules to add (or overwrite) and to delete, and the same for what they refer to.
+
+    ``change_aids`` are on the switch already, with other contents.
+    """
 
     add: tuple[FlowRule, ...] = ()
     delete: tuple[FlowRule, ...] = ()
+    add_aids: tuple[Aid, ...] = ()
+    change_aids: tuple[Aid, ...] = ()
+    delete_aids: tuple[Aid, ...] = ()
 
     def stages(self) -> list[Changes]:
         """The changes in steps such that a packet always meets a rule.
@@ -81,20 +118,64 @@ class Changes:
         the new path, and only then are old rules deleted. Empty steps are left out.
         """
         steps = [
-            Changes(add=tuple(r for r in self.add if r.hop > 0)),
-            Changes(add=tuple(r for r in self.add if r.hop == 0)),
-            Changes(delete=self.delete),
+            Changes(
+                add=tuple(r for r in self.add if r.hop > 0),
+                add_aids=self.add_aids,
+            ),
+            Changes(add=tuple(r for r in self.add if r.hop == 0), change_aids=self.change_aids),
+            Changes(delete=self.delete, delete_aids=self.delete_aids),
         ]
         return [step for step in steps if step]
 
+    def with_first(self, rule: FlowRule) -> Changes:
+        """The same, after ``rule`` has been added."""
+        return replace(self, add=(rule, *self.add))
+
+    def per_switch(self) -> dict[int, Changes]:
+        """The same for each switch that has something to change."""
+        parts: dict[int, dict[str, list[object]]] = {}
+        for part in fields(self):
+            for it in getattr(self, part.name):
+                parts.setdefault(it.dpid, {}).setdefault(part.name, []).append(it)
+        return {
+            dpid: Changes(**{name: tuple(its) for name, its in found.items()})  # type: ignore[arg-type]
+            for dpid, found in parts.items()
+        }
+
     def __bool__(self) -> bool:
-        return bool(self.add or self.delete)
+        return bool(
+            self.add or self.delete or self.add_aids or self.change_aids or self.delete_aids
+        )
 
 
 def make_cookie(owner: int, text: str) -> int:
     """The cookie of ``owner`` for what ``text`` describes."""
     digest = hashlib.sha256(text.encode()).digest()
     return owner << OWNER_SHIFT | int.from_bytes(digest[:6], "big")
+
+
+def stamp_rule(dpid: int, stamp: int) -> FlowRule:
+    """Says in its cookie who changed a switch last: 48 bits of ``stamp``. No packet meets it.
+
+    Whoever changes a switch writes it first, so one small question tells whether what is believed
+    to be on the switch still is.
+    """
+    cookie = STAMP_OWNER << OWNER_SHIFT | stamp
+    return FlowRule(dpid, STAMP_PRIORITY, "", "", 0, cookie, protocol="stamp")
+
+
+def is_stamp(rule: FlowRule) -> bool:
+    """Whether it is one of those."""
+    return rule.protocol == "stamp"
+
+
+def rule_text(rule: FlowRule) -> str:
+    """A rule as messages name it."""
+    if is_stamp(rule):
+        return "the stamp"
+    kind = "" if rule.protocol == "ip" else f"{rule.protocol} "
+    ports = [f":{port[0]}" if port else "" for port in (rule.src_port, rule.dst_port)]
+    return f"the rule {kind}{rule.src}{ports[0]} > {rule.dst}{ports[1]}"
 
 
 def hard_timeout(expires_at: float, now: float) -> int:
@@ -106,34 +187,51 @@ def hard_timeout(expires_at: float, now: float) -> int:
 
 def same_rule(seen: FlowRule, want: FlowRule, now: float) -> bool:
     """Whether a rule on a switch does what is wanted, for as long as it is wanted."""
-    return _what(seen) == _what(want) and _same_lease(seen.expires_at, want.expires_at, now)
+    return same_but_lease(seen, want) and _same_lease(seen.expires_at, want.expires_at, now)
 
 
 def same_but_lease(seen: FlowRule, want: FlowRule) -> bool:
     """Whether a rule on a switch does what is wanted, for however long."""
-    return _what(seen) == _what(want)
+    return seen is want or (seen.key == want.key and _what(seen) == _what(want))
 
 
-def diff(seen: Iterable[FlowRule], want: Sequence[FlowRule], now: float) -> Changes:
+def diff(
+    seen: Iterable[FlowRule] | Mapping[Key, FlowRule], want: Sequence[FlowRule], now: float
+) -> Changes:
     """What brings the switches from ``seen`` to ``want``. Empty where they agree already."""
-    there = {rule.key: rule for rule in seen}
-    wanted = {rule.key for rule in want}
+    there = seen if isinstance(seen, Mapping) else {rule.key: rule for rule in seen}
+    wanted = {rule.key: rule for rule in want}
     return Changes(
         add=tuple(
             rule
-            for rule in want
-            if rule.key not in there or not same_rule(there[rule.key], rule, now)
+            for key, rule in wanted.items()
+            if (before := there.get(key)) is not rule
+            and (before is None or not same_rule(before, rule, now))
         ),
         delete=tuple(rule for key, rule in there.items() if key not in wanted),
     )
 
 
+def diff_aids(seen: Iterable[Aid], want: Iterable[Aid]) -> Changes:
+    """The same for groups and meters."""
+    there = {aid.key: aid for aid in seen}
+    wanted = {aid.key: aid for aid in want}
+    return Changes(
+        add_aids=tuple(aid for key, aid in wanted.items() if key not in there),
+        change_aids=tuple(aid for key, aid in wanted.items() if there.get(key, aid) != aid),
+        delete_aids=tuple(aid for key, aid in there.items() if key not in wanted),
+    )
+
+
 def _what(rule: FlowRule) -> tuple[object, ...]:
-    return (rule.key, rule.out_port, rule.cookie, rule.dscp, rule.eth_dst.lower())
+    return (
+        rule.out_port, rule.cookie, rule.dscp, rule.eth_dst.lower(),
+        rule.group, rule.queue, rule.meter,
+    )  # fmt: skip
 
 
 def _same_lease(seen: float, want: float, now: float) -> bool:
     if math.isinf(seen) or math.isinf(want):
         return seen == want
     longest = now + MAX_HARD_TIMEOUT_S
-    return abs(min(seen, longest) - min(want, longest)) <= LEASE_TOLERANCE_S
+    return -EARLIER_S <= min(seen, longest) - min(want, longest) <= LATER_S

@@ -1,38 +1,74 @@
-"""Rates on a device as HTB classes, and the ``tc`` commands that lay them. Pure.
+"""Rates on a device as a tree of classes. Pure; :mod:`~network_provisioner.controllers.tc` says the
+same to the kernel.
 
-One HTB tree per device: a class of the link's capacity, under it one class for each DSCP mark and
-one for best effort, which is guaranteed what is left and may take the whole link while it is idle.
-Open vSwitch's userspace datapath ignores OpenFlow queues, so the class is told by the DSCP value
-that the first switch sets.
+::
+
+    the link ─┬─ best effort                   what is left, and all that is idle
+              ├─ a mark                        a circuit's guaranteed rate and ceiling
+              └─ a queue ─┬─ its own mark      members that are guaranteed nothing
+                          ├─ a mark            a member's guaranteed rate, out of the queue's
+                          └─ another queue …
+
+Open vSwitch's userspace datapath ignores OpenFlow queues, so a class is told by the DSCP value that
+the first switch sets.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+
+from network_provisioner.controllers.base import Queue
+from network_provisioner.errors import InputError
 
 # Best effort is never starved: this share of a link is not handed out.
 BEST_EFFORT_SHARE = 0.01
 MIN_CLASS_BPS = 1000.0
+# Idle bandwidth is offered in this order, 7 last: HTB knows eight priorities.
+FIRST_PRIO, LAST_PRIO = 0, 7
+# HTB nests eight deep (TC_HTB_MAXDEPTH); the link and the leaves take two.
+MAX_QUEUE_DEPTH = 6
 
-_LINK_CLASS = "1:1"
-_BEST_EFFORT_CLASS = "1:2"
-# Class minors are hexadecimal; marks are 1..63, so classes are 1:101 to 1:13f.
-_FIRST_MARK_CLASS = 0x100
 
-# A segmentation-offload packet has up to 64 kB: bursts and quanta must hold one, queues several.
-_MIN_BURST_BYTES = 131_072
-_BURST_S = 0.004
-_QUANTUM_BYTES = 70_000
-_MIN_QUEUE_BYTES = 262_144
-_MIN_QUEUE_S = 0.05
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the traffic with DSCP ``mark`` asks of a device.
+
+    ``queue`` names the queue it belongs to there, "" for none. ``shared``: it is what the queue's
+    members share that are guaranteed nothing. ``prio`` counts where it is in no queue.
+    """
+
+    mark: int
+    data_bps: float
+    ack_bps: float
+    ceil_bps: float
+    queue: str = ""
+    shared: bool = False
+    prio: int = FIRST_PRIO
 
 
 @dataclass(frozen=True, slots=True)
 class ShapeClass:
-    """Traffic marked with DSCP ``mark`` gets ``rate_bps`` and at most ``ceil_bps``."""
+    """Traffic marked with DSCP ``mark`` gets ``rate_bps`` and at most ``ceil_bps``.
+
+    ``queue`` is the queue it is served out of, "" for the link. ``weight`` is its part of what is
+    idle, relative to others of its ``prio``.
+    """
 
     mark: int
+    rate_bps: float
+    ceil_bps: float
+    queue: str = ""
+    prio: int = FIRST_PRIO
+    weight: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class QueueClass:
+    """A :class:`~network_provisioner.controllers.base.Queue` as its device keeps it."""
+
+    name: str
+    parent: str
     rate_bps: float
     ceil_bps: float
 
@@ -41,7 +77,8 @@ class ShapeClass:
 class DeviceShape:
     """What a switch's device should do with its egress.
 
-    ``delay_s`` is the link's one-way delay; queues hold a round trip's worth of the capacity.
+    ``delay_s`` is the link's one-way delay; packet queues hold a round trip's worth of the
+    capacity. ``queues`` come parents first.
     """
 
     switch: str
@@ -49,129 +86,106 @@ class DeviceShape:
     capacity_bps: float
     delay_s: float
     classes: tuple[ShapeClass, ...] = ()
+    queues: tuple[QueueClass, ...] = ()
 
     @property
     def best_effort_bps(self) -> float:
         """What is guaranteed to traffic without a circuit."""
-        return max(MIN_CLASS_BPS, self.capacity_bps - sum(c.rate_bps for c in self.classes))
+        given = sum(c.rate_bps for c in self.classes if not c.queue)
+        given += sum(q.rate_bps for q in self.queues if not q.parent)
+        return max(MIN_CLASS_BPS, self.capacity_bps - given)
 
 
-def share_out(capacity_bps: float, asked: Sequence[tuple[float, float]]) -> list[float]:
-    """The class rates for (data, acknowledgement) rates that meet on one device.
+def share_out(
+    capacity_bps: float, asked: Sequence[Asked], queues: Sequence[Queue] = ()
+) -> tuple[tuple[ShapeClass, ...], tuple[QueueClass, ...]]:
+    """The classes and queues of one device.
 
-    Data comes first; acknowledgements share what is left. The sum stays below the capacity by
+    Guaranteed data rates come first, in a queue or not; then acknowledgements; then what queues
+    were promised beyond what their members are guaranteed. The sum stays below the capacity by
     BEST_EFFORT_SHARE: where data alone is guaranteed more than that, every class gives up the same
-    fraction (1 % at most, as the plan admits no more than the capacity).
+    fraction (1 % at most, as the plan admits no more than the capacity). A queue that was promised
+    less than its members are guaranteed gets what they need. Raises InputError for queues that do
+    not form a tree.
     """
+    ordered = _parents_first(queues)
     usable = capacity_bps * (1 - BEST_EFFORT_SHARE)
-    data = sum(d for d, _ in asked)
-    data_scale = min(1.0, usable / data) if data > 0 else 1.0
-    acks = sum(a for _, a in asked)
-    left = usable - data * data_scale
-    ack_scale = min(1.0, left / acks) if acks > 0 else 1.0
-    return [
-        max(MIN_CLASS_BPS, d * data_scale + (a * ack_scale if ack_scale > 0 else 0.0))
-        for d, a in asked
-    ]
+    data = _fraction(usable, sum(a.data_bps for a in asked))
+    left = usable - data * sum(a.data_bps for a in asked)
+    acks = _fraction(left, sum(a.ack_bps for a in asked))
+    left -= acks * sum(a.ack_bps for a in asked)
+    sure = {a.mark: data * a.data_bps + acks * a.ack_bps for a in asked}
 
+    needs = {q.name: sum(sure[a.mark] for a in asked if a.queue == q.name) for q in ordered}
+    for q in reversed(ordered):
+        if q.parent:
+            needs[q.parent] += needs[q.name]
+    rates: dict[str, float] = {}
+    spare: dict[str, float] = {"": left}
+    for parent in ("", *(q.name for q in ordered)):
+        inside = [q for q in ordered if q.parent == parent]
+        wants = {q.name: max(0.0, q.rate_bps - needs[q.name]) for q in inside}
+        part = _fraction(spare[parent], sum(wants.values()))
+        for q in inside:
+            spare[q.name] = part * wants[q.name]
+            rates[q.name] = needs[q.name] + spare[q.name]
+            spare[parent] -= spare[q.name]
+    ceilings: dict[str, float] = {"": capacity_bps}
+    for q in ordered:
+        ceilings[q.name] = max(rates[q.name], min(q.ceil_bps, ceilings[q.parent]), MIN_CLASS_BPS)
 
-def lay(shape: DeviceShape) -> list[str]:
-    """Commands that lay a device's whole tree, whatever was on it."""
-    dev = shape.device
-    return [
-        # tc cannot replace one HTB by another; any other discipline makes place for a new one.
-        f"qdisc replace dev {dev} root pfifo",
-        f"qdisc replace dev {dev} root handle 1: htb default 2",
-        _class(shape, "1:", _LINK_CLASS, shape.capacity_bps, shape.capacity_bps, 0),
-        _best_effort(shape),
-        _queue(shape, _BEST_EFFORT_CLASS),
-        *(line for c in shape.classes for line in _add(shape, c)),
-    ]
-
-
-def grow(old: DeviceShape, new: DeviceShape) -> list[str]:
-    """Commands that add and change classes, to be run before packets get the new marks."""
-    before = {c.mark: c for c in old.classes}
-    lines = []
-    if new.best_effort_bps < old.best_effort_bps:
-        lines.append(_best_effort(new))
-    for c in new.classes:
-        if c.mark not in before:
-            lines += _add(new, c)
-        elif before[c.mark] != c:
-            lines.append(_marked(new, c))
-    # What a class that goes away leaves is handed out by `shrink`, when it has gone.
-    if before.keys() <= {c.mark for c in new.classes} and (
-        new.best_effort_bps > old.best_effort_bps
-    ):
-        lines.append(_best_effort(new))
-    return lines
-
-
-def shrink(old: DeviceShape, new: DeviceShape) -> list[str]:
-    """Commands that remove classes, to be run when no packet has the old marks any more."""
-    kept = {c.mark for c in new.classes}
-    lines = [
-        line
-        for c in old.classes
-        if c.mark not in kept
-        for line in (
-            f"filter del dev {new.device} parent 1: protocol ip prio {c.mark}",
-            f"class del dev {new.device} classid {_class_id(c.mark)}",
-        )
-    ]
-    if new.best_effort_bps > old.best_effort_bps:
-        lines.append(_best_effort(new))
-    return lines
-
-
-def clear(device: str) -> list[str]:
-    """Commands that leave a device without any shaping, whatever was on it."""
-    return [f"qdisc replace dev {device} root pfifo", f"qdisc del dev {device} root"]
-
-
-def _class_id(mark: int) -> str:
-    return f"1:{_FIRST_MARK_CLASS + mark:x}"
-
-
-def _add(shape: DeviceShape, c: ShapeClass) -> list[str]:
-    # The two low bits of the TOS byte are ECN and none of ours.
-    return [
-        _marked(shape, c),
-        _queue(shape, _class_id(c.mark)),
-        f"filter add dev {shape.device} parent 1: protocol ip prio {c.mark} u32 "
-        f"match ip tos {c.mark << 2:#04x} 0xfc flowid {_class_id(c.mark)}",
-    ]
-
-
-def _marked(shape: DeviceShape, c: ShapeClass) -> str:
-    return _class(shape, _LINK_CLASS, _class_id(c.mark), c.rate_bps, c.ceil_bps, 0)
-
-
-def _best_effort(shape: DeviceShape) -> str:
-    return _class(
-        shape, _LINK_CLASS, _BEST_EFFORT_CLASS, shape.best_effort_bps, shape.capacity_bps, 1
-    )
-
-
-def _class(
-    shape: DeviceShape, parent: str, class_id: str, rate_bps: float, ceil_bps: float, prio: int
-) -> str:
-    burst = max(_MIN_BURST_BYTES, round(shape.capacity_bps / 8 * _BURST_S))
-    # HTB takes no prio for a class that has children.
-    leaf = f" prio {prio}" if parent == _LINK_CLASS else ""
+    prios = _ranks(queues)
+    classes = []
+    for a in asked:
+        rate = sure[a.mark] + (spare[a.queue] if a.shared else 0.0)
+        rate = max(MIN_CLASS_BPS, rate)
+        ceil = max(rate, min(a.ceil_bps, ceilings[a.queue]))
+        prio = prios.get(a.queue, a.prio)
+        classes.append(ShapeClass(a.mark, rate, ceil, a.queue, prio, rate if a.queue else 1.0))
     return (
-        f"class replace dev {shape.device} parent {parent} classid {class_id} htb "
-        f"rate {round(rate_bps)}bit ceil {round(ceil_bps)}bit "
-        f"burst {burst} cburst {burst} quantum {_QUANTUM_BYTES}{leaf}"
+        tuple(classes),
+        tuple(
+            QueueClass(q.name, q.parent, max(MIN_CLASS_BPS, rates[q.name]), ceilings[q.name])
+            for q in ordered
+        ),
     )
 
 
-def _queue(shape: DeviceShape, class_id: str) -> str:
-    held_s = max(_MIN_QUEUE_S, 2 * shape.delay_s)
-    limit = max(_MIN_QUEUE_BYTES, round(shape.capacity_bps / 8 * held_s))
-    # The leaf's handle is the class minor: unique on the device, and readable.
-    return (
-        f"qdisc replace dev {shape.device} parent {class_id} "
-        f"handle {class_id.partition(':')[2]}: bfifo limit {limit}"
-    )
+def _fraction(there_bps: float, wanted_bps: float) -> float:
+    """The part of what is wanted that is there, 1 where all of it is."""
+    return min(1.0, max(0.0, there_bps) / wanted_bps) if wanted_bps > 0 else 1.0
+
+
+def _ranks(queues: Iterable[Queue]) -> dict[str, int]:
+    """The queues' priorities as HTB's, in the same order, above best effort's."""
+    ranked = {prio: i for i, prio in enumerate(sorted({q.prio for q in queues}))}
+    return {q.name: min(FIRST_PRIO + ranked[q.prio], LAST_PRIO - 1) for q in queues}
+
+
+def _parents_first(queues: Sequence[Queue]) -> list[Queue]:
+    by_name: dict[str, Queue] = {}
+    for q in queues:
+        if q.name in by_name:
+            raise InputError(f"{_where(q)} is listed twice, expected one of each name on a link")
+        by_name[q.name] = q
+    return sorted(queues, key=lambda q: (_depth(q, by_name), q.name))
+
+
+def _depth(queue: Queue, by_name: Mapping[str, Queue]) -> int:
+    depth, at = 1, queue
+    while at.parent:
+        if at.parent not in by_name:
+            raise InputError(
+                f"{_where(at)} is inside {at.parent!r}, which is no queue of that link"
+            )
+        at, depth = by_name[at.parent], depth + 1
+        if depth > MAX_QUEUE_DEPTH:
+            raise InputError(
+                f"{_where(queue)} is inside more than {MAX_QUEUE_DEPTH - 1} others (or itself), "
+                f"expected at most {MAX_QUEUE_DEPTH - 1}"
+            )
+    return depth
+
+
+def _where(queue: Queue) -> str:
+    return f"queue {queue.name!r} on link {'>'.join(queue.hop)}"

@@ -1,24 +1,39 @@
 """A network without packets, for machines where nobody may make one.
 
-It takes and refuses the same circuits as the real driver, by the same plan; leases end by the
-clock. Counters grow by what transfers report to have moved. Nothing is guaranteed, and it says so.
+It takes and refuses circuits by the rules that hold for all drivers; leases end by the clock.
+Counters grow by what transfers report to have moved. Nothing is guaranteed, and it says so.
+
+Ten thousand circuits are told again at every change. Only those that differ are looked at.
 """
 
 from __future__ import annotations
 
+import heapq
+import math
 import threading
 import time
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 from network_provisioner.controllers.base import (
     Capabilities,
     Circuit,
     ControllerError,
     LinkCounter,
+    Part,
+    Queue,
 )
-from network_provisioner.controllers.plan import default_routes, make_plan
+from network_provisioner.controllers.blocks import overlap
+from network_provisioner.controllers.circuitcheck import check_circuit, check_path, ways
+from network_provisioner.controllers.routes import default_paths
+from network_provisioner.controllers.steps import steps
+from network_provisioner.decisions.lanes import Hop
 from network_provisioner.errors import InputError
+from network_provisioner.flows import Flow
 from network_provisioner.topology import Topology
+from network_provisioner.units import format_rate
+
+_PARTS = 1000  # of a bit per second: what rates are added up in, so that sums come back to zero
 
 
 class SimulatedController:
@@ -29,18 +44,28 @@ class SimulatedController:
 
     def __init__(self, topology: Topology, clock: Callable[[], float] = time.time) -> None:
         """Raises InputError for a topology whose best-effort routes could not be laid."""
-        default_routes(topology)
+        for path in default_paths(topology):
+            steps(topology, path.nodes)
         self._topology = topology
         self._clock = clock
         self._lock = threading.Lock()
         self._running = False
         self._circuits: dict[str, Circuit] = {}
+        self._known: dict[int, Circuit] = {}  # the same, by identity
+        self._leases: list[tuple[float, str]] = []  # heap of ends; entries may be outdated
+        self._load: dict[Hop, int] = {}
+        # Of each ordered pair of sites: who carries which packets, in the order they came.
+        self._groups: dict[tuple[str, str], dict[tuple[Flow, ...], dict[str, Circuit]]] = {}
+        self._paths: set[tuple[str, ...]] = set()  # that are known to be possible
+        self._queues: tuple[Queue, ...] = ()
         self._bytes: dict[str, int] = {}
-        self._sent: dict[tuple[str, str], int] = {}
+        self._sent: dict[Hop, int] = {}
 
     def capabilities(self) -> Capabilities:
         """See Controller."""
-        return Capabilities(name="simulated", flow_leases=True)
+        return Capabilities(
+            name="simulated", flow_leases=True, matches=True, multipath=True, queues=True
+        )
 
     def start(self, timeout_s: float) -> None:
         """See Controller; there is nothing to wait for."""
@@ -54,21 +79,39 @@ class SimulatedController:
                 for switch in link.ports or {}
             }
 
-    def apply(self, circuits: Sequence[Circuit]) -> None:
+    def apply(self, circuits: Sequence[Circuit], queues: Sequence[Queue] = ()) -> None:
         """See Controller."""
         with self._lock:
             self._require_running()
+            now = self._clock()
+            self._lapse(now)
+            # By identity, and by sets, so that ten thousand take milliseconds.
+            wanted, known = set(map(id, circuits)), self._known
+            fresh = wanted - known.keys()
+            gone = [known[i] for i in known.keys() - wanted]
+            new = [c for c in circuits if id(c) in fresh] if fresh else []
             try:
-                make_plan(self._topology, circuits, self._clock())
+                names, left = {c.id for c in new}, {c.id for c in gone}
+                twice = any(name in self._circuits and name not in left for name in names)
+                if twice or len(wanted) != len(circuits) or len(names) != len(new):
+                    raise InputError("a circuit is listed twice, expected one of each id")
+                if tuple(queues) != self._queues:
+                    self._check_queues(queues)
+                for circuit in new:
+                    self._check(circuit)
+                self._exchange(gone, [c for c in new if c.lease_until > now])
             except InputError as error:
                 raise ControllerError(str(error)) from error
-            self._circuits = {circuit.id: circuit for circuit in circuits}
-            self._bytes = {i: n for i, n in self._bytes.items() if i in self._circuits}
+            self._queues = tuple(queues)
+            for circuit in gone:
+                if circuit.id not in names:
+                    self._bytes.pop(circuit.id, None)
 
     def report_bytes(self, circuit_id: str, n_bytes: int) -> None:
         """Take in that a transfer has moved ``n_bytes`` over a circuit.
 
-        Nothing happens for a circuit that is not installed. Raises InputError below 0.
+        Over the paths of one with several parts they go as its rates do. A circuit that is not
+        installed moves nothing. Raises InputError for less than 0 bytes.
         """
         if n_bytes < 0:
             raise InputError(f"circuit {circuit_id!r} moved {n_bytes} bytes, expected 0 or more")
@@ -77,9 +120,12 @@ class SimulatedController:
             if circuit is None or circuit.lease_until <= self._clock():
                 return
             self._bytes[circuit_id] = self._bytes.get(circuit_id, 0) + n_bytes
-            for hop in self._topology.path(circuit.path).hops:
-                if hop in self._sent:
-                    self._sent[hop] += n_bytes
+            parts = _parts(circuit)
+            total = sum(part.max_bps for part in parts)
+            for part in parts:
+                for hop in pairwise(part.path):
+                    if hop in self._sent:
+                        self._sent[hop] += round(n_bytes * part.max_bps / total)
 
     def circuit_bytes(self, circuit_id: str) -> int:
         """See Controller."""
@@ -103,10 +149,125 @@ class SimulatedController:
         """See Controller."""
         with self._lock:
             self._running = False
-            self._circuits.clear()
+            self._exchange(list(self._circuits.values()), [])
+            self._leases.clear()
+            self._queues = ()
             self._bytes.clear()
             self._sent.clear()
+
+    # -- within ------------------------------------------------------------------------------
 
     def _require_running(self) -> None:
         if not self._running:
             raise ControllerError("the simulated controller is not started")
+
+    def _lapse(self, now: float) -> None:
+        """Forget the circuits whose leases have ended."""
+        while self._leases and self._leases[0][0] <= now:
+            _, circuit_id = heapq.heappop(self._leases)
+            circuit = self._circuits.get(circuit_id)
+            if circuit is not None and circuit.lease_until <= now:
+                self._take_off(circuit)
+
+    def _exchange(self, gone: Sequence[Circuit], new: Sequence[Circuit]) -> None:
+        """Replace circuits, or change nothing and raise InputError."""
+        for circuit in gone:
+            self._take_off(circuit)
+        for number, circuit in enumerate(new):
+            try:
+                self._put_on(circuit)
+            except InputError:
+                for other in new[:number]:
+                    self._take_off(other)
+                for other in gone:
+                    self._put_on(other)
+                raise
+        for circuit in new:
+            heapq.heappush(self._leases, (circuit.lease_until, circuit.id))
+
+    def _take_off(self, circuit: Circuit) -> None:
+        del self._circuits[circuit.id], self._known[id(circuit)]
+        for hop, rate in _rates(circuit).items():
+            self._load[hop] -= rate
+        src, dst, flows = _key(circuit)
+        groups = self._groups[src, dst]
+        del groups[flows][circuit.id]
+        if not groups[flows]:
+            del groups[flows]
+
+    def _put_on(self, circuit: Circuit) -> None:
+        rates = _rates(circuit)
+        for hop, rate in rates.items():
+            capacity = self._topology.link(*hop).capacity_bps
+            load = self._load.get(hop, 0) + rate
+            if load > capacity * _PARTS:
+                raise InputError(
+                    f"link {hop[0]}-{hop[1]} carries {format_rate(capacity)}, but with circuit "
+                    f"{circuit.id!r} {format_rate(load / _PARTS)} are guaranteed on it"
+                )
+        src, dst, flows = _key(circuit)
+        groups = self._groups.setdefault((src, dst), {})
+        if flows in groups:
+            other = next(iter(groups[flows].values()))
+            if ways(other) != ways(circuit):
+                raise InputError(
+                    f"circuits {other.id!r} and {circuit.id!r} carry the same packets and name "
+                    "different paths, expected one way for them"
+                )
+        else:
+            self._check_apart(circuit, groups)
+        groups.setdefault(flows, {})[circuit.id] = circuit
+        self._circuits[circuit.id] = self._known[id(circuit)] = circuit
+        for hop, rate in rates.items():
+            self._load[hop] = self._load.get(hop, 0) + rate
+
+    def _check_apart(
+        self, circuit: Circuit, groups: dict[tuple[Flow, ...], dict[str, Circuit]]
+    ) -> None:
+        for flows, others in groups.items():
+            if any(overlap(one, other) for one in circuit.flows for other in flows):
+                raise InputError(
+                    f"circuits {next(iter(others))!r} and {circuit.id!r} both name some packets, "
+                    "expected ports of its own for each, or exactly the same"
+                )
+
+    def _check(self, circuit: Circuit) -> None:
+        check_circuit(circuit)
+        for path in ways(circuit):
+            if path not in self._paths:  # circuits are many, the paths they share are few
+                check_path(self._topology, circuit.id, path)
+                for way in (path, path[::-1]):
+                    steps(self._topology, way)
+                self._paths.add(path)
+
+    def _check_queues(self, queues: Sequence[Queue]) -> None:
+        there = {(queue.name, queue.hop) for queue in queues}
+        for queue in queues:
+            label = f"queue {queue.name!r} on {queue.hop[0]}>{queue.hop[1]}"
+            self._topology.link(*queue.hop)
+            if not queue.name or not 0 <= queue.rate_bps <= queue.ceil_bps < math.inf:
+                raise InputError(f"{label}: {queue}, expected a name and a rate up to its ceiling")
+            if queue.parent and (queue.parent, queue.hop) not in there:
+                raise InputError(f"{label} is within {queue.parent!r}, which is not on that link")
+        if len(there) != len(queues):
+            raise InputError("a queue is listed twice on a link, expected one of each name")
+
+
+def _parts(circuit: Circuit) -> tuple[Part, ...]:
+    return circuit.parts or (Part(circuit.path, circuit.min_bps, circuit.max_bps),)
+
+
+def _rates(circuit: Circuit) -> dict[Hop, int]:
+    rates: dict[Hop, int] = {}
+    for part in _parts(circuit):
+        rate = round(part.min_bps * _PARTS)
+        for hop in pairwise(part.path):
+            rates[hop] = rates.get(hop, 0) + rate
+    return rates
+
+
+def _key(circuit: Circuit) -> tuple[str, str, tuple[Flow, ...]]:
+    flows = circuit.flows
+    if len(flows) > 1:
+        flows = tuple(sorted(set(flows), key=repr))
+    return circuit.path[0], circuit.path[-1], flows

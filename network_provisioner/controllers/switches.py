@@ -1,136 +1,92 @@
-"""The switches that are connected to us: listening, greeting, sending to several at once."""
+"""Asking and telling several connected switches at once."""
 
 from __future__ import annotations
 
 import logging
-import socket
-import threading
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
-from network_provisioner.controllers import wire
+from network_provisioner.controllers import wire, wireread
+from network_provisioner.controllers.aids import Aid, aid_text
 from network_provisioner.controllers.base import ControllerError
-from network_provisioner.controllers.channel import Channel, ChannelLostError, Ticket
-from network_provisioner.controllers.rules import Changes, SeenRule
-from network_provisioner.errors import InputError
+from network_provisioner.controllers.connections import Connections
+from network_provisioner.controllers.rules import (
+    Changes,
+    SeenRule,
+    is_stamp,
+    rule_text,
+)
 
 LOG = logging.getLogger(__name__)
 
 
-def parse_listen(listen: str) -> tuple[str, int]:
-    """``HOST:PORT`` taken apart. Raises InputError."""
-    host, _, port = listen.rpartition(":")
-    if not host or not port.isdigit() or not 0 <= int(port) <= 65535:
-        raise InputError(
-            f"OpenFlow controller: found {listen!r}, expected HOST:PORT such as 127.0.0.1:6653"
-        )
-    return host.strip("[]"), int(port)
+def _messages(changes: Changes, now: float) -> list[tuple[Any, str]]:
+    """What a switch is sent, with words for each: what rules need first, and last."""
+    return [
+        *((wire.add_rule(rule, now), rule_text(rule)) for rule in changes.add if is_stamp(rule)),
+        *((wire.add_aid(aid, there=False), aid_text(aid)) for aid in changes.add_aids),
+        *((wire.add_aid(aid, there=True), aid_text(aid)) for aid in changes.change_aids),
+        *(
+            (wire.add_rule(rule, now), rule_text(rule))
+            for rule in changes.add
+            if not is_stamp(rule)
+        ),
+        *((wire.delete_rule(rule), rule_text(rule)) for rule in changes.delete),
+        *((wire.delete_aid(aid), aid_text(aid)) for aid in changes.delete_aids),
+    ]
 
 
-class SwitchBoard:
-    """Accepts OpenFlow connections and keeps one channel for each known switch.
+class SwitchBoard(Connections):
+    """A :class:`~network_provisioner.controllers.board.Board` that the switches connect to.
 
-    ``names`` gives the datapath ids that are expected, with the switches' names. ``on_up`` is
-    called with a datapath id when its switch has connected, ``on_removed`` when it reports that a
-    rule ended by itself; both run in the channel's thread and must return at once.
+    ``on_removed`` is called with a datapath id when its switch reports that a rule ended by itself,
+    in the channel's thread, and must return at once; the rest is for :class:`Connections`.
     """
 
     def __init__(
         self,
+        address: tuple[str, int],
         names: Mapping[int, str],
         on_up: Callable[[int], None],
         on_removed: Callable[[int], None],
         reply_timeout_s: float = 5.0,
     ) -> None:
-        self._names = dict(names)
-        self._on_up = on_up
+        super().__init__(address, names, self._forget_and_tell, reply_timeout_s)
+        self._tell = on_up
         self._on_removed = on_removed
-        self._reply_timeout_s = reply_timeout_s
-        self._lock = threading.Lock()
-        self._channels: dict[int, Channel] = {}
-        self._greeting: set[Channel] = set()
-        self._listener: socket.socket | None = None
-        self._threads: set[threading.Thread] = set()
+        # Whether each switch has meters, as far as it was asked since it connected.
+        self._meters: dict[int, bool] = {}
+        self._listeners: list[Callable[[int, Any], None]] = []
 
-    def open(self, host: str, port: int) -> None:
-        """Listen. Raises ControllerError where the address cannot be had."""
-        try:
-            family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-            listener = socket.create_server(address[:2], family=family)
-        except OSError as error:
-            reason = error.strerror or str(error)
-            raise ControllerError(
-                f"cannot listen for switches on {host}:{port}: {reason}; expected a free port of "
-                "this machine (is another broker running?)"
-            ) from error
-        self._listener = listener
-        self._spawn(self._accept, listener)
+    def _forget_and_tell(self, dpid: int) -> None:
+        with self._lock:
+            self._meters.pop(dpid, None)
+        self._tell(dpid)
 
     @property
-    def port(self) -> int:
-        """The port that is listened on. Raises ControllerError where nothing is."""
-        if self._listener is None:
-            raise ControllerError("the OpenFlow controller is not started")
-        return int(self._listener.getsockname()[1])
-
-    def close(self) -> None:
-        """Hang up on every switch, stop listening, and wait for the threads to end."""
-        listener, self._listener = self._listener, None
-        if listener is not None:
-            # Wakes the thread that waits in accept; close alone would not.
-            listener.shutdown(socket.SHUT_RDWR)
-            listener.close()
-        with self._lock:
-            channels = [*self._channels.values(), *self._greeting]
-            threads = list(self._threads)
-        for channel in channels:
-            channel.close("the controller was stopped")
-        for thread in threads:
-            if thread is not threading.current_thread():
-                thread.join(self._reply_timeout_s)
-
-    def label(self, dpid: int) -> str:
-        """A switch as messages name it."""
-        return f"switch {self._names.get(dpid, '?')} (dpid {dpid})"
-
-    def is_named(self, dpid: int, name: str) -> bool:
-        """Whether the switch with this datapath id has that name."""
-        return self._names.get(dpid) == name
-
-    def connected(self) -> set[int]:
-        """The datapath ids of the switches that are connected now."""
-        with self._lock:
-            return set(self._channels)
+    def native(self) -> SwitchBoard:
+        """See Board."""
+        return self
 
     def send(self, changes: Mapping[int, Changes], now: float) -> None:
-        """Change rules on several switches at once; returns when all have confirmed.
-
-        Raises ControllerError naming the switch that refused, did not answer or is not connected;
-        the others may have changed by then.
-        """
+        """See Board."""
+        batches = {dpid: _messages(change, now) for dpid, change in changes.items()}
         tickets = {
-            dpid: self._submit(
-                dpid,
-                [
-                    *(wire.add_rule(rule, now) for rule in change.add),
-                    *(wire.delete_rule(rule) for rule in change.delete),
-                ],
-            )
-            for dpid, change in changes.items()
+            dpid: self._submit(dpid, [message for message, _ in batch])
+            for dpid, batch in batches.items()
         }
         problems: list[str] = []
         for dpid, ticket in tickets.items():
-            rules = [*changes[dpid].add, *changes[dpid].delete]
             for position, error in self._wait(dpid, ticket, problems):
-                rule = rules[position] if position < len(rules) else None
-                what = f"the rule {rule.src} > {rule.dst}" if rule else "a barrier"
+                batch = batches[dpid]
+                what = batch[position][1] if position < len(batch) else "a barrier"
                 problems.append(f"{self.label(dpid)} refused {what}: {wire.error_text(error)}")
         if problems:
             raise ControllerError("; ".join(problems))
 
     def delete_by_cookie(self, dpid: int, cookie: int, mask: int) -> None:
-        """Delete every rule under a cookie mask. Raises ControllerError."""
+        """See Board."""
         problems: list[str] = []
         ticket = self._submit(dpid, [wire.delete_by_cookie(cookie, mask)])
         for _, error in self._wait(dpid, ticket, problems):
@@ -141,124 +97,138 @@ class SwitchBoard:
     def read_rules(
         self, dpids: set[int], cookie: int, mask: int, now: float
     ) -> tuple[dict[int, list[SeenRule]], dict[int, set[int]]]:
-        """The rules under a cookie mask on several switches, and the cookies of odd ones.
-
-        Odd is a rule under our cookie that we would not make. Raises ControllerError.
-        """
-        parts = self._ask({d: wire.flows_request(cookie, mask) for d in dpids})
+        """See Board."""
+        parts = self._ask({d: [wire.flows_request(cookie, mask)] for d in dpids})
         seen: dict[int, list[SeenRule]] = {dpid: [] for dpid in dpids}
         odd: dict[int, set[int]] = {dpid: set() for dpid in dpids}
         for dpid, replies in parts.items():
             for entry in (entry for reply in replies for entry in reply.body):
-                rule = wire.read_rule(dpid, entry, now)
+                rule = wireread.read_rule(dpid, entry, now)
+                if entry.cookie & mask != cookie & mask:
+                    continue  # it answers what was not asked
                 if rule is None:
                     odd[dpid].add(entry.cookie)
                 else:
                     seen[dpid].append(rule)
         return seen, odd
 
+    def read_bytes(self, wanted: Mapping[int, Sequence[int]], now: float) -> list[SeenRule]:
+        """See Board."""
+        parts = self._ask(
+            {
+                dpid: [wire.flows_request(cookie, 2**64 - 1) for cookie in cookies]
+                for dpid, cookies in wanted.items()
+                if cookies
+            }
+        )
+        found = (
+            wireread.read_rule(dpid, entry, now)
+            for dpid, replies in parts.items()
+            for reply in replies
+            for entry in reply.body
+        )
+        return [rule for rule in found if rule is not None]
+
+    def read_aids(self, dpids: set[int]) -> dict[int, list[Aid]]:
+        """See Board."""
+        parts = self._ask({dpid: [wire.groups_request()] for dpid in dpids})
+        metered = {dpid for dpid in dpids if self.can_meter(dpid)}
+        meters = self._ask({dpid: [wire.meters_request()] for dpid in metered})
+        found: dict[int, list[Aid]] = {}
+        for dpid in dpids:
+            aids: list[Aid | None] = [
+                wireread.read_group(dpid, entry) for reply in parts[dpid] for entry in reply.body
+            ]
+            aids += [
+                wireread.read_meter(dpid, entry)
+                for reply in meters.get(dpid, ())
+                for entry in reply.body
+            ]
+            found[dpid] = [aid for aid in aids if aid is not None]
+        return found
+
+    def can_meter(self, dpid: int) -> bool:
+        """See Board. A switch that knows no meters refuses the question."""
+        with self._lock:
+            known = self._meters.get(dpid)
+        if known is None:
+            problems: list[str] = []
+            ticket = self._submit(dpid, [], wire.meter_features_request())
+            refused = self._wait(dpid, ticket, problems)
+            if problems:
+                raise ControllerError("; ".join(problems))
+            known = not refused and any(
+                wire.can_meter(entry) for reply in ticket.replies for entry in reply.body
+            )
+            with self._lock:
+                self._meters[dpid] = known
+        return known
+
     def sent_bytes(self, dpids: set[int]) -> dict[int, dict[int, int]]:
-        """Bytes sent out of every port of several switches. Raises ControllerError."""
-        parts = self._ask({dpid: wire.ports_request() for dpid in dpids})
+        """See Board."""
+        parts = self._ask({dpid: [wire.ports_request()] for dpid in dpids})
         return {
             dpid: {port.port_no: port.tx_bytes for reply in replies for port in reply.body}
             for dpid, replies in parts.items()
         }
 
-    def _ask(self, requests: Mapping[int, Any]) -> dict[int, list[Any]]:
-        tickets = {dpid: self._submit(dpid, [], request) for dpid, request in requests.items()}
+    def describe_ports(self, dpids: set[int]) -> dict[int, list[Any]]:
+        """The descriptions of the ports that are on the outside. Raises ControllerError."""
+        parts = self._ask({dpid: [wire.port_descriptions_request()] for dpid in dpids})
+        return {
+            dpid: [p for reply in replies for p in reply.body if p.port_no <= wire.OFP.OFPP_MAX]
+            for dpid, replies in parts.items()
+        }
+
+    def emit(self, messages: Mapping[int, Sequence[Any]], what: str) -> None:
+        """Send messages as they are; returns when all switches have taken them, and raises
+        ControllerError, which names ``what`` was sent, where one does not."""
+        tickets = {dpid: self._submit(dpid, list(batch)) for dpid, batch in messages.items()}
+        problems: list[str] = []
+        for dpid, ticket in tickets.items():
+            for _, error in self._wait(dpid, ticket, problems):
+                problems.append(f"{self.label(dpid)} refused {what}: {wire.error_text(error)}")
+        if problems:
+            raise ControllerError("; ".join(problems))
+
+    @contextmanager
+    def listening(self, heard: Callable[[int, Any], None]) -> Iterator[None]:
+        """Meanwhile, frames that switches send to the controller are given to ``heard``, with the
+        datapath id, in the channel's thread."""
+        with self._lock:
+            self._listeners.append(heard)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._listeners.remove(heard)
+
+    def _ask(self, questions: Mapping[int, Sequence[Any]]) -> dict[int, list[Any]]:
+        """The answers of several switches, each asked several things at once."""
+        tickets = {
+            # Answers may come in any order: a barrier is the last one.
+            dpid: self._submit(dpid, list(asked)) if asked[1:] else self._submit(dpid, [], asked[0])
+            for dpid, asked in questions.items()
+        }
         problems: list[str] = []
         for dpid, ticket in tickets.items():
             for _, error in self._wait(dpid, ticket, problems):
                 problems.append(f"{self.label(dpid)} refused a request: {wire.error_text(error)}")
         if problems:
             raise ControllerError("; ".join(problems))
-        return {dpid: ticket.replies for dpid, ticket in tickets.items()}
+        return {
+            dpid: [reply for reply in ticket.replies if hasattr(reply, "body")]
+            for dpid, ticket in tickets.items()
+        }
 
-    def _submit(self, dpid: int, messages: list[Any], last: Any = None) -> Ticket:
-        with self._lock:
-            channel = self._channels.get(dpid)
-        if channel is None:
-            ticket = Ticket([])
-            ticket.finish("it is not connected")
-            return ticket
-        return channel.submit(messages, last=last)
-
-    def _wait(self, dpid: int, ticket: Ticket, problems: list[str]) -> list[tuple[int, Any]]:
-        """The refusals of a batch; a lost switch is added to ``problems``."""
-        try:
-            ticket.wait(self._reply_timeout_s)
-        except ChannelLostError as error:
-            problems.append(f"{self.label(dpid)}: {error}")
-            with self._lock:
-                channel = self._channels.get(dpid)
-            if channel is not None:
-                # It reconnects and is then brought to the state that is wanted.
-                channel.close(str(error))
-        return ticket.errors
-
-    def _spawn(self, target: Callable[..., None], argument: object) -> None:
-        def run() -> None:
-            try:
-                target(argument)
-            finally:
-                with self._lock:
-                    self._threads.discard(thread)
-
-        # Daemons, so that a broker that is told to exit does.
-        thread = threading.Thread(target=run, name="adon-openflow", daemon=True)
-        # Under the lock: close waits for those in the set, and cannot for one that has not begun.
-        with self._lock:
-            thread.start()
-            self._threads.add(thread)
-
-    def _accept(self, listener: socket.socket) -> None:
-        while True:
-            try:
-                sock, _ = listener.accept()
-            except OSError:
-                return
-            self._spawn(self._serve, sock)
-
-    def _serve(self, sock: socket.socket) -> None:
-        channel = Channel(sock)
-        with self._lock:
-            self._greeting.add(channel)
-        try:
-            channel.handshake()
-        except ChannelLostError as error:
-            LOG.warning("an OpenFlow connection was dropped: %s", error)
-            channel.close(str(error))
-            return
-        finally:
-            with self._lock:
-                self._greeting.discard(channel)
-        dpid = channel.dpid
-        if dpid not in self._names:
-            LOG.warning(
-                "a switch with dpid %d connected, expected one of %s", dpid, sorted(self._names)
-            )
-            channel.close()
-            return
-        with self._lock:
-            if self._listener is None:
-                channel.close()
-                return
-            before = self._channels.get(dpid)
-            self._channels[dpid] = channel
-        if before is not None:
-            before.close("the switch connected again")
-        LOG.info("%s connected", self.label(dpid))
-        self._on_up(dpid)
-        channel.serve(partial(self._heard, dpid))
-        with self._lock:
-            if self._channels.get(dpid) is channel:
-                del self._channels[dpid]
-        LOG.info("%s disconnected", self.label(dpid))
-
-    def _heard(self, dpid: int, message: Any) -> None:
+    def _hear(self, dpid: int, message: Any) -> None:
         if isinstance(message, wire.PARSER.OFPFlowRemoved):
             if message.reason == wire.OFP.OFPRR_HARD_TIMEOUT:
                 self._on_removed(dpid)
+        elif isinstance(message, wire.PARSER.OFPPacketIn):
+            with self._lock:
+                listeners = list(self._listeners)
+            for heard in listeners:
+                heard(dpid, message)
         elif isinstance(message, wire.PARSER.OFPErrorMsg):
             LOG.warning("%s: %s", self.label(dpid), wire.error_text(message))

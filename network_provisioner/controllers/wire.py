@@ -11,7 +11,12 @@ from typing import Any
 
 from os_ken.ofproto import ofproto_parser, ofproto_protocol
 
-from network_provisioner.controllers.rules import FlowRule, SeenRule, hard_timeout
+from network_provisioner.controllers.aids import Aid, Meter
+from network_provisioner.controllers.flowstats import FlowReply, is_flow_reply
+from network_provisioner.controllers.rules import (
+    FlowRule,
+    hard_timeout,
+)
 
 VERSION = 0x04
 HEADER_BYTES = 8
@@ -22,9 +27,10 @@ _PROTOCOL: Any = ofproto_protocol.ProtocolDesc(VERSION)
 OFP: Any = _PROTOCOL.ofproto
 PARSER: Any = _PROTOCOL.ofproto_parser
 
-# What a flow rule of ours may match; anything else under our cookie was not made by us.
-_MATCH_FIELDS = {"eth_type", "ipv4_src", "ipv4_dst"}
-_ETH_TYPE_IPV4 = 0x0800
+ETH_TYPES = {"ip": 0x0800, "tcp": 0x0800, "udp": 0x0800, "arp": 0x0806, "stamp": 0x88B6}
+"""Ethernet types by a rule's protocol; 0x88b6 is the second of IEEE 802's experimental ones."""
+IP_PROTOCOLS = {"tcp": 6, "udp": 17}
+ALL_BITS = 0xFFFF
 
 
 def header(data: bytes) -> tuple[int, int, int, int]:
@@ -36,6 +42,8 @@ def header(data: bytes) -> tuple[int, int, int, int]:
 def decode(data: bytes) -> Any:
     """A message object, or None for one that os-ken cannot read."""
     version, kind, length, xid = header(data)
+    if kind == OFP.OFPT_MULTIPART_REPLY and is_flow_reply(data):
+        return FlowReply(data, xid)
     return ofproto_parser.msg(_PROTOCOL, version, kind, length, xid, data)
 
 
@@ -68,13 +76,11 @@ def barrier() -> Any:
 
 def add_rule(rule: FlowRule, now: float) -> Any:
     """Adds a rule, or overwrites the one with the same match; byte counters go on."""
-    actions = []
-    if rule.dscp is not None:
-        actions.append(PARSER.OFPActionSetField(ip_dscp=rule.dscp))
-    if rule.eth_dst:
-        actions.append(PARSER.OFPActionSetField(eth_dst=rule.eth_dst))
-    actions.append(PARSER.OFPActionOutput(rule.out_port))
     leased = math.isfinite(rule.expires_at)
+    steps = [PARSER.OFPInstructionMeter(rule.meter)] if rule.meter else []
+    actions = _actions(rule)
+    if actions:
+        steps.append(PARSER.OFPInstructionActions(OFP.OFPIT_APPLY_ACTIONS, actions))
     return PARSER.OFPFlowMod(
         _PROTOCOL,
         cookie=rule.cookie,
@@ -83,8 +89,81 @@ def add_rule(rule: FlowRule, now: float) -> Any:
         hard_timeout=hard_timeout(rule.expires_at, now),
         flags=OFP.OFPFF_SEND_FLOW_REM if leased else 0,
         match=_match(rule),
-        instructions=[PARSER.OFPInstructionActions(OFP.OFPIT_APPLY_ACTIONS, actions)],
+        instructions=steps,
     )
+
+
+def _actions(rule: FlowRule) -> list[Any]:
+    if rule.group:
+        return [PARSER.OFPActionGroup(rule.group)]
+    if not rule.out_port:
+        return []
+    return _forward(rule.dscp, rule.eth_dst, rule.queue, rule.out_port)
+
+
+def _forward(dscp: int | None, eth_dst: str, queue: int, port: int) -> list[Any]:
+    actions = []
+    if dscp is not None:
+        actions.append(PARSER.OFPActionSetField(ip_dscp=dscp))
+    if eth_dst:
+        actions.append(PARSER.OFPActionSetField(eth_dst=eth_dst))
+    if queue:
+        actions.append(PARSER.OFPActionSetQueue(queue))
+    return [*actions, PARSER.OFPActionOutput(port)]
+
+
+def add_aid(aid: Aid, *, there: bool) -> Any:
+    """Adds a group or a meter; changes it where it is ``there`` already."""
+    if isinstance(aid, Meter):
+        band = PARSER.OFPMeterBandDrop(rate=aid.rate_kbps, burst_size=aid.burst_kbit)
+        return PARSER.OFPMeterMod(
+            _PROTOCOL,
+            command=OFP.OFPMC_MODIFY if there else OFP.OFPMC_ADD,
+            flags=OFP.OFPMF_KBPS | OFP.OFPMF_BURST,
+            meter_id=aid.number,
+            bands=[band],
+        )
+    buckets = [
+        PARSER.OFPBucket(
+            weight=b.weight,
+            watch_port=OFP.OFPP_ANY,
+            watch_group=OFP.OFPG_ANY,
+            actions=_forward(b.mark, b.eth_dst, b.queue, b.out_port),
+        )
+        for b in aid.buckets
+    ]
+    command = OFP.OFPGC_MODIFY if there else OFP.OFPGC_ADD
+    return PARSER.OFPGroupMod(_PROTOCOL, command, OFP.OFPGT_SELECT, aid.number, buckets)
+
+
+def delete_aid(aid: Aid) -> Any:
+    """Deletes a group or a meter, and with it the rules that refer to it."""
+    if isinstance(aid, Meter):
+        return PARSER.OFPMeterMod(
+            _PROTOCOL, command=OFP.OFPMC_DELETE, flags=OFP.OFPMF_KBPS, meter_id=aid.number
+        )
+    return PARSER.OFPGroupMod(_PROTOCOL, OFP.OFPGC_DELETE, OFP.OFPGT_SELECT, aid.number)
+
+
+def groups_request() -> Any:
+    """Asks for every group."""
+    return PARSER.OFPGroupDescStatsRequest(_PROTOCOL, 0)
+
+
+def meters_request() -> Any:
+    """Asks for every meter."""
+    return PARSER.OFPMeterConfigStatsRequest(_PROTOCOL, 0, OFP.OFPM_ALL)
+
+
+def meter_features_request() -> Any:
+    """Asks what meters a switch can have."""
+    return PARSER.OFPMeterFeaturesStatsRequest(_PROTOCOL, 0)
+
+
+def can_meter(features: Any) -> bool:
+    """Whether a meter features reply promises meters that drop what exceeds a rate in kb/s."""
+    drops = features.band_types >> OFP.OFPMBT_DROP & 1
+    return bool(features.max_meter and drops and features.capabilities & OFP.OFPMF_KBPS)
 
 
 def delete_rule(rule: FlowRule) -> Any:
@@ -134,34 +213,39 @@ def ports_request() -> Any:
     return PARSER.OFPPortStatsRequest(_PROTOCOL, 0, OFP.OFPP_ANY)
 
 
-def read_rule(dpid: int, entry: Any, now: float) -> SeenRule | None:
-    """One entry of a flow statistics reply; None for one that is not shaped like ours."""
-    fields = dict(entry.match.items())
-    actions = [action for step in entry.instructions for action in getattr(step, "actions", ())]
-    if fields.keys() != _MATCH_FIELDS or fields["eth_type"] != _ETH_TYPE_IPV4 or entry.table_id:
-        return None
-    sets = {a.key: a.value for a in actions if isinstance(a, PARSER.OFPActionSetField)}
-    ports = [a.port for a in actions if isinstance(a, PARSER.OFPActionOutput)]
-    if len(ports) != 1 or not sets.keys() <= {"ip_dscp", "eth_dst"}:
-        return None
-    age_s = entry.duration_sec + entry.duration_nsec / 1e9
-    rule = FlowRule(
-        dpid=dpid,
-        priority=entry.priority,
-        src=str(fields["ipv4_src"]),
-        dst=str(fields["ipv4_dst"]),
-        out_port=ports[0],
-        cookie=entry.cookie,
-        dscp=sets.get("ip_dscp"),
-        eth_dst=str(sets.get("eth_dst", "")),
-        expires_at=now - age_s + entry.hard_timeout if entry.hard_timeout else math.inf,
+def port_descriptions_request() -> Any:
+    """Asks what ports there are."""
+    return PARSER.OFPPortDescStatsRequest(_PROTOCOL, 0)
+
+
+def punt(eth_type: int, cookie: int, seconds: int) -> Any:
+    """A rule that sends frames of a type to the controller, whole, for some seconds."""
+    send = PARSER.OFPActionOutput(OFP.OFPP_CONTROLLER, OFP.OFPCML_NO_BUFFER)
+    return PARSER.OFPFlowMod(
+        _PROTOCOL,
+        cookie=cookie,
+        command=OFP.OFPFC_ADD,
+        priority=0xFFFF,
+        hard_timeout=seconds,
+        match=PARSER.OFPMatch(eth_type=eth_type),
+        instructions=[PARSER.OFPInstructionActions(OFP.OFPIT_APPLY_ACTIONS, [send])],
     )
-    return SeenRule(rule, entry.byte_count)
+
+
+def packet_out(port: int, data: bytes) -> Any:
+    """Has a switch send a frame out of a port."""
+    return PARSER.OFPPacketOut(
+        _PROTOCOL,
+        buffer_id=OFP.OFP_NO_BUFFER,
+        in_port=OFP.OFPP_CONTROLLER,
+        actions=[PARSER.OFPActionOutput(port)],
+        data=data,
+    )
 
 
 def more_follows(message: Any) -> bool:
     """Whether this is one part of a longer answer."""
-    return isinstance(message, PARSER.OFPMultipartReply) and bool(
+    return isinstance(message, FlowReply | PARSER.OFPMultipartReply) and bool(
         message.flags & OFP.OFPMPF_REPLY_MORE
     )
 
@@ -174,4 +258,20 @@ def error_text(message: Any) -> str:
 
 
 def _match(rule: FlowRule) -> Any:
-    return PARSER.OFPMatch(eth_type=_ETH_TYPE_IPV4, ipv4_src=rule.src, ipv4_dst=rule.dst)
+    fields: dict[str, Any] = {"eth_type": ETH_TYPES[rule.protocol]}
+    if rule.in_port:
+        fields["in_port"] = rule.in_port
+    if rule.protocol == "stamp":
+        return PARSER.OFPMatch(**fields)
+    if rule.protocol == "arp":
+        return PARSER.OFPMatch(**fields, arp_spa=rule.src, arp_tpa=rule.dst)
+    if rule.mark is not None:
+        fields["ip_dscp"] = rule.mark
+    if rule.protocol in IP_PROTOCOLS:
+        fields["ip_proto"] = IP_PROTOCOLS[rule.protocol]
+        for name, port in (("src", rule.src_port), ("dst", rule.dst_port)):
+            if port is not None:
+                value, mask = port
+                # OpenFlow 1.3 has no mask for ports; Open vSwitch takes one, others need not.
+                fields[f"{rule.protocol}_{name}"] = value if mask == ALL_BITS else port
+    return PARSER.OFPMatch(**fields, ipv4_src=rule.src, ipv4_dst=rule.dst)

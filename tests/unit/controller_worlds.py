@@ -7,8 +7,13 @@ from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
+from network_provisioner.controllers.aids import Aid, SelectGroup
 from network_provisioner.controllers.base import Circuit
-from network_provisioner.controllers.rules import Changes, FlowRule
+from network_provisioner.controllers.blocks import Masked
+from network_provisioner.controllers.rules import (
+    Changes,
+    FlowRule,
+)
 from network_provisioner.topology import Link, Node, Topology
 
 MBPS = 1e6
@@ -124,10 +129,16 @@ class Arrival:
 
 
 class Pipeline:
-    """Switches that do what flow rules say, with OpenFlow's overwriting and strict deletion."""
+    """Switches that do what rules and groups say, with OpenFlow's overwriting and strict deletion.
 
-    def __init__(self, topology: Topology, rules: Iterable[FlowRule] = ()) -> None:
+    Two rules of one priority that meet a packet and do different things are an error.
+    """
+
+    def __init__(
+        self, topology: Topology, rules: Iterable[FlowRule] = (), aids: Iterable[Aid] = ()
+    ) -> None:
         self.topology = topology
+        self.aids = {aid.key: aid for aid in aids}
         self.rules = {rule.key: rule for rule in rules}
         self._ports = {
             (switch, port): link.b if switch == link.a else link.a
@@ -137,12 +148,27 @@ class Pipeline:
 
     def change(self, changes: Changes) -> None:
         """Do one step of changes."""
+        self.aids.update((aid.key, aid) for aid in (*changes.add_aids, *changes.change_aids))
         self.rules.update((rule.key, rule) for rule in changes.add)
         for rule in changes.delete:
             self.rules.pop(rule.key, None)
+        for aid in changes.delete_aids:
+            self.aids.pop(aid.key, None)
 
-    def send(self, src: str, dst: str, dscp: int = 0) -> Arrival:
-        """Follow a packet. Raises LookupError where it is lost or caught in a loop."""
+    def send(
+        self,
+        src: str,
+        dst: str,
+        dscp: int = 0,
+        *,
+        protocol: str = "icmp",
+        ports: tuple[int, int] = (0, 0),
+        deal: int = 0,
+    ) -> Arrival:
+        """Follow a packet; select groups deal it to bucket ``deal`` modulo their number.
+
+        Raises LookupError where it is lost or caught in a loop.
+        """
         source, target = self.topology.site(src), self.topology.site(dst)
         nodes, marks, eth_dst = [src], [dscp], "from the host"
         node = next(b if a == src else a for a, b in _ends(self.topology) if src in (a, b))
@@ -157,22 +183,37 @@ class Pipeline:
                 node = self._route(node, came_from, dst)
                 eth_dst = target.mac
             elif here.kind == "switch":
+                came_by = self._port_to(node, came_from)
                 matching = [
                     rule
                     for rule in self.rules.values()
                     if (rule.dpid, rule.src, rule.dst)
                     == (here.dpid, source.address, target.address)
+                    and _meets(rule, protocol, ports, dscp, came_by)
                 ]
                 if not matching:
                     raise LookupError(f"no rule at {node} for {src}>{dst} after {nodes}")
                 rule = max(matching, key=lambda r: r.priority)
-                dscp = dscp if rule.dscp is None else rule.dscp
-                eth_dst = rule.eth_dst or eth_dst
-                node = self._ports[node, rule.out_port]
+                best = [r for r in matching if r.priority == rule.priority]
+                if len({(r.out_port, r.group, r.dscp, r.cookie) for r in best}) > 1:
+                    raise LookupError(f"{len(best)} rules at {node} for {src}>{dst}: {best}")
+                if rule.group:
+                    group = self.aids[here.dpid, "group", rule.group]
+                    assert isinstance(group, SelectGroup)
+                    bucket = group.buckets[deal % len(group.buckets)]
+                    dscp, eth_dst = bucket.mark, bucket.eth_dst or eth_dst
+                    node = self._ports[node, bucket.out_port]
+                else:
+                    dscp = dscp if rule.dscp is None else rule.dscp
+                    eth_dst = rule.eth_dst or eth_dst
+                    node = self._ports[node, rule.out_port]
             else:
                 raise LookupError(f"{src}>{dst} came to the site {node}")
             marks.append(dscp)
         return Arrival((*nodes, dst), tuple(marks), eth_dst)
+
+    def _port_to(self, switch: str, neighbour: str) -> int:
+        return next(p for (s, p), n in self._ports.items() if (s, n) == (switch, neighbour))
 
     def _route(self, router: str, came_from: str, dst: str) -> str:
         return next(
@@ -180,6 +221,19 @@ class Pipeline:
             for a, b in _ends(self.topology)
             if router in (a, b) and came_from not in (a, b)
         )
+
+
+def _meets(rule: FlowRule, protocol: str, ports: tuple[int, int], dscp: int, came_by: int) -> bool:
+    def within(port: int, wanted: Masked | None) -> bool:
+        return wanted is None or port & wanted[1] == wanted[0]
+
+    return (
+        (rule.protocol == protocol or (rule.protocol == "ip" and protocol != "arp"))
+        and within(ports[0], rule.src_port)
+        and within(ports[1], rule.dst_port)
+        and rule.mark in (None, dscp)
+        and rule.in_port in (0, came_by)
+    )
 
 
 def _ends(topology: Topology) -> list[tuple[str, str]]:

@@ -10,13 +10,14 @@ import socket
 import struct
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 HELLO, ERROR, ECHO_REQUEST, ECHO_REPLY, FEATURES_REQUEST, FEATURES_REPLY = 0, 1, 2, 3, 5, 6
-FLOW_REMOVED, FLOW_MOD, MULTIPART_REQUEST, MULTIPART_REPLY = 11, 14, 18, 19
-BARRIER_REQUEST, BARRIER_REPLY = 20, 21
+FLOW_REMOVED, FLOW_MOD, GROUP_MOD, MULTIPART_REQUEST, MULTIPART_REPLY = 11, 14, 15, 18, 19
+BARRIER_REQUEST, BARRIER_REPLY, METER_MOD = 20, 21, 29
 ADD, DELETE, DELETE_STRICT = 0, 3, 4
-FLOW_STATS, PORT_STATS = 1, 4
+FLOW_STATS, PORT_STATS, GROUP_DESC, METER_CONFIG, METER_FEATURES = 1, 4, 7, 10, 11
 SEND_FLOW_REM = 1
 _FROM = "127.0.0.2"
 
@@ -40,13 +41,23 @@ class FakeSwitch:
 
     def __init__(self, port: int, dpid: int, ports: list[int]) -> None:
         self._address = ("127.0.0.1", port)
-        self._dpid = dpid
+        self.dpid = dpid
         self._ports = ports
-        self._lock = threading.Lock()
+        self.lock = threading.Lock()
         self._sock: socket.socket | None = None
         self._open = True
         self.table: dict[tuple[int, bytes], Entry] = {}
+        # Groups and meters, as they came behind their command.
+        self.groups: dict[int, bytes] = {}
+        self.meters: dict[int, bytes] = {}
+        # Meters are something that a switch may not have.
+        self.has_meters = False
+        # What becomes of its answers on the way, but for greetings.
+        self.mangle: Callable[[bytes], bytes] = lambda answer: answer
+        # Called with the message's type before anything but a greeting is done.
+        self.on_message: Callable[[int], None] = lambda kind: None
         self.mods = 0
+        self.listed = 0  # rules in answers
         self.refuse_adds = False
         self.silent = False
         self.connections = 0
@@ -61,7 +72,7 @@ class FakeSwitch:
 
     def hang_up(self) -> None:
         """Hang up; it connects again."""
-        with self._lock:
+        with self.lock:
             if self._sock is not None:
                 # It may have hung up by itself meanwhile.
                 with contextlib.suppress(OSError):
@@ -69,18 +80,20 @@ class FakeSwitch:
 
     def restart(self) -> None:
         """Lose all rules and connect again."""
-        with self._lock:
+        with self.lock:
             self.table.clear()
+            self.groups.clear()
+            self.meters.clear()
         self.hang_up()
 
     def put(self, entry: Entry) -> None:
         """Have a rule that nobody sent."""
-        with self._lock:
+        with self.lock:
             self.table[entry.priority, entry.match] = entry
 
     def say(self, data: bytes) -> None:
         """Send anything."""
-        with self._lock:
+        with self.lock:
             if self._sock is not None:
                 self._sock.sendall(data)
 
@@ -91,14 +104,14 @@ class FakeSwitch:
                 # to who connects, a socket may be given it and connect to itself.
                 with socket.create_connection(self._address, 5, (_FROM, 0)) as sock:
                     sock.settimeout(0.05)
-                    with self._lock:
+                    with self.lock:
                         self._sock = sock
                         self.connections += 1
                     self._talk(sock)
             except OSError:
                 time.sleep(0.01)
             finally:
-                with self._lock:
+                with self.lock:
                     self._sock = None
 
     def _talk(self, sock: socket.socket) -> None:
@@ -115,8 +128,10 @@ class FakeSwitch:
             while len(data) >= 8 and len(data) >= (length := struct.unpack_from("!H", data, 2)[0]):
                 self._expire(sock)
                 answer = self._answer(data[:length])
+                if data[1] not in (HELLO, FEATURES_REQUEST):
+                    answer = self.mangle(answer)
                 if answer and not self.silent:
-                    with self._lock:
+                    with self.lock:
                         sock.sendall(answer)
                 data = data[length:]
 
@@ -125,18 +140,16 @@ class FakeSwitch:
         if kind == HELLO:
             return _message(HELLO, xid)
         if kind == FEATURES_REQUEST:
-            return _message(
-                FEATURES_REPLY, xid, struct.pack("!QIBBxxII", self._dpid, 0, 1, 0, 0, 0)
-            )
+            return _message(FEATURES_REPLY, xid, struct.pack("!QIBBxxII", self.dpid, 0, 1, 0, 0, 0))
+        self.on_message(kind)
         if kind == BARRIER_REQUEST:
             return _message(BARRIER_REPLY, xid)
-        if kind == FLOW_MOD:
-            with self._lock:
+        with self.lock:
+            if kind in (GROUP_MOD, METER_MOD):
+                return self._aid_mod(kind, data, xid)
+            if kind == FLOW_MOD:
                 return self._flow_mod(data, xid)
-        if kind == MULTIPART_REQUEST:
-            with self._lock:
-                return self._multipart(data, xid)
-        return b""
+            return self._multipart(data, xid) if kind == MULTIPART_REQUEST else b""
 
     def _flow_mod(self, data: bytes, xid: int) -> bytes:
         cookie, mask, _, command, _, hard, priority = struct.unpack_from("!QQBBHHH", data, 8)
@@ -161,6 +174,21 @@ class FakeSwitch:
             self.table = {k: e for k, e in self.table.items() if e.cookie & mask != cookie & mask}
         return b""
 
+    def _aid_mod(self, kind: int, data: bytes, xid: int) -> bytes:
+        """ADD, MODIFY and DELETE have the same numbers for both."""
+        command, middle, number = struct.unpack_from("!HHI", data, 8)
+        there = self.groups if kind == GROUP_MOD else self.meters
+        self.mods += 1
+        if command == 2:
+            there.pop(number, None)
+        elif (command == 1) != (number in there):
+            # OFPET_GROUP_MOD_FAILED or OFPET_METER_MOD_FAILED: it exists, or does not.
+            return _message(ERROR, xid, struct.pack("!HH", 6 if kind == GROUP_MOD else 12, 1))
+        else:
+            length = len(data) - 8
+            there[number] = struct.pack("!HHI", length, middle, number) + data[16:]
+        return b""
+
     def _multipart(self, data: bytes, xid: int) -> bytes:
         (kind,) = struct.unpack_from("!H", data, 8)
         if kind == PORT_STATS:
@@ -168,9 +196,17 @@ class FakeSwitch:
                 struct.pack("!I4x12QII", n, 0, 0, 0, 1000 + n, *([0] * 8), 1, 0)
                 for n in self._ports
             ]
+        elif kind == METER_FEATURES:
+            if not self.has_meters:
+                # OFPET_BAD_REQUEST, OFPBRC_BAD_MULTIPART
+                return _message(ERROR, xid, struct.pack("!HH", 1, 2) + data[:64])
+            body = [struct.pack("!IIIBBxx", 100, 1 << 1, 1 | 4, 1, 0)]
+        elif kind in (GROUP_DESC, METER_CONFIG):
+            body = list((self.groups if kind == GROUP_DESC else self.meters).values())
         else:
             cookie, mask = struct.unpack_from("!QQ", data, 32)
             body = [self._stats(e) for e in self.table.values() if e.cookie & mask == cookie & mask]
+            self.listed += len(body)
         # Every entry in a part of its own: long answers come in parts.
         parts = [
             _message(MULTIPART_REPLY, xid, struct.pack("!HH4x", kind, 1) + entry) for entry in body
@@ -187,7 +223,7 @@ class FakeSwitch:
 
     def _expire(self, sock: socket.socket) -> None:
         now = time.time()
-        with self._lock:
+        with self.lock:
             ended = [
                 (key, entry)
                 for key, entry in self.table.items()

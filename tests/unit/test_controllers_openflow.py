@@ -3,17 +3,18 @@ from __future__ import annotations
 import socket
 import struct
 import threading
-import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
+from controller_rig import PATH, FakeRig
 from controller_worlds import MBPS, two_switches
 from fake_switch import ECHO_REQUEST, FakeSwitch
 
 from adon.testbed.ports import free_port
-from network_provisioner.controllers.base import Circuit, Controller, ControllerError
+from network_provisioner.controllers.base import Circuit, ControllerError
 from network_provisioner.controllers.conformance import ControllerConformance
+from network_provisioner.controllers.connections import parse_listen
 from network_provisioner.controllers.openflow import OpenFlowController
 from network_provisioner.controllers.rules import (
     OWNER_SHIFT,
@@ -21,84 +22,8 @@ from network_provisioner.controllers.rules import (
     TRANSIT_OWNER,
     TRANSIT_PRIORITY,
 )
-from network_provisioner.controllers.shaping import DeviceShape
-from network_provisioner.controllers.switches import parse_listen
 from network_provisioner.errors import InputError
 from network_provisioner.topology import Topology
-
-PATH = ("mu", "s1", "s2", "tacc")
-
-
-class RecordingShaper:
-    """Keeps what it was told; refuses while ``broken``."""
-
-    def __init__(self) -> None:
-        self.laid: dict[str, DeviceShape] = {}
-        self.broken = False
-
-    def sync(self, shapes: Iterable[DeviceShape]) -> None:
-        self._take(shapes)
-
-    def grow(self, shapes: Iterable[DeviceShape]) -> None:
-        if self.broken:
-            raise ControllerError("tc refused to shape: no")
-        self._take(shapes)
-
-    def shrink(self, shapes: Iterable[DeviceShape]) -> None:
-        self._take(shapes)
-
-    def clear(self) -> None:
-        self.laid.clear()
-
-    def _take(self, shapes: Iterable[DeviceShape]) -> None:
-        self.laid.update((shape.device, shape) for shape in shapes)
-
-
-class FakeRig:
-    """Two fake switches and the real controller, which is patient with a busy machine."""
-
-    def __init__(self, reply_timeout_s: float = 30.0) -> None:
-        self.topology: Topology = two_switches()
-        self.port = free_port()
-        self.reply_timeout_s = reply_timeout_s
-        self.shaper = RecordingShaper()
-        self.openflow = self.new_controller()
-        self.controller: Controller = self.openflow
-        self.s1 = FakeSwitch(self.port, 1, [1, 4, 10, 11])
-        self.s2 = FakeSwitch(self.port, 2, [2, 10, 11])
-
-    def new_controller(self) -> OpenFlowController:
-        return OpenFlowController(
-            self.topology,
-            f"127.0.0.1:{self.port}",
-            self.shaper,
-            reply_timeout_s=self.reply_timeout_s,
-        )
-
-    def circuit(self, name: str = "a", rate: float = 50.0, lease_s: float = 60.0) -> Circuit:
-        return Circuit(name, PATH, rate * MBPS, 2 * rate * MBPS, self.now() + lease_s)
-
-    def now(self) -> float:
-        return time.time()
-
-    def wait_for(self, what: str, check: Callable[[], bool]) -> None:
-        end = time.monotonic() + 60
-        while not check():
-            if time.monotonic() > end:
-                raise TimeoutError(what)
-            time.sleep(0.01)
-
-    def restart_switches(self) -> None:
-        self.s1.restart()
-        self.s2.restart()
-
-    def owners(self, switch: FakeSwitch) -> list[int]:
-        return sorted(entry.cookie >> OWNER_SHIFT for entry in list(switch.table.values()))
-
-    def close(self) -> None:
-        self.controller.stop()
-        self.s1.close()
-        self.s2.close()
 
 
 @pytest.fixture
@@ -126,13 +51,13 @@ def test_a_refusal_names_the_switch_and_puts_back_what_was_there(rig: FakeRig) -
     before = rig.circuit("a")
     rig.controller.apply([before])
     shapes = dict(rig.shaper.laid)
-    tables = {k: e.cookie for k, e in rig.s1.table.items()}
+    tables = rig.cookies(rig.s1)
     rig.s2.refuse_adds = True
     back = Circuit("b", PATH[::-1], MBPS, MBPS, rig.now() + 60)
     with pytest.raises(ControllerError, match=r"switch s2 \(dpid 2\) refused the rule 10.10") as e:
         rig.controller.apply([before, back])
     assert "OFPFMFC_TABLE_FULL" in str(e.value)
-    assert {k: e.cookie for k, e in rig.s1.table.items()} == tables
+    assert rig.cookies(rig.s1) == tables
     assert rig.controller.installed() == ["a"]
     assert rig.shaper.laid == shapes
     rig.s2.refuse_adds = False
@@ -302,8 +227,8 @@ def test_an_address_that_is_none_is_refused(listen: str) -> None:
         parse_listen(listen)
 
 
-def test_datapath_ids_must_differ() -> None:
+def test_switches_need_datapath_ids() -> None:
     whole = two_switches()
-    nodes = [replace(n, dpid=1) if n.kind == "switch" else n for n in whole.nodes.values()]
+    nodes = [replace(n, dpid=0) if n.kind == "switch" else n for n in whole.nodes.values()]
     with pytest.raises(InputError, match="dpid above 0 of its own"):
         OpenFlowController(Topology(nodes, whole.links), "127.0.0.1:0")

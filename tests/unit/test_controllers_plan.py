@@ -9,8 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from network_provisioner.controllers.base import Circuit
-from network_provisioner.controllers.groups import assign_marks, by_hop, group_circuits
-from network_provisioner.controllers.plan import default_routes, make_plan, shaped_hops
+from network_provisioner.controllers.groups import by_hop, group_circuits
+from network_provisioner.controllers.marks import MARKS, Marker
+from network_provisioner.controllers.plan import default_routes, make_plan
+from network_provisioner.controllers.routes import shaped_hops
 from network_provisioner.controllers.rules import (
     ROUTE_OWNER,
     TRANSIT_OWNER,
@@ -20,6 +22,7 @@ from network_provisioner.controllers.rules import (
 )
 from network_provisioner.controllers.shaping import DeviceShape
 from network_provisioner.errors import InputError
+from network_provisioner.flows import Flow
 from network_provisioner.topology import Link, Node, Topology
 
 NOW = 1000.0
@@ -68,7 +71,7 @@ def test_a_host_cannot_mark_itself_into_a_class(data: st.DataObject) -> None:
     circuits = data.draw(circuit_sets(topology))
     plan = make_plan(topology, circuits, NOW)
     network = Pipeline(topology, plan_rules(topology, circuits))
-    reserved = {(g.src, g.dst): g.mark for g in plan.groups}
+    reserved = {(g.src, g.dst): g.lanes[0].mark for g in plan.groups}
     shaped = shaped_hops(topology)
     for src in topology.sites:
         for dst in topology.sites:
@@ -112,7 +115,9 @@ def test_classes_never_promise_more_than_the_link(data: st.DataObject) -> None:
         for c in shape.classes:
             assert c.rate_bps <= c.ceil_bps <= shape.capacity_bps
     assert sum(len(s.classes) for s in plan.shapes) == sum(
-        len(groups) for hop, groups in crossing.items() if hop in shaped_hops(topology)
+        sum(lane.mark > 0 for _, lane in there)
+        for hop, there in crossing.items()
+        if hop in shaped_hops(topology)
     )
 
 
@@ -169,14 +174,17 @@ def test_routed_paths_address_the_router_and_then_the_destination() -> None:
 def test_where_both_directions_differ_data_decides() -> None:
     back = circuit("back", ("tacc", "s2", "r1", "s1", "mu"), min_bps=1e6)
     plan = make_plan(two_switches(), [circuit("there"), back], NOW)
-    assert {g.pair: g.path for g in plan.groups} == {("mu", "tacc"): L2, ("tacc", "mu"): back.path}
+    assert {(g.src, g.dst): g.path for g in plan.groups} == {
+        ("mu", "tacc"): L2,
+        ("tacc", "mu"): back.path,
+    }
 
 
 def test_without_a_shaper_nothing_is_marked() -> None:
-    plan = make_plan(two_switches(), [circuit()], NOW, shaped=False)
+    plan = make_plan(two_switches(), [circuit()], NOW, keep="none")
     assert plan.shapes == ()
     assert {rule.dscp for rule in plan.rules} == {None}
-    assert {rule.dscp for rule in default_routes(two_switches(), shaped=False)} == {None}
+    assert {rule.dscp for rule in default_routes(two_switches(), keep="none")} == {None}
 
 
 def test_default_routes_prefer_the_routed_network() -> None:
@@ -193,31 +201,59 @@ def test_marks_stay_when_other_circuits_come() -> None:
     assert set(alone) <= set(together)
 
 
-def test_marks_are_shared_where_groups_do_not_meet_and_run_out_where_they_do() -> None:
-    names = [f"h{i}" for i in range(12)]
-    links = [Link(n, "s1", MBPS, ports={"s1": i + 1}) for i, n in enumerate(names)]
+def star(count: int) -> tuple[Topology, list[Circuit]]:
+    """Sites around one switch, and a circuit from each to each other."""
+    names = [f"h{i}" for i in range(count)]
+    links = [Link(n, "s1", 1000 * MBPS, ports={"s1": i + 1}) for i, n in enumerate(names)]
     sites = [site(n, i + 1) for i, n in enumerate(names)]
     topology = Topology([*sites, Node("s1", "switch", dpid=1)], links)
     circuits = [
-        circuit(f"{a}{b}", (a, "s1", b), min_bps=0.0) for a in names for b in names if a != b
+        circuit(f"{a}{b}", (a, "s1", b), min_bps=1 * MBPS) for a in names for b in names if a != b
     ]
+    return topology, circuits
+
+
+def test_marks_differ_where_groups_meet() -> None:
+    topology, circuits = star(12)
     groups = group_circuits(topology, circuits, NOW)
-    apart = frozenset(("s1", n) for n in names)
-    marks = assign_marks(groups, topology.sites, apart)
-    for name in names:
-        here = [mark for (_, dst), mark in marks.items() if dst == name]
-        assert len(set(here)) == len(here) == 11
-    shared = frozenset((n, "s1") for n in names) | {("s1", "h0")}
-    one_link = [replace(g, path=(*g.path[:1], "s1", "h0", g.dst)) for g in groups]
-    with pytest.raises(InputError, match="more than 63 groups"):
-        assign_marks(one_link, topology.sites, shared)
+    apart = frozenset(("s1", n) for n in topology.sites)
+    marks = Marker(topology, apart).marks(groups, {})
+    for name in topology.sites:
+        here = [mark for g, (mark,) in zip(groups, marks, strict=True) if g.dst == name]
+        assert len(set(here)) == len(here) == 11 and 0 not in here
+
+
+def test_marks_that_run_out_are_shared_and_so_are_the_guarantees() -> None:
+    topology, _ = star(12)
+    one_link = [
+        Link("s1", "s2", 1000 * MBPS, ports={"s1": 99, "s2": 99}, devices={"s1": "dev"}),
+        Link("far", "s2", 1000 * MBPS, ports={"s2": 1}),
+    ]
+    more = [Node("s2", "switch", dpid=2), site("far", 99)]
+    topology = Topology([*topology.nodes.values(), *more], [*topology.links, *one_link])
+    named = [
+        replace(
+            circuit(f"c{i}", ("h0", "s1", "s2", "far"), min_bps=2 * MBPS, max_bps=4 * MBPS),
+            flows=(Flow("tcp", None, (5000 + i, 5000 + i)),),
+        )
+        for i in range(200)
+    ]
+    plan = make_plan(topology, named, NOW)
+    (shape,) = plan.shapes
+    assert len(shape.classes) == MARKS
+    assert sum(c.rate_bps for c in shape.classes) == pytest.approx(400 * MBPS)
+    marks = {g.data[0]: g.lanes[0].mark for g in plan.groups if g.data}
+    for c in shape.classes:
+        users = [i for i, mark in marks.items() if mark == c.mark]
+        assert 3 <= len(users) <= 4
+        assert c.rate_bps == pytest.approx(2 * MBPS * len(users))
 
 
 @pytest.mark.parametrize(
     ("circuits", "message"),
     [
         ([circuit("a"), circuit("a")], "'a' is listed twice"),
-        ([circuit("a"), circuit("b", L3)], "expected one path for each pair"),
+        ([circuit("a"), circuit("b", L3)], "expected one path for what"),
         ([circuit("a", min_bps=150e6, max_bps=150e6), circuit("b", min_bps=60e6)], "210 Mb/s"),
         ([circuit("", L2)], "empty id"),
         ([circuit("a", ("mu",))], "expected two sites with switches"),
@@ -238,12 +274,13 @@ def test_what_cannot_be_carried_is_refused(circuits: list[Circuit], message: str
 
 def test_a_site_on_the_way_is_refused() -> None:
     topology = Topology(
-        [site("a", 1), site("b", 2), site("c", 3), Node("s", "switch", dpid=1)],
+        [site("a", 1), site("b", 2), site("c", 3)]
+        + [Node(name, "switch", dpid=i + 1) for i, name in enumerate(("s", "t"))],
         [Link("a", "s", 1e9, ports={"s": 1}), Link("s", "b", 1e9, ports={"s": 2}),
-         Link("b", "c", 1e9)],
+         Link("b", "t", 1e9, ports={"t": 1}), Link("t", "c", 1e9, ports={"t": 2})],
     )  # fmt: skip
     with pytest.raises(InputError, match="leads through the site 'b'"):
-        make_plan(topology, [circuit("x", ("a", "s", "b", "c"))], NOW)
+        make_plan(topology, [circuit("x", ("a", "s", "b", "t", "c"))], NOW)
 
 
 def test_what_the_topology_lacks_is_named() -> None:

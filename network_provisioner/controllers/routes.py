@@ -1,0 +1,228 @@
+"""Flow rules along paths: of best effort, of groups with one lane or several, of ARP. Pure.
+
+The first switch decides: it marks packets with a DSCP value where a shaped device or another switch
+has to know them again, and the last switch clears the mark. Everything without a circuit takes a
+best-effort route of lower priority, unless one of its ends is in a Science DMZ: that is reached
+while a circuit lives, and not at all otherwise (precision-medicine paper, §2).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from network_provisioner.controllers.aids import Bucket, SelectGroup
+from network_provisioner.controllers.blocks import Masked, matches
+from network_provisioner.controllers.groups import Group, Lane, Pair
+from network_provisioner.controllers.metering import hop_key
+from network_provisioner.controllers.rules import (
+    FLOW_ACK_PRIORITY,
+    FLOW_PRIORITY,
+    LANE_PRIORITY,
+    ROUTE_OWNER,
+    ROUTE_PRIORITY,
+    TRANSIT_OWNER,
+    TRANSIT_PRIORITY,
+    FlowRule,
+    make_cookie,
+)
+from network_provisioner.controllers.steps import Step, steps
+from network_provisioner.topology import Path, Topology
+from network_provisioner.units import MAX_RATE_BPS
+
+# Traffic without a circuit takes the routed network; the overlay links are for circuits.
+_ROUTE_PREFERENCE = {"lan": 0, "l3": 1, "l2": 2}
+# The parts of a group's rate are dealt out in this many steps.
+_WEIGHTS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How rates are kept along paths.
+
+    ``shaped`` are the link directions with classes. ``by_queue``: a class is named by a queue
+    number instead of a DSCP value. ``meters`` are the meters' numbers, by group key, and for best
+    effort by link direction.
+    """
+
+    shaped: frozenset[Pair] = frozenset()
+    by_queue: bool = False
+    meters: Mapping[str, int] | None = None
+
+    def meter(self, what: str) -> int:
+        """The meter's number for a group's key or a link direction's, 0 for none."""
+        return (self.meters or {}).get(what, 0)
+
+
+def shaped_hops(topology: Topology) -> frozenset[Pair]:
+    """The link directions that leave a switch through a named device."""
+    return frozenset(
+        (switch, link.b if switch == link.a else link.a)
+        for link in topology.links
+        for switch in link.devices or {}
+    )
+
+
+def default_paths(topology: Topology) -> list[Path]:
+    """Where best effort goes: straight through where both sites are on one switch, else the routed
+    network, and a layer 2 path where there is no routed one. None to or from a Science DMZ."""
+    open_sites = [name for name in topology.sites if not topology.nodes[name].dmz]
+    found = (_default_path(topology, src, dst) for src in open_sites for dst in open_sites)
+    return [path for path in found if path is not None]
+
+
+def route_rules(topology: Topology, paths: Sequence[Path], way: Way) -> list[FlowRule]:
+    """Best-effort rules along ``paths``. Raises InputError like :func:`steps`.
+
+    Where one crosses a shaped device its first switch clears the DSCP field, so that no host can
+    mark itself into somebody's reservation.
+    """
+    rules = []
+    for path in paths:
+        marks = any(hop in way.shaped for hop in path.hops) and not way.by_queue
+        clears = 0 if marks else None
+        src, dst = topology.site(path.nodes[0]), topology.site(path.nodes[-1])
+        for i, step in enumerate(steps(topology, path.nodes)):
+            rules.append(
+                FlowRule(
+                    dpid=step.switch.dpid,
+                    priority=ROUTE_PRIORITY,
+                    src=src.address,
+                    dst=dst.address,
+                    out_port=step.out_port,
+                    cookie=make_cookie(ROUTE_OWNER, ">".join(path.nodes)),
+                    dscp=clears if i == 0 else None,
+                    eth_dst=step.eth_dst,
+                    hop=i,
+                    meter=way.meter(hop_key(step.hop)),
+                )
+            )
+    return rules
+
+
+def group_rules(
+    topology: Topology,
+    group: Group,
+    way: Way,
+    number: int,
+    walk: Callable[[tuple[str, ...]], list[Step]],
+) -> tuple[list[FlowRule], SelectGroup | None]:
+    """The rules that carry a group, first switch first, and the select group they need.
+
+    ``number`` is the select group's; ``walk`` gives the steps of a path.
+    """
+    src, dst = topology.site(group.src), topology.site(group.dst)
+    several = len(group.lanes) > 1
+    ways = [(lane, walk(lane.path)) for lane in group.lanes]
+    cookie = make_cookie(TRANSIT_OWNER, group.text)
+    priority = TRANSIT_PRIORITY
+    if group.flows:
+        priority = FLOW_PRIORITY if group.data else FLOW_ACK_PRIORITY
+    named: list[tuple[str, Masked | None, Masked | None]] = [
+        (flow.protocol, *ports) for flow in group.flows for ports in matches(flow)
+    ] or [("ip", None, None)]
+    guarded = src.dmz or dst.dmz
+    rules = []
+    for lane, walked in ways:
+        for i, step in enumerate(walked):
+            if several and i == 0 and lane is not group.lanes[0]:
+                continue  # the first switch has one rule for all lanes
+            dealt = several and i == 0
+            rules += [
+                FlowRule(
+                    dpid=step.switch.dpid,
+                    priority=priority + (LANE_PRIORITY if several and i > 0 else 0),
+                    src=src.address,
+                    dst=dst.address,
+                    out_port=0 if dealt else step.out_port,
+                    cookie=cookie,
+                    dscp=None if dealt else _dscp(lane, walked, i, way, several),
+                    eth_dst="" if dealt else step.eth_dst,
+                    expires_at=group.lease_until,
+                    hop=i,
+                    protocol=protocol,
+                    src_port=src_port,
+                    dst_port=dst_port,
+                    in_port=step.in_port if guarded and i == 0 else 0,
+                    mark=lane.mark if several and i > 0 else None,
+                    group=number if dealt else 0,
+                    queue=0 if dealt else _queue(lane, step, way),
+                    meter=way.meter(group.key) if i == 0 else 0,
+                )
+                for protocol, src_port, dst_port in named
+            ]
+    if not several:
+        return rules, None
+    return rules, SelectGroup(ways[0][1][0].switch.dpid, number, _buckets(ways, way))
+
+
+def arp_rules(
+    topology: Topology, pair: Pair, circuits: Sequence[str], path: Sequence[str], until: float
+) -> list[FlowRule]:
+    """Rules for address resolution from one site to another, while ``circuits`` live.
+
+    ARP does not pass routers: where ``path`` leads through one, the best path without takes it,
+    and there is none where the sites are not joined at layer 2.
+    """
+    if not _is_layer_2(topology, path):
+        found = (p.nodes for p in topology.candidate_paths(*pair))
+        path = next((nodes for nodes in found if _is_layer_2(topology, nodes)), ())
+    if not path:
+        return []
+    text = f"arp|{'>'.join(path)}|{','.join(sorted(circuits))}"
+    return [
+        FlowRule(
+            dpid=step.switch.dpid,
+            priority=TRANSIT_PRIORITY,
+            src=topology.site(pair[0]).address,
+            dst=topology.site(pair[1]).address,
+            out_port=step.out_port,
+            cookie=make_cookie(TRANSIT_OWNER, text),
+            expires_at=until,
+            hop=i,
+            protocol="arp",
+            in_port=step.in_port if i == 0 else 0,
+        )
+        for i, step in enumerate(steps(topology, path))
+    ]
+
+
+def _dscp(lane: Lane, walked: list[Step], i: int, way: Way, several: bool) -> int | None:
+    """What the switch sets, None where it leaves the field alone."""
+    marked = lane.mark and (several or not way.by_queue)
+    crosses = not way.by_queue and any(step.hop in way.shaped for step in walked)
+    if i == 0 and not several:
+        return lane.mark if marked else 0 if crosses else None
+    last = i == len(walked) - 1
+    return 0 if last and marked and (way.by_queue or walked[i].hop not in way.shaped) else None
+
+
+def _queue(lane: Lane, step: Step, way: Way) -> int:
+    return lane.mark if way.by_queue and step.hop in way.shaped else 0
+
+
+def _buckets(ways: Sequence[tuple[Lane, list[Step]]], way: Way) -> tuple[Bucket, ...]:
+    rates = [lane.min_bps for lane, _ in ways]
+    if min(rates) <= 0:
+        rates = [min(lane.max_bps, MAX_RATE_BPS) for lane, _ in ways]
+    total = math.fsum(rates)
+    return tuple(
+        Bucket(
+            weight=max(1, round(_WEIGHTS * rate / total)),
+            mark=lane.mark,
+            out_port=walked[0].out_port,
+            eth_dst=walked[0].eth_dst,
+            queue=_queue(lane, walked[0], way),
+        )
+        for (lane, walked), rate in zip(ways, rates, strict=True)
+    )
+
+
+def _is_layer_2(topology: Topology, path: Sequence[str]) -> bool:
+    return all(topology.nodes[name].kind != "router" for name in path)
+
+
+def _default_path(topology: Topology, src: str, dst: str) -> Path | None:
+    paths = topology.candidate_paths(src, dst)
+    return min(paths, key=lambda p: _ROUTE_PREFERENCE[p.layer], default=None)

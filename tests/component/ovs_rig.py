@@ -1,0 +1,210 @@
+"""The testbed's network with the embedded controller on it, for tests that run in a box.
+
+The network's names and addresses belong to a box (:mod:`adon.testbed.box`), and a process is in one
+or it is not. So each test file has one test outside, which runs the same file inside.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from adon.testbed import box, packages, plan
+from adon.testbed.network import Network
+from network_provisioner.controllers.base import Circuit, Controller
+from network_provisioner.controllers.openflow import OpenFlowController
+from network_provisioner.controllers.shaper import CommandRunner, TcShaper
+from network_provisioner.topologies.data import topology_from_dict
+from network_provisioner.topology import Topology
+
+HERE = Path(__file__).resolve().parent
+L2 = ("mu", "s1", "s2", "tacc")
+L3 = ("mu", "s1", "r1", "s2", "tacc")
+BACKGROUND = ("local", "s1", "s2", "iplant")
+IN_SWITCHES = ("ip", "netns", "exec", plan.SWITCH_NETNS)
+TRANSIT = "cookie=0xad0e"
+MBPS = 1e6
+# The overlay link's rate in these tests: little enough for a busy machine to fill it.
+RATE_BPS = 60 * MBPS
+
+
+def run_inside(file: str, tmp_path: Path) -> None:
+    """Run a test file in a box of its own; skips the calling test where none can be made."""
+    reason = box.can_box()
+    if reason is not None:
+        pytest.skip(reason)
+    # Downloads need the host's network, so before the box is made.
+    packages.ensure("openvswitch", progress=print)
+    words = [*box.command(), sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    words += [f"--basetemp={tmp_path / 'inside'}", str(Path(file).resolve())]
+    done = subprocess.run(words, cwd=HERE.parents[1], capture_output=True, text=True, check=False)
+    print(done.stdout, done.stderr)
+    assert done.returncode == 0, done.stdout[-8000:]
+
+
+@contextlib.contextmanager
+def network_up(directory: Path) -> Iterator[Network]:
+    """The network, up."""
+    programs = packages.ensure("openvswitch", progress=print) / "wrap"
+    with Network(programs, directory) as network:
+        yield network
+
+
+def slow_topology() -> Topology:
+    """The testbed's, with RATE_BPS on the overlay link."""
+    whole = topology_from_dict(plan.topology())
+    links = [
+        replace(link, capacity_bps=RATE_BPS) if link.layer == "l2" else link for link in whole.links
+    ]
+    return Topology(whole.nodes.values(), links)
+
+
+class OvsRig:
+    """The testbed's network and the controller that runs in this process."""
+
+    def __init__(self, network: Network, topology: Topology | None = None) -> None:
+        self.network = network
+        self.topology = topology or slow_topology()
+        self.openflow = self.new_controller()
+        self.controller: Controller = self.openflow
+
+    def new_controller(self, **options: Any) -> OpenFlowController:
+        shaper = TcShaper(CommandRunner(IN_SWITCHES))
+        given = {"shaper": shaper, "listen": plan.OPENFLOW_LISTEN} | options
+        return OpenFlowController(self.topology, **given)
+
+    def now(self) -> float:
+        return time.time()
+
+    def wait_for(self, what: str, check: Callable[[], bool]) -> None:
+        end = time.monotonic() + 120
+        while not check():
+            if time.monotonic() > end:
+                raise TimeoutError(what)
+            time.sleep(0.05)
+
+    def restart_switches(self) -> None:
+        pid = vswitchd()
+        words = Path(f"/proc/{pid}/cmdline").read_text().rstrip("\0").split("\0")
+        env = dict(
+            item.partition("=")[::2]
+            for item in Path(f"/proc/{pid}/environ").read_text().rstrip("\0").split("\0")
+        )
+        os.kill(pid, signal.SIGKILL)
+        self.wait_for("death of the switches", lambda: vswitchd(pid) != pid)
+        subprocess.run([*IN_SWITCHES, *words], env=env, check=True, capture_output=True)
+        for bridge in plan.SWITCHES:
+            # New sockets have small buffers again, and lose packets.
+            self.network.switches.widen_buffers(bridge)
+
+    def circuit(self, path: tuple[str, ...] = L2, name: str = "a", **more: Any) -> Circuit:
+        fields: dict[str, Any] = {
+            "min_bps": MBPS,
+            "max_bps": 20 * MBPS,
+            "lease_until": self.now() + 300,
+        }
+        return Circuit(name, path, **(fields | more))
+
+    def flows(self, bridge: str) -> list[str]:
+        """The circuits' rules, as the switch's own tool prints them."""
+        text = self.network.switches.ofctl(bridge, "dump-flows")
+        return [line for line in text.splitlines() if TRANSIT in line]
+
+    def tc(self, what: str, device: str) -> list[str]:
+        """Every class, qdisc or filter of a device, as the kernel prints it."""
+        done = subprocess.run(
+            [*IN_SWITCHES, "tc", *what.split(), "show", "dev", device],
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+        return done.stdout.splitlines()
+
+    def classes(self, device: str) -> dict[str, tuple[float, float]]:
+        """Rate and ceiling of every HTB class, in b/s, as the kernel has them."""
+        words = [line.split() for line in self.tc("class", device)]
+        values = {w[2]: dict(pairwise(w)) for w in words}
+        return {k: (tc_rate(v["rate"]), tc_rate(v["ceil"])) for k, v in values.items()}
+
+    def shaped_bytes(self, device: str) -> dict[str, int]:
+        """Bytes sent by every leaf class since it was made."""
+        lines = iter(self.tc("-s class", device))
+        sent = {}
+        for line in lines:
+            if line.startswith("class htb") and " leaf " in line:
+                sent[line.split()[2]] = int(next(lines).split()[1])
+        return sent
+
+    def counted(self, name: str, n_bytes: float) -> None:
+        """Open vSwitch brings a rule's counter up to date about twice a second."""
+        self.wait_for(
+            f"count of {n_bytes} bytes",
+            lambda: self.controller.circuit_bytes(name) >= n_bytes,
+        )
+
+    def sent(self) -> dict[tuple[str, str], int]:
+        """Bytes sent on every link direction."""
+        return {(c.a, c.b): c.bytes for c in self.controller.counters()}
+
+
+def tc_rate(text: str) -> float:
+    """``10Mbit`` in b/s."""
+    number, unit = text.removesuffix("bit"), 1.0
+    for suffix, scale in (("K", 1e3), ("M", 1e6), ("G", 1e9)):
+        if number.endswith(suffix):
+            number, unit = number[:-1], scale
+    return float(number) * unit
+
+
+def vswitchd(pid: int = 0) -> int:
+    """The process of the switches (``pid`` while it lives); 0 where there is none."""
+    for entry in [Path(f"/proc/{pid}")] if pid else Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            name, _, rest = (entry / "stat").read_text().partition("(")[2].rpartition(")")
+            if name == "ovs-vswitchd" and rest.split()[0] != "Z":
+                return int(entry.name)
+    return 0
+
+
+def in_netns(site: str) -> list[str]:
+    netns = plan.SITES[site].netns
+    return ["ip", "netns", "exec", netns] if netns else []
+
+
+def load(site: str, *words: object) -> subprocess.Popen[str]:
+    """Start tcp_load.py at a site."""
+    argv = [*in_netns(site), sys.executable, str(HERE / "tcp_load.py")]
+    return subprocess.Popen([*argv, *map(str, words)], stdout=subprocess.PIPE, text=True)
+
+
+@contextlib.contextmanager
+def sink(site: str, port: int) -> Iterator[Callable[[], dict[str, Any]]]:
+    """Receive at a site; what is yielded waits for the end of one stream."""
+    process = load(site, "sink", plan.SITES[site].address, port)
+    try:
+        assert process.stdout is not None and process.stdout.readline() == "ready\n"
+        yield lambda: json.loads(process.stdout.readline())  # type: ignore[union-attr]
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def transfer(src: str, dst: str, seconds: float, port: int = 5001) -> dict[str, float]:
+    """One stream between two sites: bytes, seconds and bits per second."""
+    with sink(dst, port) as received:
+        sender = load(src, "send", plan.SITES[dst].address, port, 1, seconds)
+        assert sender.wait(seconds + 60) == 0
+        found = received()
+    return {**found, "bps": 8 * found["bytes"] / found["seconds"]}

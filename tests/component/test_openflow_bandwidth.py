@@ -1,0 +1,168 @@
+"""Bandwidth on real Open vSwitch without ``tc``: by meters, and by queues of its own.
+
+Its userspace datapath polices by meters, and ignores queues: of those, what the switch and its
+database hold is all that can be seen here.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from ovs_rig import (
+    L2,
+    L3,
+    MBPS,
+    RATE_BPS,
+    OvsRig,
+    load,
+    network_up,
+    run_inside,
+    sink,
+    transfer,
+)
+
+from adon.testbed import box, packages, plan
+from network_provisioner.controllers.base import ControllerError, Queue
+from network_provisioner.controllers.shaper import CommandRunner
+from network_provisioner.controllers.vsctl import VsctlShaper
+from network_provisioner.topology import Topology
+
+# Outside, one test is all of them.
+pytestmark = [pytest.mark.component, pytest.mark.root, pytest.mark.timeout(900)]
+
+if not box.inside():
+
+    def test_bandwidth_on_open_vswitch(tmp_path: Path) -> None:
+        run_inside(__file__, tmp_path)
+
+else:
+
+    @pytest.fixture(scope="module")
+    def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OvsRig]:
+        with network_up(tmp_path_factory.mktemp("network")) as network:
+            yield OvsRig(network)
+
+    @pytest.fixture
+    def metered(up: OvsRig) -> Iterator[OvsRig]:
+        up.controller = up.new_controller(shaper=None)
+        up.controller.start(60.0)
+        yield up
+        up.controller.stop()
+
+    @pytest.fixture
+    def queued(up: OvsRig) -> Iterator[OvsRig]:
+        programs = packages.ensure("openvswitch", progress=print) / "wrap"
+        run = CommandRunner(("env", f"PATH={programs}:{os.environ['PATH']}"))
+        shaper = VsctlShaper(run, f"unix:{box.private_dir() / 'ovs' / 'db.sock'}")
+        up.controller = up.new_controller(shaper=shaper, bandwidth="queue")
+        up.controller.start(60.0)
+        yield up
+        up.controller.stop()
+
+    def records(rig: OvsRig, table: str, column: str) -> list[str]:
+        """One column of every row in the switches' database."""
+        text = rig.network.switches.vsctl("--bare", f"--columns={column}", "list", table)
+        return [row for row in text.splitlines() if row.strip()]
+
+    def devices(rig: OvsRig) -> int:
+        """How many the topology names; each has one queue for best effort."""
+        return sum(len(link.devices or {}) for link in rig.topology.links)
+
+    def test_auto_takes_meters_where_nobody_shapes_devices(metered: OvsRig) -> None:
+        can = metered.controller.capabilities()
+        assert (can.bandwidth, can.queues) == ("meter", False)
+        with pytest.raises(ControllerError, match="1 queues were asked for, but bandwidth is kept"):
+            metered.controller.apply([], [Queue("q", ("s1", "s2"), MBPS, MBPS)])
+
+    def test_auto_takes_nothing_else_where_a_shaper_has_no_devices(up: OvsRig) -> None:
+        links = [replace(link, devices=None) for link in up.topology.links]
+        bare = OvsRig(up.network, Topology(up.topology.nodes.values(), links))
+        bare.controller.start(60.0)
+        try:
+            assert bare.controller.capabilities().bandwidth == "meter"
+        finally:
+            bare.controller.stop()
+
+    def test_a_meter_holds_a_circuit_to_its_rate(metered: OvsRig) -> None:
+        got = {}
+        for rate in (20 * MBPS, 40 * MBPS):
+            metered.controller.apply([metered.circuit(L2, min_bps=rate / 2, max_bps=rate)])
+            # A machine that is busy elsewhere makes a sender slower, never faster.
+            tries = (transfer("mu", "tacc", 5.0)["bps"] for _ in range(4))
+            got[rate] = next((bps for bps in tries if bps > 0.65 * rate), 0.0)
+        print("b/s by meter's rate:", got)
+        for rate, bps in got.items():
+            assert 0.65 * rate < bps < 1.15 * rate
+
+    def test_best_effort_is_held_to_what_circuits_leave(metered: OvsRig) -> None:
+        ours = metered.circuit(L3, min_bps=14 * MBPS, max_bps=14 * MBPS)
+        metered.controller.apply([ours])
+        with sink("iplant", 5002):
+            crowd = load("local", "send", plan.SITES["iplant"].address, 5002, 8, 600)
+            try:
+                tries = [transfer("mu", "tacc", 5.0)["bps"] for _ in range(3)]
+            finally:
+                crowd.kill()
+                crowd.wait()
+        print("b/s beside eight streams of best effort:", tries)
+        assert max(tries) > 0.65 * 14 * MBPS
+
+    def test_meters_go_with_their_circuits(metered: OvsRig) -> None:
+        ofctl = metered.network.switches.ofctl
+        metered.controller.apply([metered.circuit(L3)])
+        assert ofctl("s1", "dump-meters").count("meter=") >= 2
+        metered.controller.apply([])
+        assert "meter=" not in ofctl("s1", "dump-meters")
+        assert "meter:" not in ofctl("s1", "dump-flows")
+
+    def test_circuits_have_queues_of_the_switch(queued: OvsRig) -> None:
+        ours = queued.circuit(L2, min_bps=10 * MBPS, max_bps=30 * MBPS)
+        queued.controller.apply([ours])
+        assert queued.controller.installed() == ["a"]
+        assert queued.controller.capabilities().bandwidth == "queue"
+        data = next(f for f in queued.flows("s1") if "nw_dst=10.10.0.2" in f)
+        assert "set_queue:" in data and "ip_dscp" not in data
+        number = data.split("set_queue:")[1].split(",")[0]
+        uuid = queued.network.switches.vsctl("get", "port", "s1-a", "qos").strip()
+        queues = queued.network.switches.vsctl("get", "qos", uuid, "queues")
+        assert f"{number}=" in queues and "0=" in queues
+        made = records(queued, "queue", "other_config")
+        assert any(f"max-rate={30 * MBPS:.0f} min-rate={10 * MBPS:.0f}" in row for row in made)
+        assert any(f"max-rate={RATE_BPS:.0f} min-rate={50 * MBPS:.0f}" in row for row in made)
+        # What Open vSwitch makes of it on the device.
+        assert any("rate 10Mbit ceil 30Mbit" in line for line in queued.tc("class", "s1-a"))
+        assert transfer("mu", "tacc", 0.3)["bytes"] > 0
+
+    def test_queues_are_changed_in_place_and_leave_nothing(queued: OvsRig) -> None:
+        one = queued.circuit(L2, min_bps=10 * MBPS, max_bps=30 * MBPS)
+        queued.controller.apply([one])
+        before = set(records(queued, "queue", "_uuid"))
+        more = queued.circuit(("local", *L2[1:]), "b")
+        queued.controller.apply([replace(one, min_bps=20 * MBPS), more])
+        after = set(records(queued, "queue", "_uuid"))
+        assert before < after
+        assert any("min-rate=20000000" in row for row in records(queued, "queue", "other_config"))
+        queued.controller.apply([])
+        assert len(records(queued, "queue", "_uuid")) == devices(queued)
+        assert len(records(queued, "qos", "_uuid")) == devices(queued)
+        queued.controller.stop()
+        assert records(queued, "queue", "_uuid") == records(queued, "qos", "_uuid") == []
+        assert not any("htb" in line for line in queued.tc("qdisc", "s1-a"))
+
+    def test_queues_that_a_dead_broker_left_are_taken_over(queued: OvsRig) -> None:
+        queued.controller.apply([queued.circuit(L2)])
+        queued.controller._running = False  # as if it had been killed
+        queued.controller._disconnect()
+        programs = packages.ensure("openvswitch", progress=print) / "wrap"
+        run = CommandRunner(("env", f"PATH={programs}:{os.environ['PATH']}"))
+        shaper = VsctlShaper(run, f"unix:{box.private_dir() / 'ovs' / 'db.sock'}")
+        queued.controller = queued.new_controller(shaper=shaper, bandwidth="queue")
+        queued.controller.start(60.0)
+        queued.controller.apply([queued.circuit(L2)])
+        assert len(records(queued, "qos", "_uuid")) == devices(queued)
+        # Two devices each way.
+        assert len(records(queued, "queue", "_uuid")) == devices(queued) + 4

@@ -1,0 +1,104 @@
+"""Two fake switches with the real embedded controller, and a shaper that only writes down."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+
+from controller_worlds import MBPS, two_switches
+from fake_switch import FakeSwitch
+
+from adon.testbed.ports import free_port
+from network_provisioner.controllers.base import Circuit, Controller, ControllerError
+from network_provisioner.controllers.openflow import OpenFlowController
+from network_provisioner.controllers.rules import OWNER_SHIFT, STAMP_OWNER
+from network_provisioner.controllers.shaping import DeviceShape
+from network_provisioner.topology import Topology
+
+PATH = ("mu", "s1", "s2", "tacc")
+
+
+class RecordingShaper:
+    """Keeps what it was told; refuses while ``broken``."""
+
+    def __init__(self) -> None:
+        self.laid: dict[str, DeviceShape] = {}
+        self.broken = False
+
+    def begin(self, shapes: Iterable[DeviceShape]) -> None:
+        self._take(shapes)
+
+    def sync(self, shapes: Iterable[DeviceShape]) -> None:
+        self._take(shapes)
+
+    def grow(self, shapes: Iterable[DeviceShape]) -> None:
+        if self.broken:
+            raise ControllerError("tc refused to shape: no")
+        self._take(shapes)
+
+    def shrink(self, shapes: Iterable[DeviceShape]) -> None:
+        self._take(shapes)
+
+    def doubt(self) -> None:
+        """It forgets nothing."""
+
+    def clear(self) -> None:
+        self.laid.clear()
+
+    def _take(self, shapes: Iterable[DeviceShape]) -> None:
+        self.laid.update((shape.device, shape) for shape in shapes)
+
+
+class FakeRig:
+    """Two fake switches and the real controller, which is patient with a busy machine."""
+
+    def __init__(self, reply_timeout_s: float = 30.0, port: int = 0) -> None:
+        """With ``port``, the controller listens there and the switches are somebody else's."""
+        self.topology: Topology = two_switches()
+        self.port = port or free_port()
+        self.reply_timeout_s = reply_timeout_s
+        self.shaper = RecordingShaper()
+        self.openflow = self.new_controller()
+        self.controller: Controller = self.openflow
+        if not port:
+            self.s1 = FakeSwitch(self.port, 1, [1, 4, 10, 11])
+            self.s2 = FakeSwitch(self.port, 2, [2, 10, 11])
+
+    def new_controller(self) -> OpenFlowController:
+        return OpenFlowController(
+            self.topology,
+            f"127.0.0.1:{self.port}",
+            self.shaper,
+            reply_timeout_s=self.reply_timeout_s,
+        )
+
+    def circuit(self, name: str = "a", rate: float = 50.0, lease_s: float = 60.0) -> Circuit:
+        return Circuit(name, PATH, rate * MBPS, 2 * rate * MBPS, self.now() + lease_s)
+
+    def now(self) -> float:
+        return time.time()
+
+    def wait_for(self, what: str, check: Callable[[], bool]) -> None:
+        end = time.monotonic() + 60
+        while not check():
+            if time.monotonic() > end:
+                raise TimeoutError(what)
+            time.sleep(0.01)
+
+    def restart_switches(self) -> None:
+        self.s1.restart()
+        self.s2.restart()
+
+    def owners(self, switch: FakeSwitch) -> list[int]:
+        """Of all rules but the stamp."""
+        return sorted(cookie >> OWNER_SHIFT for cookie in self.cookies(switch).values())
+
+    def cookies(self, switch: FakeSwitch) -> dict[tuple[int, bytes], int]:
+        """The cookie of every rule but the stamp."""
+        there = {k: e.cookie for k, e in list(switch.table.items())}
+        return {k: c for k, c in there.items() if c >> OWNER_SHIFT != STAMP_OWNER}
+
+    def close(self) -> None:
+        self.controller.stop()
+        self.s1.close()
+        self.s2.close()

@@ -1,0 +1,151 @@
+"""Switches that answer wrong, hang up, or lose everything, at any point of a change."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import pytest
+from controller_rig import PATH, FakeRig
+from controller_worlds import MBPS
+from fake_switch import ERROR, FakeSwitch
+
+from network_provisioner.controllers.base import Circuit, ControllerError, Part
+from network_provisioner.flows import Flow
+
+L3 = ("mu", "s1", "r1", "s2", "tacc")
+Tables = dict[str, object]
+
+
+@pytest.fixture
+def rig() -> Iterator[FakeRig]:
+    made = FakeRig(reply_timeout_s=5.0)
+    try:
+        made.controller.start(60.0)
+        yield made
+    finally:
+        made.close()
+
+
+def first(rig: FakeRig) -> list[Circuit]:
+    return [
+        rig.circuit("stays", 10),
+        replace(rig.circuit("goes", 10), flows=(Flow("tcp", None, (5001, 5003)),)),
+    ]
+
+
+def second(rig: FakeRig) -> list[Circuit]:
+    """One stays, one goes, one is split over two paths."""
+    parts = (Part(PATH, 10 * MBPS, 20 * MBPS), Part(L3, 5 * MBPS, 10 * MBPS))
+    split = Circuit(
+        "split", PATH, 15 * MBPS, 30 * MBPS, rig.now() + 60,
+        flows=(Flow("tcp", None, (6001, 6001)),), parts=parts,
+    )  # fmt: skip
+    return [rig.circuit("stays", 10), split]
+
+
+def tables(rig: FakeRig) -> Tables:
+    """All that is on the switches, but for counters, clocks and the stamps."""
+    found: Tables = {}
+    for switch in (rig.s1, rig.s2):
+        with switch.lock:
+            found |= {
+                f"{switch.dpid} rule {key}": (e.cookie, e.rest)
+                for key, e in switch.table.items()
+                if e.cookie in rig.cookies(switch).values()
+            }
+            found |= {f"{switch.dpid} group {n}": body for n, body in switch.groups.items()}
+    return found
+
+
+def garbage(answer: bytes) -> bytes:
+    return struct.pack("!BBHI", 4, 19, 12, 0) + b"\xff" * 4 if answer else b""
+
+
+def truncated(answer: bytes) -> bytes:
+    """Shorter than it says inside."""
+    if len(answer) <= 40:
+        return answer
+    return answer[:2] + struct.pack("!H", 40) + answer[4:40]
+
+
+def other_numbers(answer: bytes) -> bytes:
+    return answer[:4] + struct.pack("!I", 0x7FFFFFFF) + answer[8:] if len(answer) >= 8 else answer
+
+
+def always_errors(answer: bytes) -> bytes:
+    return struct.pack("!BBHI", 4, ERROR, 12, *struct.unpack_from("!I", answer, 4)) + b"\0\1\0\1"
+
+
+def nothing(answer: bytes) -> bytes:
+    return b""
+
+
+@pytest.mark.parametrize("lie", [garbage, truncated, other_numbers, always_errors, nothing])
+def test_a_switch_that_answers_wrong_is_an_error_and_changes_nothing(
+    rig: FakeRig, lie: Callable[[bytes], bytes]
+) -> None:
+    rig.controller.apply(first(rig))
+    before = tables(rig)
+    rig.s2.mangle = lambda answer: lie(answer) if answer else b""
+    with pytest.raises(ControllerError, match=r"switch s2 \(dpid 2\)") as caught:
+        rig.controller.apply(second(rig))
+    assert "\n" not in str(caught.value)
+    rig.s2.mangle = lambda answer: answer
+    rig.wait_for("return", lambda: rig.controller.installed() == ["goes", "stays"])
+    rig.wait_for("what was there", lambda: tables(rig) == before)
+
+
+class At:
+    """Does something when a switch has received so many messages, once."""
+
+    def __init__(self, count: int, what: Callable[[], None]) -> None:
+        self._left, self._what = count, what
+        self.seen = 0
+
+    def __call__(self, kind: int) -> None:
+        self.seen += 1
+        self._left -= 1
+        if self._left == 0:
+            self._what()
+
+
+def change(rig: FakeRig, watched: FakeSwitch, count: int, what: Callable[[], None]) -> int:
+    """From the first circuits to the second, with something happening on the way; how many
+    messages the switch was sent."""
+    watched.on_message = at = At(count, what)
+    try:
+        rig.controller.apply(second(rig))
+        names = ["split", "stays"]
+    except ControllerError:
+        names = ["goes", "stays"]
+    rig.wait_for(f"resync after {count}", lambda: settled(rig, names))
+    watched.on_message = lambda kind: None
+    return at.seen
+
+
+def settled(rig: FakeRig, names: list[str]) -> bool:
+    """``installed`` asks the switches, and they may still be on their way back."""
+    return rig.controller.installed() == names
+
+
+@pytest.mark.parametrize("name", ["s1", "s2"])
+@pytest.mark.parametrize("loses", [False, True])
+def test_a_switch_that_hangs_up_or_restarts_at_any_message(
+    rig: FakeRig, name: str, loses: bool
+) -> None:
+    rig.controller.apply(second(rig))
+    wanted = tables(rig)
+    rig.controller.apply(first(rig))
+    watched: FakeSwitch = getattr(rig, name)
+    total = change(rig, watched, 10**6, lambda: None)
+    assert total > 6
+    for count in range(1, total + 1):
+        rig.controller.apply(first(rig))
+        change(rig, watched, count, watched.restart if loses else watched.hang_up)
+        rig.controller.apply(second(rig))
+        assert tables(rig) == wanted, f"after {count} of {total} messages"
+    assert {c.mark for c in rig.shaper.laid["s1-a"].classes}
+    rig.controller.apply([])
+    assert tables(rig).keys() == {k for k in wanted if "(10, " in k}

@@ -1,0 +1,564 @@
+from __future__ import annotations
+
+import json
+import queue
+import ssl
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from authority import Authority
+from controller_worlds import MBPS, two_switches
+from fake_opendaylight import FakeOpenDaylight
+
+from adon.testbed.ports import free_port
+from network_provisioner.controllers.base import Circuit, Controller, ControllerError, Part
+from network_provisioner.controllers.conformance import ControllerConformance
+from network_provisioner.controllers.odl_board import OdlBoard
+from network_provisioner.controllers.opendaylight import OpenDaylightController
+from network_provisioner.controllers.restconf import Access, Restconf
+from network_provisioner.controllers.rules import ROUTE_OWNER, TRANSIT_OWNER, Changes, FlowRule
+from network_provisioner.errors import InputError
+from network_provisioner.topologies.discovery import Discovers, Port
+from network_provisioner.topology import Topology
+
+_SPEED = "flow-node-inventory:current-speed"
+PATH = ("mu", "s1", "s2", "tacc")
+REFUSAL = "Device reported error type FLOWMODFAILED code TABLEFULL"
+HTML = b"<html><body><h1>Bad\n Gateway</h1></body></html>"
+# What a controller may answer instead: status, content type, body, and what is said of it.
+ANSWERS = {
+    "an error page": (502, "text/html", HTML, "status 502: <html><body><h1>Bad Gateway</h1>"),
+    "an error": (500, "application/json", b'{"errors":{"error":[{"error-message":"oh"}]}}', "oh"),
+    "a page": (200, "text/html", HTML, "no JSON: <html>"),
+    "half an answer": (200, "application/json", b'{"opendaylight-inv', "no JSON"),
+    "bytes": (200, "application/json", b"\xff\xfe\x00", "no JSON"),
+    "a list": (200, "application/json", b"[1, 2]", "with no"),
+    "a number": (200, "application/json", b"7", "with no"),
+    "deep nesting": (200, "application/json", b"[" * 100_000, "no JSON"),
+    "a redirection": (302, "text/plain", b"", "status 302"),
+    "a missing page": (404, "text/html", HTML, "status 404"),
+    "nothing, missing": (404, "text/html", b"", "status 404"),
+}
+
+
+class FakeRig:
+    """A fake OpenDaylight with two switches and the real driver."""
+
+    def __init__(self, timeout_s: float = 30.0) -> None:
+        self.topology: Topology = two_switches()
+        self.odl = FakeOpenDaylight({1: [1, 4, 10, 11], 2: [2, 10, 11]})
+        self.controller: Controller = self.new_controller(timeout_s)
+
+    def new_controller(
+        self, timeout_s: float = 30.0, password: str = "admin", settle_s: float = 30.0
+    ) -> OpenDaylightController:
+        access = Access(self.odl.url, "admin", password, timeout_s)
+        return OpenDaylightController(
+            self.topology, access, poll_s=0.05, settle_s=settle_s, discover_s=1.0
+        )
+
+    def circuit(self, name: str = "a", rate: float = 50.0, lease_s: float = 60.0) -> Circuit:
+        return Circuit(name, PATH, rate * MBPS, 2 * rate * MBPS, self.now() + lease_s)
+
+    def now(self) -> float:
+        return time.time()
+
+    def wait_for(self, what: str, check: Callable[[], bool]) -> None:
+        end = time.monotonic() + 60
+        while not check():
+            if time.monotonic() > end:
+                raise TimeoutError(what)
+            time.sleep(0.01)
+
+    def restart_switches(self) -> None:
+        for dpid in self.odl.nodes:
+            self.odl.restart(dpid)
+
+    def close(self) -> None:
+        self.odl.silent.clear()
+        self.odl.wrong = None
+        self.controller.stop()
+        self.odl.down()
+
+
+@pytest.fixture
+def rig() -> Iterator[FakeRig]:
+    made = FakeRig()
+    try:
+        made.controller.start(60.0)
+        yield made
+    finally:
+        made.close()
+
+
+class TestOpenDaylight(ControllerConformance):
+    """Everything that every driver has to do."""
+
+
+def test_nothing_is_changed_where_nothing_changes(rig: FakeRig) -> None:
+    rig.controller.apply([rig.circuit()])
+    before = [node.changes for node in rig.odl.nodes.values()]
+    rig.controller.apply([rig.circuit()])
+    assert [node.changes for node in rig.odl.nodes.values()] == before
+
+
+def test_routes_are_configured_and_circuits_are_not(rig: FakeRig) -> None:
+    rig.controller.apply([rig.circuit()])
+    for dpid, node in rig.odl.nodes.items():
+        owners = {int(flow["cookie"]) >> 48 for flow in node.config.values()}
+        assert owners == {ROUTE_OWNER}
+        assert set(rig.odl.owners(dpid)) == {ROUTE_OWNER, TRANSIT_OWNER}
+
+
+def test_leases_are_hard_timeouts(rig: FakeRig) -> None:
+    rig.controller.apply([rig.circuit(lease_s=100.0)])
+    leased = [e.flow for n in rig.odl.nodes.values() for e in n.table.values()]
+    timeouts = {f["hard-timeout"] for f in leased if int(f["cookie"]) >> 48 == TRANSIT_OWNER}
+    assert timeouts <= {100, 101} and timeouts
+
+
+def test_the_end_of_every_lease_is_noticed() -> None:
+    """Nobody tells, so it is known from what was sent, or read after the end before."""
+    odl = FakeOpenDaylight({1: [1]})
+    ended: queue.SimpleQueue[int] = queue.SimpleQueue()
+    rest = Restconf("OpenDaylight", Access(odl.url, "admin", "admin"))
+    board = OdlBoard(rest, {1: "s1"}, lambda dpid: None, ended.put, time.time, poll_s=0.02)
+    board.open()
+    try:
+        now = time.time()
+        for lease_s in (3, 1, 2):
+            rule = FlowRule(1, 200, f"10.0.0.{lease_s}", "10.0.1.1", 1, TRANSIT_OWNER << 48)
+            board.send({1: Changes(add=(replace(rule, expires_at=now + lease_s),))}, now)
+        while ended.get(timeout=60) == 1 and time.time() < now + 3:
+            board.read_rules({1}, 0, 0, time.time())
+    finally:
+        board.close()
+        odl.down()
+
+
+def test_a_renewed_lease_keeps_the_bytes(rig: FakeRig) -> None:
+    rig.controller.apply([rig.circuit()])
+    for node in rig.odl.nodes.values():
+        for entry in node.table.values():
+            entry.bytes = 700
+    assert rig.controller.circuit_bytes("a") == 700
+    rig.controller.apply([rig.circuit(lease_s=1000.0)])
+    assert rig.controller.circuit_bytes("a") == 700
+
+
+def test_routes_come_back_without_a_broker(rig: FakeRig) -> None:
+    rig.controller.apply([rig.circuit()])
+    rig.odl.wrong = lambda verb, path: (503, "text/plain", b"")
+    rig.restart_switches()
+    assert set(rig.odl.owners(1)) == {ROUTE_OWNER}
+
+
+def test_a_refusal_names_switch_and_reason_and_changes_nothing(rig: FakeRig) -> None:
+    rig.controller.apply([rig.circuit("before")])
+    tables = {dpid: rig.odl.owners(dpid) for dpid in rig.odl.nodes}
+    rig.odl.nodes[2].refusal = REFUSAL
+    other = Circuit("more", ("local", *PATH[1:]), MBPS, MBPS, rig.now() + 60)
+    with pytest.raises(ControllerError, match=r"^switch s2 \(dpid 2\) refused the rule") as caught:
+        rig.controller.apply([rig.circuit("before"), other])
+    assert str(caught.value).count(REFUSAL) >= 1 and "\n" not in str(caught.value)
+    assert rig.controller.installed() == ["before"]
+    assert {dpid: rig.odl.owners(dpid) for dpid in rig.odl.nodes} == tables
+    rig.odl.nodes[2].refusal = ""
+    rig.controller.apply([rig.circuit("before"), other])
+    assert rig.controller.installed() == ["before", "more"]
+
+
+def test_a_refused_route_is_not_left_configured() -> None:
+    rig = FakeRig()
+    rig.odl.nodes[2].deaf = True
+    impatient = rig.new_controller(settle_s=0.3)
+    try:
+        with pytest.raises(ControllerError, match=r"^switch s2 \(dpid 2\) did not do what"):
+            impatient.start(30.0)
+        assert rig.odl.nodes[2].config == {}
+    finally:
+        rig.close()
+
+
+def test_what_was_accepted_but_not_done_is_no_success() -> None:
+    rig = FakeRig()
+    impatient = rig.new_controller(settle_s=0.3)
+    impatient.start(30.0)
+    try:
+        rig.odl.nodes[1].lazy = True
+        with pytest.raises(ControllerError, match=r"s1 \(dpid 1\) did not do .* for .*0.3 s$"):
+            impatient.apply([rig.circuit()])
+        assert impatient.installed() == []
+        rig.odl.nodes[1].lazy = False
+        impatient.apply([rig.circuit()])
+        assert impatient.installed() == ["a"]
+    finally:
+        impatient.stop()
+        rig.close()
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_a_wrong_answer_is_one_line_and_changes_nothing(rig: FakeRig, name: str) -> None:
+    *answer, said = ANSWERS[name]
+    rig.controller.apply([rig.circuit("before")])
+    rig.odl.wrong = lambda verb, path: tuple(answer)  # type: ignore[assignment, return-value]
+    with pytest.raises(ControllerError) as caught:
+        rig.controller.apply([])
+    rig.odl.wrong = None
+    assert said in str(caught.value) and str(caught.value).isprintable()
+    assert rig.odl.url in str(caught.value)
+    rig.wait_for("switches in sight", lambda: rig.controller.installed() == ["before"])
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+@pytest.mark.parametrize("step", ["add-flow", "remove-flow", "get-flow-statistics"])
+def test_a_wrong_answer_on_the_way_is_put_back(rig: FakeRig, name: str, step: str) -> None:
+    """Any one step goes wrong once, anywhere; what was there is there again."""
+    *answer, _ = ANSWERS[name]
+    rig.controller.apply([rig.circuit("before")])
+    moved = replace(rig.circuit("before"), path=("mu", "s1", "r1", "s2", "tacc"), min_bps=MBPS)
+    once = threading.Semaphore(1)
+
+    def wrong(verb: str, path: str) -> tuple[int, str, bytes] | None:
+        hit = path.endswith(step) and once.acquire(blocking=False)
+        return tuple(answer) if hit else None  # type: ignore[return-value]
+
+    rig.odl.wrong = wrong
+    try:
+        rig.controller.apply([moved, Circuit("b", PATH[::-1], 0, MBPS, rig.now() + 60)])
+    except ControllerError as error:
+        assert "\n" not in str(error)
+        assert rig.controller.installed() == ["before"]
+    else:
+        # That step was not needed, or a look at the switch was simply taken again.
+        assert rig.controller.installed() == ["b", "before"]
+    rig.controller.apply([rig.circuit("before")])
+    assert rig.controller.installed() == ["before"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        '{"opendaylight-direct-statistics:output": {"flow-and-statistics-map-list": 7}}',
+        '{"opendaylight-direct-statistics:output": {"flow-and-statistics-map-list": [[]]}}',
+        '{"opendaylight-direct-statistics:output": {"flow-and-statistics-map-list": [{}]}}',
+        '{"opendaylight-direct-statistics:output": []}',
+        '{"opendaylight-direct-statistics:output": {"flow-and-statistics-map-list": '
+        '[{"table_id": 0, "priority": "much", "cookie": 1, "byte-count": 0, "match": '
+        '{"ethernet-match": {"ethernet-type": {"type": 34998}}}, '
+        '"duration": {"second": 1, "nanosecond": 0}}]}}',
+        "{}",
+    ],
+)
+def test_flows_that_are_none_are_an_error(rig: FakeRig, body: str) -> None:
+    rig.controller.apply([rig.circuit("before")])
+
+    def wrong(verb: str, path: str) -> tuple[int, str, bytes] | None:
+        hit = path.endswith("get-flow-statistics")
+        return (200, "application/json", body.encode()) if hit else None
+
+    rig.odl.wrong = wrong
+    with pytest.raises(ControllerError) as caught:
+        rig.controller.apply([])
+    assert str(caught.value).isprintable()
+    assert rig.controller.installed() == []  # not known, so not said
+    rig.odl.wrong = None
+    assert rig.controller.installed() == ["before"]
+
+
+@pytest.mark.parametrize("how", ["silent", "dripping"])
+def test_no_answer_is_an_error_in_time(how: str) -> None:
+    rig = FakeRig()
+    hasty = rig.new_controller(timeout_s=2.0)
+    hasty.start(30.0)
+    try:
+        hasty.apply([rig.circuit("before")])
+        getattr(rig.odl, how).set()
+        with pytest.raises(ControllerError, match=r"did not answer within 2 s$"):
+            hasty.apply([])
+        getattr(rig.odl, how).clear()
+        rig.wait_for("answers", lambda: hasty.installed() == ["before"])
+        hasty.apply([])
+        assert hasty.installed() == []
+    finally:
+        getattr(rig.odl, how).clear()
+        hasty.stop()
+        rig.close()
+
+
+def test_circuits_stay_while_opendaylight_is_away(rig: FakeRig) -> None:
+    rig.controller.apply([rig.circuit("before")])
+    rig.odl.down()
+    with pytest.raises(
+        ControllerError, match=rf"{rig.odl.url} cannot be asked: Connection refused"
+    ):
+        rig.controller.apply([])
+    rig.odl.up()
+    assert set(rig.odl.owners(1)) == {ROUTE_OWNER, TRANSIT_OWNER}
+    rig.wait_for("sight", lambda: rig.controller.installed() == ["before"])
+
+
+def test_an_opendaylight_that_forgot_everything_is_told_again(rig: FakeRig) -> None:
+    rig.controller.apply([rig.circuit()])
+    rig.odl.down()
+    for node in rig.odl.nodes.values():
+        node.config.clear()
+        node.table.clear()
+        node.connection += 1
+    rig.odl.up()
+    rig.wait_for("circuit", lambda: rig.controller.installed() == ["a"])
+    rig.wait_for("routes", lambda: all(node.config for node in rig.odl.nodes.values()))
+
+
+def test_a_switch_that_is_away_keeps_circuits_from_being_added_only(rig: FakeRig) -> None:
+    rig.controller.apply([rig.circuit()])
+    rig.odl.nodes[2].connected = False
+
+    def refused() -> bool:
+        try:
+            rig.controller.apply([rig.circuit(), rig.circuit("b")])
+        except ControllerError as error:
+            return str(error) == "switch s2 (dpid 2) is not connected"
+        return False
+
+    rig.wait_for("loss of s2", refused)
+    rig.controller.apply([])
+    rig.odl.nodes[2].connected = True
+    rig.wait_for("s2", lambda: rig.odl.owners(2).count(TRANSIT_OWNER) == 0)
+
+
+def test_a_switch_is_left_alone_until_it_can_be_asked() -> None:
+    rig = FakeRig()
+    rig.odl.nodes[1].ready = False
+    waiting = threading.Thread(target=rig.controller.start, args=(60.0,))
+    waiting.start()
+    try:
+        rig.wait_for("a try", lambda: len(rig.odl.asked) > 3)
+        rig.odl.nodes[1].ready = True
+        waiting.join(60)
+        rig.controller.apply([rig.circuit()])
+    finally:
+        waiting.join(60)
+        rig.close()
+
+
+def test_a_switch_that_does_not_come_is_named() -> None:
+    rig = FakeRig()
+    rig.odl.nodes[2].connected = False
+    try:
+        with pytest.raises(ControllerError) as caught:
+            rig.new_controller().start(0.5)
+        assert str(caught.value) == (
+            "switch s2 (dpid 2) did not connect within 0.5 s to OpenDaylight at "
+            f"{rig.odl.url}, expected the switches' controller to be set to it"
+        )
+    finally:
+        rig.close()
+
+
+def test_a_wrong_password_is_told_at_once() -> None:
+    rig = FakeRig()
+    try:
+        with pytest.raises(ControllerError, match="does not let user 'admin' in"):
+            rig.new_controller(password="guess").start(60.0)
+    finally:
+        rig.close()
+
+
+def test_nobody_at_the_address_is_told_at_once() -> None:
+    access = Access(f"http://127.0.0.1:{free_port()}", "admin", "admin")
+    with pytest.raises(ControllerError, match="cannot be asked: Connection refused"):
+        OpenDaylightController(two_switches(), access).start(60.0)
+
+
+@pytest.mark.parametrize("url", ["", "odl:8181", "ftp://odl", "127.0.0.1", "http://", "http:///x"])
+def test_an_address_that_is_none_is_refused(url: str) -> None:
+    with pytest.raises(InputError, match=r"controller\.url"):
+        Access(url, "admin", "admin")
+
+
+def test_who_asks_and_whom_to_trust_are_checked(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"controller\.user"):
+        Access("https://odl", "", "admin")
+    with pytest.raises(InputError, match=r"controller\.ca"):
+        Access("https://odl", "admin", "secret", ca_file=str(tmp_path / "none.pem"))
+    assert "secret" not in repr(Access("https://odl", "admin", "secret"))
+
+
+def test_it_looks_around_and_leaves_nothing(rig: FakeRig) -> None:
+    rig.odl.links = [
+        ("openflow:1:10", "openflow:2:10"),
+        ("openflow:2:10", "openflow:1:10"),
+        ("host:02:00:00:00:00:01", "openflow:1:1"),
+        ("openflow:7:1", "openflow:1:4"),
+    ]
+    rules = rig.odl.owners(1)
+    assert isinstance(rig.controller, Discovers)
+    found = rig.controller.discover()
+    assert found.links == {((1, 10), (2, 10))}
+    assert found.ports.keys() == {1, 2}
+    assert found.ports[1][10] == Port("s1-10", True, 10e9) and found.ports[1].keys() == {
+        1,
+        4,
+        10,
+        11,
+    }
+    assert rig.odl.owners(1) == rules
+    rig.controller.stop()
+    with pytest.raises(ControllerError, match="not started"):
+        rig.controller.discover()
+
+
+@pytest.mark.parametrize(
+    ("where", "body"),
+    [
+        ("/data/network-topology", {"network-topology:topology": [{"link": [{}]}]}),
+        ("/data/network-topology", {"network-topology:topology": 7}),
+        ("/data/opendaylight-inventory:nodes?", {"opendaylight-inventory:nodes": {"node": [7]}}),
+        (
+            "/data/opendaylight-inventory:nodes?",
+            {
+                "opendaylight-inventory:nodes": {
+                    "node": [{"node-connector": [{"id": "openflow:1:1", _SPEED: "fast"}]}]
+                }
+            },
+        ),
+    ],
+)
+def test_what_it_cannot_read_when_it_looks_around(
+    rig: FakeRig, where: str, body: dict[str, object]
+) -> None:
+    rules = rig.odl.owners(1)
+
+    def wrong(verb: str, path: str) -> tuple[int, str, bytes] | None:
+        # Not the look for switches that goes on all the time.
+        hit = path.startswith(where) and ("topology" in path or "node-connector" in path)
+        return (200, "application/json", json.dumps(body).encode()) if hit else None
+
+    rig.odl.wrong = wrong
+    assert isinstance(rig.controller, Discovers)
+    with pytest.raises(ControllerError, match="cannot be read"):
+        rig.controller.discover()
+    assert rig.odl.owners(1) == rules
+
+
+def split(rig: FakeRig, name: str = "split") -> Circuit:
+    l3 = ("mu", "s1", "r1", "s2", "tacc")
+    parts = (Part(PATH, 40 * MBPS, 60 * MBPS), Part(l3, 15 * MBPS, 20 * MBPS))
+    whole = rig.circuit(name)
+    return replace(whole, min_bps=55 * MBPS, max_bps=80 * MBPS, parts=parts)
+
+
+def test_a_split_circuit_has_a_group_while_it_lives(rig: FakeRig) -> None:
+    rig.controller.apply([split(rig)])
+    assert rig.controller.installed() == ["split"]
+    ((number, group),) = rig.odl.nodes[1].groups.items()
+    assert number >> 16 == TRANSIT_OWNER
+    assert group["group-type"] == "group-select"
+    assert [bucket["weight"] for bucket in group["buckets"]["bucket"]] == [73, 27]
+    rig.controller.apply([])
+    assert rig.odl.nodes[1].groups == {} and rig.odl.owners(1).count(TRANSIT_OWNER) == 0
+
+
+def test_groups_come_back_with_their_switch(rig: FakeRig) -> None:
+    rig.controller.apply([split(rig)])
+    rig.odl.restart(1)
+    rig.wait_for("group", lambda: bool(rig.odl.nodes[1].groups))
+    rig.wait_for("circuit", lambda: rig.controller.installed() == ["split"])
+
+
+def test_a_group_that_was_left_is_taken_over(rig: FakeRig) -> None:
+    rig.controller.apply([split(rig)])
+    node = rig.odl.nodes[1]
+    before = {number: group["buckets"] for number, group in node.groups.items()}
+    second = rig.new_controller()
+    second.start(30.0)
+    try:
+        second.apply([split(rig)])
+        assert second.installed() == ["split"]
+        assert {number: group["buckets"] for number, group in node.groups.items()} == before
+        second.apply([])
+        assert node.groups == {}
+    finally:
+        second.stop()
+
+
+def test_a_refused_group_is_named_and_changes_nothing(rig: FakeRig) -> None:
+    rig.controller.apply([rig.circuit("before")])
+    rig.odl.nodes[1].refusal = REFUSAL
+    with pytest.raises(ControllerError, match=r"^switch s1 \(dpid 1\) refused a group: Device"):
+        rig.controller.apply([split(rig)])
+    assert rig.controller.installed() == ["before"]
+    assert rig.odl.nodes[1].groups == {}
+
+
+def test_rates_by_meters_are_refused() -> None:
+    access = Access("http://127.0.0.1:1", "admin", "admin")
+    with pytest.raises(InputError, match="bandwidth is 'meter'"):
+        OpenDaylightController(two_switches(), access, bandwidth="meter")
+
+
+def test_https_with_a_certificate_of_ones_own(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(*authority.issue("odl", hosts=["127.0.0.1"]))
+    odl = FakeOpenDaylight({1: [1], 2: [2]}, tls)
+    try:
+        known = Access(odl.url, "admin", "admin", ca_file=str(authority.file))
+        controller = OpenDaylightController(two_switches(), known, poll_s=0.05)
+        controller.start(60.0)
+        controller.stop()
+        with pytest.raises(ControllerError, match=r"cannot be asked: .*verify failed"):
+            OpenDaylightController(
+                two_switches(), Access(odl.url, "admin", "admin"), poll_s=0.05
+            ).start(60.0)
+    finally:
+        odl.down()
+
+
+def test_stop_removes_everything_of_ours_and_nothing_else(rig: FakeRig) -> None:
+    foreign = {"priority": 7, "cookie": 7, "match": {}, "table_id": 0, "instructions": {}}
+    node = rig.odl.nodes[1]
+    node.config["theirs"] = {"id": "theirs", **foreign}
+    rig.odl.restart(1)
+    rig.controller.apply([rig.circuit()])
+    rig.controller.stop()
+    assert list(node.config) == ["theirs"]
+    assert rig.odl.owners(1) == [0] and rig.odl.owners(2) == []
+
+
+def test_a_route_that_somebody_removed_is_laid_again_on_return(rig: FakeRig) -> None:
+    count = len(rig.odl.owners(1))
+    rig.odl.nodes[1].config.clear()
+    rig.odl.restart(1)
+    rig.wait_for("routes", lambda: len(rig.odl.owners(1)) == count)
+
+
+def test_circuits_of_an_earlier_run_stay_until_the_first_apply(rig: FakeRig) -> None:
+    rig.controller.apply([rig.circuit()])
+    changes = rig.odl.nodes[1].changes
+    second = rig.new_controller()
+    second.start(30.0)
+    try:
+        assert rig.odl.nodes[1].changes == changes
+        second.apply([])
+        assert set(rig.odl.owners(1)) == {ROUTE_OWNER}
+    finally:
+        second.stop()
+
+
+def test_an_endless_answer_is_cut_off(rig: FakeRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("network_provisioner.controllers.restconf._MOST_BYTES", 1000)
+    rig.odl.wrong = lambda verb, path: (200, "application/json", b" " * 2000)
+    with pytest.raises(ControllerError, match="more than"):
+        rig.controller.apply([])
+
+
+def test_capabilities(rig: FakeRig) -> None:
+    found = rig.controller.capabilities()
+    assert (found.name, found.bandwidth) == ("opendaylight", "none")
+    assert found.flow_leases and found.matches and found.multipath and not found.queues
