@@ -1,0 +1,154 @@
+"""What queues the links get: kept while transits come and go, worked out only where they do.
+
+Not thread-safe.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from network_provisioner.controllers.base import Queue
+from network_provisioner.model import Transit
+from network_provisioner.policies.links import Governing, Hop, demand_bps, queue_of, reserved
+from network_provisioner.policies.policy import Policy
+from network_provisioner.policies.strategies import Side, Situation, checked, strategies
+from network_provisioner.topology import Topology
+
+log = logging.getLogger(__name__)
+
+UsedBytes = Callable[[Policy], tuple[float, float]]
+"""What each of a policy's queues moved lately."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Crossing:
+    """A live transit as it was when it was looked at: its path, its minimum, its queue."""
+
+    transit: Transit
+    path: Sequence[str]
+    min_bps: float
+    queue: str
+    at: Mapping[Hop, float]  # what is reserved for it on each governed link direction
+
+    def holds(self, transit: Transit) -> bool:
+        """Whether it still is so."""
+        return (
+            self.transit is transit
+            and self.min_bps == transit.requested_bps
+            and self.path == transit.path
+            and not transit.parts
+        )
+
+
+class Layout:
+    """The queues of all links under the policies that govern them."""
+
+    def __init__(self, topology: Topology) -> None:
+        self._topology = topology
+        self._governing: Governing = {}
+        self._seen: dict[str, _Crossing] = {}
+        self._on: dict[Hop, dict[str, _Crossing]] = {}
+        self._laid: dict[Hop, Sequence[Queue]] = {}
+        self._failed: set[Hop] = set()
+
+    def queues(
+        self,
+        by_hop: Governing,
+        live: Sequence[Transit],
+        used_bytes: UsedBytes,
+        now: float,
+        everywhere: bool,
+    ) -> list[Queue]:
+        """The queues wherever a live transit shares one, at Unix second ``now``.
+
+        ``everywhere``: also on links that no transit has come to or gone from since the last time,
+        as demand and history may have changed.
+        """
+        if by_hop is not self._governing:
+            self._governing = by_hop
+            self._seen, self._on, self._laid, self._failed = {}, {}, {}, set()
+        touched = self._take_in(live)
+        if everywhere:
+            touched |= self._on.keys()
+        used: dict[str, tuple[float, float]] = {}
+        for hop in touched:
+            self._lay(hop, used_bytes, used, now)
+        return [queue for hop in sorted(self._laid) for queue in self._laid[hop]]
+
+    def _take_in(self, live: Sequence[Transit]) -> set[Hop]:
+        """Bring up to date what crosses which link; returns the links where that changed."""
+        touched: set[Hop] = set()
+        for transit in live:
+            seen = self._seen.get(transit.id)
+            if seen is None or not seen.holds(transit):
+                touched |= self._drop(transit.id)
+                touched |= self._enter(transit)
+        if len(self._seen) > len(live):
+            for gone in self._seen.keys() - {transit.id for transit in live}:
+                touched |= self._drop(gone)
+        return touched
+
+    def _enter(self, transit: Transit) -> set[Hop]:
+        at: dict[Hop, float] = {}
+        for hop, min_bps in reserved(transit):
+            if hop in self._governing:
+                at[hop] = at.get(hop, 0.0) + min_bps
+        queue = queue_of(transit, self._governing)
+        crossing = _Crossing(transit, list(transit.path), transit.requested_bps, queue, at)
+        self._seen[transit.id] = crossing
+        for hop in at:
+            self._on.setdefault(hop, {})[transit.id] = crossing
+        return set(at)
+
+    def _drop(self, transit_id: str) -> set[Hop]:
+        crossing = self._seen.pop(transit_id, None)
+        if crossing is None:
+            return set()
+        for hop in crossing.at:
+            del self._on[hop][transit_id]
+        return set(crossing.at)
+
+    def _lay(
+        self, hop: Hop, used_bytes: UsedBytes, used: dict[str, tuple[float, float]], now: float
+    ) -> None:
+        policy, there = self._governing[hop], list(self._on.get(hop, {}).values())
+        if not any(crossing.queue in policy.queues for crossing in there):
+            self._laid.pop(hop, None)
+            return
+        if policy.id not in used:
+            used[policy.id] = used_bytes(policy)
+        capacity = self._topology.link(*hop).capacity_bps
+        situation = _situation(hop, capacity, policy, there, used[policy.id], now)
+        try:
+            self._laid[hop] = checked(strategies()[policy.strategy], situation)
+        except Exception:  # a foreign strategy costs its own queues, never anybody's path
+            self._laid.pop(hop, None)
+            if hop not in self._failed:  # said once, not at every transit
+                self._failed.add(hop)
+                log.exception("policy %s has no queues on %s-%s", policy.name, *hop)
+
+
+def _situation(
+    hop: Hop,
+    capacity_bps: float,
+    policy: Policy,
+    there: Sequence[_Crossing],
+    used: tuple[float, float],
+    now: float,
+) -> Situation:
+    guarantees = policy.guaranteed()
+    first, second = (
+        Side(
+            queue=name,
+            floor_bps=sum(c.at[hop] for c in there if c.queue == name),
+            demand_bps=sum(demand_bps(c.transit, now) for c in there if c.queue == name),
+            used_bytes=used[i],
+            part=policy.parts[i],
+            guarantee=guarantees[i],
+        )
+        for i, name in enumerate(policy.queues)
+    )
+    others = sum(c.at[hop] for c in there if c.queue not in policy.queues)
+    return Situation(hop, capacity_bps, (first, second), others)

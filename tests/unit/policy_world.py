@@ -1,0 +1,96 @@
+"""A network, a store in memory and a clock for tests of policies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from adon.testbed import plan
+from network_provisioner.model import Transit, TransitState
+from network_provisioner.policies.book import PolicyBook
+from network_provisioner.store import Document
+from network_provisioner.topologies.data import topology_from_dict
+
+NOW = 1_795_269_600.0  # 2026-11-21T14:00:00Z
+TOPOLOGY = topology_from_dict(plan.topology())
+L2 = ("mu", "s1", "s2", "tacc")
+L3 = ("mu", "s1", "r1", "s2", "tacc")
+LISTING_1: dict[str, Any] = {
+    "name": "cms first",
+    "type": "project",
+    "strategy": "7-3",
+    "action": "start",
+    "specs": ["cms", "ligo"],
+    "time": ["2026-11-21T14:00:00Z", "2026-11-21T15:00:00Z"],
+}
+
+
+class MemoryStore:
+    """As much of a store as policies and accounts need."""
+
+    def __init__(self) -> None:
+        self.transits: list[Transit] = []
+        self.written: list[Document] = []
+        self.stamp = 0
+
+    def find(self, state: str | None, workflow: str | None, limit: int) -> list[Transit]:
+        return [t for t in self.transits if state in (None, t.state)][-limit:]
+
+    def each(self, state: str | None = None) -> Iterator[Transit]:
+        return iter(self.find(state, None, 10**9))
+
+    def put_document(self, kind: str, name: str, body: dict[str, Any], keep: int = 0) -> int:
+        self.stamp += 1
+        version = 1 + sum((d.kind, d.name) == (kind, name) for d in self.written)
+        self.written.append(Document(kind, name, version, body))
+        return version
+
+    def delete_document(self, kind: str, name: str) -> bool:
+        self.stamp += 1
+        before = len(self.written)
+        self.written = [d for d in self.written if (d.kind, d.name) != (kind, name)]
+        return len(self.written) < before
+
+    def documents(self, kind: str) -> list[Document]:
+        newest = {d.name: d for d in self.written if d.kind == kind}
+        return [newest[name] for name in sorted(newest)]
+
+    def documents_stamp(self, kind: str) -> int:
+        return self.stamp
+
+
+class PolicyRig:
+    """A book of policies whose clock stands still until it is set."""
+
+    def __init__(self, store: MemoryStore | None = None) -> None:
+        self.store = store or MemoryStore()
+        self.now = NOW
+        self.book = self.reopened()
+
+    def reopened(self) -> PolicyBook:
+        """Another book of the same store, as after a restart or in another broker."""
+        return PolicyBook(TOPOLOGY, self.store, lambda: self.now)
+
+    def post(self, **changes: Any) -> dict[str, Any]:
+        """Listing 1 with changes; keys that are None are left out."""
+        body = {k: v for k, v in (LISTING_1 | changes).items() if v is not None}
+        return self.book.post(body)[0]
+
+
+def live(name: str, path: tuple[str, ...] = L2, **more: Any) -> Transit:
+    """A transit on the switches since NOW, 10 to 200 Mb/s."""
+    known: dict[str, Any] = {
+        "requested_bps": 10e6,
+        "granted_bps": 10e6,
+        "max_bps": 200e6,
+        "installed_at": NOW,
+        "lease_until": NOW + 1e6,
+    }
+    state = TransitState.INSTALLED
+    return Transit(name, path[0], path[-1], state, path=list(path), **(known | more))
+
+
+def ended(name: str, **more: Any) -> Transit:
+    """A transit that was released at NOW after 10 s."""
+    known = {"installed_at": NOW - 10, "released_at": NOW, "requested_at": NOW - 11}
+    return Transit(name, "mu", "tacc", TransitState.RELEASED, **(known | more))

@@ -1,0 +1,208 @@
+"""Bytes and byte-seconds: counted once, whatever is repeated, and adding up."""
+
+from __future__ import annotations
+
+import csv
+import io
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from policy_world import NOW, MemoryStore, ended, live
+
+from network_provisioner.errors import InputError
+from network_provisioner.model import Transit, TransitState
+from network_provisioner.policies.accounting import (
+    Accounts,
+    Recent,
+    Usage,
+    as_csv,
+    meter,
+    so_far_bytes,
+    usage,
+)
+from network_provisioner.store import open_store
+
+MB = 10**6
+
+
+class TestMeter:
+    def test_the_integral_of_what_was_granted(self) -> None:
+        """80 Mb/s for 10 s and 8 Mb/s for 20 s: 10 MB/s and 1 MB/s."""
+        transit = live("a", granted_bps=80e6)
+        meter(transit, NOW + 10)
+        transit.granted_bps = 8e6
+        meter(transit, NOW + 30)
+        assert transit.byte_seconds == 100 * MB + 20 * MB
+
+    def test_it_ends_with_the_lease(self) -> None:
+        transit = live("a", granted_bps=8e6, lease_until=NOW + 5)
+        meter(transit, NOW + 50)
+        meter(transit, NOW + 60)
+        assert transit.byte_seconds == 5 * MB
+
+    @pytest.mark.parametrize("state", ["queued", "held", "released", "best_effort"])
+    def test_only_what_is_on_the_switches(self, state: str) -> None:
+        transit = live("a")
+        transit.state = TransitState(state)
+        meter(transit, NOW + 10)
+        assert transit.byte_seconds == 0
+
+    @given(
+        st.lists(st.tuples(st.floats(0, 100), st.integers(0, 10**9)), max_size=8),
+        st.lists(st.floats(0, 800), max_size=8),
+    )
+    def test_looking_more_often_changes_nothing(
+        self, grants: list[tuple[float, int]], looks: list[float]
+    ) -> None:
+        """Exactly the sum over the spans between changes, whenever else it is called."""
+        transit, expected, at = live("a", granted_bps=0.0), 0.0, NOW
+        for lasts, bps in grants:
+            meter(transit, at)
+            transit.granted_bps = float(bps)
+            for look in sorted(NOW + x for x in looks if at <= NOW + x < at + lasts):
+                meter(transit, look)
+            at += lasts
+            expected += bps / 8 * lasts
+        meter(transit, at)
+        meter(transit, at - 1)
+        assert transit.byte_seconds == pytest.approx(expected, rel=1e-6, abs=1e3)
+
+
+class TestUsage:
+    def test_by_each(self) -> None:
+        done = [
+            ended("a", user="ada", project="cms", experiment="r3", bytes=100, byte_seconds=150.0),
+            ended("b", user="bob", project="cms", experiment="r3", bytes=50, byte_seconds=60.0),
+            ended("c", user="ada", project="ligo", bytes=7, byte_seconds=9.0),
+        ]
+        assert usage(done, "user") == [
+            Usage("ada", 2, 107, 159.0, 20.0), Usage("bob", 1, 50, 60.0, 10.0),
+        ]  # fmt: skip
+        assert [u.name for u in usage(done, "project")] == ["cms", "ligo"]
+        assert [u.name for u in usage(done, "experiment")] == ["r3", ""]
+        with pytest.raises(InputError, match="by 'job', expected by one of user, project"):
+            usage(done, "job")
+
+    def test_what_the_switch_counted_stands_in_for_a_report(self) -> None:
+        assert usage([ended("a", switch_bytes=70)], "user") == [Usage("", 1, 70, 0.0, 10.0)]
+        assert usage([ended("a", switch_bytes=70, bytes=60)], "user")[0].bytes == 60
+
+    def test_what_expired_was_held_for_its_lease(self) -> None:
+        """However late the broker noticed."""
+        late = ended("a", lease_until=NOW - 4)
+        assert usage([late], "user")[0].seconds == 6.0
+
+    def test_live_ones_do_not_count_yet(self) -> None:
+        assert usage([live("a", bytes=5, byte_seconds=9.0)], "user") == []
+
+    @given(
+        st.lists(st.tuples(st.floats(0, 1000), st.integers(0, 10**12)), max_size=30),
+        st.lists(st.floats(0, 1000), max_size=5),
+    )
+    def test_periods_that_follow_each_other_add_up(
+        self, moved: list[tuple[float, int]], cuts: list[float]
+    ) -> None:
+        done = [
+            ended(str(i), released_at=NOW + at, bytes=size, user=str(i % 3))
+            for i, (at, size) in enumerate(moved)
+        ]
+        edges = [0.0, *sorted(NOW + cut for cut in cuts), float("inf")]
+        periods = [usage(done, "user", since, until) for since, until in pairwise(edges)]
+        rows = [row for period in periods for row in period]
+        assert sum(row.bytes for row in rows) == sum(size for _, size in moved)
+        assert sum(row.transits for row in rows) == len(moved)
+
+
+class TestStore:
+    """The accounts are the store's transits: written again and again, there once."""
+
+    @given(
+        st.lists(
+            st.tuples(
+                st.sampled_from(["a", "b", "c", "d"]),
+                st.sampled_from(["released", "expired", "best_effort", "failed", "installed"]),
+                st.integers(0, 10**9),
+            ),
+            max_size=20,
+        )
+    )
+    def test_exactly_once_whatever_is_written_again(
+        self, tmp_path_factory: pytest.TempPathFactory, writes: list[tuple[str, str, int]]
+    ) -> None:
+        store = open_store(tmp_path_factory.mktemp("accounts") / "state.sqlite")
+        try:
+            last: dict[str, Transit] = {}
+            for name, state, size in writes:
+                transit = ended(name, user="ada", bytes=size)
+                transit.state = TransitState(state)
+                store.put(transit)
+                last[name] = transit
+            final = [t for t in last.values() if t.state is not TransitState.INSTALLED]
+            rows = Accounts(store).usage("user")
+            assert sum(r.transits for r in rows) == len(final)
+            assert sum(r.bytes for r in rows) == sum(t.bytes for t in final)
+        finally:
+            store.close()
+
+    def test_a_restart(self, tmp_path: Path) -> None:
+        store = open_store(tmp_path / "s.sqlite")
+        store.put(ended("a", project="cms", bytes=10, byte_seconds=20.0))
+        before = Accounts(store).usage("project")
+        store.close()
+        again = open_store(tmp_path / "s.sqlite")
+        assert Accounts(again).usage("project") == before == [Usage("cms", 1, 10, 20.0, 10.0)]
+        again.close()
+
+
+class TestCsv:
+    def test_lines(self) -> None:
+        rows = [Usage("cms, europe", 2, 10**13, 1.5e12, 3.25), Usage("", 1, 5, 0.0, 0.0)]
+        text = as_csv(rows, "project")
+        assert text == (
+            "project,transits,bytes,byte_seconds,seconds\n"
+            '"cms, europe",2,10000000000000,1500000000000,3.250\n'
+            ",1,5,0,0.000\n"
+        )
+
+    def test_a_name_is_no_formula(self) -> None:
+        rows = [Usage("=HYPERLINK(1)", 1, 1, 1.0, 1.0)]
+        (line,) = csv.DictReader(io.StringIO(as_csv(rows, "user")))
+        assert line["user"] == "'=HYPERLINK(1)"
+
+
+class TestRecent:
+    def test_half_life(self) -> None:
+        recent = Recent(half_life_s=100)
+        recent.note([ended("a", user="ada", bytes=1000)], NOW)
+        assert recent.used_bytes("user", NOW) == {"ada": 1000}
+        assert recent.used_bytes("user", NOW + 200) == {"ada": 250}
+
+    def test_once_each_and_late_reports(self) -> None:
+        recent = Recent()
+        for size in (10, 10, 30):
+            recent.note([ended("a", user="ada", bytes=size)], NOW)
+        assert recent.used_bytes("user", NOW) == {"ada": 30}
+
+    def test_live_ones(self) -> None:
+        transit = live("a", user="ada", granted_bps=8e6, size_bytes=5 * MB)
+        assert Recent().used_bytes("user", NOW + 2, [transit]) == {"ada": 2 * MB}
+        assert so_far_bytes(transit, NOW + 60) == 5 * MB
+        assert so_far_bytes(live("b", installed_at=0.0), NOW) == 0
+
+
+def test_memory_store_is_one(tmp_path: Path) -> None:
+    """The tests' store answers as a real one does."""
+    stores = (MemoryStore(), open_store(tmp_path / "s.sqlite"))
+    seen = []
+    for store in stores:
+        store.put_document("policy", "a", {"x": 1})
+        store.put_document("policy", "a", {"x": 2})
+        stamp = store.documents_stamp("policy")
+        found = [(d.name, d.version, d.body) for d in store.documents("policy")]
+        gone = store.delete_document("policy", "a"), store.delete_document("policy", "b")
+        seen.append((found, gone, store.documents("policy")))
+        assert store.documents_stamp("policy") > stamp
+    assert seen[0] == seen[1]

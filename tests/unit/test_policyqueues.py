@@ -1,0 +1,96 @@
+"""Queues that are kept while transits come and go are those that would be made anew."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from policy_world import L2, L3, LISTING_1, NOW, TOPOLOGY, live
+
+from network_provisioner.model import Transit
+from network_provisioner.policies.forms import acted
+from network_provisioner.policies.links import governing, hops, reserved
+from network_provisioner.policies.policy import Policy
+from network_provisioner.policies.queues import Layout
+from network_provisioner.policies.strategies import sure_bps
+
+PATHS = (L2, L3, L2[::-1], ("mu", "s1", "local"), ("local", "s1", "s2", "iplant"))
+steps = st.lists(
+    st.tuples(
+        st.sampled_from("abcdef"),  # a transit
+        st.sampled_from(("come", "go", "move", "change", "split")),
+        st.sampled_from(PATHS),
+        st.sampled_from(("cms", "ligo", "atlas")),
+        st.integers(1, 20),  # Mb/s
+    ),
+    max_size=25,
+)
+kinds = st.sampled_from(
+    (
+        {"strategy": "7-3"},
+        {"strategy": "10-3", "specs": ["*", "ligo"]},
+        {"strategy": "computed", "links": [["s1", "s2"], ["mu", "s1"]]},
+    )
+)
+
+
+def policy(**changes: object) -> Policy:
+    return acted(LISTING_1 | changes, {}, NOW).policy
+
+
+def unused(_: Policy) -> tuple[float, float]:
+    return 0.0, 0.0
+
+
+@given(steps, kinds)
+def test_as_if_made_anew(
+    steps: list[tuple[str, str, tuple[str, ...], str, int]], kind: dict[str, object]
+) -> None:
+    by_hop = governing([policy(**kind)], TOPOLOGY)
+    kept = Layout(TOPOLOGY)
+    there: dict[str, Transit] = {}
+    for name, what, path, project, mbps in steps:
+        if what == "come" or name not in there:
+            there[name] = live(name, path, project=project, requested_bps=mbps * 1e6)
+        elif what == "go":
+            del there[name]
+        elif what == "move":
+            there[name].path = list(path)
+        elif what == "change":
+            there[name].requested_bps = mbps * 1e6
+        else:
+            there[name].parts = [{"path": list(p), "min_bps": mbps * 1e6} for p in (path, L2)]
+        transits = list(there.values())
+        queues = kept.queues(by_hop, transits, unused, NOW, everywhere=False)
+        assert queues == Layout(TOPOLOGY).queues(by_hop, transits, unused, NOW, everywhere=True)
+        for hop in {q.hop for q in queues}:
+            here = [q for q in queues if q.hop == hop]
+            minima = sum(bps for t in transits for h, bps in reserved(t) if h == hop)
+            capacity = TOPOLOGY.link(*hop).capacity_bps
+            if minima <= capacity:
+                assert sum(sure_bps(q, here) for q in here) <= capacity + 1
+
+
+def test_another_policy_is_another_layout() -> None:
+    kept, transit = Layout(TOPOLOGY), live("a", project="cms")
+    first = governing([policy()], TOPOLOGY)
+    assert len(kept.queues(first, [transit], unused, NOW, everywhere=False)) == 2
+    second = governing([policy(specs=["atlas", "ligo"])], TOPOLOGY)
+    assert kept.queues(second, [transit], unused, NOW, everywhere=False) == []
+
+
+def test_parts_that_share_a_link_add_up() -> None:
+    transit = live("a")
+    transit.parts = [
+        {"path": list(L2), "min_bps": 5e6},
+        {"path": list(L3), "min_bps": 2e6},
+    ]
+    assert dict(reserved(transit)) == {
+        **dict.fromkeys(pairwise(L2), 5e6),
+        **dict.fromkeys(pairwise(L3), 2e6),
+        ("mu", "s1"): pytest.approx(7e6),
+        ("s2", "tacc"): pytest.approx(7e6),
+    }
+    assert hops(transit) == list(dict(reserved(transit)))
