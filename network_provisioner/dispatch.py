@@ -1,35 +1,56 @@
 """Who gets what, and when: places new transits, serves the queue, ends what is over.
 
-Decisions come from :mod:`~network_provisioner.admission`, the steps are those of
-:mod:`~network_provisioner.lifecycle`. Not thread-safe: the broker's lock is around every call.
+Decisions come from :mod:`~network_provisioner.decisions.admission`, the steps are those of
+:mod:`~network_provisioner.lifecycle`. Not thread-safe: the broker's turn is around every call.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 
-from network_provisioner.admission import Admission, Grant, Limits, Never, explain
+from network_provisioner import circuits
+from network_provisioner.decisions.admission import (
+    Admission,
+    Claim,
+    Grant,
+    Limits,
+    Never,
+    check_times,
+    explain,
+)
+from network_provisioner.decisions.lanes import Hop
+from network_provisioner.decisions.push import Movable
 from network_provisioner.errors import BrokerError, InputError
 from network_provisioner.lifecycle import Lifecycle
-from network_provisioner.model import LIVE, Transit, TransitRequest, TransitState
-from network_provisioner.reservations import Hop
+from network_provisioner.model import Transit, TransitRequest, TransitState
 from network_provisioner.roster import Roster
 from network_provisioner.template import Template
-from network_provisioner.terms import Terms, needless, settle
-from network_provisioner.topology import Topology
+from network_provisioner.terms import (
+    Templates,
+    Terms,
+    check_ahead,
+    needless,
+    new_transit,
+    settle,
+    template_for,
+    template_of,
+)
+from network_provisioner.topology import Path, Topology
 from network_provisioner.units import format_rate, goodput
 
 log = logging.getLogger(__name__)
 
 
 class Dispatcher:
-    """Decides for every transit and lets the lifecycle carry it out."""
+    """Decides for every transit and lets the lifecycle carry it out.
+
+    ``multipath``: the switches can divide one transit's packets over several paths.
+    """
 
     def __init__(
         self,
         topology: Topology,
-        templates: Mapping[str, Template],
+        templates: Templates,
         admission: Admission,
         roster: Roster,
         life: Lifecycle,
@@ -41,98 +62,174 @@ class Dispatcher:
         self._roster = roster
         self._life = life
         self._limits = limits
+        self.multipath = False
+
+    # -- a new transit -----------------------------------------------------------------------
 
     def create(self, request: TransitRequest, now: float) -> Transit:
-        """The transit of a checked request: installed, queued, failed, or best effort.
+        """The transit of a checked request: held, queued, or best effort.
 
         Raises BrokerError ``unknown_template``, ``unknown_site``, ``impossible_rate``,
-        ``store_unavailable``.
+        ``bad_time``, ``store_unavailable``.
         """
-        template = self._templates.get(request.template)
-        if template is None:
-            raise BrokerError(
-                f"unknown template {request.template!r}, expected one of "
-                f"{', '.join(sorted(self._templates))}",
-                "unknown_template",
-            )
         self._check_sites(request)
+        template = template_for(request, self._templates)
+        check_ahead(request, now)
+        check_times(request.start, request.end, now, self._limits.max_lease_s)
         terms = settle(request, template)
-        transit = Transit(
-            id=request.id,
-            src=request.src,
-            dst=request.dst,
-            state=TransitState.QUEUED,
-            template=request.template,
-            workflow=request.workflow,
-            job=request.job,
-            retry=request.retry,
-            requested_bps=terms.min_bps,
-            max_bps=terms.max_bps,
-            size_bytes=request.size_bytes,
-            requested_at=now,
-            lease_s=request.lease_s,
-        )
+        transit = new_transit(request, template, terms, now)
+        clash = self._roster.pairs.clash(transit)
+        if clash is not None:
+            raise BrokerError(
+                f"flows name packets that transit {clash.id!r} names too, expected ports of its "
+                "own for each, or exactly the same",
+                "conflict",
+            )
         reason = needless(request, template)
         if reason:
-            self._best_effort(transit, reason, now)
+            self._without(transit, reason, now)
         else:
-            self._check_possible(request, terms)
-            claimed = self._roster.claims_before(transit)
-            self._place(transit, template, claimed, now, arriving=True)
+            self._check_possible(request, terms, template)
+            claims = self._roster.waitlist.claims_before(transit, now)
+            self._place(transit, template, claims, now, arriving=True)
         return transit
 
     def _place(
         self,
         transit: Transit,
         template: Template,
-        claimed: Mapping[Hop, str],
+        claims: dict[Hop, list[Claim]],
         now: float,
         arriving: bool,
     ) -> None:
-        """Install, queue, or leave to best effort: whatever can be had now."""
-        nodes = self._roster.pinned(transit) if self._limits.pin_pairs else []
-        pinned = self._topology.path(nodes) if nodes else None
-        verdict = self._admission.decide(transit, template, now, pinned, claimed)
+        """Hold, queue, or leave to best effort: whatever can be had now."""
+        if self._roster.pairs.clash(transit) is not None:  # one that came while this one waited
+            self._without(transit, "its flows name packets that another transit names too", now)
+            return
+        ways = self._roster.pairs.ways(transit)
+        if len(ways) > 1:
+            where = " and ".join(sorted("-".join(nodes) for nodes in ways))
+            self._without(transit, f"other transits of its packets are on {where}", now)
+            return
+        pinned = self._topology.path(ways.pop()) if ways else None
+        verdict = self._admission.decide(
+            transit,
+            template,
+            now,
+            pinned,
+            claims,
+            lambda holder: self._movable(holder, transit),
+            self.multipath,
+        )
         if isinstance(verdict, Grant):
-            self._life.install(transit, verdict, now)
-        elif isinstance(verdict, Never):
-            transit.candidates = explain(verdict.decision)
-            self._best_effort(transit, verdict.reason, now)
-        elif pinned is not None and arriving:
+            self._life.hold(transit, verdict, self._lease_until(transit, verdict), now)
+            return
+        transit.candidates = explain(verdict.decision)
+        if isinstance(verdict, Never):
+            self._without(transit, verdict.reason, now)
+        elif pinned is not None and arriving and transit.start <= now:
             # Waiting would not keep its packets apart from those of the pair's other transits.
-            transit.candidates = explain(verdict.decision)
-            self._best_effort(
-                transit,
+            reason = (
                 "shares, without a rate of its own, the path that other transits between "
-                f"{transit.src} and {transit.dst} hold: {verdict.reason}",
-                now,
+                f"{transit.src} and {transit.dst} hold: {verdict.reason}"
             )
+            self._without(transit, reason, now)
         elif template.patience_s <= 0:
-            transit.candidates = explain(verdict.decision)
-            self._best_effort(transit, f"does not wait: {verdict.reason}", now)
+            self._without(transit, f"does not wait: {verdict.reason}", now)
         else:
-            self._life.wait(transit, verdict)
+            self._life.wait(transit, verdict, now)
+
+    def _lease_until(self, transit: Transit, grant: Grant) -> float:
+        """When what was granted ends unless it is renewed."""
+        longest = self._limits.max_lease_s
+        if transit.lease_s is not None:
+            longest = min(transit.lease_s, longest)
+        return min(grant.end, grant.start + longest)
+
+    def _without(self, transit: Transit, reason: str, now: float) -> None:
+        """Leave a transit to best effort; at a Science DMZ, where nothing passes without one, open
+        the way for it all the same."""
+        transit.reason = reason
+        way = self._door(transit)
+        until = self._admission.window(transit, now)[1]
+        if way is None or transit.start > now or until <= now:
+            self._life.end(transit, TransitState.BEST_EFFORT, now)
+            return
+        try:
+            self._life.open(transit, way, until, f"open, without a rate of its own: {reason}")
+        except BrokerError as error:
+            log.warning("transit %s is not let through: %s", transit.id, error)
+            self._life.end(transit, TransitState.BEST_EFFORT, now)
+
+    def _door(self, transit: Transit) -> Path | None:
+        ends = (self._topology.nodes[transit.src], self._topology.nodes[transit.dst])
+        if transit.src == transit.dst or not any(end.dmz for end in ends):
+            return None
+        ways = self._roster.pairs.ways(transit)
+        if len(ways) > 1 or self._roster.pairs.clash(transit) is not None:
+            return None
+        if ways:
+            return self._topology.path(ways.pop())
+        return next(iter(self._admission.paths(transit.src, transit.dst)), None)
+
+    def _movable(self, holder: str, newcomer: Transit) -> list[Movable]:
+        """Who would have to move together if this one did; nobody where one of them must stay."""
+        first = self._roster.all.get(holder)
+        if first is None:
+            return []
+        found = []
+        for transit in (first, *self._roster.pairs.mates(first)):
+            template = template_of(transit, self._templates)
+            if transit.priority >= newcomer.priority or template is None:
+                return []
+            ways = circuits.ways(transit, self._topology)
+            if any(way.min_bps <= 0 for way in ways):
+                return []
+            low = sum(way.min_bps for way in ways)
+            paths = self._admission.usable(transit.src, transit.dst, template, low)
+            found.append(Movable(transit.id, transit.priority, paths, ways))
+        return found
+
+    # -- time --------------------------------------------------------------------------------
 
     def serve_queue(self, now: float) -> None:
         """Start whoever can start, in the queue's order."""
-        claimed: dict[Hop, str] = {}
-        for transit in self._roster.queue():
-            if self._life.out_of_step:  # they would fail one by one; the next sweep tries again
-                return
-            template = self._templates.get(transit.template)
-            if template is None:  # taken out of the configuration while a broker was down
-                self._best_effort(transit, f"template {transit.template!r} is gone", now)
-                continue
-            try:
-                self._place(transit, template, claimed, now, arriving=False)
-            except BrokerError as error:  # the store is full, or the site has left the topology
-                log.warning("transit %s stays without a path: %s", transit.id, error)
-                self._best_effort(transit, str(error), now)
-            claimed.update(self._roster.claims_of(transit))
+        if self._life.out_of_step:  # they would come back one by one; the next sweep tries again
+            return
+        waitlist = self._roster.waitlist
+        claimed: dict[Hop, list[Claim]] = {}
+        for transit in waitlist.in_order(now):
+            if waitlist.stirs(transit, now) and not waitlist.shut_out(transit, claimed):
+                self._try_again(transit, claimed, now)
+            for hop, claim in waitlist.claims_of(transit).items():
+                claimed.setdefault(hop, []).append(claim)
+        waitlist.served()
 
-    def _best_effort(self, transit: Transit, reason: str, now: float) -> None:
-        transit.reason = reason
-        self._life.end(transit, TransitState.BEST_EFFORT, now)
+    def _try_again(self, transit: Transit, claimed: dict[Hop, list[Claim]], now: float) -> None:
+        template = template_of(transit, self._templates)
+        if template is None:  # taken out of the configuration while a broker was down
+            self._without(transit, f"template {transit.template!r} is gone", now)
+            return
+        try:
+            self._place(transit, template, claimed, now, arriving=False)
+        except BrokerError as error:  # the store is full, or the site has left the topology
+            log.warning("transit %s stays without a path: %s", transit.id, error)
+            transit.reason = str(error)
+            self._life.end(transit, TransitState.BEST_EFFORT, now)
+
+    def expire(self, now: float) -> bool:
+        """End the leases and the patience that are over; whether that left room for others."""
+        freed = False
+        for transit in self._roster.due(now):
+            if transit.state is TransitState.QUEUED:
+                waited = now - transit.requested_at
+                self._without(transit, f"waited {waited:.0f} s: {transit.reason}", now)
+            else:
+                over = "its end has come" if 0 < transit.end <= now else "its lease ended"
+                transit.reason += f"; {over}"
+                self._life.end(transit, TransitState.EXPIRED, now)
+            freed = True
+        return freed
 
     def finish(
         self, transit: Transit, n_bytes: int, seconds: float, outcome: str, now: float
@@ -141,41 +238,25 @@ class Dispatcher:
 
         Returns whether this was that report.
         """
-        active, held = transit.id in self._roster.all, transit.state in LIVE
+        active = transit.id in self._roster.all
         told = bool(n_bytes or seconds) and not (transit.bytes or transit.seconds)
         if not (active or told or transit.released_at == 0):
             return False
         if told:
             transit.bytes, transit.seconds = n_bytes, seconds
             transit.goodput_bps = goodput(n_bytes, seconds)
-        if outcome not in ("", "success"):
-            transit.reason += f"; the transfer ended with {outcome!r}"
+        if outcome:
+            transit.outcome = outcome
+            if outcome != "success":
+                transit.reason += f"; the transfer ended with {outcome!r}"
         if active:
-            self._life.count(transit, n_bytes)
+            self._life.watch.reported(transit, n_bytes, now)
             self._life.end(transit, TransitState.RELEASED, now)
         else:
-            transit.released_at = transit.released_at or now
-            self._life.save_ended(transit)
-        if held:
-            self._life.apply(now)
-        if active:
-            self.serve_queue(now)
+            self._life.end_late(transit, now)
         return told
 
-    def expire(self, now: float) -> None:
-        """End the leases and the patience that are over, and serve who waited for the room."""
-        freed = False
-        for transit in self._roster.due(now):
-            if transit.state is TransitState.QUEUED:
-                waited = now - transit.requested_at
-                self._best_effort(transit, f"waited {waited:.0f} s: {transit.reason}", now)
-            else:
-                transit.reason += "; its lease ended"
-                self._life.end(transit, TransitState.EXPIRED, now)
-                freed = True
-        if freed:
-            self._life.apply(now)
-            self.serve_queue(now)
+    # -- checks ------------------------------------------------------------------------------
 
     def _check_sites(self, request: TransitRequest) -> None:
         try:
@@ -184,11 +265,12 @@ class Dispatcher:
         except InputError as error:
             raise BrokerError(str(error), "unknown_site") from error
 
-    def _check_possible(self, request: TransitRequest, terms: Terms) -> None:
-        largest = self._admission.largest(request.src, request.dst)
+    def _check_possible(self, request: TransitRequest, terms: Terms, template: Template) -> None:
+        paths = template.paths if self.multipath else 1
+        largest = self._admission.largest(request.src, request.dst, paths)
         if terms.asked and 0 < largest < terms.min_bps:
             raise BrokerError(
                 f"min_bps {format_rate(terms.min_bps)} between {request.src} and {request.dst}, "
-                f"expected at most {format_rate(largest)}, all that their largest path may reserve",
+                f"expected at most {format_rate(largest)}, all that can be reserved between them",
                 "impossible_rate",
             )

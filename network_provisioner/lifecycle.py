@@ -1,277 +1,261 @@
-"""Moves transits through their states, and keeps ledger, store and switches in step.
+"""Moves transits through their states, and keeps ledger, shares, store and switches in step.
 
-    queued ─► held ─► installed ─► released | expired
-                └──────────────► failed          queued ─► best_effort
+    queued ─► held ─► installed ─► active ─► released | expired
+                └─► failed                        queued ─► best_effort
 
-The store is written before the switches are touched, and the controller is always told the whole
-desired state; so one ``apply`` after a crash mends whatever step was cut short. Not thread-safe:
-the broker's lock is around every call.
+A step changes ledger and store at once. What it means for the switches is collected, and told in
+one ``apply`` for all of it (:mod:`~network_provisioner.installing`). The store is written before
+the switches are touched, and the controller is always told the whole desired state; so one
+``apply`` after a crash mends whatever was cut short. Not thread-safe: the broker's turn is around
+every call.
 """
 
 from __future__ import annotations
 
-import logging
+from collections import deque
 from collections.abc import Callable
-from itertools import pairwise
-from typing import Protocol, runtime_checkable
+from typing import Any
 
-from network_provisioner.admission import Grant, Wait, explain
-from network_provisioner.controllers.base import Circuit, Controller, ControllerError
-from network_provisioner.errors import BrokerError, InputError
-from network_provisioner.model import LIVE, Transit, TransitState
-from network_provisioner.reservations import Ledger, Reservation
+from network_provisioner import circuits
+from network_provisioner.classes import Classes
+from network_provisioner.controllers.base import ControllerError
+from network_provisioner.decisions.admission import Grant, Wait, explain
+from network_provisioner.decisions.reservations import Ledger
+from network_provisioner.errors import BrokerError
+from network_provisioner.installing import Installer, Start
+from network_provisioner.keeper import Keeper
+from network_provisioner.model import ON_SWITCHES, Transit, TransitState
+from network_provisioner.policies.accounting import meter
 from network_provisioner.roster import Roster
-from network_provisioner.store import Store, StoreError
-
-log = logging.getLogger(__name__)
-
-APPLY_AGAIN_S = 5.0  # between attempts to mend switches that did not take the last change
-
-
-@runtime_checkable
-class CountsReports(Protocol):
-    """A controller that sees no packets, and counts what transfers report instead."""
-
-    def report_bytes(self, circuit_id: str, n_bytes: int) -> None:
-        """Take in that a transfer has moved ``n_bytes`` over a circuit."""
-        ...
+from network_provisioner.shares import Shares
+from network_provisioner.switchboard import Switchboard
+from network_provisioner.topology import Path, Topology
+from network_provisioner.watching import Watch
 
 
 class Lifecycle:
-    """The steps of transits; ``roster`` has those that wait or hold bandwidth."""
+    """The steps of transits; ``roster`` has those that wait or hold bandwidth.
+
+    ``step`` is told of every step as it begins or ends, so that tests can stop there.
+    """
 
     def __init__(
         self,
+        topology: Topology,
         roster: Roster,
         ledger: Ledger,
-        store: Store,
-        controller: Controller,
+        keeper: Keeper,
+        shares: Shares,
+        switches: Switchboard,
+        classes: Classes,
         clock: Callable[[], float],
+        step: Callable[[str], None],
     ) -> None:
         self._roster = roster
         self._ledger = ledger
-        self._store = store
-        self._controller = controller
-        self._clock = clock
-        self._unsaved: dict[str, Transit] = {}  # what the store has not taken yet
-        self._apply_again: float | None = None  # when to try again what the switches did not take
-
-    # -- looking up --------------------------------------------------------------------------
+        self._keeper = keeper
+        self._switches = switches
+        self._step = step
+        self.watch = Watch(roster, switches, keeper)
+        self.installer = Installer(
+            topology, roster, ledger, keeper, shares, switches, classes, self.watch, clock, step,
+            lambda transit, now: self.end(transit, TransitState.FAILED, now),
+        )  # fmt: skip
+        self.ended: deque[Transit] = deque()  # for whoever keeps accounts
 
     def find(self, transit_id: str) -> Transit | None:
         """The transit with this id, whatever its state. Raises StoreError."""
-        return self._roster.all.get(transit_id) or self.saved(transit_id)
-
-    def saved(self, transit_id: str) -> Transit | None:
-        """The transit as it was last saved; needs no lock. Raises StoreError."""
-        return self._unsaved.get(transit_id) or self._store.get(transit_id)
+        return self._roster.all.get(transit_id) or self._keeper.find(transit_id)
 
     @property
     def out_of_step(self) -> bool:
         """Whether the switches did not take the last change."""
-        return self._apply_again is not None
-
-    def degraded(self) -> str:
-        """What is out of step, in words; "" where nothing is."""
-        if self.out_of_step:
-            return "the switches did not take the last change"
-        return "the store did not take the last change" if self._unsaved else ""
+        return self._switches.out_of_step
 
     # -- the steps ---------------------------------------------------------------------------
 
-    def adopt(self, now: float) -> None:
-        """Take over what the store says is active. Raises ControllerError, StoreError.
-
-        Live transits are reserved again and installed, whatever step the last broker died in; those
-        whose lease ended expire, those that no longer fit the topology fail.
-        """
-        for transit in self._store.active():
-            if transit.state is TransitState.QUEUED:
-                self._roster.enter(transit)
-            elif transit.lease_until <= now:
-                transit.reason += "; its lease ended while no broker ran"
-                self.end(transit, TransitState.EXPIRED, now)
-            else:
-                problem = self._reserve_again(transit, now)
-                if problem:
-                    transit.reason += f"; after a restart: {problem}"
-                    self.end(transit, TransitState.FAILED, now)
-                else:
-                    self._roster.enter(transit)
-        self._tell_switches()
-        for transit in list(self._roster.all.values()):
-            if transit.state is TransitState.HELD:
-                self._installed(transit)
-
-    def wait(self, transit: Transit, verdict: Wait) -> None:
-        """Put a transit in the queue, or leave it there with today's reason."""
-        self._roster.waits_for(transit, verdict.blocking)
-        if transit.id in self._roster.all and transit.reason == verdict.reason:
-            return
-        transit.reason = verdict.reason
-        transit.candidates = explain(verdict.decision)
-        if transit.id not in self._roster.all:
-            self._save_or_refuse(transit)
-            self._roster.enter(transit)
-        else:
-            self._save(transit)
-
-    def install(self, transit: Transit, grant: Grant, now: float) -> None:
-        """held, then installed; or failed, with the reservation freed, where the switches refuse.
+    def wait(self, transit: Transit, verdict: Wait, now: float) -> None:
+        """Put a transit in the queue, or leave it there with today's reason.
 
         Raises BrokerError ``store_unavailable`` with nothing changed.
         """
-        transit.path, transit.layer = list(grant.path.nodes), grant.path.layer
-        transit.granted_bps = grant.granted_bps
-        transit.lease_until = now + grant.lease_s
-        transit.reason = grant.decision.reason
-        transit.candidates = explain(grant.decision)
-        refusal = self._ledger.admit(_reservation(transit, now))
-        if refusal is not None:  # decided a moment ago under the same lock
+        known = transit.id in self._roster.all
+        if not (known and transit.reason == verdict.reason):
+            transit.reason = verdict.reason
+            transit.candidates = explain(verdict.decision)
+            transit.earliest = verdict.earliest or 0.0
+            transit.blocking = [blocked.as_dict() for blocked in verdict.blocking]
+            if known:
+                self._keeper.save([transit])
+            else:
+                self._keeper.must([transit])
+                self._roster.enter(transit)
+        self._roster.waitlist.waits_for(transit, verdict.claims(), now)
+
+    def hold(self, transit: Transit, grant: Grant, lease_until: float, now: float) -> None:
+        """Reserve what was granted, with all moves it needs, and have it installed at its start.
+
+        Raises BrokerError ``store_unavailable`` with nothing changed.
+        """
+        if grant.moves and self.installer.starting:
+            self.installer.carry_out(
+                now
+            )  # so that only this one's moves are undone where they are refused
+        queued = transit.id in self._roster.all
+        moves = [(move.id, tuple(way.lane for way in move.ways)) for move in grant.moves]
+        refusal = self._ledger.commit(grant.reservation(transit.id), moves, now)
+        if refusal is not None:  # decided a moment ago in the same turn
             raise RuntimeError(f"granted more than is free: {refusal}")
-        transit.state = TransitState.HELD
+        self._step("reserved")
+        moved = [self._roster.all[move.id] for move in grant.moves]
+        before = tuple(other.copy() for other in moved)
+        for other, move in zip(moved, grant.moves, strict=True):
+            meter(other, now)
+            circuits.take(other, move.ways)
+            other.moves += 1
+            other.reason += f"; {move} for {transit.id}, of priority {transit.priority}"
+        was = transit.copy()
+        circuits.take(transit, grant.parts)
+        transit.state, transit.lease_until = TransitState.HELD, lease_until
+        transit.reason, transit.candidates = grant.reason, explain(grant.decision)
+        transit.earliest, transit.blocking = 0.0, []
         try:
-            self._save_or_refuse(transit)
+            self._keeper.must([*moved, transit])
         except BrokerError:
             self._ledger.release(transit.id)
-            self._roster.leave(transit)
+            self.installer.move_back(before, now)
+            transit.assign(was)
+            raise
+        for other in moved:
+            if other.state in ON_SWITCHES:
+                self.installer.put_on(other)
+        self._roster.enter(transit)
+        if transit.start <= now or before:
+            otherwise = TransitState.QUEUED if queued else TransitState.FAILED
+            self.installer.start(Start(transit, otherwise, before))
+
+    def open(self, transit: Transit, path: Path, lease_until: float, reason: str) -> None:
+        """Open the way for a transit without a guarantee, where none is open by itself.
+
+        Raises BrokerError ``store_unavailable`` with nothing changed.
+        """
+        was = transit.copy()
+        transit.requested_bps = 0.0
+        transit.path, transit.layer = list(path.nodes), path.layer
+        transit.state, transit.lease_until = TransitState.HELD, lease_until
+        transit.reason, transit.earliest, transit.blocking = reason, 0.0, []
+        try:
+            self._keeper.must([transit])
+        except BrokerError:
+            transit.assign(was)
             raise
         self._roster.enter(transit)
-        try:
-            self._tell_switches()
-        except ControllerError as error:
-            log.warning("transit %s: the switches refused: %s", transit.id, error)
-            transit.reason = f"the switches refused: {error}"
-            self._apply_again = now + APPLY_AGAIN_S
-            self.end(transit, TransitState.FAILED, now)
-        else:
-            self._apply_again = None
-            self._installed(transit)
+        self.installer.start(Start(transit, TransitState.FAILED))
 
-    def count(self, transit: Transit, n_bytes: int) -> None:
-        """Tell a controller that sees no packets what a live transit has moved."""
-        if transit.state is TransitState.INSTALLED and isinstance(self._controller, CountsReports):
-            self._controller.report_bytes(transit.id, n_bytes)
+    def start_due(self, now: float) -> None:
+        """Have those installed whose start has come."""
+        if self._switches.out_of_step and not self._switches.waits(now):
+            self.installer.carry_out(now)
+        if self._switches.out_of_step:  # they keep what they hold, and start when that is mended
+            return
+        for transit in self._roster.starting(now):
+            self.installer.start(Start(transit, TransitState.HELD))
+
+    def resume(self, transit: Transit) -> None:
+        """Carry on with a transit that another broker, or one before this, put where it is. Its
+        reservation is the caller's business."""
+        self._roster.enter(transit)
+        if transit.state in ON_SWITCHES:
+            self.installer.put_on(transit)
+            if transit.state is TransitState.INSTALLED:
+                self.watch.enter(transit)
+
+    def forget(self, transit_id: str) -> None:
+        """Take a transit out of everything but store and switches; others decided about it."""
+        known = self._roster.all.get(transit_id)
+        if known is not None:
+            self._roster.leave(known)
+            self.installer.take_off(known)
+        self._free(transit_id)
+        self._keeper.forget(transit_id)
 
     def end(self, transit: Transit, state: TransitState, now: float) -> None:
-        """Free what a transit holds and save its last state. The switches are told by
-        :meth:`apply`, once for all that end together."""
-        if transit.state is TransitState.INSTALLED:
-            transit.switch_bytes = self._switch_bytes(transit.id)
+        """Free what a transit holds and save its last state."""
+        meter(transit, now)
+        if transit.state in ON_SWITCHES:
+            transit.switch_bytes = self._switches.bytes_of(transit.id)
         if state in (TransitState.RELEASED, TransitState.EXPIRED):
             transit.released_at = now
         elif state is TransitState.FAILED:
-            transit.path, transit.layer, transit.granted_bps = [], "", 0.0
+            circuits.leave(transit)
         transit.state = state
-        self._save(transit)
-        self._ledger.release(transit.id)
+        transit.earliest, transit.blocking = 0.0, []
+        self._keeper.save([transit])
+        self._free(transit.id)
         self._roster.leave(transit)
+        self.installer.take_off(transit)
+        self.ended.append(transit)
+        self._step("freed")
 
-    def apply(self, now: float) -> None:
-        """Tell the controller what should be there; where it cannot, try again later."""
-        try:
-            self._tell_switches()
-        except ControllerError as error:
-            log.warning("the switches are out of step: %s", error)
-            self._apply_again = now + APPLY_AGAIN_S
-        else:
-            self._apply_again = None
+    def _free(self, transit_id: str) -> None:
+        freed = self._ledger.release(transit_id)
+        if freed is not None:
+            self._roster.waitlist.room_on(freed.rates())
+
+    def end_late(self, transit: Transit, now: float) -> None:
+        """Save what was reported of a transit that had ended before."""
+        transit.released_at = transit.released_at or now
+        self._keeper.save([transit])
+        self.ended.append(transit)
 
     def extend(self, transit: Transit, until: float, now: float) -> None:
         """A later end of a live lease, or BrokerError ``controller_unavailable`` (the switches did
-        not take it) or ``bad_request`` (others hold the time after it) with nothing changed."""
+        not take it) or ``conflict`` (others hold the time after it) with nothing changed."""
         before = transit.lease_until
-        refusal = self._ledger.move_end(transit.id, until)
+        reserved = not transit.end and transit.id in self._ledger.reservations
+        refusal = self._ledger.move_end(transit.id, until) if reserved else None
         if refusal is not None:
-            raise BrokerError(f"the lease cannot be renewed: {refusal}", "bad_request")
+            raise BrokerError(f"the lease cannot be renewed: {refusal}", "conflict")
         transit.lease_until = until
         try:
-            self._tell_switches()
+            if transit.state in ON_SWITCHES:
+                self._switches.want(transit)
+                self.installer.tell(now)
         except ControllerError as error:
-            self._ledger.move_end(transit.id, before)
+            if reserved:
+                self._ledger.move_end(transit.id, before)
             transit.lease_until = before
-            self._apply_again = now + APPLY_AGAIN_S
+            self._switches.want(transit)
             raise BrokerError(
                 f"the lease was not renewed: {error}", "controller_unavailable"
             ) from error
-        self._save(transit)
+        self._keeper.save([transit])
         self._roster.enter(transit)
 
-    def save_ended(self, transit: Transit) -> None:
-        """Save a transit that is not active: one that never was, or what was reported late."""
-        self._save(transit)
-
-    def mend(self, now: float) -> None:
-        """Try again what store and switches did not take."""
-        for transit in list(self._unsaved.values()):
-            self._save(transit)
-        if self._apply_again is not None and self._apply_again <= now:
-            self.apply(now)
-
-    def circuits(self) -> list[Circuit]:
-        """What the switches should carry now."""
-        return [
-            Circuit(
-                t.id, tuple(t.path), t.granted_bps, max(t.granted_bps, t.max_bps), t.lease_until
-            )
-            for t in self._roster.all.values()
-            if t.state in LIVE
-        ]
-
-    # -- within ------------------------------------------------------------------------------
-
-    def _reserve_again(self, transit: Transit, now: float) -> str:
-        transit.state = TransitState.HELD
+    def mark(self, transit: Transit, flows: list[dict[str, Any]], now: float) -> None:
+        """Which packets a transit carries from now on, or BrokerError ``conflict`` (another one
+        takes them another way), ``controller_unavailable``, ``store_unavailable`` with nothing
+        changed."""
+        before, transit.flows = transit.flows, flows
+        on = transit.state in ON_SWITCHES
+        pairs, way = self._roster.pairs, {tuple(transit.path)} if transit.path else set()
         try:
-            return str(self._ledger.admit(_reservation(transit, now)) or "")
-        except InputError as error:
-            return str(error)
-
-    def _installed(self, transit: Transit) -> None:
-        # Its own look at the clock: the switches took their time since the request came.
-        transit.state = TransitState.INSTALLED
-        transit.installed_at = transit.installed_at or self._clock()
-        self._save(transit)
-
-    def _tell_switches(self) -> None:
-        try:
-            self._controller.apply(self.circuits())
-        except ControllerError:
-            raise
-        except Exception as error:  # a driver's own fault must end like a refusal, not half-way
-            log.exception("the controller failed in a way of its own")
-            raise ControllerError(f"the controller failed: {error}") from error
-
-    def _switch_bytes(self, transit_id: str) -> int:
-        try:
-            return self._controller.circuit_bytes(transit_id)
-        except Exception as error:  # a counter that cannot be read must not keep a path from ending
-            log.warning("transit %s: its byte counter cannot be read: %s", transit_id, error)
-            return 0
-
-    def _save_or_refuse(self, transit: Transit) -> None:
-        try:
-            self._store.put(transit)
-        except StoreError as error:
-            raise BrokerError(str(error), "store_unavailable") from error
-
-    def _save(self, transit: Transit) -> None:
-        # What has happened cannot be refused any more: keep it in memory until the store takes it.
-        try:
-            self._store.put(transit)
-        except StoreError as error:
-            log.warning("transit %s cannot be saved: %s", transit.id, error)
-            self._unsaved[transit.id] = transit
-        else:
-            self._unsaved.pop(transit.id, None)
-
-
-def _reservation(transit: Transit, start: float) -> Reservation:
-    return Reservation(
-        transit.id,
-        tuple(pairwise(transit.path)),
-        transit.granted_bps,
-        max(transit.granted_bps, transit.max_bps),
-        start,
-        transit.lease_until,
-    )
+            if pairs.clash(transit) is not None or (way and pairs.ways(transit) - way):
+                raise BrokerError(
+                    f"some of the packets of {transit.id} go another way already, with another "
+                    "transit between its sites; expected ports of its own",
+                    "conflict",
+                )
+            if on:
+                self._switches.want(transit)
+                self.installer.tell(now)
+            self._keeper.must([transit])
+        except (ControllerError, BrokerError) as error:
+            transit.flows = before
+            if on:
+                self._switches.want(transit)  # the next change takes it back where it was taken
+            if isinstance(error, BrokerError):
+                raise
+            raise BrokerError(
+                f"the flows were not changed: {error}", "controller_unavailable"
+            ) from error

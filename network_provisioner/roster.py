@@ -1,76 +1,70 @@
-"""Who waits and who holds, in memory: the queue's order, pairs of sites, deadlines. No effects."""
+"""Who waits and who holds, in memory, and when their times come. No effects."""
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
 
-from network_provisioner.model import LIVE, Transit, TransitState
-from network_provisioner.reservations import Hop
-from network_provisioner.template import Template
+from network_provisioner.model import LIVE, ON_SWITCHES, Transit, TransitState
+from network_provisioner.pairs import Pairs
+from network_provisioner.waitlist import Waitlist
+
+_FOR_EVER = float("inf")
 
 
 class Roster:
-    """All queued, held and installed transits. Not thread-safe."""
+    """All queued, held, installed and active transits; ``waitlist`` has the queued ones, ``pairs``
+    the others. Not thread-safe.
 
-    def __init__(self, templates: Mapping[str, Template]) -> None:
+    ``patience_of`` gives the seconds that transits of a template wait.
+    """
+
+    def __init__(
+        self, patience_of: Callable[[str], float], pairs: Pairs, waitlist: Waitlist
+    ) -> None:
         self.all: dict[str, Transit] = {}  # oldest first
-        self._templates = templates
-        self._pairs: dict[frozenset[str], list[Transit]] = {}  # live transits of a pair of sites
-        self._blocking: dict[str, frozenset[Hop]] = {}  # of each queued one: links it waits for
+        self.pairs = pairs
+        self.waitlist = waitlist
+        self._patience_of = patience_of
         self._deadlines: list[tuple[float, str]] = []  # heap of ends; entries may be outdated
+        self._starts: list[tuple[float, str]] = []  # heap of held ones' starts; likewise
 
     def enter(self, transit: Transit) -> None:
-        """Add a transit, or take note that a queued one holds now or a live one ends later."""
+        """Add a transit, or take note that its state, its paths or its times have changed."""
+        known = self.all.get(transit.id)
+        if known is not None and known is not transit:
+            self.leave(known)
         self.all[transit.id] = transit
         if transit.state in LIVE:
-            self._blocking.pop(transit.id, None)
-            pair = self._pairs.setdefault(_pair(transit), [])
-            if all(other is not transit for other in pair):
-                pair.append(transit)
+            self.waitlist.leave(transit)
+            self.pairs.enter(transit)
+            if transit.state is TransitState.HELD:
+                heapq.heappush(self._starts, (transit.start, transit.id))
+        else:
+            self.pairs.leave(transit)
+            self.waitlist.enter(transit)
         heapq.heappush(self._deadlines, (self._deadline(transit), transit.id))
 
     def leave(self, transit: Transit) -> None:
         """Forget a transit, if it is known."""
         self.all.pop(transit.id, None)
-        self._blocking.pop(transit.id, None)
-        left = [t for t in self._pairs.pop(_pair(transit), ()) if t.id != transit.id]
-        if left:
-            self._pairs[_pair(transit)] = left
+        self.waitlist.leave(transit)
+        if self.pairs.leave(transit):
+            self.waitlist.room_between(transit.src, transit.dst)
 
-    def pinned(self, transit: Transit) -> list[str]:
-        """The nodes, from its own source, of the path that live transits between the same two sites
-        hold, in either direction; none where there are no others."""
-        others = self._pairs.get(_pair(transit))
-        if not others:
-            return []
-        return others[0].path if others[0].src == transit.src else others[0].path[::-1]
-
-    def queue(self) -> list[Transit]:
-        """Who waits, in the order they will be served: highest priority first, then oldest."""
-        waiting = [t for t in self.all.values() if t.state is TransitState.QUEUED]
-        return sorted(waiting, key=lambda t: -self._priority(t))
-
-    def waits_for(self, transit: Transit, links: frozenset[Hop]) -> None:
-        """Note the links that a queued transit lacks room on."""
-        self._blocking[transit.id] = links
-
-    def claims_of(self, transit: Transit) -> dict[Hop, str]:
-        """The links that a queued transit waits for. Nobody behind it may take what would let it
-        start, or it could wait for ever."""
-        return dict.fromkeys(self._blocking.get(transit.id, ()), transit.id)
-
-    def claims_before(self, transit: Transit) -> dict[Hop, str]:
-        """What all those claim that a new transit would stand behind."""
-        claims: dict[Hop, str] = {}
-        for other in self.queue():
-            if self._priority(other) >= self._priority(transit):
-                claims.update(self.claims_of(other))
-        return claims
+    def starting(self, now: float) -> list[Transit]:
+        """Held transits whose start has come, each once; :meth:`enter` brings one back."""
+        found = {}
+        while self._starts and self._starts[0][0] <= now:
+            _, transit_id = heapq.heappop(self._starts)
+            transit = self.all.get(transit_id)
+            if transit is not None and transit.state is TransitState.HELD and transit.start <= now:
+                found[transit_id] = transit
+        return list(found.values())
 
     def due(self, now: float) -> Iterator[Transit]:
-        """Transits whose lease or patience has ended; each is taken out of the roster by whoever
-        asked, before the next."""
+        """Transits whose lease, end or patience has come; each is taken out of the roster by
+        whoever asked, before the next."""
         while self._deadlines and self._deadlines[0][0] <= now:
             _, transit_id = heapq.heappop(self._deadlines)
             transit = self.all.get(transit_id)
@@ -78,16 +72,17 @@ class Roster:
             if transit is not None and self._deadline(transit) <= now:
                 yield transit
 
+    def on_switches(self) -> list[Transit]:
+        """Transits that are installed or active, oldest first."""
+        return [t for t in self.all.values() if t.state in ON_SWITCHES]
+
+    def count(self) -> tuple[int, int]:
+        """How many are live, and how many wait."""
+        return len(self.all) - len(self.waitlist), len(self.waitlist)
+
     def _deadline(self, transit: Transit) -> float:
         if transit.state in LIVE:
             return transit.lease_until
-        template = self._templates.get(transit.template)
-        return transit.requested_at + (template.patience_s if template else 0.0)
-
-    def _priority(self, transit: Transit) -> int:
-        template = self._templates.get(transit.template)
-        return template.priority if template else 0
-
-
-def _pair(transit: Transit) -> frozenset[str]:
-    return frozenset((transit.src, transit.dst))
+        patience = self._patience_of(transit.template)
+        last = max(transit.requested_at, transit.start) + patience
+        return min(last, transit.end or _FOR_EVER)

@@ -2,26 +2,99 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import re
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+from typing import Protocol, runtime_checkable
 
 from network_provisioner.errors import BrokerError
-from network_provisioner.model import TransitRequest
+from network_provisioner.flows import Flow
+from network_provisioner.model import Transit, TransitRequest, TransitState
 from network_provisioner.template import Template
+from network_provisioner.templates.match import DEFAULT, Wanted
 from network_provisioner.units import format_rate, format_size
 
 _ID = re.compile(r"[!-~]{1,200}\Z")
 _MAX_TEXT = 1000  # characters of any other name
+_TEXTS = (
+    "src", "dst", "template", "workflow", "job", "application", "user", "project", "experiment",
+)  # fmt: skip
+_ASKED = tuple(f.name for f in fields(TransitRequest) if f.name not in ("id", "size_bytes"))
+MAX_FLOWS = 16  # of one transit: each is a rule on every switch of its path
+MAX_AHEAD_S = 366 * 86_400.0  # what is asked for is at most so far away: later is a slip
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """The rates a request settles for. ``asked`` says that the minimum is the caller's own."""
+    """What a request settles for. ``asked`` says that the minimum is the caller's own."""
 
     min_bps: float
     max_bps: float
     asked: bool
+    priority: int = 0
+
+
+class Templates(Protocol):
+    """Templates by name; a mapping is one. One that also has a ``match`` as :class:`Matcher` finds
+    the template of an application."""
+
+    def get(self, name: str, /) -> Template | None:
+        """The template with this name as it is now, or None."""
+        ...
+
+    def __iter__(self) -> Iterator[str]:
+        """The names that there are."""
+        ...
+
+
+@runtime_checkable
+class Matcher(Protocol):
+    """Knows which template is for an application."""
+
+    def match(self, application: str, wanted: Wanted | None = None, /) -> Template | None:
+        """The template for an application and what it asks for, or None."""
+        ...
+
+
+@runtime_checkable
+class Versioned(Protocol):
+    """Keeps old versions of templates."""
+
+    def version(self, name: str, number: int, /) -> Template | None:
+        """One version of a template, or None where it is not kept."""
+        ...
+
+
+def template_of(transit: Transit, templates: Templates) -> Template | None:
+    """The template a transit was asked with, in the version of then where that is kept: who waits
+    or holds a path keeps the terms that were agreed. None where there is no such template now."""
+    now = templates.get(transit.template)
+    if now is None or now.version == transit.template_version:
+        return now
+    if isinstance(templates, Versioned):
+        return templates.version(transit.template, transit.template_version) or now
+    return now
+
+
+def template_for(request: TransitRequest, templates: Templates) -> Template:
+    """The template named in a request; for one that names none, that of its application.
+
+    Raises BrokerError ``unknown_template``.
+    """
+    if request.template == DEFAULT and request.application and isinstance(templates, Matcher):
+        found = templates.match(request.application, Wanted(request.min_bps, request.max_bps))
+        if found is not None:
+            return found
+    template = templates.get(request.template)
+    if template is None:
+        raise BrokerError(
+            f"unknown template {request.template!r}, expected one of "
+            f"{', '.join(sorted(templates))}",
+            "unknown_template",
+        )
+    return template
 
 
 def needless(request: TransitRequest, template: Template) -> str:
@@ -44,7 +117,7 @@ def check(request: TransitRequest) -> None:
             f"id {request.id[:80]!r}, expected 1 to 200 printable ASCII characters without spaces",
             "bad_request",
         )
-    for name in ("src", "dst", "template", "workflow", "job"):
+    for name in _TEXTS:
         value = getattr(request, name)
         if len(value) > _MAX_TEXT or (value and not value.isprintable()):
             raise BrokerError(
@@ -55,6 +128,37 @@ def check(request: TransitRequest) -> None:
         raise BrokerError(f"size_bytes {request.size_bytes!r}, expected 0 or more", "bad_request")
     if request.lease_s is not None:
         check_lease(request.lease_s)
+    if request.priority is not None and request.priority < 0:
+        raise BrokerError(f"priority {request.priority!r}, expected 0 or more", "bad_request")
+    check_flows(request.flows)
+
+
+def check_flows(flows: Sequence[Flow]) -> None:
+    """Raises BrokerError ``bad_request`` for more flows than switches should have rules for."""
+    if len(flows) > MAX_FLOWS:
+        raise BrokerError(f"{len(flows)} flows, expected at most {MAX_FLOWS}", "bad_request")
+
+
+def check_ahead(request: TransitRequest, now: float) -> None:
+    """Raises BrokerError ``bad_time`` for a start or an end that is far too late to be meant."""
+    for name, at in (("start", request.start), ("end", request.end)):
+        if at is not None and at > now + MAX_AHEAD_S:
+            raise BrokerError(
+                f"{name} {at!r}, expected Unix seconds at most {MAX_AHEAD_S / 86_400:.0f} days "
+                "from now",
+                "bad_time",
+            )
+
+
+def fingerprint(request: TransitRequest) -> str:
+    """Tells a request that is repeated from another one under the same id.
+
+    The size is no part of it: it is an estimate, and may be known better when asked again.
+    """
+    # Numbers are written alike whether a client sent 5000000 or 5e6.
+    said = [(name, getattr(request, name)) for name in _ASKED]
+    plain = [(name, float(v) if isinstance(v, int) else v) for name, v in said]
+    return hashlib.sha256(repr(plain).encode()).hexdigest()[:16]
 
 
 def check_lease(lease_s: float) -> None:
@@ -64,19 +168,22 @@ def check_lease(lease_s: float) -> None:
 
 
 def settle(request: TransitRequest, template: Template) -> Terms:
-    """The rates asked for, completed and bounded by QSpec and RSpec.
+    """The rates and the priority asked for, completed and bounded by the template.
 
-    The ceiling is never above the RSpec. A ceiling asked for below the QSpec's minimum lowers the
-    minimum. Raises BrokerError ``impossible_rate`` for rates that contradict each other.
+    The ceiling is never above the RSpec, the priority never above the template's. A ceiling asked
+    for below the QSpec's minimum lowers the minimum. Raises BrokerError ``impossible_rate`` for
+    rates that contradict each other.
     """
     for name in ("min_bps", "max_bps"):
         value = getattr(request, name)
         if value is not None and not 0 < value < math.inf:
             raise BrokerError(f"{name} is {value!r}, expected more than 0 b/s", "impossible_rate")
-    ceiling = template.rspec.max_bps
+    ceiling, priority = template.rspec.max_bps, template.priority
+    if request.priority is not None:
+        priority = min(request.priority, priority)
     high = ceiling if request.max_bps is None else min(request.max_bps, ceiling)
     if request.min_bps is None:
-        return Terms(min(template.qspec.min_bps, high), high, asked=False)
+        return Terms(min(template.qspec.min_bps, high), high, False, priority)
     if request.max_bps is not None and request.min_bps > request.max_bps:
         raise BrokerError(
             f"min_bps {format_rate(request.min_bps)} is above max_bps "
@@ -89,4 +196,34 @@ def settle(request: TransitRequest, template: Template) -> Terms:
             f"allows, expected at most {format_rate(ceiling)}",
             "impossible_rate",
         )
-    return Terms(request.min_bps, high, asked=True)
+    return Terms(request.min_bps, high, True, priority)
+
+
+def new_transit(request: TransitRequest, template: Template, terms: Terms, now: float) -> Transit:
+    """The transit of a request that was made at Unix second ``now``, with no path yet."""
+    return Transit(
+        id=request.id,
+        src=request.src,
+        dst=request.dst,
+        state=TransitState.QUEUED,
+        template=template.name,
+        template_version=template.version,
+        workflow=request.workflow,
+        job=request.job,
+        retry=request.retry,
+        requested_bps=terms.min_bps,
+        max_bps=terms.max_bps,
+        size_bytes=request.size_bytes,
+        requested_at=now,
+        lease_s=request.lease_s,
+        # A start that has come by now is no start in advance.
+        start=0.0 if request.start is None or request.start <= now else request.start,
+        end=request.end or 0.0,
+        priority=terms.priority,
+        application=request.application,
+        user=request.user,
+        project=request.project,
+        experiment=request.experiment,
+        flows=[flow.as_dict() for flow in request.flows],
+        asked=fingerprint(request),
+    )

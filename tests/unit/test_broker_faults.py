@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,8 @@ def test_switches_that_refuse_fail_the_transit_and_free_everything(
     got = rig.ask("a", "mu", "tacc")
     assert (got.state, got.path, got.granted_bps) == (TransitState.FAILED, [], 0)
     assert got.reason.startswith("the switches refused: ")
-    assert rig.reserved()["s1>s2"] == keeps.granted_bps
+    assert rig.reserved()["s1>s2"] == keeps.requested_bps
+    assert rig.broker.get("keeps") == keeps  # also what it is given
     assert rig.broker.health()["status"] == "degraded"
     assert rig.broker.release("a", 10, 1.0).state is TransitState.FAILED
 
@@ -59,11 +61,11 @@ def test_a_store_that_is_full_refuses_new_paths_and_forgets_no_release(
 ) -> None:
     rig.ask("a", "mu", "tacc")
 
-    def full(transit: object) -> None:
+    def full(transits: object) -> None:
         raise StoreError("state file s: database or disk is full")
 
     with monkeypatch.context() as patch:
-        patch.setattr(rig.store, "put", full)
+        patch.setattr(rig.store, "put_many", full)
         assert code_of(rig.ask, "b", "mu", "iplant") == "store_unavailable"
         assert rig.broker.release("a", 10, 1.0).state is TransitState.RELEASED
         assert rig.broker.get("a").state is TransitState.RELEASED
@@ -90,7 +92,7 @@ def test_a_restart_brings_store_ledger_and_switches_together(rig: Rig) -> None:
     rig.clock.now += 50
     new = again(rig)
     assert list(new.controller.circuits) == ["lives"]
-    assert new.reserved() == {"s1>s2": 90e6, "s2>tacc": 90e6, "mu>s1": 90e6}
+    assert new.reserved() == {"s1>s2": 5e6, "s2>tacc": 5e6, "mu>s1": 5e6}
     states = {t.id: str(t.state) for t in new.broker.list()}
     assert states == {"lives": "installed", "dies": "expired", "done": "released"}
     assert new.broker.get("lives").installed_at == rig.clock.now - 50
@@ -132,6 +134,30 @@ def test_switches_that_are_not_there_stop_the_start(rig: Rig, tmp_path: Path) ->
     rig.controller.broken = refusing("switch 1 is not connected")
     with pytest.raises(ControllerError, match="switch 1 is not connected"):
         rig.broker.start()
+
+
+def test_without_a_turn_nothing_is_decided_and_all_goes_on_after_it(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    rig.ask("a", "mu", "tacc", lease_s=100)
+
+    def no_turn() -> Any:
+        raise StoreError("database postgresql://db/adon: connection refused")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(rig.store, "turn", no_turn)
+        rig.clock.now += 200
+        for call in (rig.broker.sweep, partial(rig.broker.release, "a")):
+            assert code_of(call) == "store_unavailable"
+        assert code_of(rig.ask, "b", "mu", "tacc") == "store_unavailable"
+        assert rig.broker.health()["problem"] == "the store cannot be had"
+        assert list(rig.controller.circuits) == ["a"]
+    assert [r.getMessage() for r in caplog.records if "no turn" in r.getMessage()] == [
+        "no turn to decide can be had: database postgresql://db/adon: connection refused"
+    ]
+    rig.broker.sweep()
+    assert rig.broker.health()["status"] == "ok"
+    assert rig.broker.get("a").state is TransitState.EXPIRED and rig.controller.circuits == {}
 
 
 def test_stop_takes_the_rules_off_and_keeps_the_transits(rig: Rig) -> None:

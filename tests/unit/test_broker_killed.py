@@ -1,79 +1,47 @@
-"""kill -9 of the broker at each step: the next one leaves nothing doubled and nothing leaked."""
+"""kill -9 of the broker at each of its steps leaves nothing doubled and nothing leaked."""
 
 from __future__ import annotations
 
-import json
-import os
-import signal
-import subprocess
-import sys
+from collections import Counter
+from functools import partial
 from pathlib import Path
 
-import pytest
-from broker_rig import Clock, Rig
+import killed_broker
+from broker_rig import Rig
 
 from network_provisioner.model import TransitState
-
-# A broker whose controller dies at the n-th apply, before or after the switches took it. What is on
-# the "switches" stands in a file, so that it outlives the broker as it would on real ones.
-PROGRAM = """
-import json, os, pathlib, signal, sys
-sys.path[:0] = json.loads(sys.argv[4])
-import broker_rig
-from broker_rig import Clock, FakeController, Rig
-folder, deadly, when = pathlib.Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
-
-class Deadly(FakeController):
-    def apply(self, circuits):
-        last = len(self.applied) + 1 == deadly
-        if last and when == "before":
-            os.kill(os.getpid(), signal.SIGKILL)
-        super().apply(circuits)
-        (folder / "switches").write_text(json.dumps(sorted(self.circuits)))
-        if last:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-broker_rig.FakeController = Deadly
-rig = Rig(folder / "state.sqlite", clock=Clock())      # apply 1
-rig.ask("a", "mu", "tacc", lease_s=100)                # apply 2
-rig.broker.release("a", 1000, 1.0)                     # apply 3
-"""
-STORED = {
-    (2, "before"): TransitState.HELD,
-    (2, "after"): TransitState.HELD,
-    (3, "before"): TransitState.RELEASED,
-    (3, "after"): TransitState.RELEASED,
-}
+from network_provisioner.stores.sqlite import SqliteStore
 
 
-@pytest.mark.parametrize(("deadly", "when"), STORED)
-def test_kill_9_at_every_step(tmp_path: Path, deadly: int, when: str) -> None:
-    paths = json.dumps([str(Path(__file__).parent), *sys.path])
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(tmp_path), str(deadly), when, paths],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        check=False,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == -signal.SIGKILL, done.stderr
-    left = json.loads((tmp_path / "switches").read_text())
-    assert left == (["a"] if (deadly, when) in {(2, "after"), (3, "before")} else [])
+def test_kill_9_at_every_step_changes_nothing_in_the_end(tmp_path: Path) -> None:
+    whole, steps = tmp_path / "whole", Counter[str]()
+    whole.mkdir()
 
-    clock = Clock()
-    clock.now += 10
-    new = Rig(tmp_path / "state.sqlite", clock=clock)
-    if STORED[deadly, when] is TransitState.HELD:
-        found = new.broker.get("a")
-        assert (found.state, found.installed_at) == (TransitState.INSTALLED, clock.now)
-        assert new.ask("a", "mu", "tacc") == found  # the client asks again
-        assert list(new.controller.circuits) == ["a"] and new.reserved()
-        new.let_pass(90)  # or it never does, and the lease ends
-        assert new.broker.get("a").state is TransitState.EXPIRED
-    else:
-        assert new.broker.get("a").state is TransitState.RELEASED
-    assert new.controller.applied[-1] == [] and new.reserved() == {}
+    def count(step: str) -> None:
+        steps[step] += 1
+
+    expected = killed_broker.live(whole, partial(SqliteStore, whole / "state.sqlite"), count)
+    states = {name: found["state"] for name, found in expected["transits"].items()}
+    assert states == {
+        "short": "expired",
+        "later": "expired",
+        "moves": "installed",
+        "first": "released",
+        "split": "released",
+        "waits": "installed",
+        "back": "released",
+    }
+    assert expected["transits"]["moves"]["moves"] == 1
+    assert {name for name, *_ in expected["switches"]} == {"moves", "waits"}
+    total = sum(steps.values())
+    assert total > 60 and len(steps) >= 7, steps
+
+    for number in range(1, total + 1):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        open_store = partial(SqliteStore, folder / "state.sqlite")
+        done = killed_broker.die_at(number, folder, open_store)
+        assert killed_broker.live(folder, open_store, done=done) == expected, (number, done)
 
 
 def test_a_held_transit_whose_lease_ended_meanwhile_expires(tmp_path: Path) -> None:

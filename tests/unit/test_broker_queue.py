@@ -5,12 +5,13 @@ from __future__ import annotations
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from broker_rig import BIG, Rig, code_of, fill, refusing
 
-from network_provisioner.admission import Limits
-from network_provisioner.model import LIVE, TransitState
+from network_provisioner.decisions.admission import Admission, Limits
+from network_provisioner.model import LIVE, Transit, TransitState
 
 
 @pytest.fixture
@@ -114,6 +115,31 @@ def test_who_has_no_patience_goes_best_effort_at_once(tmp_path: Path) -> None:
     assert rig.ask("b", "local", "tacc", template="hasty").state is TransitState.BEST_EFFORT
 
 
+def test_where_many_wait_few_are_decided_about_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig = Rig(tmp_path / "s", limits=Limits(pin_pairs=False))
+    pairs = [("mu", "tacc"), ("mu", "iplant"), ("local", "tacc"), ("local", "iplant")]
+    for number, (src, dst) in enumerate(pairs):
+        rig.ask(f"holds{number}", src, dst, min_bps=45e6)
+    for number in range(100):
+        rig.ask(str(number), *pairs[number % 4], min_bps=40e6)
+    assert rig.broker.health()["queued"] == 100
+    decided: list[str] = []
+    decide = Admission.decide
+
+    def counted(self: Admission, transit: Transit, *args: Any) -> object:
+        decided.append(transit.id)
+        return decide(self, transit, *args)
+
+    monkeypatch.setattr(Admission, "decide", counted)
+    rig.let_pass(1)
+    assert decided == []
+    rig.broker.release("holds0")
+    assert rig.broker.get("0").state is TransitState.INSTALLED
+    assert len(decided) < 5
+
+
 # -- leases ----------------------------------------------------------------------------------
 
 
@@ -121,7 +147,8 @@ def test_a_lease_ends_by_itself_and_a_late_report_still_counts(rig: Rig) -> None
     rig.ask("a", "mu", "tacc", lease_s=30)
     rig.controller.bytes["a"] = 77
     rig.let_pass(29)
-    assert rig.broker.get("a").state is TransitState.INSTALLED
+    seen = rig.broker.get("a")
+    assert (seen.state, seen.active_at) == (TransitState.ACTIVE, rig.clock.now)
     rig.let_pass(1)
     gone = rig.broker.get("a")
     assert (gone.state, gone.released_at) == (TransitState.EXPIRED, rig.clock.now)

@@ -5,14 +5,16 @@ There AL2S carries 5.5 Gb/s and Layer 3 650 Mb/s; here 180 and 18 Mb/s of L2 and
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from broker_rig import Rig
 
-from network_provisioner.admission import Limits
-from network_provisioner.model import TransitState
+from network_provisioner.flows import Flow
+from network_provisioner.model import Transit, TransitState
+from network_provisioner.store import StoreError
 
 SCALE = 0.03
 TEMPLATES: dict[str, Any] = {
@@ -21,17 +23,19 @@ TEMPLATES: dict[str, Any] = {
         "rspec": {"max_throughput": 6000e6 * SCALE},
         "priority": 5,
         "patience": "1 h",
-        "share": 1.0,
     },
     "neuroblastoma": {
         "qspec": {"min_throughput": 5500e6 * SCALE},
         "rspec": {"max_throughput": 5500e6 * SCALE},
         "priority": 9,
+        "patience": "1 h",
     },
 }
+NAMES = ("t1", "t3", "t4", "t6")
+PORTS = {name: (Flow(dst_ports=(port, port)),) for port, name in enumerate(NAMES, 5001)}
 # In the thesis all run between the same two sites, MU and OSU. Where the switches cannot tell their
 # packets apart, transits of one pair share a path; then the same sequence needs a pair for each.
-SAME = dict.fromkeys(("t1", "t3", "t4", "t6"), ("mu", "tacc"))
+SAME = dict.fromkeys(NAMES, ("mu", "tacc"))
 APART = {
     "t1": ("mu", "tacc"),
     "t3": ("mu", "iplant"),
@@ -40,33 +44,124 @@ APART = {
 }
 
 
-@pytest.mark.parametrize(("pairs", "pin"), [(SAME, False), (APART, True)])
-def test_figure_18(tmp_path: Path, pairs: dict[str, tuple[str, str]], pin: bool) -> None:
-    rig = Rig(tmp_path / "s", templates=TEMPLATES, limits=Limits(pin_pairs=pin))
+class Day:
+    """A broker and the four transfers of the figure, a minute after each other."""
 
-    def ask(at: str, template: str, least: float) -> Any:
-        rig.clock.now += 60
-        return rig.ask(at, *pairs[at], template=template, min_bps=least * SCALE, size_bytes=10**9)
+    def __init__(self, file: Path, matches: bool) -> None:
+        self.rig = Rig(file, templates=TEMPLATES, matches=matches)
+        self.pairs = SAME if matches else APART
+        self.flows = PORTS if matches else dict.fromkeys(NAMES, ())
 
-    t1 = ask("t1", "soykb", 700e6)
-    assert (t1.state, t1.layer) == (TransitState.INSTALLED, "l2")
-    rig.broker.release("t1", 10**9, 45.0)  # t2
+    def ask(self, name: str, template: str, least: float) -> Transit:
+        self.rig.clock.now += 60
+        return self.rig.ask(
+            name,
+            *self.pairs[name],
+            template=template,
+            min_bps=least * SCALE,
+            size_bytes=10**9,
+            flows=self.flows[name],
+        )
 
-    t3 = ask("t3", "neuroblastoma", 5500e6)
-    assert (t3.state, t3.layer) == (TransitState.INSTALLED, "l2")
+    def end(self, name: str) -> None:
+        self.rig.clock.now += 1
+        self.rig.broker.release(name, 10**9, 45.0, "success")
 
-    t4 = ask("t4", "soykb", 600e6)
-    assert (t4.state, t4.layer) == (TransitState.INSTALLED, "l3")
+    def now(self, name: str) -> tuple[str, str, float]:
+        """State, layer, and rate in thesis Mb/s."""
+        t = self.rig.broker.get(name)
+        assert t.state is TransitState.QUEUED or self.rig.controller.circuits[name].path == tuple(
+            t.path
+        )
+        return str(t.state), t.layer, round(t.granted_bps / SCALE / 1e6)
+
+
+@pytest.fixture(params=[True, False], ids=["one pair of sites", "a pair for each"])
+def day(tmp_path: Path, request: pytest.FixtureRequest) -> Day:
+    return Day(tmp_path / "s", request.param)
+
+
+def test_figure_18(day: Day) -> None:
+    day.ask("t1", "soykb", 700e6)
+    assert day.now("t1") == ("installed", "l2", 6000)
+    day.end("t1")  # t2
+
+    day.ask("t3", "neuroblastoma", 5500e6)
+    assert day.now("t3") == ("installed", "l2", 5500)
+
+    t4 = day.ask("t4", "soykb", 600e6)
+    assert day.now("t4") == ("installed", "l3", 600)
     l2 = next(c for c in t4.candidates if c["layer"] == "l2")
     assert "15 Mb/s free, 18 Mb/s needed" in l2["rejected"]  # 500 Mb/s left, 600 needed
 
-    t6 = ask("t6", "soykb", 700e6)
-    assert t6.state is TransitState.QUEUED
+    t6 = day.ask("t6", "soykb", 700e6)
+    assert day.now("t6") == ("queued", "", 0)
     assert "held by t3" in t6.reason and "earliest start" in t6.reason
+    assert {"link": "s1>s2", "free_bps": 15_000_000, "holders": ["t3"]} in t6.blocking
+    assert t6.earliest == day.rig.broker.get("t3").lease_until
 
-    rig.clock.now += 1
-    rig.broker.release("t3", 10**9, 48.0)
-    started = rig.broker.get("t6")
-    assert (started.state, started.layer) == (TransitState.INSTALLED, "l2")
-    assert started.installed_at == rig.clock.now
-    assert rig.broker.get("t4").layer == "l3"
+    day.end("t3")
+    assert day.now("t6") == ("installed", "l2", 6000)
+    assert day.rig.broker.get("t6").installed_at == day.rig.clock.now
+    assert day.now("t4") == ("installed", "l3", 600)  # where it may stay
+
+
+def test_who_runs_already_makes_room_where_it_can(day: Day) -> None:
+    before = day.ask("t4", "soykb", 600e6)
+    assert day.now("t4") == ("installed", "l2", 6000)
+    applied = len(day.rig.controller.applied)
+    t3 = day.ask("t3", "neuroblastoma", 5500e6)
+    assert len(day.rig.controller.applied) == applied + 1  # both in one
+    assert day.now("t3") == ("installed", "l2", 5500)
+    assert day.now("t4") == ("installed", "l3", 600)
+    moved = day.rig.broker.get("t4")
+    assert (moved.moves, moved.lease_until) == (1, before.lease_until)
+    assert "t4 moves from s1>s2 to" in t3.reason
+    assert moved.reason.endswith("for t3, of priority 9")
+    assert day.rig.reserved()["s1>r1"] == 600e6 * SCALE
+
+
+def test_who_would_fall_below_its_minimum_stays(day: Day) -> None:
+    day.ask("t1", "soykb", 700e6)  # too much for L3
+    t3 = day.ask("t3", "neuroblastoma", 5500e6)
+    assert t3.state is TransitState.QUEUED and "held by t1" in t3.reason
+    assert day.now("t1") == ("installed", "l2", 6000)
+    day.end("t1")
+    assert day.now("t3") == ("installed", "l2", 5500)
+
+
+def test_a_push_that_the_switches_refuse_moves_nobody(day: Day) -> None:
+    day.ask("t4", "soykb", 600e6)
+    before = snapshot(day)
+    day.rig.controller.cursed = {"t3"}
+    t3 = day.ask("t3", "neuroblastoma", 5500e6)
+    assert t3.state is TransitState.FAILED
+    assert snapshot(day) == before
+    assert day.rig.broker.health()["status"] == "ok"
+
+
+def test_a_push_that_the_store_refuses_moves_nobody(
+    day: Day, monkeypatch: pytest.MonkeyPatch, refuse_put: Callable[[object], None]
+) -> None:
+    day.ask("t4", "soykb", 600e6)
+    before = snapshot(day)
+    with monkeypatch.context() as patch:
+        patch.setattr(day.rig.store, "put_many", refuse_put)
+        with pytest.raises(Exception, match="disk is full"):
+            day.ask("t3", "neuroblastoma", 5500e6)
+    assert snapshot(day) == before
+
+
+@pytest.fixture
+def refuse_put() -> Callable[[object], None]:
+    def refuse(transits: object) -> None:
+        raise StoreError("the disk is full")
+
+    return refuse
+
+
+def snapshot(day: Day) -> object:
+    """All that a push touches."""
+    now = day.rig.broker.get("t4")
+    now.byte_seconds = now.metered_at = 0.0  # time went on
+    return day.rig.store.get("t4"), now, day.rig.reserved(), day.rig.controller.circuits

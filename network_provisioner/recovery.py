@@ -1,0 +1,73 @@
+"""Brings ledger, switches and store together again: after a crash, and after another broker's turn.
+
+What the store says is right. Whatever step the last broker died in, a transit that is live there is
+reserved again and put on the switches, one whose time is over ends, one that no longer fits the
+network fails. Not thread-safe: the broker's turn is around every call.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from network_provisioner import circuits
+from network_provisioner.decisions.reservations import Ledger
+from network_provisioner.errors import InputError
+from network_provisioner.lifecycle import Lifecycle
+from network_provisioner.model import LIVE, Transit, TransitState
+from network_provisioner.store import ACTIVE
+from network_provisioner.topology import Topology
+
+log = logging.getLogger(__name__)
+
+
+class Recovery:
+    """Takes in transits that the store has and this broker does not know."""
+
+    def __init__(self, topology: Topology, ledger: Ledger, life: Lifecycle) -> None:
+        self._topology = topology
+        self._ledger = ledger
+        self._life = life
+
+    def adopt(self, transits: Sequence[Transit], now: float) -> None:
+        """Take over all that the last broker left active, oldest first."""
+        for transit in transits:
+            if transit.state is TransitState.QUEUED:
+                self._life.resume(transit)
+            elif transit.lease_until <= now:
+                transit.reason += "; its lease ended while no broker ran"
+                self._life.end(transit, TransitState.EXPIRED, now)
+            else:
+                problem = self._reserve(transit, now)
+                if problem:
+                    transit.reason += f"; after a restart: {problem}"
+                    self._life.end(transit, TransitState.FAILED, now)
+                else:
+                    self._life.resume(transit)
+
+    def news(self, transits: Sequence[Transit], now: float) -> None:
+        """Take in what other brokers that share the store did since our last turn.
+
+        They decided in turns of their own, so it fits; the more so as all that moved is taken off
+        before any of it is put back.
+        """
+        for transit in transits:
+            self._life.forget(transit.id)
+        for transit in transits:
+            if transit.state not in ACTIVE:
+                continue
+            if transit.state in LIVE and transit.lease_until > now:
+                problem = self._reserve(transit, now)
+                if problem:  # brokers with different limits or topologies on one store
+                    log.error("transit %s of another broker does not fit: %s", transit.id, problem)
+                    continue
+            self._life.resume(transit)
+
+    def _reserve(self, transit: Transit, now: float) -> str:
+        """Why its reservation cannot be held, in words; "" where it is held."""
+        try:
+            held = circuits.reservation(transit, self._topology, max(now, transit.start))
+            refusal = None if held is None else self._ledger.admit(held)
+        except InputError as error:
+            return str(error)
+        return "" if refusal is None else str(refusal)

@@ -1,0 +1,155 @@
+"""A day in a broker's life, and its death by kill -9 at any step of it.
+
+The broker runs in a process of its own. What is on its "switches" stands in a file, as it would
+outlive the broker on real ones, and so does how far its clients have come. The steps are those the
+broker itself reports: nobody lists them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import traceback
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from broker_rig import Clock, FakeController, Rig, demo_network
+
+from network_provisioner.controllers.base import Circuit, Queue
+from network_provisioner.flows import Flow
+from network_provisioner.store import Store
+
+MBPS = 1e6
+TEMPLATES = {
+    name: {
+        "qspec": {"min_throughput": "10 Mb/s"},
+        "rspec": {"max_throughput": "500 Mb/s"},
+        "priority": priority,
+        "patience": "1 h",
+        "paths": paths,
+    }
+    for name, priority, paths in (("low", 1, 1), ("high", 5, 1), ("wide", 1, 2))
+}
+Deed = tuple[float, Callable[[Rig], object]]
+
+
+def _ask(name: str, src: str, dst: str, **terms: Any) -> Callable[[Rig], object]:
+    return lambda rig: rig.ask(name, src, dst, **{"template": "low", **terms})
+
+
+def _port(number: int) -> tuple[Flow, ...]:
+    return (Flow(dst_ports=(number, number)),)
+
+
+T0 = Clock().now
+DAY: tuple[Deed, ...] = (  # seconds that pass, and what a client does then
+    (0, _ask("moves", "local", "iplant", min_bps=60 * MBPS)),
+    (0, _ask("short", "mu", "tacc", lease_s=20, max_bps=40 * MBPS)),
+    (0, _ask("later", "mu", "iplant", min_bps=30 * MBPS, start=T0 + 30, end=T0 + 60)),
+    (1, _ask("first", "local", "tacc", template="high", min_bps=140 * MBPS)),
+    (1, _ask("split", "tacc", "local", template="wide", min_bps=200 * MBPS, flows=_port(5000))),
+    (1, _ask("waits", "mu", "iplant", template="high", min_bps=120 * MBPS, flows=_port(6000))),
+    (1, _ask("back", "iplant", "mu")),
+    (1, lambda rig: rig.broker.renew("moves", 2000)),
+    (10, lambda rig: rig.broker.sweep()),
+    (10, lambda rig: rig.broker.sweep()),  # the lease of "short" has ended
+    (10, lambda rig: rig.broker.sweep()),  # "later" begins
+    (1, lambda rig: rig.broker.release("first", 10**9, 20.0, "success")),
+    (5, lambda rig: rig.broker.release("split", 10**9, 20.0, "success")),
+    (0, lambda rig: rig.broker.release("short", 10**6, 1.0, "success")),  # reported late
+    (40, lambda rig: rig.broker.sweep()),  # the end of "later"
+    (1, lambda rig: rig.broker.release("back")),
+)
+
+
+class LastingSwitches(FakeController):
+    """Switches that keep what they have when the broker dies."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(demo_network(l3="150 Mb/s"), matches=True, multipath=True)
+        self._file = folder / "switches"
+
+    def start(self, timeout_s: float) -> None:
+        if self._file.exists():
+            self.left = json.loads(self._file.read_text())
+
+    def apply(self, circuits: Sequence[Circuit], queues: Sequence[Queue] = ()) -> None:
+        super().apply(circuits, queues)
+        told = sorted((c.id, list(c.path), c.min_bps) for c in circuits)
+        self._file.write_text(json.dumps(told))
+
+
+def broker(
+    folder: Path, now: float, open_store: Callable[[], Store], step: Callable[[str], None]
+) -> Rig:
+    """A broker that has started, on what the last one left."""
+    switches = LastingSwitches(folder)
+    clock = Clock(now)
+    return Rig(
+        folder / "unused",
+        switches.topology,
+        TEMPLATES,
+        clock=clock,
+        controller=switches,
+        store=open_store(),
+        step=step,
+    )
+
+
+def live(
+    folder: Path,
+    open_store: Callable[[], Store],
+    step: Callable[[str], None] = lambda _: None,
+    done: int = 0,
+) -> dict[str, Any]:
+    """The day from its deed number ``done`` on; what the broker and its switches say at its end."""
+    now = T0 + sum(after for after, _ in DAY[: done + 1])
+    rig = broker(folder, now, open_store, step)
+    for number, (after, deed) in enumerate(DAY[done:], done):
+        if number > done:
+            rig.clock.now += after
+        (folder / "done").write_text(str(number))
+        deed(rig)
+    found = said(rig, folder)
+    rig.store.close()
+    return found
+
+
+def said(rig: Rig, folder: Path) -> dict[str, Any]:
+    """Whatever must be the same however often the broker died on the way."""
+    keys = (
+        "state", "path", "layer", "requested_bps", "granted_bps", "lease_until", "installed_at",
+        "released_at", "bytes", "moves", "priority",
+    )  # fmt: skip
+    transits = {
+        t.id: {k: v for k, v in t.as_dict().items() if k in keys} for t in rig.broker.list()
+    }
+    return {
+        "transits": transits,
+        "switches": json.loads((folder / "switches").read_text()),
+        "reserved": rig.reserved(),
+    }
+
+
+def die_at(number: int, folder: Path, open_store: Callable[[], Store]) -> int:
+    """Let a broker live its day in a process of its own, killed at one of its steps (counted from
+    1). Returns the number of the deed that it died in."""
+    left = [number]
+
+    def step(_: str) -> None:
+        left[0] -= 1
+        if not left[0]:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    child = os.fork()
+    if child == 0:
+        try:
+            live(folder, open_store, step)
+        except BaseException:
+            traceback.print_exc()
+        os._exit(1)
+    _, status = os.waitpid(child, 0)
+    assert os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL, status
+    return int((folder / "done").read_text()) if (folder / "done").exists() else 0

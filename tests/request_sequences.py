@@ -1,0 +1,380 @@
+"""Random sequences of requests on a broker, and a judge of its own that watches every instant.
+
+The judge knows no ledger and no shares: it adds up, link by link, what the broker has promised (the
+rows of its store, each with its paths, minimum and time) and what the switches were told. It is
+made to run a hundred thousand sequences, so the network is small, the store is in memory, and the
+controller is started again instead of made anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from itertools import pairwise
+from random import Random
+from typing import Any, cast
+
+from broker_rig import Clock
+
+from network_provisioner.broker import Broker
+from network_provisioner.controllers.base import Circuit, ControllerError, Part, Queue
+from network_provisioner.controllers.simulated import SimulatedController
+from network_provisioner.decisions.admission import Limits
+from network_provisioner.errors import BrokerError
+from network_provisioner.flows import Flow
+from network_provisioner.model import ENDED, LIVE, ON_SWITCHES, Transit, TransitRequest
+from network_provisioner.model import TransitState as State
+from network_provisioner.store import ACTIVE, Store, StoreError
+from network_provisioner.templates.data import templates_from_dict
+from network_provisioner.topologies.data import topology_from_dict
+from network_provisioner.topology import Topology
+
+MBPS = 1e6
+RESERVABLE = 0.9
+KINDS = {
+    "low": {"priority": 0, "min": 10, "max": 100, "paths": 1},
+    "high": {"priority": 5, "min": 20, "max": 80, "paths": 1},
+    "wide": {"priority": 2, "min": 30, "max": 200, "paths": 2},
+}
+TEMPLATES = templates_from_dict(
+    {
+        name: {
+            "qspec": {"min_throughput": kind["min"] * MBPS},
+            "rspec": {"max_throughput": kind["max"] * MBPS},
+            "priority": kind["priority"],
+            "paths": kind["paths"],
+            "patience": 40,
+            "break_even": 0,
+        }
+        for name, kind in KINDS.items()
+    }
+)
+PAIRS = (("a", "b"), ("a", "b"), ("b", "a"), ("c", "b"), ("c", "d"))
+FLOWS = (
+    Flow("tcp", (5000, 5000), None),
+    Flow("tcp", (6000, 6010), None),
+    Flow("udp", None, (7, 7)),
+)
+ALLOWED = {
+    "impossible_rate", "unknown_transit", "bad_time", "conflict", "controller_unavailable",
+    "unknown_site", "store_unavailable",
+}  # fmt: skip
+
+
+def small_network() -> Topology:
+    """Two switches with two links between them, and two sites at each, one of them in a DMZ."""
+    sites = {"a": "s1", "c": "s1", "b": "s2", "d": "s2"}
+    nodes: list[dict[str, Any]] = [
+        {
+            "name": name,
+            "kind": "site",
+            "address": f"10.0.0.{number}",
+            "mac": f"02:00:00:00:00:0{number}",
+            "dmz": name == "d",
+        }
+        for number, name in enumerate(sites, 1)
+    ]
+    nodes += [{"name": f"s{n}", "kind": "switch", "dpid": n} for n in (1, 2, 3)]
+    ends = [(site, switch, 200) for site, switch in sites.items()]
+    ends += [("s1", "s2", 100), ("s1", "s3", 60), ("s3", "s2", 60)]
+    links = [
+        {
+            "a": a,
+            "b": b,
+            "capacity": f"{rate} Mb/s",
+            "layer": "lan" if a in sites else "l2",
+            "ports": {end: n for end, n in ((a, i + 1), (b, i + 1)) if end not in sites},
+        }
+        for i, (a, b, rate) in enumerate(ends)
+    ]
+    return topology_from_dict({"nodes": nodes, "links": links})
+
+
+class Rows(dict[str, Transit]):
+    """What brokers that share a store have written, and in which order who wrote it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.log: list[tuple[object, str]] = []
+
+
+class MemoryStore:
+    """As much of a store as a broker needs: rows in a dictionary, as copies; a full disk on demand.
+
+    Several may share the rows.
+    """
+
+    def __init__(self, rows: Rows) -> None:
+        self.rows = rows
+        self.full = False
+        self._read: int | None = None
+
+    @contextmanager
+    def turn(self) -> Iterator[Sequence[Transit]]:
+        log = self.rows.log
+        since = len(log) if self._read is None else self._read
+        self._read = len(log)
+        changed = dict.fromkeys(name for who, name in log[since:] if who is not self)
+        yield [self.rows[name].copy() for name in changed]
+
+    def put_many(self, transits: Sequence[Transit]) -> None:
+        if self.full:
+            raise StoreError("the disk is full")
+        for transit in transits:
+            self.rows[transit.id] = transit.copy()
+            self.rows.log.append((self, transit.id))
+
+    def get(self, transit_id: str) -> Transit | None:
+        found = self.rows.get(transit_id)
+        return None if found is None else found.copy()
+
+    def active(self) -> list[Transit]:
+        return [t.copy() for t in self.rows.values() if t.state in ACTIVE]
+
+
+class Watched(SimulatedController):
+    """Judges what it is told before it takes it, and refuses on demand."""
+
+    def __init__(self, topology: Topology, clock: Clock) -> None:
+        super().__init__(topology, clock)
+        self.limits = {hop: bps * RESERVABLE for hop, bps in capacities(topology).items()}
+        self.down = False  # nothing is taken
+        self.cursed = ""  # a circuit that is never taken
+        self.told: dict[str, Circuit] = {}
+
+    def apply(self, circuits: Sequence[Circuit], queues: Sequence[Queue] = ()) -> None:
+        load: dict[tuple[str, str], float] = {}
+        for circuit in circuits:
+            parts = circuit.parts or (Part(circuit.path, circuit.min_bps, circuit.max_bps),)
+            for part in parts:
+                for hop in pairwise(part.path):
+                    load[hop] = load.get(hop, 0.0) + part.min_bps
+        for hop, bps in load.items():
+            if bps > self.limits[hop]:
+                raise Oversubscribed(f"{bps} b/s on {hop}: {circuits}")
+        if self.down:
+            raise ControllerError("switch 1 does not answer")
+        if any(circuit.id == self.cursed for circuit in circuits):
+            raise ControllerError("switch 2 does not take that rule")
+        super().apply(circuits, queues)
+        self.told = {circuit.id: circuit for circuit in circuits}
+
+
+class Oversubscribed(BaseException):
+    """What must never be asked of switches. No Exception, so that no broker takes it for theirs."""
+
+
+def capacities(topology: Topology) -> dict[tuple[str, str], float]:
+    """What each direction of each link carries."""
+    return {
+        hop: link.capacity_bps
+        for link in topology.links
+        for hop in ((link.a, link.b), (link.b, link.a))
+    }
+
+
+class Sequences:
+    """Runs sequences, one after another, on brokers of their own over one network."""
+
+    def __init__(self) -> None:
+        self.clock = Clock()
+        self.topology = small_network()
+        # Every broker looks for the same paths.
+        self.topology.candidate_paths = cache(self.topology.candidate_paths)  # type: ignore[method-assign]
+        self.controller = Watched(self.topology, self.clock)
+        self.steps = 0
+        self.states: dict[str, int] = {}  # how many transits were seen to come to each state
+
+    def run(self, rng: Random, length: int, brokers: int = 1) -> None:
+        """One sequence of ``length`` steps, judged after each, on so many brokers that share a
+        store and the switches. Raises AssertionError."""
+        one = OneSequence(self, rng, brokers)
+        for _ in range(length):
+            one.step()
+            one.judge()
+        one.end()
+        self.steps += length
+        for transit in one.rows.values():
+            self.states[transit.state] = self.states.get(transit.state, 0) + 1
+
+
+class OneSequence:
+    """Brokers, what they were asked, and what they must keep."""
+
+    def __init__(self, world: Sequences, rng: Random, brokers: int) -> None:
+        self.rng = rng
+        self.clock = world.clock
+        self.clock.now = 1_000_000.0
+        self.topology = world.topology
+        self.controller = world.controller
+        self.controller.stop()
+        self.controller.down, self.controller.cursed = False, ""
+        self.rows = Rows()
+        self.asked: dict[str, TransitRequest] = {}
+        self.accepted: dict[str, Transit] = {}  # as they were when they were accepted
+        self.released: set[str] = set()
+        self.stores: list[MemoryStore] = []
+        self.brokers = [self.new_broker() for _ in range(brokers)]
+
+    def new_broker(self) -> Broker:
+        store = MemoryStore(self.rows)
+        broker = Broker(
+            self.topology, TEMPLATES, self.controller, cast(Store, store), None, None, self.clock,
+            Limits(reservable=RESERVABLE, aging_s=30.0),
+        )  # fmt: skip
+        self.stores.append(store)
+        broker.start()
+        return broker
+
+    @property
+    def broker(self) -> Broker:
+        """Any of them."""
+        return self.brokers[0] if len(self.brokers) == 1 else self.rng.choice(self.brokers)
+
+    def step(self) -> None:
+        """Something happens."""
+        what = self.rng.random()
+        try:
+            if what < 0.52 or not self.asked:
+                self.ask()
+            elif what < 0.67:
+                self.release(self.rng.choice(list(self.asked)))
+            elif what < 0.74:
+                self.broker.renew(self.rng.choice(list(self.asked)), self.rng.choice((5.0, 60.0)))
+            elif what < 0.80:
+                again = self.rng.choice(list(self.asked.values()))
+                self.broker.request(again)
+            elif what < 0.93:
+                self.clock.now += self.rng.choice((0.5, 5.0, 20.0, 70.0))
+                self.broker.sweep()
+            elif what < 0.96:
+                self.mend()
+                self.brokers.pop(0)  # it is dead, as by kill -9
+                self.brokers.append(self.new_broker())
+            elif what < 0.98:
+                self.controller.down = not self.controller.down
+            elif what < 0.99:
+                self.controller.cursed = self.rng.choice(("", *(str(n) for n in range(8))))
+            elif len(self.brokers) == 1:
+                self.stores[-1].full = not self.stores[-1].full
+        except BrokerError as error:
+            assert error.code in ALLOWED, error.code
+
+    def ask(self) -> None:
+        rng, name = self.rng, str(len(self.asked))
+        src, dst = rng.choice(PAIRS)
+        low = rng.choice((None, None, None, None, 1, 33.3, 54, 90, 120))
+        start = rng.choice((None, None, None, 3.0, 10.0, 30.0))
+        ends = rng.choice((None, None, None, 15.0, 40.0, 100.0))
+        request = TransitRequest(
+            name,
+            src,
+            dst,
+            min_bps=None if low is None else low * MBPS,
+            template=rng.choice(tuple(KINDS)),
+            lease_s=rng.choice((None, 8.0, 30.0)),
+            start=None if start is None else self.clock.now + start,
+            end=None if ends is None else self.clock.now + ends,
+            priority=rng.choice((None, None, 1)),
+            flows=rng.choice(((), (), FLOWS[:1], FLOWS[1:2], FLOWS[1:])),
+        )
+        self.asked[name] = request
+        self.broker.request(request)
+
+    def release(self, name: str) -> None:
+        self.broker.release(name, 1000, 1.0)
+        self.released.add(name)
+
+    def mend(self) -> None:
+        self.controller.down, self.controller.cursed = False, ""
+        self.stores[-1].full = False
+        self.clock.now += 6.0
+        for broker in self.brokers:
+            broker.sweep()
+
+    def judge(self) -> None:
+        """What must hold at every instant."""
+        now = self.clock.now
+        live: list[Transit] = []
+        problem = "".join(broker.problem() for broker in self.brokers)
+        for name in self.asked:
+            transit = self.look(name, problem)
+            if transit is None:
+                assert name not in self.accepted
+                continue
+            if transit.state in LIVE:
+                assert transit.lease_until > now, transit
+                assert (transit.path[0], transit.path[-1]) == (transit.src, transit.dst)
+                live.append(transit)
+                if transit.requested_bps:
+                    self.accepted.setdefault(name, transit.copy())
+            if name in self.accepted:
+                self.kept(transit, self.accepted[name], now)
+        self.no_link_is_oversubscribed(live, now)
+        if not (self.controller.down or self.controller.cursed or problem):
+            told = {i for i, c in self.controller.told.items() if c.lease_until > now}
+            on = {t.id for t in live if t.state in ON_SWITCHES}
+            assert told == on, (told, on)
+            for transit in live:
+                if transit.state in ON_SWITCHES:
+                    assert self.controller.told[transit.id].min_bps >= transit.requested_bps
+
+    def look(self, name: str, problem: str) -> Transit | None:
+        """What was promised: as a client sees it, or, cheaper, as the store has it."""
+        if not problem:
+            return self.rows.get(name)
+        try:
+            return self.broker.get(name)
+        except BrokerError:
+            return None
+
+    def kept(self, transit: Transit, accepted: Transit, now: float) -> None:
+        """Who was accepted has its minimum until it ends, and ends for a reason only."""
+        if transit.state in LIVE:
+            assert transit.requested_bps == accepted.requested_bps
+            assert transit.granted_bps >= transit.requested_bps, transit
+            assert not transit.parts or transit.requested_bps <= sum(
+                part["min_bps"] for part in transit.parts
+            )
+        elif transit.state is State.RELEASED:
+            assert transit.id in self.released
+        elif transit.state is State.EXPIRED:
+            assert now >= transit.lease_until
+        elif transit.state is State.FAILED:
+            assert "switches refused" in transit.reason, transit
+        else:
+            # It had waited, and the switches did not answer when its turn came.
+            assert transit.state in (State.QUEUED, State.BEST_EFFORT)
+            assert accepted.state is State.HELD or not accepted.installed_at
+
+    def no_link_is_oversubscribed(self, live: Sequence[Transit], now: float) -> None:
+        """Neither by what is given now nor by what is promised for later."""
+        limits = self.controller.limits
+        for at in {max(now, transit.start) for transit in live}:
+            load: dict[tuple[str, str], float] = {}
+            for transit in live:
+                if max(now, transit.start) <= at < (transit.end or transit.lease_until):
+                    alone = {"path": transit.path, "min_bps": transit.requested_bps}
+                    for part in transit.parts or [alone]:
+                        for hop in pairwise(part["path"]):
+                            load[hop] = load.get(hop, 0.0) + part["min_bps"]
+            for hop, bps in load.items():
+                assert bps <= limits[hop], (hop, bps, at, live)
+
+    def end(self) -> None:
+        """All is given back, and all is free again."""
+        self.mend()
+        for name in self.asked:
+            try:
+                self.release(name)
+            except BrokerError as error:
+                assert error.code == "unknown_transit"
+        self.judge()
+        for broker in self.brokers:
+            broker.sweep()  # takes in what the others did
+        assert all(row.state in ENDED for row in self.rows.values())
+        assert self.controller.installed() == []
+        for broker in self.brokers:
+            links = broker.describe_topology()["links"]
+            assert not any(load["reserved_bps"] for link in links for load in link["load"])
