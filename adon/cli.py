@@ -19,7 +19,10 @@ from typing import Any
 from adon.commands.parsing import Parser
 from network_provisioner.errors import AdonError, printable
 
-NOUNS = ("demo", "doctor", "site", "plan", "monitor", "broker", "topology", "transit", "install")
+NOUNS = (
+    "demo", "doctor", "site", "plan", "monitor", "broker", "topology", "transit", "template",
+    "policy", "state", "install",
+)  # fmt: skip
 _DESCRIPTION = "ADON: application-driven overlay networks for Pegasus and HTCondor workflows."
 _EPILOG = """\
 'adon COMMAND --help' explains a command, with examples. Start with 'adon doctor', then 'adon demo'.

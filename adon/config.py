@@ -1,23 +1,39 @@
 """``adon.yml``: one validated file. Unknown keys are rejected with a suggestion.
 
 Sections: ``topology`` (the network), ``controller`` (which driver speaks to it), ``broker`` (where
-it listens and keeps its state), ``templates`` (per application QSpec, RSpec, weights), ``pool``
-(the HTCondor that site selection asks).
+it listens and keeps its state), ``security`` (who may ask it what), ``limits`` (how it deals with
+links and leases), ``templates`` (per application QSpec, RSpec, weights), ``template_policy`` (what
+may be saved in self-service), ``pool`` (the HTCondor that site selection asks).
 """
 
 from __future__ import annotations
 
 import difflib
+import re
+from datetime import date
 from pathlib import Path
 from reprlib import repr as shown
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+)
 
 from adon.yamlfile import read_yaml
+from network_provisioner.access import Role
 from network_provisioner.errors import InputError
-from network_provisioner.template import templates_from_dict
-from network_provisioner.topology import topology_from_dict
+from network_provisioner.instants import instant
+from network_provisioner.stores.database_url import check_state
+from network_provisioner.templates.data import templates_from_dict
+from network_provisioner.templates.sitepolicy import policy_from_dict
+from network_provisioner.topologies.data import topology_from_dict
+from network_provisioner.topologies.files import resolve
+from network_provisioner.units import parse_duration
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -36,16 +52,63 @@ def _checked_address(value: str) -> str:
     return value
 
 
+def _seconds(value: object) -> float:
+    try:
+        seconds = parse_duration(value, "")
+    except InputError as error:
+        raise ValueError(str(error).removeprefix(": ")) from None
+    if seconds <= 0:
+        raise ValueError(f"found {shown(value)}, expected more than 0 s")
+    return seconds
+
+
+def _unix_seconds(value: object) -> float:
+    try:
+        # YAML makes dates of what looks like one.
+        return instant(value.isoformat() if isinstance(value, date) else value, "")
+    except InputError as error:
+        raise ValueError(f"found {str(error).removeprefix(' is ')}") from None
+
+
+Duration = Annotated[float, BeforeValidator(_seconds)]
+"""Seconds, written with a unit: ``15 min``."""
+
+DRIVERS = ("simulated", "openflow", "opendaylight")
+_CLASS = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*\Z")
+
+
 class ControllerConfig(_Section):
     """Which driver carries the circuits.
 
-    ``listen`` is where switches reach the embedded OpenFlow controller; ``exec`` is the command
-    prefix for ``tc`` on the machine that holds the switches' ports.
+    ``driver``     simulated, openflow, opendaylight, or one of your own as ``package.module:Class``
+    ``bandwidth``  how switches keep rates: dscp-htb, queue, meter, none; auto is what they can
+    ``listen``     where switches reach the embedded OpenFlow controller
+    ``exec``       the command prefix for ``tc`` on the machine that holds the switches' ports
+    ``url``, ``user``, ``password_file``, ``ca``  of a controller that is asked over HTTP(S), as
+                   OpenDaylight is; ``ca`` is a PEM file, without it whom the system trusts
+    ``options``    what a driver of your own takes
     """
 
-    driver: Literal["openflow", "simulated"] = "simulated"
+    driver: str = "simulated"
+    bandwidth: Literal["auto", "dscp-htb", "queue", "meter", "none"] = "auto"
     listen: str = "127.0.0.1:6653"
     exec: list[str] = Field(default_factory=list)
+    url: str = ""
+    user: str = ""
+    password_file: str = ""
+    ca: str = ""
+    options: dict[str, Any] = Field(default_factory=dict)
+
+    @field_validator("driver")
+    @classmethod
+    def _known(cls, value: str) -> str:
+        if value not in DRIVERS and not _CLASS.match(value):
+            near = difflib.get_close_matches(value, DRIVERS, n=1)
+            hint = f", did you mean {near[0]!r}?" if near else ""
+            raise ValueError(
+                f"found {shown(value)}, expected {', '.join(DRIVERS)} or package.module:Class{hint}"
+            )
+        return value
 
     @field_validator("listen")
     @classmethod
@@ -54,7 +117,8 @@ class ControllerConfig(_Section):
 
 
 class BrokerConfig(_Section):
-    """Where the broker listens (loopback unless told otherwise) and keeps its state."""
+    """Where the broker listens (loopback unless told otherwise) and keeps its state: an SQLite
+    file, or ``postgresql://USER@HOST/DATABASE`` where brokers share it (docs/state.md)."""
 
     listen: str = "127.0.0.1:8470"
     state: str = "adon-broker.sqlite"
@@ -65,6 +129,69 @@ class BrokerConfig(_Section):
     @classmethod
     def _host_port(cls, value: str) -> str:
         return _checked_address(value)
+
+    @field_validator("state")
+    @classmethod
+    def _file_or_database(cls, value: str) -> str:
+        try:
+            check_state(value)
+        except InputError as error:
+            raise ValueError(str(error)) from None
+        return value
+
+
+class TokenConfig(_Section):
+    """Who may ask what. One of ``token_file``, ``sha256`` and ``token``; none of them where a
+    client certificate of this name stands for it.
+
+    ``expires``   the first instant at which it no longer counts: ISO 8601, UTC where no zone is
+                  named; here in Unix seconds
+    ``users``     the users it may ask for, "*" for all; a researcher's default is its own name
+    ``projects``  the projects it may ask for; without them any
+    """
+
+    name: str = Field(min_length=1, max_length=200)
+    role: Role
+    token: str | None = Field(default=None, repr=False)
+    token_file: str | None = None
+    sha256: str | None = Field(default=None, pattern=r"^[0-9a-fA-F]{64}$")
+    expires: Annotated[float, BeforeValidator(_unix_seconds)] | None = None
+    users: list[str] | Literal["*"] | None = None
+    projects: list[str] | None = None
+
+
+class TlsConfig(_Section):
+    """PEM files. ``clients``: who signs the certificates that clients must show; without it none
+    is asked for."""
+
+    certificate: str
+    key: str
+    clients: str | None = None
+
+
+class SecurityConfig(_Section):
+    """Who may ask the broker what, and how the line to it is protected. See docs/security.md."""
+
+    tokens: list[TokenConfig] = Field(default_factory=list)
+    tls: TlsConfig | None = None
+
+
+class LimitsConfig(_Section):
+    """How the broker deals with links and leases; what is left out is as
+    :class:`network_provisioner.decisions.admission.Limits` has it.
+
+    ``reservable``     the part of each link that may be reserved
+    ``max_lease``      no lease is longer
+    ``unsized_lease``  the lease of a transfer whose size nobody knows
+    ``max_paths``      how many candidate paths are looked at
+    ``aging``          what waits so long counts as one priority higher, so that nobody starves
+    """
+
+    reservable: Annotated[float, Field(gt=0, le=1)] | None = None
+    max_lease: Duration | None = None
+    unsized_lease: Duration | None = None
+    max_paths: Annotated[int, Field(ge=1, le=64)] | None = None
+    aging: Duration | None = None
 
 
 class PoolConfig(_Section):
@@ -77,12 +204,16 @@ class PoolConfig(_Section):
 
 
 class Config(_Section):
-    """The whole file. Without ``pool`` no HTCondor is asked."""
+    """The whole file. Without ``pool`` no HTCondor is asked. ``topology`` is the network itself, or
+    was ``{"file": NAME}`` (:func:`network_provisioner.topologies.files.resolve`)."""
 
     topology: dict[str, Any]
     controller: ControllerConfig = Field(default_factory=ControllerConfig)
     broker: BrokerConfig = Field(default_factory=BrokerConfig)
+    security: SecurityConfig = Field(default_factory=SecurityConfig)
+    limits: LimitsConfig = Field(default_factory=LimitsConfig)
     templates: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    template_policy: dict[str, Any] = Field(default_factory=dict)
     pool: PoolConfig | None = None
 
 
@@ -97,6 +228,10 @@ def split_address(value: str, what: str) -> tuple[str, int]:
 _SECTIONS: dict[str, type[_Section]] = {
     "controller": ControllerConfig,
     "broker": BrokerConfig,
+    "security": SecurityConfig,
+    "security.tokens": TokenConfig,
+    "security.tls": TlsConfig,
+    "limits": LimitsConfig,
     "pool": PoolConfig,
 }
 
@@ -106,25 +241,42 @@ def parse_config(data: object, where: str) -> Config:
     line."""
     if not isinstance(data, dict):
         raise InputError(f"{where}: found {type(data).__name__}, expected a mapping of sections")
+    config = checked(Config, data, where)
     try:
-        config = Config.model_validate(data)
-    except ValidationError as error:
-        raise InputError(f"{where}: {_problem(error.errors()[0])}") from None
-    try:
-        topology_from_dict(config.topology)
+        topology = resolve(config.topology, Path(where).parent)
+        topology_from_dict(topology)
         templates_from_dict(config.templates)
+        policy_from_dict(config.template_policy)
     except InputError as error:
         raise InputError(f"{where}: {error}") from None
-    return config
+    return config.model_copy(update={"topology": topology})
+
+
+_Model = TypeVar("_Model", bound=_Section)
+
+
+def checked(model: type[_Model], data: object, where: str) -> _Model:
+    """``data`` as one section. Raises InputError with one line."""
+    try:
+        return model.model_validate(data)
+    except ValidationError as error:
+        found = error.errors()
+        # A slip in a key is also a key that is missing.
+        first = next((e for e in found if e["type"] == "extra_forbidden"), found[0])
+        raise InputError(f"{where}: {_problem(first)}") from None
 
 
 def _problem(first: ErrorDetails) -> str:
     key = ".".join(str(part) for part in first["loc"])
     if first["type"] == "extra_forbidden":
         return f"unknown key {key!r}{_suggestion(first['loc'])}"
+    if first["type"] == "missing" and len(first["loc"]) > 1:
+        return f"found no key {key!r}, expected it"
     if first["type"] == "missing":
         return f"found no section {key!r}, expected the nodes and links of the network"
     said = first["msg"].removeprefix("Value error, ")
+    if first["loc"][-1] in ("token", "sha256"):  # what was found may be a secret
+        return f"{key}: {said}"
     if said.startswith("Input should be "):
         expected = said.removeprefix("Input should be ")
         return f"{key}: found {shown(first['input'])}, expected {expected}"
@@ -132,7 +284,8 @@ def _problem(first: ErrorDetails) -> str:
 
 
 def _suggestion(loc: tuple[int | str, ...]) -> str:
-    model: type[_Section] = _SECTIONS.get(str(loc[0]), Config) if len(loc) > 1 else Config
+    place = ".".join(part for part in loc[:-1] if isinstance(part, str))
+    model: type[_Section] = _SECTIONS.get(place, Config)
     names = list(model.model_fields)
     close = difflib.get_close_matches(str(loc[-1]), names, n=1)
     return f", did you mean {close[0]!r}?" if close else f", expected one of {', '.join(names)}"

@@ -15,6 +15,7 @@ from typing import Any
 from condor_plugins.sitepool import SitePool, pool_from_json
 from network_provisioner.client import BrokerClient
 from network_provisioner.errors import AdonError, BrokerError
+from network_provisioner.http1 import Tls
 from network_provisioner.topology import Link, Node, Topology
 
 Say = Callable[[str], None]
@@ -39,6 +40,7 @@ def ask(
     broker: str | None,
     *,
     token: str | None = None,
+    tls: Tls | None = None,
     topology: Topology | None = None,
     say: Say | None = None,
     broker_may_rest: bool = False,
@@ -58,7 +60,7 @@ def ask(
             tell(f"{error}; archive and catalogs are believed instead")
     if broker is not None:
         try:
-            found, used = ask_network(broker, token)
+            found, used = ask_network(broker, token, tls)
             return Live(told, found, used, "what is reserved now (broker)")
         except BrokerError as error:
             if not (broker_may_rest and error.code == "unreachable"):
@@ -98,13 +100,13 @@ def ask_pool(collector: str) -> dict[str, SitePool]:
 
 
 def ask_network(
-    url: str, token: str | None = None
+    url: str, token: str | None = None, tls: Tls | None = None
 ) -> tuple[Topology, dict[tuple[str, str], float]]:
     """The broker's network, and what is reserved on each directed link now in bits per second.
 
     Raises BrokerError, and InputError for a URL that is none.
     """
-    data = BrokerClient(url, timeout_s=_BROKER_TIMEOUT_S, token=token).topology()
+    data = BrokerClient(url, _BROKER_TIMEOUT_S, token, tls).topology()
     try:
         return network_from_broker(data)
     except (KeyError, TypeError, ValueError, AttributeError) as error:

@@ -14,8 +14,10 @@ from adon.config import load_config
 from adon.live import Live, Say, ask
 from condor_plugins.sitepool import SitePool
 from monitors.archive import Archive
+from network_provisioner.credentials import from_environment
 from network_provisioner.errors import InputError
-from network_provisioner.topology import Topology, topology_from_dict
+from network_provisioner.topologies.data import topology_from_dict
+from network_provisioner.topology import Topology
 from pegasus_hooks.planner.layout import check_mapping
 from site_selector.catalogs import sites_of
 from site_selector.estimates import (
@@ -175,7 +177,7 @@ def sources(
     broker, if one runs there. ``say`` gets one line for each that was asked and did not answer.
     Raises InputError.
     """
-    topology, token = None, os.environ.get("ADON_TOKEN")
+    topology, configured_token = None, None
     rests = False
     if config is not None:
         loaded = load_config(config)
@@ -184,11 +186,21 @@ def sources(
         if pool is None and loaded.pool is not None:
             pool = loaded.pool.collector
         if broker is None:
-            broker, rests = f"http://{loaded.broker.listen}", True
-            token = loaded.broker.token or token
+            scheme = "http" if loaded.security.tls is None else "https"
+            broker, rests = f"{scheme}://{loaded.broker.listen}", True
+            configured_token = loaded.broker.token
     if archive is not None and not archive.exists():
         raise InputError(f"{archive}: found no such file, expected an archive of measurements")
-    live = ask(pool, broker, token=token, topology=topology, say=say, broker_may_rest=rests)
+    token, tls = (None, None) if broker is None else from_environment(os.environ)
+    live = ask(
+        pool,
+        broker,
+        token=configured_token or token,
+        tls=tls,
+        topology=topology,
+        say=say,
+        broker_may_rest=rests,
+    )
     if archive is None:
         yield None, live
     else:

@@ -6,19 +6,17 @@ from connecting to the last byte of the answer, whatever the other side does.
 
 from __future__ import annotations
 
-import http.client
-import io
 import json
-import socket
-import time
-from dataclasses import asdict
+from collections.abc import Iterable, Mapping
+from dataclasses import fields
 from typing import Any
-from urllib.parse import quote, urlsplit
 
-from network_provisioner.errors import BrokerError, InputError
+from network_provisioner.errors import BrokerError
+from network_provisioner.flows import Flow
+from network_provisioner.http1 import Server, Tls, quoted
 from network_provisioner.model import Transit, TransitRequest
 
-_MOST_BYTES = 64 * 2**20  # of one answer; no list of transits comes near
+Mappings = list[dict[str, Any]]
 
 
 class BrokerClient:
@@ -28,30 +26,23 @@ class BrokerClient:
     ``unreachable`` where it did not answer in time, ``bad_answer`` where what came was none.
     """
 
-    def __init__(self, url: str, timeout_s: float = 2.0, token: str | None = None) -> None:
-        """``url`` as ``http://127.0.0.1:8470``; name a host by address, for the look-up of a name
-        is the one thing the timeout cannot cut short. Raises InputError for a URL that is none."""
-        expected = "expected one like 'http://127.0.0.1:8470'"
-        try:
-            parts = urlsplit(url)
-            host, port = parts.hostname, parts.port
-        except ValueError as error:
-            raise InputError(f"broker URL {url!r}: {error}, {expected}") from error
-        if parts.scheme != "http" or not host or parts.query or parts.fragment:
-            raise InputError(f"broker URL {url!r}, {expected}")
-        if not 0 < timeout_s < float("inf"):
-            raise InputError(f"broker timeout {timeout_s!r}, expected more than 0 s")
-        self.url = url.rstrip("/")
-        self._host, self._port = host, port or 80
-        self._prefix = parts.path.rstrip("/")
-        self._timeout_s = timeout_s
-        self._headers = {"Accept": "application/json", "Connection": "close"}
-        if token:
-            self._headers["Authorization"] = f"Bearer {token}"
+    def __init__(
+        self, url: str, timeout_s: float = 2.0, token: str | None = None, tls: Tls | None = None
+    ) -> None:
+        """``url`` as ``http://127.0.0.1:8470``, or https with ``tls``; name a host by address, for
+        the look-up of a name is the one thing the timeout cannot cut short. Raises InputError for a
+        URL or a token that is none."""
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self._server = Server(url, timeout_s, headers, tls or Tls())
+        self.url = self._server.url
+
+    # -- transits ----------------------------------------------------------------------------
 
     def request(self, request: TransitRequest) -> Transit:
         """Ask for a path; asking again with the same id gives the same transit."""
-        body = {k: v for k, v in asdict(request).items() if v is not None}
+        values = {f.name: getattr(request, f.name) for f in fields(request)}
+        body = {name: value for name, value in values.items() if value is not None}
+        body["flows"] = [flow.as_dict() for flow in request.flows]
         return _transit(self._call("POST", "/v1/transits", body))
 
     def release(
@@ -59,29 +50,50 @@ class BrokerClient:
     ) -> Transit:
         """Give a path back, with what the transfer moved in bytes and seconds."""
         body = {"bytes": bytes_moved, "seconds": seconds, "outcome": outcome}
-        return _transit(self._call("POST", f"/v1/transits/{_quoted(transit_id)}/release", body))
+        return _transit(self._call("POST", f"/v1/transits/{quoted(transit_id)}/release", body))
 
     def renew(self, transit_id: str, lease_s: float) -> Transit:
         """Make a lease last at least ``lease_s`` from now."""
-        path = f"/v1/transits/{_quoted(transit_id)}/renew"
+        path = f"/v1/transits/{quoted(transit_id)}/renew"
         return _transit(self._call("POST", path, {"lease_s": lease_s}))
+
+    def report_flows(self, transit_id: str, flows: Iterable[Flow]) -> Transit:
+        """Say which packets a transit carries, once the application knows its ports."""
+        path = f"/v1/transits/{quoted(transit_id)}/flows"
+        return _transit(self._call("PUT", path, {"flows": [f.as_dict() for f in flows]}))
 
     def get(self, transit_id: str) -> Transit:
         """The transit as it is now."""
-        return _transit(self._call("GET", f"/v1/transits/{_quoted(transit_id)}"))
+        return _transit(self._call("GET", f"/v1/transits/{quoted(transit_id)}"))
 
-    def list(self, state: str | None = None, workflow: str | None = None) -> list[Transit]:
-        """All transits, or those in a state, of a workflow; oldest first."""
-        given = (("state", state), ("workflow", workflow))
-        query = "&".join(f"{key}={_quoted(value)}" for key, value in given if value is not None)
-        answer = self._call("GET", "/v1/transits" + (f"?{query}" if query else ""))
-        if not isinstance(answer, list):
-            raise BrokerError(f"the broker sent {answer!r:.200}, expected a list", "bad_answer")
-        return [_transit(item) for item in answer]
+    def list(
+        self,
+        state: str | None = None,
+        workflow: str | None = None,
+        user: str | None = None,
+        project: str | None = None,
+        since: float | None = None,
+        limit: int | None = None,
+    ) -> list[Transit]:
+        """The newest transits that are all of this, oldest first; ``since`` in Unix seconds."""
+        given = {
+            "state": state, "workflow": workflow, "user": user, "project": project,
+            "since": since, "limit": limit,
+        }  # fmt: skip
+        return [
+            _transit(item) for item in _items(self._call("GET", "/v1/transits" + _query(given)))
+        ]
 
-    def topology(self) -> dict[str, Any]:
-        """Nodes, links, and what is reserved on them now."""
-        return _mapping(self._call("GET", "/v1/topology"))
+    # -- the network -------------------------------------------------------------------------
+
+    def topology(self, at: float | None = None, until: float | None = None) -> dict[str, Any]:
+        """Nodes, links, and what is reserved on them now or ``at`` a later time; with ``until``
+        also who holds it until then. Unix seconds."""
+        return _mapping(self._call("GET", "/v1/topology" + _query({"at": at, "until": until})))
+
+    def discovered(self) -> dict[str, Any]:
+        """What the controller finds where it looks around, and ``differences`` in words."""
+        return _mapping(self._call("GET", "/v1/topology/discovered"))
 
     def counters(self) -> dict[str, Any]:
         """Bytes sent on each direction of a link, and the circuits on the switches now."""
@@ -91,30 +103,71 @@ class BrokerClient:
         """``{"status", "controller", "live", ...}``."""
         return _mapping(self._call("GET", "/v1/health"))
 
-    def _call(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
-        deadline = _Deadline(self._timeout_s)
-        connection = http.client.HTTPConnection(self._host, self._port)
-        data = None if body is None else json.dumps(body).encode()
-        headers = dict(self._headers)
-        if data is not None:
-            headers["Content-Type"] = "application/json"
-        try:
-            with _connect(self._host, self._port, deadline) as sock:
-                # The calls that http.client makes on its socket are those of _TimedSocket.
-                connection.sock = _TimedSocket(sock, deadline)
-                connection.request(method, self._prefix + path, data, headers)
-                response = connection.getresponse()
-                text = response.read(_MOST_BYTES)
-                if response.length:
-                    raise ValueError(f"the answer ended {response.length} bytes too early")
-        except (OSError, ValueError, http.client.HTTPException) as error:
-            what = " ".join(str(error).split()) or type(error).__name__
-            if isinstance(error, TimeoutError):
-                what = f"no answer within {self._timeout_s:g} s"
-            raise BrokerError(f"the broker at {self.url} cannot be reached: {what}") from error
-        return self._understand(response.status, text)
+    def accounting(self, by: str = "user", **only: Any) -> Mappings:
+        """Bytes and byte-seconds per ``user``, ``project`` or ``experiment``."""
+        query = _query({"by": by, **only})
+        return [_mapping(item) for item in _items(self._call("GET", f"/v1/accounting{query}"))]
 
-    def _understand(self, status: int, text: bytes) -> Any:
+    # -- policies and templates --------------------------------------------------------------
+
+    def policies(self, ended: bool = False) -> Mappings:
+        """The policies that run or will; with ``ended`` also those that did."""
+        path = "/v1/policies/" + ("?ended=true" if ended else "")
+        return [_mapping(item) for item in _items(self._call("GET", path))]
+
+    def policy(self, policy_id: str) -> dict[str, Any]:
+        """One policy."""
+        return _mapping(self._call("GET", f"/v1/policies/{quoted(policy_id)}"))
+
+    def put_policy(self, policy: Mapping[str, Any]) -> dict[str, Any]:
+        """Start, modify or stop a policy, as its ``action`` says."""
+        return _mapping(self._call("POST", "/v1/policies/", dict(policy)))
+
+    def delete_policy(self, policy_id: str) -> dict[str, Any]:
+        """End a policy and forget it."""
+        return _mapping(self._call("DELETE", f"/v1/policies/{quoted(policy_id)}"))
+
+    def templates(self) -> Mappings:
+        """All templates in their newest version."""
+        return [_mapping(item) for item in _items(self._call("GET", "/v1/templates"))]
+
+    def template(self, name: str, version: int | None = None) -> dict[str, Any]:
+        """One template, the newest version of it or an older one."""
+        path = f"/v1/templates/{quoted(name)}{_query({'version': version})}"
+        return _mapping(self._call("GET", path))
+
+    def save_template(self, name: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Save a new version of a template."""
+        return _mapping(self._call("PUT", f"/v1/templates/{quoted(name)}", dict(body)))
+
+    def save_template_from(self, name: str, transit_id: str) -> dict[str, Any]:
+        """Save what worked for a transit as a new version of a template."""
+        path = f"/v1/templates/{quoted(name)}/from"
+        return _mapping(self._call("POST", path, {"transit": transit_id}))
+
+    def restore_template(self, name: str, version: int) -> dict[str, Any]:
+        """Save an old version of a template anew."""
+        path = f"/v1/templates/{quoted(name)}/restore"
+        return _mapping(self._call("POST", path, {"version": version}))
+
+    def template_history(self, name: str) -> Mappings:
+        """Every version of a template that is kept, oldest first."""
+        path = f"/v1/templates/{quoted(name)}/history"
+        return [_mapping(item) for item in _items(self._call("GET", path))]
+
+    def match_template(self, query: Mapping[str, Any]) -> dict[str, Any]:
+        """Which template fits an ``application`` and what it asks for, and why."""
+        return _mapping(self._call("POST", "/v1/templates/match", dict(query)))
+
+    def delete_template(self, name: str) -> dict[str, Any] | None:
+        """Forget a template that was saved; the configured one that stands there again, or None."""
+        answer = self._call("DELETE", f"/v1/templates/{quoted(name)}")
+        return None if answer is None else _mapping(answer)
+
+    # -- within ------------------------------------------------------------------------------
+
+    def _call(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
+        status, text = self._server.ask(method, path, body)
         try:
             answer = json.loads(text)
         except (ValueError, RecursionError):
@@ -130,70 +183,15 @@ class BrokerClient:
         raise BrokerError(str(error.get("message", status)), str(error.get("code", "bad_answer")))
 
 
-class _Deadline:
-    """The instant by which everything must be done."""
-
-    def __init__(self, timeout_s: float) -> None:
-        self._end = time.monotonic() + timeout_s
-
-    def left(self) -> float:
-        """Seconds left; raises TimeoutError where none are."""
-        left = self._end - time.monotonic()
-        if left <= 0:
-            raise TimeoutError("timed out")
-        return left
+def _query(given: Mapping[str, Any]) -> str:
+    pairs = [f"{key}={quoted(str(value))}" for key, value in given.items() if value is not None]
+    return f"?{'&'.join(pairs)}" if pairs else ""
 
 
-class _TimedSocket:
-    """As much of a socket as http.client needs, every call of it within the deadline.
-
-    A plain socket timeout starts anew with every byte that arrives: a server that sends one byte a
-    second would hold the caller for ever.
-    """
-
-    def __init__(self, sock: socket.socket, deadline: _Deadline) -> None:
-        self._sock, self._deadline = sock, deadline
-
-    def sendall(self, data: bytes) -> None:
-        self._sock.settimeout(self._deadline.left())
-        self._sock.sendall(data)
-
-    def makefile(self, mode: str) -> io.BufferedReader:
-        return io.BufferedReader(_TimedReader(self._sock, self._deadline))
-
-    def close(self) -> None:
-        """Nothing: http.client calls this before it has read the answer."""
-
-
-class _TimedReader(io.RawIOBase):
-    def __init__(self, sock: socket.socket, deadline: _Deadline) -> None:
-        self._sock, self._deadline = sock, deadline
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        self._sock.settimeout(self._deadline.left())
-        return self._sock.recv_into(buffer)
-
-
-def _connect(host: str, port: int, deadline: _Deadline) -> socket.socket:
-    failed: OSError = OSError(f"no address for {host!r}")
-    for family, kind, proto, _, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
-        sock = socket.socket(family, kind, proto)
-        try:
-            sock.settimeout(deadline.left())
-            sock.connect(address)
-        except OSError as error:
-            sock.close()
-            failed = error
-        else:
-            return sock
-    raise failed
-
-
-def _quoted(text: str) -> str:
-    return quote(text, safe="")
+def _items(answer: Any) -> list[Any]:
+    if not isinstance(answer, list):
+        raise BrokerError(f"the broker sent {answer!r:.200}, expected a list", "bad_answer")
+    return answer
 
 
 def _mapping(answer: Any) -> dict[str, Any]:
@@ -202,21 +200,19 @@ def _mapping(answer: Any) -> dict[str, Any]:
     return answer
 
 
-_TEXTS = ("id", "src", "dst", "state", "template", "workflow", "job", "layer", "reason")
-_NUMBERS = (
-    "requested_bps", "granted_bps", "max_bps", "requested_at", "installed_at", "released_at",
-    "lease_until", "seconds", "goodput_bps", "retry", "bytes", "switch_bytes",
-)  # fmt: skip
+_KINDS: Mapping[str, Any] = {"str": str, "TransitState": str, "int": int, "float": int | float}
+_ITEMS: Mapping[str, type] = {"path": str, "candidates": dict, "flows": dict, "parts": dict,
+                              "blocking": dict}  # fmt: skip
+# What an answer must have in each field, by the annotations of the model.
+_FIELDS = {f.name: _KINDS[str(f.type)] for f in fields(Transit) if str(f.type) in _KINDS}
 
 
 def _transit(answer: Any) -> Transit:
     data = _mapping(answer)
     try:
-        for key in _TEXTS:
-            _typed(data, key, str)
-        for key in _NUMBERS:
-            _typed(data, key, int | float)
-        for key, kind in (("path", str), ("candidates", dict)):
+        for key, kind in _FIELDS.items():
+            _typed(data, key, kind)
+        for key, kind in _ITEMS.items():
             _typed(data, key, list)
             if not all(isinstance(item, kind) for item in data.get(key, ())):
                 raise TypeError(f"{key!r} holds something else than {kind.__name__}")

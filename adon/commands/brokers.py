@@ -15,10 +15,14 @@ _TIMEOUT_S = 10.0  # a person waits longer than a hook may: installing a path ca
 
 
 def client(args: argparse.Namespace) -> BrokerClient:
-    """The broker that ``--broker`` names, with the token in ADON_TOKEN. Raises InputError."""
-    from network_provisioner.client import BrokerClient
+    """The broker that ``--broker`` names, with what :mod:`network_provisioner.credentials` finds.
 
-    return BrokerClient(args.broker, timeout_s=_TIMEOUT_S, token=os.environ.get("ADON_TOKEN"))
+    Raises InputError.
+    """
+    from network_provisioner.client import BrokerClient
+    from network_provisioner.credentials import from_environment
+
+    return BrokerClient(args.broker, _TIMEOUT_S, *from_environment(os.environ))
 
 
 @contextlib.contextmanager

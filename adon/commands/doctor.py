@@ -20,7 +20,7 @@ _MORE = """
 Exit codes: 0 nothing that is needed is missing; 1 something is.
 """
 _PACKAGES = ("htcondor", "os-ken", "pegasus-wms.api", "pegasus-wms.worker")
-_COMMON = ("networkx", "numpy", "PyYAML", "pydantic", "fastapi", "uvicorn")
+_COMMON = ("networkx", "numpy", "PyYAML", "pydantic", "fastapi", "uvicorn", "psycopg")
 _PROGRAMS = ("condor_master", "globus-gridftp-server", "globus-url-copy", "bwa", "samtools")
 _DISK_BYTES = 2e9
 
@@ -38,10 +38,15 @@ class Finding:
 
 def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
     """Add ``adon doctor``."""
-    add_json(add_command(nouns, "doctor", __doc__, _run, _MORE))
+    parser = add_command(nouns, "doctor", __doc__, _run, _MORE)
+    parser.add_argument(
+        "--config", type=Path, metavar="FILE",
+        help="look at what this configuration names, too (default: ./adon.yml where there is one)",
+    )  # fmt: skip
+    add_json(parser)
 
 
-def findings() -> Iterator[Finding]:
+def findings(config: Path | None = None) -> Iterator[Finding]:
     """Everything the line needs or can use, in the order it is used."""
     version = ".".join(map(str, sys.version_info[:3]))
     yield Finding(
@@ -69,6 +74,8 @@ def findings() -> Iterator[Finding]:
     )  # fmt: skip
     yield _network()
     yield _disk()
+    if config is not None:
+        yield _state(config)
 
 
 def _python_packages() -> Iterator[Finding]:
@@ -114,8 +121,41 @@ def _disk() -> Finding:
     )  # fmt: skip
 
 
+def _state(file: Path) -> Finding:
+    """Whether the broker could keep its state where the configuration says."""
+    from adon.config import load_config
+    from network_provisioner.errors import AdonError
+    from network_provisioner.stores.database_url import is_database_url
+
+    what = f"the broker's state as {file} has it"
+    try:
+        where = load_config(file).broker.state
+        found, works = _database(where) if is_database_url(where) else _state_file(Path(where))
+    except AdonError as error:
+        found, works = str(error), False
+    return Finding(what, found, works, advice="mend broker.state: docs/state.md")
+
+
+def _database(url: str) -> tuple[str, bool]:
+    from network_provisioner.stores.postgres_link import Link
+
+    link = Link(url)
+    try:
+        version = link.rows("SHOW server_version", {})[0][0]
+    finally:
+        link.close()
+    return f"{link.shown} answers: PostgreSQL {version}", True
+
+
+def _state_file(path: Path) -> tuple[str, bool]:
+    nearest = next(p for p in (path, *path.absolute().parents) if p.exists())
+    works = os.access(nearest, os.W_OK)
+    return f"{path} {'can' if works else 'cannot'} be written", works
+
+
 def _run(args: argparse.Namespace) -> int:
-    found = list(findings())
+    config = args.config or (Path("adon.yml") if Path("adon.yml").is_file() else None)
+    found = list(findings(config))
     healthy = all(f.ok or not f.needed for f in found)
     if args.json:
         print_json({"healthy": healthy, "findings": [asdict(f) for f in found]})

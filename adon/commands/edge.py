@@ -152,7 +152,7 @@ def _sides(
 def _template(args: argparse.Namespace) -> Template:
     from adon.config import load_config
     from network_provisioner.errors import InputError
-    from network_provisioner.template import templates_from_dict
+    from network_provisioner.templates.data import templates_from_dict
     from site_selector.fields import did_you_mean
 
     known = templates_from_dict(load_config(args.config).templates if args.config else None)

@@ -24,6 +24,7 @@ _WORDS = (
     (r"^argument ", ""),
     (r"^the following arguments are required: (.*)", r"found no \1, expected it"),
     (r"^one of the arguments (\S+) (\S+) is required", r"found neither \1 nor \2, expected one"),
+    (r"^one of the arguments (.*) is required", r"found none of \1, expected one"),
     (r": not allowed with argument (.*)", r": found beside \1, expected one of both"),
     (r"^unrecognized arguments: (.*)", r"found \1, expected no such argument here"),
     (r"invalid choice: (.*) \(choose from (.*)\)", r"found \1, expected one of \2"),
@@ -83,15 +84,15 @@ def add_json(parser: Parser, what: str = "print JSON instead of text") -> None:
     parser.add_argument("--json", action="store_true", help=what)
 
 
-def add_broker(parser: Parser) -> None:
-    """``--broker URL`` (or ADON_BROKER) and ``--json``."""
+def add_broker(parser: Parser, json: str = "print JSON instead of text") -> None:
+    """``--broker URL`` (or ADON_BROKER) and ``--json``, which does what ``json`` says."""
     parser.add_argument(
         "--broker",
         metavar="URL",
         default=os.environ.get("ADON_BROKER", DEFAULT_BROKER),
         help="the broker's address (ADON_BROKER; now %(default)s)",
     )
-    add_json(parser)
+    add_json(parser, json)
 
 
 def add_inputs(parser: Parser, optional: bool = False) -> None:

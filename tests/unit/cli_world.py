@@ -131,7 +131,6 @@ CONFIG: dict[str, Any] = {
             "priority": 5,
             "patience": "30 s",
             "break_even": "256 KiB",
-            "share": 0.5,
             "max_age": "15 min",
             "tuning": {"streams": 4, "buffer": "1 MiB"},
         }

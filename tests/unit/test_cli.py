@@ -24,15 +24,17 @@ from adon.config import load_config
 from network_provisioner.api import create_app
 from network_provisioner.broker import Broker
 from network_provisioner.controllers.simulated import SimulatedController
-from network_provisioner.store import SqliteStore
-from network_provisioner.template import templates_from_dict
-from network_provisioner.topology import topology_from_dict
+from network_provisioner.stores.sqlite import SqliteStore
+from network_provisioner.templates.data import templates_from_dict
+from network_provisioner.topologies.data import topology_from_dict
 
 ROOT = Path(__file__).resolve().parents[2]
 VERBS = {
     "site": ("map", "explain", "show"),
-    "transit": ("request", "release", "list", "explain"),
-    "topology": ("show",),
+    "transit": ("request", "renew", "flows", "release", "list", "explain"),
+    "policy": ("list", "show", "start", "modify", "stop", "usage"),
+    "topology": ("show", "export"),
+    "template": ("list", "show", "save", "match", "history", "delete"),
     "monitor": ("run",),
 }
 COMMANDS = [(noun, verb) for noun in NOUNS for verb in VERBS.get(noun, ())] + [
@@ -179,10 +181,10 @@ def test_the_life_of_a_transit(broker: Rig) -> None:
     )
     assert (ran.code, ran.err) == (0, "")
     head, row, reason = ran.out.splitlines()
-    assert head.split() == ["state", "from", "to", "granted", "lease", "path", "job", "id"]
+    assert head.split() == ["state", "from", "to", "granted", "lease", "path", "for", "job", "id"]
     assert row.split() == [
-        "installed", "mu", "tacc", "90", "Mb/s", *row.split()[5:7],
-        "mu-s1-s2-tacc", "(l2)", "-", "a",
+        "installed", "mu", "tacc", "180", "Mb/s", *row.split()[5:7],
+        "mu-s1-s2-tacc", "(l2)", "-", "-", "a",
     ]  # fmt: skip
     assert "highest score" in reason
     assert adon("transit", "list").out.splitlines()[1].split()[-1] == "a"
@@ -205,7 +207,7 @@ def test_a_transit_without_a_path_exits_1_and_says_why(broker: Rig) -> None:
 
 def test_transits_as_json(broker: Rig) -> None:
     made = json.loads(adon("transit", "request", "mu", "tacc", "--id", "a", "--json").out)
-    assert made["state"] == "installed" and made["granted_bps"] == 90e6
+    assert made["state"] == "installed" and made["granted_bps"] == 180e6
     assert json.loads(adon("transit", "list", "--json").out) == [made]
     assert json.loads(adon("transit", "explain", "a", "--json").out) == made
     assert json.loads(adon("transit", "release", "a", "--json").out)["state"] == "released"
@@ -213,12 +215,14 @@ def test_transits_as_json(broker: Rig) -> None:
 
 
 def test_topology_shows_what_is_reserved(broker: Rig) -> None:
-    adon("transit", "request", "mu", "tacc", "--id", "a")
+    adon("transit", "request", "mu", "tacc", "--id", "a", "--min", "90 Mb/s")
     ran = adon("topology", "show")
     assert (ran.code, ran.err) == (0, "")
     rows = {tuple(line.split("  ")[0].split(" > ")): line for line in ran.out.splitlines()[1:]}
-    assert re.search(r"l2 +200 Mb/s +90 Mb/s +90 Mb/s +26.5 ms +a$", rows["s1", "s2"])
-    assert re.search(r"l2 +200 Mb/s +0 b/s +180 Mb/s +26.5 ms$", rows["s2", "s1"])
+    shown = r"l2 +200 Mb/s +90 Mb/s +#### *\.+ +45 % +90 Mb/s +180 Mb/s +26.5 ms +a$"
+    assert re.search(shown, rows["s1", "s2"]), rows["s1", "s2"]
+    shown = r"l2 +200 Mb/s +0 b/s +\.+ +0 % +180 Mb/s +0 b/s +26.5 ms$"
+    assert re.search(shown, rows["s2", "s1"]), rows["s2", "s1"]
     assert {len(pair) for pair in rows} == {2} and ("r1", "s2") in rows
     links = json.loads(adon("topology", "show", "--json").out)["links"]
     assert links[0]["load"][0]["reserved_bps"] == 90e6
@@ -260,7 +264,7 @@ def test_doctor_tells_what_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path:
 def test_doctor_is_content_where_all_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
     good = doctor.Finding("everything", "there", True)
     lacking = doctor.Finding("a luxury", "not there", False, needed=False, advice="do without")
-    monkeypatch.setattr(doctor, "findings", lambda: iter([good, lacking]))
+    monkeypatch.setattr(doctor, "findings", lambda _: iter([good, lacking]))
     ran = adon("doctor")
     assert ran.code == 0
     assert "without  a luxury: not there  (do without)" in ran.out

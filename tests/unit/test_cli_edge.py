@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from adon.holdings import Holdings, Waiting, holdings_dict, parse_holdings
 from network_provisioner.errors import InputError
-from network_provisioner.topology import topology_from_dict
+from network_provisioner.topologies.data import topology_from_dict
 from site_selector.edge import Holding, bandwidth_of, workers_of
 
 

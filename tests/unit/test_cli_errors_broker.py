@@ -34,7 +34,7 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("a: 1\na: 2\n", "adon.yml, line 2: key 'a' is given twice, expected YAML"),
         (changed(CONFIG, "brokr", to={}), "adon.yml: unknown key 'brokr', did you mean 'broker'?"),
         (changed(CONFIG, "controller", "driver", to="onos"),
-         "adon.yml: controller.driver: found 'onos', expected 'openflow' or 'simulated'"),
+         "adon.yml: controller.driver: found 'onos', expected simulated, openflow, opendaylight or package.module:Class"),
         (changed(CONFIG, "broker", "listen", to="8470"),
          "adon.yml: broker.listen: found '8470', expected HOST:PORT such as 127.0.0.1:8470"),
         (changed(CONFIG, "topology", "links", 0, "b", to="s9"),

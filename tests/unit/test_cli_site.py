@@ -13,9 +13,10 @@ from cli_world import CONFIG, NOBODY, Ran, adon, changed, config_file, refusal, 
 from adon import live
 from condor_plugins.sitepool import SitePool
 from network_provisioner.client import BrokerClient
+from network_provisioner.decisions.reservations import Ledger
 from network_provisioner.errors import AdonError, BrokerError
-from network_provisioner.reservations import Ledger, describe_load
-from network_provisioner.topology import topology_from_dict
+from network_provisioner.netload import describe_load
+from network_provisioner.topologies.data import topology_from_dict
 
 
 @pytest.fixture
@@ -165,7 +166,7 @@ def test_an_answer_that_is_no_topology_is_one_line(monkeypatch: pytest.MonkeyPat
 def test_capacity_minus_what_is_reserved(monkeypatch: pytest.MonkeyPatch, workflow: Path) -> None:
     topology = topology_from_dict(CONFIG["topology"])
     used = {("s1", "s2"): 150e6}
-    monkeypatch.setattr(live, "ask_network", lambda url, token: (topology, used))
+    monkeypatch.setattr(live, "ask_network", lambda url, token, tls: (topology, used))
     found = lines(adon("site", "show", "--sites", "sites.yml", "--broker"))
     (line,) = [row for row in found if row.startswith("mu>tacc")]
     assert line.startswith("mu>tacc Γ_a 50 Mb/s topology")

@@ -1,0 +1,125 @@
+"""From ``security:`` in ``adon.yml`` to keys, TLS, and the decision whether to listen at all."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from ipaddress import ip_address
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from adon.config import Config, TlsConfig, TokenConfig, split_address
+from network_provisioner.access import Key, Keyring, Principal, Role, hash_of
+from network_provisioner.credentials import long_enough, read_token
+from network_provisioner.errors import InputError
+from network_provisioner.topologies.data import topology_from_dict
+
+if TYPE_CHECKING:
+    import ssl
+
+
+def keyring_of(config: Config, clock: Callable[[], float] = time.time) -> Keyring:
+    """All keys of the configuration, tokens read from their files. Raises InputError."""
+    keys = [_key(entry, config.security.tls) for entry in config.security.tokens]
+    if config.broker.token is not None:
+        # As it was before there were roles: whoever has it may do everything, in any name.
+        keys.append(Key(Principal("", Role.ENGINEER), hash_of(config.broker.token)))
+    try:
+        return Keyring(keys, clock)
+    except InputError as error:
+        raise InputError(f"security.tokens: {error}") from None
+
+
+def _key(entry: TokenConfig, tls: TlsConfig | None) -> Key:
+    what = f"security.tokens: {entry.name!r}"
+    given = [k for k in ("token", "token_file", "sha256") if getattr(entry, k) is not None]
+    if len(given) > 1:
+        raise InputError(f"{what} has {' and '.join(given)}, expected one of them")
+    if not given and (tls is None or tls.clients is None):
+        raise InputError(
+            f"{what} has no token, expected token_file or sha256 ('adon broker token new' makes "
+            "one), or security.tls.clients for a certificate of that name"
+        )
+    digest = (entry.sha256 or "").lower()
+    if entry.token is not None:
+        digest = hash_of(long_enough(entry.token, what))
+    elif entry.token_file is not None:
+        digest = hash_of(read_token(Path(entry.token_file)))
+    users = entry.users
+    if users is None:
+        users = [entry.name] if entry.role is Role.RESEARCHER else "*"
+    principal = Principal(
+        entry.name,
+        entry.role,
+        None if users == "*" else frozenset(users),
+        None if entry.projects is None else frozenset(entry.projects),
+    )
+    return Key(principal, digest, entry.expires)
+
+
+def check_exposure(config: Config, keyring: Keyring) -> None:
+    """Raises InputError where the service would be open to more than this machine, or a Science
+    DMZ to requests of nobody in particular."""
+    walled = [node.name for node in topology_from_dict(config.topology).nodes.values() if node.dmz]
+    if walled and not keyring:
+        raise InputError(
+            f"site {walled[0]} is in a Science DMZ, which opens for those who are known alone: "
+            "found no security.tokens, expected them"
+        )
+    host, _ = split_address(config.broker.listen, "broker.listen")
+    if is_loopback(host):
+        return
+    lacking = [
+        name
+        for name, there in (
+            ("security.tokens", bool(keyring)),
+            ("security.tls", config.security.tls is not None),
+        )
+        if not there
+    ]
+    if lacking:
+        raise InputError(
+            f"broker.listen: found {config.broker.listen}, which others can reach, without "
+            f"{' and '.join(lacking)}; expected them (docs/security.md), or 127.0.0.1"
+        )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches an address."""
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def tls_context(tls: TlsConfig) -> ssl.SSLContext:
+    """TLS as configured. Raises InputError that names the file."""
+    from network_provisioner.api.connection import server_context  # noqa: PLC0415
+
+    for name in ("certificate", "key", "clients"):
+        file = getattr(tls, name)
+        if file is not None:
+            try:
+                Path(file).read_bytes()
+            except OSError as error:
+                raise InputError(
+                    f"security.tls.{name}: {file}: {error.strerror}, expected a PEM file"
+                ) from None
+    try:
+        return server_context(tls.certificate, tls.key, tls.clients)
+    except (OSError, ValueError) as error:
+        files = ", ".join(f for f in (tls.certificate, tls.key, tls.clients) if f)
+        raise InputError(
+            f"security.tls: {files}: {error}, expected PEM files that belong together"
+        ) from None
+
+
+def described(config: Config, keyring: Keyring) -> str:
+    """How the service is protected, in words."""
+    tls = config.security.tls
+    line = "no TLS" if tls is None else "TLS, clients by certificate" if tls.clients else "TLS"
+    if keyring:
+        return f"{line}, {len(keyring)} keys" if len(keyring) > 1 else f"{line}, 1 key"
+    return f"{line}, no tokens: everybody on this machine may do everything"

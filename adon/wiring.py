@@ -1,0 +1,223 @@
+"""From the configuration to a broker and everything around it, not started yet."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+import time
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from adon.config import Config, ControllerConfig, LimitsConfig
+from network_provisioner.controllers.base import Controller
+from network_provisioner.errors import AdonError, InputError, MissingError, printable
+from network_provisioner.topologies.data import topology_from_dict
+from network_provisioner.topology import Path as NetworkPath
+from network_provisioner.topology import Topology
+
+if TYPE_CHECKING:
+    from monitors.archive import Archive
+    from network_provisioner.api.books import Books
+    from network_provisioner.broker import Broker
+    from network_provisioner.controllers.shaper import Shaper
+    from network_provisioner.decisions.admission import Limits
+    from network_provisioner.followers import Recorder
+    from network_provisioner.model import Transit
+    from network_provisioner.templates.book import TemplateBook
+
+_LONGEST_PASSWORD = 4096  # characters of a password file: it may be the wrong one
+
+
+def make_controller(
+    config: ControllerConfig, topology: Topology, shared: bool = False
+) -> Controller:
+    """The driver that the configuration names. ``shared``: other brokers use the same switches.
+
+    Raises InputError, and MissingError for no tc.
+    """
+    if config.driver == "simulated":
+        from network_provisioner.controllers.simulated import SimulatedController
+
+        return SimulatedController(topology)
+    if config.driver == "openflow":
+        from network_provisioner.controllers.openflow import OpenFlowController
+
+        return OpenFlowController(
+            topology,
+            config.listen,
+            _shaper(config, topology),
+            bandwidth=config.bandwidth,
+            shared=shared,
+        )
+    if config.driver == "opendaylight":
+        from network_provisioner.controllers.opendaylight import OpenDaylightController
+        from network_provisioner.controllers.restconf import Access
+
+        access = Access(config.url, config.user, _password(config), ca_file=config.ca)
+        return OpenDaylightController(
+            topology, access, _shaper(config, topology), bandwidth=config.bandwidth, shared=shared
+        )
+    return _foreign(config, topology)
+
+
+def _shaper(config: ControllerConfig, topology: Topology) -> Shaper | None:
+    from network_provisioner.controllers.shaper import CommandRunner, TcShaper
+    from network_provisioner.controllers.vsctl import VsctlShaper
+
+    if config.bandwidth in ("meter", "none"):
+        return None
+    tool, package = "tc", "iproute2"
+    if config.bandwidth == "queue":
+        tool, package = "ovs-vsctl", "openvswitch-switch"
+    program = [*config.exec, tool][0]
+    if any(link.devices for link in topology.links) and shutil.which(program) is None:
+        # Said before the switches are waited for.
+        raise MissingError(
+            f"{program}: found no such program, expected it for the rates of the links that name "
+            f"devices; it is in the Debian package {package}"
+        )
+    run = CommandRunner(config.exec)
+    return VsctlShaper(run) if config.bandwidth == "queue" else TcShaper(run)
+
+
+def _password(config: ControllerConfig) -> str:
+    if not config.password_file:
+        raise InputError("controller: found no password_file, expected the file with the password")
+    file = Path(config.password_file)
+    try:
+        password = file.read_text(encoding="utf-8").removesuffix("\n")
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is no text in UTF-8"
+        raise InputError(f"{file}: cannot be read: {why}, expected a password") from None
+    if not 0 < len(password) <= _LONGEST_PASSWORD or not password.isprintable():
+        raise InputError(f"{file}: found something else, expected one line with a password")
+    return password
+
+
+def _foreign(config: ControllerConfig, topology: Topology) -> Controller:
+    """A driver from elsewhere, ``package.module:Class``, called with topology and options: see
+    docs/writing-a-driver.md."""
+    module, _, name = config.driver.partition(":")
+    where = f"controller.driver: {config.driver}"
+    try:
+        driver = getattr(import_module(module), name)
+    except Exception as error:  # whatever its code does when it is imported
+        raise InputError(f"{where}: {_said(error)}, expected a class to import") from error
+    if not callable(driver):
+        raise InputError(f"{where}: found {type(driver).__name__}, expected a class")
+    try:
+        made: Controller = driver(topology, **config.options)
+    except AdonError:
+        raise
+    except TypeError as error:
+        raise InputError(f"{where}: {_said(error)}; it takes topology and options") from error
+    except Exception as error:
+        raise InputError(f"{where} cannot be made: {_said(error)}") from error
+    needed = (name for name in vars(Controller) if not name.startswith("_"))
+    lacking = [name for name in needed if not callable(getattr(made, name, None))]
+    if lacking:
+        raise InputError(f"{where} has no {lacking[0]}(), expected a Controller")
+    return made
+
+
+def _said(error: Exception) -> str:
+    """What foreign code said, in one line; its kind where that says more."""
+    text = printable(" ".join(str(error).split()))
+    return (
+        text
+        if isinstance(error, ImportError | AttributeError | TypeError)
+        else (f"{type(error).__name__}: {text}")
+    )
+
+
+class Learning:
+    """A recorder that also has templates learn from what it records."""
+
+    def __init__(self, recorder: Recorder, templates: TemplateBook) -> None:
+        self._recorder = recorder
+        self._templates = templates
+
+    def record(self, transit: Transit) -> None:
+        """Raises what the recorder or the store raises, once both were asked."""
+        try:
+            self._recorder.record(transit)
+        finally:
+            self._templates.learn(transit)
+
+
+def limits_of(config: LimitsConfig) -> Limits:
+    """The broker's limits: those configured, the others as they are."""
+    from network_provisioner.decisions.admission import Limits
+
+    given: dict[str, Any] = {
+        "reservable": config.reservable,
+        "max_lease_s": config.max_lease,
+        "unsized_lease_s": config.unsized_lease,
+        "max_paths": config.max_paths,
+        "aging_s": config.aging,
+    }
+    known = {name: value for name, value in given.items() if value is not None}
+    return dataclasses.replace(Limits(), **known)
+
+
+def measured_throughput(
+    archive: Archive, clock: Callable[[], float] = time.time
+) -> Callable[[NetworkPath], tuple[float, float] | None]:
+    """Look up what transfers over a path reached: bit/s and the age in seconds, or None."""
+
+    def lookup(path: NetworkPath) -> tuple[float, float] | None:
+        now = clock()
+        subject = f"{path.nodes[0]}>{path.nodes[-1]}/{path.layer}"
+        found = archive.estimate("path_throughput", subject, now)
+        return (found.value, now - found.at) if found else None
+
+    return lookup
+
+
+def make_broker(config: Config, archive: Archive) -> tuple[Broker, Books]:
+    """A broker as configured, not started yet, and its books.
+
+    Raises InputError, MissingError, StoreError; then nothing is left open.
+    """
+    from monitors.transfers import Recorder
+    from network_provisioner.api.books import Books
+    from network_provisioner.broker import Broker
+    from network_provisioner.policies.accounting import Accounts
+    from network_provisioner.policies.book import PolicyBook
+    from network_provisioner.store import open_store
+    from network_provisioner.stores.database_url import is_database_url
+    from network_provisioner.templates.book import TemplateBook
+    from network_provisioner.templates.data import templates_from_dict
+    from network_provisioner.templates.sitepolicy import policy_from_dict
+
+    topology = topology_from_dict(config.topology)
+    shared = is_database_url(config.broker.state)
+    controller = make_controller(config.controller, topology, shared)
+    store = open_store(config.broker.state)
+    try:
+        books = Books(
+            PolicyBook(topology, store),
+            TemplateBook(
+                templates_from_dict(config.templates),
+                store,
+                policy_from_dict(config.template_policy),
+            ),
+            Accounts(store),
+        )
+        recorder = Learning(Recorder(archive), books.templates)
+        broker = Broker(
+            topology,
+            books.templates,
+            controller,
+            store,
+            recorder,
+            measured_throughput(archive),
+            limits=limits_of(config.limits),
+            policies=books.policies,
+        )
+    except BaseException:
+        store.close()
+        raise
+    return broker, books

@@ -1,0 +1,57 @@
+"""``/v1/accounting``: who used how much."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Query, Response
+
+from network_provisioner.access import May
+from network_provisioner.api import answers
+from network_provisioner.api.callers import Caller
+from network_provisioner.api.shapes import MOST, Answer
+from network_provisioner.api.turns import Turns
+from network_provisioner.policies.accounting import Accounts, as_csv
+
+Instant = Annotated[float | None, Query(ge=0, le=MOST, description="Unix seconds")]
+
+
+class UsageAnswer(Answer):
+    """What one user, project or experiment used; the name is empty for those who said none."""
+
+    name: str
+    transits: int
+    bytes: int
+    byte_seconds: float
+    seconds: float
+
+
+def router(accounts: Accounts, turns: Turns) -> APIRouter:
+    """The route."""
+    routes = APIRouter(tags=["accounting"])
+
+    @routes.get(
+        "/v1/accounting",
+        response_model=list[UsageAnswer],
+        responses={200: {"content": {"text/csv": {"schema": {"type": "string"}}}}},
+    )
+    async def get_accounting(
+        caller: Caller,
+        by: Literal["user", "project", "experiment"] = "user",
+        since: Instant = None,
+        until: Instant = None,
+        format: Literal["json", "csv"] = "json",
+    ) -> Response:
+        """Bytes, byte-seconds and seconds of the transfers that ended in a period; a researcher
+        sees its own users."""
+        caller.need(May.READ)
+        if caller.users is not None and by != "user":
+            caller.need(May.MEASURE)
+        rows = await turns.read(accounts.usage, by, since or 0.0, until or float("inf"))
+        if caller.users is not None:
+            rows = [row for row in rows if row.name in caller.users]
+        if format == "csv":
+            return Response(as_csv(rows, by), media_type="text/csv")
+        return answers.answer([row.as_dict() for row in rows])
+
+    return routes

@@ -1,0 +1,110 @@
+"""The application: gate, routes, the sweep that goes with serving, and its description."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+from fastapi import FastAPI
+
+from network_provisioner.access import Keyring
+from network_provisioner.api import accounting, network, policies, templates, transits
+from network_provisioner.api.books import Books
+from network_provisioner.api.gate import Gate
+from network_provisioner.api.metrics import Metrics
+from network_provisioner.api.problems import ErrorBody, add_errors
+from network_provisioner.api.turns import Turns
+from network_provisioner.broker import Broker
+from network_provisioner.errors import BrokerError
+
+log = logging.getLogger(__name__)
+
+SWEEP_EVERY_S = 1.0
+_DESCRIPTION = """
+Paths with bandwidth between sites: requests become circuits on switches, never more than the links
+carry. Sizes are bytes, rates bits per second, times seconds. Every error has the shape of
+`ErrorBody`, with a code that stays. See docs/api.md.
+"""
+
+
+def create_app(
+    broker: Broker, keyring: Keyring | None = None, books: Books | None = None
+) -> FastAPI:
+    """The application around a broker that was started already.
+
+    While it serves, it calls ``broker.sweep`` every second. ``keyring`` says who may do what;
+    without keys everybody may do everything. Without ``books`` there are transits and the network,
+    but no policies, templates and accounts.
+    """
+    turns = Turns()
+    metrics = Metrics(broker)
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        task = asyncio.create_task(_sweep_for_ever(broker, turns))
+        try:
+            yield
+        finally:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+            turns.close()
+
+    # "default" also keeps FastAPI from describing its own shape of validation errors.
+    codes: tuple[int | str, ...] = (400, 401, 403, 404, 408, 409, 413, 500, 503, "default")
+    app = FastAPI(
+        title="ADON network broker",
+        version="1",
+        description=_DESCRIPTION,
+        lifespan=lifespan,
+        responses={status: {"model": ErrorBody} for status in codes},
+        docs_url=None,  # both load scripts from another host
+        redoc_url=None,
+        redirect_slashes=False,  # a redirection is no answer in our shape
+    )
+    app.add_middleware(Gate, keyring=keyring or Keyring((), time.time))
+    add_errors(app)
+    for routes in (transits, network):
+        app.include_router(routes.router(broker, turns, metrics))
+    if books is not None:
+        app.include_router(policies.router(books.policies, broker, turns))
+        app.include_router(templates.router(books.templates, broker, turns))
+        app.include_router(accounting.router(books.accounts, turns))
+    _describe_security(app)
+    return app
+
+
+def description() -> dict[str, Any]:
+    """What ``/openapi.json`` answers, also where no broker runs."""
+    nobody: Any = None
+    return create_app(nobody, books=Books(nobody, nobody, nobody)).openapi()
+
+
+def _describe_security(app: FastAPI) -> None:
+    described = app.openapi
+
+    def openapi() -> dict[str, Any]:
+        schema = described()
+        schema.setdefault("components", {})["securitySchemes"] = {
+            "token": {"type": "http", "scheme": "bearer"},
+            "certificate": {"type": "mutualTLS"},
+        }
+        schema["security"] = [{"token": []}, {"certificate": []}]
+        return schema
+
+    app.openapi = openapi  # type: ignore[method-assign]  # FastAPI's documented way
+
+
+async def _sweep_for_ever(broker: Broker, turns: Turns) -> None:
+    while True:
+        await asyncio.sleep(SWEEP_EVERY_S)
+        try:
+            await turns.change(broker.sweep)
+        except BrokerError as error:  # the store: said when it began, and by the broker's health
+            log.debug("a sweep was refused: %s", error)
+        except Exception:  # leases must go on ending whatever one sweep met
+            log.exception("a sweep failed; the next one is due in %g s", SWEEP_EVERY_S)

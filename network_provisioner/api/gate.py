@@ -1,0 +1,98 @@
+"""The gate before the application: who is not known, or sends too much or too slowly, is answered
+here, before any of a body is kept."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+from network_provisioner.access import ANYBODY, Keyring, Principal
+from network_provisioner.api.problems import answer_to
+from network_provisioner.errors import BrokerError
+
+MAX_BODY_BYTES = 64 * 1024  # the largest request is well below
+BODY_S = 10.0  # for a body to arrive: on any line that is enough for so little
+TLS_NAME = "adon.tls_name"  # of scope["extensions"]: the common name of a verified certificate
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Message, Receive, Send], Awaitable[None]]
+_OPEN = frozenset({"/openapi.json"})
+
+
+class Gate:
+    """ASGI middleware. Leaves the caller in ``scope["state"]["principal"]``."""
+
+    def __init__(self, app: App, keyring: Keyring) -> None:
+        self._app = app
+        self._keyring = keyring
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        try:
+            scope.setdefault("state", {})["principal"] = self._who(scope)
+            messages = await _body(scope, receive)
+        except BrokerError as error:
+            refusal = answer_to(error)
+            refusal.headers["Connection"] = "close"  # what is still under way is not read
+            await refusal(scope, receive, send)
+            return
+
+        async def replay() -> Message:
+            return messages.pop(0) if messages else await receive()
+
+        await self._app(scope, replay, send)
+
+    def _who(self, scope: Message) -> Principal:
+        if scope["path"] in _OPEN:
+            return ANYBODY
+        token = None
+        for name, value in scope["headers"]:
+            if name == b"authorization":
+                kind, _, token = value.decode("latin-1").partition(" ")
+                if kind.lower() != "bearer":
+                    raise BrokerError(
+                        f"found authorization of kind {kind[:20]!r}, expected Bearer",
+                        "unauthorized",
+                    )
+                token = token.strip()
+        return self._keyring.recognise(token, scope.get("extensions", {}).get(TLS_NAME))
+
+
+async def _body(scope: Message, receive: Receive) -> list[Message]:
+    messages: list[Message] = []
+    size, declared = 0, _declared(scope)
+    try:
+        async with asyncio.timeout(BODY_S):
+            while max(size, declared) <= MAX_BODY_BYTES:
+                messages.append(await receive())
+                size += len(messages[-1].get("body", b""))
+                if not (messages[-1]["type"] == "http.request" and messages[-1].get("more_body")):
+                    break
+    except TimeoutError:
+        raise BrokerError(f"the body did not arrive within {BODY_S:g} s", "timeout") from None
+    if max(size, declared) > MAX_BODY_BYTES:
+        raise BrokerError(f"the body is above {MAX_BODY_BYTES} bytes", "too_large")
+    if size and not _is_json(scope):
+        raise BrokerError(
+            "the body is not declared as JSON, expected 'Content-Type: application/json'",
+            "bad_request",
+        )
+    return messages
+
+
+def _declared(scope: Message) -> int:
+    for name, value in scope["headers"]:
+        if name == b"content-length" and value.isdigit():
+            return int(value[:20])
+    return 0
+
+
+def _is_json(scope: Message) -> bool:
+    # A page in a browser cannot send this type to another host without asking it first.
+    kinds = [value for name, value in scope["headers"] if name == b"content-type"]
+    return len(kinds) == 1 and kinds[0].partition(b";")[0].strip().lower() == b"application/json"

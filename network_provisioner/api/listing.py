@@ -1,0 +1,54 @@
+"""The newest transits of somebody: the store knows states and workflows, the rest is seen to here.
+
+Transits are kept in the order they were asked for, so those of the last hour are at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from network_provisioner.model import Transit
+
+List = Callable[[str | None, str | None, int], list[Transit]]
+_MOST = 2**31 - 1
+_STEP = 8  # by which more are looked at as long as too few were found
+
+
+@dataclass(frozen=True, slots=True)
+class Only:
+    """What else is asked for; None asks nothing. ``since`` is the Unix second of the request,
+    ``users`` those that the caller acts for."""
+
+    user: str | None = None
+    project: str | None = None
+    since: float | None = None
+    users: frozenset[str] | None = None
+
+    @property
+    def nothing(self) -> bool:
+        """Whether every transit is meant."""
+        return self == Only()
+
+    def takes(self, transit: Transit) -> bool:
+        """Whether this one is meant."""
+        return (
+            self.user in (None, transit.user)
+            and self.project in (None, transit.project)
+            and (self.since is None or transit.requested_at >= self.since)
+            and (self.users is None or transit.user in self.users)
+        )
+
+
+def newest(
+    listed: List, state: str | None, workflow: str | None, limit: int, only: Only
+) -> list[Transit]:
+    """The newest ``limit`` transits that are all of this, oldest first. Raises as ``listed``."""
+    look = limit if only.nothing else max(limit, 1000)
+    while True:
+        found = listed(state, workflow, look)
+        taken = [transit for transit in found if only.takes(transit)]
+        early = only.since is not None and found and found[0].requested_at < only.since
+        if len(taken) >= limit or len(found) < look or early:
+            return taken[-limit:]
+        look = min(_STEP * look, _MOST)

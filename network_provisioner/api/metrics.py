@@ -1,0 +1,128 @@
+"""``/metrics``: what Prometheus scrapes. All names begin with ``adon_``."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+from prometheus_client import CollectorRegistry, Histogram, generate_latest
+from prometheus_client import Counter as Count
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from network_provisioner.broker import Broker
+from network_provisioner.errors import AdonError, BrokerError
+from network_provisioner.model import Transit, TransitRequest
+
+log = logging.getLogger(__name__)
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+# Seconds. A decision alone takes milliseconds; with switches that confirm, tenths.
+_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)
+Submit = Callable[[TransitRequest], tuple[Transit, bool]]
+
+
+class Metrics:
+    """Counts decisions, and asks the broker for the rest when it is scraped."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        # A registry of its own: the library's global one is shared by all brokers of a process.
+        self._registry = CollectorRegistry()
+        self._decisions = Count(
+            "adon_decisions", "Requests decided, by the state they got or the code of the refusal.",
+            ("outcome",), registry=self._registry,
+        )  # fmt: skip
+        self._seconds = Histogram(
+            "adon_decision_seconds", "Time to decide a request and to install its path.",
+            buckets=_BUCKETS, registry=self._registry,
+        )  # fmt: skip
+        self._registry.register(self)
+
+    def timed(self, submit: Submit, request: TransitRequest) -> tuple[Transit, bool]:
+        """``submit(request)``, counted. Raises what it raises."""
+        started = time.perf_counter()
+        try:
+            transit, new = submit(request)
+        except BrokerError as error:
+            self._decisions.labels(error.code).inc()
+            raise
+        if new:
+            self._decisions.labels(str(transit.state)).inc()
+            self._seconds.observe(time.perf_counter() - started)
+        return transit, new
+
+    def text(self) -> bytes:
+        """All metrics in the text format."""
+        return generate_latest(self._registry)
+
+    def describe(self) -> list[Metric]:
+        """Nothing: a registry would else collect once when this is registered."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        """Everything the broker and its switches say now."""
+        health = self._broker.health()
+        yield _gauge("adon_up_to_date", "1 where store and switches are as decided.",
+                     health["status"] == "ok")  # fmt: skip
+        waits = _gauge("adon_queue_length", "Transits that wait for room.", health["queued"])
+        yield waits
+        yield from self._transits()
+        yield from self._links()
+        yield from self._switches(health["controller"]["name"])
+
+    def _transits(self) -> Iterator[Metric]:
+        states: Counter[str] = Counter()
+        up = 1.0
+        try:
+            states.update(self._broker.count())
+        except AdonError as error:
+            log.warning("the transits cannot be counted: %s", error)
+            up = 0.0
+        yield _gauge("adon_store_up", "1 where the store answers.", up)
+        family = GaugeMetricFamily("adon_transits", "Transits by state.", labels=("state",))
+        for state, number in sorted(states.items()):
+            family.add_metric((state,), number)
+        yield family
+
+    def _links(self) -> Iterator[Metric]:
+        names = ("adon_link_capacity_bps", "adon_link_reservable_bps", "adon_link_reserved_bps")
+        texts = ("Capacity", "What may be reserved", "What is reserved now")
+        families = [
+            GaugeMetricFamily(name, f"{text} of a link in one direction.", labels=("src", "dst"))
+            for name, text in zip(names, texts, strict=True)
+        ]
+        for link in self._broker.describe_topology()["links"]:
+            for load in link["load"]:
+                values = link["capacity_bps"], load["reservable_bps"], load["reserved_bps"]
+                for family, value in zip(families, values, strict=True):
+                    family.add_metric((load["from"], load["to"]), value)
+        yield from families
+
+    def _switches(self, controller: str) -> Iterator[Metric]:
+        sent = CounterMetricFamily(
+            "adon_link_sent_bytes", "Bytes sent on a link in one direction, as the switch says.",
+            labels=("src", "dst"),
+        )  # fmt: skip
+        up = GaugeMetricFamily(
+            "adon_controller_up", "1 where the switches answer.", labels=("controller",)
+        )
+        circuits = None
+        try:
+            found = self._broker.on_switches()
+        except BrokerError as error:
+            log.warning("the switches cannot be asked: %s", error)
+        else:
+            circuits = float(len(found["installed"]))
+            for one in found["counters"]:
+                sent.add_metric((one["a"], one["b"]), one["bytes"])
+        up.add_metric((controller,), circuits is not None)
+        yield up
+        yield sent
+        if circuits is not None:
+            yield _gauge("adon_circuits", "Circuits on the switches.", circuits)
+
+
+def _gauge(name: str, text: str, value: float) -> Metric:
+    return GaugeMetricFamily(name, text, float(value))

@@ -1,0 +1,71 @@
+"""``/v1/topology``, ``/v1/counters``, ``/v1/health``, ``/metrics``: the network as it is now."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Response
+
+from network_provisioner.access import May
+from network_provisioner.api import answers
+from network_provisioner.api.callers import Caller
+from network_provisioner.api.metrics import CONTENT_TYPE, Metrics
+from network_provisioner.api.shapes import (
+    MOST,
+    CountersAnswer,
+    DiscoveredAnswer,
+    HealthAnswer,
+    TopologyAnswer,
+)
+from network_provisioner.api.turns import Turns
+from network_provisioner.broker import Broker
+
+
+def router(broker: Broker, turns: Turns, metrics: Metrics) -> APIRouter:
+    """The routes."""
+    routes = APIRouter(tags=["network"])
+
+    @routes.get("/v1/topology", response_model=TopologyAnswer)
+    async def get_topology(
+        caller: Caller,
+        at: Annotated[
+            float | None, Query(ge=0, le=MOST, description="Unix seconds; default: now")
+        ] = None,
+        until: Annotated[
+            float | None, Query(ge=0, le=MOST, description="Unix seconds; adds holders")
+        ] = None,
+    ) -> Response:
+        """Nodes, links, and what is reserved on each direction of a link at an instant; with
+        ``until`` also who holds what until then, from when to when."""
+        caller.need(May.READ)
+        return answers.answer(await turns.read(broker.describe_topology, at, until))
+
+    @routes.get("/v1/topology/discovered", response_model=DiscoveredAnswer)
+    async def get_discovered(caller: Caller) -> Response:
+        """What the controller finds where it looks around now, and in words where the network is
+        not as it was said to be. Takes seconds."""
+        caller.need(May.MEASURE)
+        return answers.answer(await turns.read(broker.discover))
+
+    @routes.get("/v1/counters", response_model=CountersAnswer)
+    async def get_counters(caller: Caller) -> Response:
+        """Bytes sent on each direction of a link, and the circuits on the switches now."""
+        caller.need(May.MEASURE)
+        return answers.answer(await turns.read(broker.on_switches))
+
+    @routes.get("/v1/health", response_model=HealthAnswer)
+    async def get_health(caller: Caller) -> Response:
+        """Status, the controller and what it can do, live and queued transits."""
+        caller.need(May.READ)
+        return answers.answer(await turns.read(broker.health))
+
+    @routes.get(
+        "/metrics",
+        responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
+    )
+    async def get_metrics(caller: Caller) -> Response:
+        """Everything that is counted, in Prometheus's text format."""
+        caller.need(May.MEASURE)
+        return Response(await turns.read(metrics.text), media_type=CONTENT_TYPE)
+
+    return routes

@@ -1,0 +1,105 @@
+"""``/v1/policies``: Table I of the application-aware SDN paper; with and without a last slash."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Response
+from pydantic import Field
+
+from network_provisioner.access import May
+from network_provisioner.api import answers
+from network_provisioner.api.callers import Caller
+from network_provisioner.api.shapes import Answer, Body, Text
+from network_provisioner.api.turns import Turns
+from network_provisioner.broker import Broker
+from network_provisioner.policies.book import PolicyBook
+from network_provisioner.policies.forms import api_details
+
+_VERSION = re.compile(r"v[0-9]+(\.[0-9]+)*\Z")
+_MOST_LINKS = 1000
+
+
+class PolicyBody(Body):
+    """Listing 1 of the paper. ``specs``: whose transfers share the first queue, and whose the
+    second; ``*`` is everybody else. ``time``: start and end, as ISO 8601 or Unix seconds."""
+
+    name: Text = Field(min_length=1, examples=["cms-first"])
+    type: Text | None = Field(default=None, examples=["project"])
+    strategy: Text | None = Field(default=None, examples=["10-3"])
+    action: Text = Field(default="start", examples=["start"])
+    specs: list[Text] | None = Field(default=None, examples=[["cms", "*"]])
+    time: Annotated[list[Text | float | None], Field(max_length=2)] | None = Field(
+        default=None, examples=[[None, None]]
+    )
+    links: Annotated[list[list[Text]], Field(max_length=_MOST_LINKS)] | None = None
+    parts: Annotated[list[float], Field(max_length=2)] | None = None
+    guarantees: Annotated[list[Text | float], Field(max_length=2)] | None = None
+
+
+class PolicyAnswer(Answer):
+    """A policy as it is now; ``links`` are those that it governs."""
+
+    id: str
+    name: str
+    type: str
+    strategy: str
+    specs: list[str]
+    time: list[str | None]
+    state: str
+    queues: list[str]
+
+
+def router(book: PolicyBook, broker: Broker, turns: Turns) -> APIRouter:
+    """The routes."""
+    routes = APIRouter(tags=["policies"])
+
+    def enforced(work: Any, *args: Any) -> Any:
+        # At once, and not with the next sweep: who starts a policy wants to see it work.
+        found = work(*args)
+        broker.sweep()
+        return found
+
+    @routes.get("/v1/policies", include_in_schema=False)
+    @routes.get("/v1/policies/", response_model=list[PolicyAnswer])
+    async def list_policies(
+        caller: Caller,
+        ended: Annotated[bool, Query(description="also those that have ended")] = False,
+    ) -> Response:
+        """The policies that run or will."""
+        caller.need(May.READ)
+        return answers.answer(await turns.read(book.listed, ended))
+
+    @routes.post("/v1/policies", include_in_schema=False)
+    @routes.post(
+        "/v1/policies/",
+        status_code=201,
+        response_model=PolicyAnswer,
+        responses={200: {"model": PolicyAnswer}},
+    )
+    async def post_policy(body: PolicyBody, caller: Caller) -> Response:
+        """Start, modify or stop a policy. 201 for a new one."""
+        caller.need(May.MANAGE)
+        given = body.model_dump(exclude_unset=True)
+        view, new = await turns.change(enforced, book.post, given)
+        return answers.answer(view, 201 if new else 200)
+
+    @routes.get("/v1/policies/{policy_id}/", include_in_schema=False)
+    @routes.get("/v1/policies/{policy_id}", response_model=PolicyAnswer | dict[str, Any])
+    async def get_policy(policy_id: str, caller: Caller) -> Response:
+        """One policy; or, for the name of a version such as v1, what that version of this
+        interface understands."""
+        caller.need(May.READ)
+        if _VERSION.match(policy_id):
+            return answers.answer(api_details(policy_id))
+        return answers.answer(await turns.read(book.get, policy_id))
+
+    @routes.delete("/v1/policies/{policy_id}/", include_in_schema=False)
+    @routes.delete("/v1/policies/{policy_id}", response_model=PolicyAnswer)
+    async def delete_policy(policy_id: str, caller: Caller) -> Response:
+        """End a policy and forget it."""
+        caller.need(May.MANAGE)
+        return answers.answer(await turns.change(enforced, book.delete, policy_id))
+
+    return routes

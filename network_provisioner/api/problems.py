@@ -1,0 +1,120 @@
+"""Errors over HTTP: one shape, ``{"error": {"code", "message"}}``, and codes that stay."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel
+from starlette.exceptions import HTTPException
+
+from network_provisioner.controllers.base import ControllerError
+from network_provisioner.errors import AdonError, BrokerError, InputError, printable
+from network_provisioner.store import StoreError
+
+log = logging.getLogger(__name__)
+
+STATUS: Mapping[str, int] = {
+    "bad_request": 400,
+    "bad_time": 400,
+    "unknown_site": 400,
+    "impossible_rate": 400,
+    "unauthorized": 401,
+    "token_expired": 401,
+    "forbidden": 403,
+    "unknown_transit": 404,
+    "unknown_template": 404,
+    "unknown_policy": 404,
+    "not_found": 404,
+    "method_not_allowed": 405,
+    "timeout": 408,
+    "conflict": 409,
+    "too_large": 413,
+    "internal": 500,
+    "controller_unavailable": 503,
+    "store_unavailable": 503,
+    "busy": 503,
+}
+"""Every error code there is, and the HTTP status it comes with."""
+
+_LONGEST = 500  # characters of a message: it may quote what was sent
+
+
+class Error(BaseModel):
+    """A stable code, and one line for people."""
+
+    code: str
+    message: str
+
+
+class ErrorBody(BaseModel):
+    """The body of every answer that is no success."""
+
+    error: Error
+
+
+def error_answer(code: str, message: str) -> JSONResponse:
+    """The answer for an error code."""
+    if len(message) > _LONGEST:
+        message = message[: _LONGEST - 1] + "…"
+    status = STATUS.get(code, 500)
+    headers = {"WWW-Authenticate": "Bearer"} if status == 401 else None
+    body = {"error": {"code": code, "message": printable(message)}}
+    return JSONResponse(body, status, headers)
+
+
+_CODES: Mapping[type[AdonError], str] = {
+    InputError: "bad_request",
+    StoreError: "store_unavailable",
+    ControllerError: "controller_unavailable",
+}
+
+
+def answer_to(error: AdonError) -> JSONResponse:
+    """The answer for an error that a user can mend, or wait for."""
+    if isinstance(error, BrokerError):
+        return error_answer(error.code, str(error))
+    found = (code for kind, code in _CODES.items() if isinstance(error, kind))
+    return error_answer(next(found, "internal"), str(error))
+
+
+def add_errors(app: FastAPI) -> None:
+    """Make every error of ``app`` have the one shape."""
+
+    def refused(_: Request, error: Exception) -> JSONResponse:
+        assert isinstance(error, AdonError)
+        return answer_to(error)
+
+    def invalid(_: Request, error: Exception) -> JSONResponse:
+        assert isinstance(error, RequestValidationError)
+        return error_answer("bad_request", "; ".join(_problem(e) for e in error.errors()[:5]))
+
+    def unrouted(request: Request, error: Exception) -> JSONResponse:
+        assert isinstance(error, HTTPException)
+        where = f"{request.method} {request.url.path}"
+        if error.status_code == 404:
+            return error_answer(
+                "not_found", f"{where} is no address of this service: see /openapi.json"
+            )
+        if error.status_code == 405:
+            return error_answer("method_not_allowed", f"{where}: see /openapi.json")
+        return error_answer("bad_request", f"{where}: {error.detail}")
+
+    def unexpected(request: Request, error: Exception) -> JSONResponse:
+        return error_answer("internal", f"{type(error).__name__}: see the log of the broker")
+
+    app.add_exception_handler(AdonError, refused)
+    app.add_exception_handler(RequestValidationError, invalid)
+    app.add_exception_handler(HTTPException, unrouted)
+    app.add_exception_handler(Exception, unexpected)
+
+
+def _problem(error: Mapping[str, Any]) -> str:
+    place = ".".join(str(part) for part in error["loc"])
+    kind = error["type"]
+    found = "" if kind in ("missing", "json_invalid") else f" (found {error['input']!r:.80})"
+    return f"{place}: {error['msg']}{found}"

@@ -1,0 +1,212 @@
+"""What is sent to the broker, and what it answers, as the published description shows them.
+
+Sizes are bytes, rates bits per second, times seconds (Unix seconds where an instant is meant).
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from network_provisioner.flows import Flow, flow_from_dict
+from network_provisioner.model import TransitRequest
+from network_provisioner.terms import MAX_FLOWS
+
+_LARGEST = 2**63 - 1
+MOST = 1e18  # of any rate or time: far beyond all there are, and no overflow anywhere
+Count = Annotated[int, Field(ge=0, le=_LARGEST)]
+Seconds = Annotated[float, Field(gt=0, le=MOST)]
+Instant = Annotated[float, Field(ge=0, le=MOST)]
+Rate = Annotated[float, Field(ge=-MOST, le=MOST)]
+Text = Annotated[str, Field(max_length=1000)]
+Port = Annotated[int, Field(ge=1, le=65535)]
+Ports = Port | Annotated[list[Port], Field(min_length=2, max_length=2)]
+
+
+class Body(BaseModel):
+    """What is sent: every key is known, every value of its own type."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+
+class FlowBody(Body):
+    """Packets from source to destination with these ports, and the answers to them. A port, or the
+    first and last of a range; at least one of both."""
+
+    protocol: Literal["tcp", "udp"] = "tcp"
+    src_ports: Ports | None = None
+    dst_ports: Ports | None = None
+
+
+Flows = Annotated[list[FlowBody], Field(max_length=MAX_FLOWS)]
+
+
+class TransitBody(Body):
+    """A request for a path."""
+
+    id: str = Field(
+        pattern=r"^[!-~]{1,200}$",
+        description="chosen by the caller; the same id gives the same transit",
+        examples=["my-transfer-1"],
+    )
+    src: Text = Field(examples=["mu"])
+    dst: Text = Field(examples=["tacc"])
+    size_bytes: Count | None = None
+    min_bps: Rate | None = Field(default=None, description="default: the template's QSpec")
+    max_bps: Rate | None = Field(default=None, description="default: the template's RSpec")
+    template: Text = "default"
+    lease_s: Seconds | None = None
+    workflow: Text = ""
+    job: Text = ""
+    retry: Count = 0
+    start: Instant | None = Field(default=None, description="default: now")
+    end: Instant | None = Field(default=None, description="default: as long as it takes")
+    priority: Annotated[int, Field(ge=0, le=1_000_000)] | None = Field(
+        default=None, description="at most, and by default, the template's"
+    )
+    application: Text = ""
+    user: Text = Field(default="", description="default: the name of the token")
+    project: Text = ""
+    experiment: Text = ""
+    flows: Flows = Field(default=[], description="empty: all packets between the two sites")
+
+    def request(self, user: str, project: str) -> TransitRequest:
+        """As the broker takes it. Raises InputError for flows without a port."""
+        given = self.model_dump(exclude={"flows", "user", "project"})
+        return TransitRequest(**given, user=user, project=project, flows=flows_of(self.flows))
+
+
+class FlowsBody(Body):
+    """Which packets a transit carries."""
+
+    flows: Flows
+
+
+def flows_of(bodies: list[FlowBody]) -> tuple[Flow, ...]:
+    """Raises InputError."""
+    return tuple(
+        flow_from_dict(body.model_dump(), f"flows.{number}") for number, body in enumerate(bodies)
+    )
+
+
+class ReleaseBody(Body):
+    """What the transfer moved, and how it ended: ``success`` or a word of the caller's."""
+
+    bytes: Count = 0
+    seconds: Annotated[float, Field(ge=0, le=MOST)] = 0.0
+    outcome: Text = ""
+
+
+class RenewBody(Body):
+    """How long the lease shall last from now."""
+
+    lease_s: Seconds
+
+
+class Answer(BaseModel):
+    """An answer: more may be in it in a later version."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class NodeAnswer(Answer):
+    """A site, switch or router."""
+
+    name: str
+    kind: str
+
+
+class LoadAnswer(Answer):
+    """One direction of a link now. ``transits`` are the ids of those that hold a part of it."""
+
+    # "from" is a word of Python's.
+    source: str = Field(alias="from")
+    to: str
+    reserved_bps: float
+    reservable_bps: float
+    transits: list[str]
+
+
+class LinkAnswer(Answer):
+    """A link and what is reserved on it in both directions; ``delay_s`` is one way."""
+
+    a: str
+    b: str
+    layer: str
+    capacity_bps: float
+    delay_s: float
+    loss: float
+    load: list[LoadAnswer]
+
+
+class TopologyAnswer(Answer):
+    """The network."""
+
+    nodes: list[NodeAnswer]
+    links: list[LinkAnswer]
+
+
+class PortAnswer(Answer):
+    """A port as its switch describes it; ``speed_bps`` is 0 where it does not say."""
+
+    number: int
+    name: str
+    up: bool
+    speed_bps: float
+
+
+class SwitchAnswer(Answer):
+    """A switch that was found; ``name`` as the topology has it, or made up."""
+
+    dpid: int
+    name: str
+    ports: list[PortAnswer]
+
+
+class EndAnswer(Answer):
+    """A port at one end of a link."""
+
+    dpid: int
+    port: int
+
+
+class JoinedAnswer(Answer):
+    """Two ports that are joined."""
+
+    a: EndAnswer
+    b: EndAnswer
+
+
+class DiscoveredAnswer(Answer):
+    """The network as its switches see it; ``differences`` from the topology in words."""
+
+    switches: list[SwitchAnswer]
+    links: list[JoinedAnswer]
+    differences: list[str]
+
+
+class CounterAnswer(Answer):
+    """Bytes sent from ``a`` to ``b`` since the switch counts; ``at`` is when it said so."""
+
+    a: str
+    b: str
+    bytes: int
+    at: float
+
+
+class CountersAnswer(Answer):
+    """What the switches say."""
+
+    counters: list[CounterAnswer]
+    installed: list[str]
+
+
+class HealthAnswer(Answer):
+    """``status`` is ok or degraded; then ``problem`` says why."""
+
+    status: Literal["ok", "degraded"]
+    problem: str
+    controller: dict[str, Any]
+    live: int
+    queued: int

@@ -1,0 +1,211 @@
+"""``/v1/templates``: what applications need, saved, learned and found again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Response
+from pydantic import Field, JsonValue
+
+from network_provisioner.access import May, Principal
+from network_provisioner.api import answers
+from network_provisioner.api.callers import Caller
+from network_provisioner.api.shapes import Answer, Body, Text
+from network_provisioner.api.turns import Turns
+from network_provisioner.broker import Broker
+from network_provisioner.errors import BrokerError
+from network_provisioner.templates.book import TemplateBook
+from network_provisioner.templates.data import template_to_dict
+from network_provisioner.templates.entry import Entry, unknown
+from network_provisioner.templates.match import wanted_from_dict
+
+Version = Annotated[int, Field(ge=1, le=2**31 - 1)]
+Quantity = Annotated[str, Field(max_length=100)] | float | int
+
+
+class TemplateBody(Body):
+    """The figures of a template as in adon.yml (docs/templates.md); quantities carry units, or are
+    bits per second, seconds and bytes."""
+
+    version: JsonValue = Field(default=None, description="ignored: the store counts")
+    applications: list[Text] | None = None
+    qspec: dict[str, JsonValue] = Field(examples=[{"min_throughput": "25 Mb/s"}])
+    rspec: dict[str, JsonValue] = Field(examples=[{"max_throughput": "150 Mb/s"}])
+    priority: int | None = None
+    weights: dict[str, float] | None = None
+    tables: dict[str, list[list[Quantity]]] | None = None
+    patience: Quantity | None = None
+    break_even: Quantity | None = None
+    max_age: Quantity | None = None
+    paths: int | None = None
+    tuning: dict[str, Quantity] | None = None
+    peak: Quantity | None = None
+
+
+class FromBody(Body):
+    """The transit whose success is to be saved."""
+
+    transit: Text
+
+
+class RestoreBody(Body):
+    """The version that shall stand again."""
+
+    version: Version
+
+
+class MatchBody(Body):
+    """What is asked for."""
+
+    application: Text = ""
+    min_throughput: Quantity | None = None
+    max_throughput: Quantity | None = None
+    max_delay: Quantity | None = None
+    max_jitter: Quantity | None = None
+    max_loss: float | None = None
+
+
+class TemplateAnswer(Answer):
+    """A version of a template. ``lowered`` says what the site's policy lowered."""
+
+    name: str
+    version: int
+    origin: str
+    by: str
+    at: float
+    template: dict[str, Any]
+    source: dict[str, Any]
+    learned: dict[str, Any]
+    lowered: list[str]
+
+
+class VersionAnswer(Answer):
+    """A version that is kept; ``entry`` is null for one that deleted the template."""
+
+    version: int
+    at: float
+    entry: TemplateAnswer | None
+
+
+class MatchAnswer(Answer):
+    """``how`` is name, pattern, nearest or empty; ``passed_over`` says why others do not fit."""
+
+    entry: TemplateAnswer | None
+    how: str
+    reason: str
+    passed_over: dict[str, str]
+
+
+def router(book: TemplateBook, broker: Broker, turns: Turns) -> APIRouter:
+    """The routes."""
+    routes = APIRouter(tags=["templates"])
+
+    def by(caller: Principal) -> dict[str, Any]:
+        return {"by": caller.name, "trusted": caller.may(May.MANAGE)}
+
+    @routes.get("/v1/templates", response_model=list[TemplateAnswer])
+    async def list_templates(caller: Caller) -> Response:
+        """All templates in their newest version."""
+        caller.need(May.READ)
+
+        def listed() -> list[dict[str, Any]]:
+            return [_view(entry) for name in book.names() if (entry := book.entry(name))]
+
+        return answers.answer(await turns.read(listed))
+
+    @routes.post("/v1/templates/match", response_model=MatchAnswer)
+    async def match_template(body: MatchBody, caller: Caller) -> Response:
+        """The template for an application and what it asks for, and why."""
+        caller.need(May.READ)
+        wanted = wanted_from_dict(body.model_dump(exclude={"application"}))
+        found = await turns.read(book.explain, body.application, wanted)
+        entry = book.entry(found.template.name) if found.template else None
+        return answers.answer(
+            {
+                "entry": _view(entry) if entry else None,
+                "how": found.how,
+                "reason": found.reason,
+                "passed_over": dict(found.passed_over),
+            }
+        )
+
+    @routes.get("/v1/templates/{name}", response_model=TemplateAnswer)
+    async def get_template(
+        name: str, caller: Caller, version: Annotated[Version | None, Query()] = None
+    ) -> Response:
+        """A template, the newest version or an older one."""
+        caller.need(May.READ)
+        entry = await turns.read(book.entry, name, version)
+        if entry is None:
+            raise unknown(name, book.names(), version)
+        return answers.answer(_view(entry))
+
+    @routes.get("/v1/templates/{name}/history", response_model=list[VersionAnswer])
+    async def get_history(name: str, caller: Caller) -> Response:
+        """Every version that is kept, oldest first."""
+        caller.need(May.READ)
+        found = await turns.read(book.history, name)
+        if not found:
+            raise unknown(name, book.names())
+        return answers.answer(
+            [
+                {"version": doc.version, "at": doc.at, "entry": _view(entry) if entry else None}
+                for doc, entry in found
+            ]
+        )
+
+    @routes.put("/v1/templates/{name}", response_model=TemplateAnswer)
+    async def save_template(name: str, body: TemplateBody, caller: Caller) -> Response:
+        """Save a new version. The same figures as those that stand there make none."""
+        caller.need(May.SAVE_TEMPLATES)
+        figures = body.model_dump(exclude_none=True, exclude={"version"})
+        return answers.answer(_saved(await turns.change(book.save, name, figures, **by(caller))))
+
+    @routes.post("/v1/templates/{name}/from", response_model=TemplateAnswer)
+    async def save_from_transit(name: str, body: FromBody, caller: Caller) -> Response:
+        """Save what worked for a transfer: its rates, its tuning, its goodput as the peak."""
+        caller.need(May.SAVE_TEMPLATES)
+        transit = await turns.read(broker.get, body.transit)
+        if not caller.owns(transit.user):
+            raise BrokerError(f"transit {body.transit!r} is somebody else's", "forbidden")
+        return answers.answer(
+            _saved(await turns.change(book.save_from, name, transit, **by(caller)))
+        )
+
+    @routes.post("/v1/templates/{name}/restore", response_model=TemplateAnswer)
+    async def restore_template(name: str, body: RestoreBody, caller: Caller) -> Response:
+        """Save an old version anew."""
+        caller.need(May.SAVE_TEMPLATES)
+        return answers.answer(
+            _saved(await turns.change(book.restore, name, body.version, **by(caller)))
+        )
+
+    @routes.delete("/v1/templates/{name}", response_model=TemplateAnswer | None)
+    async def delete_template(name: str, caller: Caller) -> Response:
+        """Forget what was saved under a name; the answer is the configured template that stands
+        there again, or null."""
+        caller.need(May.SAVE_TEMPLATES)
+        entry = await turns.change(book.delete, name, **by(caller))
+        return answers.answer(_view(entry) if entry else None)
+
+    return routes
+
+
+def _saved(saved: tuple[Entry, Sequence[str]]) -> dict[str, Any]:
+    entry, lowered = saved
+    return {**_view(entry), "lowered": list(lowered)}
+
+
+def _view(entry: Entry) -> dict[str, Any]:
+    return {
+        "name": entry.template.name,
+        "version": entry.template.version,
+        "origin": entry.origin,
+        "by": entry.by,
+        "at": entry.at,
+        "template": template_to_dict(entry.template),
+        "source": dict(entry.source),
+        "learned": dict(entry.learned),
+        "lowered": list(entry.capped),
+    }

@@ -1,0 +1,113 @@
+"""``/v1/transits``: paths with bandwidth, asked for, renewed and given back."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Response
+
+from network_provisioner.access import May, Principal
+from network_provisioner.api import answers
+from network_provisioner.api.callers import Caller
+from network_provisioner.api.listing import Only, newest
+from network_provisioner.api.metrics import Metrics
+from network_provisioner.api.shapes import (
+    MOST,
+    FlowsBody,
+    ReleaseBody,
+    RenewBody,
+    Text,
+    TransitBody,
+    flows_of,
+)
+from network_provisioner.api.turns import Turns
+from network_provisioner.broker import Broker
+from network_provisioner.errors import BrokerError
+from network_provisioner.model import Transit, TransitState
+
+_MOST_LISTED = 100_000
+
+
+def router(broker: Broker, turns: Turns, metrics: Metrics) -> APIRouter:
+    """The routes. Every one raises BrokerError for what it refuses."""
+    routes = APIRouter(tags=["transits"])
+
+    async def own(caller: Principal, transit_id: str) -> Transit:
+        """The transit, where it is the caller's business."""
+        if not (transit_id.isascii() and transit_id.isprintable()):  # no id is, so do not look
+            raise BrokerError(f"unknown transit {transit_id!r}", "unknown_transit")
+        transit = await turns.read(broker.get, transit_id)
+        if not caller.owns(transit.user):
+            raise BrokerError(
+                f"transit {transit_id!r} is not of a user that {caller.name!r} acts for",
+                "forbidden",
+            )
+        return transit
+
+    @routes.post(
+        "/v1/transits", status_code=201, response_model=Transit, responses={200: {"model": Transit}}
+    )
+    async def request_transit(body: TransitBody, caller: Caller) -> Response:
+        """Ask for a path. 201 for a new transit, 200 for one that the same id got before."""
+        caller.need(May.REQUEST)
+        asked = body.request(*caller.acting(body.user, body.project))
+        transit, new = await turns.change(metrics.timed, broker.submit, asked)
+        if not new and not caller.owns(transit.user):
+            raise BrokerError(f"id {asked.id!r} is taken by somebody else's transit", "conflict")
+        return answers.transit(transit, 201 if new else 200)
+
+    @routes.get("/v1/transits", response_model=list[Transit])
+    async def list_transits(
+        caller: Caller,
+        state: TransitState | None = None,
+        workflow: Text | None = None,
+        user: Text | None = None,
+        project: Text | None = None,
+        since: Annotated[
+            float | None, Query(ge=0, le=MOST, description="asked for at this Unix second or later")
+        ] = None,
+        limit: Annotated[int, Query(ge=1, le=_MOST_LISTED)] = 10_000,
+    ) -> Response:
+        """The newest transits that are all of this, oldest first; a researcher's own."""
+        caller.need(May.READ)
+        only = Only(user, project, since, caller.users)
+        return answers.transits(await turns.read(newest, broker.list, state, workflow, limit, only))
+
+    # ":path" because an id may contain a slash.
+    @routes.post("/v1/transits/{transit_id:path}/release", response_model=Transit)
+    async def release_transit(
+        transit_id: str, caller: Caller, body: ReleaseBody | None = None
+    ) -> Response:
+        """Give a path back. Idempotent."""
+        caller.need(May.RELEASE)
+        await own(caller, transit_id)
+        report = body or ReleaseBody()
+        return answers.transit(
+            await turns.change(
+                broker.release, transit_id, report.bytes, report.seconds, report.outcome
+            )
+        )
+
+    @routes.post("/v1/transits/{transit_id:path}/renew", response_model=Transit)
+    async def renew_transit(transit_id: str, body: RenewBody, caller: Caller) -> Response:
+        """Make a lease last longer."""
+        caller.need(May.REQUEST)
+        await own(caller, transit_id)
+        return answers.transit(await turns.change(broker.renew, transit_id, body.lease_s))
+
+    @routes.put("/v1/transits/{transit_id:path}/flows", response_model=Transit)
+    @routes.post("/v1/transits/{transit_id:path}/flows", response_model=Transit)
+    async def report_flows(transit_id: str, body: FlowsBody, caller: Caller) -> Response:
+        """Say which packets a transit carries, once the application knows its ports."""
+        caller.need(May.REQUEST)
+        await own(caller, transit_id)
+        flows = flows_of(body.flows)
+        return answers.transit(await turns.change(broker.report_flows, transit_id, flows))
+
+    @routes.get("/v1/transits/{transit_id:path}", response_model=Transit)
+    async def get_transit(transit_id: str, caller: Caller) -> Response:
+        """One transit, with the candidates and scores behind its path."""
+        caller.need(May.READ)
+        return answers.transit(await own(caller, transit_id))
+
+    return routes

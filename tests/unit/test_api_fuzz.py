@@ -1,0 +1,137 @@
+"""Every endpoint, fuzzed from its published description.
+
+Whatever is sent: no fault of ours (500), every answer as described, every error in the one shape,
+and after an error everything as it was before.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+import schemathesis
+from api_rig import ASK, FOR_EVER_S, application, bearer, error, keyring, serving
+from broker_rig import Rig
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from schemathesis import GenerationMode
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    negative_data_rejection,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from network_provisioner.api import description
+
+# Of each operation and kind; a search that is worth a night takes 2,000.
+EXAMPLES = int(os.environ.get("ADON_FUZZ_EXAMPLES", "10"))
+DESCRIBED = description()
+SCHEMA = schemathesis.openapi.from_dict(DESCRIBED)
+OPERATIONS = [(v, p) for p, verbs in DESCRIBED["paths"].items() for v in verbs]
+# What random text never hits, and what is there.
+KNOWN = {
+    "transit_id": st.sampled_from(["live", "ended", "waits"]),
+    "policy_id": st.sampled_from(["known", "v1", "v2"]),
+    "name": st.sampled_from(["soykb", "saved", "default"]),
+    "src": st.sampled_from(["mu", "tacc", "local"]),
+    "dst": st.sampled_from(["mu", "tacc", "iplant"]),
+    "id": st.sampled_from(["live", "new", "new2"]),
+    "transit": st.sampled_from(["live", "ended"]),
+    "template": st.sampled_from(["soykb", "saved", "default"]),
+    "start": st.sampled_from([1_000_000.0, 1_000_100, 1e18]),
+    "end": st.sampled_from([1_000_200.0, 1_000_050, 1e-9]),
+    "specs": st.sampled_from([["a", "*"], ["a", "a"]]),
+    "type": st.sampled_from(["user", "project"]),
+    "strategy": st.sampled_from(["10-3", "7-3", "computed"]),
+    "action": st.sampled_from(["start", "modify", "stop"]),
+    "time": st.sampled_from([[None, None], [2e6, 1e6], ["2030-01-01", None]]),
+    "qspec": st.sampled_from([{"min_throughput": "5 Mb/s"}, {"min_throughput": 1e300}]),
+    "rspec": st.sampled_from([{"max_throughput": "50 Mb/s"}, {"max_throughput": 1e-300}]),
+}
+
+
+class World:
+    """A broker with something of everything, and all that a request could change."""
+
+    def __init__(self, rig: Rig, port: int) -> None:
+        self.rig = rig
+        self.url = f"http://127.0.0.1:{port}"
+        self.web = requests.Session()
+        self.web.headers.update(bearer("engineer"))
+
+    def post(self, path: str, body: object) -> None:
+        self.web.post(self.url + path, json=body, timeout=FOR_EVER_S).raise_for_status()
+
+    def fill(self) -> None:
+        for name, size in (("live", 10**9), ("ended", 10**9)):
+            self.post("/v1/transits", {**ASK, "id": name, "size_bytes": size})
+        self.post("/v1/transits/ended/release", {"bytes": 10**9, "seconds": 9.0})
+        rates = {"min_bps": 150e6, "template": "soykb"}
+        self.post("/v1/transits", {**ASK, "id": "full", "dst": "iplant", **rates})
+        self.post("/v1/transits", {**ASK, "id": "waits", "src": "local", **rates})
+        policy = {"name": "known", "type": "user", "strategy": "10-3", "specs": ["a", "*"]}
+        self.post("/v1/policies/", policy)
+        figures = {"qspec": {"min_throughput": "5 Mb/s"}, "rspec": {"max_throughput": "1 Gb/s"}}
+        saved = self.web.put(f"{self.url}/v1/templates/saved", json=figures, timeout=FOR_EVER_S)
+        saved.raise_for_status()
+
+    def state(self) -> Any:
+        store = self.rig.store
+        documents = {
+            kind: {name: store.history(kind, name) for name in names}
+            for kind, names in store.kinds().items()
+        }
+        transits = [t.as_dict() for t in self.rig.broker.list()]
+        return transits, documents, self.rig.reserved(), dict(self.rig.controller.circuits)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    rig = Rig(tmp_path / "state.sqlite")
+    with serving(application(rig, keyring(rig))) as port:
+        world = World(rig, port)
+        world.fill()
+        yield world
+
+
+@pytest.mark.parametrize("mode", GenerationMode)
+@pytest.mark.parametrize(("verb", "path"), OPERATIONS)
+def test_whatever_is_sent(world: World, verb: str, path: str, mode: GenerationMode) -> None:
+    operation = SCHEMA[path][verb]
+    checks = [
+        not_a_server_error,
+        status_code_conformance,
+        content_type_conformance,
+        response_schema_conformance,
+    ]
+    if mode is GenerationMode.NEGATIVE:
+        if not (operation.body or operation.query or operation.path_parameters):
+            pytest.skip("takes nothing that could be wrong")
+        checks.append(negative_data_rejection)
+
+    @given(operation.as_strategy(generation_mode=mode), st.data())
+    @settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck), database=None)
+    def look(case: Any, data: st.DataObject) -> None:
+        if mode is GenerationMode.POSITIVE:
+            for place in (case.path_parameters, case.body):
+                for key in sorted(place if isinstance(place, dict) else ()):
+                    if key in KNOWN and data.draw(st.booleans(), f"a known {key}"):
+                        place[key] = data.draw(KNOWN[key], key)
+        before = world.state()
+        answer = case.call(base_url=world.url, session=world.web)
+        # What is too large is refused before anybody looks whether it is also wrong.
+        looked_at = answer.status_code != 413
+        case.validate_response(
+            answer, checks=[c for c in checks if looked_at or c is not negative_data_rejection]
+        )
+        if answer.status_code >= 400:
+            error(answer)
+            assert world.state() == before
+
+    look()

@@ -1,0 +1,178 @@
+"""Who may do what over HTTP: every operation by every role."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from api_rig import ASK, application, bearer, error, keyring, token_of
+from broker_rig import Rig
+from fastapi.testclient import TestClient
+
+from network_provisioner.access import Key, Principal, Role, hash_of
+from network_provisioner.api import description
+
+MINE, OTHERS = "researcher-1", "somebody"
+POLICY = {"name": "p", "type": "user", "strategy": "10-3", "specs": ["a", "*"]}
+TEMPLATE = {"qspec": {"min_throughput": "5 Mb/s"}, "rspec": {"max_throughput": "50 Mb/s"}}
+R, E, OP, M = Role.RESEARCHER, Role.ENGINEER, Role.OPERATOR, Role.MEASUREMENT
+EVERYBODY = {R, E, OP, M}
+# operation -> who may, path and body of a request that is allowed to them
+TABLE: dict[tuple[str, str], tuple[set[Role], str, object]] = {
+    ("post", "/v1/transits"): ({R, E}, "/v1/transits", ASK),
+    ("get", "/v1/transits"): (EVERYBODY, "/v1/transits", None),
+    ("get", "/v1/transits/{transit_id}"): (EVERYBODY, "/v1/transits/mine", None),
+    ("post", "/v1/transits/{transit_id}/release"): ({R, E, OP}, "/v1/transits/mine/release", {}),
+    ("post", "/v1/transits/{transit_id}/renew"): (
+        {R, E}, "/v1/transits/mine/renew", {"lease_s": 9},
+    ),
+    ("put", "/v1/transits/{transit_id}/flows"): (
+        {R, E}, "/v1/transits/mine/flows", {"flows": [{"dst_ports": 5}]},
+    ),
+    ("post", "/v1/transits/{transit_id}/flows"): (
+        {R, E}, "/v1/transits/mine/flows", {"flows": []},
+    ),
+    ("get", "/v1/topology"): (EVERYBODY, "/v1/topology", None),
+    ("get", "/v1/topology/discovered"): ({E, OP, M}, "/v1/topology/discovered", None),
+    ("get", "/v1/health"): (EVERYBODY, "/v1/health", None),
+    ("get", "/v1/counters"): ({E, OP, M}, "/v1/counters", None),
+    ("get", "/metrics"): ({E, OP, M}, "/metrics", None),
+    ("get", "/v1/accounting"): (EVERYBODY, "/v1/accounting", None),
+    ("get", "/v1/policies/"): (EVERYBODY, "/v1/policies/", None),
+    ("post", "/v1/policies/"): ({E}, "/v1/policies/", POLICY),
+    ("get", "/v1/policies/{policy_id}"): (EVERYBODY, "/v1/policies/p0", None),
+    ("delete", "/v1/policies/{policy_id}"): ({E}, "/v1/policies/p0", None),
+    ("get", "/v1/templates"): (EVERYBODY, "/v1/templates", None),
+    ("post", "/v1/templates/match"): (EVERYBODY, "/v1/templates/match", {"application": "soykb"}),
+    ("get", "/v1/templates/{name}"): (EVERYBODY, "/v1/templates/t0", None),
+    ("get", "/v1/templates/{name}/history"): (EVERYBODY, "/v1/templates/t0/history", None),
+    ("put", "/v1/templates/{name}"): ({R, E}, "/v1/templates/new", TEMPLATE),
+    ("post", "/v1/templates/{name}/from"): ({R, E}, "/v1/templates/new/from", {"transit": "done"}),
+    ("post", "/v1/templates/{name}/restore"): (
+        {R, E}, "/v1/templates/t0/restore", {"version": 1},
+    ),
+    ("delete", "/v1/templates/{name}"): ({R, E}, "/v1/templates/t0", None),
+}  # fmt: skip
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Rig:
+    return Rig(tmp_path / "state.sqlite")
+
+
+@pytest.fixture
+def web(rig: Rig) -> Iterator[TestClient]:
+    """Transits of a researcher and of somebody else; a policy; a template of the researcher's."""
+    ring = keyring(rig, Key(Principal(OTHERS, R, frozenset({OTHERS})), hash_of("o" * 20)))
+    with TestClient(application(rig, ring), raise_server_exceptions=False) as client:
+        for name, user in (("mine", MINE), ("done", MINE), ("others", OTHERS)):
+            body = {**ASK, "id": name, "user": user, "size_bytes": 10**9}
+            made = client.post("/v1/transits", json=body, headers=bearer("engineer"))
+            assert (made.status_code, made.json()["state"]) == (201, "installed")
+        report = {"bytes": 10**9, "seconds": 80.0, "outcome": "success"}
+        path = "/v1/transits/done/release"
+        assert client.post(path, json=report, headers=bearer("researcher")).status_code == 200
+        body = {**POLICY, "name": "p0"}
+        assert client.post("/v1/policies/", json=body, headers=bearer("engineer")).is_success
+        saved = client.put("/v1/templates/t0", json=TEMPLATE, headers=bearer("researcher"))
+        assert saved.json()["by"] == MINE
+        yield client
+
+
+def test_the_table_has_every_operation() -> None:
+    described = description()["paths"]
+    assert set(TABLE) == {(verb, path) for path in described for verb in described[path]}
+
+
+@pytest.mark.parametrize("role", Role)
+@pytest.mark.parametrize("operation", TABLE)
+def test_roles(web: TestClient, rig: Rig, operation: tuple[str, str], role: Role) -> None:
+    may, path, body = TABLE[operation]
+    before = [t.as_dict() for t in rig.broker.list()]
+    answer = web.request(operation[0], path, json=body, headers=bearer(role))
+    if role in may:
+        # The rig's switches cannot look around.
+        assert answer.is_success or path == "/v1/topology/discovered", answer.text
+        assert answer.status_code != 403
+    else:
+        status, code, message = error(answer)
+        assert (status, code) == (403, "forbidden")
+        assert f"'{role}-1' has role {role}, expected " in message
+        assert [t.as_dict() for t in rig.broker.list()] == before
+    assert error(web.request(operation[0], path, json=body))[:2] == (401, "unauthorized")
+
+
+@pytest.mark.parametrize(
+    ("verb", "path", "body"),
+    [
+        ("get", "/v1/transits/others", None),
+        ("post", "/v1/transits/others/release", None),
+        ("post", "/v1/transits/others/renew", {"lease_s": 9}),
+        ("put", "/v1/transits/others/flows", {"flows": []}),
+        ("post", "/v1/templates/t/from", {"transit": "others"}),
+        ("post", "/v1/transits", {**ASK, "user": OTHERS}),
+        ("put", "/v1/templates/soykb", TEMPLATE),
+        ("get", "/v1/accounting?by=project", None),
+    ],
+)
+def test_what_is_somebody_elses_is_forbidden(
+    web: TestClient, rig: Rig, verb: str, path: str, body: object
+) -> None:
+    before = [t.as_dict() for t in rig.broker.list()]
+    answer = web.request(verb, path, json=body, headers=bearer("researcher"))
+    assert error(answer)[:2] == (403, "forbidden")
+    assert [t.as_dict() for t in rig.broker.list()] == before
+
+
+def test_a_researcher_sees_its_own(web: TestClient) -> None:
+    def ids(role: str, query: str = "") -> list[str]:
+        answer = web.get(f"/v1/transits{query}", headers=bearer(role))
+        return [t["id"] for t in answer.json()]
+
+    assert ids("researcher") == ["mine", "done"]
+    assert ids("researcher", f"?user={OTHERS}") == []
+    assert ids("measurement") == ["mine", "done", "others"]
+    used = web.get("/v1/accounting", headers=bearer("researcher")).json()
+    assert [row["name"] for row in used] == [MINE]
+
+
+def test_the_owner_is_the_tokens_name_where_none_is_given(web: TestClient) -> None:
+    made = web.post("/v1/transits", json={**ASK, "id": "x"}, headers=bearer("researcher"))
+    assert made.json()["user"] == MINE
+    again = web.post("/v1/transits", json={**ASK, "id": "x"}, headers=bearer("researcher"))
+    assert (again.status_code, again.json()["id"]) == (200, "x")
+
+
+def test_an_id_of_somebody_elses_tells_nothing_of_it(web: TestClient) -> None:
+    body = {**ASK, "id": "others", "size_bytes": 10**9}
+    status, code, message = error(web.post("/v1/transits", json=body, headers=bearer("researcher")))
+    assert (status, code) == (409, "conflict")
+    assert OTHERS not in message
+
+
+def test_no_token_gets_into_a_log_or_an_answer(
+    web: TestClient, rig: Rig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken() -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(rig.broker, "health", broken)
+    caplog.set_level("DEBUG")
+    said = ""
+    for shown in (token_of("engineer"), "unknown-but-secret-of-somebody"):
+        for path in ("/v1/health", "/v1/transits/x", "/nowhere", "/v1/transits?limit=x"):
+            said += web.get(path, headers={"Authorization": f"Bearer {shown}"}).text
+            said += web.get(path, headers={"Authorization": f"Basic {shown}"}).text
+    assert "secret-of" not in said + caplog.text
+
+
+def test_an_expired_token_says_so(rig: Rig) -> None:
+    key = Key(Principal("old", Role.ENGINEER), hash_of("x" * 20), rig.clock.now + 10)
+    with TestClient(application(rig, keyring(rig, key))) as web:
+        shown = {"Authorization": f"Bearer {'x' * 20}"}
+        assert web.get("/v1/health", headers=shown).status_code == 200
+        rig.clock.now += 10
+        status, code, message = error(web.get("/v1/health", headers=shown))
+        assert (status, code) == (401, "token_expired") and "'old'" in message
+        assert web.get("/openapi.json").status_code == 200

@@ -1,0 +1,195 @@
+"""Real sockets: clients that are slow, send no HTTP, far too much, or nothing at all."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from pathlib import Path
+
+import pytest
+from api_rig import ASK, FOR_EVER_S, application, error, keyring, raw, serving, token_of
+from broker_rig import Rig
+from fastapi import FastAPI, Response
+from fastapi.testclient import TestClient
+
+from network_provisioner.api import connection, gate
+from network_provisioner.client import BrokerClient
+from network_provisioner.model import TransitRequest
+
+BIG = 64 * 2**20
+HEAD = b"POST /v1/transits HTTP/1.1\r\nHost: b\r\nContent-Type: application/json\r\n"
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Rig:
+    return Rig(tmp_path / "state.sqlite")
+
+
+def test_clients_that_send_nothing_block_nobody_and_are_let_go(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "HEAD_S", 0.3)
+    with serving(application(rig)) as port:
+        idle = [socket.create_connection(("127.0.0.1", port)) for _ in range(50)]
+        idle[0].sendall(b"GET /v1/he")  # half a request line
+        client = BrokerClient(f"http://127.0.0.1:{port}", FOR_EVER_S)
+        assert client.request(TransitRequest("a", "mu", "tacc")).id == "a"
+        for sock in idle:
+            sock.settimeout(FOR_EVER_S)
+            with contextlib.suppress(ConnectionResetError):
+                assert sock.recv(10) == b""
+            sock.close()
+
+
+def test_a_body_that_dribbles_is_refused_in_time(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gate, "BODY_S", 0.3)
+    with serving(application(rig)) as port:
+        answer = raw(port, HEAD + b'Content-Length: 100\r\n\r\n{"id":')
+    assert b" 408 " in answer.splitlines()[0] and b'"code":"timeout"' in answer
+    assert rig.broker.list() == []
+
+
+def test_more_connections_than_a_process_may_have(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "MOST_CONNECTIONS", 10)
+    with serving(application(rig)) as port:
+        held = [socket.create_connection(("127.0.0.1", port)) for _ in range(30)]
+        refused = 0
+        for sock in held:
+            sock.settimeout(FOR_EVER_S)
+            try:
+                sock.sendall(b"GET /v1/health HTTP/1.1\r\nHost: b\r\n\r\n")
+                refused += b"200 OK" not in sock.recv(65536)
+            except OSError:
+                refused += 1
+        assert refused == 20
+        for sock in held:
+            sock.close()
+
+
+def big(app: FastAPI) -> FastAPI:
+    """An application with an answer that no buffer of the system holds."""
+    app.get("/big")(lambda: Response(b"x" * BIG))
+    return app
+
+
+def test_an_answer_that_is_taken_slowly_is_sent_to_its_end(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "HEAD_S", 0.2)
+    with serving(big(application(rig))) as port, socket.socket() as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        sock.settimeout(FOR_EVER_S)
+        sock.connect(("127.0.0.1", port))
+        sock.sendall(b"GET /big HTTP/1.0\r\nHost: b\r\n\r\n")
+        got, paused = 0, 0
+        while piece := sock.recv(2**20):
+            got += len(piece)
+            if got > (paused + 1) * BIG / 8:  # pauses that are longer together than the patience
+                paused += 1
+                threading.Event().wait(0.1)
+        assert got > BIG and paused >= 7
+
+
+def test_an_answer_that_nobody_takes_is_given_up(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "HEAD_S", 0.2)
+    late, given_up = connection.Connection._late, threading.Event()
+
+    def watched(self: connection.Connection) -> None:
+        late(self)
+        if self.transport.is_closing():
+            given_up.set()
+
+    monkeypatch.setattr(connection.Connection, "_late", watched)
+    with serving(big(application(rig))) as port, socket.socket() as sock:
+        sock.settimeout(FOR_EVER_S)
+        sock.connect(("127.0.0.1", port))
+        sock.sendall(b"GET /big HTTP/1.1\r\nHost: b\r\n\r\n")
+        assert given_up.wait(FOR_EVER_S)
+        got = 0
+        with contextlib.suppress(ConnectionResetError):
+            while piece := sock.recv(2**20):
+                got += len(piece)
+        assert got < BIG
+
+
+@pytest.mark.parametrize("declared", [True, False])
+def test_a_body_of_100_mb_is_refused_before_it_is_kept(
+    rig: Rig, declared: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept: list[int] = []
+    body_of = gate._body
+
+    async def watched(scope: gate.Message, receive: gate.Receive) -> list[gate.Message]:
+        async def counted() -> gate.Message:
+            message = await receive()
+            kept.append(len(message.get("body", b"")))
+            return message
+
+        return await body_of(scope, counted)
+
+    monkeypatch.setattr(gate, "_body", watched)
+    piece = b"a" * 2**20
+    length = b"Content-Length: 104857600" if declared else b"Transfer-Encoding: chunked"
+    with (
+        serving(application(rig)) as port,
+        socket.create_connection(("127.0.0.1", port), FOR_EVER_S) as sock,
+    ):
+        sock.sendall(HEAD + length + b"\r\n\r\n")
+        sent = 0
+        try:
+            for _ in range(100):
+                sock.sendall(piece if declared else b"100000\r\n" + piece + b"\r\n")
+                sent += len(piece)
+        except OSError:
+            pass  # it hangs up on who goes on sending
+        try:
+            answer = sock.recv(65536)
+        except OSError:
+            answer = b""
+        if answer:  # what was refused may reset the connection before the answer is read
+            assert b" 413 " in answer.splitlines()[0] and b'"code":"too_large"' in answer
+        assert sent < 100 * 2**20
+        client = BrokerClient(f"http://127.0.0.1:{port}", FOR_EVER_S)
+        assert client.health()["live"] == 0
+    assert sum(kept) < 2**20
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", b"SSH-2.0-OpenSSH_9.2\r\n\r\n",
+     b"GET / HTTP/1.1\r\n\r\n", b"GET /\xff HTTP/1.1\r\nHost: b\r\n\r\n",
+     b"GET / HTTP/1.1\r\nHost: b\r\nContent-Length: -1\r\n\r\n"],
+)  # fmt: skip
+def test_what_is_no_http_is_answered_in_the_one_shape(rig: Rig, sent: bytes) -> None:
+    with serving(application(rig)) as port:
+        answer = raw(port, sent)
+    assert answer.startswith(b"HTTP/1.1 400 ") and b'{"error": {"code": "bad_request"' in answer
+
+
+def test_two_requests_on_one_connection_and_two_at_once(rig: Rig) -> None:
+    ask = b"GET /v1/health HTTP/1.1\r\nHost: b\r\n\r\n"
+    last = b"GET /v1/topology HTTP/1.1\r\nHost: b\r\nConnection: close\r\n\r\n"
+    with serving(application(rig)) as port:
+        answer = raw(port, ask + ask, last)
+    assert answer.count(b"HTTP/1.1 200 OK") == 3
+
+
+def test_a_stop_does_not_wait_for_those_who_send_nothing(rig: Rig) -> None:
+    with serving(application(rig)) as port:
+        idle = socket.create_connection(("127.0.0.1", port))
+    idle.close()
+
+
+def test_the_gate_takes_one_kind_of_authorization(rig: Rig) -> None:
+    with TestClient(application(rig, keyring(rig))) as web:
+        for value in ("Basic YTpi", "Bearer", "Bearer  ", "", "bearer wrong"):
+            refused = web.get("/v1/health", headers={"Authorization": value})
+            assert error(refused)[:2] == (401, "unauthorized")
+            assert refused.headers["WWW-Authenticate"] == "Bearer"
+        good = {"Authorization": f"bearer {token_of('engineer')}"}
+        assert web.get("/v1/health", headers=good).status_code == 200
+        assert web.post("/v1/transits", json=ASK).status_code == 401
+        assert web.get("/nothing").status_code == 401  # nor is it told what there is

@@ -1,0 +1,176 @@
+"""From adon.yml to a broker with its controller, limits and books."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli_world import CONFIG
+
+from adon.config import Config, parse_config
+from adon.wiring import Learning, limits_of, make_broker, make_controller
+from monitors.archive import Archive
+from network_provisioner.controllers.opendaylight import OpenDaylightController
+from network_provisioner.controllers.openflow import OpenFlowController
+from network_provisioner.controllers.simulated import SimulatedController
+from network_provisioner.decisions.admission import Limits
+from network_provisioner.errors import InputError, MissingError
+from network_provisioner.model import Transit, TransitRequest, TransitState
+from network_provisioner.topologies.data import topology_from_dict
+
+
+def config(folder: Path, **sections: Any) -> Config:
+    data = copy.deepcopy(CONFIG) | {
+        "broker": {"state": str(folder / "s.sqlite"), "archive": str(folder / "a.sqlite")},
+        "controller": {},
+    }
+    data["topology"]["links"].append(
+        {"a": "r1", "b": "s2", "layer": "l3", "capacity": "20 Mb/s", "ports": {"s2": 11}}
+    )
+    data["topology"]["nodes"][-1]["macs"]["s2"] = "02:00:00:00:0b:02"
+    data["templates"] = {}
+    return parse_config(data | sections, "adon.yml")
+
+
+def controller(folder: Path, **section: Any) -> object:
+    given = config(folder, controller=section)
+    return make_controller(given.controller, topology_from_dict(given.topology))
+
+
+def test_drivers_by_name(tmp_path: Path) -> None:
+    password = tmp_path / "password"
+    password.write_text("admin\n")
+    assert isinstance(controller(tmp_path), SimulatedController)
+    assert isinstance(controller(tmp_path, driver="openflow", exec=["env"]), OpenFlowController)
+    odl = {"driver": "opendaylight", "url": "http://127.0.0.1:8181", "user": "admin"}
+    made = controller(tmp_path, **odl, exec=["env"], password_file=str(password))
+    assert isinstance(made, OpenDaylightController)
+    name = "network_provisioner.controllers.simulated:SimulatedController"
+    assert isinstance(controller(tmp_path, driver=name), SimulatedController)
+
+
+@pytest.mark.parametrize(
+    ("section", "words"),
+    [
+        ({"driver": "openflow", "exec": ["no-such-program"]}, "no-such-program: found no such"),
+        ({"driver": "opendaylight", "url": "http://x"}, "found no password_file"),
+        (
+            {"driver": "opendaylight", "url": "http://x", "password_file": "/nowhere"},
+            "/nowhere: cannot be read",
+        ),
+        ({"driver": "nowhere:Driver"}, "nowhere:Driver: No module named 'nowhere'"),
+        ({"driver": "json:Driver"}, "json:Driver: module 'json' has no attribute 'Driver'"),
+        ({"driver": "json:dumps"}, "json:dumps"),
+        ({"driver": "builtins:list"}, "builtins:list"),
+        (
+            {
+                "driver": "network_provisioner.controllers.simulated:SimulatedController",
+                "options": {"colour": "red"},
+            },
+            "got an unexpected keyword argument 'colour'",
+        ),
+    ],
+)
+def test_drivers_that_cannot_be(tmp_path: Path, section: dict[str, Any], words: str) -> None:
+    with pytest.raises((InputError, MissingError)) as caught:
+        controller(tmp_path, **section)
+    assert words in str(caught.value) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("section", "words"),
+    [
+        ({"driver": "onos"}, "found 'onos', expected simulated, openflow, opendaylight or package"),
+        ({"driver": "openflw"}, "did you mean 'openflow'?"),
+        ({"bandwidth": "magic"}, "controller.bandwidth: found 'magic', expected 'auto'"),
+        ({"pasword_file": "x"}, "unknown key 'controller.pasword_file', did you mean"),
+    ],
+)
+def test_controller_sections_that_cannot_be(
+    tmp_path: Path, section: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(InputError) as caught:
+        config(tmp_path, controller=section)
+    assert words in str(caught.value)
+
+
+def test_limits_are_those_given_and_the_usual_others(tmp_path: Path) -> None:
+    assert limits_of(config(tmp_path).limits) == Limits()
+    given = {"reservable": 0.5, "max_lease": "2 h", "unsized_lease": 60, "aging": "30 s"}
+    made = limits_of(config(tmp_path, limits={**given, "max_paths": 3}).limits)
+    assert made == Limits(
+        reservable=0.5, max_lease_s=7200.0, unsized_lease_s=60.0, max_paths=3, aging_s=30.0
+    )
+
+
+@pytest.mark.parametrize(
+    ("section", "words"),
+    [
+        ({"reservable": 0}, "limits.reservable"),
+        ({"reservable": 1.1}, "limits.reservable"),
+        ({"max_lease": "0 s"}, "limits.max_lease: found '0 s', expected more than 0 s"),
+        ({"max_lease": "long"}, "limits.max_lease: found 'long', expected a number with a unit"),
+        ({"max_path": 2}, "unknown key 'limits.max_path', did you mean 'max_paths'?"),
+    ],
+)
+def test_limits_that_cannot_be(tmp_path: Path, section: dict[str, Any], words: str) -> None:
+    with pytest.raises(InputError) as caught:
+        config(tmp_path, limits=section)
+    assert words in str(caught.value)
+
+
+def test_a_broker_with_its_books(tmp_path: Path) -> None:
+    given = config(tmp_path, template_policy={"max_priority": 1})
+    with Archive(tmp_path / "a.sqlite") as archive:
+        broker, books = make_broker(given, archive)
+        broker.start()
+        try:
+            policy = {"name": "p", "type": "user", "strategy": "10-3", "specs": ["ada", "*"]}
+            made, _ = books.policies.post(policy)
+            broker.sweep()
+            size = 10**9
+            broker.request(TransitRequest("a", "mu", "tacc", size, template="soykb", user="ada"))
+            broker.sweep()
+            # One book: what is started over REST is what the broker follows.
+            assert broker.get("a").queue == made["queues"][0]
+            assert books.templates.policy.max_priority == 1
+            ended = broker.release("a", size, 80.0, "success")
+            learned = books.templates.get("soykb")
+            assert learned is not None and learned.peak_bps == ended.goodput_bps
+            assert archive.estimate("throughput", "mu>tacc", ended.released_at + 1) is not None
+            assert [u.name for u in books.accounts.usage("user")] == ["ada"]
+        finally:
+            broker.stop()
+
+
+def test_a_store_is_let_go_where_the_rest_cannot_be_made(tmp_path: Path) -> None:
+    given = config(tmp_path)
+    with Archive(tmp_path / "a.sqlite") as archive:
+        for _ in range(2):  # the second would be refused the file
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr("network_provisioner.broker.Broker.__init__", _refuse)
+                with pytest.raises(InputError, match="no such broker"):
+                    make_broker(given, archive)
+
+
+def _refuse(*_: object, **__: object) -> None:
+    raise InputError("no such broker")
+
+
+def test_templates_learn_also_where_the_archive_fails() -> None:
+    class Full:
+        def record(self, transit: Transit) -> None:
+            raise OSError("disk full")
+
+    class Book:
+        learned: list[str] = []  # noqa: RUF012
+
+        def learn(self, transit: Transit) -> None:
+            self.learned.append(transit.id)
+
+    book: Any = Book()
+    with pytest.raises(OSError, match="disk full"):
+        Learning(Full(), book).record(Transit("a", "x", "y", TransitState.RELEASED))
+    assert book.learned == ["a"]
