@@ -5,7 +5,10 @@
  "patience_s": 60.0,                    longest wait for a queued path, then best effort
  "template": "soykb",                   what the broker knows of the application
  "archive": "/abs/archive.sqlite",      measurement archive, or null
- "token": null}                         the broker's token, or null
+ "token": null,                         the broker's token, or null
+ "token_file": null,                    better: the file that has it (or ADON_TOKEN_FILE)
+ "ca": null,                            PEM file that an https broker is known by (or ADON_CA)
+ "project": null}                       whose transfers they are where a job does not say, or null
 """
 
 from __future__ import annotations
@@ -29,6 +32,9 @@ class HookConfig:
     template: str = "default"
     archive: str | None = None
     token: str | None = None
+    token_file: str | None = None
+    ca: str | None = None
+    project: str | None = None
 
 
 def load(path: Path) -> HookConfig:

@@ -90,8 +90,14 @@ def _run_post(call: Call) -> None:
 
 def _effects(config: HookConfig) -> Effects:
     from network_provisioner.client import BrokerClient  # noqa: PLC0415
+    from network_provisioner.credentials import from_environment  # noqa: PLC0415
 
-    client = BrokerClient(config.broker, timeout_s=config.timeout_s, token=config.token)
+    named = {"ADON_TOKEN": config.token, "ADON_TOKEN_FILE": config.token_file, "ADON_CA": config.ca}
+    given = {name: value for name, value in named.items() if value}
+    if config.token and not config.token_file:  # what the file says goes before the environment
+        given["ADON_TOKEN_FILE"] = ""
+    token, tls = from_environment({**os.environ, **given})
+    client = BrokerClient(config.broker, config.timeout_s, token, tls)
     return Effects(client, Budget(config.timeout_s))
 
 

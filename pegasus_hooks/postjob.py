@@ -55,7 +55,7 @@ def run(
     entries = transferlist.read(listing)
     pairs = {(p.src, p.dst): p for p in transferlist.site_pairs(entries)}
     decision = submitdir.read_json(decision_file)
-    asked = _asked(decision, place, listing, config.template)
+    asked = _asked(decision, place, listing, config)
     known = submitdir.known_sizes(submit_dir)
     attempts = _attempts(listing.with_name(job + MULTIPART_ENDING), output, decision)
     outcome = "success" if exit_code == 0 else f"exit {exit_code}"
@@ -121,7 +121,7 @@ def keep_sizes(submit_dir: Path, job: str) -> None:
 
 
 def _asked(
-    decision: Mapping[str, Any], place: JobPlace, listing: Path, template: str
+    decision: Mapping[str, Any], place: JobPlace, listing: Path, config: HookConfig
 ) -> list[dict[str, Any]]:
     """What PRE asked for; where it left nothing (killed, disk full) what it would have asked."""
     pairs = decision.get("pairs")
@@ -129,7 +129,7 @@ def _asked(
         found = [p for p in pairs if isinstance(p, dict) and {"id", "src", "dst"} <= p.keys()]
         if found:
             return found
-    requests = requests_of(place, listing, template)
+    requests = requests_of(place, listing, config)
     return [{"id": r.id, "src": r.src, "dst": r.dst, "state": UNASKED} for r, _ in requests]
 
 

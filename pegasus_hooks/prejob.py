@@ -12,16 +12,17 @@ back what a killed hook got.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from network_provisioner.errors import BrokerError
-from network_provisioner.model import Transit, TransitRequest, TransitState
+from network_provisioner.model import ON_SWITCHES, Transit, TransitRequest, TransitState
 from pegasus_hooks import submitdir, transferlist
 from pegasus_hooks.hookconfig import HookConfig
+from pegasus_hooks.identity import identity_of
 from pegasus_hooks.patience import Broker, Budget
 
 DECISION_ENDING = ".adon.json"
@@ -38,13 +39,15 @@ _LEASE_FACTOR, _LEASE_EXTRA_S = 2.0, 60.0
 
 @dataclass(frozen=True, slots=True)
 class JobPlace:
-    """One transfer job of one workflow, and when its hook began (Unix seconds)."""
+    """One transfer job of one workflow, what Pegasus noted of the workflow (braindump.yml), and
+    when the hook began (Unix seconds)."""
 
     submit_dir: Path
     job: str
     retry: int
     workflow: str
     at: float
+    facts: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,15 +91,19 @@ def place_of(submit_dir: Path, job: str, retry: int, now: float) -> tuple[JobPla
     dump = submitdir.braindump(submit_dir)
     dag = submitdir.dag_file(submit_dir, dump)
     listing = submitdir.job_file(submit_dir, dag, job, ".in")
-    place = JobPlace(submit_dir, job, retry, dump.get("wf_uuid", ""), now)
+    place = JobPlace(submit_dir, job, retry, dump.get("wf_uuid", ""), now, dump)
     return place, listing, listing.with_name(job + DECISION_ENDING)
 
 
-def requests_of(place: JobPlace, listing: Path, template: str) -> list[tuple[TransitRequest, int]]:
+def requests_of(
+    place: JobPlace, listing: Path, config: HookConfig
+) -> list[tuple[TransitRequest, int]]:
     """One request, and its number of files, per site pair. Raises InputError for a bad list."""
     pairs = transferlist.site_pairs(transferlist.read(listing))
     undeclared = any(t.size_bytes is None for pair in pairs for t in pair.transfers)
     known = submitdir.known_sizes(place.submit_dir) if undeclared else {}
+    submit_file = listing.with_name(place.job + ".sub")
+    whose = asdict(identity_of(place.facts, submit_file, config.project)) if pairs else {}
     return [
         (
             TransitRequest(
@@ -104,10 +111,11 @@ def requests_of(place: JobPlace, listing: Path, template: str) -> list[tuple[Tra
                 src=pair.src,
                 dst=pair.dst,
                 size_bytes=pair.size_bytes(known),
-                template=template,
+                template=config.template,
                 workflow=place.workflow,
                 job=place.job,
                 retry=place.retry,
+                **whose,
             ),
             len(pair.transfers),
         )
@@ -121,7 +129,7 @@ def run(submit_dir: Path, job: str, retry: int, config: HookConfig, effects: Eff
     place, listing, decision_file = place_of(submit_dir, job, retry, effects.now())
     if not listing.exists():
         return
-    asks = requests_of(place, listing, config.template)
+    asks = requests_of(place, listing, config)
     before = _ids_to_give_back(decision_file)
     if not asks and not before:
         return
@@ -206,7 +214,7 @@ def _wait(request: TransitRequest, transit: Transit, until: float, effects: Effe
 
 def _lengthen(transit: Transit, effects: Effects) -> Transit:
     """A lease that outlasts the transfer at the granted rate, where the size is known."""
-    if transit.state is not TransitState.INSTALLED or not transit.size_bytes:
+    if transit.state not in ON_SWITCHES or not transit.size_bytes:
         return transit
     if transit.granted_bps <= 0:
         return transit

@@ -37,9 +37,9 @@ from network_provisioner.broker import Broker
 from network_provisioner.client import BrokerClient
 from network_provisioner.controllers.simulated import SimulatedController
 from network_provisioner.model import TransitState
-from network_provisioner.store import SqliteStore
-from network_provisioner.template import templates_from_dict
-from network_provisioner.topology import topology_from_dict
+from network_provisioner.stores.sqlite import SqliteStore
+from network_provisioner.templates.data import templates_from_dict
+from network_provisioner.topologies.data import topology_from_dict
 from pegasus_hooks import submitdir
 
 pytestmark = pytest.mark.component

@@ -1,0 +1,63 @@
+"""Whose transfer it is, from what Pegasus wrote into the submit directory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hooks_world import FakeBroker, make_submit_dir, move
+
+from pegasus_hooks import prejob
+from pegasus_hooks.hookconfig import HookConfig
+from pegasus_hooks.identity import Identity, identity_of
+from pegasus_hooks.patience import Budget
+
+DUMP = {"user": "ada", "app": "none", "dax_label": "soykb", "vogroup": "pegasus"}
+
+
+@pytest.mark.parametrize(
+    ("line", "project"),
+    [
+        ('+ProjectName = "SoyKB"', "SoyKB"),
+        ('MY.ProjectName = "SoyKB"', "SoyKB"),
+        ("accounting_group=group_cms.prod ", "group_cms.prod"),
+        ('+projectname = "first"\naccounting_group = last', "last"),
+        ('+Other = "x"\naccounting_group_user = eve', "fallback"),
+        ("+ProjectName =", "fallback"),
+    ],
+)
+def test_the_project_is_the_submit_files(tmp_path: Path, line: str, project: str) -> None:
+    file = tmp_path / "job.sub"
+    file.write_text(f"universe = local\n{line}\nqueue\n")
+    assert identity_of(DUMP, file, "fallback").project == project
+
+
+def test_without_a_submit_file_the_rest_is_known(tmp_path: Path) -> None:
+    found = identity_of(DUMP, tmp_path / "none.sub", None)
+    assert found == Identity(user="ada", experiment="soykb", application="soykb")
+
+
+def test_an_app_is_the_experiment(tmp_path: Path) -> None:
+    found = identity_of({**DUMP, "app": "resequencing"}, tmp_path / "none.sub", None)
+    assert (found.experiment, found.application) == ("resequencing", "soykb")
+
+
+def test_names_that_the_broker_would_not_take_are_cut(tmp_path: Path) -> None:
+    file = tmp_path / "job.sub"
+    file.write_bytes(b'+ProjectName = "a\x07b\xff' + b"c" * 500 + b'"\n')
+    project = identity_of(DUMP, file, None).project
+    assert project.isprintable() and project.startswith("ab") and len(project) == 200
+
+
+def test_every_request_says_whose_it_is(tmp_path: Path) -> None:
+    job = "stage_in_local_mu_0_0"
+    where = make_submit_dir(tmp_path / "run", {job: [move("f", "a", "mu", 10**9)]})
+    with (where / "braindump.yml").open("a") as dump:
+        dump.write('dax_label: "soykb"\napp: "none"\n')
+    (where / "00/00" / f"{job}.sub").write_text('+ProjectName = "SoyKB"\nqueue\n')
+    broker = FakeBroker()
+    config = HookConfig("http://127.0.0.1:1", template="soykb")
+    prejob.run(where, job, 0, config, prejob.Effects(broker, Budget(2.0)))
+    asked = broker.asked[0]
+    assert (asked.user, asked.project, asked.experiment) == ("u", "SoyKB", "soykb")
+    assert asked.application == "soykb"
