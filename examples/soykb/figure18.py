@@ -1,0 +1,131 @@
+#!/usr/bin/env python3
+"""Figure 18 of the thesis: the network gives each application the path that it needs.
+
+    figure18.py [--simulated] [--out DIR]
+
+SoyKB and Neuroblastoma move data between the same two sites, which a fast layer-2 overlay and the
+slow routed network join. As root this happens on real Open vSwitch switches, with real TCP streams;
+without, or with --simulated, in a simulated network. Writes figure18.svg and figure18.json to DIR
+(default: figure18) and says what happens when. Exit code 2 where it cannot be run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+from dataclasses import asdict
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parents[1])]
+
+from fig18.plot import draw  # noqa: E402
+from fig18.story import TEMPLATES, Event, Story, World, tell  # noqa: E402
+from fig18.worlds import RealWorld, SimulatedWorld  # noqa: E402
+
+from adon.testbed import box, packages, plan  # noqa: E402
+from adon.testbed.network import Network  # noqa: E402
+from network_provisioner.broker import Broker  # noqa: E402
+from network_provisioner.controllers.base import Controller  # noqa: E402
+from network_provisioner.controllers.openflow import OpenFlowController  # noqa: E402
+from network_provisioner.controllers.shaper import CommandRunner, TcShaper  # noqa: E402
+from network_provisioner.controllers.simulated import SimulatedController  # noqa: E402
+from network_provisioner.errors import AdonError  # noqa: E402
+from network_provisioner.stores.sqlite import SqliteStore  # noqa: E402
+from network_provisioner.templates.data import templates_from_dict  # noqa: E402
+from network_provisioner.topologies.data import topology_from_dict  # noqa: E402
+
+_TOPOLOGY = topology_from_dict(plan.topology())
+
+
+def main() -> int:
+    """See the module."""
+    parser = argparse.ArgumentParser(prog="figure18.py", description=__doc__)
+    parser.add_argument("--simulated", action="store_true", help="no real network")
+    parser.add_argument("--out", type=Path, default=Path("figure18"), help="where to write")
+    options = parser.parse_args()
+    try:
+        options.out.mkdir(parents=True, exist_ok=True)
+        if box.inside():
+            return _real(options.out)
+        why = "--simulated" if options.simulated else box.can_box()
+        if why is None:
+            packages.ensure("openvswitch", progress=print)
+            return box.run([sys.executable, *sys.argv], tied=True)
+        print(f"simulated network: {why}")
+        return _simulated(options.out)
+    except (AdonError, OSError, TimeoutError, RuntimeError) as error:
+        print(f"figure18.py: {error}", file=sys.stderr)
+        return 2
+
+
+def _simulated(out: Path) -> int:
+    world: SimulatedWorld
+
+    def clock() -> float:
+        return 1e9 + world.elapsed()
+
+    def granted(name: str) -> float:
+        return broker.get(name).granted_bps
+
+    world = SimulatedWorld(granted)
+    with tempfile.TemporaryDirectory() as state:
+        broker = Broker(
+            _TOPOLOGY,
+            templates_from_dict(TEMPLATES),
+            SimulatedController(_TOPOLOGY, clock=clock),
+            SqliteStore(Path(state) / "broker.sqlite"),
+            clock=clock,
+        )
+        return _tell(broker, world, out, real=False)
+
+
+def _real(out: Path) -> int:
+    with tempfile.TemporaryDirectory() as state:
+        programs = packages.ensure("openvswitch", progress=print) / "wrap"
+        print("network: two switches, L2 200 Mb/s, L3 20 Mb/s, 53 ms round trip", flush=True)
+        with Network(programs, Path(state)):
+            into_switches = CommandRunner(["ip", "netns", "exec", plan.SWITCH_NETNS])
+            controller: Controller = OpenFlowController(
+                _TOPOLOGY, plan.OPENFLOW_LISTEN, TcShaper(into_switches)
+            )
+            broker = Broker(
+                _TOPOLOGY,
+                templates_from_dict(TEMPLATES),
+                controller,
+                SqliteStore(Path(state) / "broker.sqlite"),
+            )
+            with RealWorld(controller) as world:
+                return _tell(broker, world, out, real=True)
+
+
+def _tell(broker: Broker, world: World, out: Path, *, real: bool) -> int:
+    broker.start(20.0)
+    try:
+        story = tell(broker, world, _say)
+    finally:
+        broker.stop()
+    _write(story, out, real)
+    return 0
+
+
+def _say(event: Event) -> None:
+    print(f"{event.at_s:6.1f} s  {event.mark or '':3} {event.text}", flush=True)
+
+
+def _write(story: Story, out: Path, real: bool) -> None:
+    (out / "figure18.svg").write_text(draw(story, real), encoding="utf-8")
+    data = {"network": "openflow" if real else "simulated", **asdict(story)}
+    (out / "figure18.json").write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+    print(f"written: {out / 'figure18.svg'}, {out / 'figure18.json'}")
+
+
+if __name__ == "__main__":
+    code = main()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # The OpenFlow library's threads cannot be stopped; everything of ours is closed by now.
+    os._exit(code)

@@ -1,0 +1,57 @@
+"""examples/soykb/figure18.py in the simulated network: the thesis's sequence, t1 to t6."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "soykb" / "figure18.py"
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    out = tmp_path_factory.mktemp("figure18")
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLE), "--simulated", "--out", str(out)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return out, done.stdout
+
+
+def test_each_transfer_takes_the_path_that_it_takes_in_the_thesis(told: tuple[Path, str]) -> None:
+    data = json.loads((told[0] / "figure18.json").read_text())
+    assert data["network"] == "simulated"
+    assert data["layers"] == {"t1": "l2", "t3": "l2", "t4": "l3", "t6": "l2"}
+
+
+def test_the_last_one_waits_for_neuroblastoma_and_starts_by_itself(told: tuple[Path, str]) -> None:
+    data = json.loads((told[0] / "figure18.json").read_text())
+    asked = next(e for e in data["events"] if e["mark"] == "t6")
+    assert "held by t3" in asked["text"] and "earliest start" in asked["text"]
+    spans = data["spans"]
+    assert spans["t3"][1] <= spans["t6"][0] <= spans["t3"][1] + 1.0
+    assert spans["t4"][0] < spans["t3"][1] < spans["t4"][1]
+
+
+def test_every_transfer_has_what_it_needs_at_least(told: tuple[Path, str]) -> None:
+    data = json.loads((told[0] / "figure18.json").read_text())
+    least = {"t1": 21e6, "t3": 165e6, "t4": 18e6, "t6": 21e6}
+    for sample in data["samples"]:
+        for name, rate in sample["rates"].items():
+            assert rate >= least[name] * 0.999
+
+
+def test_the_drawing_is_one(told: tuple[Path, str]) -> None:
+    root = ET.parse(told[0] / "figure18.svg").getroot()
+    words = ["".join(e.itertext()) for e in root.iter() if e.tag.endswith("text")]
+    assert {"t1", "t2", "t3", "t4", "t6"} <= set(words)
+    lines = [e for e in root.iter() if e.tag.endswith("polyline")]
+    assert len(lines) == 2 + 4  # what is free on each path, and the transfers
