@@ -7,10 +7,10 @@ TIED := setpriv --pdeathsig KILL --
 CODE := network_provisioner monitors site_selector pegasus_hooks condor_plugins adon
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench clean
+.PHONY: help setup demo figure18 test test-opendaylight check bench clean
 
 help: ## say what each target does
-	@sed -n 's/^\([a-z]*\): [a-z ]*## /\1\t/p' Makefile | expand -t 8
+	@sed -n 's/^\([a-z0-9-]*\): [a-z ]*## /\1\t/p' Makefile | expand -t 20
 
 setup: ## have Debian packages, Python and .venv (the others do this first)
 	@$(TIED) sh adon/testbed/bootstrap.sh
@@ -18,10 +18,16 @@ setup: ## have Debian packages, Python and .venv (the others do this first)
 demo: setup ## run the SoyKB workflow from abstract description to measured transfers, with a report
 	@$(TIED) .venv/bin/adon demo
 
+figure18: setup ## replay the thesis's Figure 18 on the testbed's network, with a plot
+	@$(TIED) $(PYTHON) examples/soykb/figure18.py
+
 test: setup ## run all tests that this machine and user can run: unit, component, end to end
 	@$(TIED) $(PYTHON) -m pytest -q tests/unit
 	@$(TIED) $(PYTHON) -m pytest tests/component
 	@$(TIED) $(PYTHON) -m pytest tests/e2e
+
+test-opendaylight: setup ## try the OpenDaylight driver with a real one, as root (assembled once, minutes)
+	@$(TIED) $(PYTHON) -m tests.opendaylight
 
 check: setup ## check format, lint and types
 	@$(PYTHON) -m ruff format --check .
@@ -33,6 +39,6 @@ bench: setup ## measure and write bench-results.json; ONLY=P3 measures one id, T
 
 clean: ## remove what was made here, also what killed runs left (downloads in ~/.cache/adon stay)
 	@[ ! -x .venv/bin/python ] || .venv/bin/python adon/testbed/leftovers.py .adon
-	@rm -rf demo-report bench-results.json .adon .venv *.egg-info build dist
+	@rm -rf demo-report figure18 bench-results.json .adon .venv *.egg-info build dist
 	@rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

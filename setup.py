@@ -42,7 +42,13 @@ setup(
     python_requires=">=3.11",
     packages=[
         "network_provisioner",
+        "network_provisioner.api",
         "network_provisioner.controllers",
+        "network_provisioner.decisions",
+        "network_provisioner.policies",
+        "network_provisioner.stores",
+        "network_provisioner.templates",
+        "network_provisioner.topologies",
         "monitors",
         "site_selector",
         "site_selector.evaluation",
@@ -58,7 +64,7 @@ setup(
     ],
     package_data={
         "adon.demo": ["*.html", "*.css", "*.js"],
-        "adon.testbed": ["*.sh"],
+        "adon.testbed": ["*.sh", "*.xml"],
         "pegasus_hooks.plugin": ["java/**/*.java", "signatures/**/*.java"],
     },
     cmdclass={"build_py": BuildWithJar},
@@ -70,6 +76,8 @@ setup(
         "pydantic>=2.6",  # adon.yml and REST bodies: validated, unknown keys rejected
         "fastapi>=0.110",  # REST API with its OpenAPI description
         "uvicorn>=0.29",  # serves the REST API
+        "prometheus_client>=0.20",  # /metrics in the format that Prometheus scrapes
+        "psycopg[binary]>=3.2",  # PostgreSQL, where several brokers share their state
         "requests>=2.31",  # REST controllers (OpenDaylight) and the command line client
         "htcondor>=25.0",  # htcondor2 bindings: pool state, DAG submission, job logs
         "os-ken>=4.0",  # OpenFlow 1.3 wire protocol, kept by OpenStack
@@ -81,6 +89,9 @@ setup(
             "pytest>=8.0",
             "pytest-timeout>=2.3",  # a hung component fails its test, not the run
             "hypothesis>=6.100",  # properties of every decision
+            "schemathesis>=4.0",  # fuzzes every endpoint from its OpenAPI description
+            "cryptography>=42",  # certificates for the tests of TLS
+            "scipy>=1.11",  # linear programmes that decisions are compared with; nothing runs on it
             "httpx2>=2.0",  # the test client of FastAPI speaks through it
             "mypy>=1.10",
             "ruff>=0.6",

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, settings
 # A busy machine stops any process for seconds: how long an example takes proves nothing.
 settings.register_profile("adon", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("adon")
+pytest.register_assert_rewrite("store_suite")  # tests that several modules run
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -20,7 +20,7 @@ from adon.testbed.pool import Pool
 from adon.testbed.ports import LOOPBACK, free_port
 from monitors.archive import Archive
 from network_provisioner.errors import AdonError, InputError
-from network_provisioner.topology import topology_from_dict
+from network_provisioner.topologies.data import topology_from_dict
 from site_selector.inputs import load_inputs
 
 ROOT = Path(__file__).resolve().parents[2]

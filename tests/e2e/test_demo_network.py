@@ -30,7 +30,7 @@ from demo_runs import (
 )
 
 from adon.testbed import box, plan
-from network_provisioner.topology import topology_from_dict
+from network_provisioner.topologies.data import topology_from_dict
 
 pytestmark = [pytest.mark.e2e, pytest.mark.root, pytest.mark.timeout(1200)]
 

@@ -12,7 +12,8 @@ from site_world import (
     workflow_text,
 )
 
-from network_provisioner.topology import Topology, topology_from_dict
+from network_provisioner.topologies.data import topology_from_dict
+from network_provisioner.topology import Topology
 from site_selector.edge import Needs, bandwidth_of, decide, workers_of
 from site_selector.edgeways import Edge, edge_of
 from site_selector.edgewords import decision_dict, decision_text, reason

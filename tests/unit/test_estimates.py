@@ -23,7 +23,7 @@ from site_world import (
 from condor_plugins.sitepool import SitePool
 from monitors.archive import Archive
 from monitors.measurement import Measurement
-from network_provisioner.topology import topology_from_dict
+from network_provisioner.topologies.data import topology_from_dict
 from site_selector.beliefs import Belief, MeasurementSource, World
 from site_selector.estimates import (
     DEFAULT_BANDWIDTH_BPS,

@@ -24,11 +24,11 @@ MAY_IMPORT: dict[str, set[str]] = {
 }
 # Decisions are functions of values: they import no client library and do no input or output.
 PURE = [
-    "network_provisioner/admission.py",
+    "network_provisioner/decisions/admission.py",
     "network_provisioner/roster.py",
     "network_provisioner/terms.py",
-    "network_provisioner/transit.py",
-    "network_provisioner/reservations.py",
+    "network_provisioner/decisions/transit.py",
+    "network_provisioner/decisions/reservations.py",
     "network_provisioner/template.py",
     "network_provisioner/controllers/plan.py",
     "site_selector/cost.py",

@@ -24,7 +24,7 @@ from site_world import (
 )
 
 from network_provisioner.errors import InputError
-from network_provisioner.topology import topology_from_dict
+from network_provisioner.topologies.data import topology_from_dict
 from site_selector.estimates import believe
 from site_selector.inputs import Inputs
 from site_selector.mapping import SIMPLE, map_problem, map_workflow
