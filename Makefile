@@ -22,7 +22,7 @@ figure18: setup ## replay the thesis's Figure 18 on the testbed's network, with 
 	@$(TIED) $(PYTHON) examples/soykb/figure18.py
 
 test: setup ## run all tests that this machine and user can run: unit, component, end to end
-	@$(TIED) $(PYTHON) -m pytest -q tests/unit
+	@$(TIED) $(PYTHON) -m pytest -q -n 3 --dist loadfile tests/unit
 	@$(TIED) $(PYTHON) -m pytest tests/component
 	@$(TIED) $(PYTHON) -m pytest tests/e2e
 

