@@ -185,7 +185,7 @@ def _held(moved: Sequence[Transit], scale: svg.TimeScale, y: float) -> list[str]
             end = end_of(t)
             x0, x1 = scale.x(t.installed_at), scale.x(end)
             tip = (
-                f"{format_rate(t.granted_bps)} reserved on {' → '.join(t.path)} from "
+                f"{format_rate(t.requested_bps)} reserved on {' → '.join(t.path)} from "
                 f"{t.installed_at - scale.t0:.1f} to {end - scale.t0:.1f} s"
             )
             parts.append(svg.box(x0, y, max(2.0, x1 - x0), 3, "held", tip, 1))

@@ -40,7 +40,7 @@ def load_words(load: Load, t0: float) -> str:
 
 
 def chart(load: Load, t0: float, t1: float) -> str:
-    """The drawing; each reservation is a block of its own, as high as its granted rate."""
+    """The drawing; each reservation is a block of its own, as high as the rate it keeps."""
     scale = svg.TimeScale(t0, t1)
     peak = load.peak.bps if load.peak else 0.0
     top = max(load.capacity_bps, peak, load.most_reserved_bps, 1.0)
@@ -73,14 +73,14 @@ def _blocks(
             if not t.installed_at <= start < end_of(t):
                 continue
             x0, x1 = scale.x(start), scale.x(end)
-            high = t.granted_bps * per_bps
+            high = t.requested_bps * per_bps
             parts.append(
                 svg.box(
-                    x0, floor - (below + t.granted_bps) * per_bps, max(2.0, x1 - x0),
+                    x0, floor - (below + t.requested_bps) * per_bps, max(2.0, x1 - x0),
                     max(1.0, high), "reserved", _tip(t, scale.t0), 0,
                 )
             )  # fmt: skip
-            below += t.granted_bps
+            below += t.requested_bps
     short = [t for t in held if scale.x(end_of(t)) - scale.x(t.installed_at) < _MARKED]
     for t in short if len(short) <= _MOST_MARKS else ():
         x = (scale.x(t.installed_at) + scale.x(end_of(t))) / 2
@@ -93,8 +93,9 @@ def _blocks(
 
 def _tip(t: Transit, t0: float) -> str:
     return (
-        f"{t.job}: {format_rate(t.granted_bps)} granted from {t.installed_at - t0:.1f} to "
-        f"{end_of(t) - t0:.1f} s, {format_size(t.bytes)} moved at {format_rate(t.goodput_bps)}"
+        f"{t.job}: {format_rate(t.requested_bps)} reserved, {format_rate(t.granted_bps)} granted, "
+        f"from {t.installed_at - t0:.1f} to {end_of(t) - t0:.1f} s, {format_size(t.bytes)} moved "
+        f"at {format_rate(t.goodput_bps)}"
     )
 
 

@@ -48,7 +48,7 @@ class Load:
 
     @property
     def most_reserved_bps(self) -> float:
-        """The largest sum of granted rates at one time."""
+        """The largest sum of reserved rates at one time."""
         return max((level for _, level in reserved_steps(self.held)), default=0.0)
 
 
@@ -67,7 +67,7 @@ def reserved_steps(held: Sequence[Transit]) -> list[tuple[float, float]]:
     """Reserved bit/s as (Unix second, value from then on)."""
     times = sorted({at for t in held for at in (t.installed_at, end_of(t))})
     return [
-        (at, sum(t.granted_bps for t in held if t.installed_at <= at < end_of(t))) for at in times
+        (at, sum(t.requested_bps for t in held if t.installed_at <= at < end_of(t))) for at in times
     ]
 
 

@@ -27,8 +27,8 @@ Sites are chosen for the whole workflow, so the chosen site need not have the le
 the reason says why. Each value is followed by where it comes from: measured (archive), told by the
 pool (collector), known of the network (topology), or written down (catalog, default).</p>"""
 _LINKS = (
-    "Blocks: reserved, as high as the granted rate. Line: mean rate by the switch's byte counters. "
-    "Dashed: capacity. A triangle marks a reservation that is too short to see."
+    "Blocks: reserved, as high as the rate that was kept. Line: mean rate by the switch's byte "
+    "counters. Dashed: capacity. A triangle marks a reservation that is too short to see."
 )
 _GANTT = (
     "Dashed: waiting in the queue. Bar: running. Pale bar: a job that the planner added. "

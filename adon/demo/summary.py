@@ -133,7 +133,7 @@ def _way(transits: Sequence[Transit]) -> str:
     return (
         f"{t.src} → {t.dst} over {'-'.join(t.path[1:-1])} ({t.layer.upper()}): {moved}{many} at "
         f"{most}{format_rate(max(t.goodput_bps for t in transits))}, "
-        f"{most}{format_rate(max(t.granted_bps for t in transits))} reserved"
+        f"{format_rate(max(t.requested_bps for t in transits))} reserved"
     )
 
 

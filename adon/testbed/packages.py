@@ -154,12 +154,6 @@ def select(spec: PackageSet, plan: list[Deb]) -> list[Deb]:
     return [deb for deb in plan if needed(deb.name)]
 
 
-def installed_version(home: Path, package: str) -> str:
-    """The Debian version of ``package`` in the set at ``home``; empty where it is not ours."""
-    packages = json.loads((home / "packages.json").read_text())["packages"]
-    return str(packages.get(package, ""))
-
-
 def ensure(set_name: str, *, progress: Progress) -> Path:
     """Have the programs of a set in the cache and return its directory; see the module's text.
 

@@ -166,11 +166,6 @@ class Grouper:
         return _Known(circuit, flows, answers, _key(src, dst, flows), _key(dst, src, answers))
 
 
-def group_circuits(topology: Topology, circuits: Sequence[Circuit], now: float) -> list[Group]:
-    """The groups of circuits, from nothing: see :meth:`Grouper.group`."""
-    return Grouper(topology).group(circuits, now)
-
-
 def check_capacity(topology: Topology, groups: Iterable[Group]) -> None:
     """Raises InputError where the guaranteed rates on a link direction exceed its capacity."""
     asked: dict[Pair, float] = {}

@@ -235,11 +235,6 @@ def make_plan(
     return Planner(topology, keep).plan(circuits, now, queues)
 
 
-def default_routes(topology: Topology, *, keep: str = "dscp-htb") -> list[FlowRule]:
-    """The best-effort rules between all sites that are joined. Raises InputError."""
-    return Planner(topology, keep).routes()
-
-
 def _unique(parts: Iterable[_Rules]) -> _Rules:
     """All rules, those for ARP once, which several groups have."""
     return tuple({id(rule): rule for rules in parts for rule in rules}.values())

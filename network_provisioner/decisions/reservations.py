@@ -137,10 +137,6 @@ class Ledger:
         """As :meth:`residual`, and how many reservations there are when the least is free."""
         return self._link(hop).fullest(start, end)
 
-    def path_residual(self, hops: Iterable[Hop], start: float, end: float) -> int:
-        """Bits per second free on every hop during all of [start, end)."""
-        return min(self.residual(hop, start, end) for hop in hops)
-
     def capacity(self, hop: Hop) -> int:
         """Bits per second of a directed link that can be reserved. Raises InputError."""
         return self._link(hop).capacity

@@ -206,7 +206,7 @@ class Peers:
 
     def _has_room(self, path: list[str], transit: Transit, now: float) -> bool:
         begin = max(now, transit.start)
-        room = self.ledger.path_residual(pairwise(path), begin, begin + HORIZON_S)
+        room = min(self.ledger.residual(h, begin, begin + HORIZON_S) for h in pairwise(path))
         return room >= transit.requested_bps
 
 

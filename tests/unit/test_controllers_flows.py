@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from network_provisioner.controllers.aids import SelectGroup
 from network_provisioner.controllers.base import Circuit, Part
 from network_provisioner.controllers.blocks import blocks, matches, overlap, reverse
-from network_provisioner.controllers.plan import Plan, Planner, default_routes, make_plan
+from network_provisioner.controllers.plan import Plan, Planner, make_plan
 from network_provisioner.controllers.rules import (
     FLOW_ACK_PRIORITY,
     FLOW_PRIORITY,
@@ -98,7 +98,7 @@ def test_every_transfer_takes_its_own_path_both_ways(data: st.DataObject) -> Non
         there = world.send(src, dst, protocol="tcp", ports=(client, port))
         back = world.send(dst, src, protocol="tcp", ports=(port, client))
         assert there.nodes == c.path and back.nodes == c.path[::-1]
-    routes = Pipeline(topology, default_routes(topology))
+    routes = Pipeline(topology, Planner(topology).routes())
     for protocol, port in (("tcp", 99), ("tcp", 1001), ("udp", 200), ("icmp", 0)):
         other = world.send(src, dst, protocol=protocol, ports=(5, port))
         assert other.nodes == routes.send(src, dst).nodes

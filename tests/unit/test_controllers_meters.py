@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from network_provisioner.controllers.aids import Meter
 from network_provisioner.controllers.base import Circuit
-from network_provisioner.controllers.groups import by_hop, group_circuits
+from network_provisioner.controllers.groups import Grouper, by_hop
 from network_provisioner.controllers.metering import caps, hop_key
 from network_provisioner.controllers.plan import Planner, make_plan
 from network_provisioner.errors import InputError
@@ -26,7 +26,7 @@ OURS = Circuit("a", L3, 14 * MBPS, 14 * MBPS, NOW + 60)
 @given(st.data())
 def test_caps_fit_every_link_and_keep_guarantees(data: st.DataObject) -> None:
     topology = data.draw(topologies())
-    groups = group_circuits(topology, data.draw(circuit_sets(topology)), NOW)
+    groups = Grouper(topology).group(data.draw(circuit_sets(topology)), NOW)
     rates = caps(topology, groups)
     for group in groups:
         if group.data:

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from network_provisioner.controllers.base import Circuit
-from network_provisioner.controllers.groups import by_hop, group_circuits
+from network_provisioner.controllers.groups import Grouper, by_hop
 from network_provisioner.controllers.marks import MARKS, Marker
-from network_provisioner.controllers.plan import default_routes, make_plan
+from network_provisioner.controllers.plan import Planner, make_plan
 from network_provisioner.controllers.routes import shaped_hops
 from network_provisioner.controllers.rules import (
     ROUTE_OWNER,
@@ -38,7 +38,7 @@ def circuit(name: str = "a", path: tuple[str, ...] = L2, **more: float) -> Circu
 
 
 def plan_rules(topology: Topology, circuits: Iterable[Circuit]) -> list[FlowRule]:
-    return [*default_routes(topology), *make_plan(topology, list(circuits), NOW).rules]
+    return [*Planner(topology).routes(), *make_plan(topology, list(circuits), NOW).rules]
 
 
 def shape_of(shapes: Iterable[DeviceShape], device: str) -> DeviceShape:
@@ -184,11 +184,11 @@ def test_without_a_shaper_nothing_is_marked() -> None:
     plan = make_plan(two_switches(), [circuit()], NOW, keep="none")
     assert plan.shapes == ()
     assert {rule.dscp for rule in plan.rules} == {None}
-    assert {rule.dscp for rule in default_routes(two_switches(), keep="none")} == {None}
+    assert {rule.dscp for rule in Planner(two_switches(), "none").routes()} == {None}
 
 
-def test_default_routes_prefer_the_routed_network() -> None:
-    network = Pipeline(two_switches(), default_routes(two_switches()))
+def test_Planner_prefer_the_routed_network() -> None:
+    network = Pipeline(two_switches(), Planner(two_switches()).routes())
     assert network.send("mu", "tacc").nodes == L3
     assert network.send("mu", "local").nodes == ("mu", "s1", "local")
 
@@ -215,7 +215,7 @@ def star(count: int) -> tuple[Topology, list[Circuit]]:
 
 def test_marks_differ_where_groups_meet() -> None:
     topology, circuits = star(12)
-    groups = group_circuits(topology, circuits, NOW)
+    groups = Grouper(topology).group(circuits, NOW)
     apart = frozenset(("s1", n) for n in topology.sites)
     marks = Marker(topology, apart).marks(groups, {})
     for name in topology.sites:
@@ -287,19 +287,19 @@ def test_what_the_topology_lacks_is_named() -> None:
     whole = two_switches()
     links = [replace(link, ports={}) if link.layer == "l3" else link for link in whole.links]
     with pytest.raises(InputError, match="link s1-r1 has no port at the switch 's1'"):
-        default_routes(Topology(whole.nodes.values(), links))
+        Planner(Topology(whole.nodes.values(), links))
     nodes = [replace(node, macs=None) for node in whole.nodes.values()]
     with pytest.raises(InputError, match="router 'r1' has no MAC address towards 's1'"):
-        default_routes(Topology(nodes, whole.links))
+        Planner(Topology(nodes, whole.links)).routes()
     nodes = [replace(node, address="") for node in whole.nodes.values()]
     with pytest.raises(InputError, match="site 'mu' has no address"):
-        default_routes(Topology(nodes, whole.links))
+        Planner(Topology(nodes, whole.links)).routes()
 
 
 def test_cookies_name_owner_and_contents() -> None:
     plan = make_plan(two_switches(), [circuit()], NOW)
     assert {rule.owner for rule in plan.rules} == {TRANSIT_OWNER}
-    assert {rule.owner for rule in default_routes(two_switches())} == {ROUTE_OWNER}
+    assert {rule.owner for rule in Planner(two_switches()).routes()} == {ROUTE_OWNER}
     for group in plan.groups:
         assert [rule.hop for rule in plan.rules_of(group)] == [0, 1]
     assert make_cookie(TRANSIT_OWNER, "a") != make_cookie(TRANSIT_OWNER, "b")

@@ -271,7 +271,7 @@ def test_a_reservation_too_short_to_see_is_marked() -> None:
 
 def test_reserved_and_measured_are_per_direction() -> None:
     assert loads.over([transit()], ("s2", "s1")) and not loads.over([transit()], ("s1", "s2"))
-    assert loads.reserved_steps([transit()]) == [(T0 + 10, 100e6), (T0 + 14, 0)]
+    assert loads.reserved_steps([transit()]) == [(T0 + 10, 25e6), (T0 + 14, 0)]
     none = transit(state=TransitState.BEST_EFFORT, path=[], installed_at=0.0)
     assert not loads.over([none], ("s2", "s1"))
     rates = loads.measured_rates(facts().samples, ("s2", "s1"))

@@ -71,9 +71,9 @@ def test_the_beliefs_told_are_of_different_kinds() -> None:
 
 
 def test_transfers_over_one_path_are_told_together() -> None:
-    two = [transit(), transit(id="b", goodput_bps=50e6, granted_bps=25e6)]
+    two = [transit(), transit(id="b", goodput_bps=50e6)]
     text = summary_text(facts(transits=two), REPORTS)
-    assert "24 MB in 2 transfers at ≤ 96 Mb/s, ≤ 100 Mb/s reserved" in text
+    assert "24 MB in 2 transfers at ≤ 96 Mb/s, 25 Mb/s reserved" in text
 
 
 def test_a_failed_run_has_no_science_in_its_summary() -> None:
