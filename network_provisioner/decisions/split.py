@@ -57,7 +57,8 @@ def split(
     if sum(sorted(free)[-most:]) < need:
         return None
     for several, together in _sets(paths, most, dividers):
-        if sum(free[i] for i in several) < need:
+        # Each path is to carry a whole bit per second at least.
+        if len(several) > need or sum(free[i] for i in several) < need:
             continue
         carried = _carried(together, room)
         if sum(carried) >= need and min(carried) > 0:
