@@ -6,7 +6,9 @@ switch that every writer overwrites before it changes anything. One small questi
 switch still has the stamp that is believed; where it has another (a second broker changed it, or it
 was restarted), all of it is read again.
 
-A stamp is an epoch, which grows with every change of what is wanted, and a number of the writer's.
+A stamp is an epoch, which grows with every change of what is wanted, a count of the writer's
+changes, and the writer's number. The count keeps two changes within one epoch apart: a broker may
+have read the switch between them.
 """
 
 from __future__ import annotations
@@ -31,7 +33,8 @@ from network_provisioner.controllers.rules import (
 
 # Believed no longer than this, whatever the stamp says.
 AUDIT_S = 300.0
-_WRITER_BITS = 16
+# Of 48 bits; 30 are left for epochs: ten a second for three years.
+_WRITER_BITS, _COUNT_BITS = 12, 6
 _STAMP = STAMP_OWNER << OWNER_SHIFT
 OURS = TRANSIT_OWNER << OWNER_SHIFT
 
@@ -51,6 +54,7 @@ class Beliefs:
         self._board = board
         self._clock = clock
         self._writer = secrets.randbits(_WRITER_BITS)
+        self._count = 0
         self._known: dict[int, _Known] = {}
         self._taken_over: set[int] = set()
 
@@ -93,7 +97,7 @@ class Beliefs:
 
     def epoch(self, dpids: Iterable[int]) -> int:
         """The latest epoch of any of these switches, 0 where none was stamped."""
-        return max((self._known[dpid].stamp >> _WRITER_BITS for dpid in dpids), default=0)
+        return max((_epoch(self._known[dpid].stamp) for dpid in dpids), default=0)
 
     def foreign(self, dpid: int) -> bool:
         """Whether the last to change a switch was somebody else."""
@@ -111,7 +115,8 @@ class Beliefs:
         Raises ControllerError; then nothing is believed of the switches that were to change.
         """
         now = self._clock()
-        stamp = epoch << _WRITER_BITS | self._writer
+        self._count = (self._count + 1) % (1 << _COUNT_BITS)
+        stamp = (epoch << _COUNT_BITS | self._count) << _WRITER_BITS | self._writer
         stamped: set[int] = set()
         try:
             for step in changes.stages():
@@ -160,3 +165,7 @@ class Beliefs:
                 max((rule.cookie ^ _STAMP for rule in rules if is_stamp(rule)), default=0),
                 now,
             )
+
+
+def _epoch(stamp: int) -> int:
+    return stamp >> _WRITER_BITS + _COUNT_BITS
