@@ -103,9 +103,6 @@ class Dispatcher:
         arriving: bool,
     ) -> None:
         """Hold, queue, or leave to best effort: whatever can be had now."""
-        if self._roster.pairs.clash(transit) is not None:  # one that came while this one waited
-            self._without(transit, "its flows name packets that another transit names too", now)
-            return
         ways = self._roster.pairs.ways(transit)
         if len(ways) > 1:
             where = " and ".join(sorted("-".join(nodes) for nodes in ways))
@@ -209,6 +206,9 @@ class Dispatcher:
         template = template_of(transit, self._templates)
         if template is None:  # taken out of the configuration while a broker was down
             self._without(transit, f"template {transit.template!r} is gone", now)
+            return
+        if self._roster.pairs.clash(transit) is not None:  # one that came while this one waited
+            self._without(transit, "its flows name packets that another transit names too", now)
             return
         try:
             self._place(transit, template, claimed, now, arriving=False)

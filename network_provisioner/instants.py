@@ -35,5 +35,8 @@ def instant(value: object, what: str) -> float:
 
 
 def iso(at: float) -> str:
-    """A time for people: ``2026-11-21T14:00:00Z``."""
-    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    """A time for people: ``2026-11-21T14:00:00Z``; the number where no calendar has it."""
+    try:
+        return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    except (OverflowError, ValueError, OSError):
+        return f"{at:g}"

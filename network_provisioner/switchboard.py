@@ -52,10 +52,9 @@ class Switchboard:
             self.dirty = True
 
     def set_queues(self, queues: Sequence[Queue]) -> None:
-        """The queues that are to be there."""
-        if self._queues != tuple(queues):
-            self._queues = tuple(queues)
-            self.dirty = True
+        """Other queues are to be there than before."""
+        self._queues = tuple(queues)
+        self.dirty = True
 
     @property
     def out_of_step(self) -> bool:
@@ -70,11 +69,7 @@ class Switchboard:
         """Have the switches carry what is wanted. Raises ControllerError: they do not, and
         :meth:`waits` until it is time to try again."""
         try:
-            wanted = list(self._circuits.values())
-            if self._queues:
-                self._controller.apply(wanted, self._queues)
-            else:
-                self._controller.apply(wanted)
+            self._controller.apply(list(self._circuits.values()), self._queues)
         except Exception as error:
             self._again = now + AGAIN_S
             self.dirty = True

@@ -119,16 +119,18 @@ def router(book: TemplateBook, broker: Broker, turns: Turns) -> APIRouter:
         """The template for an application and what it asks for, and why."""
         caller.need(May.READ)
         wanted = wanted_from_dict(body.model_dump(exclude={"application"}))
-        found = await turns.read(book.explain, body.application, wanted)
-        entry = book.entry(found.template.name) if found.template else None
-        return answers.answer(
-            {
+
+        def matched() -> dict[str, Any]:
+            found = book.explain(body.application, wanted)
+            entry = book.entry(found.template.name) if found.template else None
+            return {
                 "entry": _view(entry) if entry else None,
                 "how": found.how,
                 "reason": found.reason,
                 "passed_over": dict(found.passed_over),
             }
-        )
+
+        return answers.answer(await turns.read(matched))
 
     @routes.get("/v1/templates/{name}", response_model=TemplateAnswer)
     async def get_template(
@@ -136,24 +138,30 @@ def router(book: TemplateBook, broker: Broker, turns: Turns) -> APIRouter:
     ) -> Response:
         """A template, the newest version or an older one."""
         caller.need(May.READ)
-        entry = await turns.read(book.entry, name, version)
-        if entry is None:
-            raise unknown(name, book.names(), version)
-        return answers.answer(_view(entry))
+
+        def known() -> Entry:
+            entry = book.entry(name, version)
+            if entry is None:
+                raise unknown(name, book.names(), version)
+            return entry
+
+        return answers.answer(_view(await turns.read(known)))
 
     @routes.get("/v1/templates/{name}/history", response_model=list[VersionAnswer])
     async def get_history(name: str, caller: Caller) -> Response:
         """Every version that is kept, oldest first."""
         caller.need(May.READ)
-        found = await turns.read(book.history, name)
-        if not found:
-            raise unknown(name, book.names())
-        return answers.answer(
-            [
+
+        def kept() -> list[dict[str, Any]]:
+            found = book.history(name)
+            if not found:
+                raise unknown(name, book.names())
+            return [
                 {"version": doc.version, "at": doc.at, "entry": _view(entry) if entry else None}
                 for doc, entry in found
             ]
-        )
+
+        return answers.answer(await turns.read(kept))
 
     @routes.put("/v1/templates/{name}", response_model=TemplateAnswer)
     async def save_template(name: str, body: TemplateBody, caller: Caller) -> Response:

@@ -17,13 +17,14 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from network_provisioner.decisions.fit import Ask, Fit, clock
+from network_provisioner.decisions.fit import Ask, Fit
 from network_provisioner.decisions.push import MovableOf
 from network_provisioner.decisions.reservations import Ledger
 from network_provisioner.decisions.split import largest_split
 from network_provisioner.decisions.transit import Decision, choose, meets
 from network_provisioner.decisions.verdicts import Claim, Claims, Grant, Never, Wait
 from network_provisioner.errors import BrokerError, InputError
+from network_provisioner.instants import iso
 from network_provisioner.model import Transit
 from network_provisioner.template import Template
 from network_provisioner.topology import Path, Topology
@@ -68,14 +69,10 @@ def check_times(start: float | None, end: float | None, now: float, max_lease_s:
         if value is not None and not math.isfinite(value):
             raise BrokerError(f"{name} {value!r}, expected Unix seconds", "bad_time")
     if start is not None and start < now - PAST_S:
-        raise BrokerError(
-            f"start {clock(start)} is past, expected {clock(now)} or later", "bad_time"
-        )
+        raise BrokerError(f"start {iso(start)} is past, expected {iso(now)} or later", "bad_time")
     begin = now if start is None else max(start, now)
     if end is not None and end <= begin:
-        raise BrokerError(
-            f"end {clock(end)}, expected it after the start, {clock(begin)}", "bad_time"
-        )
+        raise BrokerError(f"end {iso(end)}, expected it after the start, {iso(begin)}", "bad_time")
     if end is not None and end - begin > max_lease_s:
         raise BrokerError(
             f"{end - begin:g} s from start to end, expected at most {max_lease_s:g} s", "bad_time"
@@ -183,7 +180,7 @@ class Admission:
         """
         ask = self._ask(transit, now)
         if ask.end <= ask.start:
-            return Never(f"its end, {clock(transit.end)}, has passed", "bad_time")
+            return Never(f"its end, {iso(transit.end)}, has passed", "bad_time")
         paths = [pinned] if pinned else self.paths(transit.src, transit.dst)
         if not paths:
             return Never(f"no path joins {transit.src} and {transit.dst}", "no_path")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 from network_provisioner.decisions.lanes import Hop, whole_bps
 from network_provisioner.decisions.push import MovableOf, make_room
@@ -14,6 +13,7 @@ from network_provisioner.decisions.split import Way, earliest_split, largest_spl
 from network_provisioner.decisions.timeline import Interval, first_gap
 from network_provisioner.decisions.transit import Decision, Metric, PathMetrics, choose, path_name
 from network_provisioner.decisions.verdicts import Blocked, Claim, Claims, Grant, Never, Wait
+from network_provisioner.instants import iso
 from network_provisioner.template import Template
 from network_provisioner.topology import Path
 from network_provisioner.units import format_rate
@@ -150,7 +150,7 @@ class Fit:
             return Never(decision.reason, "impossible_rate" if paths else "quality", decision)
         worth = paths if several else large
         earliest = self._earliest(large, paths if several else (), most)
-        when = "" if earliest is None else f"; earliest start {clock(earliest)}"
+        when = "" if earliest is None else f"; earliest start {iso(earliest)}"
         ask = self.ask
         begins = math.inf if earliest is None else earliest
         return Wait(
@@ -237,11 +237,3 @@ def some(ids: Sequence[str], most: int = 3) -> str:
     """The first few of a list, in words."""
     more = f" and {len(ids) - most} more" if len(ids) > most else ""
     return ", ".join(ids[:most]) + more
-
-
-def clock(at: float) -> str:
-    """A Unix second for people."""
-    try:
-        return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    except (OverflowError, ValueError, OSError):
-        return f"{at:g}"

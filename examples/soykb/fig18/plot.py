@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from html import escape
 from itertools import pairwise
 
+from adon.demo import svg
 from fig18.story import SCALE, TRANSFERS, Event, Story
 
 WIDTH, LEFT, RIGHT = 960.0, 84.0, 876.0
@@ -31,8 +31,8 @@ def draw(story: Story, real: bool) -> str:
     how = "measured on the testbed's switches" if real else "simulated"
     parts = [
         f'<rect class="paper" width="{WIDTH:.0f}" height="{height:.0f}"/>',
-        _text(LEFT, 26, "SoyKB and Neuroblastoma between the same two sites", "title"),
-        _text(
+        svg.text(LEFT, 26, "SoyKB and Neuroblastoma between the same two sites", "title"),
+        svg.text(
             LEFT, 46, f"throughput of each transfer, {how}; rates are the thesis's times {SCALE:g}"
         ),
         *_legend(),
@@ -44,7 +44,7 @@ def draw(story: Story, real: bool) -> str:
     for event in story.events:
         if event.mark:
             parts += _mark(event, bottom, end)
-    parts.append(_text((LEFT + RIGHT) / 2, bottom + 36, "seconds", "small", "middle"))
+    parts.append(svg.text((LEFT + RIGHT) / 2, bottom + 36, "seconds", "small", "middle"))
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH:.0f} {height:.0f}" '
         f'width="{WIDTH:.0f}" height="{height:.0f}" role="img" '
@@ -59,15 +59,15 @@ def _panel(story: Story, layer: str, top: float, end: float) -> list[str]:
     def y(rate_bps: float) -> float:
         return top + _PANEL * (1 - min(rate_bps / most, 1.05))
 
-    parts = [_text(LEFT, top - 8, _TITLES[layer])]
+    parts = [svg.text(LEFT, top - 8, _TITLES[layer])]
     for tick in range(5):
         rate = most * tick / 4
-        parts.append(_line(LEFT, y(rate), RIGHT, y(rate), "grid"))
-        parts.append(_text(LEFT - 8, y(rate) + 4, f"{rate / 1e6:g}", "small", "end"))
+        parts.append(svg.line(LEFT, y(rate), RIGHT, y(rate), "grid"))
+        parts.append(svg.text(LEFT - 8, y(rate) + 4, f"{rate / 1e6:g}", "small", "end"))
         there = f"{rate / SCALE / 1e9:.2g}" if rate else "0"
-        parts.append(_text(RIGHT + 8, y(rate) + 4, there, "small"))
-    parts.append(_text(LEFT - 8, top - 8, "Mb/s", "small", "end"))
-    parts.append(_text(RIGHT + 8, top - 8, "Gb/s there", "small"))
+        parts.append(svg.text(RIGHT + 8, y(rate) + 4, there, "small"))
+    parts.append(svg.text(LEFT - 8, top - 8, "Mb/s", "small", "end"))
+    parts.append(svg.text(RIGHT + 8, top - 8, "Gb/s there", "small"))
     free = [(_x(s.at_s, end), y(s.free[layer])) for s in story.samples if layer in s.free]
     steps = [(x, y0) for (_, y0), (x, _) in pairwise(free)]
     path = [free[0], *(p for pair in zip(steps, free[1:], strict=True) for p in pair)]
@@ -77,8 +77,8 @@ def _panel(story: Story, layer: str, top: float, end: float) -> list[str]:
             parts.append(_curve(story, name, y, end))
     for second in range(0, int(end) + 1, 10):
         at = _x(second, end)
-        parts.append(_text(at, top + _PANEL + 16, str(second), "small", "middle"))
-    parts.append(_line(LEFT, top + _PANEL, RIGHT, top + _PANEL, "axis"))
+        parts.append(svg.text(at, top + _PANEL + 16, str(second), "small", "middle"))
+    parts.append(svg.line(LEFT, top + _PANEL, RIGHT, top + _PANEL, "axis"))
     return parts + _waits(story, layer, top, end)
 
 
@@ -90,8 +90,8 @@ def _waits(story: Story, layer: str, top: float, end: float) -> list[str]:
         began = story.spans[name][0]
         if taken == layer and began - asked[name] > 1:
             x0, x1, y = _x(asked[name], end), _x(began, end), top + _PANEL - 10
-            parts.append(_line(x0, y, x1, y, "mark"))
-            parts.append(_text((x0 + x1) / 2, y - 5, f"{name} waits", "small", "middle"))
+            parts.append(svg.line(x0, y, x1, y, "mark"))
+            parts.append(svg.text((x0 + x1) / 2, y - 5, f"{name} waits", "small", "middle"))
     return parts
 
 
@@ -107,8 +107,8 @@ def _curve(story: Story, name: str, y: Callable[[float], float], end: float) -> 
 def _mark(event: Event, bottom: float, end: float) -> list[str]:
     x = _x(event.at_s, end)
     return [
-        _line(x, _TOP - 24, x, bottom, "mark"),
-        _text(x, _TOP - 28, event.mark, "small", "middle"),
+        svg.line(x, _TOP - 24, x, bottom, "mark"),
+        svg.text(x, _TOP - 28, event.mark, "small", "middle"),
     ]
 
 
@@ -118,25 +118,15 @@ def _legend() -> list[str]:
         x, y = LEFT + 250 * (i % 2), 54 + 18 * (i // 2)
         fill = f'fill="{_COLOURS[transfer.name]}"'
         parts.append(f'<rect x="{x:.0f}" y="{y}" width="11" height="11" {fill}/>')
-        parts.append(_text(x + 16, y + 10, f"{transfer.name} {transfer.title}", "small"))
+        parts.append(svg.text(x + 16, y + 10, f"{transfer.name} {transfer.title}", "small"))
     x = LEFT + 500
-    parts.append(_line(x, 60, x + 14, 60, "free"))
-    parts.append(_text(x + 18, 64, "can still be reserved", "small"))
+    parts.append(svg.line(x, 60, x + 14, 60, "free"))
+    parts.append(svg.text(x + 18, 64, "can still be reserved", "small"))
     return parts
 
 
 def _x(at_s: float, end: float) -> float:
     return LEFT + (RIGHT - LEFT) * at_s / end
-
-
-def _text(x: float, y: float, words: str, cls: str = "", anchor: str = "start") -> str:
-    return (
-        f'<text x="{x:.1f}" y="{y:.1f}" class="{cls}" text-anchor="{anchor}">{escape(words)}</text>'
-    )
-
-
-def _line(x0: float, y0: float, x1: float, y1: float, cls: str) -> str:
-    return f'<line class="{cls}" x1="{x0:.1f}" y1="{y0:.1f}" x2="{x1:.1f}" y2="{y1:.1f}"/>'
 
 
 def _poly(points: list[tuple[float, float]], shape: str) -> str:
