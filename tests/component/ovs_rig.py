@@ -159,6 +159,16 @@ class OvsRig:
         return {(c.a, c.b): c.bytes for c in self.controller.counters()}
 
 
+@contextlib.contextmanager
+def rig_up(directory: Path, topology: Topology | None = None) -> Iterator[OvsRig]:
+    """The network and its controller, up."""
+    with network_up(directory) as network:
+        made = OvsRig(network, topology)
+        made.controller.start(60.0)
+        yield made
+        made.controller.stop()
+
+
 def tc_rate(text: str) -> float:
     """``10Mbit`` in b/s."""
     number, unit = text.removesuffix("bit"), 1.0

@@ -21,7 +21,7 @@ from ovs_rig import (
     TRANSIT,
     OvsRig,
     load,
-    network_up,
+    rig_up,
     run_inside,
     sink,
     transfer,
@@ -47,11 +47,8 @@ else:
 
     @pytest.fixture(scope="module")
     def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OvsRig]:
-        with network_up(tmp_path_factory.mktemp("network")) as network:
-            made = OvsRig(network)
-            made.controller.start(60.0)
+        with rig_up(tmp_path_factory.mktemp("network")) as made:
             yield made
-            made.controller.stop()
 
     @pytest.fixture
     def rig(up: OvsRig) -> OvsRig:

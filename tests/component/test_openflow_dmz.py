@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from ovs_rig import L2, OvsRig, in_netns, network_up, run_inside, slow_topology, transfer
+from ovs_rig import L2, OvsRig, in_netns, rig_up, run_inside, slow_topology, transfer
 
 from adon.testbed import box, plan
 from network_provisioner.flows import Flow
@@ -44,11 +44,8 @@ else:
     def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OvsRig]:
         whole = slow_topology()
         nodes = [replace(node, dmz=node.name == DTN) for node in whole.nodes.values()]
-        with network_up(tmp_path_factory.mktemp("network")) as network:
-            made = OvsRig(network, Topology(nodes, whole.links))
-            made.controller.start(60.0)
+        with rig_up(tmp_path_factory.mktemp("network"), Topology(nodes, whole.links)) as made:
             yield made
-            made.controller.stop()
 
     @pytest.fixture
     def rig(up: OvsRig) -> OvsRig:

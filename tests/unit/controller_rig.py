@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
-from controller_worlds import MBPS, two_switches
+from controller_worlds import MBPS, WallClock, two_switches
 from fake_switch import FakeSwitch
 
 from adon.testbed.ports import free_port
@@ -49,7 +48,7 @@ class RecordingShaper:
         self.laid.update((shape.device, shape) for shape in shapes)
 
 
-class FakeRig:
+class FakeRig(WallClock):
     """Two fake switches and the real controller, which is patient with a busy machine."""
 
     def __init__(self, reply_timeout_s: float = 30.0, port: int = 0) -> None:
@@ -74,16 +73,6 @@ class FakeRig:
 
     def circuit(self, name: str = "a", rate: float = 50.0, lease_s: float = 60.0) -> Circuit:
         return Circuit(name, PATH, rate * MBPS, 2 * rate * MBPS, self.now() + lease_s)
-
-    def now(self) -> float:
-        return time.time()
-
-    def wait_for(self, what: str, check: Callable[[], bool]) -> None:
-        end = time.monotonic() + 60
-        while not check():
-            if time.monotonic() > end:
-                raise TimeoutError(what)
-            time.sleep(0.01)
 
     def restart_switches(self) -> None:
         self.s1.restart()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from hypothesis import strategies as st
@@ -126,6 +127,20 @@ class Arrival:
     nodes: tuple[str, ...]
     marks: tuple[int, ...]
     eth_dst: str
+
+
+class WallClock:
+    """What a rig knows of time where time really passes."""
+
+    def now(self) -> float:
+        return time.time()
+
+    def wait_for(self, what: str, check: Callable[[], bool]) -> None:
+        end = time.monotonic() + 60
+        while not check():
+            if time.monotonic() > end:
+                raise TimeoutError(what)
+            time.sleep(0.01)
 
 
 class Pipeline:

@@ -5,13 +5,13 @@ import queue
 import ssl
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from authority import Authority
-from controller_worlds import MBPS, two_switches
+from controller_worlds import MBPS, WallClock, two_switches
 from fake_opendaylight import FakeOpenDaylight
 
 from adon.testbed.ports import free_port
@@ -45,7 +45,7 @@ ANSWERS = {
 }
 
 
-class FakeRig:
+class FakeRig(WallClock):
     """A fake OpenDaylight with two switches and the real driver."""
 
     def __init__(self, timeout_s: float = 30.0) -> None:
@@ -63,16 +63,6 @@ class FakeRig:
 
     def circuit(self, name: str = "a", rate: float = 50.0, lease_s: float = 60.0) -> Circuit:
         return Circuit(name, PATH, rate * MBPS, 2 * rate * MBPS, self.now() + lease_s)
-
-    def now(self) -> float:
-        return time.time()
-
-    def wait_for(self, what: str, check: Callable[[], bool]) -> None:
-        end = time.monotonic() + 60
-        while not check():
-            if time.monotonic() > end:
-                raise TimeoutError(what)
-            time.sleep(0.01)
 
     def restart_switches(self) -> None:
         for dpid in self.odl.nodes:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from controller_worlds import MBPS, two_switches
+from controller_worlds import MBPS, WallClock, two_switches
 
 from adon.config import ControllerConfig
 from adon.wiring import make_controller
@@ -25,7 +24,7 @@ PAGE = ROOT / "docs" / "writing-a-driver.md"
 PATH = ("mu", "s1", "s2", "tacc")
 
 
-class PanelRig:
+class PanelRig(WallClock):
     """Two panels in a directory."""
 
     def __init__(self, directory: Path) -> None:
@@ -36,16 +35,6 @@ class PanelRig:
             options={"directory": str(directory), "look_every_s": 0.02},
         )
         self.controller: Controller = make_controller(config, self.topology)
-
-    def now(self) -> float:
-        return time.time()
-
-    def wait_for(self, what: str, check: Callable[[], bool]) -> None:
-        end = time.monotonic() + 60
-        while not check():
-            if time.monotonic() > end:
-                raise TimeoutError(what)
-            time.sleep(0.01)
 
     def restart_switches(self) -> None:
         for file in self.directory.glob("*.table.json"):
