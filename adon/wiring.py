@@ -31,16 +31,20 @@ _LONGEST_PASSWORD = 4096  # characters of a password file: it may be the wrong o
 
 
 def make_controller(
-    config: ControllerConfig, topology: Topology, shared: bool = False
+    config: ControllerConfig,
+    topology: Topology,
+    shared: bool = False,
+    clock: Callable[[], float] = time.time,
 ) -> Controller:
-    """The driver that the configuration names. ``shared``: other brokers use the same switches.
+    """The driver that the configuration names. ``shared``: other brokers use the same switches;
+    ``clock`` gives Unix seconds, and leases end by it.
 
     Raises InputError, and MissingError for no tc.
     """
     if config.driver == "simulated":
         from network_provisioner.controllers.simulated import SimulatedController
 
-        return SimulatedController(topology)
+        return SimulatedController(topology, clock)
     if config.driver == "openflow":
         from network_provisioner.controllers.openflow import OpenFlowController
 
@@ -48,6 +52,7 @@ def make_controller(
             topology,
             config.listen,
             _shaper(config, topology),
+            clock=clock,
             bandwidth=config.bandwidth,
             shared=shared,
         )
@@ -57,7 +62,12 @@ def make_controller(
 
         access = Access(config.url, config.user, _password(config), ca_file=config.ca)
         return OpenDaylightController(
-            topology, access, _shaper(config, topology), bandwidth=config.bandwidth, shared=shared
+            topology,
+            access,
+            _shaper(config, topology),
+            clock=clock,
+            bandwidth=config.bandwidth,
+            shared=shared,
         )
     return _foreign(config, topology)
 
@@ -168,12 +178,28 @@ def measured_throughput(
     """Look up what transfers over a path reached: bit/s and the age in seconds, or None."""
 
     def lookup(path: NetworkPath) -> tuple[float, float] | None:
-        now = clock()
-        subject = f"{path.nodes[0]}>{path.nodes[-1]}/{path.layer}"
-        found = archive.estimate("path_throughput", subject, now)
-        return (found.value, now - found.at) if found else None
+        return _measured(archive, f"{path.nodes[0]}>{path.nodes[-1]}/{path.layer}", clock())
 
     return lookup
+
+
+def measured_best_effort(
+    archive: Archive, clock: Callable[[], float] = time.time
+) -> Callable[[str, str], tuple[float, float] | None]:
+    """Look up what transfers without a path of their own reached between two sites: bit/s and the
+    age in seconds, or None."""
+
+    from monitors.transfers import BEST_EFFORT
+
+    def lookup(src: str, dst: str) -> tuple[float, float] | None:
+        return _measured(archive, f"{src}>{dst}/{BEST_EFFORT}", clock())
+
+    return lookup
+
+
+def _measured(archive: Archive, subject: str, now: float) -> tuple[float, float] | None:
+    found = archive.estimate("path_throughput", subject, now)
+    return (found.value, now - found.at) if found else None
 
 
 def make_broker(config: Config, archive: Archive) -> tuple[Broker, Books]:
@@ -184,6 +210,7 @@ def make_broker(config: Config, archive: Archive) -> tuple[Broker, Books]:
     from monitors.transfers import Recorder
     from network_provisioner.api.books import Books
     from network_provisioner.broker import Broker
+    from network_provisioner.clock import SteadyClock
     from network_provisioner.policies.accounting import Accounts
     from network_provisioner.policies.book import PolicyBook
     from network_provisioner.store import open_store
@@ -194,7 +221,9 @@ def make_broker(config: Config, archive: Archive) -> tuple[Broker, Books]:
 
     topology = topology_from_dict(config.topology)
     shared = is_database_url(config.broker.state)
-    controller = make_controller(config.controller, topology, shared)
+    # Other brokers, on machines whose clocks nobody set, read the same leases.
+    clock = SteadyClock(follows=not shared)
+    controller = make_controller(config.controller, topology, shared, clock)
     store = open_store(config.broker.state)
     try:
         books = Books(
@@ -214,8 +243,10 @@ def make_broker(config: Config, archive: Archive) -> tuple[Broker, Books]:
             store,
             recorder,
             measured_throughput(archive),
+            clock=clock,
             limits=limits_of(config.limits),
             policies=books.policies,
+            best_effort_of=measured_best_effort(archive),
         )
     except BaseException:
         store.close()

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from monitors.archive import Archive, Measurement
-from network_provisioner.model import LIVE, Transit, TransitState
+from network_provisioner.model import LIVE, SHARES, Transit, TransitState
 from network_provisioner.units import goodput
 
 # A transfer of less than this fits into one initial TCP window of 10 segments a few times over: its
 # time is connection set-up and round trips, whatever the bandwidth of the path (RFC 6928).
 SMALL_BYTES = 64_000
+
+# What went without a path stands beside the layers of those that had one. Most of it is small, and
+# over before TCP has found out what the path carries: 20 round trips of 50 ms are enough.
+BEST_EFFORT = "best_effort"
+STEADY_S = 1.0
 
 # No clock that times transfers resolves less; a zero here means that nobody timed it.
 _SHORTEST_S = 1e-6
@@ -18,10 +23,12 @@ def transfer_facts(transit: Transit) -> list[Measurement]:
     """Measurements of a transit that is over; none where nothing was moved or nobody timed it.
 
     ``throughput`` of ``src>dst`` and, where it was given a path, ``path_throughput`` of
-    ``src>dst/layer``, in bits per second of what the user got (goodput). A transfer under 64 kB
-    yields ``transfer_latency`` of ``src>dst`` in seconds instead: taken for throughput it would
-    make a fast path look slow. ``transfer_setup`` of ``src>dst`` is what passed between asking for
-    the path and giving it back beside the transfer itself: the stage job's wait, start and end.
+    ``src>dst/layer``, in bits per second of what the user got (goodput); without a path, of
+    ``src>dst/best_effort`` where it lasted long enough to say more than how TCP starts. A transfer
+    under 64 kB yields ``transfer_latency`` of ``src>dst`` in seconds instead: taken for throughput
+    it would make a fast path look slow. ``transfer_setup`` of ``src>dst`` is what passed between
+    asking for the path and giving it back beside the transfer itself: the stage job's wait, start
+    and end.
     """
     if transit.state in LIVE or transit.state is TransitState.QUEUED:
         return []
@@ -38,6 +45,9 @@ def transfer_facts(transit: Transit) -> list[Measurement]:
         facts.append(_fact(transit, "path_throughput", path, rate_bps, "bit/s"))
         if transit.state is TransitState.RELEASED and transit.requested_at and beside_s > 0:
             facts.append(_fact(transit, "transfer_setup", subject, beside_s, "s"))
+    elif transit.seconds >= STEADY_S and SHARES not in transit.reason:
+        path = f"{subject}/{BEST_EFFORT}"
+        facts.append(_fact(transit, "path_throughput", path, rate_bps, "bit/s"))
     return facts
 
 

@@ -7,16 +7,27 @@ from connecting to the last byte of the answer, whatever the other side does.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import fields
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
 from typing import Any
 
 from network_provisioner.errors import BrokerError
 from network_provisioner.flows import Flow
 from network_provisioner.http1 import Server, Tls, quoted
-from network_provisioner.model import Transit, TransitRequest
+from network_provisioner.model import Service, Transit, TransitRequest
 
 Mappings = list[dict[str, Any]]
+_LONGEST_REASON = 1000  # characters: all that a broker takes
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The answer to one of several requests: a transit or why there is none, and how its template
+    wants it served."""
+
+    transit: Transit | None
+    service: Service
+    error: BrokerError | None = None
 
 
 class BrokerClient:
@@ -40,17 +51,43 @@ class BrokerClient:
 
     def request(self, request: TransitRequest) -> Transit:
         """Ask for a path; asking again with the same id gives the same transit."""
-        values = {f.name: getattr(request, f.name) for f in fields(request)}
-        body = {name: value for name, value in values.items() if value is not None}
-        body["flows"] = [flow.as_dict() for flow in request.flows]
-        return _transit(self._call("POST", "/v1/transits", body))
+        return _transit(self._call("POST", "/v1/transits", _body(request)))
+
+    def ask(self, requests: Sequence[TransitRequest]) -> list[Asked]:
+        """Ask for several paths at once, each of which is answered for itself, in their order.
+
+        An id whose transit has ended (a workflow that is run again) is asked for anew under the
+        first free one of ``ID.2``, ``ID.3``, …; one reserved in advance is begun where it can be.
+        """
+        answer = self._call("POST", "/v1/transits/ask", {"requests": [*map(_body, requests)]})
+        answers = _items(_mapping(answer).get("answers"))
+        if len(answers) != len(requests):
+            raise BrokerError(
+                f"the broker sent {len(answers)} answers to {len(requests)} requests", "bad_answer"
+            )
+        return [_asked(_mapping(item)) for item in answers]
 
     def release(
-        self, transit_id: str, bytes_moved: int = 0, seconds: float = 0.0, outcome: str = ""
+        self,
+        transit_id: str,
+        bytes_moved: int = 0,
+        seconds: float = 0.0,
+        outcome: str = "",
+        **used: int,
     ) -> Transit:
-        """Give a path back, with what the transfer moved in bytes and seconds."""
-        body = {"bytes": bytes_moved, "seconds": seconds, "outcome": outcome}
+        """Give a path back, with what the transfer moved in bytes and seconds, and what it
+        ``used``: ``streams``, ``buffer_bytes``, ``threads``, and its failed attempts, ``retries``.
+        """
+        body = {"bytes": bytes_moved, "seconds": seconds, "outcome": outcome, **used}
         return _transit(self._call("POST", f"/v1/transits/{quoted(transit_id)}/release", body))
+
+    def shift(
+        self, transit_id: str, start: float, end: float, size_bytes: int | None = None
+    ) -> Transit:
+        """Move what was reserved in advance to other times (Unix seconds), all or nothing."""
+        body = {"start": start, "end": end, "size_bytes": size_bytes}
+        path = f"/v1/transits/{quoted(transit_id)}/shift"
+        return _transit(self._call("POST", path, body))
 
     def renew(self, transit_id: str, lease_s: float) -> Transit:
         """Make a lease last at least ``lease_s`` from now."""
@@ -181,6 +218,29 @@ class BrokerClient:
         if not isinstance(error, dict):
             raise BrokerError(f"{self.url} answered {status}: {answer!r:.200}", "bad_answer")
         raise BrokerError(str(error.get("message", status)), str(error.get("code", "bad_answer")))
+
+
+def _body(request: TransitRequest) -> dict[str, Any]:
+    values = {f.name: getattr(request, f.name) for f in fields(request)}
+    body = {name: value for name, value in values.items() if value is not None}
+    body["flows"] = [flow.as_dict() for flow in request.flows]
+    body["best_effort"] = request.best_effort[:_LONGEST_REASON]
+    return body
+
+
+def _asked(item: Mapping[str, Any]) -> Asked:
+    error, transit, said = item.get("error"), item.get("transit"), item.get("service")
+    known = {f.name for f in fields(Service)}
+    try:
+        service = Service(**{k: v for k, v in (said or {}).items() if k in known})
+    except (TypeError, AttributeError) as problem:
+        raise BrokerError(f"the broker sent no service: {problem}", "bad_answer") from problem
+    if transit is not None:
+        return Asked(_transit(transit), service)
+    if not isinstance(error, dict):
+        raise BrokerError(f"the broker sent {dict(item)!r:.200}, expected a transit", "bad_answer")
+    refusal = BrokerError(str(error.get("message")), str(error.get("code", "bad_answer")))
+    return Asked(None, service, refusal)
 
 
 def _query(given: Mapping[str, Any]) -> str:

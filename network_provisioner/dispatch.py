@@ -15,28 +15,21 @@ from network_provisioner.decisions.admission import (
     Grant,
     Limits,
     Never,
-    check_times,
+    Wait,
     explain,
 )
 from network_provisioner.decisions.lanes import Hop
 from network_provisioner.decisions.push import Movable
-from network_provisioner.errors import BrokerError, InputError
+from network_provisioner.drafts import Drafts
+from network_provisioner.errors import BrokerError
 from network_provisioner.lifecycle import Lifecycle
-from network_provisioner.model import Transit, TransitRequest, TransitState
+from network_provisioner.model import SHARES, Transit, TransitRequest, TransitState
+from network_provisioner.reports import Report
 from network_provisioner.roster import Roster
+from network_provisioner.small import BestEffortOf, Small, Standing
 from network_provisioner.template import Template
-from network_provisioner.terms import (
-    Templates,
-    Terms,
-    check_ahead,
-    needless,
-    new_transit,
-    settle,
-    template_for,
-    template_of,
-)
+from network_provisioner.terms import Templates, template_of, unwanted
 from network_provisioner.topology import Path, Topology
-from network_provisioner.units import format_rate, goodput
 
 log = logging.getLogger(__name__)
 
@@ -55,6 +48,7 @@ class Dispatcher:
         roster: Roster,
         life: Lifecycle,
         limits: Limits,
+        best_effort_of: BestEffortOf | None = None,
     ) -> None:
         self._topology = topology
         self._templates = templates
@@ -62,6 +56,9 @@ class Dispatcher:
         self._roster = roster
         self._life = life
         self._limits = limits
+        self._drafts = Drafts(topology, templates, admission, roster, limits)
+        self.small = Small(admission, life.installer.setup_times, best_effort_of)
+        self._standing = Standing(life, self._hold_now)
         self.multipath = False
 
     # -- a new transit -----------------------------------------------------------------------
@@ -70,29 +67,42 @@ class Dispatcher:
         """The transit of a checked request: held, queued, or best effort.
 
         Raises BrokerError ``unknown_template``, ``unknown_site``, ``impossible_rate``,
-        ``bad_time``, ``store_unavailable``.
+        ``bad_time``, ``conflict``, ``store_unavailable``.
         """
-        self._check_sites(request)
-        template = template_for(request, self._templates)
-        check_ahead(request, now)
-        check_times(request.start, request.end, now, self._limits.max_lease_s)
-        terms = settle(request, template)
-        transit = new_transit(request, template, terms, now)
-        clash = self._roster.pairs.clash(transit)
-        if clash is not None:
-            raise BrokerError(
-                f"flows name packets that transit {clash.id!r} names too, expected ports of its "
-                "own for each, or exactly the same",
-                "conflict",
-            )
-        reason = needless(request, template)
-        if reason:
+        transit, template, terms = self._drafts.draw_up(request, now)
+        reason = unwanted(request)
+        if request.best_effort:  # it is under way without one, or was: there is no door to open
+            transit.reason = reason
+            self._life.end(transit, TransitState.BEST_EFFORT, now)
+        elif reason:
             self._without(transit, reason, now)
+        elif reason := self.small.reason(transit, template, now):
+            self._without(transit, self._sharing(transit, template, reason, now), now)
         else:
-            self._check_possible(request, terms, template)
+            self._drafts.check_possible(request, terms, template, self.multipath)
             claims = self._roster.waitlist.claims_before(transit, now)
             self._place(transit, template, claims, now, arriving=True)
         return transit
+
+    def _sharing(self, transit: Transit, template: Template, reason: str, now: float) -> str:
+        """Have a small transit share a standing circuit, where its template wants that and the
+        transit is for now; the reason, completed."""
+        if template.small != "share" or transit.start > now:
+            return reason
+        name, refusal = self._standing.share(template, transit.src, transit.dst, now)
+        if name:
+            return f"{SHARES} {name}: {reason}"
+        return f"{reason}; there is no standing circuit to share: {refusal}"
+
+    def _hold_now(self, request: TransitRequest, now: float) -> str:
+        """Hold a path at once, or say why not and leave no trace. Raises as :meth:`create`."""
+        transit, template, _ = self._drafts.draw_up(request, now)
+        claims = self._roster.waitlist.claims_before(transit, now)
+        verdict = self._verdict(transit, template, claims, now)
+        if not isinstance(verdict, Grant):
+            return verdict if isinstance(verdict, str) else verdict.reason
+        self._life.hold(transit, verdict, self.lease_until(transit, verdict), now)
+        return ""
 
     def _place(
         self,
@@ -103,28 +113,17 @@ class Dispatcher:
         arriving: bool,
     ) -> None:
         """Hold, queue, or leave to best effort: whatever can be had now."""
-        ways = self._roster.pairs.ways(transit)
-        if len(ways) > 1:
-            where = " and ".join(sorted("-".join(nodes) for nodes in ways))
-            self._without(transit, f"other transits of its packets are on {where}", now)
+        verdict = self._verdict(transit, template, claims, now)
+        if isinstance(verdict, str):
+            self._without(transit, verdict, now)
             return
-        pinned = self._topology.path(ways.pop()) if ways else None
-        verdict = self._admission.decide(
-            transit,
-            template,
-            now,
-            pinned,
-            claims,
-            lambda holder: self._movable(holder, transit),
-            self.multipath,
-        )
         if isinstance(verdict, Grant):
-            self._life.hold(transit, verdict, self._lease_until(transit, verdict), now)
+            self._life.hold(transit, verdict, self.lease_until(transit, verdict), now)
             return
         transit.candidates = explain(verdict.decision)
         if isinstance(verdict, Never):
             self._without(transit, verdict.reason, now)
-        elif pinned is not None and arriving and transit.start <= now:
+        elif arriving and self._roster.pairs.ways(transit) and transit.start <= now:
             # Waiting would not keep its packets apart from those of the pair's other transits.
             reason = (
                 "shares, without a rate of its own, the path that other transits between "
@@ -136,7 +135,31 @@ class Dispatcher:
         else:
             self._life.wait(transit, verdict, now)
 
-    def _lease_until(self, transit: Transit, grant: Grant) -> float:
+    def _verdict(
+        self, transit: Transit, template: Template, claims: dict[Hop, list[Claim]], now: float
+    ) -> Grant | Wait | Never | str:
+        """What admission says; in words where there is nothing to decide."""
+        ways = self._roster.pairs.ways(transit)
+        if len(ways) > 1:
+            where = " and ".join(sorted("-".join(nodes) for nodes in ways))
+            return f"other transits of its packets are on {where}"
+        verdict = self._admission.decide(
+            transit,
+            template,
+            now,
+            self._topology.path(ways.pop()) if ways else None,
+            claims,
+            lambda holder: self._movable(holder, transit),
+            self.multipath,
+        )
+        if isinstance(verdict, Grant) and verdict.moves and self._life.installer.starting:
+            # So that only this one's moves are undone where they are refused. And those that start
+            # may be refused themselves: then they can neither move nor need to.
+            self._life.installer.carry_out(now)
+            return self._verdict(transit, template, claims, now)
+        return verdict
+
+    def lease_until(self, transit: Transit, grant: Grant) -> float:
         """When what was granted ends unless it is renewed."""
         longest = self._limits.max_lease_s
         if transit.lease_s is not None:
@@ -231,46 +254,19 @@ class Dispatcher:
             freed = True
         return freed
 
-    def finish(
-        self, transit: Transit, n_bytes: int, seconds: float, outcome: str, now: float
-    ) -> bool:
+    def finish(self, transit: Transit, report: Report, now: float) -> bool:
         """Give back what a transit holds, and note its first report that is not empty.
 
         Returns whether this was that report.
         """
         active = transit.id in self._roster.all
-        told = bool(n_bytes or seconds) and not (transit.bytes or transit.seconds)
+        told = report.moved and not (transit.bytes or transit.seconds)
         if not (active or told or transit.released_at == 0):
             return False
-        if told:
-            transit.bytes, transit.seconds = n_bytes, seconds
-            transit.goodput_bps = goodput(n_bytes, seconds)
-        if outcome:
-            transit.outcome = outcome
-            if outcome != "success":
-                transit.reason += f"; the transfer ended with {outcome!r}"
+        report.note(transit, told)
         if active:
-            self._life.watch.reported(transit, n_bytes, now)
+            self._life.watch.reported(transit, report.bytes, now)
             self._life.end(transit, TransitState.RELEASED, now)
         else:
             self._life.end_late(transit, now)
         return told
-
-    # -- checks ------------------------------------------------------------------------------
-
-    def _check_sites(self, request: TransitRequest) -> None:
-        try:
-            self._topology.site(request.src)
-            self._topology.site(request.dst)
-        except InputError as error:
-            raise BrokerError(str(error), "unknown_site") from error
-
-    def _check_possible(self, request: TransitRequest, terms: Terms, template: Template) -> None:
-        paths = template.paths if self.multipath else 1
-        largest = self._admission.largest(request.src, request.dst, paths)
-        if terms.asked and 0 < largest < terms.min_bps:
-            raise BrokerError(
-                f"min_bps {format_rate(terms.min_bps)} between {request.src} and {request.dst}, "
-                f"expected at most {format_rate(largest)}, all that can be reserved between them",
-                "impossible_rate",
-            )

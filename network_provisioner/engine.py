@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
 from network_provisioner.classes import Classes, Differentiator
+from network_provisioner.clock import steady
 from network_provisioner.controllers.base import Capabilities, Controller
 from network_provisioner.decisions.admission import Admission, Limits, ThroughputOf
 from network_provisioner.decisions.reservations import Ledger
@@ -25,9 +26,11 @@ from network_provisioner.pairs import Pairs
 from network_provisioner.recovery import Recovery
 from network_provisioner.roster import Roster
 from network_provisioner.shares import Shares
+from network_provisioner.small import BestEffortOf
 from network_provisioner.store import Store, StoreError
 from network_provisioner.switchboard import Switchboard
 from network_provisioner.terms import Templates
+from network_provisioner.timeshift import TimeShift
 from network_provisioner.topology import Path, Topology
 from network_provisioner.waitlist import Waitlist
 
@@ -50,19 +53,20 @@ class Engine:
         limits: Limits,
         policies: Differentiator | None,
         step: Callable[[str], None],
+        best_effort_of: BestEffortOf | None = None,
     ) -> None:
         """As :class:`~network_provisioner.broker.Broker`."""
-        self._templates = templates
+        self.templates = templates
         self._controller = controller
         self._store = store
         self._measured = throughput_of
-        self._clock = clock
+        self._clock = steady(clock)
         self._latest = 0.0
         self._step = step
         self.lock = threading.Lock()
 
         self.ledger = Ledger.of(topology, limits.reservable)
-        self._admission = Admission(topology, self.ledger, self._throughput, limits)
+        self.admission = Admission(topology, self.ledger, self._throughput, limits)
         self._pairs = Pairs(limits.pin_pairs)
         self.roster = Roster(self._patience, self._pairs, Waitlist(limits.aging_s))
         hops = [hop for link in topology.links for hop in ((link.a, link.b), (link.b, link.a))]
@@ -78,9 +82,11 @@ class Engine:
         )  # fmt: skip
         self._installer = self.life.installer
         self._recovery = Recovery(topology, self.ledger, self.life)
+        self._timeshift = TimeShift(topology, self.roster, self.ledger, self.keeper, self.switches)
         self.dispatch = Dispatcher(
-            topology, templates, self._admission, self.roster, self.life, limits
-        )
+            topology, templates, self.admission, self.roster, self.life, limits,
+            best_effort_of,
+        )  # fmt: skip
 
     def now(self) -> float:
         """Unix seconds. A clock set back must not let new reservations begin before those that are
@@ -120,12 +126,16 @@ class Engine:
                 raise BrokerError(str(error), "store_unavailable") from error
             self.turnless = ""
             self._step("the turn was taken")
+            clock_set_s = self._clock.catch_up()
+            self._latest += clock_set_s
             now = self.now()
+            if clock_set_s:
+                self._timeshift.carry_out(clock_set_s, now)
             if news:
                 self._recovery.news(news, now)
             freed = self.dispatch.expire(now)
             self.life.start_due(now)
-            if freed or news:
+            if freed or news or clock_set_s:
                 self.dispatch.serve_queue(now)
             if self._installer.starting:  # apart from a new one, so that it is clear who fails
                 self._installer.carry_out(now)
@@ -144,15 +154,15 @@ class Engine:
             self._installer.carry_out(now, everything=True)
 
     def _patience(self, template_name: str) -> float:
-        template = self._templates.get(template_name)
+        template = self.templates.get(template_name)
         return template.patience_s if template else 0.0
 
     def _trust(self, can: Capabilities) -> None:
         """What decides about a path: reserved rates where the network keeps them, measurements
         where it does not. Without packets, what transfers reach tells nothing about a path."""
-        self._admission.guaranteed = can.bandwidth != "none" or not can.real_packets
+        self.admission.guaranteed = can.bandwidth != "none" or not can.real_packets
         if not can.real_packets:
-            self._measured = None
+            self._measured = self.dispatch.small.best_effort_of = None
         self._pairs.matches = self.switches.matches = can.matches
         self.dispatch.multipath = can.multipath
 

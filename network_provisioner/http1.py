@@ -135,7 +135,8 @@ class _Deadline:
 
 def _connect(host: str, port: int, deadline: _Deadline) -> socket.socket:
     failed: OSError = OSError(f"no address for {host!r}")
-    for family, kind, proto, _, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+    name = host.encode("ascii")  # a str would load the tables of international names
+    for family, kind, proto, _, address in socket.getaddrinfo(name, port, type=socket.SOCK_STREAM):
         sock = socket.socket(family, kind, proto)
         try:
             sock.settimeout(deadline.left())

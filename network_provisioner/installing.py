@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from network_provisioner import circuits
 from network_provisioner.classes import Classes
 from network_provisioner.controllers.base import ControllerError
+from network_provisioner.decisions.breakeven import SetupTimes
 from network_provisioner.decisions.reservations import Ledger
 from network_provisioner.keeper import Keeper
 from network_provisioner.model import ON_SWITCHES, Transit, TransitState
@@ -35,6 +36,11 @@ class Start:
     transit: Transit
     otherwise: TransitState
     before: tuple[Transit, ...] = ()
+
+    @property
+    def at_once(self) -> bool:
+        """Whether it starts because it was asked for just now."""
+        return self.otherwise is TransitState.FAILED and not self.transit.start
 
 
 class Installer:
@@ -69,6 +75,7 @@ class Installer:
         self._step = step
         self._failed = failed
         self._starts: list[Start] = []
+        self.setup_times = SetupTimes()
 
     # -- what is wanted ----------------------------------------------------------------------
 
@@ -126,7 +133,7 @@ class Installer:
             except ControllerError as error:
                 self._refused(starts, error, known, now)
             else:
-                self._installed([s.transit for s in starts if s.transit.start <= now])
+                self._installed([s for s in starts if s.transit.start <= now])
 
     def tell(self, now: float) -> None:
         """As :meth:`carry_out` where nothing is about to start. Raises ControllerError."""
@@ -149,13 +156,17 @@ class Installer:
         self._switches.tell(now)
         self._step("the switches were told")
 
-    def _installed(self, transits: Sequence[Transit]) -> None:
-        for transit in transits:
+    def _installed(self, starts: Sequence[Start]) -> None:
+        for start in starts:
             # Its own look at the clock: the switches took their time since the request came.
+            transit = start.transit
+            if not transit.installed_at:
+                transit.installed_at = self._clock()
+                if start.at_once:
+                    self.setup_times.note(transit.installed_at - transit.requested_at)
             transit.state = TransitState.INSTALLED
-            transit.installed_at = transit.installed_at or self._clock()
             self._watch.enter(transit)
-        self._keeper.save(transits)
+        self._keeper.save([start.transit for start in starts])
 
     # -- refusals ----------------------------------------------------------------------------
 

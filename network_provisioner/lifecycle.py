@@ -97,9 +97,6 @@ class Lifecycle:
 
         Raises BrokerError ``store_unavailable`` with nothing changed.
         """
-        if grant.moves and self.installer.starting:
-            # So that only this one's moves are undone where they are refused.
-            self.installer.carry_out(now)
         queued = transit.id in self._roster.all
         moves = [(move.id, tuple(way.lane for way in move.ways)) for move in grant.moves]
         refusal = self._ledger.commit(grant.reservation(transit.id), moves, now)

@@ -39,6 +39,8 @@ ENDED = frozenset(
     {TransitState.RELEASED, TransitState.EXPIRED, TransitState.FAILED, TransitState.BEST_EFFORT}
 )
 
+SHARES = "shares standing circuit"  # in the reason of each transit that a standing one carries
+
 
 @dataclass(frozen=True, slots=True)
 class TransitRequest:
@@ -53,6 +55,8 @@ class TransitRequest:
     ``template``     by name; where it is "default", ``application`` may find a better one
     ``flows``        which packets are meant; empty: all between the two sites
     ``user``, ``project``, ``experiment``, ``workflow``, ``job``, ``retry``  whose transfer it is
+    ``best_effort``  why the caller does without a path, in words: nothing is reserved, and the
+                     transit is recorded as best effort for this reason
     """
 
     id: str
@@ -74,6 +78,27 @@ class TransitRequest:
     project: str = ""
     experiment: str = ""
     flows: tuple[Flow, ...] = ()
+    best_effort: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """How the template of a request wants its transfer served by who runs it.
+
+    ``patience_s``   how long it may wait for a path
+    ``when_queued``  what to do meanwhile: ``wait``, ``defer`` (let DAGMan ask again later) or
+                     ``best_effort`` (go on without, at once)
+    ``streams``, ``buffer_bytes``  of GridFTP; ``threads`` of iRODS and pegasus-transfer, 0 where
+                     theirs are to be kept
+    """
+
+    template: str = "default"
+    version: int = 1
+    patience_s: float = 20.0
+    when_queued: str = "wait"
+    streams: int = 0
+    buffer_bytes: int = 0
+    threads: int = 0
 
 
 @dataclass(slots=True)
@@ -94,6 +119,8 @@ class Transit:
     ``outcome``         how the transfer ended by its report: "success" or a word of the caller's
     ``asked``           a fingerprint of the request, which tells a repeated one from another
     ``byte_seconds``, ``metered_at``  what it was given until that time: see accounting.meter
+    ``streams``, ``buffer_bytes``, ``threads``  what the transfer used by its report, 0 for unknown
+    ``retries``         attempts of its transfer that failed, by its report
     """
 
     id: str
@@ -140,6 +167,10 @@ class Transit:
     asked: str = ""
     byte_seconds: float = 0.0
     metered_at: float = 0.0
+    streams: int = 0
+    buffer_bytes: int = 0
+    threads: int = 0
+    retries: int = 0
 
     def as_dict(self) -> dict[str, Any]:
         """A JSON-ready copy."""

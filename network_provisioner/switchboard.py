@@ -65,6 +65,11 @@ class Switchboard:
         """Whether it is too early to try again what they did not take."""
         return self._again is not None and self._again > now
 
+    def move_time(self, by_s: float) -> None:
+        """The clock was set by so many seconds."""
+        if self._again is not None:
+            self._again += by_s
+
     def tell(self, now: float) -> None:
         """Have the switches carry what is wanted. Raises ControllerError: they do not, and
         :meth:`waits` until it is time to try again."""

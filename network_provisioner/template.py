@@ -22,6 +22,9 @@ METRICS = ("throughput", "delay", "jitter", "loss")
 MIN_SCORE = 1.0  # of a path that just meets the QSpec (thesis, Table 2)
 MAX_SCORE = 10.0  # of a path that gives all that the RSpec allows (thesis, Table 2)
 
+WHEN_QUEUED = ("wait", "defer", "best_effort")
+SMALL = ("best_effort", "share")  # share: a standing circuit per pair of sites
+
 Table = tuple[tuple[float, float], ...]
 
 
@@ -50,10 +53,12 @@ class RSpec:
 
 @dataclass(frozen=True, slots=True)
 class Tuning:
-    """What worked for the transfer itself: parallel TCP streams, buffer of each in bytes."""
+    """What worked for the transfer itself: parallel TCP streams, buffer of each in bytes, and how
+    many files or parts of files move at once (0: as many as the transfer tool chooses)."""
 
     streams: int = 4
     buffer_bytes: int = 1 << 20
+    threads: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +71,10 @@ class Template:
                           shell's (``*``, ``?``, ``[...]``); upper and lower case are one
     ``priority``          higher is served first
     ``patience_s``        how long a request may wait in the queue before it goes best effort
-    ``break_even_bytes``  transfers smaller than this end before a circuit would pay off
+    ``break_even_bytes``  transfers smaller than this end before a circuit would pay off; None has
+                          it computed from what setting one up takes
+    ``when_queued``       what a transfer does while its request is queued: one of WHEN_QUEUED
+    ``small``             what becomes of those below the break-even: one of SMALL
     ``max_age_s``         a measurement older than this counts as missing
     ``paths``             how many paths one request may be split over where none alone carries it
     ``peak_bps``          the best goodput that a transfer with it reached so far; 0 for none
@@ -80,7 +88,9 @@ class Template:
     version: int = 1
     priority: int = 0
     patience_s: float = 20.0
-    break_even_bytes: int = 256 * 1024
+    break_even_bytes: int | None = None
+    when_queued: str = "wait"
+    small: str = "best_effort"
     max_age_s: float = 900.0
     tuning: Tuning = Tuning()
     paths: int = 1

@@ -9,10 +9,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Protocol, runtime_checkable
 
-from network_provisioner.errors import BrokerError
+from network_provisioner.errors import BrokerError, printable
 from network_provisioner.flows import Flow
 from network_provisioner.model import Transit, TransitRequest, TransitState
-from network_provisioner.template import Template
+from network_provisioner.template import Template, Tuning
 from network_provisioner.templates.match import DEFAULT, Wanted
 from network_provisioner.units import format_rate, format_size
 
@@ -21,7 +21,9 @@ _MAX_TEXT = 1000  # characters of any other name
 _TEXTS = (
     "src", "dst", "template", "workflow", "job", "application", "user", "project", "experiment",
 )  # fmt: skip
-_ASKED = tuple(f.name for f in fields(TransitRequest) if f.name not in ("id", "size_bytes"))
+_TIMES = ("start", "end")
+_UNASKED = ("id", "size_bytes", "best_effort", *_TIMES)
+_ASKED = tuple(f.name for f in fields(TransitRequest) if f.name not in _UNASKED)
 MAX_FLOWS = 16  # of one transit: each is a rule on every switch of its path
 MAX_AHEAD_S = 366 * 86_400.0  # what is asked for is at most so far away: later is a slip
 
@@ -67,6 +69,15 @@ class Versioned(Protocol):
         ...
 
 
+@runtime_checkable
+class Tuned(Protocol):
+    """Knows what transfers were tuned with."""
+
+    def tuning_of(self, name: str, /) -> Tuning | None:
+        """Of the best transfer with a template; None where none has taught it."""
+        ...
+
+
 def template_of(transit: Transit, templates: Templates) -> Template | None:
     """The template a transit was asked with, in the version of then where that is kept: who waits
     or holds a path keeps the terms that were agreed. None where there is no such template now."""
@@ -88,6 +99,8 @@ def template_for(request: TransitRequest, templates: Templates) -> Template:
         if found is not None:
             return found
     template = templates.get(request.template)
+    if template is None and request.best_effort:  # nothing is asked of it
+        template = templates.get(DEFAULT)
     if template is None:
         raise BrokerError(
             f"unknown template {request.template!r}, expected one of "
@@ -97,17 +110,25 @@ def template_for(request: TransitRequest, templates: Templates) -> Template:
     return template
 
 
-def needless(request: TransitRequest, template: Template) -> str:
-    """Why a transfer is better off without a circuit, in words; "" where one is worth it."""
+def unwanted(request: TransitRequest) -> str:
+    """Why a transfer does without a circuit whatever its size, in words; "" where it does not."""
+    if request.best_effort:
+        return printable(request.best_effort)[:_MAX_TEXT]
     if request.src == request.dst:
         return f"both ends are {request.src}: nothing crosses the network"
-    size = request.size_bytes
-    if size is not None and size < template.break_even_bytes:
-        return (
-            f"{format_size(size)} is below {format_size(template.break_even_bytes)}, from where on "
-            f"a circuit pays off (template {template.name!r})"
-        )
     return ""
+
+
+def below(template: Template, size_bytes: int) -> str:
+    """Why a transfer is too small for a circuit by its template's own figure, in words; "" where it
+    is not, or the template leaves it to be computed."""
+    least = template.break_even_bytes
+    if least is None or size_bytes >= least:
+        return ""
+    return (
+        f"{format_size(size_bytes)} is below {format_size(least)}, from where on a circuit pays "
+        f"off (template {template.name!r})"
+    )
 
 
 def check(request: TransitRequest) -> None:
@@ -124,13 +145,18 @@ def check(request: TransitRequest) -> None:
                 f"{name} {value[:80]!r}, expected at most {_MAX_TEXT} printable characters",
                 "bad_request",
             )
-    if request.size_bytes is not None and request.size_bytes < 0:
-        raise BrokerError(f"size_bytes {request.size_bytes!r}, expected 0 or more", "bad_request")
+    check_size(request.size_bytes)
     if request.lease_s is not None:
         check_lease(request.lease_s)
     if request.priority is not None and request.priority < 0:
         raise BrokerError(f"priority {request.priority!r}, expected 0 or more", "bad_request")
     check_flows(request.flows)
+
+
+def check_size(size_bytes: int | None) -> None:
+    """Raises BrokerError ``bad_request`` for a size that is none."""
+    if size_bytes is not None and size_bytes < 0:
+        raise BrokerError(f"size_bytes {size_bytes!r}, expected 0 or more", "bad_request")
 
 
 def check_flows(flows: Sequence[Flow]) -> None:
@@ -155,8 +181,17 @@ def fingerprint(request: TransitRequest) -> str:
 
     The size is no part of it: it is an estimate, and may be known better when asked again.
     """
+    return f"{_digest(request, _ASKED)}:{_digest(request, _TIMES)}"
+
+
+def same_terms(asked: str, request: TransitRequest) -> bool:
+    """Whether a fingerprint is that of a request which differs in ``start`` and ``end`` at most."""
+    return asked.partition(":")[0] == _digest(request, _ASKED)
+
+
+def _digest(request: TransitRequest, names: Sequence[str]) -> str:
     # Numbers are written alike whether a client sent 5000000 or 5e6.
-    said = [(name, getattr(request, name)) for name in _ASKED]
+    said = [(name, getattr(request, name)) for name in names]
     plain = [(name, float(v) if isinstance(v, int) else v) for name, v in said]
     return hashlib.sha256(repr(plain).encode()).hexdigest()[:16]
 

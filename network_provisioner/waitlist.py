@@ -87,6 +87,11 @@ class Waitlist:
             if {transit.src, transit.dst} == {a, b}:
                 self._claims.pop(transit.id, None)
 
+    def unsettle(self) -> None:
+        """All are to be asked about again: what they were waiting for may be at other times."""
+        self._claims.clear()
+        self._looked_at.clear()
+
     def stirs(self, transit: Transit, now: float) -> bool:
         """Whether a queued transit should be decided about again."""
         claims = self._claims.get(transit.id)

@@ -12,6 +12,12 @@ from site_selector.tables import table
 
 _HEAD = ("template", "version>", "origin", "needs>", "may have>", "priority>", "peak>", "for")
 
+_MEANWHILE = {
+    "wait": "waits for its path",
+    "defer": "is put off by DAGMan",
+    "best_effort": "goes without one",
+}
+_SMALL = {"best_effort": "goes without a path", "share": "shares a standing one"}
 _VERSIONS = ("version>", "at", "origin", "made of", "needs>", "may have>")
 
 
@@ -76,12 +82,23 @@ def _figures(entry: Mapping[str, Any]) -> list[tuple[str, str]]:
         ),
         ("priority", str(t["priority"])),
         ("waits", duration(t["patience"])),
-        ("smallest", _size(t["break_even"])),
+        ("smallest", _smallest(t)),
+        ("meanwhile", _MEANWHILE[t["when_queued"]]),
         ("paths", str(t["paths"])),
         ("old after", duration(t["max_age"])),
-        ("tuning", f"{t['tuning']['streams']} streams of {_size(t['tuning']['buffer'])}"),
+        ("tuning", _tuning(t["tuning"])),
         ("peak", format_rate(t["peak"]) + best if t["peak"] else ""),
     ]
+
+
+def _smallest(t: Mapping[str, Any]) -> str:
+    least = "as computed" if t["break_even"] is None else _size(t["break_even"])
+    return f"{least}; what is smaller {_SMALL[t['small']]}"
+
+
+def _tuning(tuning: Mapping[str, Any]) -> str:
+    threads = f", {tuning['threads']} threads" if tuning.get("threads") else ""
+    return f"{tuning['streams']} streams of {_size(tuning['buffer'])}{threads}"
 
 
 def _limit(key: str, value: float) -> str:

@@ -51,7 +51,11 @@ _FLOWS_MORE = """
 Example:
   adon transit flows my-transfer 50000-50063 src:2811
 """
-_LIST = """List transits that hold bandwidth or wait, oldest first."""
+_LIST = """List transits that hold bandwidth or wait, oldest first.
+
+With --all also those that have ended, and those that went without a path. Below the table stands of
+each why it has no path, or what ended it before its transfer did.
+"""
 _LIST_MORE = """
 Examples:
   adon transit list --project soykb

@@ -38,9 +38,13 @@ def listed(transits: list[Transit]) -> str:
 
 
 def print_reasons(transits: list[Transit]) -> None:
-    """Why those without a path have none; where all is well nobody asks."""
+    """Why those without a path have none, and what ended otherwise than it should; where all is
+    well nobody asks."""
+    from network_provisioner.model import TransitState
+
     for t in transits:
-        if not t.path and t.reason:
+        ended_ill = t.state is TransitState.EXPIRED or t.outcome not in ("", "success")
+        if t.reason and (ended_ill or not t.path):
             print(f"{t.id}: {t.reason}")
 
 

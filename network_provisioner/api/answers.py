@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import fields
+from dataclasses import asdict, fields
 from typing import Any
 
 from fastapi import Response
 
+from network_provisioner.api.problems import error_body
+from network_provisioner.asking import Answer
 from network_provisioner.model import Transit
 
 _FIELDS = tuple(f.name for f in fields(Transit))
@@ -24,6 +26,11 @@ def transits(found: Iterable[Transit]) -> Response:
     return answer([_plain(one) for one in found])
 
 
+def asked(found: Iterable[Answer]) -> Response:
+    """What became of several requests."""
+    return answer({"answers": [_answered(one) for one in found]})
+
+
 def answer(content: Any, status: int = 200) -> Response:
     """Any JSON; raises ValueError for numbers that JSON does not have."""
     text = json.dumps(content, separators=(",", ":"), allow_nan=False)
@@ -32,3 +39,11 @@ def answer(content: Any, status: int = 200) -> Response:
 
 def _plain(found: Transit) -> dict[str, Any]:
     return {name: getattr(found, name) for name in _FIELDS}
+
+
+def _answered(one: Answer) -> dict[str, Any]:
+    return {
+        "transit": None if one.transit is None else _plain(one.transit),
+        "error": None if one.error is None else error_body(one.error.code, str(one.error)),
+        "service": asdict(one.service),
+    }

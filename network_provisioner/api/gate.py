@@ -11,7 +11,7 @@ from network_provisioner.access import ANYBODY, Keyring, Principal
 from network_provisioner.api.problems import answer_to
 from network_provisioner.errors import BrokerError
 
-MAX_BODY_BYTES = 64 * 1024  # the largest request is well below
+MAX_BODY_BYTES = 256 * 1024  # as many requests as may be made at once are below
 BODY_S = 10.0  # for a body to arrive: on any line that is enough for so little
 TLS_NAME = "adon.tls_name"  # of scope["extensions"]: the common name of a verified certificate
 

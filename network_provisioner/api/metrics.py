@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from prometheus_client import CollectorRegistry, Histogram, generate_latest
 from prometheus_client import Counter as Count
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
+from network_provisioner.asking import Answer
 from network_provisioner.broker import Broker
 from network_provisioner.errors import AdonError, BrokerError
 from network_provisioner.model import Transit, TransitRequest
@@ -20,6 +21,7 @@ log = logging.getLogger(__name__)
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 # Seconds. A decision alone takes milliseconds; with switches that confirm, tenths.
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)
+Ask = Callable[[Sequence[TransitRequest]], list[Answer]]
 Submit = Callable[[TransitRequest], tuple[Transit, bool]]
 
 
@@ -52,6 +54,19 @@ class Metrics:
             self._decisions.labels(str(transit.state)).inc()
             self._seconds.observe(time.perf_counter() - started)
         return transit, new
+
+    def asked(self, ask: Ask, requests: Sequence[TransitRequest]) -> list[Answer]:
+        """``ask(requests)``, each counted. Raises what it raises."""
+        started = time.perf_counter()
+        answers = ask(requests)
+        for answer in answers:
+            if answer.error is not None:
+                self._decisions.labels(answer.error.code).inc()
+            elif answer.new and answer.transit is not None:
+                self._decisions.labels(str(answer.transit.state)).inc()
+        if any(answer.new for answer in answers):
+            self._seconds.observe(time.perf_counter() - started)
+        return answers
 
     def text(self) -> bytes:
         """All metrics in the text format."""

@@ -59,12 +59,16 @@ class ErrorBody(BaseModel):
 
 def error_answer(code: str, message: str) -> JSONResponse:
     """The answer for an error code."""
-    if len(message) > _LONGEST:
-        message = message[: _LONGEST - 1] + "…"
     status = STATUS.get(code, 500)
     headers = {"WWW-Authenticate": "Bearer"} if status == 401 else None
-    body = {"error": {"code": code, "message": printable(message)}}
-    return JSONResponse(body, status, headers)
+    return JSONResponse({"error": error_body(code, message)}, status, headers)
+
+
+def error_body(code: str, message: str) -> dict[str, str]:
+    """An error as an answer shows it."""
+    if len(message) > _LONGEST:
+        message = message[: _LONGEST - 1] + "…"
+    return {"code": code, "message": printable(message)}
 
 
 _CODES: Mapping[type[AdonError], str] = {

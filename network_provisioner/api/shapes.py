@@ -9,8 +9,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from network_provisioner.api.problems import Error
+from network_provisioner.asking import MOST as MOST_ASKED
 from network_provisioner.flows import Flow, flow_from_dict
-from network_provisioner.model import TransitRequest
+from network_provisioner.model import Service, Transit, TransitRequest
 from network_provisioner.terms import MAX_FLOWS
 
 _LARGEST = 2**63 - 1
@@ -70,11 +72,20 @@ class TransitBody(Body):
     project: Text = ""
     experiment: Text = ""
     flows: Flows = Field(default=[], description="empty: all packets between the two sites")
+    best_effort: Text = Field(
+        default="", description="why the caller does without a path: recorded, nothing is reserved"
+    )
 
     def request(self, user: str, project: str) -> TransitRequest:
         """As the broker takes it. Raises InputError for flows without a port."""
         given = self.model_dump(exclude={"flows", "user", "project"})
         return TransitRequest(**given, user=user, project=project, flows=flows_of(self.flows))
+
+
+class AskBody(Body):
+    """Several requests."""
+
+    requests: Annotated[list[TransitBody], Field(max_length=MOST_ASKED)]
 
 
 class FlowsBody(Body):
@@ -91,11 +102,16 @@ def flows_of(bodies: list[FlowBody]) -> tuple[Flow, ...]:
 
 
 class ReleaseBody(Body):
-    """What the transfer moved, and how it ended: ``success`` or a word of the caller's."""
+    """What the transfer moved, how it ended (``success`` or a word of the caller's), and what it
+    used; ``retries`` are attempts that failed."""
 
     bytes: Count = 0
     seconds: Annotated[float, Field(ge=0, le=MOST)] = 0.0
     outcome: Text = ""
+    streams: Count = 0
+    buffer_bytes: Count = 0
+    threads: Count = 0
+    retries: Count = 0
 
 
 class RenewBody(Body):
@@ -104,10 +120,33 @@ class RenewBody(Body):
     lease_s: Seconds
 
 
+class ShiftBody(Body):
+    """From when to when it is needed instead, and how much is moved where that is known better."""
+
+    start: Instant
+    end: Instant
+    size_bytes: Count | None = None
+
+
 class Answer(BaseModel):
     """An answer: more may be in it in a later version."""
 
     model_config = ConfigDict(extra="allow")
+
+
+class AskedAnswer(Answer):
+    """What became of one of several requests: ``transit`` or ``error``, and how the template wants
+    its transfer served."""
+
+    transit: Transit | None
+    error: Error | None
+    service: Service
+
+
+class AskAnswer(Answer):
+    """In the order of the requests."""
+
+    answers: list[AskedAnswer]
 
 
 class NodeAnswer(Answer):

@@ -36,7 +36,11 @@ class TemplateBody(Body):
     weights: dict[str, float] | None = None
     tables: dict[str, list[list[Quantity]]] | None = None
     patience: Quantity | None = None
-    break_even: Quantity | None = None
+    break_even: Quantity | None = Field(
+        default=None, description="computed from what circuits take to set up where it is not given"
+    )
+    when_queued: Text | None = Field(default=None, description="wait, defer or best_effort")
+    small: Text | None = Field(default=None, description="best_effort or share")
     max_age: Quantity | None = None
     paths: int | None = None
     tuning: dict[str, Quantity] | None = None

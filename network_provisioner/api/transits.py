@@ -13,17 +13,21 @@ from network_provisioner.api.listing import Only, newest
 from network_provisioner.api.metrics import Metrics
 from network_provisioner.api.shapes import (
     MOST,
+    AskAnswer,
+    AskBody,
     FlowsBody,
     ReleaseBody,
     RenewBody,
+    ShiftBody,
     Text,
     TransitBody,
     flows_of,
 )
 from network_provisioner.api.turns import Turns
+from network_provisioner.asking import Answer
 from network_provisioner.broker import Broker
-from network_provisioner.errors import BrokerError
-from network_provisioner.model import Transit, TransitState
+from network_provisioner.errors import BrokerError, InputError
+from network_provisioner.model import Service, Transit, TransitRequest, TransitState
 
 _MOST_LISTED = 100_000
 
@@ -56,6 +60,17 @@ def router(broker: Broker, turns: Turns, metrics: Metrics) -> APIRouter:
             raise BrokerError(f"id {asked.id!r} is taken by somebody else's transit", "conflict")
         return answers.transit(transit, 201 if new else 200)
 
+    @routes.post("/v1/transits/ask", response_model=AskAnswer)
+    async def ask(body: AskBody, caller: Caller) -> Response:
+        """Ask for several paths at once, each answered for itself. An id whose transit has ended
+        is asked for anew, under the first of ``ID.2``, ``ID.3``, … that has not; what was reserved
+        in advance is begun."""
+        caller.need(May.REQUEST)
+        asked = [_asked(one, caller) for one in body.requests]
+        good = [one for one in asked if isinstance(one, TransitRequest)]
+        answered = iter(await turns.change(metrics.asked, broker.ask, good))
+        return answers.asked(one if isinstance(one, Answer) else next(answered) for one in asked)
+
     @routes.get("/v1/transits", response_model=list[Transit])
     async def list_transits(
         caller: Caller,
@@ -84,7 +99,15 @@ def router(broker: Broker, turns: Turns, metrics: Metrics) -> APIRouter:
         report = body or ReleaseBody()
         return answers.transit(
             await turns.change(
-                broker.release, transit_id, report.bytes, report.seconds, report.outcome
+                broker.release,
+                transit_id,
+                report.bytes,
+                report.seconds,
+                report.outcome,
+                streams=report.streams,
+                buffer_bytes=report.buffer_bytes,
+                threads=report.threads,
+                retries=report.retries,
             )
         )
 
@@ -94,6 +117,15 @@ def router(broker: Broker, turns: Turns, metrics: Metrics) -> APIRouter:
         caller.need(May.REQUEST)
         await own(caller, transit_id)
         return answers.transit(await turns.change(broker.renew, transit_id, body.lease_s))
+
+    @routes.post("/v1/transits/{transit_id:path}/shift", response_model=Transit)
+    async def shift_transit(transit_id: str, body: ShiftBody, caller: Caller) -> Response:
+        """Move what was reserved in advance to other times, all or nothing."""
+        caller.need(May.REQUEST)
+        await own(caller, transit_id)
+        return answers.transit(
+            await turns.change(broker.shift, transit_id, body.start, body.end, body.size_bytes)
+        )
 
     @routes.put("/v1/transits/{transit_id:path}/flows", response_model=Transit)
     @routes.post("/v1/transits/{transit_id:path}/flows", response_model=Transit)
@@ -111,3 +143,13 @@ def router(broker: Broker, turns: Turns, metrics: Metrics) -> APIRouter:
         return answers.transit(await own(caller, transit_id))
 
     return routes
+
+
+def _asked(body: TransitBody, caller: Principal) -> TransitRequest | Answer:
+    """A request as the broker takes it, or why it is none."""
+    try:
+        return body.request(*caller.acting(body.user, body.project))
+    except BrokerError as error:
+        return Answer(None, Service(), error)
+    except InputError as error:
+        return Answer(None, Service(), BrokerError(str(error), "bad_request"))

@@ -127,6 +127,19 @@ class Admission:
             return one
         return max(one, largest_split(found, self.ledger.capacity, paths, self._switches))
 
+    def likely_bps(self, transit: Transit, now: float) -> float:
+        """Bits per second that a transit would be given if its path were asked for now: what is
+        free on the roomiest, between its minimum and its maximum; 0 where nothing joins its sites.
+
+        Raises BrokerError ``unknown_site``.
+        """
+        paths = self.paths(transit.src, transit.dst)
+        if not paths:
+            return 0.0
+        window = self.window(transit, now)
+        free = max(min(self.ledger.residual(hop, *window) for hop in p.hops) for p in paths)
+        return max(transit.requested_bps, min(transit.max_bps, float(free)))
+
     def _larger(self, src: str, dst: str, than_bps: float) -> list[Path]:
         """The largest path, and the shortest of its size, if it is larger than that."""
         best: list[Path] = []

@@ -14,6 +14,7 @@ and leaves alone what others saved or the site configured.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from network_provisioner.errors import BrokerError, InputError
 from network_provisioner.model import Transit
@@ -88,7 +89,7 @@ class TemplateBook(TemplateShelf):
         source = {"transit": transit.id, "template": transit.template, "version": base.version}
         with self._lock:
             entry, words = self.save(name, template_to_dict(made), by, trusted, source)
-            self._teach(entry, transit, base.tuning)
+            self._teach(entry, transit, learning.used(transit, base.tuning))
             return self._entries[name], words
 
     def restore(
@@ -127,19 +128,27 @@ class TemplateBook(TemplateShelf):
     def learn(self, transit: Transit, tuning: Tuning | None = None) -> bool:
         """Keep the goodput of a transfer where it is the best so far; whether it was.
 
-        ``tuning`` is what the transfer used, where that is known; else that of its template. Only
-        those teach that had a path, succeeded, and are large enough for a rate to mean something.
-        The peak never falls.
+        Kept with it is ``tuning``, or what the transfer reports to have used; what nobody says is
+        taken to be as in its template. Only those teach that had a path, succeeded, and are large
+        enough for a rate to mean something. The peak never falls.
         """
         if learning.failure(transit):
             return False
         with self._lock:
             self.refresh()
             known = self._entries.get(transit.template)
-            used = self._used_by(transit)
-            if known is None or used is None or transit.bytes < used.break_even_bytes:
+            base = self._used_by(transit)
+            if known is None or base is None:
                 return False
-            return self._teach(known, transit, tuning or used.tuning)
+            if transit.bytes < (base.break_even_bytes or learning.LEAST_BYTES):
+                return False
+            return self._teach(known, transit, tuning or learning.used(transit, base.tuning))
+
+    def tuning_of(self, name: str) -> Tuning | None:
+        """What the best transfer with a template was tuned with; None where none has taught it."""
+        found = self.entry(name)
+        taught = found.learned.get("tuning") if found else None
+        return learning.tuning_of(taught) if isinstance(taught, Mapping) else None
 
     def _used_by(self, transit: Transit) -> Template | None:
         version = self.get(transit.template, transit.template_version)

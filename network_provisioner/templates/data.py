@@ -14,6 +14,8 @@ from network_provisioner.errors import InputError
 from network_provisioner.template import (
     MAX_SCORE,
     METRICS,
+    SMALL,
+    WHEN_QUEUED,
     QSpec,
     RSpec,
     Table,
@@ -75,7 +77,7 @@ _MOST_TEXT = 200  # characters of a pattern
 _QSPEC = ("min_throughput", "max_delay", "max_jitter", "max_loss")
 _KEYS = (
     "version", "applications", "qspec", "rspec", "priority", "weights", "tables", "patience",
-    "break_even", "max_age", "paths", "tuning", "peak",
+    "break_even", "when_queued", "small", "max_age", "paths", "tuning", "peak",
 )  # fmt: skip
 
 
@@ -92,8 +94,8 @@ def template_from_dict(name: str, data: object) -> Template:
 
     ``{version?, applications?: [pattern], qspec: {min_throughput, max_delay?, max_jitter?,
     max_loss?}, rspec: {max_throughput}, priority?, weights?: {metric: w}, tables?: {metric:
-    [[value, score]]}, patience?, break_even?, max_age?, paths?, tuning?: {streams?, buffer?},
-    peak?}``
+    [[value, score]]}, patience?, break_even?, when_queued?, small?, max_age?, paths?,
+    tuning?: {streams?, buffer?, threads?}, peak?}``; ``break_even: null`` has it computed.
     """
     label = f"template {name!r}"
     body = _section({"t": data}, "t", _KEYS, label)
@@ -108,7 +110,7 @@ def template_from_dict(name: str, data: object) -> Template:
             f"{qspec.min_bps:g} b/s"
         )
     tables = _tables(body, label)
-    tuning = _section(body, "tuning", ("streams", "buffer"), f"{label}: tuning")
+    small = body.get("break_even")
     usual = Template("", qspec, RSpec(max_bps), {}, {})
     return Template(
         name=name,
@@ -119,19 +121,11 @@ def template_from_dict(name: str, data: object) -> Template:
         version=_integer(body.get("version", 1), f"{label}: version", 1, 2**53),
         priority=_integer(body.get("priority", 0), f"{label}: priority", 0, MOST_PRIORITY),
         patience_s=parse_duration(body.get("patience", usual.patience_s), f"{label}: patience"),
-        break_even_bytes=parse_size(
-            body.get("break_even", usual.break_even_bytes), f"{label}: break_even"
-        ),
+        break_even_bytes=None if small is None else parse_size(small, f"{label}: break_even"),
+        when_queued=_word(body.get("when_queued", usual.when_queued), WHEN_QUEUED, label),
+        small=_word(body.get("small", usual.small), SMALL, label),
         max_age_s=parse_duration(body.get("max_age", usual.max_age_s), f"{label}: max_age"),
-        tuning=Tuning(
-            _integer(
-                tuning.get("streams", usual.tuning.streams),
-                f"{label}: tuning.streams",
-                1,
-                MOST_STREAMS,
-            ),
-            parse_size(tuning.get("buffer", usual.tuning.buffer_bytes), f"{label}: tuning.buffer"),
-        ),
+        tuning=_tuning(body, usual.tuning, f"{label}: tuning"),
         paths=_integer(body.get("paths", usual.paths), f"{label}: paths", 1, MOST_PATHS),
         applications=_patterns(body.get("applications", ()), f"{label}: applications"),
         peak_bps=parse_rate(body.get("peak", 0), f"{label}: peak"),
@@ -160,11 +154,31 @@ def template_to_dict(template: Template) -> dict[str, Any]:
         "tables": {metric: [list(point) for point in table] for metric, table in t.tables.items()},
         "patience": t.patience_s,
         "break_even": t.break_even_bytes,
+        "when_queued": t.when_queued,
+        "small": t.small,
         "max_age": t.max_age_s,
         "paths": t.paths,
-        "tuning": {"streams": t.tuning.streams, "buffer": t.tuning.buffer_bytes},
+        "tuning": tuning_to_dict(t.tuning),
         "peak": t.peak_bps,
     }
+
+
+def tuning_to_dict(tuning: Tuning) -> dict[str, int]:
+    """As the section ``tuning`` of a template."""
+    return {
+        "streams": tuning.streams,
+        "buffer": tuning.buffer_bytes,
+        "threads": tuning.threads,
+    }
+
+
+def _tuning(body: Mapping[str, Any], usual: Tuning, what: str) -> Tuning:
+    given = _section(body, "tuning", ("streams", "buffer", "threads"), what)
+    return Tuning(
+        _integer(given.get("streams", usual.streams), f"{what}.streams", 1, MOST_STREAMS),
+        parse_size(given.get("buffer", usual.buffer_bytes), f"{what}.buffer"),
+        _integer(given.get("threads", usual.threads), f"{what}.threads", 0, MOST_STREAMS),
+    )
 
 
 def _qspec(body: Mapping[str, Any], label: str) -> QSpec:
@@ -251,6 +265,12 @@ def _patterns(value: object, what: str) -> tuple[str, ...]:
         if len(fields.name(pattern, f"{what}: a pattern")) > _MOST_TEXT:
             raise InputError(f"{what}: found {len(pattern)} characters, expected {_MOST_TEXT}")
     return tuple(found)
+
+
+def _word(value: object, words: tuple[str, ...], label: str) -> str:
+    if not isinstance(value, str) or value not in words:
+        raise InputError(f"{label}: found {shown(value)}, expected one of {', '.join(words)}")
+    return value
 
 
 def _mapping(value: object, what: str) -> Mapping[str, Any]:

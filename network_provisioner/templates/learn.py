@@ -10,6 +10,10 @@ from typing import Any
 from network_provisioner.model import Transit, TransitState
 from network_provisioner.store import Document
 from network_provisioner.template import Template, Tuning
+from network_provisioner.templates.data import MOST_STREAMS, tuning_to_dict
+
+LEAST_BYTES = 256 * 1024  # below, a rate says more of round trips than of the path
+_MOST_BUFFER = 1 << 34  # of one stream: more than fills 1 Tb/s over 100 ms
 
 
 def failure(transit: Transit) -> str:
@@ -39,13 +43,33 @@ def made_of(name: str, base: Template, transit: Transit) -> Template:
     )
 
 
+def used(transit: Transit, otherwise: Tuning) -> Tuning:
+    """What a transfer was tuned with by its report; ``otherwise`` where it does not say, or says
+    what no transfer can have used."""
+
+    def said(value: int, most: int, other: int) -> int:
+        return value if 0 < value <= most else other
+
+    return Tuning(
+        said(transit.streams, MOST_STREAMS, otherwise.streams),
+        said(transit.buffer_bytes, _MOST_BUFFER, otherwise.buffer_bytes),
+        said(transit.threads, MOST_STREAMS, otherwise.threads),
+    )
+
+
+def tuning_of(taught: Mapping[str, Any]) -> Tuning:
+    """The tuning in a lesson, also in one of a time when it said less."""
+    names = {"streams": "streams", "buffer": "buffer_bytes", "threads": "threads"}
+    return Tuning(**{names[key]: int(taught[key]) for key in names if key in taught})
+
+
 def lesson(transit: Transit, tuning: Tuning) -> dict[str, Any]:
     """The body of a document that keeps a transfer as the best so far."""
     return {
         "transit": transit.id,
         "version": transit.template_version,
         "peak": transit.goodput_bps,
-        "tuning": {"streams": tuning.streams, "buffer": tuning.buffer_bytes},
+        "tuning": tuning_to_dict(tuning),
     }
 
 

@@ -38,7 +38,7 @@ class TemplateShelf:
         configured: Mapping[str, Template],
         store: Documents,
         policy: TemplatePolicy | None = None,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """``configured``: the built-in templates and those of adon.yml."""
         self.policy = policy or TemplatePolicy()

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import FrameType
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from network_provisioner.errors import BrokerError
 from network_provisioner.model import Transit, TransitRequest
+
+if TYPE_CHECKING:
+    from network_provisioner.client import Asked
 
 T = TypeVar("T")
 
@@ -21,14 +24,23 @@ T = TypeVar("T")
 class Broker(Protocol):
     """The part of ``network_provisioner.client.BrokerClient`` that hooks use."""
 
-    def request(self, request: TransitRequest) -> Transit:
-        """Ask for a path; asking twice with one id gives one transit."""
+    def ask(self, requests: Sequence[TransitRequest], /) -> list[Asked]:
+        """Ask for several paths at once, each answered for itself."""
+        ...
+
+    def get(self, transit_id: str, /) -> Transit:
+        """The transit as it is now."""
         ...
 
     def release(
-        self, transit_id: str, bytes_moved: int = 0, seconds: float = 0.0, outcome: str = ""
+        self,
+        transit_id: str,
+        bytes_moved: int = 0,
+        seconds: float = 0.0,
+        outcome: str = "",
+        **used: int,
     ) -> Transit:
-        """Give a transit back, with what it moved."""
+        """Give a transit back, with what it moved and used."""
         ...
 
     def renew(self, transit_id: str, lease_s: float) -> Transit:

@@ -1,0 +1,58 @@
+"""What is reported of a transfer when its path is given back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from network_provisioner.errors import BrokerError
+from network_provisioner.model import Transit
+from network_provisioner.units import goodput
+
+_USED = ("streams", "buffer_bytes", "threads", "retries")
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What became of a transfer, by whoever ran it.
+
+    ``seconds``  it took; ``outcome`` is "success" or a word of the caller's
+    ``streams``, ``buffer_bytes``, ``threads``  what it used, 0 for unknown
+    ``retries``  attempts that failed
+    """
+
+    bytes: int = 0
+    seconds: float = 0.0
+    outcome: str = ""
+    streams: int = 0
+    buffer_bytes: int = 0
+    threads: int = 0
+    retries: int = 0
+
+    def check(self) -> None:
+        """Raises BrokerError ``bad_request`` for figures that cannot be."""
+        if self.bytes < 0 or not 0 <= self.seconds < float("inf"):
+            raise BrokerError(
+                f"{self.bytes!r} bytes in {self.seconds!r} s, expected 0 or more", "bad_request"
+            )
+        for name in _USED:
+            if getattr(self, name) < 0:
+                raise BrokerError(
+                    f"{name} {getattr(self, name)!r}, expected 0 or more", "bad_request"
+                )
+
+    @property
+    def moved(self) -> bool:
+        """Whether it says that anything was moved, or took its time."""
+        return bool(self.bytes or self.seconds)
+
+    def note(self, transit: Transit, first: bool) -> None:
+        """Write it into a transit; ``first``: bytes and seconds too."""
+        if first:
+            transit.bytes, transit.seconds = self.bytes, self.seconds
+            transit.goodput_bps = goodput(self.bytes, self.seconds)
+        for name in _USED:
+            setattr(transit, name, getattr(self, name) or getattr(transit, name))
+        if self.outcome:
+            transit.outcome = self.outcome
+            if self.outcome != "success":
+                transit.reason += f"; the transfer ended with {self.outcome!r}"
