@@ -174,6 +174,7 @@ class Rig:
         store: Store | None = None,
         policies: Differentiator | None = None,
         step: Callable[[str], None] = lambda _: None,
+        best_effort_of: Callable[[str, str], tuple[float, float] | None] | None = None,
         **can: bool,
     ) -> None:
         self.file = file
@@ -194,6 +195,7 @@ class Rig:
             limits,
             policies,
             step,
+            best_effort_of,
         )
         self.broker.start()
 

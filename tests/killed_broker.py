@@ -19,6 +19,7 @@ from broker_rig import Clock, FakeController, Rig, demo_network
 
 from network_provisioner.controllers.base import Circuit, Queue
 from network_provisioner.flows import Flow
+from network_provisioner.model import TransitRequest
 from network_provisioner.store import Store
 
 MBPS = 1e6
@@ -44,6 +45,10 @@ def _port(number: int) -> tuple[Flow, ...]:
 
 
 T0 = Clock().now
+TOGETHER = [
+    TransitRequest(name, src, dst, template="low", lease_s=25)
+    for name, src, dst in (("one", "mu", "local"), ("two", "iplant", "tacc"))
+]
 DAY: tuple[Deed, ...] = (  # seconds that pass, and what a client does then
     (0, _ask("moves", "local", "iplant", min_bps=60 * MBPS)),
     (0, _ask("short", "mu", "tacc", lease_s=20, max_bps=40 * MBPS)),
@@ -52,6 +57,7 @@ DAY: tuple[Deed, ...] = (  # seconds that pass, and what a client does then
     (1, _ask("split", "tacc", "local", template="wide", min_bps=200 * MBPS, flows=_port(5000))),
     (1, _ask("waits", "mu", "iplant", template="high", min_bps=120 * MBPS, flows=_port(6000))),
     (1, _ask("back", "iplant", "mu")),
+    (1, lambda rig: rig.broker.ask(TOGETHER)),
     (1, lambda rig: rig.broker.renew("moves", 2000)),
     (10, lambda rig: rig.broker.sweep()),
     (10, lambda rig: rig.broker.sweep()),  # the lease of "short" has ended

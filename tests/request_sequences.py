@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 from random import Random
@@ -17,6 +18,7 @@ from typing import Any, cast
 
 from broker_rig import Clock
 
+from network_provisioner import advance
 from network_provisioner.broker import Broker
 from network_provisioner.controllers.base import Circuit, ControllerError, Part, Queue
 from network_provisioner.controllers.simulated import SimulatedController
@@ -25,6 +27,7 @@ from network_provisioner.errors import BrokerError
 from network_provisioner.flows import Flow
 from network_provisioner.model import ENDED, LIVE, ON_SWITCHES, Transit, TransitRequest
 from network_provisioner.model import TransitState as State
+from network_provisioner.small import STANDING_S
 from network_provisioner.store import ACTIVE, Store, StoreError
 from network_provisioner.templates.data import templates_from_dict
 from network_provisioner.topologies.data import topology_from_dict
@@ -37,8 +40,17 @@ KINDS = {
     "high": {"priority": 5, "min": 20, "max": 80, "paths": 1},
     "wide": {"priority": 2, "min": 30, "max": 200, "paths": 2},
 }
+SHARED = "shared"  # the template whose small transfers share a standing circuit
 TEMPLATES = templates_from_dict(
     {
+        SHARED: {
+            "qspec": {"min_throughput": 15 * MBPS},
+            "rspec": {"max_throughput": 40 * MBPS},
+            "priority": 3,
+            "small": "share",
+        }
+    }
+    | {
         name: {
             "qspec": {"min_throughput": kind["min"] * MBPS},
             "rspec": {"max_throughput": kind["max"] * MBPS},
@@ -242,10 +254,13 @@ class OneSequence:
                 self.release(self.rng.choice(list(self.asked)))
             elif what < 0.74:
                 self.broker.renew(self.rng.choice(list(self.asked)), self.rng.choice((5.0, 60.0)))
+            elif what < 0.78:
+                self.shift(self.rng.choice(list(self.asked)))
             elif what < 0.80:
-                again = self.rng.choice(list(self.asked.values()))
-                self.broker.request(again)
-            elif what < 0.93:
+                self.claim(self.rng.choice(list(self.asked)))
+            elif what < 0.84:
+                self.ask_together()
+            elif what < 0.94:
                 self.clock.now += self.rng.choice((0.5, 5.0, 20.0, 70.0))
                 self.broker.sweep()
             elif what < 0.96:
@@ -262,12 +277,38 @@ class OneSequence:
             assert error.code in ALLOWED, error.code
 
     def ask(self) -> None:
+        """For something new, or for what was asked for before."""
+        if self.asked and self.rng.random() < 0.03:
+            request = self.rng.choice(list(self.asked.values()))
+        else:
+            request = self.drawn()
+        self.asked[request.id] = request
+        self.broker.request(request)
+
+    def ask_together(self) -> None:
+        """Several at once: new ones, some asked before, which may have ended, and small ones."""
+        new = [self.drawn()]
+        number = len(self.asked) + 1
+        src, dst = self.rng.choice(PAIRS)
+        new.append(TransitRequest(str(number), src, dst, 1000, template=SHARED))
+        again = [self.rng.choice(list(self.asked.values())) for _ in range(3)]
+        self.asked.update((request.id, request) for request in new)
+        requests = self.rng.sample([*new, *again], self.rng.randint(2, 5))
+        for request, answer in zip(requests, self.broker.ask(requests), strict=True):
+            if answer.transit is None:
+                assert answer.error is not None and answer.error.code in ALLOWED, answer
+            else:
+                found = answer.transit.id
+                self.asked.setdefault(found, replace(request, id=found))
+
+    def drawn(self) -> TransitRequest:
+        """A new request."""
         rng, name = self.rng, str(len(self.asked))
         src, dst = rng.choice(PAIRS)
         low = rng.choice((None, None, None, None, 1, 33.3, 54, 90, 120))
         start = rng.choice((None, None, None, 3.0, 10.0, 30.0))
         ends = rng.choice((None, None, None, 15.0, 40.0, 100.0))
-        request = TransitRequest(
+        return TransitRequest(
             name,
             src,
             dst,
@@ -279,8 +320,21 @@ class OneSequence:
             priority=rng.choice((None, None, 1)),
             flows=rng.choice(((), (), FLOWS[:1], FLOWS[1:2], FLOWS[1:])),
         )
-        self.asked[name] = request
-        self.broker.request(request)
+
+    def shift(self, name: str) -> None:
+        """To other times, which may be none or have come."""
+        start = self.clock.now + self.rng.choice((-10.0, -1.0, 0.0, 2.0, 12.0, 40.0))
+        self.broker.shift(name, start, start + self.rng.choice((3.0, 15.0, 60.0)))
+
+    def claim(self, name: str) -> None:
+        """The transfer itself asks for what was asked for in advance."""
+        now_wanted = replace(self.asked[name], start=None, end=None)
+        engine = self.broker._engine
+        with engine.turn() as now:
+            known = engine.life.find(name)
+            if known is not None and advance.is_claim(known, now_wanted):
+                self.asked[name] = now_wanted
+                advance.claim(engine, known, now_wanted, now)
 
     def release(self, name: str) -> None:
         self.broker.release(name, 1000, 1.0)
@@ -298,7 +352,7 @@ class OneSequence:
         now = self.clock.now
         live: list[Transit] = []
         problem = "".join(broker.problem() for broker in self.brokers)
-        for name in self.asked:
+        for name in (*self.asked, *self.standing()):
             transit = self.look(name, problem)
             if transit is None:
                 assert name not in self.accepted
@@ -319,6 +373,13 @@ class OneSequence:
             for transit in live:
                 if transit.state in ON_SWITCHES:
                     assert self.controller.told[transit.id].min_bps >= transit.requested_bps
+
+    def standing(self) -> list[str]:
+        """The ids of circuits that the broker asked for itself; of each pair one at most lives."""
+        found = [name for name in self.rows if name.startswith("standing:")]
+        live = [name.partition(".")[0] for name in found if self.rows[name].state not in ENDED]
+        assert len(set(live)) == len(live), live
+        return found
 
     def look(self, name: str, problem: str) -> Transit | None:
         """What was promised: as a client sees it, or, cheaper, as the store has it."""
@@ -371,6 +432,8 @@ class OneSequence:
             except BrokerError as error:
                 assert error.code == "unknown_transit"
         self.judge()
+        if any(self.rows[name].state not in ENDED for name in self.standing()):
+            self.clock.now += STANDING_S  # nobody gives them back
         for broker in self.brokers:
             broker.sweep()  # takes in what the others did
         assert all(row.state in ENDED for row in self.rows.values())

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from network_provisioner.model import Transit, TransitState
-from network_provisioner.template import METRICS
+from network_provisioner.template import METRICS, SMALL, WHEN_QUEUED
 
 BASE: dict[str, Any] = {
     "qspec": {"min_throughput": "100 Mb/s", "max_delay": "100 ms", "max_loss": 0.01},
@@ -83,11 +83,17 @@ def bodies(draw: st.DrawFn) -> dict[str, Any]:
         "applications": st.lists(st.text("abcSoyKB*?[]!-_.:", min_size=1, max_size=12), max_size=4),
         "priority": st.integers(0, 1000),
         "patience": seconds,
-        "break_even": st.integers(0, 2**60),
+        "break_even": st.none() | st.integers(0, 2**60),
+        "when_queued": st.sampled_from(WHEN_QUEUED),
+        "small": st.sampled_from(SMALL),
         "max_age": seconds,
         "paths": st.integers(1, 16),
         "tuning": st.fixed_dictionaries(
-            {"streams": st.integers(1, 1024), "buffer": st.integers(0, 2**40)}
+            {
+                "streams": st.integers(1, 1024),
+                "buffer": st.integers(0, 2**40),
+                "threads": st.integers(0, 1024),
+            }
         ),
         "peak": rates,
     }

@@ -64,6 +64,18 @@ def test_in_advance_only_its_own_time_counts() -> None:
     assert full.earliest == NOW + 101
 
 
+def test_what_is_likely_is_what_the_roomiest_path_leaves() -> None:
+    found = desk()
+    one = found.transit("t", "A", "C", 5, max_bps=80)
+    assert found.admission.likely_bps(one, NOW) == 50
+    found.ask("x", "A", "C", 45)
+    assert found.admission.likely_bps(one, NOW) == 30
+    assert found.admission.likely_bps(one, NOW + 20) == 50
+    found.ask("y", "B", "D", 28)
+    assert found.admission.likely_bps(one, NOW) == 5  # never below what it would be promised
+    assert found.admission.likely_bps(found.transit("t", "A", "C", 1, max_bps=3), NOW) == 3
+
+
 def test_a_wait_names_links_holders_and_the_earliest_start() -> None:
     found = desk()
     found.ask("x", "A", "C", 45, lease_s=60)

@@ -110,7 +110,7 @@ def test_the_life_of_a_template(web: TestClient) -> None:
     saved = web.put("/v1/templates/blast", json=TEMPLATE)
     assert saved.status_code == 200, saved.text
     assert (saved.json()["version"], saved.json()["origin"]) == (1, "saved")
-    assert saved.json()["template"]["tuning"] == {"streams": 8, "buffer": 4 << 20}
+    assert saved.json()["template"]["tuning"] == {"streams": 8, "buffer": 4 << 20, "threads": 0}
     assert web.put("/v1/templates/blast", json=TEMPLATE).json()["version"] == 1
     # What it answers can be sent again.
     again = web.put("/v1/templates/blast", json=saved.json()["template"])

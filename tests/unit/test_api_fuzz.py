@@ -46,6 +46,21 @@ KNOWN = {
     "template": st.sampled_from(["soykb", "saved", "default"]),
     "start": st.sampled_from([1_000_000.0, 1_000_100, 1e18]),
     "end": st.sampled_from([1_000_200.0, 1_000_050, 1e-9]),
+    "requests": st.lists(
+        st.fixed_dictionaries(
+            {
+                "src": st.just("mu"),
+                "dst": st.just("tacc"),
+                "id": st.sampled_from(["live", "ended", "new", "waits"]),
+            },
+            optional={
+                "best_effort": st.just("told"),
+                "size_bytes": st.sampled_from([5, 10**9]),
+                "template": st.sampled_from(["soykb", "mars"]),
+            },
+        ),
+        max_size=3,
+    ),
     "specs": st.sampled_from([["a", "*"], ["a", "a"]]),
     "type": st.sampled_from(["user", "project"]),
     "strategy": st.sampled_from(["10-3", "7-3", "computed"]),

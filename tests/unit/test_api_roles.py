@@ -21,11 +21,15 @@ EVERYBODY = {R, E, OP, M}
 # operation -> who may, path and body of a request that is allowed to them
 TABLE: dict[tuple[str, str], tuple[set[Role], str, object]] = {
     ("post", "/v1/transits"): ({R, E}, "/v1/transits", ASK),
+    ("post", "/v1/transits/ask"): ({R, E}, "/v1/transits/ask", {"requests": [ASK]}),
     ("get", "/v1/transits"): (EVERYBODY, "/v1/transits", None),
     ("get", "/v1/transits/{transit_id}"): (EVERYBODY, "/v1/transits/mine", None),
     ("post", "/v1/transits/{transit_id}/release"): ({R, E, OP}, "/v1/transits/mine/release", {}),
     ("post", "/v1/transits/{transit_id}/renew"): (
         {R, E}, "/v1/transits/mine/renew", {"lease_s": 9},
+    ),
+    ("post", "/v1/transits/{transit_id}/shift"): (
+        {R, E}, "/v1/transits/mine/shift", {"start": 1_000_000.0, "end": 1_001_000.0},
     ),
     ("put", "/v1/transits/{transit_id}/flows"): (
         {R, E}, "/v1/transits/mine/flows", {"flows": [{"dst_ports": 5}]},
@@ -109,6 +113,7 @@ def test_roles(web: TestClient, rig: Rig, operation: tuple[str, str], role: Role
         ("get", "/v1/transits/others", None),
         ("post", "/v1/transits/others/release", None),
         ("post", "/v1/transits/others/renew", {"lease_s": 9}),
+        ("post", "/v1/transits/others/shift", {"start": 1_000_000.0, "end": 1_001_000.0}),
         ("put", "/v1/transits/others/flows", {"flows": []}),
         ("post", "/v1/templates/t/from", {"transit": "others"}),
         ("post", "/v1/transits", {**ASK, "user": OTHERS}),
@@ -149,6 +154,24 @@ def test_an_id_of_somebody_elses_tells_nothing_of_it(web: TestClient) -> None:
     status, code, message = error(web.post("/v1/transits", json=body, headers=bearer("researcher")))
     assert (status, code) == (409, "conflict")
     assert OTHERS not in message
+
+
+def test_of_several_requests_each_is_its_callers_own_or_refused(web: TestClient, rig: Rig) -> None:
+    before = rig.broker.get("others").size_bytes
+    asked = [
+        {**ASK, "id": "others", "size_bytes": 5},
+        {**ASK, "id": "x", "user": OTHERS},
+        {**ASK, "id": "y", "flows": [{"protocol": "tcp"}]},
+        {**ASK, "id": "z"},
+    ]
+    sent = {"requests": asked}
+    answers = web.post("/v1/transits/ask", json=sent, headers=bearer("researcher")).json()[
+        "answers"
+    ]
+    codes = [a["error"]["code"] if a["error"] else a["transit"]["user"] for a in answers]
+    assert codes == ["conflict", "forbidden", "bad_request", MINE]
+    assert OTHERS not in answers[0]["error"]["message"]
+    assert rig.broker.get("others").size_bytes == before
 
 
 def test_no_token_gets_into_a_log_or_an_answer(

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from monitors.archive import Archive
 from monitors.transfers import SMALL_BYTES, Recorder, transfer_facts
-from network_provisioner.model import Transit, TransitState
+from network_provisioner.model import SHARES, Transit, TransitState
 
 ENDED = Transit(
     id="wf/stage_in_0/0",
@@ -47,8 +47,21 @@ def test_what_a_transfer_costs_beside_its_bytes_is_kept() -> None:
     assert "transfer_setup" not in {f.metric for f in transfer_facts(expired)}
 
 
-def test_best_effort_tells_of_the_sites_only() -> None:
+def test_best_effort_is_told_apart_from_every_path() -> None:
     transit = replace(ENDED, state=TransitState.BEST_EFFORT, path=[], layer="")
+    found = {fact.metric: fact for fact in transfer_facts(transit)}
+    assert sorted(found) == ["path_throughput", "throughput"]
+    assert found["path_throughput"].subject == "iplant>mu/best_effort"
+
+
+def test_how_tcp_starts_says_nothing_of_best_effort() -> None:
+    transit = replace(ENDED, state=TransitState.BEST_EFFORT, path=[], layer="", seconds=0.9)
+    assert [fact.metric for fact in transfer_facts(transit)] == ["throughput"]
+
+
+def test_what_shares_a_standing_circuit_is_no_best_effort() -> None:
+    reason = f"{SHARES} standing:soykb:mu-tacc: small"
+    transit = replace(ENDED, state=TransitState.BEST_EFFORT, path=[], layer="", reason=reason)
     assert [fact.metric for fact in transfer_facts(transit)] == ["throughput"]
 
 

@@ -217,7 +217,12 @@ def test_on_the_simulated_network(tmp_path: Path) -> None:
     ("src", "dst", "more", "words"),
     [
         ("mu", "mu", {}, "both ends are mu"),
-        ("mu", "tacc", {"size_bytes": 1000}, "1 kB is below 262 kB"),
+        (
+            "mu",
+            "tacc",
+            {"size_bytes": 1000},
+            "1 kB is below 2.25 MB, from where on a circuit pays off",
+        ),
         ("mu", "tacc", {"size_bytes": 0}, "0 B is below"),
     ],
 )

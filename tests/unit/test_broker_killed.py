@@ -30,6 +30,8 @@ def test_kill_9_at_every_step_changes_nothing_in_the_end(tmp_path: Path) -> None
         "split": "released",
         "waits": "installed",
         "back": "released",
+        "one": "expired",
+        "two": "expired",
     }
     assert expected["transits"]["moves"]["moves"] == 1
     assert {name for name, *_ in expected["switches"]} == {"moves", "waits"}

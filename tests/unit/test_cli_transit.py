@@ -130,6 +130,20 @@ def test_lists_by_state_and_by_whose(rig: Rig) -> None:
     assert tuple(TransitState) == _STATES
 
 
+def test_every_reason_stands_below_the_list(rig: Rig) -> None:
+    rig.ask("well", "mu", "tacc")
+    rig.broker.release("well", 1000, 1.0, "success")
+    rig.ask("told", "mu", "tacc", best_effort="the submit directory cannot be written")
+    rig.ask("late", "mu", "tacc", lease_s=5)
+    rig.let_pass(6)
+    rig.ask("gone", "mu", "tacc")
+    rig.broker.release("gone", outcome="held")
+    told, late, gone = adon("transit", "list", "--all").out.splitlines()[-3:]
+    assert told == "told: the submit directory cannot be written"
+    assert late.startswith("late: ") and late.endswith("; its lease ended")
+    assert gone.endswith("; the transfer ended with 'held'")
+
+
 def test_without_a_token_or_with_one_of_the_wrong_role(
     rig: Rig, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

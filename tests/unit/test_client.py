@@ -58,6 +58,27 @@ def test_every_call_over_a_real_server(client: BrokerClient, rig: Rig) -> None:
     assert client.release(name) == ended
 
 
+def test_asking_for_several_over_a_real_server(client: BrokerClient, rig: Rig) -> None:
+    name = "w:stage_in:0:mu-tacc"
+    path, none, mars = client.ask(
+        [
+            TransitRequest(name, "mu", "tacc", size_bytes=10**9, template="soykb"),
+            TransitRequest("w:b", "iplant", "tacc", best_effort="no\nroom" * 1000),
+            TransitRequest("w:c", "mars", "tacc"),
+        ]
+    )
+    assert path.transit == rig.broker.get(name) and path.error is None
+    assert (path.service.template, path.service.patience_s) == ("soykb", 30.0)
+    assert none.transit is not None and none.transit.state is TransitState.BEST_EFFORT
+    assert none.transit.reason.startswith("no") and none.transit.reason.isprintable()
+    assert mars.transit is None and mars.error is not None and mars.error.code == "unknown_site"
+    ended = client.release(name, 10**9, 80.0, "success", streams=8, retries=2)
+    assert (ended.streams, ended.threads, ended.retries) == (8, 0, 2)
+    (again,) = client.ask([TransitRequest(name, "mu", "tacc", template="soykb")])
+    assert again.transit is not None and again.transit.id == f"{name}.2"
+    assert client.ask([]) == []
+
+
 @pytest.mark.parametrize(
     ("call", "code"),
     [

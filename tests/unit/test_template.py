@@ -106,6 +106,9 @@ def test_the_built_in_ones_are_valid_and_can_be_replaced() -> None:
         ({"patience": "long"}, "expected a number with a unit"),
         ({"tuning": {"streams": 0}}, "1 or more"),
         ({"break_even": "1 Mb/s"}, "expected bytes"),
+        ({"when_queued": "sleep"}, "found 'sleep', expected one of wait, defer, best_effort"),
+        ({"small": None}, "found None, expected one of best_effort, share"),
+        ({"tuning": {"threads": -1}}, "tuning.threads is -1, expected a whole number, 0 or more"),
     ],
 )
 def test_bad_templates_are_one_clear_line(change: dict[str, Any], words: str) -> None:

@@ -318,6 +318,25 @@ def peak(book: TemplateBook, name: str = "mine") -> float:
     return template.peak_bps
 
 
+def test_what_a_transfer_reports_to_have_used_is_learned(store: Store) -> None:
+    book = book_of(store, {"mine": {**BASE, "tuning": {"threads": 3}}})
+    assert book.tuning_of("mine") is None and book.tuning_of("gone") is None
+    assert book.learn(succeeded("t1", goodput=3e8, streams=8, buffer_bytes=1 << 22))
+    assert book.tuning_of("mine") == Tuning(8, 1 << 22, 3)
+    # What nobody can have used is not believed.
+    assert book.learn(succeeded("t2", goodput=4e8, streams=10**9, threads=5))
+    assert book.tuning_of("mine") == Tuning(4, 1 << 20, 5)
+    assert not book.learn(succeeded("t3", goodput=3e8, streams=16))
+    assert book.tuning_of("mine") == Tuning(4, 1 << 20, 5)
+
+
+def test_small_transfers_teach_nothing(store: Store) -> None:
+    book = book_of(store, {"mine": BASE, "fine": {**BASE, "break_even": 10}})
+    tiny: dict[str, Any] = {"bytes": 1000, "goodput": 3e8}
+    assert not book.learn(succeeded("t1", **tiny))
+    assert book.learn(succeeded("t2", "fine", **tiny))
+
+
 def test_the_peak_and_the_tuning_of_the_best_run(store: Store) -> None:
     book = book_of(store, {"mine": BASE})
     assert book.learn(succeeded("t1", goodput=3e8), Tuning(8, 1 << 21))
@@ -326,7 +345,7 @@ def test_the_peak_and_the_tuning_of_the_best_run(store: Store) -> None:
     assert entry is not None and entry.template.peak_bps == 3e8
     assert entry.template.version == 1  # learning makes no version
     assert entry.learned["transit"] == "t1"
-    assert entry.learned["tuning"] == {"streams": 8, "buffer": 1 << 21}
+    assert entry.learned["tuning"] == {"streams": 8, "buffer": 1 << 21, "threads": 0}
     assert peak(book_of(store, {"mine": BASE})) == 3e8
 
 

@@ -10,8 +10,16 @@ import pytest
 from cli_world import CONFIG
 
 from adon.config import Config, parse_config
-from adon.wiring import Learning, limits_of, make_broker, make_controller
+from adon.wiring import (
+    Learning,
+    limits_of,
+    make_broker,
+    make_controller,
+    measured_best_effort,
+    measured_throughput,
+)
 from monitors.archive import Archive
+from monitors.transfers import transfer_facts
 from network_provisioner.controllers.opendaylight import OpenDaylightController
 from network_provisioner.controllers.openflow import OpenFlowController
 from network_provisioner.controllers.simulated import SimulatedController
@@ -19,6 +27,7 @@ from network_provisioner.decisions.admission import Limits
 from network_provisioner.errors import InputError, MissingError
 from network_provisioner.model import Transit, TransitRequest, TransitState
 from network_provisioner.topologies.data import topology_from_dict
+from network_provisioner.topology import Path as NetworkPath
 
 
 def config(folder: Path, **sections: Any) -> Config:
@@ -174,3 +183,35 @@ def test_templates_learn_also_where_the_archive_fails() -> None:
     with pytest.raises(OSError, match="disk full"):
         Learning(Full(), book).record(Transit("a", "x", "y", TransitState.RELEASED))
     assert book.learned == ["a"]
+
+
+def test_best_effort_and_paths_are_looked_up_apart() -> None:
+    moved = {"bytes": 10**9, "seconds": 80.0, "released_at": 100.0, "requested_at": 10.0}
+    with Archive(":memory:") as archive:
+        for transit in (
+            Transit("a", "mu", "tacc", TransitState.BEST_EFFORT, **moved),
+            Transit(
+                "b", "mu", "tacc", TransitState.RELEASED, path=["mu", "tacc"], layer="l2",
+                **{**moved, "seconds": 40.0},
+            ),
+        ):  # fmt: skip
+            archive.record_many(transfer_facts(transit))
+        best_effort = measured_best_effort(archive, lambda: 110.0)
+        assert best_effort("mu", "tacc") == (1e8, 10.0)
+        assert best_effort("tacc", "mu") is None
+        topology = topology_from_dict(
+            {
+                "nodes": [
+                    {
+                        "name": n,
+                        "kind": "site",
+                        "address": f"10.0.0.{i}",
+                        "mac": f"02:00:00:00:00:0{i}",
+                    }
+                    for i, n in enumerate(("mu", "tacc"), 1)
+                ],
+                "links": [{"a": "mu", "b": "tacc", "layer": "l2", "capacity": "1 Gb/s"}],
+            }
+        )
+        path: NetworkPath = topology.path(["mu", "tacc"])
+        assert measured_throughput(archive, lambda: 110.0)(path) == (2e8, 10.0)

@@ -1,0 +1,250 @@
+"""A wall clock that is set while leases run."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+from broker_rig import L2, Clock, Rig
+from hypothesis import given
+from hypothesis import strategies as st
+
+from network_provisioner.clock import JUMP_S, SteadyClock, move_times, since_boot, steady
+from network_provisioner.model import LIVE, Transit, TransitState
+
+HOUR = 3600.0
+T0 = 1_000_000.0
+
+
+class Times:
+    """A wall clock that can be set, and one that cannot."""
+
+    def __init__(self) -> None:
+        self.steady = 500.0
+        self.offset = T0 - 500.0
+        self.clock = SteadyClock(lambda: self.steady + self.offset, lambda: self.steady)
+
+
+@pytest.fixture
+def times() -> Times:
+    return Times()
+
+
+@pytest.fixture
+def rig(tmp_path: Path, times: Times) -> Rig:
+    made = Rig(tmp_path / "state.sqlite", clock=times.clock)  # type: ignore[arg-type]
+    return made
+
+
+def test_time_passes_as_on_the_wall_where_nobody_sets_it(times: Times) -> None:
+    times.steady += 7
+    assert times.clock() == T0 + 7
+    assert times.clock.catch_up() == 0.0
+
+
+@given(st.floats(-1e9, 1e9).filter(lambda jump: abs(jump) >= JUMP_S), st.floats(0, 1e6))
+def test_a_jump_is_followed_once_and_only_when_asked(jump_s: float, later_s: float) -> None:
+    times = Times()
+    times.offset += jump_s
+    times.steady += later_s
+    assert times.clock() == pytest.approx(T0 + later_s)
+    assert times.clock.catch_up() == pytest.approx(jump_s)
+    assert times.clock() == pytest.approx(T0 + later_s + jump_s)
+    assert times.clock.catch_up() == 0.0
+
+
+@given(st.lists(st.floats(-0.4, 0.4)))
+def test_small_steps_are_followed_when_they_add_up(steps: list[float]) -> None:
+    times = Times()
+    for step in steps:
+        times.offset += step
+        times.clock.catch_up()
+        assert abs(times.clock() - (times.steady + times.offset)) < JUMP_S
+
+
+def test_who_does_not_follow_keeps_its_time(times: Times, caplog: pytest.LogCaptureFixture) -> None:
+    own = SteadyClock(lambda: times.steady + times.offset, lambda: times.steady, follows=False)
+    times.offset += HOUR
+    with caplog.at_level(logging.WARNING):
+        assert [own.catch_up(), own.catch_up(), own()] == [0.0, 0.0, T0]
+    assert [r.getMessage() for r in caplog.records] == [
+        "the wall clock was set by +3600.0 s: this process keeps its own time"
+    ]
+
+
+def test_being_stopped_between_two_looks_is_no_jump() -> None:
+    now, naps = [0.0], [0.0, 0.0, 60.0, 0.0]
+
+    def wall() -> float:
+        now[0] += naps.pop(0) if naps else 0.0
+        return now[0] + T0
+
+    clock = SteadyClock(wall, lambda: now[0])
+    wall()
+    assert clock.catch_up() == 0.0
+    assert clock() == T0 + now[0]
+
+
+def test_the_machine_has_a_clock_that_counts_on() -> None:
+    assert 0 < since_boot() <= since_boot()
+    assert SteadyClock().catch_up() == 0.0
+
+
+def test_any_other_clock_is_one_that_nobody_sets() -> None:
+    plain = Clock(T0)
+    clock = steady(plain)
+    plain.now -= HOUR
+    assert (clock(), clock.catch_up()) == (T0 - HOUR, 0.0)
+    assert steady(clock) is clock
+
+
+_AT = st.one_of(st.just(0.0), st.floats(T0 - 1e5, T0))
+
+
+@given(st.sampled_from(sorted(LIVE)), _AT, _AT, st.floats(T0 - 1e5, T0 + 1e5), st.floats(-2e5, 2e5))
+def test_a_lease_that_runs_keeps_its_length(
+    state: TransitState, asked: float, since: float, until: float, by_s: float
+) -> None:
+    was = Transit(
+        "a", "mu", "tacc", state, requested_at=asked, start=since, installed_at=since,
+        metered_at=since, lease_until=until,
+    )  # fmt: skip
+    found = was.copy()
+    move_times(found, by_s, T0)
+    assert found.lease_until - (T0 + by_s) == pytest.approx(until - T0)
+    for name in ("requested_at", "start", "installed_at", "metered_at"):
+        at = getattr(was, name)
+        assert getattr(found, name) == pytest.approx(at + by_s if at else 0.0)
+
+
+@given(st.floats(T0 + 1, T0 + 1e5), st.floats(1, 1e5), st.floats(-2e5, 2e5))
+def test_a_time_in_advance_is_the_wall_clocks(start: float, length: float, by_s: float) -> None:
+    ahead = Transit(
+        "a", "mu", "tacc", TransitState.HELD, requested_at=T0 - 5, start=start, end=start + length,
+        lease_until=start + length,
+    )  # fmt: skip
+    move_times(ahead, by_s, T0)
+    assert (ahead.start, ahead.end, ahead.lease_until) == (start, start + length, start + length)
+    assert ahead.requested_at == pytest.approx(T0 - 5 + by_s)
+
+
+# -- a broker whose clock is set --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("by_s", [HOUR, -HOUR, 1e9, -T0 + 100])
+def test_transits_that_run_go_on(
+    rig: Rig, times: Times, by_s: float, caplog: pytest.LogCaptureFixture
+) -> None:
+    rig.ask("a", "mu", "tacc", min_bps=150e6, lease_s=100)
+    rig.ask("b", "local", "iplant", min_bps=100e6)
+    assert rig.broker.get("b").state is TransitState.QUEUED
+    times.steady += 10
+    times.offset += by_s
+    rig.broker.sweep()
+    assert f"the wall clock was set by {by_s:+.1f} s" in caplog.text
+    found = rig.broker.get("a")
+    assert (found.state, found.path) == (TransitState.INSTALLED, L2)
+    assert found.lease_until == pytest.approx(T0 + by_s + 100)
+    assert found.installed_at == pytest.approx(T0 + by_s)
+    assert rig.controller.circuits["a"].lease_until == found.lease_until
+    assert rig.broker.get("b").state is TransitState.QUEUED
+    times.steady += 9.5  # patience is 20 s
+    rig.broker.sweep()
+    assert rig.broker.get("b").state is TransitState.QUEUED
+    times.steady += 1
+    rig.broker.sweep()
+    assert rig.broker.get("b").state is TransitState.BEST_EFFORT
+    times.steady += 79
+    rig.broker.sweep()
+    assert rig.broker.get("a").state is TransitState.INSTALLED
+    times.steady += 1
+    rig.broker.sweep()
+    ended = rig.broker.get("a")
+    assert ended.state is TransitState.EXPIRED
+    assert ended.byte_seconds == pytest.approx(180e6 / 8 * 100)
+    assert rig.reserved() == {} and rig.controller.circuits == {}
+
+
+def test_what_was_set_is_stored(rig: Rig, times: Times) -> None:
+    rig.ask("a", "mu", "tacc", lease_s=100)
+    times.offset += HOUR
+    rig.broker.sweep()
+    assert rig.store.get("a").lease_until == T0 + HOUR + 100  # type: ignore[union-attr]
+
+
+def test_a_request_comes_before_the_sweep(rig: Rig, times: Times) -> None:
+    rig.ask("a", "mu", "tacc", min_bps=150e6, lease_s=100)
+    times.offset -= HOUR
+    assert rig.ask("b", "local", "iplant", min_bps=100e6).state is TransitState.QUEUED
+    rig.broker.release("a")
+    assert rig.broker.get("b").state is TransitState.INSTALLED
+    assert rig.broker.get("b").lease_until <= times.clock() + HOUR
+
+
+def test_a_start_in_advance_follows_the_wall(rig: Rig, times: Times) -> None:
+    rig.ask("a", "mu", "tacc", start=T0 + 600, end=T0 + 900)
+    rig.ask("b", "local", "iplant", start=T0 + 1200, end=T0 + 1500)
+    times.offset += 700
+    rig.broker.sweep()
+    assert rig.broker.get("a").state is TransitState.INSTALLED
+    assert rig.broker.get("b").state is TransitState.HELD
+    times.offset += 300
+    rig.broker.sweep()
+    ended = rig.broker.get("a")
+    assert (ended.state, ended.reason[-18:]) == (TransitState.EXPIRED, "; its end has come")
+    times.offset -= 1000  # so it is not there twice
+    times.steady += 1
+    rig.broker.sweep()
+    assert rig.broker.get("a").state is TransitState.EXPIRED
+    times.offset += HOUR
+    rig.broker.sweep()
+    assert rig.broker.get("b").state is TransitState.EXPIRED
+    assert rig.reserved() == {}
+
+
+def test_one_in_advance_that_finds_its_time_taken_waits(rig: Rig, times: Times) -> None:
+    rig.ask("runs", "mu", "tacc", min_bps=150e6, lease_s=500)
+    rig.ask("ahead", "local", "iplant", min_bps=150e6, start=T0 + 600, end=T0 + 900)
+    times.offset += 300  # now there are 300 s until then, and "runs" has 500 s left
+    rig.broker.sweep()
+    assert rig.broker.get("runs").lease_until == T0 + 800
+    ahead = rig.broker.get("ahead")
+    assert ahead.state is TransitState.QUEUED
+    assert "held by runs" in ahead.reason or "free" in ahead.reason
+    rig.broker.release("runs")
+    assert rig.broker.get("ahead").state is TransitState.HELD
+
+
+def test_switches_that_were_away_are_asked_again_in_time(rig: Rig, times: Times) -> None:
+    rig.ask("a", "mu", "tacc", lease_s=1000)
+    rig.controller.broken = OSError("away")
+    rig.ask("b", "mu", "tacc", lease_s=1000)
+    times.offset -= HOUR
+    rig.broker.sweep()
+    rig.controller.broken = None
+    times.steady += 6
+    rig.broker.sweep()
+    assert rig.broker.health()["status"] == "ok"
+    assert "a" in rig.controller.circuits
+
+
+@given(st.lists(st.tuples(st.floats(-1e5, 1e5), st.floats(0, 30)), max_size=6))
+def test_however_often_it_is_set_a_lease_lasts_as_long(
+    tmp_path_factory: pytest.TempPathFactory, sets: list[tuple[float, float]]
+) -> None:
+    times = Times()
+    folder = tmp_path_factory.mktemp("b")
+    rig = Rig(folder / "s", clock=times.clock)  # type: ignore[arg-type]
+    rig.ask("a", "mu", "tacc", lease_s=100)
+    began = times.steady
+    for by_s, after_s in sets:
+        times.offset += by_s
+        times.steady += after_s
+        rig.broker.sweep()
+        # The clock follows what adds up to a second; nobody sees less of a difference.
+        left = times.steady - began - 100
+        if abs(left) > 1e-3:
+            expected = TransitState.EXPIRED if left > 0 else TransitState.INSTALLED
+            assert rig.broker.get("a").state is expected
+    rig.store.close()
