@@ -15,12 +15,14 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
+from network_provisioner import hookconfig
 from network_provisioner.errors import AdonError
+from network_provisioner.hookconfig import HookConfig
 from network_provisioner.model import Transit
-from pegasus_hooks import hookconfig, submitdir
-from pegasus_hooks.hookconfig import HookConfig
-from pegasus_hooks.patience import Budget
-from pegasus_hooks.prejob import Effects
+from network_provisioner.patience import Budget
+from pegasus_hooks import submitdir
+from pegasus_hooks.asking import Effects
+from pegasus_hooks.decision import DECISION_ENDING
 
 _EXEC_FAILED = 127
 _MAX_EXIT = 255
@@ -38,14 +40,18 @@ class Call:
 
 
 def pre(argv: list[str]) -> int:
-    """``--config FILE JOB RETRY [MAX_RETRIES]``: ask for paths. Always 0."""
+    """``--config FILE JOB RETRY [MAX_RETRIES]``: ask for paths. 0, or prejob.DEFER_STATUS where
+    DAGMan will then ask again."""
+    code = 0
     with _harmless(argv, "pre"):
         call = _call(argv)
         from pegasus_hooks import prejob  # noqa: PLC0415
 
         config = hookconfig.load(call.config)
-        prejob.run(call.submit_dir, call.job, call.retry, config, _effects(config))
-    return 0
+        code = prejob.run(
+            call.submit_dir, call.job, call.retry, config, _effects(config), _register(call, config)
+        )
+    return code
 
 
 def post(argv: list[str]) -> int:
@@ -67,7 +73,8 @@ def _around_exitcode(argv: list[str]) -> int:
     ours, theirs = argv[:split], argv[split + 1 :]
     program = ours[ours.index("--exitcode-path") + 1] if ours[-1] != "--exitcode-path" else ""
     with _harmless(argv, "post"):
-        _run_post(_call_of_exitcode(ours, theirs))
+        # With -M it writes them where the next hook finds them.
+        _run_post(_call_of_exitcode(ours, theirs), sizes_kept="-M" in theirs)
     sys.stdout.flush()
     sys.stderr.flush()
     try:
@@ -77,28 +84,54 @@ def _around_exitcode(argv: list[str]) -> int:
     return _EXEC_FAILED
 
 
-def _run_post(call: Call) -> None:
+def _run_post(call: Call, sizes_kept: bool = False) -> None:
+    """``sizes_kept``: whether somebody else keeps the sizes of what jobs wrote."""
+    if not sizes_kept and "stage_" not in call.job:
+        from pegasus_hooks import keepsizes  # noqa: PLC0415
+
+        keepsizes.keep_sizes(call.submit_dir, call.job)
+    if not _asked(call):  # needs no broker, nor what speaks to one
+        return
     from pegasus_hooks import postjob  # noqa: PLC0415
 
-    if "stage_" not in call.job:  # needs no broker, nor what speaks to one
-        postjob.keep_sizes(call.submit_dir, call.job)
-        return
     config = hookconfig.load(call.config)
     keep = _keeper(config.archive) if config.archive else None
-    postjob.run(call.submit_dir, call.job, call.retry, call.code, config, _effects(config), keep)
+    effects = _effects(config)
+    postjob.run(call.submit_dir, call.job, call.retry, call.code, config, effects, keep)
+    register = _register(call, config) if effects.warnings else None
+    if register is not None:  # the watcher tries on, and may have been killed
+        workflow = submitdir.braindump(call.submit_dir).get("wf_uuid", "")
+        register(call.submit_dir, workflow)
+
+
+def _asked(call: Call) -> bool:
+    """Whether PRE asked for the job, or would have had it come so far."""
+    if "stage_" in call.job:
+        return True
+    dag = submitdir.dag_file(call.submit_dir, submitdir.braindump(call.submit_dir))
+    return submitdir.job_file(call.submit_dir, dag, call.job, DECISION_ENDING).exists()
+
+
+def _register(call: Call, config: HookConfig) -> Callable[[Path, str], None] | None:
+    """Has the watcher look after the workflow, where the configuration says that there is one."""
+    if not config.watch:
+        return None
+    watch = config.watch
+
+    def register(submit_dir: Path, workflow: str) -> None:
+        from pegasus_hooks import registry  # noqa: PLC0415
+
+        folder = registry.folder_of(watch)
+        registry.register(folder, call.config, submit_dir, workflow)
+        registry.wake(folder, call.config)
+
+    return register
 
 
 def _effects(config: HookConfig) -> Effects:
-    from network_provisioner.client import BrokerClient  # noqa: PLC0415
-    from network_provisioner.credentials import from_environment  # noqa: PLC0415
+    from network_provisioner.hookclient import client_of  # noqa: PLC0415
 
-    named = {"ADON_TOKEN": config.token, "ADON_TOKEN_FILE": config.token_file, "ADON_CA": config.ca}
-    given = {name: value for name, value in named.items() if value}
-    if config.token and not config.token_file:  # what the file says goes before the environment
-        given["ADON_TOKEN_FILE"] = ""
-    token, tls = from_environment({**os.environ, **given})
-    client = BrokerClient(config.broker, config.timeout_s, token, tls)
-    return Effects(client, Budget(config.timeout_s))
+    return Effects(client_of(config), Budget(config.timeout_s))
 
 
 def _keeper(archive_path: str) -> Callable[[Transit], None]:

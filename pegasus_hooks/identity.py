@@ -15,13 +15,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 _PROJECT = re.compile(
     r"^[ \t]*(?:(?:\+|MY\.)ProjectName|accounting_group)[ \t]*=[ \t]*(.*?)[ \t]*$", re.I | re.M
 )
 _LONGEST = 200  # characters of a name that is passed on
-_MOST_BYTES = 1 << 20  # of a submit file; Pegasus writes a few thousand
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,25 +32,21 @@ class Identity:
     application: str = ""
 
 
-def identity_of(dump: Mapping[str, str], submit_file: Path, project: str | None) -> Identity:
-    """The identity of a job. A submit file that cannot be read costs the project's name only."""
+def identity_of(dump: Mapping[str, str], submit_text: str, project: str | None) -> Identity:
+    """The identity of a job, by the braindump and the text of its submit file; ``project`` holds
+    where that names none."""
     app = dump.get("app", "")
     label = dump.get("dax_label", "")
     return Identity(
         user=_name(dump.get("user", "")),
-        project=_name(_project(submit_file) or project or ""),
+        project=_name(_project(submit_text) or project or ""),
         experiment=_name(app if app not in ("", "none", "null") else label),
         application=_name(label),
     )
 
 
-def _project(submit_file: Path) -> str:
-    try:
-        with submit_file.open("rb") as file:
-            text = file.read(_MOST_BYTES).decode(errors="replace")
-    except OSError:
-        return ""
-    found = [value.strip("\"'") for value in _PROJECT.findall(text)]
+def _project(submit_text: str) -> str:
+    found = [value.strip("\"'") for value in _PROJECT.findall(submit_text)]
     return found[-1] if found else ""  # as condor_submit: the last one counts
 
 

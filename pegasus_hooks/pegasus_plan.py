@@ -19,19 +19,16 @@ from pathlib import Path
 from typing import Protocol
 
 from network_provisioner.errors import AdonError, InputError, MissingError
-from pegasus_hooks import properties, submitdir
+from pegasus_hooks import hookscripts, properties, submitdir
 from pegasus_hooks.planner.model import PlannedWorkflow, Sources
-from pegasus_hooks.planner.refuse import safe_path
 from pegasus_hooks.prejob import MULTIPART_ENDING
 from site_selector.hinted import hinted_copy
 from site_selector.placement import Mapping as SiteMapping
 
 PLANNER_NAME, STARTER_NAME = "pegasus-plan", "pegasus-run"
-MAX_PRE = 20  # PRE scripts side by side; without it Pegasus writes 1
 _CLUSTER = re.compile(r"submitted to cluster (\d+)")
 # ``[2] java.lang.RuntimeException: what is wrong at edu.isi.….Kickstart.f(Kickstart.java:900)``
 _EXCEPTION = re.compile(r"\[\d+\] [\w.$]+: (.+?)\s+at [\w.$]+\(\w+\.java:\d+\)")
-_HOOKS = Path(__file__).resolve().parent
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,12 +151,7 @@ def properties_text(
     lines = [f"{key}={value}" for key, value in ours.items() if key not in said]
     lines += [line for line in user.splitlines() if line.strip()]
     if scripts is not None:
-        pre, post = scripts
-        hooked = {
-            "dagman.pre": str(pre),
-            "dagman.pre.arguments": "$JOB $RETRY $MAX_RETRIES",
-            "dagman.post.path.pegasus-exitcode": str(post),
-        }
+        hooked = hookscripts.settings(*scripts)
         taken = [key for key in hooked if key in said]
         if taken:
             raise InputError(
@@ -167,29 +159,23 @@ def properties_text(
                 "expected it unset"
             )
         lines += [f"{key}={value}" for key, value in hooked.items()]
-        wished = {
-            "dagman.maxpre": str(MAX_PRE),
-            # Outside PegasusLite nobody tells pegasus-transfer where to leave its records. $Fpn is
-            # HTCondor's: the path of the job's output without its ending.
-            "env.PEGASUS_MULTIPART_DIR": f"$Fpn(output){MULTIPART_ENDING}",
-        }
+        wished = hookscripts.wished()
         lines += [f"{key}={value}" for key, value in wished.items() if key not in said]
     return "\n".join(lines) + "\n"
 
 
 def write_scripts(directory: Path, hooks: Path, exitcode: Path) -> tuple[Path, Path]:
     """PRE, and the stand-in for ``pegasus-exitcode``: properties name a program, not a command."""
-    python = safe_path(sys.executable, "Python")
-    config = safe_path(str(hooks.absolute()), "hooks config")
-    here = safe_path(str(_HOOKS), "hooks")
-    around = f"--exitcode-path {safe_path(str(exitcode), 'pegasus-exitcode')} -- "
+    commands = hookscripts.Commands(sys.executable, str(hooks.absolute()), str(exitcode))
     out = []
-    for name, script, extra in (("adon-pre", "pre.py", ""), ("adon-exitcode", "post.py", around)):
+    for name, text in (
+        (hookscripts.PRE_NAME, hookscripts.pre_script(commands)),
+        (hookscripts.POST_NAME, hookscripts.exitcode_script(commands)),
+    ):
         path = directory / name
-        command = f'exec {python} -I -S {here}/{script} --config {config} {extra}"$@"'
-        path.write_text(f"#!/bin/sh\n{command}\n", encoding="utf-8")
+        path.write_text(text, encoding="utf-8")
         path.chmod(0o755)
-        out.append(Path(safe_path(str(path), "submit directory")))
+        out.append(path)
     return out[0], out[1]
 
 

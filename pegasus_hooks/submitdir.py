@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -69,6 +70,20 @@ def job_file(submit_dir: Path, dag: Path, job: str, ending: str) -> Path:
         raise InputError(f"{dag}: line 'JOB {job}' names no submit file")
     sub = os.fsdecode(rest[0])
     return submit_dir / Path(sub).parent / (job + ending)
+
+
+def defers(submit_dir: Path, dump: Mapping[str, str], job: str, status: int) -> bool:
+    """Whether DAGMan runs the PRE of ``job`` again later where it leaves with ``status``: its line
+    in the DAG is ``SCRIPT DEFER <status> <seconds> PRE <job> …``."""
+    try:
+        text = dag_file(submit_dir, dump).read_bytes()
+    except OSError:
+        return False
+    line = rb"^[ \t]*SCRIPT[ \t]+DEFER[ \t]+%d[ \t]+\d+[ \t]+PRE[ \t]+%s[ \t]" % (
+        status,
+        re.escape(job.encode()),
+    )
+    return re.search(line, text, re.I | re.M) is not None
 
 
 def write_json(path: Path, data: object) -> None:

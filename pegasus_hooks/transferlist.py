@@ -25,7 +25,7 @@ from typing import Any
 from network_provisioner.errors import InputError
 
 RELAY = "local"
-"""What ``pegasus-transfer`` calls the site that it runs at."""
+"""What ``pegasus-transfer`` calls the machine that it runs on, wherever that is."""
 
 # The pairs of schemes that one tool of pegasus-transfer moves from server to server (its handlers'
 # protocol maps, Pegasus 6.0); every other pair without a local end takes two steps.
@@ -82,19 +82,24 @@ class Transfer:
         return self.destinations[0]
 
     @property
-    def legs(self) -> tuple[tuple[str, str], ...]:
+    def schemes(self) -> tuple[str, str]:
+        """The URL schemes of source and destination."""
+        return _scheme(self.source.url), _scheme(self.destination.url)
+
+    def legs(self, relay: str = RELAY) -> tuple[tuple[str, str], ...]:
         """The site pairs that the bytes cross, in order.
 
         Where no tool moves them from server to server, or where a checksum is asked for between
-        two GridFTP servers, ``pegasus-transfer`` fetches the file to where it runs and sends it on.
+        two GridFTP servers, ``pegasus-transfer`` fetches the file to where it runs, the site
+        ``relay``, and sends it on.
         """
-        ends = _scheme(self.source.url), _scheme(self.destination.url)
+        ends = self.schemes
         direct = not _LOCAL.isdisjoint(ends) or ends in _DIRECT
         if self.checksum and ends == ("gsiftp", "gsiftp"):
             direct = False
-        stops = [self.source.site, *(() if direct else (RELAY,)), self.destination.site]
+        stops = [self.source.site, *(() if direct else (relay,)), self.destination.site]
         if self.verify and ends[1] not in _LOCAL:
-            stops.append(RELAY)
+            stops.append(relay)
         return tuple(pair for pair in pairwise(stops) if pair[0] != pair[1])
 
     def as_json(self, number: int) -> dict[str, Any]:
@@ -162,6 +167,11 @@ class SitePair:
             total += size
         return total
 
+    @property
+    def undeclared(self) -> list[Transfer]:
+        """Those that the list gives no size for."""
+        return [t for t in self.transfers if t.size_bytes is None]
+
 
 def parse(text: str, where: str) -> list[Entry]:
     """The entries of a list. Raises InputError naming ``where`` and the entry."""
@@ -191,17 +201,17 @@ def dumps(entries: Iterable[Entry]) -> str:
     return "[\n " + "\n ,\n ".join(lines) + "\n]\n"
 
 
-def site_pairs(entries: Iterable[Entry]) -> list[SitePair]:
+def site_pairs(entries: Iterable[Entry], relay: str = RELAY) -> list[SitePair]:
     """The transfers between different sites, grouped by (source, destination), in list order.
 
-    One that is relayed is in two of them. Transfers within one site and directory work need no
-    path and are left out.
+    One that is relayed, at the site ``relay``, is in two of them. Transfers within one site and
+    directory work need no path and are left out.
     """
     pairs: dict[tuple[str, str], SitePair] = {}
     for entry in entries:
         if not isinstance(entry, Transfer):
             continue
-        for leg in dict.fromkeys(entry.legs):
+        for leg in dict.fromkeys(entry.legs(relay)):
             pairs.setdefault(leg, SitePair(*leg)).transfers.append(entry)
     return list(pairs.values())
 
@@ -242,6 +252,11 @@ def _transfer(item: dict[str, Any], where: str) -> Transfer:
         checksum=item.get("generate_checksum") is True,
         verify=item.get("verify_checksum_remote") is True,
     )
+
+
+def is_local(url: str) -> bool:
+    """Whether a URL names a file on the machine that ``pegasus-transfer`` runs on."""
+    return _scheme(url) in _LOCAL
 
 
 def _scheme(url: str) -> str:

@@ -20,10 +20,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from pegasus_hooks.transferlist import SitePair
+from pegasus_hooks.moves import Moves
+from pegasus_hooks.transferlist import RELAY, SitePair
 
 _LINE = re.compile(r"\s*(-\s+)?(\w+):\s*(.*?)\s*$")
 _START_ROUNDING_S = 1.0  # ``start`` is printed in whole seconds
@@ -40,6 +41,8 @@ class Attempt:
     start: float
     duration_s: float
     n_bytes: int | None = None
+    src_url: str = field(default="", compare=False)
+    dst_url: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +81,16 @@ def read_dir(directory: Path, since: float = 0.0) -> list[Attempt]:
         if path.stat().st_mtime >= since:
             attempts += parse(path.read_text(encoding="utf-8", errors="replace"))
     return attempts
+
+
+def placed(attempts: Iterable[Attempt], moves: Moves) -> list[Attempt]:
+    """The attempts with the sites that their ends really are at: the tool writes the labels of its
+    list, and calls the machine that it relays over ``local`` wherever that is."""
+
+    def site(label: str, url: str) -> str:
+        return moves.site if label == RELAY else moves.site_of(label, url)
+
+    return [replace(a, src=site(a.src, a.src_url), dst=site(a.dst, a.dst_url)) for a in attempts]
 
 
 def pair_result(
@@ -120,6 +133,8 @@ def _attempt(record: Mapping[str, str]) -> Attempt | None:
             start=float(record["start"]),
             duration_s=float(record["duration"]),
             n_bytes=int(record["bytes"]) if "bytes" in record else None,
+            src_url=record["src_url"],
+            dst_url=record.get("dst_url", ""),
         )
     except (KeyError, ValueError):  # cut short: the tool died while writing
         return None

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from adon.commands.inputs import OUTPUT_SITE, placed
 from adon.commands.output import print_json
-from adon.commands.parsing import Nouns, add_command, add_inputs, add_json
+from adon.commands.parsing import Nouns, add_command, add_inputs, add_json, whole
 
 if TYPE_CHECKING:
     from site_selector.inputs import Inputs
@@ -39,6 +39,11 @@ def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
         help="configuration of the hooks, JSON (default: no hooks)",
     )  # fmt: skip
     parser.add_argument(
+        "--defer", type=whole(1, 86_400), metavar="SECONDS",
+        help="have DAGMan ask again after so long for a path that is queued, where the template "
+        "wants it so (default: the hook waits; pegasus-plan knows no such lines)",
+    )  # fmt: skip
+    parser.add_argument(
         "--mapping", type=Path, metavar="FILE", help="a saved mapping (default: map now)"
     )
     add_json(parser)
@@ -46,7 +51,7 @@ def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
 
 def _run(args: argparse.Namespace) -> int:
     from adon.planning import plan_workflow
-    from pegasus_hooks.planner.model import Sources
+    from pegasus_hooks.planner.model import Options, Sources
     from site_selector.explain import summary_text
 
     if args.hooks is not None:
@@ -59,6 +64,7 @@ def _run(args: argparse.Namespace) -> int:
         args.dir,
         args.output_site or mapping.output_site or OUTPUT_SITE,
         args.hooks,
+        Options(defer_s=args.defer),
     )
     if args.json:
         print_json(
@@ -82,9 +88,9 @@ def _run(args: argparse.Namespace) -> int:
 
 def _check_hooks(file: Path) -> None:
     """What is wrong with it is said now, and not by every hook of the run. Raises InputError."""
+    from network_provisioner import hookconfig
     from network_provisioner.client import BrokerClient
     from network_provisioner.errors import InputError
-    from pegasus_hooks import hookconfig
 
     config = hookconfig.load(file)
     try:

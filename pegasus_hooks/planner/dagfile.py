@@ -17,6 +17,7 @@ from htcondor2.dags.writer import DAGWriter
 
 from pegasus_hooks.planner.model import PlannedJob
 from pegasus_hooks.planner.submitfile import category_of, priority_of
+from pegasus_hooks.prejob import DEFER_STATUS
 
 JOBSTATE_LOG = "jobstate.log"
 
@@ -68,10 +69,12 @@ def write_dag(
     retries: int,
     max_jobs: Mapping[str, int],
     config: Mapping[str, str],
+    defer_s: int | None = None,
 ) -> None:
     """Write ``file_name`` into ``directory``.
 
-    ``scripts`` gives PRE and POST of a job as words, None for none.
+    ``scripts`` gives PRE and POST of a job as words, None for none. DAGMan runs a PRE that leaves
+    with DEFER_STATUS again after ``defer_s`` seconds; None: such a PRE has failed.
     ``config`` holds DAGMan's own settings for this workflow.
     """
     dag = DAG(
@@ -89,7 +92,7 @@ def write_dag(
             submit_description=Path(f"{job.name}.sub"),
             vars=[{"My.DAGNodeRetry": "$(RETRY)"}],
             retries=int(own_retries) if own_retries.isdecimal() else retries,
-            pre=_script(pre),
+            pre=_script(pre, defer_s),
             post=_script(post),
             priority=priority_of(job),
             category=category_of(job),
@@ -98,5 +101,9 @@ def write_dag(
     _PegasusShape(dag, layers, planned).write(directory, dag_file_name=file_name)
 
 
-def _script(words: list[str] | None) -> Script | None:
-    return Script(words[0], words[1:]) if words else None
+def _script(words: list[str] | None, defer_s: int | None = None) -> Script | None:
+    if not words:
+        return None
+    if defer_s is None:
+        return Script(words[0], words[1:])
+    return Script(words[0], words[1:], retry=True, retry_status=DEFER_STATUS, retry_delay=defer_s)

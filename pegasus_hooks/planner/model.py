@@ -51,6 +51,9 @@ class Options:
     ``python`` runs the hooks and, where a site's ``env: PEGASUS_PYTHON`` names no other, the
     jobs. ``wf_uuid`` and ``planned_at`` (Unix seconds) are made up where they are None; with both
     given, planning is deterministic.
+
+    ``defer_s`` lets PRE leave a transfer that waits for its path to DAGMan, which runs PRE again
+    after so many seconds; None has PRE wait itself.
     """
 
     user: str = field(default_factory=getpass.getuser)
@@ -64,6 +67,7 @@ class Options:
     # tries again at once, and its PRE asks for a path anew.
     transfer_attempts: int = 1
     retries: int = 2
+    defer_s: int | None = None
     cleanup: bool = True
     max_jobs: Mapping[str, int] = field(default_factory=lambda: dict(MAX_JOBS))
     dagman_config: Mapping[str, str] = field(default_factory=dict)

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from network_provisioner.errors import InputError, MissingError
 from pegasus_hooks import transferlist
+from pegasus_hooks.hookscripts import safe_path
 from pegasus_hooks.planner import jobrun
 from pegasus_hooks.planner.braindump import braindump_text, metadata_text, properties_text
 from pegasus_hooks.planner.dagfile import write_dag
@@ -27,7 +28,7 @@ from pegasus_hooks.planner.layout import lay_out
 from pegasus_hooks.planner.model import Kind, Options, PlannedJob, PlannedWorkflow, Sources
 from pegasus_hooks.planner.places import Places
 from pegasus_hooks.planner.programs import Programs, read_programs
-from pegasus_hooks.planner.refuse import refuse_what_cannot_be_planned, safe_path
+from pegasus_hooks.planner.refuse import OWN_POST, refuse_what_cannot_be_planned
 from pegasus_hooks.planner.submitfile import (
     JOB_RUNNER,
     TASK_ENDING,
@@ -63,7 +64,7 @@ def plan(
     options = options or Options()
     refuse_what_cannot_be_planned(inputs.workflow)
     _check_output_site(inputs, output_site)
-    programs = read_programs(sources, inputs.sites, inputs.transformations)
+    programs = read_programs(sources, inputs)
     family = Path(options.user) / "pegasus" / inputs.workflow.name
     parent = Path(safe_path(str(base_dir.absolute() / family), "submit directory"))
     hooks = None if hooks is None else Path(safe_path(str(hooks.absolute()), "hooks config"))
@@ -162,7 +163,7 @@ def _write(
     options = facts.options
     write_dag(
         draft, f"{facts.name}.dag", jobs.values(), scripts,
-        options.retries, options.max_jobs, options.dagman_config,
+        options.retries, options.max_jobs, options.dagman_config, options.defer_s,
     )  # fmt: skip
     (draft / "braindump.yml").write_text(
         braindump_text(facts, inputs.workflow, sources, output_site), encoding="utf-8"
@@ -185,7 +186,11 @@ def _scripts(
     job: PlannedJob, options: Options, hooks: Path | None
 ) -> tuple[list[str] | None, list[str] | None]:
     """PRE on transfer jobs, as by the route on ``pegasus::transfer``; POST also on compute jobs,
-    whose output sizes it keeps."""
+    whose output sizes it keeps. A job's own POST stands in place of ours, as in Pegasus."""
+    own = {key.lower(): value for key, value in job.profiles.get("dagman", {}).items()}
+    if own.get("post") == OWN_POST:
+        path = own.get("post.path.user")
+        return None, [path] if path else None
     if hooks is None:
         return None, None
     pre = script_words(options.python, _HOOKS / "pre.py", hooks, _PRE) if job.transfers else None

@@ -14,6 +14,7 @@ from typing import Any
 from network_provisioner.errors import InputError
 from pegasus_hooks.planner.model import Sources
 from site_selector.catalogs import Site, Transformation
+from site_selector.inputs import TRANSFORMATION_CATALOG, Inputs
 from site_selector.workflow import full_name
 from site_selector.yamltext import read_document
 
@@ -68,17 +69,19 @@ class Programs:
         return stageable
 
 
-def read_programs(
-    sources: Sources, sites: Mapping[str, Site], transformations: Mapping[str, Transformation]
-) -> Programs:
-    """The catalog again, for pfns and profiles. Raises InputError."""
-    document = read_document(sources.catalog("transformation"), "transformation catalog")
-    root = document.root.get("transformationCatalog", document.root)
+def read_programs(sources: Sources, inputs: Inputs) -> Programs:
+    """The catalogs again, in a file and inside the workflow, for pfns and profiles. Raises
+    InputError."""
+    file = sources.catalog("transformation")
+    roots = [inputs.workflow.document.root.get(TRANSFORMATION_CATALOG) or {}]
+    if file != sources.workflow:
+        outside = read_document(file, "transformation catalog").root
+        roots.insert(0, outside.get(TRANSFORMATION_CATALOG, outside))
     entries = {}
-    for entry in root.get("transformations") or ():
+    for entry in (entry for root in roots for entry in root.get("transformations") or ()):
         name = full_name(entry.get("namespace"), entry["name"], entry.get("version"))
         entries[name] = entry
-    return Programs(entries, sites, transformations)
+    return Programs(entries, inputs.sites, inputs.transformations)
 
 
 def merged(*layers: Profiles) -> dict[str, dict[str, str]]:

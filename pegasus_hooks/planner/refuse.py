@@ -12,7 +12,8 @@ from site_selector.workflow import Job, Workflow
 
 NAME = re.compile(r"[A-Za-z0-9_.-]+\Z")
 _LFN = re.compile(r"[A-Za-z0-9_.,:=@+%~-][A-Za-z0-9_.,:=@+%~/-]*\Z")
-_DAGMAN_KEYS = ("retry", "priority", "category")
+_DAGMAN_KEYS = ("retry", "priority", "category", "post", "post.path.user")
+OWN_POST = "user"  # of profile dagman: post: the script that post.path.user names
 _STYLES = ("condor",)
 
 
@@ -38,16 +39,6 @@ def refuse_what_cannot_be_planned(workflow: Workflow) -> None:
             )
 
 
-def safe_path(path: str, what: str) -> str:
-    """``path`` where DAGMan's script lines can carry it. Raises InputError for white space."""
-    if re.search(r"[\s\"'$]", path):
-        raise InputError(
-            f"{what}: found {path!r}, expected a path without blanks, quotes or $, which DAGMan "
-            "cannot quote in its script lines"
-        )
-    return path
-
-
 def _feature(job: Job, raw: Mapping[str, Any]) -> str:
     if job.kind != "job":
         return f"a sub-workflow ({job.kind})"
@@ -71,9 +62,11 @@ def unsupported_profile(profiles: Mapping[str, Mapping[str, str]]) -> str:
     style = profiles.get("pegasus", {}).get("style", "condor")
     if style not in _STYLES:
         return f"profile pegasus: style {style!r} (only condor)"
-    for key in profiles.get("dagman", {}):
+    for key, value in profiles.get("dagman", {}).items():
         if key.lower() not in _DAGMAN_KEYS:
             return f"profile dagman: {key}"
+        if key.lower() == "post" and value != OWN_POST:
+            return f"profile dagman: {key}: {value!r} (only {OWN_POST})"
     for namespace in profiles:
         if namespace not in ("condor", "env", "pegasus", "dagman", "selector", "metadata", "hints"):
             return f"profiles of namespace {namespace!r}"

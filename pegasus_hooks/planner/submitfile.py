@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from network_provisioner.errors import InputError
+from pegasus_hooks.hookscripts import safe_path
 from pegasus_hooks.planner.model import Kind, Options, PlannedJob
 from pegasus_hooks.planner.places import SUBMIT_SITE
 from pegasus_hooks.planner.programs import TRANSFER, Programs
-from pegasus_hooks.planner.refuse import safe_path
 from pegasus_hooks.prejob import MULTIPART_ENDING
 
 JOB_RUNNER = "adon-jobrun.py"

@@ -1,0 +1,111 @@
+"""The hooks as Pegasus's settings name them: each one program, without arguments.
+
+Properties and profiles take a path and no command, so a small shell script stands between DAGMan
+and Python. It costs nothing that can be measured (1 ms of the 10 that Python needs to start), and
+it keeps the promise that a failure of ours never fails a job even where ours never gets to run: a
+Python that is gone, killed or out of memory counts as a hook that had nothing to say.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+
+from network_provisioner.errors import InputError
+from pegasus_hooks.prejob import DEFER_STATUS, MULTIPART_ENDING
+
+PRE_NAME, POST_NAME, CONFIG_NAME = "adon-pre", "adon-exitcode", "adon-hooks.json"
+MARK = "# Written by ADON: "  # by it a script is known as ours
+PRE_PROPERTY = "dagman.pre"
+PRE_ARGUMENTS = "$JOB $RETRY $MAX_RETRIES"
+POST_ARGUMENTS = "-r $RETURN -R $RETRY"  # of a POST of our own; Pegasus adds the job's output
+POST_PROPERTY = "dagman.post"
+POST_PATH_PROPERTY = "dagman.post.path.pegasus-exitcode"
+PEGASUS_POSTS = ("", "pegasus-exitcode")  # of dagman.post: Pegasus's own check runs
+MAX_PRE = 20  # PRE scripts side by side; without it Pegasus writes 1
+MULTIPART_VARIABLE = "PEGASUS_MULTIPART_DIR"
+# Outside PegasusLite nobody tells pegasus-transfer where to leave its records. $Fpn is HTCondor's:
+# the path of the job's output without its ending.
+MULTIPART_DIR = f"$Fpn(output){MULTIPART_ENDING}"
+_HOOKS = Path(__file__).resolve().parent
+
+
+@dataclass(frozen=True, slots=True)
+class Commands:
+    """What the scripts start: ``python``, which runs the hooks with the configuration ``config``,
+    and Pegasus's own check of a job, ``exitcode``."""
+
+    python: str
+    config: str
+    exitcode: str
+
+
+def pre_script(commands: Commands) -> str:
+    """PRE of every job, called with PRE_ARGUMENTS."""
+    return (
+        f"#!/bin/sh\n{MARK}asks for the paths of a job's transfers.\n"
+        f'{_hook(commands, "pre.py")} "$@"\n'
+        f"test $? -eq {DEFER_STATUS} && exit {DEFER_STATUS}\n"
+        "exit 0\n"
+    )
+
+
+def exitcode_script(commands: Commands) -> str:
+    """In place of pegasus-exitcode: gives the paths back, then becomes it, its arguments and its
+    exit code as they are."""
+    return _exitcode_script(commands, "its exit code is")
+
+
+def catalog_exitcode_script(commands: Commands) -> str:
+    """The same as a job's own POST of a transformation catalog, called with POST_ARGUMENTS.
+
+    For such a one the planner writes no arguments of pegasus-exitcode's, so the two that it gives
+    all transfer jobs are added: where the check leaves its log and what it learnt of files.
+    """
+    arguments = (
+        "for dag in *.dag; do break; done\n"
+        "name=${dag%.dag}\n"
+        'set -- "$1" "$2" "$3" "$4" -l "$name.exitcode.log" -M "$name.cache.meta" "$5"\n'
+    )
+    return _exitcode_script(commands, "arguments and exit code are", arguments)
+
+
+def settings(pre: Path, post: Path) -> dict[str, str]:
+    """The properties that make Pegasus run both for every job. Raises InputError for paths that
+    DAGMan would split."""
+    return {
+        PRE_PROPERTY: safe_path(str(pre), "PRE script"),
+        f"{PRE_PROPERTY}.arguments": PRE_ARGUMENTS,
+        POST_PATH_PROPERTY: safe_path(str(post), "POST script"),
+    }
+
+
+def wished() -> dict[str, str]:
+    """Properties in which a user's own choice is as good, and is kept."""
+    return {"dagman.maxpre": str(MAX_PRE), f"env.{MULTIPART_VARIABLE}": MULTIPART_DIR}
+
+
+def safe_path(path: str, what: str) -> str:
+    """``path`` where DAGMan's script lines can carry it. Raises InputError for white space."""
+    if re.search(r"[\s\"'$]", path):
+        raise InputError(
+            f"{what}: found {path!r}, expected a path without blanks, quotes or $, which DAGMan "
+            "cannot quote in its script lines"
+        )
+    return path
+
+
+def _exitcode_script(commands: Commands, whose: str, arguments: str = "") -> str:
+    return (
+        f"#!/bin/sh\n{MARK}gives a job's paths back, then is pegasus-exitcode; {whose} its own.\n"
+        f"{arguments}"
+        f'{_hook(commands, "post.py")} --exitcode-path /bin/true -- "$@"\n'
+        f'exec {shlex.quote(commands.exitcode)} "$@"\n'
+    )
+
+
+def _hook(commands: Commands, script: str) -> str:
+    words = [commands.python, "-I", "-S", str(_HOOKS / script), "--config", commands.config]
+    return shlex.join(words)
