@@ -36,8 +36,8 @@ _LINE = re.compile(
 _TOTAL = re.compile(rb"Of (\d{1,9}) nodes total:\s*\Z")
 _NUMBERS = re.compile(rb"\s*\d{1,9}(?:\s+\d{1,9})*\s*\Z")
 _RULES = re.compile(rb"\s*===(?:\s+===)*\s*\Z")
-_EXIT = re.compile(rb"\*\*\*\* .*EXITING WITH STATUS (-?\d{1,9})\s*\Z")
-_START = re.compile(rb"\*\* .*\(CONDOR_DAGMAN\) STARTING UP\s*\Z")
+EXIT = re.compile(rb"\*\*\*\* .*EXITING WITH STATUS (-?\d{1,9})\s*\Z")
+START = re.compile(rb"\*\* .*\(CONDOR_DAGMAN\) STARTING UP\s*\Z")
 _REMOVED = re.compile(rb"Received SIGUSR1\b|DAG status: \d+ \(DAG_STATUS_RM\)")
 
 # What a line must hold to be looked at: one word of each of the patterns above.
@@ -56,7 +56,7 @@ _COLUMNS = {
 _NEEDED = frozenset(_COLUMNS.values()) - {"futile"}
 
 # DAGMan leaves with this to be started again by the schedd: the workflow goes on.
-_EXIT_RESTART = 3
+EXIT_RESTART = 3
 
 # The first bytes of the file (time, process id and paths of its first DAGMan) tell it from any
 # file that takes its place.
@@ -104,10 +104,10 @@ class StatusParser:
 
     def _line(self, start: int, line: bytes) -> Iterator[Change]:
         expected, self._expected = self._expected, ""
-        found = _LINE.match(line)
-        if found is None or (at := _time(found)) is None:
+        message = message_of(line)
+        if message is None:
             return
-        text = found[12]
+        at, text = message
         if expected == "header" and set(names := _columns(text)) >= _NEEDED:
             self._columns = names
             self._expected = "rules"
@@ -126,13 +126,13 @@ class StatusParser:
         if total := _TOTAL.match(text):
             self._total = int(total[1])
             self._expected = "header"
-        elif _START.match(text):
+        elif START.match(text):
             self._removed = False
             if status.ended:
                 yield from self._changed(start, replace(status, state=State.RUNNING, at=at))
         elif _REMOVED.match(text):
             self._removed = True
-        elif exited := _EXIT.match(text):
+        elif exited := EXIT.match(text):
             state = self._end_state(int(exited[1]))
             yield from self._changed(start, replace(status, state=state, at=at))
 
@@ -153,7 +153,7 @@ class StatusParser:
         )
 
     def _end_state(self, exit_status: int) -> State:
-        if exit_status == _EXIT_RESTART:
+        if exit_status == EXIT_RESTART:
             return State.RUNNING
         if self._removed:
             return State.REMOVED
@@ -167,6 +167,14 @@ class StatusParser:
         generation = hashlib.sha256(self._head[: min(start, _HEAD_BYTES)]).hexdigest()[:12]
         content = hashlib.sha256(repr(status).encode()).hexdigest()[:8]
         yield Change(f"{generation}:{start}:{content}", status)
+
+
+def message_of(line: bytes) -> tuple[float, bytes] | None:
+    """The time (Unix seconds) and the message of a line; None where it is no line of DAGMan's."""
+    found = _LINE.match(line)
+    if found is None or (at := _time(found)) is None:
+        return None
+    return at, found[12]
 
 
 def _columns(text: bytes) -> list[str]:

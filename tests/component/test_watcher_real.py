@@ -1,0 +1,385 @@
+"""The watcher beside real DAGs on a real pool with a real broker: whatever is killed, removed or
+held, everything is given back."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+import uvicorn
+from hooks_world import POST, PRE, journal, make_submit_dir, move
+
+from adon.testbed import packages
+from adon.testbed.pool import Pool
+from adon.testbed.poolconfig import SiteSpec
+from network_provisioner.api import create_app
+from network_provisioner.broker import Broker
+from network_provisioner.client import BrokerClient
+from network_provisioner.controllers.simulated import SimulatedController
+from network_provisioner.errors import BrokerError
+from network_provisioner.model import Transit, TransitState
+from network_provisioner.stores.sqlite import SqliteStore
+from network_provisioner.templates.data import templates_from_dict
+from network_provisioner.topologies.data import topology_from_dict
+from pegasus_hooks import registry
+
+pytestmark = pytest.mark.component
+
+WAIT_S = 120.0
+PROMISED_S = 10.0
+LOOKS_S = 2.0  # of this test at the broker, on a busy machine
+JOB = "stage_in_local_tacc_0_0"
+NETWORK = {
+    "nodes": [
+        {"name": "mu", "kind": "site", "address": "10.10.0.1", "mac": "02:00:00:00:00:01"},
+        {"name": "tacc", "kind": "site", "address": "10.10.0.2", "mac": "02:00:00:00:00:02"},
+        {"name": "s1", "kind": "switch", "dpid": 1},
+    ],
+    "links": [
+        {"a": "mu", "b": "s1", "capacity": "1 Gb/s", "ports": {"s1": 1}},
+        {"a": "tacc", "b": "s1", "capacity": "1 Gb/s", "ports": {"s1": 2}},
+    ],
+}
+SUB = """\
+executable = {script}
+universe = vanilla
+should_transfer_files = NO
+requirements = PegasusSite == "mu"
+output = {folder}/{job}.out
+error = {folder}/{job}.err
+log = {folder}/flow-0.log
+initialdir = {folder}
+request_memory = 32
+request_disk = 100
++pegasus_site = "local"
++pegasus_job_class = 2
+queue
+"""
+
+
+@dataclass
+class Service:
+    """A broker behind its REST API, which can go away and come back at the same address."""
+
+    folder: Path
+    port: int = 0
+    server: uvicorn.Server | None = None
+    thread: threading.Thread | None = None
+    broker: Broker | None = None
+    url: str = field(init=False, default="")
+
+    def up(self) -> None:
+        topology = topology_from_dict(NETWORK)
+        store = SqliteStore(self.folder / "broker.sqlite")
+        self.broker = Broker(
+            topology, templates_from_dict(None), SimulatedController(topology), store
+        )
+        self.broker.start()
+        sock = socket.create_server(("127.0.0.1", self.port))
+        self.port = sock.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}"
+        settings = uvicorn.Config(create_app(self.broker), log_level="warning", access_log=False)
+        self.server = uvicorn.Server(settings)
+        self.thread = threading.Thread(
+            target=self.server.run, kwargs={"sockets": [sock]}, daemon=True
+        )
+        self.thread.start()
+
+    def down(self) -> None:
+        if self.server is not None and self.thread is not None and self.broker is not None:
+            self.server.should_exit = True
+            self.thread.join(WAIT_S)
+            self.broker.stop()
+        self.server = None
+
+    def held(self, workflow: str) -> list[Transit]:
+        """What is reserved for a workflow now."""
+        client = BrokerClient(self.url, WAIT_S)
+        ended = {TransitState.RELEASED, TransitState.EXPIRED, TransitState.BEST_EFFORT}
+        return [t for t in client.list(workflow=workflow) if t.state not in ended]
+
+    def get(self, transit_id: str) -> Transit:
+        return BrokerClient(self.url, WAIT_S).get(transit_id)
+
+
+@pytest.fixture(scope="module")
+def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pool]:
+    condor = packages.ensure("condor", progress=print)
+    with Pool(tmp_path_factory.mktemp("pool"), condor, {"mu": SiteSpec(workers=4)}) as up:
+        yield up
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Service]:
+    found = Service(tmp_path)
+    found.up()
+    yield found
+    found.down()
+
+
+@dataclass
+class Flow:
+    """A workflow of one transfer job that runs for a while, with real hooks."""
+
+    pool: Pool
+    service: Service
+    folder: Path
+    watch: Path
+    cluster: str = ""
+
+    @property
+    def id(self) -> str:
+        return self.folder.name
+
+    @property
+    def transit(self) -> str:
+        return f"{self.id}:{JOB}:0:mu-tacc"
+
+    def hook(self, name: str, command: str, after: str = "", before: str = "") -> None:
+        """A script that runs a hook, and does something before or after it."""
+        python = f"{sys.executable} -I -S"
+        script = self.folder / name
+        lines = ["#!/bin/sh", before, f'{python} {command} "$@"', "code=$?", after, "exit $code"]
+        script.write_text("\n".join(lines) + "\n")
+        script.chmod(0o755)
+
+    def submit(self) -> None:
+        said = self.pool.run(
+            ["condor_submit_dag", "-update_submit", "-f", "flow-0.dag"], cwd=self.folder
+        )
+        found = re.search(r"cluster (\d+)", said)
+        assert found is not None, said
+        self.cluster = found[1]
+
+    def job(self, attribute: str = "ClusterId") -> str:
+        """An attribute of the transfer job in the queue, empty where it is not there."""
+        only = f'DAGNodeName == "{JOB}" && DAGManJobId == {self.cluster}'
+        return self.pool.run(["condor_q", "-const", only, "-af", attribute]).strip()
+
+    def running(self) -> str:
+        """The cluster of the transfer job, once it runs and has its path."""
+        until(lambda: self.job("JobStatus") == "2")
+        assert [t.id for t in self.service.held(self.id)] != []
+        return self.job()
+
+    def held(self) -> list[str]:
+        return [t.id for t in self.service.held(self.id)]
+
+    def outcome(self, number: str = "") -> str:
+        return self.service.get(self.transit + number).outcome
+
+    def known(self, transit_id: str) -> bool:
+        try:
+            self.service.get(transit_id)
+        except BrokerError:
+            return False
+        return True
+
+    def watcher(self) -> int:
+        return int((self.watch / registry.LOCK).read_text())
+
+    def dagman(self) -> int:
+        """The process that runs the DAG now, 0 for none."""
+        text = (self.folder / "flow-0.dag.dagman.out").read_text()
+        found = re.findall(r"\*\* PID = (\d+)", text)
+        pid = int(found[-1]) if found else 0
+        alive = pid and b"-dag" in command_of(pid).lower()
+        return pid if alive else 0
+
+    def given_back(self) -> float:
+        """How long it took from now until nothing was held any more, in seconds."""
+        start = time.monotonic()
+        until(lambda: self.service.held(self.id) == [])
+        return time.monotonic() - start
+
+    def end(self) -> None:
+        with contextlib.suppress(Exception):
+            self.pool.run(["condor_rm", self.cluster])
+        with contextlib.suppress(OSError, ValueError):
+            os.kill(self.watcher(), signal.SIGTERM)
+
+
+@pytest.fixture
+def flow(pool: Pool, service: Service, tmp_path: Path) -> Iterator[Flow]:
+    """Planned, not submitted."""
+    made = plan(pool, service, tmp_path / f"wf-{tmp_path.name}")
+    yield made
+    made.end()
+
+
+def plan(pool: Pool, service: Service, folder: Path) -> Flow:
+    make_submit_dir(folder, {JOB: [move("reads.fq", "mu", "tacc", 5_000_000_000)]})
+    (folder / "braindump.yml").write_text(
+        f"wf_uuid: {folder.name}\ndag: flow-0.dag\ncondor_log: flow-0.log\n"
+    )
+    watch = folder.parent / f"watch-{folder.name}"
+    config = folder / "hooks.json"
+    config.write_text(
+        json.dumps({"broker": service.url, "timeout_s": 2.0, "watch": str(watch)}) + "\n"
+    )
+    script = folder / "job.sh"
+    script.write_text("#!/bin/sh\nwhile [ ! -e go ]; do sleep 0.2; done\nexit $(cat go)\n")
+    script.chmod(0o755)
+    (folder / f"00/00/{JOB}.sub").write_text(SUB.format(script=script, folder=folder, job=JOB))
+    flow = Flow(pool, service, folder, watch)
+    flow.hook("pre.sh", f"{PRE} --config {config}")
+    flow.hook("post.sh", f"{POST} --config {config}")
+    (folder / "flow-0.dag").write_text(
+        f"JOB {JOB} 00/00/{JOB}.sub\n"
+        f"SCRIPT PRE {JOB} {folder}/pre.sh $JOB $RETRY 1\n"
+        f"SCRIPT POST {JOB} {folder}/post.sh $JOB $RETRY $RETURN\n"
+    )
+    return flow
+
+
+def command_of(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+def until(condition: Callable[[], bool], limit_s: float = WAIT_S) -> None:
+    """Look until it is so; fail where it never is."""
+    deadline = time.monotonic() + limit_s
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.1)
+
+
+def test_the_dag_is_removed_and_its_watcher_goes_on(flow: Flow) -> None:
+    flow.submit()
+    flow.running()
+    watcher = flow.watcher()
+    flow.pool.run(["condor_rm", flow.cluster])
+    assert flow.given_back() < PROMISED_S + LOOKS_S
+    assert flow.outcome() in ("removed", "dag_ended")
+    until(lambda: flow.job("ClusterId") == "" and not flow.dagman())
+    assert flow.watcher() == watcher
+    os.kill(watcher, 0)
+
+
+def test_a_job_is_removed(flow: Flow) -> None:
+    flow.hook("post.sh", "-c 0", before="kill -9 $$")  # POST says nothing either
+    flow.submit()
+    flow.pool.run(["condor_rm", flow.running()])
+    assert flow.given_back() < PROMISED_S + LOOKS_S
+    assert flow.outcome() == "removed"
+
+
+def test_a_held_job_gives_back_and_asks_again(flow: Flow) -> None:
+    flow.submit()
+    job = flow.running()
+    flow.pool.run(["condor_hold", job])
+    assert flow.given_back() < PROMISED_S + LOOKS_S
+    assert flow.outcome() == "held"
+    flow.pool.run(["condor_release", job])
+    until(lambda: flow.held() == [f"{flow.transit}.2"])
+    (flow.folder / "go").write_text("0")
+    assert flow.given_back() < PROMISED_S + LOOKS_S
+    assert flow.outcome(".2") == "success"
+    events = [line["event"] for line in journal(flow.folder)]
+    assert events == ["decision", "given_back", "asked_again", "transfer"]
+
+
+def test_an_evicted_job_that_runs_again_keeps_its_path(flow: Flow) -> None:
+    flow.submit()
+    flow.pool.run(["condor_vacate_job", "-fast", flow.running()])
+    until(lambda: flow.job("NumJobStarts") == "2" and flow.job("JobStatus") == "2")
+    assert len(flow.held()) == 1
+    (flow.folder / "go").write_text("0")
+    assert flow.given_back() < PROMISED_S + LOOKS_S
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_pre_is_killed(flow: Flow, when: str) -> None:
+    command = f"{PRE} --config {flow.folder}/hooks.json"
+    if when == "after":
+        flow.hook("pre.sh", command, after="kill -9 $$")
+    else:  # it is registered by another job's PRE
+        other = f"{sys.executable} -I -S {PRE} --config {flow.folder}/hooks.json {JOB} 0 1"
+        flow.hook("pre.sh", command, before=f"({other}); kill -9 $$")
+    flow.submit()
+    until(lambda: bool(journal(flow.folder)))
+    assert flow.given_back() < PROMISED_S + LOOKS_S
+    assert flow.outcome() == "pre_failed"
+
+
+def test_post_is_killed(flow: Flow) -> None:
+    flow.hook("post.sh", "-c 0", before="kill -9 $$")
+    flow.submit()
+    flow.running()
+    (flow.folder / "go").write_text("3")
+    assert flow.given_back() < PROMISED_S + LOOKS_S
+    assert flow.outcome() == "exit 3"
+
+
+def test_dagman_is_killed_and_comes_back(flow: Flow) -> None:
+    flow.submit()
+    flow.running()
+    first = flow.dagman()
+    os.kill(first, signal.SIGKILL)
+    until(lambda: flow.dagman() not in (0, first))
+    assert flow.held() == [flow.transit]  # the job runs on, and has its path
+    (flow.folder / "go").write_text("0")
+    assert flow.given_back() < PROMISED_S + LOOKS_S
+    assert flow.outcome() == "success"
+
+
+def test_dagman_is_held_in_the_middle_of_pre(flow: Flow) -> None:
+    command = f"{PRE} --config {flow.folder}/hooks.json"
+    flow.hook("pre.sh", command, after="[ -e again ] || { touch again; exec sleep 600; }")
+    flow.submit()
+    until((flow.folder / "again").exists)
+    assert flow.held() == [flow.transit]
+    flow.pool.run(["condor_hold", flow.cluster])
+    assert flow.given_back() < PROMISED_S + LOOKS_S
+    assert flow.outcome() in ("dagman_gone", "pre_failed")
+
+
+def test_a_killed_watcher_is_followed_by_another(flow: Flow) -> None:
+    flow.hook("post.sh", "-c 0", before="kill -9 $$")
+    flow.submit()
+    flow.running()
+    first = flow.watcher()
+    os.kill(first, signal.SIGKILL)
+    (flow.folder / "go").write_text("0")
+    until(lambda: not flow.dagman())
+    assert flow.held() == [flow.transit]
+    until(lambda: registry.wake(flow.watch, flow.folder / "hooks.json"))  # as the next PRE does
+    assert flow.given_back() < PROMISED_S + LOOKS_S
+    assert flow.outcome() == "success"
+
+
+def test_the_broker_is_away_for_a_while(flow: Flow) -> None:
+    flow.submit()
+    flow.running()
+    flow.service.down()
+    (flow.folder / "go").write_text("0")
+    until(lambda: len(journal(flow.folder)) > 1)  # POST could not give it back
+    assert "left to its lease" in journal(flow.folder)[-1]["reason"]
+    flow.service.up()
+    assert flow.given_back() < PROMISED_S + LOOKS_S
+    assert flow.outcome() == "success"
+
+
+def test_the_broker_hears_later_of_a_transfer_without_a_path(flow: Flow) -> None:
+    flow.service.down()
+    flow.submit()
+    until(lambda: flow.job("JobStatus") == "2")
+    flow.service.up()
+    until(lambda: flow.known(flow.transit))
+    told = flow.service.get(flow.transit)
+    assert told.state is TransitState.BEST_EFFORT
+    assert "cannot be reached" in told.reason

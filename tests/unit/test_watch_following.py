@@ -1,0 +1,469 @@
+"""One workflow followed through every order of events, with hooks and a broker that come and go."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from network_provisioner.client import Asked
+from network_provisioner.errors import BrokerError
+from network_provisioner.hookconfig import HookConfig
+from network_provisioner.model import Service, Transit, TransitRequest, TransitState
+from pegasus_hooks.decision import UNASKED, rounds
+from pegasus_hooks.watch.duties import Duties, Line
+from pegasus_hooks.watch.events import Event, Watched, What
+from pegasus_hooks.watch.following import Following
+from pegasus_hooks.watch.papers import Pair, Papers
+from pegasus_hooks.watch.returns import Moved
+from pegasus_hooks.watch.world import Broker
+
+JOB = "stage_in_local_tacc_0_0"
+FILE = Path("/nowhere") / f"{JOB}.adon.json"
+WATCHED = Watched("wf", Path("/nowhere"), Path("/nowhere/w.dag"), HookConfig("http://b"))
+LIVE = {TransitState.INSTALLED, TransitState.QUEUED}
+
+
+@dataclass
+class FakeBroker:
+    """Transits by id. What it did is in ``calls``; away, it answers nothing."""
+
+    transits: dict[str, Transit] = field(default_factory=dict)
+    calls: list[tuple[str, str]] = field(default_factory=list)
+    away: bool = False
+
+    def _answer(self, what: str, name: str) -> None:
+        if self.away:
+            raise BrokerError("away", "unreachable")
+        self.calls.append((what, name))
+
+    def ask(self, requests: Sequence[TransitRequest], /) -> list[Asked]:
+        return [Asked(self._ask(request), Service()) for request in requests]
+
+    def _ask(self, request: TransitRequest) -> Transit:
+        self._answer("ask", request.id)
+        names = [request.id, *(f"{request.id}.{n}" for n in range(2, 9))]
+        free = (n for n in names if n not in self.transits or self.transits[n].state in LIVE)
+        name = next(free)
+        state = TransitState.BEST_EFFORT if request.best_effort else TransitState.INSTALLED
+        made = Transit(name, request.src, request.dst, state, reason=request.best_effort)
+        return self.transits.setdefault(name, made)
+
+    def get(self, transit_id: str, /) -> Transit:
+        self._answer("get", transit_id)
+        if transit_id not in self.transits:
+            raise BrokerError("who?", "unknown_transit")
+        return self.transits[transit_id]
+
+    def release(
+        self,
+        transit_id: str,
+        bytes_moved: int = 0,
+        seconds: float = 0.0,
+        outcome: str = "",
+        **used: int,
+    ) -> Transit:
+        self._answer("release", transit_id)
+        if transit_id not in self.transits:
+            raise BrokerError("who?", "unknown_transit")
+        known = self.transits[transit_id]
+        if known.state in LIVE:
+            known.state, known.outcome = TransitState.RELEASED, outcome
+        return known
+
+    def renew(self, transit_id: str, lease_s: float) -> Transit:
+        return self.get(transit_id)
+
+    def live(self) -> list[str]:
+        return [name for name, t in self.transits.items() if t.state in LIVE]
+
+    def list(self, state: str | None = None, workflow: str | None = None) -> list[Transit]:
+        self._answer("list", state or "")
+        return [t for t in self.transits.values() if t.state == state]
+
+
+@dataclass
+class World:
+    """A workflow of one job, its files, a broker and the time."""
+
+    broker: FakeBroker = field(default_factory=FakeBroker)
+    time: float = 1000.0
+    said: list[Event] = field(default_factory=list)
+    file: Papers = field(default_factory=lambda: Papers(FILE, JOB, 0, 0.0))
+    changed: bool = False
+    lines: list[Line] = field(default_factory=list)
+    cluster: int = 0
+
+    def __post_init__(self) -> None:
+        self.duties = Duties(
+            lambda _config: self.broker, lambda _w, lines: self.lines.extend(lines), self.clock
+        )
+        self.following = Following(
+            watched=WATCHED,
+            source=self,
+            owe=self.duties.owe,
+            measure=lambda _papers, _pair: Moved(7, 1.0, {"retries": 1}),
+            requests_of=lambda papers: [self.request(papers.retry)],
+            clock=self.clock,
+            now=self.clock,
+        )
+
+    def clock(self) -> float:
+        return self.time
+
+    def request(self, retry: int) -> TransitRequest:
+        return TransitRequest(f"wf:{JOB}:{retry}:mu-tacc", "mu", "tacc")
+
+    # -- what the watcher sees ---------------------------------------------------------------
+
+    def events(self) -> list[Event]:
+        said, self.said = self.said, []
+        return said
+
+    def gone(self, now: float) -> list[Event]:
+        return []
+
+    def papers(self) -> list[Papers]:
+        changed, self.changed = self.changed, False
+        return [self.file] if changed else []
+
+    def look(self, seconds: float = 0.0) -> None:
+        """Let time pass as the watcher's loop does."""
+        end = self.time + seconds
+        while True:
+            self.following.look()
+            self.duties.work()
+            if self.time >= end:
+                return
+            self.time = min(end, self.time + 1.0)
+
+    # -- what happens ------------------------------------------------------------------------
+
+    def write(self, papers: Papers) -> None:
+        self.file, self.changed = papers, True
+
+    def pre(self, retry: int = 0, *, dies: str = "") -> None:
+        """A PRE that dies ``early`` (before it asks), ``late`` (before it writes), or not."""
+        self.tell(What.PRE_STARTED)
+        request = self.request(retry)
+        left = () if self.file.given_back else (*self.file.left_over, *self.file.ids)
+        left = tuple(sorted({*left} - {request.id}))
+        pair = Pair(request.id, "mu", "tacc", UNASKED)
+        draft = Papers(FILE, JOB, retry, self.time, (pair,), left_over=left)
+        self.write(draft)
+        if dies == "early":
+            return self.tell(What.PRE_ENDED, code=-9)
+        with suppress(BrokerError):
+            for transit_id in left:
+                self._release_all(transit_id, "abandoned")
+            draft = replace(draft, left_over=())
+        try:
+            (asked,) = self.broker.ask([request])
+            assert asked.transit is not None
+            pair = replace(pair, id=asked.transit.id, state=str(asked.transit.state), told=True)
+        except BrokerError as error:
+            pair = replace(pair, reason=str(error))
+        if dies == "late":
+            return self.tell(What.PRE_ENDED, code=-9)
+        self.write(replace(draft, pairs=(pair,)))
+        return self.tell(What.PRE_ENDED, code=0)
+
+    def _release_all(self, transit_id: str, outcome: str) -> None:
+        """As the hooks do: under whatever number it was given."""
+        for name in rounds(transit_id):
+            try:
+                self.broker.release(name, outcome=outcome)
+            except BrokerError as error:
+                if error.code != "unknown_transit":
+                    raise
+                break
+
+    def post(self) -> None:
+        try:
+            for transit_id in (*self.file.ids, *self.file.left_over):
+                self._release_all(transit_id, "post")
+        except BrokerError:
+            return
+        self.write(replace(self.file, given_back=True))
+
+    def tell(self, what: What, code: int | None = None) -> None:
+        if what is What.SUBMITTED:
+            self.cluster += 1
+        job = "" if what.startswith("dag_") else JOB
+        self.said.append(Event(what, float(int(self.time)), job, code, self.cluster))
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    return connected(World(), monkeypatch)
+
+
+def connected(world: World, patch: pytest.MonkeyPatch) -> World:
+    """Whoever reads the decision file sees the world's."""
+    patch.setattr(Papers, "read", classmethod(lambda _cls, _file: world.file))
+    return world
+
+
+def test_post_goes_first(world: World) -> None:
+    world.pre()
+    world.look()
+    world.tell(What.SUBMITTED)
+    world.tell(What.ENDED, code=0)
+    world.look(3.0)
+    world.post()
+    world.look(20.0)
+    assert world.broker.transits[world.file.ids[0]].outcome == "post"
+    assert world.lines == []
+
+
+def test_no_post_ever(world: World) -> None:
+    world.pre()
+    world.tell(What.SUBMITTED)
+    world.tell(What.ENDED, code=3)
+    world.look(9.0)
+    assert world.broker.live() == []
+    (line,) = world.lines
+    assert (line["event"], line["outcome"], line["job"]) == ("given_back", "exit 3", JOB)
+
+
+def test_held_then_running_again(world: World) -> None:
+    world.pre()
+    world.tell(What.SUBMITTED)
+    world.tell(What.RUNNING)
+    world.tell(What.HELD)
+    world.look(4.0)
+    assert world.broker.live() == []
+    world.tell(What.UNHELD)
+    world.look(4.0)
+    assert world.broker.live() == []  # it waits for a slot
+    world.tell(What.RUNNING)
+    world.look(1.0)
+    again = f"wf:{JOB}:0:mu-tacc.2"
+    assert world.broker.live() == [again]
+    world.tell(What.ENDED, code=0)
+    world.look(9.0)
+    assert world.broker.live() == []
+    assert world.broker.transits[again].outcome == "success"
+
+
+def test_asking_again_is_dropped_where_the_job_ended_meanwhile(world: World) -> None:
+    world.pre()
+    world.tell(What.SUBMITTED)
+    world.tell(What.HELD)
+    world.look(4.0)
+    world.broker.away = True
+    world.tell(What.RUNNING)
+    world.look(4.0)
+    world.tell(What.REMOVED)
+    world.broker.away = False
+    world.look(20.0)
+    assert ("ask", f"wf:{JOB}:0:mu-tacc") not in world.broker.calls[1:]
+    assert world.broker.live() == []
+
+
+def test_a_killed_pre_that_got_another_number(world: World) -> None:
+    base = f"wf:{JOB}:0:mu-tacc"
+    world.broker.transits[base] = Transit(base, "mu", "tacc", TransitState.RELEASED)
+    world.pre(dies="late")
+    assert world.broker.live() == [f"{base}.2"]
+    world.look(5.0)
+    assert world.broker.live() == []
+
+
+def test_a_later_pre_keeps_what_it_got(world: World) -> None:
+    """The watcher is about to give back what a killed PRE may have got; the next one has it."""
+    world.pre(dies="late")
+    world.look()
+    world.broker.away = True
+    world.look(5.0)  # it owes, and cannot
+    world.broker.away = False
+    world.pre()
+    world.look(20.0)
+    assert world.broker.live() == [] or world.broker.live() == list(world.file.ids)
+
+
+def test_the_broker_is_told_later_why_there_was_no_path(world: World) -> None:
+    world.broker.away = True
+    world.pre()
+    world.look(5.0)
+    world.broker.away = False
+    world.look(5.0)
+    (transit,) = world.broker.transits.values()
+    assert (transit.state, transit.reason) == (TransitState.BEST_EFFORT, "away")
+    assert [line["event"] for line in world.lines] == ["told"]
+
+
+def test_an_answer_that_was_lost_is_left_alone_until_the_job_ends(world: World) -> None:
+    world.pre()
+    lost = replace(world.file.pairs[0], state=UNASKED, reason="timeout", told=False)
+    world.write(replace(world.file, pairs=(lost,)))
+    world.tell(What.SUBMITTED)
+    world.look(5.0)
+    assert world.broker.live() == [lost.id]
+    world.tell(What.ENDED, code=0)
+    world.look(9.0)
+    assert world.broker.live() == []
+
+
+def test_a_dag_that_ended_is_swept_and_finished(world: World) -> None:
+    world.tell(What.DAG_STARTED)
+    world.pre()
+    other = Transit("wf:other:0:a-b", "a", "b", TransitState.INSTALLED)
+    world.broker.transits[other.id] = other
+    world.look(5.0)
+    assert not world.following.finished()
+    world.tell(What.DAG_ENDED, code=1)
+    world.look(9.0)
+    assert world.broker.live() == []
+    assert world.following.finished() and not world.duties.owed_to("wf")
+
+
+def test_a_dagman_that_stays_away_is_swept_and_finished(world: World) -> None:
+    world.pre()
+    world.tell(What.SUBMITTED)
+    world.tell(What.RUNNING)
+    world.tell(What.DAG_GONE)
+    ahead = Transit("wf:other:0:a-b", "a", "b", TransitState.INSTALLED)
+    world.broker.transits[ahead.id] = ahead
+    world.look(150.0)
+    assert world.broker.live() == [*world.file.ids, ahead.id]
+    world.tell(What.ENDED, code=0)
+    world.look(10.0)
+    assert world.broker.live() == []
+    assert world.following.finished()
+
+
+def test_a_held_job_of_a_dag_that_ended_is_over(world: World) -> None:
+    world.pre()
+    world.tell(What.SUBMITTED)
+    world.tell(What.HELD)
+    world.tell(What.DAG_ENDED, code=1)
+    world.look(13.0)
+    assert world.broker.live() == []
+    assert world.following.finished()
+
+
+def test_a_listeners_trouble_is_its_own(world: World) -> None:
+    class Failing:
+        def on(self, event: Event, workflow: Watched, /) -> None:
+            raise RuntimeError("oh")
+
+        def tick(self, now: float, /) -> None:
+            raise RuntimeError("oh")
+
+    world.following.listener = Failing()
+    world.pre()
+    world.tell(What.SUBMITTED)
+    world.tell(What.REMOVED)
+    world.following.tick(0.0)
+    world.look(9.0)
+    assert world.broker.live() == []
+
+
+STEPS = st.sampled_from(
+    ["pre", "pre early", "pre late", "submit", "run", "hold", "unhold", "evict", "post", "away",
+     "back", "gone", "restart", "wait", "blink"]
+)  # fmt: skip
+END = st.sampled_from(["ended", "removed", "pre_failed", "dag", "held"])
+
+
+@given(st.lists(STEPS, max_size=25), END, st.booleans())
+def test_in_whatever_order_all_is_given_back_once(steps: list[str], end: str, post: bool) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        world = connected(World(), patch)
+        retry = 0
+        for step in steps:
+            world.time += 0.3
+            if step.startswith("pre"):
+                world.pre(retry, dies=step[4:])
+                retry += step == "pre" or world.cluster % 2
+            else:
+                act(world, step)
+        finish(world, end, retry, post)
+        world.broker.away = False
+        world.look(11.0)
+        assert world.broker.live() == []
+        done = [line["id"] for line in world.lines if line["event"] == "given_back"]
+        assert len(done) == len(set(done))
+        world.tell(What.DAG_STARTED)
+        world.tell(What.DAG_ENDED, code=0)
+        world.look(13.0)
+        assert world.following.finished() and not len(world.duties)
+
+
+def act(world: World, step: str) -> None:
+    events = {
+        "submit": What.SUBMITTED, "run": What.RUNNING, "hold": What.HELD, "unhold": What.UNHELD,
+        "evict": What.EVICTED, "gone": What.DAG_GONE, "restart": What.DAG_STARTED,
+    }  # fmt: skip
+    if step in events:
+        world.tell(events[step])
+    elif step == "post":
+        world.post()
+    elif step in ("away", "back"):
+        world.broker.away = step == "away"
+    else:
+        world.look(8.0 if step == "wait" else 0.0)
+
+
+def finish(world: World, end: str, retry: int, post: bool) -> None:
+    world.broker.away = False
+    world.time += 1.0
+    if end == "dag":
+        world.tell(What.DAG_STARTED)
+        world.look()
+        world.tell(What.DAG_ENDED, code=1)
+        return
+    world.pre(retry, dies="late" if end == "pre_failed" else "")
+    world.look()
+    if end == "pre_failed":
+        return
+    world.tell(What.SUBMITTED)
+    world.tell(What.RUNNING)
+    world.look()
+    told = {"ended": What.ENDED, "removed": What.REMOVED, "held": What.HELD}[end]
+    world.tell(told, code=0 if end == "ended" else None)
+    world.look(1.0)
+    if post and end != "held":
+        world.post()
+
+
+@dataclass
+class FakeDuty:
+    key: str
+    watched: Watched
+    done: int = 0
+
+    def do(self, broker: Broker, /) -> list[Line]:
+        broker.get(self.key)
+        self.done += 1
+        return []
+
+
+def test_the_duty_of_one_broker_does_not_wait_for_another() -> None:
+    away = FakeBroker(away=True)
+    here = FakeBroker({"b": Transit("b", "mu", "tacc", TransitState.INSTALLED)})
+    now = [0.0]
+    duties = Duties(
+        lambda config: away if config.broker == "http://a" else here,
+        lambda _watched, _lines: None,
+        lambda: now[0],
+    )
+    first, second = (
+        FakeDuty(name, replace(WATCHED, config=HookConfig(f"http://{name}"))) for name in "ab"
+    )
+    for duty in (first, first, second):
+        duties.owe(duty)
+    duties.work()
+    assert (first.done, second.done, len(duties)) == (0, 1, 1)
+    away.away, away.transits = False, here.transits | {"a": here.transits["b"]}
+    duties.work()
+    assert first.done == 0  # not asked again at once
+    now[0] += 2.0
+    duties.work()
+    assert (first.done, len(duties)) == (1, 0)

@@ -1,0 +1,166 @@
+"""What is due of what happened: single cases, and every order of events."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pegasus_hooks.watch import rules
+from pegasus_hooks.watch.events import Event, What
+from pegasus_hooks.watch.rules import Decision, Due, Fact, Standing, due
+
+JOB = "stage_in_local_tacc_0_0"
+FIRST = Decision(JOB, 0, 100.5, ("t",), look=2)
+LONG_S = 100.0
+
+
+def fact(what: What, at: float = 101.0, look: int = 3, code: int | None = None,
+         cluster: int = 7, heard: float = 0.0) -> Fact:  # fmt: skip
+    job = "" if what.startswith("dag_") else JOB
+    return Fact(Event(what, at, job, code, cluster), look, heard)
+
+
+def standing(*facts: Fact) -> Standing:
+    found = Standing()
+    for one in facts:
+        found = rules.after(found, one)
+    return found
+
+
+SUBMITTED, RUNNING = fact(What.SUBMITTED), fact(What.RUNNING)
+ENDED = fact(What.ENDED, code=1)
+
+
+@pytest.mark.parametrize(
+    ("facts", "outcome", "after_s"),
+    [
+        ([fact(What.PRE_STARTED), fact(What.PRE_ENDED, code=-9)], "pre_failed", 1.0),
+        ([SUBMITTED, RUNNING, ENDED], "exit 1", 6.0),
+        ([SUBMITTED, RUNNING, fact(What.ENDED, code=0)], "success", 6.0),
+        ([SUBMITTED, RUNNING, fact(What.ENDED, code=-9)], "signal 9", 6.0),
+        ([SUBMITTED, RUNNING, fact(What.REMOVED)], "removed", 6.0),
+        ([SUBMITTED, fact(What.REMOVED)], "removed", 6.0),
+        ([SUBMITTED, RUNNING, ENDED, fact(What.POST_ENDED, code=-9)], "exit 1", 1.0),
+        ([SUBMITTED, RUNNING, fact(What.HELD)], "held", 2.0),
+        ([SUBMITTED, RUNNING, fact(What.EVICTED)], "evicted", 6.0),
+    ],
+)
+def test_due_after_its_time(facts: list[Fact], outcome: str, after_s: float) -> None:
+    found = standing(*facts)
+    assert due(FIRST, found, None, after_s - 0.1) is None
+    became = due(FIRST, found, None, after_s)
+    assert became == Due(outcome, pause=outcome in ("held", "evicted"))
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        [],
+        [fact(What.PRE_STARTED)],
+        [fact(What.PRE_STARTED), fact(What.PRE_ENDED, code=0)],
+        [SUBMITTED],
+        [SUBMITTED, RUNNING],
+        [SUBMITTED, RUNNING, fact(What.HELD), fact(What.UNHELD)],
+        [SUBMITTED, RUNNING, fact(What.EVICTED), RUNNING],
+        # a retry: what ended is the attempt before
+        [SUBMITTED, ENDED, fact(What.PRE_STARTED)],
+        [SUBMITTED, ENDED, fact(What.SUBMITTED, cluster=8)],
+        [SUBMITTED, ENDED, fact(What.SUBMITTED, cluster=8), fact(What.POST_ENDED)],
+    ],
+)
+def test_not_due_while_needed(facts: list[Fact]) -> None:
+    assert due(FIRST, standing(*facts), None, LONG_S) is None
+    assert due(FIRST, standing(*facts), fact(What.DAG_STARTED), LONG_S) is None
+    ended = due(FIRST, standing(*facts), fact(What.DAG_ENDED), LONG_S)
+    assert ended is not None and not ended.pause
+
+
+def test_what_happened_before_the_decision_is_no_word_about_it() -> None:
+    old = standing(*(Fact(f.event, 1, 0.0) for f in (SUBMITTED, ENDED)))
+    before = Decision(JOB, 1, 102.5, ("t",), look=2)
+    assert due(before, old, None, LONG_S) is None
+    # read in a later look: it came after the decision, whatever the clock says
+    assert due(before, standing(SUBMITTED, ENDED), None, LONG_S) is not None
+
+
+def test_a_job_in_the_queue_outlives_its_dagman_but_not_its_dag() -> None:
+    gone = fact(What.DAG_GONE)
+    assert due(FIRST, standing(SUBMITTED, RUNNING), gone, LONG_S) is None
+    assert due(FIRST, standing(fact(What.PRE_STARTED)), gone, LONG_S) == Due("dagman_gone")
+    assert due(FIRST, None, gone, 5.9) is None
+    assert due(FIRST, None, fact(What.DAG_ENDED), 2.0) == Due("dag_ended")
+
+
+def test_a_job_that_runs_again_wants_its_path_again() -> None:
+    held = standing(SUBMITTED, RUNNING, fact(What.HELD))
+    assert not rules.runs_again(FIRST, held)
+    assert rules.runs_again(FIRST, rules.after(held, RUNNING))
+    assert not rules.runs_again(FIRST, rules.after(held, fact(What.REMOVED)))
+
+
+def test_the_dag_is_where_its_last_word_says() -> None:
+    dag = None
+    for what, expected in [
+        (What.DAG_STARTED, What.DAG_STARTED),
+        (What.DAG_GONE, What.DAG_GONE),
+        (What.DAG_STARTED, What.DAG_STARTED),
+        (What.DAG_ENDED, What.DAG_ENDED),
+        (What.DAG_GONE, What.DAG_ENDED),  # its process is found to be no more: nothing new
+        (What.RUNNING, What.DAG_ENDED),
+        (What.DAG_STARTED, What.DAG_STARTED),  # a rescue DAG
+    ]:
+        dag = rules.dag_after(dag, fact(what))
+        assert dag is not None and dag.what is expected
+
+
+def test_what_is_told_twice_changes_nothing() -> None:
+    ended = standing(SUBMITTED, ENDED)
+    assert standing(SUBMITTED, ENDED, SUBMITTED) == ended
+    assert standing(SUBMITTED, ENDED, fact(What.SUBMITTED, cluster=0)) == ended
+    before = standing(fact(What.PRE_STARTED), SUBMITTED)
+    assert before == standing(SUBMITTED)
+    # a pool made anew counts from the beginning
+    anew = standing(SUBMITTED, ENDED, fact(What.SUBMITTED, at=200.0))
+    assert anew.last is not None and anew.last.what is What.SUBMITTED
+
+
+JOB_EVENTS = [what for what in What if not what.startswith("dag_")]
+DAG_EVENTS = [what for what in What if what.startswith("dag_")]
+some_events = st.lists(
+    st.tuples(
+        st.sampled_from([*JOB_EVENTS, *DAG_EVENTS]),
+        st.integers(7, 9),
+        st.sampled_from([None, 0, 1, -9]),
+    ),
+    max_size=12,
+)
+how_it_ends = st.sampled_from(
+    [
+        [(What.SUBMITTED, 99, None), (What.ENDED, 99, 1)],
+        [(What.SUBMITTED, 99, None), (What.RUNNING, 99, None), (What.REMOVED, 99, None)],
+        [(What.SUBMITTED, 99, None), (What.ENDED, 99, 0), (What.POST_ENDED, 99, 1)],
+        [(What.PRE_STARTED, 0, None), (What.PRE_ENDED, 0, -9)],
+        [(What.DAG_STARTED, 0, None), (What.DAG_ENDED, 0, 1)],
+        [(What.SUBMITTED, 99, None), (What.HELD, 99, None)],
+    ]
+)
+
+
+@given(some_events, how_it_ends, st.integers(0, 12))
+def test_whatever_happens_the_end_makes_it_due(
+    events: list[tuple[What, int, int | None]],
+    end: list[tuple[What, int, int | None]],
+    decided: int,
+) -> None:
+    """Told in any order, with any number of looks before the decision."""
+    found, dag = Standing(), None
+    decision = Decision(JOB, 0, 105.0, ("t",), look=min(decided, len(events)))
+    for look, (what, cluster, code) in enumerate([*events, *end], start=1):
+        told = fact(what, at=100.0 + look, look=look, code=code, cluster=cluster, heard=look)
+        dag = rules.dag_after(dag, told)
+        if told.event.job:
+            found = rules.after(found, told)
+    assert due(decision, found, dag, 1000.0) is not None
+    given_back = Decision(JOB, 0, 105.0, ("t",), look=1, given_back=True)
+    assert due(given_back, found, dag, 1000.0) is None

@@ -1,0 +1,176 @@
+"""Logs and decision files of a submit directory as the watcher reads them."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+from hooks_world import WF_UUID, make_submit_dir
+
+from network_provisioner.errors import InputError
+from pegasus_hooks import submitdir
+from pegasus_hooks.watch.events import Event, What
+from pegasus_hooks.watch.source import Files, elsewhere, process_alive
+
+JOB, OTHER = "stage_in_local_tacc_0_0", "align_ID1"
+DAG = "flow-0.dag"
+
+
+def nodes(number: str, cluster: int, text: str, second: int, proc: int = 0) -> str:
+    at = f"2026-11-21T10:00:{second:02d}.500Z"
+    return f"{number} ({cluster:03d}.{proc:03d}.000) {at} {text}\n...\n"
+
+
+def submitted(cluster: int, second: int, job: str = JOB, proc: int = 0) -> str:
+    text = f'Job submitted from host: <h>\n    [ DAGNodeName = "{job}"; ]'
+    return nodes("000", cluster, text, second, proc)
+
+
+def ended(cluster: int, second: int, proc: int = 0) -> str:
+    text = "Job terminated.\n\t(1) Normal termination (return value 3)"
+    return nodes("005", cluster, text, second, proc)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    run = make_submit_dir(tmp_path / "run", {JOB: []}, [OTHER])
+    with (run / "braindump.yml").open("a") as dump:
+        dump.write('condor_log: "flow-0.log"\n')
+    return run
+
+
+def add(file: Path, text: str) -> None:
+    with file.open("a") as out:
+        out.write(text)
+
+
+def whats(events: list[Event]) -> list[tuple[What, str, int]]:
+    return [(event.what, event.job, event.cluster) for event in events]
+
+
+def test_each_event_once_though_two_logs_tell_it(run: Path) -> None:
+    files = Files(run)
+    text = submitted(4, 1) + nodes("001", 4, "Job executing on host: <h>", 2)
+    for name in (f"{DAG}.nodes.log", "flow-0.log"):
+        add(run / name, text)
+    assert whats(files.events()) == [(What.SUBMITTED, JOB, 4), (What.RUNNING, JOB, 4)]
+    add(run / "flow-0.log", nodes("012", 4, "Job was held.", 3))
+    add(run / "flow-0.log", nodes("013", 4, "Job was released.", 4))
+    add(run / "flow-0.log", nodes("004", 4, "Job was evicted.", 5))
+    add(run / "flow-0.log", nodes("009", 4, "Job was aborted.", 6))
+    found = files.events()
+    assert [e.what for e in found] == [What.HELD, What.UNHELD, What.EVICTED, What.REMOVED]
+    assert files.events() == []
+
+
+def test_a_node_of_several_processes_ends_with_the_last(run: Path) -> None:
+    files = Files(run)
+    log = run / f"{DAG}.nodes.log"
+    add(log, submitted(4, 1) + submitted(4, 1, proc=1) + ended(4, 2))
+    assert [e.what for e in files.events()] == [What.SUBMITTED, What.SUBMITTED]
+    add(log, ended(4, 3, proc=1))
+    (event,) = files.events()
+    assert (event.what, event.code) == (What.ENDED, 3)
+
+
+def test_dagmans_life_and_its_pre_scripts(run: Path) -> None:
+    out = run / f"{DAG}.dagman.out"
+    alive: dict[int, bool | None] = {357: True}
+    files = Files(run, alive.get)
+    at = "11/21/26 10:00:0"
+    add(
+        out, f"{at}1 ** condor_dagman (CONDOR_DAGMAN) STARTING UP\n{at}1 ** PID = 357 RealUID = 1\n"
+    )
+    add(out, f"{at}2 Running PRE script of Node {JOB}...\n")
+    add(out, f"{at}3 PRE Script of node {JOB} died on signal 9 (Killed)\n")
+    add(out, f"{at}3 Deferring PRE script of node {JOB} for 3 seconds (exit status was 4)...\n")
+    add(out, f"{at}4 PRE Script of Node {JOB} failed with status 2\n")
+    add(out, f"{at}5 PRE Script of node {JOB} completed successfully.\n")
+    add(out, f"{at}6 Event: ULOG_SUBMIT for HTCondor Node {JOB} (4.0.0) {{11/21/26 10:00:06}}\n")
+    told = [(e.what, e.code) for e in files.events()]
+    assert told == [
+        (What.DAG_STARTED, None),
+        (What.PRE_STARTED, 0),
+        (What.PRE_ENDED, -9),
+        (What.PRE_ENDED, 2),
+        (What.PRE_ENDED, 0),
+        (What.SUBMITTED, None),
+    ]
+    assert files.gone(0.0) == []
+    alive[357] = None  # on another machine
+    assert files.gone(0.0) == []
+    alive[357] = False
+    assert [e.what for e in files.gone(7.0)] == [What.DAG_GONE]
+    assert files.gone(8.0) == []
+    add(out, f"{at}7 **** condor_dagman (condor_DAGMAN) pid 357 EXITING WITH STATUS 3\n")
+    add(out, f"{at}8 **** condor_dagman (condor_DAGMAN) pid 358 EXITING WITH STATUS 1\n")
+    assert whats(files.events()) == [(What.DAG_GONE, "", 0), (What.DAG_ENDED, "", 0)]
+
+
+def test_what_htcondor_does_with_dagman(run: Path) -> None:
+    files = Files(run)
+    log = run / f"{DAG}.dagman.log"
+    for number in ("000", "001", "012", "013", "001", "004", "009"):
+        add(log, nodes(number, 1, "It was.", 1))
+        add(log, nodes(number, 1, "It was.", 2))  # any number of times
+    found = [e.what for e in files.events()][::2]
+    assert found == [
+        What.DAG_STARTED, What.DAG_GONE, What.DAG_STARTED, What.DAG_GONE, What.DAG_ENDED
+    ]  # fmt: skip
+
+
+def test_everything_at_once_is_told_in_order(run: Path) -> None:
+    """A watcher that starts when all is over: DAGMan was killed, and then removed by the schedd."""
+    at = "11/21/26 10:00:0"
+    out = f"{at}1 ** x (CONDOR_DAGMAN) STARTING UP\n{at}2 Running PRE script of Node {JOB}...\n"
+    add(run / f"{DAG}.dagman.out", out)
+    begun = Files(run).events()[0].at
+    later = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(begun + 5))
+    for number in ("004", "009"):
+        add(run / f"{DAG}.dagman.log", f"{number} (001.000.000) {later} It was.\n...\n")
+    found = [e.what for e in Files(run).events()]
+    assert found == [What.DAG_STARTED, What.PRE_STARTED, What.DAG_GONE, What.DAG_ENDED]
+
+
+def test_decision_files_wherever_the_dag_has_folders(run: Path) -> None:
+    files = Files(run)
+    assert files.papers() == []
+    file = run / "00/00" / f"{JOB}.adon.json"
+    pair = {"id": "t", "src": "a", "dst": "b", "state": "installed", "told": True}
+    submitdir.write_json(file, {"job": JOB, "retry": 1, "at": 5.5, "pairs": [pair, 7, {}]})
+    (papers,) = files.papers()
+    assert (papers.job, papers.retry, papers.at, papers.ids) == (JOB, 1, 5.5, ("t",))
+    assert papers.pairs[0].told and not papers.given_back
+    assert files.papers() == []
+    submitdir.write_json(file, {"given_back": True, "left_over": ["u", 3]})
+    (papers,) = files.papers()
+    assert papers.given_back and papers.left_over == ("u",)
+    # A folder that changed is looked at some more: times of files are coarse.
+    old = file.parent.stat()
+    submitdir.write_json(file, {"retry": 3})
+    os.utime(file.parent, ns=(old.st_atime_ns, old.st_mtime_ns))
+    assert [p.retry for p in files.papers()] == [3]
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", '{"pairs": 5, "retry": "x", "at": []}'])
+def test_damaged_decisions_count_for_nothing(run: Path, text: str) -> None:
+    files = Files(run)
+    (run / "00/00" / f"{JOB}.adon.json").write_text(text)
+    (papers,) = files.papers()
+    assert (papers.ids, papers.given_back) == ((), False)
+
+
+def test_no_submit_directory(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"expected Pegasus's braindump\.yml"):
+        Files(tmp_path)
+    (tmp_path / "braindump.yml").write_text(f'wf_uuid: "{WF_UUID}"\ndag: "no.dag"\n')
+    with pytest.raises(InputError, match="expected the workflow's DAG"):
+        Files(tmp_path)
+
+
+def test_whether_a_dagman_runs() -> None:
+    assert process_alive(os.getpid()) is False  # this is no DAGMan
+    assert process_alive(2**22 + 1) is False
+    assert elsewhere(1) is None

@@ -1,0 +1,244 @@
+"""The watcher over several workflows, and as a program."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+import pytest
+from hooks_world import FakeBroker, make_submit_dir, move
+
+from adon.cli import main
+from monitors.watch import StatWatch, Watch
+from network_provisioner.errors import InputError
+from network_provisioner.hookconfig import HookConfig
+from pegasus_hooks import registry
+from pegasus_hooks.watch import program
+from pegasus_hooks.watch.events import Event, Watched, What
+from pegasus_hooks.watch.watching import Watching
+
+JOB = "stage_in_local_tacc_0_0"
+ENDED = "11/21/26 10:00:00 **** condor_dagman (condor_DAGMAN) pid 3 EXITING WITH STATUS 0\n"
+CONFIG = HookConfig("http://fallback")
+
+
+class Listening:
+    """Hears everything."""
+
+    def __init__(self) -> None:
+        self.heard: list[What] = []
+        self.ticks = 0
+
+    def on(self, event: Event, workflow: Watched, /) -> None:
+        self.heard.append(event.what)
+
+    def tick(self, now: float, /) -> None:
+        self.ticks += 1
+
+
+class World:
+    """A folder with one workflow, a clock and a watcher."""
+
+    def __init__(self, tmp_path: Path) -> None:
+        self.time = 0.0
+        self.folder = tmp_path / "watch"
+        self.config = tmp_path / "hooks.json"
+        self.run = make_submit_dir(tmp_path / "run", {JOB: [move("f", "mu", "tacc", 5)]})
+        self.write_config()
+        registry.register(self.folder, self.config, self.run, "wf")
+        self.listener = Listening()
+        self.configs: list[HookConfig] = []
+        self.watching = Watching(
+            self.folder,
+            CONFIG,
+            listener_of=self.listen,
+            broker_of=self.broker_of,
+            clock=lambda: self.time,
+            watch=self.watch,
+        )
+        self.waits = 0
+        self.stop = threading.Event()
+
+    def write_config(self) -> None:
+        data = {"broker": "http://127.0.0.1:9", "watch": str(self.folder)}
+        self.config.write_text(json.dumps(data))
+
+    def listen(self, watched: Watched) -> Listening:
+        self.configs.append(watched.config)
+        return self.listener
+
+    def broker_of(self, config: HookConfig) -> FakeBroker:
+        raise InputError("no broker in this world")
+
+    def watch(self, files: Mapping[Path, Iterable[str]]) -> Watch:
+        world = self
+
+        class Quick(StatWatch):
+            def wait(self, timeout_s: float) -> set[Path]:
+                world.time += timeout_s
+                world.waits += 1
+                if world.waits > 1000:
+                    world.stop.set()
+                return set()
+
+        return Quick(files)
+
+    def steps(self, count: int) -> bool:
+        busy = False
+        for _ in range(count):
+            busy = self.watching.step()
+            self.time += 1.0
+        return busy
+
+    def end(self) -> None:
+        with (self.run / "flow-0.dag.dagman.out").open("a") as out:
+            out.write(ENDED)
+
+    def registered(self) -> int:
+        return len(list(registry.entries(self.folder)))
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+def test_followed_until_its_dag_has_ended(world: World) -> None:
+    assert world.steps(20)
+    assert world.registered() == 1
+    world.end()
+    world.steps(3)
+    assert world.listener.heard == [What.DAG_ENDED]
+    assert world.listener.ticks >= 20
+    assert world.configs[0].broker == "http://127.0.0.1:9"
+
+
+def test_a_workflow_without_a_name_is_not_swept_and_ends(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    (entry,) = registry.entries(world.folder)
+    registry.drop(entry)
+    registry.register(world.folder, world.config, world.run, "")
+    world.end()
+    assert not world.steps(12)
+    assert world.registered() == 0
+
+
+def test_one_that_runs_again_is_followed_on(world: World) -> None:
+    world.end()
+    world.steps(3)
+    registry.register(world.folder, world.config, world.run, "wf")
+    with (world.run / "flow-0.dag.dagman.out").open("a") as out:
+        out.write("11/21/26 10:00:09 ** condor_dagman (CONDOR_DAGMAN) STARTING UP\n")
+    assert world.steps(30)
+    assert world.registered() == 1
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda world: shutil.rmtree(world.run),
+        lambda world: world.steps(1) and shutil.rmtree(world.run),
+    ],
+)
+def test_a_directory_that_is_gone_is_forgotten(
+    world: World, damage: Callable[[World], object]
+) -> None:
+    damage(world)
+    assert not world.steps(2)
+    assert world.registered() == 0
+
+
+def test_a_damaged_workflow_is_not_the_others_trouble(
+    world: World, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    bad = tmp_path / "bad"
+    bad.mkdir()
+    registry.register(world.folder, world.config, bad, "bad")
+    assert world.steps(3)
+    assert [r.getMessage() for r in caplog.records if "braindump" in r.getMessage()] != []
+    world.end()
+    world.steps(3)
+    assert What.DAG_ENDED in world.listener.heard
+
+
+def test_a_configuration_that_is_gone_has_a_stand_in(world: World) -> None:
+    world.config.unlink()
+    world.steps(1)
+    assert world.configs == [CONFIG]
+
+
+def test_it_runs_until_nothing_is_left(world: World) -> None:
+    shutil.rmtree(world.run)
+    world.watching.run(world.stop, idle_s=60.0)
+    assert world.time >= 60.0
+    assert not world.stop.is_set()
+
+
+def test_it_runs_until_it_is_stopped(world: World) -> None:
+    world.watching.run(world.stop, idle_s=60.0)
+    assert world.stop.is_set()
+
+
+def test_what_comes_when_the_lock_is_given_up_is_still_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(tmp_path)
+    runs = []
+
+    class Once(Watching):
+        def run(self, stop: threading.Event, idle_s: float | None = None) -> None:
+            runs.append(idle_s)
+            if len(runs) == 2:
+                for entry in registry.entries(world.folder):
+                    registry.drop(entry)
+
+    monkeypatch.setattr(program, "Watching", Once)
+    lock = registry.hold(world.folder)
+    assert lock is not None
+    program.watch(world.folder, CONFIG, lock, world.stop, 60.0)
+    assert runs == [60.0, 60.0]
+    free = registry.hold(world.folder)
+    assert free is not None
+    os.close(free)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("{}", "no key 'broker'"),
+        ('{"broker": "http://b"}', "no key 'watch'"),
+    ],
+)
+def test_the_command_says_what_is_wrong(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, words: str
+) -> None:
+    file = tmp_path / "hooks.json"
+    file.write_text(text)
+    assert main(["watch", "--config", str(file)]) == 2
+    assert words in capsys.readouterr().err
+
+
+def test_the_command_runs_until_it_is_stopped(
+    world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And waits for another watcher's end."""
+    other = registry.hold(world.folder)
+    assert other is not None
+
+    class Stop(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            os.close(other)
+            return False
+
+    seen = []
+    monkeypatch.setattr(program, "stopped", Stop)
+    monkeypatch.setattr(program, "watch", lambda *arguments: seen.append(arguments))
+    assert main(["watch", "--config", str(world.config)]) == 0
+    assert "another watcher" in capsys.readouterr().out
+    ((folder, config, lock, _stop),) = seen
+    assert (folder, config.broker) == (world.folder, "http://127.0.0.1:9")
+    os.close(lock)
