@@ -12,8 +12,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from network_provisioner.client import Asked
 from network_provisioner.errors import BrokerError
-from network_provisioner.model import Transit, TransitRequest, TransitState
+from network_provisioner.model import Service, Transit, TransitRequest, TransitState
 from pegasus_hooks import transferlist
 from pegasus_hooks.transferlist import Entry, SiteUrl, Transfer
 
@@ -81,26 +82,58 @@ def journal(submit_dir: Path) -> list[dict[str, Any]]:
 
 
 class FakeBroker:
-    """Answers from a script: for each request the next state of ``states`` (the last repeats)."""
+    """Answers from a script: for each request, and each look at one that waits, the next of
+    ``states`` (the last repeats). What is asked for as best effort is that and takes no state."""
 
     def __init__(self, *states: TransitState | BrokerError, granted_bps: float = 1e8) -> None:
         self.states = list(states) or [TransitState.INSTALLED]
         self.granted_bps = granted_bps
         self.lease_until = 0.0
+        self.service = Service()
         self.asked: list[TransitRequest] = []
+        self.told: list[TransitRequest] = []
+        self.calls = 0
         self.released: list[tuple[str, int, float, str]] = []
+        self.used: list[dict[str, int]] = []
         self.renewed: list[tuple[str, float]] = []
         self.ended: set[str] = set()
+        self.unknown: set[str] = set()
+        self.refuses: dict[str, BrokerError] = {}
         self.refuses_release: BrokerError | None = None
+        self._known: dict[str, TransitRequest] = {}
+
+    def ask(self, requests: Sequence[TransitRequest], /) -> list[Asked]:
+        self.calls += 1
+        return [self._answer(request) for request in requests]
+
+    def _answer(self, request: TransitRequest) -> Asked:
+        if request.best_effort:
+            self.told.append(request)
+            told = self.transit(request.id, TransitState.BEST_EFFORT, request)
+            told.reason = request.best_effort
+            return Asked(told, self.service)
+        if request.dst in self.refuses:
+            return Asked(None, self.service, self.refuses[request.dst])
+        return Asked(self.request(request), self.service)
 
     def request(self, request: TransitRequest) -> Transit:
         self.asked.append(request)
+        state = self._next()
+        given, number = request.id, 1
+        while given in self.ended:
+            number += 1
+            given = f"{request.id}.{number}"
+        self._known[given] = request
+        return self.transit(given, state, request)
+
+    def get(self, transit_id: str, /) -> Transit:
+        return self.transit(transit_id, self._next(), self._known.get(transit_id))
+
+    def _next(self) -> TransitState:
         state = self.states.pop(0) if len(self.states) > 1 else self.states[0]
         if isinstance(state, BrokerError):
             raise state
-        if request.id in self.ended:
-            state = TransitState.RELEASED
-        return self.transit(request.id, state, request)
+        return state
 
     def transit(
         self, transit_id: str, state: TransitState, request: TransitRequest | None = None
@@ -119,11 +152,21 @@ class FakeBroker:
         )
 
     def release(
-        self, transit_id: str, bytes_moved: int = 0, seconds: float = 0.0, outcome: str = ""
+        self,
+        transit_id: str,
+        bytes_moved: int = 0,
+        seconds: float = 0.0,
+        outcome: str = "",
+        **used: int,
     ) -> Transit:
         if self.refuses_release is not None:
             raise self.refuses_release
+        number = transit_id.rpartition(".")[2]
+        again = number.isdecimal() and transit_id not in {*self._known, *self.ended}
+        if again or transit_id in self.unknown:
+            raise BrokerError("no such transit", "unknown_transit")
         self.released.append((transit_id, bytes_moved, seconds, outcome))
+        self.used.append(used)
         return self.transit(transit_id, TransitState.RELEASED)
 
     def renew(self, transit_id: str, lease_s: float) -> Transit:

@@ -58,6 +58,15 @@ NETWORK = {
         {"a": "tacc", "b": "s1", "capacity": "1 Gb/s", "ports": {"s1": 2}},
     ],
 }
+# So that a test's few bytes are worth a circuit.
+TEMPLATES = {
+    "default": {
+        "qspec": {"min_throughput": "10 Mb/s"},
+        "rspec": {"max_throughput": "1 Gb/s"},
+        "break_even": 0,
+        "tuning": {"streams": 7, "buffer": "2 MiB"},
+    }
+}
 
 
 @pytest.fixture
@@ -66,7 +75,7 @@ def broker(tmp_path: Path) -> Iterator[str]:
     topology = topology_from_dict(NETWORK)
     controller = SimulatedController(topology)
     store = SqliteStore(tmp_path / "broker.sqlite")
-    service = Broker(topology, templates_from_dict(None), controller, store)
+    service = Broker(topology, templates_from_dict(TEMPLATES), controller, store)
     service.start()
     sock = socket.create_server(("127.0.0.1", 0))
     settings = uvicorn.Config(create_app(service), log_level="warning", access_log=False)

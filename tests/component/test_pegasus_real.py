@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hooks_world import journal, write_config
-from planner_world import MAPPING, RESULT, Case, by_file, make_case
+from pegasus_world import make_pegasus_case
+from planner_world import MAPPING, RESULT, Case
 
 from adon.demo import running
 from adon.demo.gather import Ended
@@ -17,7 +17,7 @@ from adon.testbed.packages import ensure
 from adon.testbed.pool import Pool
 from adon.testbed.poolconfig import SiteSpec
 from monitors.archive import Archive
-from pegasus_hooks import pegasus_plan, submitdir
+from pegasus_hooks import pegasus_plan
 from pegasus_hooks.planner.model import PlannedWorkflow
 from site_selector.placement import Mapping, Placement
 
@@ -37,31 +37,7 @@ def case(tmp_path: Path) -> Case:
     """Sites on one file system, which Pegasus has to be told, and where it is installed itself."""
     planner = pegasus_plan.find_planner()
     assert planner is not None
-    home = str(planner.resolve().parents[1])
-    case = make_case(tmp_path, by_file)
-
-    def sites(document: Any) -> None:
-        for site in document["sites"]:
-            # No WHERE: of local's environment Pegasus makes DAGMan's, and quotes no space.
-            site["profiles"]["env"] = {"PEGASUS_HOME": home}
-            site["profiles"]["pegasus"]["auxillary.local"] = "true"
-
-    def needs(document: Any) -> None:
-        for entry in document["transformations"]:
-            entry["profiles"] = {"pegasus": {"memory": 128, "diskspace": 64}}
-
-    def files(document: Any) -> None:
-        for use in (use for job in document["jobs"] for use in job["uses"]):
-            use["registerReplica"] = False
-
-    # Pegasus makes no folders for the files of jobs in a shared file system.
-    shout = case.root / "bin/shout"
-    shout.write_text(shout.read_text().replace("tr a-z", "mkdir -p out; tr a-z"))
-    case.change("workflow", files)
-    case.change("sites", sites)
-    case.change("transformations", needs)
-    case.change("replicas", lambda d: d["replicas"][0]["pfns"][0].update(site="local"))
-    return case
+    return make_pegasus_case(tmp_path, planner.resolve().parents[1])
 
 
 def run(case: Case, pool: Pool) -> tuple[PlannedWorkflow, Ended, Archive]:
@@ -97,8 +73,9 @@ def test_what_pegasus_plans_runs_with_our_hooks(case: Case, pool: Pool) -> None:
         assert archive.query("status", workflow=planned.wf_uuid)[-1].value == 100.0
     # Sizes of what jobs wrote, as kickstart saw them, were known to the transfers after them, and
     # pegasus-transfer left its records where POST reads them.
-    assert submitdir.known_sizes(planned.submit_dir)["result.txt"] == len(RESULT)
     lines = journal(planned.submit_dir)
+    asked_for = {(x["job"], x["size_bytes"]) for x in lines if x["event"] == "decision"}
+    assert [n for job, n in asked_for if job.startswith("stage_out")].count(len(RESULT)) == 1
     moved = [line for line in lines if line["event"] == "transfer"]
     assert {(m["src"], m["dst"], m["bytes"], m["outcome"]) for m in moved} >= {
         ("local", "mu", 19, "success"),

@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 from hooks_world import FakeBroker, make_submit_dir, move
 
+from network_provisioner.hookconfig import HookConfig
+from network_provisioner.patience import Budget
 from pegasus_hooks import prejob
-from pegasus_hooks.hookconfig import HookConfig
+from pegasus_hooks.asking import Effects
 from pegasus_hooks.identity import Identity, identity_of
-from pegasus_hooks.patience import Budget
 
 DUMP = {"user": "ada", "app": "none", "dax_label": "soykb", "vogroup": "pegasus"}
 
@@ -26,26 +27,23 @@ DUMP = {"user": "ada", "app": "none", "dax_label": "soykb", "vogroup": "pegasus"
         ("+ProjectName =", "fallback"),
     ],
 )
-def test_the_project_is_the_submit_files(tmp_path: Path, line: str, project: str) -> None:
-    file = tmp_path / "job.sub"
-    file.write_text(f"universe = local\n{line}\nqueue\n")
-    assert identity_of(DUMP, file, "fallback").project == project
+def test_the_project_is_the_submit_files(line: str, project: str) -> None:
+    text = f"universe = local\n{line}\nqueue\n"
+    assert identity_of(DUMP, text, "fallback").project == project
 
 
-def test_without_a_submit_file_the_rest_is_known(tmp_path: Path) -> None:
-    found = identity_of(DUMP, tmp_path / "none.sub", None)
+def test_without_a_submit_file_the_rest_is_known() -> None:
+    found = identity_of(DUMP, "", None)
     assert found == Identity(user="ada", experiment="soykb", application="soykb")
 
 
-def test_an_app_is_the_experiment(tmp_path: Path) -> None:
-    found = identity_of({**DUMP, "app": "resequencing"}, tmp_path / "none.sub", None)
+def test_an_app_is_the_experiment() -> None:
+    found = identity_of({**DUMP, "app": "resequencing"}, "", None)
     assert (found.experiment, found.application) == ("resequencing", "soykb")
 
 
-def test_names_that_the_broker_would_not_take_are_cut(tmp_path: Path) -> None:
-    file = tmp_path / "job.sub"
-    file.write_bytes(b'+ProjectName = "a\x07b\xff' + b"c" * 500 + b'"\n')
-    project = identity_of(DUMP, file, None).project
+def test_names_that_the_broker_would_not_take_are_cut() -> None:
+    project = identity_of(DUMP, f'+ProjectName = "a\x07b\ufffd{"c" * 500}"\n', None).project
     assert project.isprintable() and project.startswith("ab") and len(project) == 200
 
 
@@ -57,7 +55,7 @@ def test_every_request_says_whose_it_is(tmp_path: Path) -> None:
     (where / "00/00" / f"{job}.sub").write_text('+ProjectName = "SoyKB"\nqueue\n')
     broker = FakeBroker()
     config = HookConfig("http://127.0.0.1:1", template="soykb")
-    prejob.run(where, job, 0, config, prejob.Effects(broker, Budget(2.0)))
+    prejob.run(where, job, 0, config, Effects(broker, Budget(2.0)))
     asked = broker.asked[0]
     assert (asked.user, asked.project, asked.experiment) == ("u", "SoyKB", "soykb")
     assert asked.application == "soykb"

@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 from hooks_world import WF_UUID, FakeBroker, journal, make_submit_dir, move
 
+from monitors.archive import ArchiveError
 from network_provisioner.errors import BrokerError
+from network_provisioner.hookconfig import HookConfig
 from network_provisioner.model import Transit
-from pegasus_hooks import postjob, prejob, submitdir
-from pegasus_hooks.hookconfig import HookConfig
-from pegasus_hooks.patience import Budget
-from pegasus_hooks.prejob import Effects
+from network_provisioner.patience import Budget
+from pegasus_hooks import keepsizes, postjob, prejob, submitdir
+from pegasus_hooks.asking import Effects
 
 JOB = "stage_inter_local_sort_ID2_0"
 IDS = [f"{WF_UUID}:{JOB}:0:a-b", f"{WF_UUID}:{JOB}:0:c-b"]
@@ -98,6 +99,21 @@ def test_a_broker_that_is_away_is_recorded_and_the_measurement_kept(submit_dir: 
     assert decision["given_back"] is False
 
 
+def test_an_archive_that_cannot_be_written_costs_only_the_measurement(submit_dir: Path) -> None:
+    broker = FakeBroker()
+    before(submit_dir, broker)
+    broker.refuses_release = BrokerError("it is away")
+
+    def keep(_transit: Transit) -> None:
+        raise ArchiveError("archive.sqlite: readonly")
+
+    postjob.run(submit_dir, JOB, 0, 0, CONFIG, effects(broker), keep)
+    lines = [line for line in journal(submit_dir) if line["hook"] == "post"]
+    reasons = [str(line["reason"]) for line in lines if line["event"] == "warning"]
+    assert [line["event"] for line in lines].count("transfer") == 2
+    assert sum("archive.sqlite: readonly" in reason for reason in reasons) == 2
+
+
 def test_what_the_broker_never_heard_of_is_no_warning(submit_dir: Path) -> None:
     broker = FakeBroker(BrokerError("away"))
     before(submit_dir, broker)
@@ -132,9 +148,9 @@ def test_before_a_transfer_there_is_room_for_its_records(submit_dir: Path) -> No
 
 def test_sizes_of_what_a_job_wrote_go_into_the_journal(submit_dir: Path) -> None:
     outputs = {"x.bam": 12, "x.bai": 3}
-    text = f"noise\n{postjob.RECORD_PREFIX} {json.dumps({'outputs': outputs})}\n"
+    text = f"noise\n{keepsizes.RECORD_PREFIX} {json.dumps({'outputs': outputs})}\n"
     (submit_dir / "00/00/sort_ID2.out").write_text(text)
-    postjob.keep_sizes(submit_dir, "sort_ID2")
+    keepsizes.keep_sizes(submit_dir, "sort_ID2")
     assert submitdir.known_sizes(submit_dir) == outputs
 
 
@@ -144,12 +160,12 @@ def test_sizes_that_kickstart_saw_go_into_the_journal(submit_dir: Path) -> None:
         '    x.bam:\n      lfn: "x.bam"\n      size: 12\n      output: True\n'
         '    in.sam:\n      lfn: "in.sam"\n      size: 40\n    stdin:\n      size: 0\n'
     )
-    postjob.keep_sizes(submit_dir, "sort_ID2")
+    keepsizes.keep_sizes(submit_dir, "sort_ID2")
     assert submitdir.known_sizes(submit_dir) == {"x.bam": 12}
 
 
 @pytest.mark.parametrize("text", ["", "adon-job-record: {", "adon-job-record: []", "\xff"])
 def test_an_output_without_a_record(submit_dir: Path, text: str) -> None:
     (submit_dir / "00/00/sort_ID2.out").write_text(text)
-    postjob.keep_sizes(submit_dir, "sort_ID2")
+    keepsizes.keep_sizes(submit_dir, "sort_ID2")
     assert submitdir.known_sizes(submit_dir) == {}

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from hooks_world import WF_UUID, FakeBroker, journal, make_submit_dir, move
 
+from network_provisioner.client import Asked
 from network_provisioner.errors import BrokerError, InputError
-from network_provisioner.model import Transit, TransitRequest, TransitState
+from network_provisioner.hookconfig import HookConfig
+from network_provisioner.model import Service, Transit, TransitRequest, TransitState
+from network_provisioner.patience import Budget
 from pegasus_hooks import prejob, submitdir
-from pegasus_hooks.hookconfig import HookConfig
-from pegasus_hooks.patience import Budget
-from pegasus_hooks.prejob import Effects
+from pegasus_hooks.asking import Effects
 
 JOB = "stage_in_local_mu_0_0"
 ID = f"{WF_UUID}:{JOB}:0:a-mu"
@@ -55,11 +59,15 @@ def decision(submit_dir: Path, job: str = JOB) -> dict[str, object]:
     return submitdir.read_json(submit_dir / "00/00" / f"{job}.adon.json")
 
 
-def run(submit_dir: Path, world: World, retry: int = 0, job: str = JOB) -> list[dict[str, object]]:
-    prejob.run(submit_dir, job, retry, CONFIG, world.effects())
+def pairs_of(submit_dir: Path, job: str = JOB) -> list[dict[str, object]]:
     pairs = decision(submit_dir, job).get("pairs", [])
     assert isinstance(pairs, list)
     return pairs
+
+
+def run(submit_dir: Path, world: World, retry: int = 0, job: str = JOB) -> list[dict[str, object]]:
+    assert prejob.run(submit_dir, job, retry, CONFIG, world.effects()) == 0
+    return pairs_of(submit_dir, job)
 
 
 def test_one_request_for_each_pair(submit_dir: Path) -> None:
@@ -75,6 +83,8 @@ def test_one_request_for_each_pair(submit_dir: Path) -> None:
         "installed", ["a", "s1", "b"], 1e8,
     )  # fmt: skip
     assert second["files"] == 1
+    assert (first["size_source"], second["size_source"]) == ("declared", "unknown")
+    assert world.broker.calls == 1
     lines = journal(submit_dir)
     assert [(x["event"], x["hook"], x["id"]) for x in lines] == [
         ("decision", "pre", r.id) for r in asked
@@ -102,6 +112,7 @@ def test_a_broker_that_is_away_costs_one_try_and_a_warning(submit_dir: Path) -> 
     warnings = [x["reason"] for x in journal(submit_dir) if x["event"] == "warning"]
     assert len(warnings) == 2
     assert all("no route to the broker" in str(w) for w in warnings)
+    assert decision(submit_dir)["told"] is False  # which the watcher makes up for
     assert submitdir.warnings(submit_dir)[0].startswith(f"{JOB}: a to mu: best effort")
 
 
@@ -113,28 +124,6 @@ def test_a_budget_ends_a_call_that_never_ends() -> None:
     with pytest.raises(BrokerError):
         budget.call(lambda: None)  # used up: not even tried
     assert budget.left_s <= 0
-
-
-def test_a_queued_transit_is_followed_until_it_has_a_path(submit_dir: Path) -> None:
-    broker = FakeBroker(
-        TransitState.QUEUED, TransitState.QUEUED, TransitState.HELD, TransitState.INSTALLED
-    )
-    world = World(broker)
-    first, _ = run(submit_dir, world)
-    assert first["state"] == "installed"
-    assert first["waited_s"] == sum(world.slept) == pytest.approx(0.25 + 0.5 + 1.0)
-    assert len({r.id for r in broker.asked[:4]}) == 1
-
-
-def test_patience_ends_in_best_effort_and_leaves_the_queue(submit_dir: Path) -> None:
-    world = World(FakeBroker(TransitState.QUEUED))
-    first, second = run(submit_dir, world)
-    assert first["state"] == second["state"] == "best_effort"
-    assert "patience" in str(first["reason"])
-    assert [(r[0], r[3]) for r in world.broker.released] == [
-        (ID, "gave_up"), (f"{WF_UUID}:{JOB}:0:b-mu", "gave_up"),
-    ]  # fmt: skip
-    assert world.seconds == pytest.approx(2 * CONFIG.patience_s)
 
 
 def test_a_lease_is_made_to_outlast_the_transfer(submit_dir: Path) -> None:
@@ -171,6 +160,22 @@ def test_what_a_killed_hook_got_is_given_back_before_more_is_asked_for(submit_di
     assert released_before == [0, 0, 2, 2]
 
 
+def test_whatever_round_a_killed_hook_was_given_is_given_back(submit_dir: Path) -> None:
+    """It knew only the first id of each: the broker had numbered them on."""
+
+    class Silent(FakeBroker):
+        def ask(self, requests: Sequence[TransitRequest], /) -> list[Asked]:
+            super().ask(requests)
+            raise BrokerError("the answer got lost")
+
+    broker = Silent()
+    broker.ended = {ID, f"{ID}.2"}
+    run(submit_dir, World(broker), retry=0)
+    assert next(p["id"] for p in run(submit_dir, World(broker), retry=1)) != ID
+    other = f"{WF_UUID}:{JOB}:0:b-mu"
+    assert {r[0] for r in broker.released} == {ID, f"{ID}.2", f"{ID}.3", other}
+
+
 def test_the_same_hook_run_twice_keeps_its_transits(submit_dir: Path) -> None:
     world = World(FakeBroker())
     before = [p["id"] for p in run(submit_dir, world)]
@@ -182,6 +187,7 @@ def test_a_rescue_dag_asks_under_a_new_id(submit_dir: Path) -> None:
     world = World(FakeBroker())
     run(submit_dir, world)
     world.broker.ended = {r.id for r in world.broker.asked}
+    world.broker.released.clear()
     assert [p["id"] for p in run(submit_dir, world)] == [f"{ID}.2", f"{WF_UUID}:{JOB}:0:b-mu.2"]
 
 
@@ -210,6 +216,122 @@ def test_ids_are_on_disk_before_anything_is_asked(submit_dir: Path) -> None:
     pairs = decision(submit_dir)["pairs"]
     assert isinstance(pairs, list)
     assert (pairs[0]["id"], pairs[0]["state"]) == (ID, "unasked")
+
+
+def test_where_ids_cannot_be_on_disk_nothing_is_asked_for(
+    submit_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(FakeBroker())
+    run(submit_dir, world, retry=0)
+    monkeypatch.setattr(submitdir, "write_json", full)
+    with pytest.raises(OSError, match="No space left"):
+        prejob.run(submit_dir, JOB, 1, CONFIG, world.effects())
+    assert len(world.broker.asked) == 2  # those of the first run, which are given back
+    assert {r[0] for r in world.broker.released} == {r.id for r in world.broker.asked}
+    assert [(r.src, r.retry) for r in world.broker.told] == [("a", 1), ("b", 1)]
+    reason = "best effort: the submit directory cannot be written: No space left on device"
+    assert {r.best_effort for r in world.broker.told} == {reason}
+
+
+def full(*_: object) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_the_watcher_hears_of_the_workflow_before_the_broker(submit_dir: Path) -> None:
+    heard: list[tuple[Path, str, int]] = []
+    world = World(FakeBroker())
+
+    def register(where: Path, workflow: str) -> None:
+        heard.append((where, workflow, world.broker.calls))
+
+    prejob.run(submit_dir, "align_ID1", 0, CONFIG, world.effects(), register)
+    assert heard == []
+    prejob.run(submit_dir, JOB, 0, CONFIG, world.effects(), register)
+    assert heard == [(submit_dir, WF_UUID, 0)]
+
+
+def test_without_a_watcher_the_transfer_has_its_path(submit_dir: Path) -> None:
+    world = World(FakeBroker())
+    prejob.run(submit_dir, JOB, 0, CONFIG, world.effects(), full)
+    assert [p["state"] for p in pairs_of(submit_dir)] == ["installed"] * 2
+    assert "no watcher knows" in submitdir.warnings(submit_dir)[0]
+
+
+def defer(submit_dir: Path) -> None:
+    with (submit_dir / "flow-0.dag").open("a") as dag:
+        dag.write(f"SCRIPT DEFER 4 30 PRE {JOB} /opt/adon-pre $JOB $RETRY $MAX_RETRIES\n")
+
+
+def test_dagman_asks_again_where_the_template_defers(submit_dir: Path) -> None:
+    defer(submit_dir)
+    broker = FakeBroker(TransitState.QUEUED)
+    broker.service = Service(when_queued="defer", patience_s=100.0)
+    config = HookConfig("http://127.0.0.1:1")
+    world = World(broker)
+    assert prejob.run(submit_dir, JOB, 0, config, world.effects()) == prejob.DEFER_STATUS
+    assert world.seconds == 0 and broker.released == []
+    assert [line["event"] for line in journal(submit_dir)] == ["deferred"] * 2
+    assert decision(submit_dir)["told"] is True
+    world.seconds += 30.0
+    assert prejob.run(submit_dir, JOB, 0, config, world.effects()) == prejob.DEFER_STATUS
+    assert decision(submit_dir)["since"] == 1000.0
+    # The same ids are asked for, and in the end patience has counted from the first time.
+    assert len({r.id for r in broker.asked}) == 2
+    world.seconds += 80.0
+    assert prejob.run(submit_dir, JOB, 0, config, world.effects()) == 0
+    assert world.seconds == 110.0
+    assert {p["state"] for p in pairs_of(submit_dir)} == {"best_effort"}
+    assert {r[3] for r in broker.released} == {"gave_up"}
+
+
+def test_a_deferred_job_that_gets_its_path_runs(submit_dir: Path) -> None:
+    defer(submit_dir)
+    broker = FakeBroker(
+        TransitState.QUEUED, TransitState.QUEUED, TransitState.INSTALLED, TransitState.INSTALLED
+    )
+    broker.service = Service(when_queued="defer")
+    world = World(broker)
+    assert prejob.run(submit_dir, JOB, 0, CONFIG, world.effects()) == prejob.DEFER_STATUS
+    world.seconds += 1.0
+    assert prejob.run(submit_dir, JOB, 0, CONFIG, world.effects()) == 0
+    assert {p["state"] for p in pairs_of(submit_dir)} == {"installed"}
+    assert broker.released == []
+
+
+def test_where_dagman_would_not_ask_again_the_hook_waits(submit_dir: Path) -> None:
+    broker = FakeBroker(TransitState.QUEUED, TransitState.QUEUED, TransitState.INSTALLED)
+    broker.service = Service(when_queued="defer")
+    world = World(broker)
+    assert prejob.run(submit_dir, JOB, 0, CONFIG, world.effects()) == 0
+    assert world.seconds > 0 and {p["state"] for p in pairs_of(submit_dir)} == {"installed"}
+
+
+@pytest.mark.parametrize(
+    ("line", "defers"),
+    [
+        ("SCRIPT DEFER 4 30 PRE job /pre $JOB", True),
+        ("  script  Defer 4\t5 pre job /pre", True),
+        ("SCRIPT DEFER 3 30 PRE job /pre", False),
+        ("SCRIPT DEFER 4 30 PRE job2 /pre", False),
+        ("SCRIPT DEFER 4 30 POST job /post", False),
+        ("SCRIPT PRE job /pre", False),
+        ("# SCRIPT DEFER 4 30 PRE job /pre", False),
+    ],
+)
+def test_whether_dagman_would_ask_again_stands_in_the_dag(
+    tmp_path: Path, line: str, defers: bool
+) -> None:
+    (tmp_path / "f.dag").write_text(f"JOB job job.sub\n{line}\n")
+    assert submitdir.defers(tmp_path, {"dag": "f.dag"}, "job", 4) is defers
+
+
+def test_what_the_templates_want_is_on_record(submit_dir: Path) -> None:
+    world = World(FakeBroker())
+    world.broker.service = Service(template="soykb", version=3, streams=8)
+    run(submit_dir, world)
+    service = decision(submit_dir)["service"]
+    assert isinstance(service, dict)
+    assert (service["template"], service["version"], service["streams"]) == ("soykb", 3, 8)
 
 
 def test_a_list_that_cannot_be_read(submit_dir: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
@@ -13,8 +14,9 @@ from hooks_world import make_submit_dir
 from hypothesis import given
 from hypothesis import strategies as st
 
+from network_provisioner import hookconfig
 from network_provisioner.errors import InputError
-from pegasus_hooks import hookconfig, hookrun, pre, submitdir
+from pegasus_hooks import hookrun, post, pre, submitdir
 
 
 def test_the_folder_of_a_job_stands_on_its_line(tmp_path: Path) -> None:
@@ -129,3 +131,41 @@ def test_jobs_that_move_no_data_import_nothing() -> None:
     path = list(sys.path)
     assert pre.main(["--config", "missing.json", "align_ID1", "0", "2"]) == 0
     assert set(sys.modules) == before and sys.path == path
+
+
+AROUND = ["--config", "F", "--exitcode-path", "/x/pegasus-exitcode", "--"]
+THEIRS = ["-r", "0", "-R", "0", "-l", "w.log", "-M", "w.cache.meta"]
+
+
+def test_pegasus_alone_judges_a_job_for_which_nothing_was_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "00").mkdir()
+    argv = [*AROUND, *THEIRS, ".//00/align_ID1.out"]
+    assert post.has_nothing_to_do(argv)
+    assert not post.has_nothing_to_do([*AROUND, *THEIRS, ".//00/stage_in_local_mu_0_0.out"])
+    assert not post.has_nothing_to_do([*AROUND, *THEIRS[:-2], ".//00/align_ID1.out"])
+    assert not post.has_nothing_to_do(["--config", "F", "align_ID1", "0", "0"])
+    (tmp_path / "00/align_ID1.adon.json").write_text("{}")
+    assert not post.has_nothing_to_do(argv)
+
+
+def test_what_pegasus_judges_alone_costs_no_imports(tmp_path: Path) -> None:
+    """The check becomes of the hook before anything is imported, with its arguments as they are."""
+    check = tmp_path / "pegasus-exitcode"
+    check.write_text('#!/bin/sh\nprintf "%s|" "$@"\nexit 41\n')
+    check.chmod(0o755)
+    around = ["--config", "missing", "--exitcode-path", str(check), "--"]
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-v", post.__file__, *around, *THEIRS, "a b.out"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (41, "".join(f"{w}|" for w in [*THEIRS, "a b.out"]))
+    assert "hookrun" not in done.stderr and "import 'json'" not in done.stderr
+    # Where it cannot be run, it is said.
+    lost = ["--config", "missing", "--exitcode-path", str(tmp_path / "gone"), "--"]
+    assert post.main([*lost, *THEIRS, "x.out"]) == 127

@@ -32,7 +32,7 @@ def planned(
     options: Options = FIXED,
 ) -> dict[str, PlannedJob]:
     inputs = case.inputs()
-    programs = read_programs(case.sources, inputs.sites, inputs.transformations)
+    programs = read_programs(case.sources, inputs)
     places = Places(inputs.sites, "u/pegasus/mini/run0001")
     return lay_out(inputs, programs, mapping, places, output, options)
 

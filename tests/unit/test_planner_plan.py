@@ -346,6 +346,14 @@ def test_a_staged_program_is_made_executable(tmp_path: Path) -> None:
     assert (code, record["outputs"]) == (0, {"out": 4})
 
 
+def test_dagman_can_be_told_to_ask_again(case: Case) -> None:
+    found = planned(case, options=replace(FIXED, defer_s=15))
+    name = "stage_in_local_mu_0_0"
+    assert f"SCRIPT DEFER 4 15 PRE {name} " in found.dag.read_text()
+    assert submitdir.defers(found.submit_dir, submitdir.braindump(found.submit_dir), name, 4)
+    assert "DEFER" not in planned(case).dag.read_text()
+
+
 def test_retries_and_scripts_can_be_left_out(case: Case) -> None:
     options = replace(FIXED, cleanup=False, retries=0)
     found = plan(case.inputs(), case.sources, MAPPING, case.root / "s", "store", None, options)

@@ -1,0 +1,341 @@
+"""A transfer is tuned by its submit file and by the tools that it finds: all of it can be undone,
+and nothing else changes."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+from hooks_world import FakeBroker, journal
+from hypothesis import given
+from hypothesis import strategies as st
+from planned_world import SUBMIT_PATH, File, Planned, gsiftp
+from planner_world import FIXED, MAPPING, make_case
+
+from network_provisioner.hookconfig import HookConfig
+from network_provisioner.model import Service
+from network_provisioner.patience import Budget
+from pegasus_hooks import jobsubmit, planner, postjob, prejob, submitdir, tuning
+from pegasus_hooks.asking import Effects
+from pegasus_hooks.transferlist import SiteUrl, Transfer, site_pairs
+from pegasus_hooks.tuning import TOOLS, Wanted
+
+JOB = "stage_in_local_mu_0_0"
+
+
+def between(src: str, dst: str) -> Transfer:
+    return Transfer("f", (SiteUrl("a", f"{src}://h/f"),), (SiteUrl("b", f"{dst}://k/f"),), 10)
+
+
+SERVERS = [between("gsiftp", "gsiftp")]
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> Planned:
+    return Planned(tmp_path / "run")
+
+
+@pytest.fixture
+def text(plan: Planned) -> str:
+    return plan.transfer_job(
+        JOB, [File("f", "a", gsiftp("a", "f"), "b", gsiftp("b", "f"), 10)]
+    ).read_text()
+
+
+def environment(text: str) -> dict[str, str]:
+    line = next(x for x in text.splitlines() if x.startswith("environment"))
+    words = re.findall(r"(\w+)=([^ '\"]*)", line)
+    return dict(words)
+
+
+def test_streams_and_buffer_go_into_the_environment(text: str) -> None:
+    made, holds = tuning.edited(text, SERVERS, Wanted(8, 4 << 20))
+    assert holds == Wanted(8, 4 << 20)
+    found = environment(made)
+    assert (found["ADON_STREAMS"], found["ADON_BUFFER_BYTES"]) == ("8", str(4 << 20))
+    assert found["PATH"] == f"{TOOLS}:{SUBMIT_PATH}"
+    # The rest of the job is as Pegasus wrote it.
+    old, new = text.splitlines(), made.splitlines()
+    assert [x for x in new if x not in old and not x.startswith(("environment", "# adon"))] == []
+    kept = environment(text)
+    assert all(found[k] == v for k, v in kept.items() if k != "PATH")
+    assert "GRIDSTART_CLEANUP='/bin/rm -rf " in made
+
+
+def test_files_side_by_side_are_an_argument(text: str) -> None:
+    made, holds = tuning.edited(text, SERVERS, Wanted(threads=5))
+    assert holds == Wanted(threads=5)
+    assert "--threads 5 " in jobsubmit.command(made, "arguments")
+    assert environment(made) == environment(text)
+
+
+def test_without_that_argument_they_are_a_variable(text: str) -> None:
+    made, _ = tuning.edited(text.replace("--threads 2", ""), SERVERS, Wanted(threads=5))
+    assert environment(made)["PEGASUS_TRANSFER_THREADS"] == "5"
+
+
+def test_irods_has_its_threads_for_each_file(text: str) -> None:
+    made, holds = tuning.edited(text, [between("file", "irods")], Wanted(8, 1, 6))
+    assert holds == Wanted(threads=6)
+    assert environment(made)["ADON_THREADS"] == "6"
+    assert "--threads 2 " in jobsubmit.command(made, "arguments")
+
+
+@pytest.mark.parametrize(
+    ("transfers", "want"),
+    [
+        (SERVERS, Wanted()),
+        (SERVERS, Wanted(streams=4)),  # as pegasus-transfer has it anyway
+        ([between("file", "https")], Wanted(8, 4096)),
+        ([between("file", "file")], Wanted(8)),
+        ([], Wanted(8, 4096)),
+    ],
+)
+def test_what_needs_no_change_is_left_alone(
+    text: str, transfers: list[Transfer], want: Wanted
+) -> None:
+    assert tuning.edited(text, transfers, want) == (text, Wanted())
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('"pegasus::transfer"', '"t::split:1.0"'),
+        ('environment = "', "environment = "),  # the older syntax, without quotes
+        ("environment = ", "environment="),
+        ("arguments = ", "# arguments = "),
+        ("queue\n", 'environment = "A=b"\nqueue\n'),
+    ],
+)
+def test_a_submit_file_in_another_form_is_left_alone(text: str, old: str, new: str) -> None:
+    other = text.replace(old, new)
+    assert other != text
+    assert tuning.edited(other, SERVERS, Wanted(8, 4096, 5)) == (other, Wanted())
+
+
+def test_a_job_at_a_site_has_none_of_our_tools(text: str) -> None:
+    remote = text.replace("universe = local", "universe = vanilla")
+    made, holds = tuning.edited(remote, SERVERS, Wanted(8, 4096, 5))
+    assert holds == Wanted(threads=5)
+    assert environment(made) == environment(remote)
+    assert "--threads 5 " in jobsubmit.command(made, "arguments")
+
+
+WORDS = st.lists(
+    st.tuples(
+        st.from_regex(r"[A-Z][A-Z_]{0,5}", fullmatch=True),
+        st.text(st.characters(codec="ascii", exclude_categories=["Cc"]), max_size=12),
+    ),
+    unique_by=lambda word: word[0],
+    max_size=5,
+)
+WANTED = st.builds(Wanted, st.integers(0, 64), st.integers(0, 1 << 30), st.integers(0, 64))
+KINDS = st.sampled_from(["gsiftp", "file", "irods", "https"])
+
+
+def quoted(name: str, value: str) -> str:
+    """A word as condor_submit reads it, by its manual: quotes inside quotes stand twice."""
+    text = f"{name}={value}".replace('"', '""').replace("'", "''")
+    return f"'{text}'" if set(text) & set(" \t'") else text
+
+
+@given(WORDS, WANTED, WANTED, KINDS, KINDS, st.booleans())
+def test_every_edit_can_be_undone_and_says_what_is_wanted_last(
+    words: list[tuple[str, str]], first: Wanted, last: Wanted, src: str, dst: str, local: bool
+) -> None:
+    line = " ".join(quoted(name, value) for name, value in words)
+    text = (
+        f'environment = "{line}"\narguments = "x --threads 2 y"\n'
+        f"universe = {'local' if local else 'vanilla'}\n"
+        '+pegasus_wf_xformation = "pegasus::transfer"\nqueue\n'
+    )
+    moves = [between(src, dst)]
+    made, holds = tuning.edited(text, moves, first)
+    assert tuning.restored(made) == text
+    again, same = tuning.edited(made, moves, first)
+    assert (again, same) == (made, holds)
+    assert tuning.edited(made, moves, last) == tuning.edited(text, moves, last)
+    assert tuning.edited(made, moves, Wanted()) == (text, Wanted())
+    # What the user set is still there, as it was.
+    for name, value in words:
+        if name != "PATH":
+            assert quoted(name, value) in made
+        elif made.count("PATH="):
+            assert value in made.replace("''", "'").replace('""', '"')
+
+
+def test_the_most_that_any_template_wants() -> None:
+    services = [Service(streams=8, threads=2), Service(buffer_bytes=4096, threads=3)]
+    assert tuning.wanted(services) == Wanted(8, 4096, 3)
+    assert tuning.wanted([]) == Wanted()
+
+
+def test_pre_tunes_and_post_reports(plan: Planned, text: str) -> None:
+    submit_file = plan.folder / f"{JOB}.sub"
+    submit_file.chmod(0o640)
+    broker = FakeBroker()
+    broker.service = Service(streams=8, buffer_bytes=4096, threads=3)
+    config = HookConfig("http://127.0.0.1:1")
+
+    def before() -> dict[str, object]:
+        prejob.run(plan.where, JOB, 0, config, Effects(broker, Budget(2.0)))
+        return submitdir.read_json(plan.folder / f"{JOB}.adon.json")
+
+    tuned = {"streams": 8, "buffer_bytes": 4096, "threads": 3}
+    assert before()["tuned"] == tuned
+    made = submit_file.read_text()
+    assert environment(made)["ADON_STREAMS"] == "8"
+    assert before()["tuned"] == tuned and submit_file.read_text() == made
+    assert submit_file.stat().st_mode & 0o777 == 0o640
+    assert {"event": "tuned", **tuned}.items() <= journal(plan.where)[1].items()
+    postjob.run(plan.where, JOB, 0, 0, config, Effects(broker, Budget(2.0)))
+    assert broker.used == [{**tuned, "retries": 0}]
+    # When the template wants nothing any more, or nobody knows, it is as Pegasus wrote it.
+    broker.service = Service()
+    assert before()["tuned"] == {} and submit_file.read_text() == text
+    assert list(plan.folder.glob(".*")) == []
+
+
+def test_a_submit_file_that_cannot_be_written_costs_the_tuning_only(
+    plan: Planned, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    broker = FakeBroker()
+    broker.service = Service(streams=8)
+    monkeypatch.setattr(tuning, "tune", full)
+    config = HookConfig("http://127.0.0.1:1")
+    prejob.run(plan.where, JOB, 0, config, Effects(broker, Budget(2.0)))
+    decision = submitdir.read_json(plan.folder / f"{JOB}.adon.json")
+    assert decision["pairs"][0]["state"] == "installed" and decision["tuned"] == {}
+    assert "not tuned" in submitdir.warnings(plan.where)[0]
+    assert (plan.folder / f"{JOB}.sub").read_text() == text
+
+
+@pytest.mark.parametrize(
+    ("src", "dst", "tuned", "used"),
+    [
+        ("gsiftp", "gsiftp", {}, (4, 0, 2)),
+        ("gsiftp", "gsiftp", {"streams": 8, "buffer_bytes": 9}, (8, 9, 2)),
+        ("file", "gsiftp", {"streams": 8, "buffer_bytes": 9}, (1, 9, 2)),
+        ("file", "irods", {"threads": 6}, (0, 0, 6)),
+        ("irods", "file", {}, (0, 0, 4)),
+        ("https", "file", {"streams": 8}, (0, 0, 2)),
+    ],
+)
+def test_what_a_transfer_used(
+    text: str, src: str, dst: str, tuned: dict[str, int], used: tuple[int, int, int]
+) -> None:
+    (pair,) = site_pairs([between(src, dst)], "b")
+    names = ("streams", "buffer_bytes", "threads")
+    assert tuning.used(pair, tuned, text) == dict(zip(names, used, strict=True))
+
+
+# -- the tools -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def real(tmp_path: Path) -> Path:
+    """A folder with programs that print their arguments, one to a line."""
+    folder = tmp_path / "real"
+    folder.mkdir()
+    for name in ("globus-url-copy", "iget", "iput", "irsync"):
+        (folder / name).write_text('#!/bin/sh\nprintf "%s\\n" "$0" "$@"\nexit 7\n')
+        (folder / name).chmod(0o755)
+    return folder
+
+
+def call(real: Path, name: str, *arguments: str, **variables: str) -> list[str]:
+    done = subprocess.run(
+        [str(TOOLS / name), *arguments],
+        env={"PATH": f"{TOOLS}::{TOOLS}:/nowhere:{real}:/usr/bin:/bin", **variables},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 7, done.stderr
+    program, *rest = done.stdout.splitlines()
+    assert program == str(real / name)
+    return rest
+
+
+COPY = ("-r", "-create-dest", "-parallel", "4", "-fast", "-f", "a list")
+TUNED = {"ADON_STREAMS": "8", "ADON_BUFFER_BYTES": "4096", "ADON_THREADS": "6"}
+
+
+@pytest.mark.parametrize(
+    ("name", "given_", "expected"),
+    [
+        (
+            "globus-url-copy",
+            COPY,
+            ["-tcp-bs", "4096", *(w if w != "4" else "8" for w in COPY)],
+        ),
+        ("globus-url-copy", ("-p", "4", "x", "y"), ["-tcp-bs", "4096", "-p", "8", "x", "y"]),
+        # Not from server to server: one stream, as pegasus-transfer leaves it.
+        ("globus-url-copy", ("-r", "-f", "l"), ["-tcp-bs", "4096", "-r", "-f", "l"]),
+        ("iget", ("-v", "-N", "4", "a b", "c"), ["-v", "-N", "6", "a b", "c"]),
+        ("iput", ("-f", "a", "b"), ["-N", "6", "-f", "a", "b"]),
+        ("irsync", ("-N", "4", "", "i:b"), ["-N", "6", "", "i:b"]),
+    ],
+)
+def test_a_tool_is_given_what_the_transfer_is_tuned_with(
+    real: Path, name: str, given_: tuple[str, ...], expected: list[str]
+) -> None:
+    assert call(real, name, *given_, **TUNED) == expected
+
+
+@pytest.mark.parametrize("name", ["globus-url-copy", "iget", "iput", "irsync"])
+@pytest.mark.parametrize("arguments", [COPY, ("-h",), (), ("-N", "4", "*", "$HOME", "a'b\\")])
+def test_without_our_variables_a_tool_is_what_it_was(
+    real: Path, name: str, arguments: tuple[str, ...]
+) -> None:
+    assert call(real, name, *arguments) == list(arguments)
+
+
+@pytest.mark.parametrize("question", ["-version", "-h", "--version"])
+def test_a_question_after_the_version_is_passed_on(real: Path, question: str) -> None:
+    assert call(real, "globus-url-copy", question, **TUNED) == [question]
+    assert call(real, "iget", question, **TUNED) == [question]
+
+
+def test_a_tool_that_is_not_installed(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [str(TOOLS / "iget"), "-h"],
+        env={"PATH": f"{TOOLS}:{tmp_path}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 127 and "iget: not found on PATH" in done.stderr
+
+
+def test_a_folder_of_tools_that_is_reached_by_a_link(real: Path, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(TOOLS)
+    done = subprocess.run(
+        ["iget", "a"],
+        env={**os.environ, "PATH": f"{tmp_path / 'link'}:{TOOLS}:{real}:/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.splitlines() == [str(real / "iget"), "a"]
+
+
+def test_transfer_jobs_of_the_embedded_planner_can_be_tuned(tmp_path: Path) -> None:
+    case = make_case(tmp_path)
+    found = planner.plan(
+        case.inputs(), case.sources, MAPPING, tmp_path / "submit", "store", None, FIXED
+    )
+    local = [j for j in found.jobs.values() if j.transfers and j.site == "local"]
+    assert local
+    for job in local:
+        text = (found.submit_dir / job.folder / f"{job.name}.sub").read_text()
+        made, holds = tuning.edited(text, SERVERS, Wanted(8, 4096, 5))
+        assert holds == Wanted(8, 4096, 5) and tuning.restored(made) == text
+        assert environment(made)["PATH"].startswith(f"{TOOLS}:")
+        assert "--threads 5" in jobsubmit.command(made, "arguments")

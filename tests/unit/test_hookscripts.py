@@ -1,0 +1,116 @@
+"""The shell scripts between DAGMan and the hooks: what they pass on, and what they keep back."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from network_provisioner.errors import InputError
+from pegasus_hooks import hookscripts
+from pegasus_hooks.hookscripts import Commands
+
+Make = Callable[..., Path]
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Make:
+    """Makes a program that notes its arguments in a file of its own name, then does ``what``."""
+
+    def make(name: str, what: str = "exit 0") -> Path:
+        path = tmp_path / name
+        noted = shlex.quote(str(tmp_path / f"{name}.said"))
+        path.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" > {noted}\n{what}\n')
+        path.chmod(0o755)
+        return path
+
+    return make
+
+
+def said(tmp_path: Path, name: str) -> list[str]:
+    return (tmp_path / f"{name}.said").read_text().split("\n")[:-1]
+
+
+def run(tmp_path: Path, text: str, *words: str) -> int:
+    script = tmp_path / "script"
+    script.write_text(text)
+    script.chmod(0o755)
+    return subprocess.run([script, *words], cwd=tmp_path, check=False).returncode
+
+
+def commands(python: Path, exitcode: Path) -> Commands:
+    return Commands(str(python), "/etc/a b.json", str(exitcode))
+
+
+# How a hook can end; DAGMan is told 0 or 4, whatever it was.
+ENDS = {
+    "exit 0": 0, "exit 1": 0, "exit 4": 4, "exit 127": 0, "kill -9 $$": 0, "kill -15 $$": 0,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", ENDS)
+def test_pre_tells_dagman_to_go_on_or_to_come_again(
+    tmp_path: Path, program: Make, what: str
+) -> None:
+    python = program("python 3", what)
+    text = hookscripts.pre_script(commands(python, Path("/x")))
+    assert run(tmp_path, text, "stage_in_1", "0", "2") == ENDS[what]
+    hook = str(Path(hookscripts.__file__).with_name("pre.py"))
+    options = ["-I", "-S", hook, "--config", "/etc/a b.json"]
+    assert said(tmp_path, "python 3") == [*options, "stage_in_1", "0", "2"]
+
+
+@pytest.mark.parametrize("what", ENDS)
+@pytest.mark.parametrize("code", [0, 1, 41])
+def test_the_check_of_a_job_is_pegasus_own(
+    tmp_path: Path, program: Make, what: str, code: int
+) -> None:
+    python, check = program("python", what), program("exitcode", f"exit {code}")
+    text = hookscripts.exitcode_script(commands(python, check))
+    theirs = ["-r", "1", "-R", "0", "-s", "a  b*", "-l", "", ".//00/00/x.out"]
+    assert run(tmp_path, text, *theirs) == code
+    assert said(tmp_path, "exitcode") == theirs
+    ours = said(tmp_path, "python")
+    assert ours[2].endswith("/post.py") and ours[ours.index("--") + 1 :] == theirs
+
+
+def test_without_python_jobs_go_on(tmp_path: Path, program: Make) -> None:
+    gone = commands(tmp_path / "gone", program("exitcode", "exit 3"))
+    assert run(tmp_path, hookscripts.pre_script(gone), "a", "0", "0") == 0
+    assert run(tmp_path, hookscripts.exitcode_script(gone), "-r", "0", "a.out") == 3
+
+
+def test_a_post_of_a_catalog_gives_pegasus_what_its_planner_would(
+    tmp_path: Path, program: Make
+) -> None:
+    (tmp_path / "flow-0.dag").touch()
+    (tmp_path / "flow-0.dag.rescue001").touch()
+    given_ = commands(program("python"), program("exitcode", "exit 5"))
+    text = hookscripts.catalog_exitcode_script(given_)
+    assert run(tmp_path, text, "-r", "0", "-R", "2", "/run/00/00/x.out") == 5
+    wanted = ["-r", "0", "-R", "2", "-l", "flow-0.exitcode.log", "-M", "flow-0.cache.meta"]
+    assert said(tmp_path, "exitcode") == [*wanted, "/run/00/00/x.out"]
+    ours = said(tmp_path, "python")
+    assert ours[ours.index("--") + 1 :] == [*wanted, "/run/00/00/x.out"]
+
+
+WORDS = st.text(st.characters(codec="ascii", exclude_characters="\0\n\r"), max_size=12)
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(words=st.lists(WORDS, min_size=1, max_size=6))
+def test_every_argument_arrives_as_it_is(tmp_path: Path, program: Make, words: list[str]) -> None:
+    text = hookscripts.exitcode_script(commands(program("python"), program("exitcode")))
+    run(tmp_path, text, *words)
+    assert said(tmp_path, "exitcode") == words
+
+
+@pytest.mark.parametrize("path", ["/a b/adon-pre", '/a"b', "/a'b", "/a$b", "/a\tb"])
+def test_a_path_that_dagman_would_not_carry_is_refused(path: str) -> None:
+    with pytest.raises(InputError, match=r"PRE script: found .*, expected a path without blanks"):
+        hookscripts.settings(Path(path), Path("/x"))
