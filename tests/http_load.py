@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -79,12 +79,12 @@ CONFIG: dict[str, Any] = {
 
 
 @contextmanager
-def broker_process(folder: Path) -> Iterator[str]:
-    """The URL of ``python -m adon.service`` in a process of its own."""
+def broker_process(folder: Path, config: Mapping[str, Any] = CONFIG) -> Iterator[str]:
+    """The URL of ``python -m adon.service`` in a process of its own, with ``config``."""
     listen = f"127.0.0.1:{free_port()}"
     state = {"state": str(folder / "state.sqlite"), "archive": str(folder / "archive.sqlite")}
     file = folder / "adon.yml"
-    file.write_text(json.dumps({**CONFIG, "broker": {"listen": listen, **state}}), encoding="utf-8")
+    file.write_text(json.dumps({**config, "broker": {"listen": listen, **state}}), encoding="utf-8")
     words = [sys.executable, "-m", "adon.service", "--config", str(file)]
     with (folder / "log").open("wb") as log, subprocess.Popen(words, stderr=log) as process:
         try:

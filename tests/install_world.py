@@ -7,13 +7,14 @@ import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from network_provisioner.hookconfig import HookConfig
 from pegasus_hooks import plugin
-from pegasus_hooks.install.home import Home, home_at
-from pegasus_hooks.install.parts import Part, plugin_part
+from pegasus_hooks.install.home import Home, Place, home_at
+from pegasus_hooks.install.parts import Part, hooks_part, plugin_part
 
 PYTHON = "/opt/python 3/bin/python"
 # Says what the real one says, by what stands in etc/pegasus.properties and the file "mood".
-_PLANNER = """#!/bin/sh
+_PLANNER = r"""#!/bin/sh
 home=$(cd "$(dirname "$0")/.." && pwd)
 log() { echo "2026.01.02 03:04:05.678 UTC: [$1]  $2"; }
 case "$(cat "$home/mood")" in
@@ -24,8 +25,20 @@ deaf) exit 0;;
 sad) log WARNING "ADON: 2 jobs of x mapped in 1 s (a 2) by the built-in rule, without ADON: why"
     exit 0;;
 esac
-grep -q org.adon "$home/etc/pegasus.properties" &&
+said() {
+    cat "$home/etc/pegasus.properties" "$HOME/.pegasusrc" 2>/dev/null |
+        sed -n "s/^$1 = //p" | tail -1
+}
+profile() { sed -n "s/^ *$1: \"\(.*\)\"$/\1/p" transformations.yml; }
+test "$(said pegasus.selector.site)" = org.adon.pegasus.AdonSiteSelector &&
     log INFO "ADON: 2 jobs of adon-verify mapped in 0.1 s (adon-b 2) by heft"
+mkdir -p first/plan
+pre=$(profile PRE) post=$(profile POST.PATH.ADON)
+{
+    echo "JOB stage_in_1 00/00/stage_in_1.sub"
+    echo "SCRIPT POST stage_in_1 ${post:-$(said dagman.post.path.pegasus-exitcode)} -r \$RETURN"
+    echo "SCRIPT PRE stage_in_1 ${pre:-$(said dagman.pre)} \$JOB"
+} > first/plan/adon-verify-0.dag
 exit 0
 """
 
@@ -45,6 +58,12 @@ def part(content: str = "one", config: str | None = None) -> Part:
     return plugin_part(jar(content), PYTHON, Path(config) if config else None, None)
 
 
+def hooks(place: Place, config: HookConfig | None = None) -> Part:
+    """The hooks part, for an installation at ``place``."""
+    config = config or HookConfig("http://127.0.0.1:8470")
+    return hooks_part(place.programs, PYTHON, Path("/opt/pegasus/bin/pegasus-exitcode"), config)
+
+
 @dataclass(frozen=True)
 class FakePegasus:
     """Folders and files as an installation has them."""
@@ -62,6 +81,12 @@ class FakePegasus:
     @property
     def jar(self) -> Path:
         return self.root / "share" / "pegasus" / "java" / plugin.JAR_NAME
+
+    @property
+    def hooks(self) -> list[Path]:
+        """Where an installation for all puts the hooks."""
+        folder = self.root / "share" / "pegasus" / "adon"
+        return [folder / name for name in ("adon-pre", "adon-exitcode", "adon-hooks.json")]
 
     def mood(self, name: str) -> None:
         (self.root / "mood").write_text(name)

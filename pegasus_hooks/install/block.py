@@ -2,11 +2,13 @@
 
 The block stands at the top. In a Java property file the last of two equal keys counts, so whatever
 the user says below it wins; and no line of the user's needs to change, not even the end of a file
-that lacks its last newline.
+that lacks its last newline. Inside the block every part begins with a line that names it, so that
+one can be replaced, or taken out, while the others stay.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -18,6 +20,7 @@ _HEAD = "# >>> adon: written by 'adon install pegasus', taken out by its '--undo
 _TAIL = "# <<< adon <<<"
 _CREATED = "# this file was made by adon"
 _FOLDER = "# and its folder, too"
+_SECTION = re.compile(r"# (\w+): ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +62,41 @@ def find(content: bytes, name: str) -> Found:
     return Found(content[: begins[0]], block, content[ends[0] :], created, folder)
 
 
-def put(content: bytes | None, lines: Sequence[str], name: str, folder: bool = False) -> bytes:
-    """The file with the block, in its old place where there is one. ``content`` is None for a file
-    that is not there, ``folder`` true where its folder is not. Raises InputError."""
+def heading(name: str, what: str) -> str:
+    """The line that a part of the block begins with."""
+    return f"# {name}: {what}"
+
+
+def sections(content: bytes | None, name: str) -> dict[str, list[str]]:
+    """The block's lines by the part that they belong to, as they stand. Raises InputError."""
+    out: dict[str, list[str]] = {}
+    lines: list[str] = []
+    for raw in find(content or b"", name).block.splitlines()[1:-1]:
+        line = raw.decode("utf-8", "surrogateescape")
+        if line in (_CREATED, _FOLDER):
+            continue
+        if begin := _SECTION.match(line):
+            lines = out.setdefault(begin[1], [])
+        lines.append(line)
+    return out
+
+
+def put(
+    content: bytes | None, lines: Sequence[str], name: str, folder: bool = False, at: int = 0
+) -> bytes:
+    """The file with the block, in its old place where there is one, else before the byte ``at``.
+
+    ``content`` is None for a file that is not there, ``folder`` true where its folder is not.
+    Raises InputError.
+    """
     found = find(content or b"", name)
+    before, after = found.before, found.after
+    if not found.block:
+        before, after = after[:at], after[at:]
     marks = [_CREATED] * (content is None or found.created) + [_FOLDER] * (folder or found.folder)
     body = [_HEAD, *marks, *lines, _TAIL]
-    return found.before + "".join(f"{line}\n" for line in body).encode("ascii") + found.after
+    text = "".join(f"{line}\n" for line in body)
+    return before + text.encode("utf-8", "surrogateescape") + after
 
 
 def take_out(content: bytes | None, name: str) -> bytes | None:

@@ -21,13 +21,14 @@ class Change:
     """A file's content as it was found and as it shall be; None where there is no file.
 
     ``path`` is the file itself, no symbolic link. ``shown`` is how a diff of it is shown: as text,
-    or by a line that says what it is.
+    or by a line that says what it is. ``mode`` is that of a file that is not there yet.
     """
 
     path: Path
     before: bytes | None
     after: bytes | None
     shown: str = ""
+    mode: int = 0o644
 
     @property
     def needed(self) -> bool:
@@ -36,7 +37,7 @@ class Change:
 
     def reverse(self) -> Change:
         """What brings it back."""
-        return Change(self.path, self.after, self.before, self.shown)
+        return Change(self.path, self.after, self.before, self.shown, self.mode)
 
     def diff(self) -> str:
         """As ``diff -u`` shows it, ending with a newline."""
@@ -111,7 +112,7 @@ def _replace(change: Change) -> None:
         part = folder / f".{change.path.name}{_PART}"
         part.unlink(missing_ok=True)
         try:
-            _write(part, change.after, change.path if change.before is not None else None)
+            _write(part, change.after, change.path if change.before is not None else change.mode)
             part.replace(change.path)
         except BaseException:
             part.unlink(missing_ok=True)
@@ -119,11 +120,12 @@ def _replace(change: Change) -> None:
     _sync(folder)
 
 
-def _write(part: Path, content: bytes, like: Path | None) -> None:
-    """A new file on the disk, with mode, owner and attributes of ``like``."""
-    out = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644)
+def _write(part: Path, content: bytes, like: Path | int) -> None:
+    """A new file on the disk, with mode, owner and attributes of ``like``, or with that mode."""
+    mode = like if isinstance(like, int) else 0o644
+    out = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)
     with os.fdopen(out, "wb") as stream:
-        if like is not None:
+        if isinstance(like, Path):
             old, new = like.stat(), os.fstat(out)
             if (old.st_uid, old.st_gid) != (new.st_uid, new.st_gid):
                 _give(out, old, like)

@@ -68,17 +68,26 @@ def home_on_path() -> Home:
 @dataclass(frozen=True, slots=True)
 class Place:
     """Where an installation writes: ``settings`` is the file that takes the block, in the form of a
-    property file or (``shell``) of a shell's start file; ``jars`` the folder for programs, which is
-    removed with them where it is ours (``own_jars``).
+    property file or (``shell``) of a shell's start file; ``jars`` the folder for what the planner
+    loads, ``programs`` the one for what DAGMan runs. Folders of ours (``own``) go with what is in
+    them.
 
-    ``also`` are property files whose settings the installed ones would overrule.
+    ``properties`` is, beside a start file, the property file for what cannot be said as variables;
+    ``planner`` the ``pegasus-plan`` that always loads what is in ``jars``.
     """
 
     settings: Path
     jars: Path
+    programs: Path
     shell: bool = False
-    own_jars: bool = False
-    also: tuple[Path, ...] = ()
+    own: tuple[Path, ...] = ()
+    properties: Path | None = None
+    planner: Path | None = None
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """Every file that takes a block."""
+        return (self.settings, *((self.properties,) if self.properties else ()))
 
     @property
     def lock(self) -> Path:
@@ -91,7 +100,9 @@ class Place:
 
 def place_for_all(home: Home) -> Place:
     """For all users of a Pegasus."""
-    return Place(home.properties, real(home.java))
+    jars = real(home.java)
+    programs = jars.parent / "adon"
+    return Place(home.properties, jars, programs, own=(programs,), planner=home.planner)
 
 
 def place_for_user(home: Path, shell: str, callout: bool) -> Place:
@@ -102,8 +113,8 @@ def place_for_user(home: Path, shell: str, callout: bool) -> Place:
     user's shell (``shell``: its program), as variables.
     """
     rc = real(home / ".pegasusrc")
-    jars = home / ".local" / "share" / "adon"
+    ours = home / ".local" / "share" / "adon"
     if callout:
-        return Place(rc, jars, own_jars=True)
+        return Place(rc, ours, ours, own=(ours,))
     start = {"bash": ".bashrc", "zsh": ".zshenv"}.get(Path(shell).name, ".profile")
-    return Place(real(home / start), jars, shell=True, own_jars=True, also=(rc,))
+    return Place(real(home / start), ours, ours, True, (ours,), rc)

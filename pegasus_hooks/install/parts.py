@@ -1,42 +1,64 @@
 """What can be installed: parts, each some settings of Pegasus and the programs they name.
 
-Today there is one, the site selector, in two kinds. Another part is another function that returns
-a :class:`Part`; the rest of this package does not ask what a part is.
+There are two: the site selector, in two kinds, and the hooks around transfers. The rest of this
+package does not ask what a part is.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from network_provisioner.errors import InputError
-from pegasus_hooks import plugin, properties
+from network_provisioner.hookconfig import HookConfig
+from pegasus_hooks import hookscripts, plugin, properties
+from pegasus_hooks.hookscripts import Commands
+from pegasus_hooks.install import block
 
+SELECTOR, HOOKS = "selector", "hooks"
+NAMES = (SELECTOR, HOOKS)
 CALLOUT = Path(__file__).resolve().parents[1] / "callout.py"
 _PATH_PROPERTY = "pegasus.selector.site.path"
 _ENV_PROPERTY = "pegasus.selector.site.env."
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """Something to install: ``settings`` of Pegasus, ``jars`` for its class path by file name.
+class File:
+    """A file that is installed; ``mode`` as chmod has it."""
 
-    ``answered`` is a regular expression that a line of the planner's log matches when the part did
-    its work, ``failed`` one that it matches when it could not.
+    content: bytes
+    mode: int = 0o644
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Something to install: ``settings`` of Pegasus, ``jars`` for its class path and ``programs``
+    that DAGMan runs, both by file name.
+
+    ``wished`` are settings in which the user's own choice is as good. ``variables``: Pegasus reads
+    the settings from its environment, too. ``answered`` is a regular expression that a line of the
+    planner's log matches when the part did its work, ``failed`` one that it matches when it could
+    not; ``scripts`` are PRE and POST that a plan has.
     """
 
     name: str
     what: str
     settings: Mapping[str, str]
+    wished: Mapping[str, str] = field(default_factory=dict)
     jars: Mapping[str, bytes] = field(default_factory=dict)
+    programs: Mapping[str, File] = field(default_factory=dict)
+    variables: bool = False
     answered: str = ""
     failed: str = ""
+    scripts: tuple[str, str] | None = None
 
     def lines(self) -> list[str]:
         """The settings as lines of a property file."""
-        said = [f"{key} = {properties.escape(value)}" for key, value in self.settings.items()]
-        return [f"# {self.name}: {self.what}", *said]
+        every = {**self.settings, **self.wished}
+        said = [f"{key} = {properties.escape(value)}" for key, value in every.items()]
+        return [block.heading(self.name, self.what), *said]
 
 
 def plugin_part(jar: bytes, python: str, config: Path | None, timeout_s: float | None) -> Part:
@@ -51,12 +73,13 @@ def plugin_part(jar: bytes, python: str, config: Path | None, timeout_s: float |
     if timeout_s is not None:
         settings[plugin.TIMEOUT_PROPERTY] = f"{timeout_s:g}"
     return Part(
-        "selector",
+        SELECTOR,
         "ADON chooses sites, asked once per workflow",
         settings,
-        {plugin.JAR_NAME: jar},
-        r"ADON: \d+ jobs of .* mapped in ",
-        "by the built-in rule",
+        jars={plugin.JAR_NAME: jar},
+        variables=True,
+        answered=r"ADON: \d+ jobs of .* mapped in ",
+        failed="by the built-in rule",
     )
 
 
@@ -80,10 +103,35 @@ def callout_part(python: str, config: Path | None, timeout_s: float | None) -> P
     if timeout_s is not None:
         settings[f"{_ENV_PROPERTY}ADON_CALLOUT_TIMEOUT"] = f"{timeout_s:g}"
     return Part(
-        "selector",
+        SELECTOR,
         "ADON chooses sites, asked once per job (5 s each; the plug-in is asked once)",
         settings,
-        {},
-        r"adon: this planner sleeps about",
-        "by the built-in rule",
+        variables=True,
+        answered=r"adon: this planner sleeps about",
+        failed="by the built-in rule",
     )
+
+
+def hooks_part(programs: Path, python: str, exitcode: Path, config: HookConfig) -> Part:
+    """PRE and POST of every job; ``programs`` is the folder that they will stand in, ``exitcode``
+    Pegasus's own check of a job. Raises InputError for paths that DAGMan would split."""
+    commands = Commands(python, str(programs / hookscripts.CONFIG_NAME), str(exitcode))
+    pre, post = programs / hookscripts.PRE_NAME, programs / hookscripts.POST_NAME
+    return Part(
+        HOOKS,
+        "a path before each transfer, and its return",
+        hookscripts.settings(pre, post),
+        hookscripts.wished(),
+        programs=hook_files(commands, hookscripts.exitcode_script(commands), config),
+        scripts=(str(pre), str(post)),
+    )
+
+
+def hook_files(commands: Commands, exitcode_script: str, config: HookConfig) -> dict[str, File]:
+    """The hooks' scripts and their configuration, by file name."""
+    said = {key: value for key, value in asdict(config).items() if value is not None}
+    return {
+        hookscripts.CONFIG_NAME: File((json.dumps(said, indent=1) + "\n").encode()),
+        hookscripts.PRE_NAME: File(hookscripts.pre_script(commands).encode(), 0o755),
+        hookscripts.POST_NAME: File(exitcode_script.encode(), 0o755),
+    }

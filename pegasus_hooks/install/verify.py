@@ -7,7 +7,7 @@ import pwd
 import re
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,16 +31,22 @@ class Verdict:
     said: str
 
 
-def verify(home: Home, part: Part, environ: Mapping[str, str], own_home: bool) -> Verdict:
-    """Plan two jobs with ``home`` and see whether ``part`` answered.
+def verify(
+    home: Home,
+    parts: Sequence[Part],
+    environ: Mapping[str, str],
+    own_home: bool,
+    catalog_entry: str = "",
+) -> Verdict:
+    """Plan two jobs with ``home`` and see whether the ``parts`` are in the plan.
 
     ``environ`` is the environment of the planner; without ``own_home`` the user's settings are kept
-    out of it, so that those of the installation show. Raises OSError where nothing can be written
-    or started.
+    out of it, so that those of the installation show. ``catalog_entry`` is an entry (YAML) that the
+    transformation catalog gets. Raises OSError where nothing can be written or started.
     """
     with tempfile.TemporaryDirectory(prefix="adon-verify-") as name:
         work = Path(name)
-        _write_workflow(work, home)
+        _write_workflow(work, home, catalog_entry)
         env = dict(environ)
         if not own_home:
             env = {k: v for k, v in env.items() if not k.startswith("_PEGASUS")}
@@ -52,19 +58,61 @@ def verify(home: Home, part: Part, environ: Mapping[str, str], own_home: bool) -
             user = []
         env["PEGASUS_METRICS"] = "false"  # nobody's workflow: nothing to tell Pegasus's authors
         code, log = _plan(home, work, [*user, "-vvv"], env, "first")
-        answered = re.search(rf"^.*({part.answered}.*)$", log, re.MULTILINE)
-        failed = next((x for x in log.splitlines() if part.failed and part.failed in x), None)
-        if failed is not None:
-            return Verdict(False, f"ADON did not answer: {_plain(failed)}")
-        if answered is not None and code == 0:
-            return Verdict(True, f"ADON answered: {_placed(work) or _plain(answered[1])}")
-        if code == 0:
-            return Verdict(False, f"the planner planned, but did not ask ADON{_other_home(env)}")
+        verdicts = [_judge(part, code, log, work, env) for part in parts]
+        refused = next((verdict for verdict in verdicts if verdict.good is False), None)
+        if refused is not None or code == 0:
+            return refused or Verdict(True, "; ".join(verdict.said for verdict in verdicts))
         other, control = _plan(home, work, [*user, "-Dpegasus.selector.site=Random"], env, "second")
         if other == 0:
             return Verdict(False, f"the planner stopped: {_last(log)}")
         lame = f"with or without ADON this planner cannot plan here: {_last(control)}"
-        return Verdict(None, lame) if answered is None else Verdict(True, f"ADON answered; {lame}")
+        answered = next((verdict for verdict in verdicts if verdict.good), None)
+        return Verdict(True, f"{answered.said}; {lame}") if answered else Verdict(None, lame)
+
+
+def _judge(part: Part, code: int, log: str, work: Path, env: Mapping[str, str]) -> Verdict:
+    """What a plan that ended with ``code`` says of one part; None where it says nothing."""
+    if part.scripts is not None:
+        return _scripts_in(work / "first", *part.scripts) if code == 0 else Verdict(None, "")
+    answered = re.search(rf"^.*({part.answered}.*)$", log, re.MULTILINE)
+    failed = next((x for x in log.splitlines() if part.failed and part.failed in x), None)
+    if failed is not None:
+        return Verdict(False, f"ADON did not answer: {_plain(failed)}")
+    if answered is not None:
+        how = f": {_placed(work) or _plain(answered[1])}" if code == 0 else ""
+        return Verdict(True, f"ADON answered{how}")
+    if code == 0:
+        return Verdict(False, f"the planner planned, but did not ask ADON{_other_home(env)}")
+    return Verdict(None, "")
+
+
+def _scripts_in(submit: Path, pre: str, post: str) -> Verdict:
+    """Whether every transfer job of the plan has PRE and POST of ours, and whether they run."""
+    text = "".join(file.read_text(errors="replace") for file in submit.rglob("*.dag"))
+    jobs = re.findall(r"^JOB (stage_\S+)", text, re.MULTILINE)
+    for kind, script in (("PRE", pre), ("POST", post)):
+        said = set(re.findall(rf"^SCRIPT {kind} (\S+) {re.escape(script)}\s", text, re.MULTILINE))
+        without = [job for job in jobs if job not in said]
+        if without or not jobs:
+            missing = f"{kind} of {without[0]} is not ADON's" if jobs else "there is no transfer"
+            return Verdict(False, f"the planner planned, but {missing}")
+    trouble = _trouble(pre, submit)
+    if trouble:
+        return Verdict(False, f"{pre} does not run: {trouble}")
+    return Verdict(True, f"PRE and POST around its {len(jobs)} transfer jobs")
+
+
+def _trouble(pre: str, cwd: Path) -> str:
+    """What PRE says of a job that moves nothing; it has nothing to say."""
+    try:
+        done = subprocess.run(
+            [pre, "create_dir_adon", "0", "0"], cwd=cwd, stdin=subprocess.DEVNULL,
+            capture_output=True, text=True, errors="replace", timeout=LIMIT_S, check=False,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    said = done.stderr.strip().splitlines()
+    return said[-1] if said else "" if done.returncode == 0 else f"exit {done.returncode}"
 
 
 def _plan(
@@ -113,7 +161,7 @@ def _last(log: str) -> str:
     return (causes or lines or ["nothing"])[-1][:300]
 
 
-def _write_workflow(work: Path, home: Home) -> None:
+def _write_workflow(work: Path, home: Home, catalog_entry: str) -> None:
     """``first`` writes what ``second`` reads, at one of two sites, of which adon-b is faster."""
     sites = []
     for site in ("local", *_SITES):
@@ -135,8 +183,8 @@ def _write_workflow(work: Path, home: Home) -> None:
     )
     (work / "sites.yml").write_text("pegasus: '5.0'\nsites:\n" + "\n".join(sites) + "\n")
     (work / "transformations.yml").write_text(
-        f"pegasus: '5.0'\ntransformations:\n- namespace: adon\n  name: work\n  version: '1.0'\n"
-        f"  sites:\n{runs}\n"
+        f"pegasus: '5.0'\ntransformations:\n{catalog_entry}"
+        f"- namespace: adon\n  name: work\n  version: '1.0'\n  sites:\n{runs}\n"
     )
     (work / "input").write_text("x")
     (work / "replicas.yml").write_text(

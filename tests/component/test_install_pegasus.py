@@ -7,18 +7,16 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from planner_world import ROOT, Case, by_file, make_case
+from pegasus_world import CACHE, copy_pegasus, make_pegasus_case, tree
+from planner_world import ROOT, Case
 
 from adon.testbed.packages import ensure
-from pegasus_hooks import pegasus_plan
-from pegasus_hooks.install.home import home_at, place_for_all
-from pegasus_hooks.install.installing import carry_out, changes_to_undo
 
 pytestmark = [pytest.mark.component, pytest.mark.pegasus]
 WARNING = "adon: this planner sleeps about 5 s"
@@ -76,41 +74,39 @@ class Set:
         selector = re.search(r"^pegasus\.selector\.site=(.*)", properties.read_text(), re.MULTILINE)
         return sites, selector[1] if selector else "", done.stdout
 
+    def scripts(self) -> dict[str, set[str]]:
+        """The programs of PRE and POST in the DAG that was planned last, by job."""
+        [dag] = (self.case.root / "submit").rglob("mini-0.dag")
+        found: dict[str, set[str]] = {}
+        for job, path in re.findall(r"^SCRIPT \w+ (\S+) (\S+)", dag.read_text(), re.MULTILINE):
+            found.setdefault(job, set()).add(path)
+        return found
 
-CACHE = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
+    def hooked(self, folder: Path) -> bool:
+        """Whether every job has both scripts of ``folder``; otherwise none has either."""
+        ours = {str(folder / name) for name in ("adon-pre", "adon-exitcode")}
+        theirs = {str(self.home / "bin/pegasus-exitcode")}
+        scripts = self.scripts()
+        every = all(found == ours for found in scripts.values())
+        assert len(scripts) > 4 and (every or all(f == theirs for f in scripts.values()))
+        return every
 
 
 @pytest.fixture
 def pegasus(tmp_path: Path) -> Iterator[Set]:
-    planner = pegasus_plan.find_planner()
-    assert planner is not None
-    home = tmp_path / "pegasus"
-    shutil.copytree(planner.resolve().parents[1], home, symlinks=True)
-    place = place_for_all(home_at(home))  # the one that was copied may have ADON in it
-    carry_out(place, changes_to_undo(place))
-    case = make_case(tmp_path / "wf", by_file)
+    home = copy_pegasus(tmp_path / "pegasus")
+    case = make_pegasus_case(tmp_path / "wf", home)
 
     def sites(document: Any) -> None:
         for site in document["sites"]:
-            site["profiles"]["env"] = {"PEGASUS_HOME": str(home)}
             rate = "1000000000" if site["name"] == "tacc" else "1000"
-            hints = {"auxillary.local": "true", "adon.workers": "4", "adon.rate": rate}
+            hints = {"adon.workers": "4", "adon.rate": rate}
             site["profiles"]["pegasus"].update(hints)
 
     case.change("sites", sites)
-    case.change("replicas", lambda d: d["replicas"][0]["pfns"][0].update(site="local"))
-    (case.root / "pegasus.properties").write_text("pegasus.data.configuration = sharedfs\n")
     user = tmp_path / "user"
     user.mkdir()
     yield Set(home, user, case)
-
-
-def tree(root: Path) -> Mapping[str, object]:
-    return {
-        str(path.relative_to(root)): (path.lstat().st_mode, path.is_file() and path.read_bytes())
-        for path in root.rglob("*")
-        if "__pycache__" not in path.parts
-    }
 
 
 def test_planning_goes_on_as_before_with_sites_from_adon(pegasus: Set) -> None:
@@ -121,23 +117,27 @@ def test_planning_goes_on_as_before_with_sites_from_adon(pegasus: Set) -> None:
     sites, selector, _ = pegasus.plan()
     assert selector == "org.adon.pegasus.AdonSiteSelector"
     assert sites == dict.fromkeys(("ID1", "ID2", "ID3", "ID4"), "tacc")
+    programs = pegasus.home / "share/pegasus/adon"
+    assert pegasus.hooked(programs)
     pegasus.adon("install", "pegasus", "--undo", "--yes")
     assert tree(pegasus.home) == before
     sites, selector, _ = pegasus.plan()
     assert (len(sites), selector) == (4, "")
+    assert not pegasus.hooked(programs)
 
 
 def test_a_users_own_settings_have_the_last_word(pegasus: Set) -> None:
     pegasus.adon("install", "pegasus", "--yes")
     with (pegasus.case.root / "pegasus.properties").open("a") as stream:
-        stream.write("pegasus.selector.site = RoundRobin\n")
+        stream.write("pegasus.selector.site = RoundRobin\ndagman.pre = /bin/true\n")
     sites, selector, _ = pegasus.plan()
     assert selector == "RoundRobin"
     assert set(sites.values()) == {"mu", "tacc"}
+    assert all("/bin/true" in found for found in pegasus.scripts().values())
 
 
 def test_the_callout_places_every_job_as_the_mapping_says_and_warns_once(pegasus: Set) -> None:
-    out = pegasus.adon("install", "pegasus", "--callout", "--yes")
+    out = pegasus.adon("install", "pegasus", "--only", "selector", "--callout", "--yes")
     assert "verified: ADON answered: first at adon-b, second at adon-b" in out
     sites, selector, log = pegasus.plan()
     assert selector == "NonJavaCallout"
@@ -145,6 +145,7 @@ def test_the_callout_places_every_job_as_the_mapping_says_and_warns_once(pegasus
     assert log.count("[Site Selector stderr]") == 1
     assert f"[ERROR]  [Site Selector stderr] {WARNING}" in log
     assert "(4 jobs: 20 s)" in log
+    assert not pegasus.hooked(pegasus.home / "share/pegasus/adon")
     pegasus.adon("install", "pegasus", "--undo", "--yes")
 
 
@@ -156,11 +157,26 @@ def test_one_user_installs_without_touching_pegasus(pegasus: Set) -> None:
     sites, selector, _ = pegasus.plan(". ~/.bashrc")
     assert selector == "org.adon.pegasus.AdonSiteSelector"
     assert sites == dict.fromkeys(("ID1", "ID2", "ID3", "ID4"), "tacc")
+    programs = pegasus.user / ".local/share/adon"
+    assert pegasus.hooked(programs)
     pegasus.adon("install", "pegasus", "--user", "--callout", "--yes")
     assert (pegasus.user / ".bashrc").read_text() == "PS1=x\n"
     _, selector, log = pegasus.plan(". ~/.bashrc")
     assert selector == "NonJavaCallout"
     assert WARNING in log
+    assert pegasus.hooked(programs)
     pegasus.adon("install", "pegasus", "--user", "--undo", "--yes")
     assert not (pegasus.user / ".pegasusrc").exists()
     assert tree(pegasus.home) == before
+
+
+def test_a_post_of_the_users_own_is_kept_and_said(pegasus: Set) -> None:
+    """Pegasus has no room for both: the hooks' POST does not run then."""
+    (pegasus.user / ".pegasusrc").write_text(
+        "dagman.post = mine\ndagman.post.path.mine = /bin/true\n"
+    )
+    out = pegasus.adon("install", "pegasus", "--only", "hooks", "--yes")
+    assert "dagman.post = mine, which runs instead of pegasus-exitcode" in out
+    pegasus.plan()
+    ours = str(pegasus.home / "share/pegasus/adon/adon-pre")
+    assert all(found == {ours, "/bin/true"} for found in pegasus.scripts().values())

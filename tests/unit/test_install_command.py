@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +13,9 @@ from install_world import FakePegasus, jar, make_pegasus
 
 from adon import planner_jar
 from adon.cli import main
-from adon.commands import install
+from adon.commands import install_hooks, install_pegasus
+from network_provisioner import hookconfig
+from pegasus_hooks import properties
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -30,7 +33,7 @@ def run(
     """Runs ``adon install pegasus`` and gives code, output and errors."""
     ours = tmp_path / "built.jar"
     ours.write_bytes(jar())
-    monkeypatch.setattr(install, "_warm", lambda: None)  # takes a minute without a cache
+    monkeypatch.setattr(install_pegasus, "_warm", lambda: None)  # takes a minute without a cache
     monkeypatch.setattr(planner_jar, "planner_jar", lambda *, progress: ours)
     monkeypatch.setenv("HOME", str(tmp_path / "user"))
     monkeypatch.setattr(sys, "stdin", io.StringIO(""))
@@ -64,12 +67,14 @@ def test_it_shows_installs_verifies_and_undoes(run: Run, pegasus: FakePegasus) -
     assert "\n+pegasus.selector.site = org.adon.pegasus.AdonSiteSelector\n" in out
     assert "\nverified: ADON answered: " in out
     assert "mapped in 0.1 s (adon-b 2) by heft" in out
+    assert "; PRE and POST around its 1 transfer jobs\n" in out
     assert run("--yes")[:2] == (
         0, f"nothing to do: ADON is installed as asked, in {pegasus.properties}\n"
     )  # fmt: skip
     code, out, _ = run("--undo", "--yes")
     assert code == 0
-    assert out.splitlines()[-1] == f"taken out: {pegasus.properties}, {pegasus.jar}"
+    taken = [pegasus.properties, pegasus.jar, *pegasus.hooks]
+    assert out.splitlines()[-1] == f"taken out: {', '.join(map(str, taken))}"
     assert pegasus.tree() == before
     assert run("--undo", "--yes")[1].startswith("nothing to do")
 
@@ -170,7 +175,7 @@ def test_one_user_without_a_pegasus(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("SHELL", "/bin/zsh")
-    code, out, _ = run("--user", "--yes", home=None)
+    code, out, _ = run("--user", "--only", "selector", "--yes", home=None)
     start = tmp_path / "user" / ".zshenv"
     assert code == 0
     assert out.splitlines()[-2:] == [
@@ -191,3 +196,120 @@ def test_what_wins_over_an_installation_for_all_is_noted(run: Run, tmp_path: Pat
         f"note: {tmp_path}/user/.pegasusrc:2: found pegasus.selector.site = Heft, which wins for "
         "you\n"
     ) in out
+
+
+def settings_of(file: Path) -> set[str]:
+    return set(properties.parse(file.read_text()))
+
+
+def test_one_part_alone(run: Run, pegasus: FakePegasus) -> None:
+    before = pegasus.tree()
+    code, out, _ = run("--only", "hooks", "--yes")
+    assert code == 0
+    assert "\nverified: PRE and POST around its 1 transfer jobs\n" in out
+    assert "dagman.pre" in settings_of(pegasus.properties) and not pegasus.jar.exists()
+    assert run("--only", "selector", "--yes")[0] == 0
+    assert {"dagman.pre", "pegasus.selector.site"} <= settings_of(pegasus.properties)
+    assert run("--yes")[1].startswith("nothing to do")
+    assert run("--only", "hooks", "--undo", "--yes")[0] == 0
+    assert "dagman.pre" not in settings_of(pegasus.properties) and pegasus.jar.exists()
+    assert run("--undo", "--yes")[0] == 0
+    assert pegasus.tree() == before
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ([], {"broker": "http://127.0.0.1:8470"}),
+        (["--broker", "http://b:1"], {"broker": "http://b:1"}),
+        (["--config", "adon.yml"], {"broker": "https://10.0.0.1:9000", "archive": "/arc.sqlite"}),
+        (["--config", "adon.yml", "--broker", "http://b:1"], {"broker": "http://b:1"}),
+        (["--token-file", "~/t", "--ahead"], {"token_file": "~/t", "ahead": True}),
+    ],
+)
+def test_the_hooks_are_told_whom_to_ask(
+    run: Run, pegasus: FakePegasus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    options: list[str], said: dict[str, object],
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(install_hooks, "notes", lambda _args: iter(()))
+    site = {"name": "a", "kind": "site", "address": "10.0.0.1"}
+    config = {
+        "topology": {"nodes": [site], "links": []},
+        "broker": {"listen": "10.0.0.1:9000", "archive": "/arc.sqlite"},
+        "security": {"tls": {"certificate": "c", "key": "k"}},
+    }
+    Path("adon.yml").write_text(json.dumps(config))
+    code, _, err = run("--only", "hooks", "--yes", *options)
+    assert (code, err) == (0, "")
+    found = json.loads(pegasus.hooks[2].read_text())
+    assert found.items() >= said.items()
+    assert hookconfig.load(pegasus.hooks[2]).watch == "~/.local/state/adon/watch"
+
+
+def test_a_broker_that_is_away_is_noted(run: Run) -> None:
+    code, out, _ = run("--only", "hooks", "--yes", "--broker", "http://127.0.0.1:9")
+    assert code == 0
+    assert "note: the broker at http://127.0.0.1:9 cannot be reached" in out
+    assert "; until that changes transfers go without a path\n" in out
+
+
+def test_a_post_that_runs_instead_is_noted(run: Run, pegasus: FakePegasus, tmp_path: Path) -> None:
+    (tmp_path / "user" / ".pegasusrc").write_text("dagman.post = mine\ndagman.pre = /mine\n")
+    code, out, _ = run("--only", "hooks", "--yes")
+    assert code == 0
+    rc = f"{tmp_path}/user/.pegasusrc"
+    assert f"note: {rc}:2: found dagman.pre = /mine, which wins for you\n" in out
+    assert f"note: {rc}:1: found dagman.post = mine, which runs instead of pegasus-exit" in out
+
+
+@pytest.mark.parametrize("what", ["absent", "exit 3", "echo trouble >&2"])
+def test_hooks_that_do_not_run_are_taken_back(
+    run: Run, pegasus: FakePegasus, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, what: str
+) -> None:
+    python = tmp_path / "python"
+    if what != "absent":
+        python.write_text(f"#!/bin/sh\n{what}\n")
+        python.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(python))
+    before = pegasus.tree()
+    code, out, _ = run("--only", "hooks", "--yes")
+    assert code == (0 if what == "exit 3" else 1)  # whose failure the script keeps to itself
+    if code:
+        assert "not accepted: " in out and "adon-pre does not run: " in out
+        assert pegasus.tree() == before
+
+
+CATALOG = "pegasus: '5.0'\ntransformations:\n- name: a\n  sites: []\n"
+
+
+def test_the_hooks_of_one_catalog(run: Run, pegasus: FakePegasus, tmp_path: Path) -> None:
+    before = pegasus.tree()
+    file = tmp_path / "tc.yml"
+    file.write_text(CATALOG)
+    code, out, err = run("--catalog", str(file), "--yes")
+    assert (code, err) == (0, "")
+    assert "\n+- namespace: pegasus\n" in out
+    assert "\nverified: PRE and POST around its 1 transfer jobs\n" in out
+    assert pegasus.tree() == before
+    assert run("--catalog", str(file), "--yes")[1].startswith("nothing to do")
+    assert run("--catalog", str(file), "--undo", "--yes", home=None)[0] == 0
+    assert file.read_text() == CATALOG
+    assert not (tmp_path / "tc.adon").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--user"], "--catalog: found beside --user, expected one of both"),
+        (["--only", "selector"], "found beside --only selector"),
+        (["--callout"], "found beside --callout"),
+        ([], "absent.yml: found no such file"),
+    ],
+)
+def test_what_no_catalog_takes_is_one_line(
+    run: Run, tmp_path: Path, options: list[str], said: str
+) -> None:
+    code, _, err = run("--catalog", str(tmp_path / "absent.yml"), "--yes", *options)
+    assert (code, err.count("\n")) == (2, 1)
+    assert said in err

@@ -1,0 +1,106 @@
+"""What every installation does with its changes: show, ask, carry out, verify, take back."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Collection, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pegasus_hooks.install.changes import Change
+    from pegasus_hooks.install.home import Place
+    from pegasus_hooks.install.parts import Part
+    from pegasus_hooks.install.verify import Verdict
+
+
+def agreed(args: argparse.Namespace, needed: Sequence[Change]) -> bool:
+    """Show the diff, and ask where nobody said yes. Raises InputError where nobody can be asked."""
+    from network_provisioner.errors import InputError
+
+    print("".join(change.diff() for change in needed), end="")
+    if args.dry_run:
+        print("dry run: nothing was changed")
+        return False
+    if args.yes:
+        return True
+    if not sys.stdin.isatty():
+        raise InputError("standard input is no terminal to ask on, expected --yes or --dry-run")
+    print("Change these files? [y/N] ", end="", flush=True)
+    if sys.stdin.readline().strip().lower() in ("y", "yes"):
+        return True
+    print("nothing was changed")
+    return False
+
+
+def conclude(
+    place: Place,
+    wanted: Sequence[Change],
+    parts: Sequence[Part],
+    verified: Callable[[], Verdict] | None,
+) -> bool:
+    """Carry out, verify (None: no planner to ask), and take back what is not accepted."""
+    from pegasus_hooks.install.installing import carry_out, undoing
+
+    carry_out(place, wanted)
+    for part in parts:
+        print(f"installed: {part.what}")
+    if verified is None:
+        print("not verified: no pegasus-plan on PATH")
+        return True
+    try:
+        print("verifying: pegasus-plan plans a workflow of two jobs", flush=True)
+        good = _say(verified())
+    except BaseException:
+        carry_out(place, undoing(wanted))
+        raise
+    if not good:
+        carry_out(place, undoing(wanted))
+        print("taken back: all files are as they were")
+    return good
+
+
+def _say(verdict: Verdict) -> bool:
+    if verdict.good is None:
+        print(f"not verified: {verdict.said}")
+        return True
+    print(f"{'verified' if verdict.good else 'not accepted'}: {verdict.said}")
+    return verdict.good
+
+
+def undo(args: argparse.Namespace, places: Sequence[Place], keep: Collection[str]) -> int:
+    """Take out what is at the places, the parts ``keep`` excepted. Raises InputError."""
+    from pegasus_hooks.install.changes import check_writable
+    from pegasus_hooks.install.installing import carry_out, changes_to_undo
+
+    place = places[0]
+    in_use = still_needed(place, keep)
+    wanted = changes_to_undo(place, places[1:], keep, in_use)
+    needed = [change for change in wanted if change.needed]
+    if not needed:
+        files = dict.fromkeys(file for each in places for file in each.files)
+        print(f"nothing to do: no ADON in {', '.join(str(file) for file in files)}")
+        return 0
+    check_writable(needed)
+    if not agreed(args, needed):
+        return 0 if args.dry_run else 1
+    carry_out(place, wanted)
+    print("taken out: " + ", ".join(str(change.path) for change in needed))
+    return 0
+
+
+def still_needed(place: Place, keep: Collection[str]) -> Collection[str]:
+    """The parts, ``keep`` excepted, whose programs workflows need that run now; says so."""
+    from pegasus_hooks.install import inuse
+    from pegasus_hooks.install.parts import NAMES
+
+    if set(NAMES) <= set(keep):
+        return ()
+    found = {name: busy for name, busy in inuse.needing(place).items() if name not in keep}
+    for name, busy in found.items():
+        where = place.jars if name == "selector" else place.programs
+        print(
+            f"workflows still run, or are queued, that need the {name} in {where}, which stays "
+            f"until they have ended ({len(busy)}, one in {busy[0]}); then --undo again"
+        )
+    return found.keys()
