@@ -17,14 +17,12 @@ import htcondor2
 
 from condor_plugins.sitepool import (
     SOURCE,
-    Ad,
     SitePool,
     pool_from_json,
-    site_of_job,
-    site_of_slot,
     summarise,
     workers,
 )
+from condor_plugins.sites import Ad, site_of_job, site_of_slot
 from network_provisioner.errors import AdonError
 
 __all__ = [

@@ -8,22 +8,17 @@ bindings; :mod:`condor_plugins.collector` reads the ads.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from statistics import fmean, median, quantiles
 from typing import Any
 
+from condor_plugins.sites import Ad, site_of_job, site_of_slot
 from network_provisioner.errors import AdonError
-
-Ad = Mapping[str, Any]
 
 SOURCE = "collector"
 _IDLE, _RUNNING, _COMPLETED = 1, 2, 4
 _SCHEDULER, _GRID, _LOCAL = 7, 9, 12  # universes whose jobs take no slot of the pool
-_SITE_REQUIRED = re.compile(
-    r"(?:TARGET\.)?(?:PegasusSite|AdonSite)\s*(?:==|=\?=)\s*\"([^\"]+)\"", re.IGNORECASE
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,21 +52,6 @@ class SitePool:
     def as_dict(self) -> dict[str, Any]:
         """A JSON-ready copy."""
         return asdict(self)
-
-
-def site_of_slot(ad: Ad) -> str:
-    """The site a slot belongs to, empty where it does not say."""
-    return str(ad.get("AdonSite") or ad.get("PegasusSite") or "")
-
-
-def site_of_job(ad: Ad) -> str:
-    """The site a job is bound to: by its own word (Pegasus writes ``pegasus_site``), or because its
-    requirements ask for one; empty where it may run anywhere."""
-    named = ad.get("AdonSite") or ad.get("pegasus_site")
-    if named:
-        return str(named)
-    found = _SITE_REQUIRED.search(str(ad.get("Requirements", "")))
-    return found.group(1) if found else ""
 
 
 def _workers(ad: Ad) -> tuple[int, int]:

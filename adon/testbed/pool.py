@@ -40,6 +40,7 @@ class Pool:
     :param sites: an execute node for each.
     :param hub_address: where collector and schedd listen; every site must reach it.
     :param hub_port: the collector's port; 0 lets the kernel choose, so that pools never collide.
+    :param hub_settings: lines for the end of the hub's configuration.
     :raises InputError: for a site that HTCondor could not carry.
     """
 
@@ -50,6 +51,7 @@ class Pool:
         sites: Mapping[str, SiteSpec],
         hub_address: str = "127.0.0.1",
         hub_port: int = 0,
+        hub_settings: str = "",
     ) -> None:
         poolconfig.check_sites(sites)
         self.run_dir = run_dir.resolve()
@@ -59,6 +61,7 @@ class Pool:
         self.sites = dict(sites)
         self.hub_address = hub_address
         self.hub_port = hub_port
+        self.hub_settings = hub_settings
         self.user = PoolUser(self.run_dir)
         self._masters = Masters(self.run_dir)
 
@@ -174,7 +177,7 @@ class Pool:
     def _start_hub(self) -> None:
         layout = self._layout("hub")
         text = poolconfig.hub_config(layout, self.hub_address, self.hub_port)
-        self._start("hub", text, None)
+        self._start("hub", text + self.hub_settings, None)
         found = self.run_dir / "hub/log/.collector_address"
         deadline = time.monotonic() + _UP_S
         while not (match := re.search(r"<[^>]*?:(\d+)[?>]", log_text(found))):

@@ -1,0 +1,35 @@
+"""Which site a slot belongs to, and a job: pure functions of ClassAds, quick to import."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+Ad = Mapping[str, Any]
+
+_SITE_REQUIRED = re.compile(
+    r"(?:TARGET\.)?(?:PegasusSite|AdonSite)\s*(?:==|=\?=)\s*\"([^\"]+)\"", re.IGNORECASE
+)
+
+
+def site_of_slot(ad: Ad) -> str:
+    """The site a slot belongs to, empty where it does not say."""
+    return str(ad.get("AdonSite") or ad.get("PegasusSite") or "")
+
+
+def site_of_job(ad: Ad) -> str:
+    """The site a job is bound to: by its own word (Pegasus writes ``pegasus_site``), or because its
+    requirements ask for one; empty where it may run anywhere."""
+    named = ad.get("AdonSite") or ad.get("pegasus_site")
+    if named:
+        return str(named)
+    found = _SITE_REQUIRED.search(str(ad.get("Requirements", "")))
+    return found.group(1) if found else ""
+
+
+def site_of_match(ad: Ad) -> str:
+    """The site of the slot that a job was given, as the schedd noted it in the job's ad
+    (``SYSTEM_JOB_MACHINE_ATTRS``), else the site that the job is bound to; empty for neither."""
+    noted = ad.get("MachineAttrAdonSite0") or ad.get("MachineAttrPegasusSite0")
+    return str(noted) if isinstance(noted, str) and noted else site_of_job(ad)

@@ -1,0 +1,162 @@
+"""What the watcher has to do: a pure function of what is so now.
+
+It compares what the broker holds for runs with what those runs still need, so that it makes no
+difference what was missed, done twice, or done by a watcher that was killed meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from condor_plugins.transfers.course import Course, Courses, Phase
+from condor_plugins.transfers.ids import Direction, Run, parsed, queue_number
+from network_provisioner.model import ON_SWITCHES, Transit
+
+# The event right after the end of a transfer says whether it succeeded, and how much was sent.
+_SETTLES_S = 1.0
+_UNSETTLED = (Phase.SENT, Phase.MOVED)
+_WITH_OUTPUT = ("success", "evicted")  # ends of a run before which output may be sent
+_RENEW_BELOW_S, RENEWED_S = 60.0, 180.0
+_HOLDING = (2, 6, 7)  # JobStatus of a job that has a slot: running, sending output, suspended
+
+
+@dataclass(frozen=True, slots=True)
+class Queued:
+    """What the schedd says of a job. ``executing_since`` is in Unix seconds, 0 where it never
+    began; ``sending`` is None where it does not say."""
+
+    status: int
+    starts: int
+    executing_since: float = 0.0
+    sending: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Give a transit back, with what moved."""
+
+    id: str
+    bytes_moved: int
+    seconds: float
+    outcome: str
+
+
+@dataclass(frozen=True, slots=True)
+class Renew:
+    """Let a lease last longer."""
+
+    id: str
+    lease_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What there is to go by. ``queue`` has the jobs of live transits that are in the schedd's
+    queue; it is None where it did not answer. ``now`` is in Unix seconds."""
+
+    courses: Courses
+    queue: Mapping[str, Queued] | None
+    now: float
+
+
+def of_schedd(transits: Iterable[Transit], schedd: str) -> list[Transit]:
+    """Those of runs of one schedd's jobs: others have a watcher of their own."""
+    return [
+        t
+        for t in transits
+        if (run := parsed(t.id)) and (queue_number(run[0].job) or [""])[0] == schedd
+    ]
+
+
+def to_do(live: Sequence[Transit], known: Known) -> list[Release | Renew]:
+    """What becomes of the live transits of our schedd: each is kept, renewed or given back."""
+    found: list[Release | Renew] = []
+    for transit in live:
+        whose = parsed(transit.id)
+        if whose is None:
+            continue
+        run, way = whose
+        course = known.courses.get(run)
+        over = _over(transit, run, way, course, known)
+        if over:
+            found.append(_release(transit, way, course, over))
+        elif _runs_out(transit, known.now) and _is_sure(run, course, known):
+            found.append(Renew(transit.id, RENEWED_S))
+    return found
+
+
+def settling(courses: Courses, now: float) -> bool:
+    """Whether something is to be looked at again at once, although nothing happens."""
+    return any(c.phase in _UNSETTLED and abs(now - c.at) <= 2 * _SETTLES_S for c in courses)
+
+
+def _over(transit: Transit, run: Run, way: Direction, course: Course | None, known: Known) -> str:
+    """Why a transit is needed no more, empty where it is."""
+    if course is not None:
+        done = _in_over(course) if way == "in" else _out_over(course)
+        if done:
+            return done if _settled(course, known.now) else ""
+    if known.queue is None:
+        return ""
+    return _over_by_queue(transit, run, way, course, known.queue.get(run.job))
+
+
+def _over_by_queue(
+    transit: Transit, run: Run, way: Direction, course: Course | None, job: Queued | None
+) -> str:
+    """The same, of a run whose events tell nothing or were missed."""
+    if job is None:
+        return "gone"
+    if not _has_slot(job, run):
+        return "broken off"
+    if way == "in":
+        return "success" if job.executing_since > transit.requested_at else ""
+    return "success" if course is None and job.sending is False else ""
+
+
+def _settled(course: Course, now: float) -> bool:
+    # Either way: a clock that was set back is no reason to wait.
+    return course.phase not in _UNSETTLED or abs(now - course.at) >= _SETTLES_S
+
+
+def _in_over(course: Course) -> str:
+    if course.phase <= Phase.INPUT:
+        return ""
+    if course.phase is Phase.OVER and not course.ran:
+        return course.how
+    return "success" if course.ran or course.phase is Phase.SENT else "broken off"
+
+
+def _out_over(course: Course) -> str:
+    if course.phase is Phase.OUTPUT:
+        return ""
+    if course.phase is Phase.OVER:
+        arrived = course.output.end and course.how in _WITH_OUTPUT
+        return "success" if arrived else course.how
+    return "success" if course.phase is Phase.MOVED else "broken off"
+
+
+def _has_slot(job: Queued, run: Run) -> bool:
+    return job.status in _HOLDING and job.starts == run.starts
+
+
+def _release(transit: Transit, way: Direction, course: Course | None, outcome: str) -> Release:
+    if course is None or outcome != "success":
+        return Release(transit.id, 0, 0.0, outcome)
+    span = course.input if way == "in" else course.output
+    moved = transit.size_bytes if way == "in" else course.sent_bytes
+    # A rate needs both figures: seconds without bytes would look like a transfer of nothing.
+    return Release(transit.id, moved or 0, span.seconds if moved else 0.0, outcome)
+
+
+def _runs_out(transit: Transit, now: float) -> bool:
+    return transit.state in ON_SWITCHES and transit.lease_until - now < _RENEW_BELOW_S
+
+
+def _is_sure(run: Run, course: Course | None, known: Known) -> bool:
+    """Whether the run is known to be on: without that, its lease is what ends it."""
+    job = None if known.queue is None else known.queue.get(run.job)
+    if job is not None:
+        return _has_slot(job, run)
+    return course is not None and course.phase in (Phase.INPUT, Phase.OUTPUT)

@@ -1,0 +1,104 @@
+"""HTCondor's SHADOW_PREPARE_JOB hook: ``python -I -S shadow_prepare.py --config FILE``.
+
+The shadow starts it as the job's owner before a job's input is sent, with the job's ad on standard
+input, and adds what it prints to its own copy of the ad. It always exits 0: any other code would
+hold the job or start it over. Jobs that move nothing leave before anything of the broker's is
+imported. Printed, and so in HTCondor's event log, where the watcher reads it:
+
+    AdonInState   state of the transit, "unasked" (no broker answered) or "none" (no need)
+    AdonInReason  in words
+    AdonInId      of the transit
+    AdonInBytes   what will be sent, where that is known
+    AdonInTold    whether the broker knows all this
+"""
+
+import sys
+
+_GONE_MS = 0
+
+
+def main(argv: list[str]) -> int:
+    """Run the hook. ``argv`` without the program's name."""
+    sys.path.insert(0, __file__.rsplit("/", 3)[0])
+    try:
+        said = prepare(argv, sys.stdin.buffer.read().decode(errors="replace"))
+    except Exception as error:  # the hook's promise: no failure of ours touches a job
+        said = {"AdonInState": "unasked", "AdonInReason": f"best effort: {_described(error)}"}
+        said |= {"AdonInTold": False}
+    from condor_plugins.transfers.jobad import line  # noqa: PLC0415
+
+    sys.stdout.write("".join(line(name, value) for name, value in said.items()))
+    return 0
+
+
+def prepare(argv: list[str], text: str) -> "dict[str, str | int | float | bool]":
+    """What is to be printed for the job whose ad is ``text``. Raises AdonError and OSError."""
+    from condor_plugins.transfers.jobad import parse  # noqa: PLC0415
+    from condor_plugins.transfers.moving import still  # noqa: PLC0415
+
+    ad = parse(text.splitlines())
+    if why := still(ad):
+        return {"AdonInState": "none", "AdonInReason": why}
+    from condor_plugins.transfers.inputsize import bytes_sent  # noqa: PLC0415
+
+    size = bytes_sent(ad)
+    if size == 0:
+        return {"AdonInState": "none", "AdonInReason": "the job has no input"}
+    known: dict[str, str | int | float | bool] = {} if size is None else {"AdonInBytes": size}
+    return known | _asked(argv, ad, size)
+
+
+def _asked(
+    argv: list[str], ad: "dict[str, str | int | float | bool]", size: int | None
+) -> "dict[str, str | int | float | bool]":
+    import os  # noqa: PLC0415
+    from pathlib import Path  # noqa: PLC0415
+
+    from condor_plugins.transfers import wanted  # noqa: PLC0415
+    from condor_plugins.transfers.asking import Effects, ask  # noqa: PLC0415
+    from condor_plugins.transfers.ids import run_of  # noqa: PLC0415
+    from network_provisioner import hookconfig  # noqa: PLC0415
+    from network_provisioner.errors import InputError  # noqa: PLC0415
+    from network_provisioner.patience import Budget  # noqa: PLC0415
+
+    if len(argv) != 2 or argv[0] != "--config":
+        raise InputError(f"found arguments {argv}, expected --config FILE")
+    config = hookconfig.load(Path(argv[1]))
+    run = run_of(ad)
+    if run is None or not config.site:
+        lacking = "GlobalJobId and NumShadowStarts" if run is None else "'site'"
+        where = "the job's ad" if run is None else argv[1]
+        raise InputError(f"{where}: found no {lacking}")
+    if why := wanted.unmarked(ad, config.site):
+        return {"AdonInState": "none", "AdonInReason": f"best effort: {why}"}
+    from condor_plugins.transfers.brokering import broker_of  # noqa: PLC0415
+
+    broker = broker_of(config, os.environ)
+    request = wanted.request(ad, run, "in", size, config)
+    got = ask(request, config.patience_s, Effects(broker, Budget(config.timeout_s), _reader_gone))
+    return {
+        "AdonInId": got.id,
+        "AdonInState": got.state,
+        "AdonInReason": got.reason,
+        "AdonInTold": got.told,
+    }
+
+
+def _reader_gone() -> bool:
+    """Whether the shadow, which reads what we print, has ended."""
+    import select  # noqa: PLC0415
+
+    poll = select.poll()
+    poll.register(1, select.POLLERR)
+    return bool(poll.poll(_GONE_MS))
+
+
+def _described(error: Exception) -> str:
+    from network_provisioner.errors import AdonError  # noqa: PLC0415
+
+    known = isinstance(error, AdonError | OSError)
+    return str(error) if known else f"{type(error).__name__}: {error}"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

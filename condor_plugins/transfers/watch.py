@@ -1,0 +1,97 @@
+"""The watcher as a daemon of condor_master:
+
+    python -I -m condor_plugins.transfers.watch --config FILE --event-log FILE [--log FILE]
+
+It runs until SIGTERM, and ends with its master. What it leaves behind it finds when it starts
+again; leases end what nobody finds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import logging.handlers
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from condor_plugins.transfers.brokering import broker_of
+from condor_plugins.transfers.events import Happening, Reader
+from condor_plugins.transfers.schedd import LocalSchedd
+from condor_plugins.transfers.watcher import Watcher
+from monitors.tail import Tail
+from network_provisioner import hookconfig
+from network_provisioner.errors import AdonError, InputError
+
+_LOOK_S = 0.3  # a look at a log in which nothing happened costs one stat()
+_LOG_BYTES, _LOG_FILES = 1_000_000, 1
+_FORMAT = "%(asctime)s %(levelname)s %(message)s"
+
+
+class EventLog:
+    """HTCondor's event log, through its rotations."""
+
+    def __init__(self, path: Path) -> None:
+        self._tail, self._reader = Tail(path), Reader()
+
+    def read(self) -> Iterator[Happening]:
+        """What is new in it. Raises InputError where it cannot be read."""
+        for piece in self._tail.read():
+            if piece.first:
+                self._reader = Reader()
+            yield from self._reader.feed(piece.data)
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """See the module's text. Exit code 2 with one line where it cannot run as asked."""
+    options = _parser().parse_args(words)
+    try:
+        watcher = _watcher(options)
+    except (AdonError, OSError) as error:
+        print(f"adon transfers watch: {error}", file=sys.stderr)
+        return 2
+    ended = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT):
+        signal.signal(number, lambda *_: ended.set())
+    master = os.getppid()
+    logging.info("watching %s", options.event_log)
+    while not ended.is_set() and os.getppid() == master:
+        try:
+            watcher.step()
+        except Exception:  # whatever it stumbled over, everybody else's paths go on being followed
+            logging.exception("a look failed")
+        ended.wait(_LOOK_S)
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m condor_plugins.transfers.watch")
+    parser.add_argument("--config", type=Path, required=True, help="the hooks' configuration")
+    parser.add_argument("--event-log", type=Path, required=True, help="HTCondor's EVENT_LOG")
+    parser.add_argument("--token-file", help="instead of the configuration's")
+    parser.add_argument("--log", type=Path, help="where to write a log (default: standard error)")
+    return parser
+
+
+def _watcher(options: argparse.Namespace) -> Watcher:
+    config = hookconfig.load(options.config)
+    if not config.site:
+        raise InputError(f"{options.config}: found no key 'site', expected the access point's site")
+    broker = broker_of(config, os.environ, options.token_file)
+    handlers: list[logging.Handler] = []
+    if options.log:
+        handlers.append(
+            logging.handlers.RotatingFileHandler(
+                options.log, maxBytes=_LOG_BYTES, backupCount=_LOG_FILES
+            )
+        )
+    logging.basicConfig(level=logging.INFO, format=_FORMAT, handlers=handlers or None)
+    return Watcher(config, broker, LocalSchedd(), EventLog(options.event_log), time.time)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,352 @@
+"""HTCondor's own file transfers, in a real pool with a real broker: a path before the input, given
+back after it, whoever is killed meanwhile; nobody's submit file knows of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import uvicorn
+
+from adon.cli import main
+from adon.testbed import leftovers
+from adon.testbed.packages import ensure
+from adon.testbed.pool import Pool
+from adon.testbed.poolconfig import SiteSpec
+from network_provisioner.api import create_app
+from network_provisioner.broker import Broker
+from network_provisioner.client import BrokerClient
+from network_provisioner.controllers.simulated import SimulatedController
+from network_provisioner.model import ENDED, Transit, TransitRequest, TransitState
+from network_provisioner.stores.sqlite import SqliteStore
+from network_provisioner.templates.data import templates_from_dict
+from network_provisioner.topologies.data import topology_from_dict
+
+pytestmark = pytest.mark.component
+
+SITES = {"mu": SiteSpec(1), "tacc": SiteSpec(1)}
+NETWORK = {
+    "nodes": [
+        {"name": "s1", "kind": "switch", "dpid": 1},
+        *(
+            {"name": n, "kind": "site", "address": f"10.10.0.{i}", "mac": f"02:00:00:00:00:0{i}"}
+            for i, n in enumerate(("mu", "tacc", "local"), 1)
+        ),
+    ],
+    "links": [
+        {"a": n, "b": "s1", "capacity": "1 Gb/s", "ports": {"s1": i}}
+        for i, n in enumerate(("mu", "tacc", "local"), 1)
+    ],
+}
+QUICK, SLOW = 30 * 2**20, 3 * 2**30  # bytes: a moment, and half a minute, that nobody waits for
+GIVEN_BACK_S = 10.0
+
+
+class Service:
+    """A broker that can go away and come back, always at the same address."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        with socket.create_server(("127.0.0.1", 0)) as probe:
+            self.port = probe.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.client = BrokerClient(self.url, 30.0)
+        self._stop: Callable[[], None] = lambda: None
+
+    def start(self) -> None:
+        topology = topology_from_dict(NETWORK)
+        store = SqliteStore(self._folder / "broker.sqlite")
+        broker = Broker(topology, templates_from_dict(None), SimulatedController(topology), store)
+        broker.start()
+        sock = socket.create_server(("127.0.0.1", self.port))
+        settings = uvicorn.Config(create_app(broker), log_level="warning", access_log=False)
+        server = uvicorn.Server(settings)
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [sock]}, daemon=True)
+        thread.start()
+
+        def stop() -> None:
+            server.should_exit = True
+            thread.join(60)
+            broker.stop()
+            sock.close()
+
+        self._stop = stop
+
+    def stop(self) -> None:
+        self._stop()
+        self._stop = lambda: None
+
+    def of_job(self, cluster: str) -> list[Transit]:
+        return [t for t in self.client.list() if f"-{cluster}.0-" in t.id]
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    service = Service(tmp_path_factory.mktemp("broker"))
+    service.start()
+    yield service
+    service.stop()
+
+
+@pytest.fixture(scope="module")
+def pool(service: Service, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pool]:
+    """A pool whose administrator ran ``adon install condor``."""
+    place = tmp_path_factory.mktemp("etc") / "config.d"
+    place.mkdir()
+    for folder in (place, *place.parents[:2]):
+        folder.chmod(0o755)
+    words = ["--config-dir", str(place), "--site", "local", "--broker", service.url, "--yes"]
+    assert main(["install", "condor", *words]) == 0
+    condor = ensure("condor", progress=print)
+    # The event log is rotated every few jobs.
+    settings = (
+        f"LOCAL_CONFIG_DIR = {place}\nPERIODIC_EXPR_INTERVAL = 2\nEVENT_LOG_MAX_SIZE = 30000\n"
+    )
+    run_dir = tmp_path_factory.mktemp("pool")
+    with Pool(run_dir, condor, SITES, hub_settings=settings) as pool:
+        until(lambda: "watching" in watcher_log(pool), "the watcher to start")
+        yield pool
+
+
+@pytest.fixture
+def jobs(pool: Pool, tmp_path: Path) -> Iterator[Path]:
+    """Where jobs are submitted from; none is left in the queue."""
+    tmp_path.chmod(0o777)
+    yield tmp_path
+    if queue(pool, "JobStatus =!= 3"):  # being removed already
+        pool.run(["condor_rm", "-all"])
+    until(lambda: not queue(pool), "an empty queue")
+
+
+def watcher_log(pool: Pool) -> str:
+    log = pool.run_dir / "hub/log/AdonTransfersLog"
+    return log.read_text() if log.exists() else ""
+
+
+def until(condition: Callable[[], object], what: str, timeout_s: float = 90.0) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, f"waited {timeout_s:g} s for {what}"
+        time.sleep(0.1)
+
+
+def queue(pool: Pool, constraint: str = "true") -> list[str]:
+    return pool.run(["condor_q", "-constraint", constraint, "-af", "ClusterId"]).split()
+
+
+def submit(pool: Pool, folder: Path, size: int, *more: str) -> str:
+    """A job at tacc with an input of so many bytes, none for 0; it sends back what it got."""
+    lines = [
+        "executable = /bin/true", "transfer_executable = false", "should_transfer_files = YES",
+        'requirements = AdonSite == "tacc"', "log = j.log", *more,
+    ]  # fmt: skip
+    if size:
+        with (folder / "in.dat").open("wb") as file:
+            file.truncate(size)
+        (folder / "in.dat").chmod(0o644)
+        lines += ["transfer_input_files = in.dat", "transfer_output_files = in.dat"]
+    (folder / "j.sub").write_text("\n".join([*lines, "queue\n"]))
+    return pool.run(["condor_submit", "-terse", "j.sub"], cwd=folder).split(".")[0]
+
+
+def happened(folder: Path, text: str) -> list[str]:
+    log = folder / "j.log"
+    return [line for line in log.read_text().splitlines() if text in line] if log.exists() else []
+
+
+def sends_input(folder: Path) -> bool:
+    started = len(happened(folder, "Started transferring input"))
+    return started > len(happened(folder, "Finished transferring input"))
+
+
+def over(service: Service, transit_id: str) -> bool:
+    return service.client.get(transit_id).state in ENDED
+
+
+def given_back(service: Service, transit_id: str) -> Transit:
+    until(lambda: over(service, transit_id), f"{transit_id} to be given back", GIVEN_BACK_S)
+    return service.client.get(transit_id)
+
+
+def daemons(pool: Pool, *words: str) -> list[int]:
+    """Processes of the pool whose command line has all these words."""
+    found = []
+    for process in leftovers.marked(pool.run_dir):
+        try:
+            line = Path(f"/proc/{process.pid}/cmdline").read_bytes().decode(errors="replace")
+        except OSError:
+            continue
+        if all(word in line for word in words):
+            found.append(process.pid)
+    return found
+
+
+def hooks(pool: Pool, shell: bool) -> list[int]:
+    """Hooks that run: the shell in front of them, or Python."""
+    shells = daemons(pool, "exit 0", "shadow_prepare.py")
+    return shells if shell else sorted({*daemons(pool, "shadow_prepare.py")} - {*shells})
+
+
+def kill(pids: list[int]) -> None:
+    assert pids
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+
+
+def test_input_has_a_path_before_it_is_sent_and_gives_it_back(
+    pool: Pool, service: Service, jobs: Path
+) -> None:
+    cluster = submit(pool, jobs, QUICK, "accounting_group = soy", "batch_name = montage")
+    pool.run(["condor_wait", "j.log"], cwd=jobs)
+    until(lambda: all(t.state in ENDED for t in service.of_job(cluster)), "all back", GIVEN_BACK_S)
+    path = next(t for t in service.of_job(cluster) if ":in:1" in t.id)
+    assert (path.src, path.dst, path.size_bytes, path.bytes) == ("local", "tacc", QUICK, QUICK)
+    assert path.state is TransitState.RELEASED
+    assert path.outcome == "success"
+    assert path.path == ["local", "s1", "tacc"]
+    assert (path.user, path.project, path.application) == (pool.user.name, "soy", "montage")
+    assert path.job == f"{cluster}.0"
+    started = happened(jobs, "Started transferring input")[0].split()
+    at = time.mktime(time.strptime(" ".join(started[2:4]).partition(".")[0], "%Y-%m-%d %H:%M:%S"))
+    assert path.installed_at < at + 1  # the log's second had begun by then
+
+
+def test_output_has_a_path_while_it_is_sent(pool: Pool, service: Service, jobs: Path) -> None:
+    cluster = submit(pool, jobs, 10 * QUICK)
+    pool.run(["condor_wait", "j.log"], cwd=jobs, timeout_s=120)
+    until(lambda: all(t.state in ENDED for t in service.of_job(cluster)), "all back", GIVEN_BACK_S)
+    path = next(t for t in service.of_job(cluster) if ":out:1" in t.id)
+    assert (path.src, path.dst, path.bytes) == ("tacc", "local", 10 * QUICK)
+    assert path.outcome == "success"
+    assert path.goodput_bps > 0
+
+
+def test_jobs_without_files_and_pegasus_own_ask_for_nothing(
+    pool: Pool, service: Service, jobs: Path
+) -> None:
+    before = len(service.client.list())
+    submit(pool, jobs, 0)
+    pool.run(["condor_wait", "j.log"], cwd=jobs)
+    (jobs / "j.log").unlink()
+    submit(pool, jobs, QUICK, '+pegasus_wf_xformation = "pegasus::transfer"')
+    pool.run(["condor_wait", "j.log"], cwd=jobs)
+    assert len(service.client.list()) == before
+
+
+@pytest.mark.parametrize("victim", ["condor_shadow", "condor_starter"])
+def test_a_killed_end_of_a_transfer_gives_its_path_back(
+    pool: Pool, service: Service, jobs: Path, victim: str
+) -> None:
+    cluster = submit(pool, jobs, SLOW)
+    until(lambda: sends_input(jobs), "input to be sent")
+    (path,) = service.of_job(cluster)
+    assert path.state is TransitState.INSTALLED
+    kill(daemons(pool, victim))
+    assert given_back(service, path.id).outcome != "success"
+    # It starts again under an id of its own.
+    again = path.id.removesuffix("1") + "2"
+    until(lambda: again in {t.id for t in service.of_job(cluster)}, "the next run's path")
+    pool.run(["condor_rm", cluster])
+    given_back(service, again)
+
+
+@pytest.mark.parametrize("command", ["condor_rm", "condor_hold", "condor_vacate_job"])
+def test_a_job_that_is_stopped_gives_its_path_back(
+    pool: Pool, service: Service, jobs: Path, command: str
+) -> None:
+    cluster = submit(pool, jobs, SLOW)
+    until(lambda: sends_input(jobs), "input to be sent")
+    (path,) = service.of_job(cluster)
+    pool.run([command, cluster])
+    assert given_back(service, path.id).outcome != "success"
+
+
+def test_a_killed_watcher_is_started_again_and_goes_on(
+    pool: Pool, service: Service, jobs: Path
+) -> None:
+    cluster = submit(pool, jobs, SLOW)
+    until(lambda: sends_input(jobs), "input to be sent")
+    (path,) = service.of_job(cluster)
+    kill(daemons(pool, "condor_plugins.transfers.watch"))
+    pool.run(["condor_rm", cluster])
+    until(lambda: over(service, path.id), "the path to be given back")
+
+
+def test_without_a_broker_jobs_run_and_it_learns_why_later(
+    pool: Pool, service: Service, jobs: Path
+) -> None:
+    service.stop()
+    try:
+        cluster = submit(pool, jobs, QUICK)
+        pool.run(["condor_wait", "j.log"], cwd=jobs)
+    finally:
+        service.start()
+    until(lambda: service.of_job(cluster), "the broker to be told", GIVEN_BACK_S)
+    told = next(t for t in service.of_job(cluster) if ":in:1" in t.id)
+    assert told.state is TransitState.BEST_EFFORT
+    assert "cannot be reached" in told.reason
+    assert told.size_bytes == QUICK
+
+
+@pytest.fixture
+def silent(service: Service) -> Iterator[None]:
+    """In the broker's place somebody who accepts and says nothing."""
+    service.stop()
+    with socket.create_server(("127.0.0.1", service.port)):
+        yield
+    service.start()
+
+
+@pytest.mark.parametrize("shell", [True, False])
+def test_a_killed_hook_costs_its_job_the_path_and_nothing_else(
+    pool: Pool, silent: None, jobs: Path, shell: bool
+) -> None:
+    """Killed is the shell in front of it, after which HTCondor holds the job, or Python alone."""
+    submit(pool, jobs, QUICK)
+    until(lambda: hooks(pool, shell), "the hook to wait for the broker")
+    kill(hooks(pool, shell))
+    pool.run(["condor_wait", "j.log"], cwd=jobs)
+    assert happened(jobs, "Job terminated")
+    assert bool(happened(jobs, "Job was released")) == shell
+
+
+def test_a_queued_job_that_is_removed_leaves_the_queue_of_the_network(
+    pool: Pool, service: Service, jobs: Path
+) -> None:
+    """HTCondor starts a job that was removed while its hook ran, and removes it after that."""
+    full = TransitRequest("full", "mu", "tacc", min_bps=0.9e9)
+    assert service.client.request(full).state is TransitState.INSTALLED
+    try:
+        cluster = submit(pool, jobs, QUICK)
+        until(lambda: service.of_job(cluster), "the request")
+        (path,) = service.of_job(cluster)
+        assert path.state is TransitState.QUEUED, path.reason
+        pool.run(["condor_rm", cluster])
+        given_back(service, path.id)
+        until(lambda: not hooks(pool, True), "the hook to end")
+    finally:
+        service.client.release("full")
+
+
+def test_what_is_installed_can_be_taken_out_again(
+    service: Service, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = tmp_path / "config.d"
+    place.mkdir()
+    (place / "50-own").write_text("A = 1\n")
+    words = ["install", "condor", "--config-dir", str(place), "--broker", service.url, "--yes"]
+    assert main([*words, "--site", "local"]) == 0
+    hooks = json.loads((tmp_path / "adon-transfers.json").read_text())
+    assert hooks == {"broker": service.url, "site": "local"}
+    assert main([*words, "--site", "local"]) == 0
+    assert "nothing to do" in capsys.readouterr().out
+    assert main([*words, "--undo"]) == 0
+    assert [f.name for f in tmp_path.iterdir()] == ["config.d"]
+    assert [f.name for f in place.iterdir()] == ["50-own"]

@@ -1,0 +1,136 @@
+"""Pegasus in condorio mode, on an access point with ``adon install condor``: HTCondor moves
+the bytes of every compute job, and each had its path."""
+
+from __future__ import annotations
+
+import platform
+import re
+import subprocess
+import tarfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from http_load import broker_process
+from pegasus_world import User, copy_pegasus, make_pegasus_case
+from planner_world import MAPPING, RESULT, SITES
+
+from adon.cli import main
+from adon.testbed.packages import ensure
+from adon.testbed.pool import Pool
+from adon.testbed.poolconfig import SiteSpec
+from network_provisioner.client import BrokerClient
+from network_provisioner.model import ENDED, Transit
+
+pytestmark = [pytest.mark.component, pytest.mark.pegasus, pytest.mark.timeout(600)]
+
+NETWORK: dict[str, Any] = {
+    "nodes": [
+        {"name": "s1", "kind": "switch", "dpid": 1},
+        *(
+            {"name": n, "kind": "site", "address": f"10.10.0.{i}", "mac": f"02:00:00:00:00:0{i}"}
+            for i, n in enumerate(SITES, 1)
+        ),
+    ],
+    "links": [
+        {"a": n, "b": "s1", "capacity": "1 Gb/s", "ports": {"s1": i}}
+        for i, n in enumerate(SITES, 1)
+    ],
+}
+# However small: every transfer is worth a path here.
+TEMPLATE = {
+    "qspec": {"min_throughput": "1 Mb/s"}, "rspec": {"max_throughput": "1 Gb/s"}, "break_even": 0,
+}  # fmt: skip
+CONFIG = {
+    "topology": NETWORK, "controller": {"driver": "simulated"}, "templates": {"default": TEMPLATE},
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerClient]:
+    with broker_process(tmp_path_factory.mktemp("broker"), CONFIG) as url:
+        yield BrokerClient(url, 30.0)
+
+
+@pytest.fixture(scope="module")
+def user(broker: BrokerClient, tmp_path_factory: pytest.TempPathFactory) -> Iterator[User]:
+    home = copy_pegasus(tmp_path_factory.mktemp("opt") / "pegasus")
+    pack_workers(home)
+    place = tmp_path_factory.mktemp("etc") / "config.d"
+    place.mkdir()
+    words = ["--config-dir", str(place), "--site", "local", "--broker", broker.url, "--yes"]
+    assert main(["install", "condor", *words]) == 0
+    condor = ensure("condor", progress=print)
+    sites = {name: SiteSpec(workers=1) for name in ("mu", "tacc")}
+    settings = f"LOCAL_CONFIG_DIR = {place}\n"
+    run_dir = tmp_path_factory.mktemp("pool")
+    with Pool(run_dir, condor, sites, hub_settings=settings) as pool:
+        yield User(pool, home)
+
+
+def pack_workers(home: Path) -> None:
+    """What the planner sends along with jobs, where an installation comes without: its own programs
+    for this machine, which everything here is on."""
+    folder = home / "share/pegasus/worker-packages"
+    if folder.exists():
+        return
+    folder.mkdir()
+    release = platform.freedesktop_os_release()
+    system = f"{platform.machine()}_{release['ID'][:3]}_{release['VERSION_ID']}"
+    version = subprocess.check_output([home / "bin/pegasus-config", "--version"], text=True).strip()
+    with tarfile.open(folder / f"pegasus-worker-{version}-{system}.tar.gz", "w:gz") as package:
+        package.add(home / "bin", f"pegasus-{version}/bin")
+        for name in ("lib", "share"):
+            link = tarfile.TarInfo(f"pegasus-{version}/{name}")
+            link.type, link.linkname = tarfile.SYMTYPE, str(home / name)
+            package.addfile(link)
+
+
+def until(condition: Callable[[], object], what: str, timeout_s: float) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, f"waited {timeout_s:g} s for {what}"
+        time.sleep(0.5)
+
+
+@pytest.fixture(scope="module")
+def submit_dir(user: User, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A workflow in condorio mode that ran to its end."""
+    case = make_pegasus_case(tmp_path_factory.mktemp("wf"), user.home)
+    (case.root / "pegasus.properties").write_text("pegasus.data.configuration = condorio\n")
+
+    def hints(document: Any) -> None:
+        for job in document["jobs"]:
+            job["profiles"] = {"selector": {"execution.site": MAPPING[job["id"]]}}
+
+    case.change("workflow", hints)
+    sites = ["--sites", "mu,tacc", "--output-sites", "local", "--dir", "submit", "workflow.yml"]
+    out = user.types(["pegasus-plan", *sites], case.root)
+    found = re.search(r"^pegasus-run\s+(\S+)", out, re.MULTILINE)
+    assert found, out
+    submit = Path(found[1])
+    user.types(["pegasus-run", str(submit)], case.root)
+    (dag,) = submit.glob("*.dag")
+    log = dag.with_name(f"{dag.name}.dagman.out")
+    until(lambda: log.exists() and "EXITING WITH STATUS" in log.read_text(), "its end", 300)
+    assert "EXITING WITH STATUS 0" in log.read_text()
+    assert (case.storage("local") / "result.txt").read_text() == RESULT
+    return submit
+
+
+def test_every_compute_job_had_a_path_for_what_htcondor_moved(
+    submit_dir: Path, broker: BrokerClient
+) -> None:
+    def transits() -> list[Transit]:
+        return [t for t in broker.list() if t.id.startswith("condor:")]
+
+    until(lambda: all(t.state in ENDED for t in transits()), "all paths to be given back", 10)
+    brought = {t.job: t for t in transits() if ":in:" in t.id}
+    assert {job.rpartition("_")[2]: t.dst for job, t in brought.items()} == MAPPING
+    assert {t.src for t in brought.values()} == {"local"}
+    assert all(t.path and t.outcome == "success" and t.bytes > 0 for t in brought.values())
+    (workflow,) = {t.workflow for t in transits()}
+    assert workflow in (submit_dir / "braindump.yml").read_text()
+    assert {t.application for t in transits()} == {"mini"}

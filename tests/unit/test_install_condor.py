@@ -1,0 +1,111 @@
+"""``adon install condor``: what is written, what is refused, and that nothing stays of it."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+
+from adon.cli import main
+from condor_plugins.transfers import setup
+from condor_plugins.transfers.attributes import EVENT
+from network_provisioner.errors import InputError
+
+BROKER = "http://127.0.0.1:9"
+
+
+@pytest.fixture(autouse=True)
+def nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No HTCondor of this machine's is asked."""
+    monkeypatch.setenv("PATH", "/nowhere")
+
+
+@pytest.fixture
+def etc(tmp_path: Path) -> Path:
+    (tmp_path / "config.d").mkdir()
+    (tmp_path / "config.d/50-own").write_text("DAEMON_LIST = MASTER, SCHEDD\n")
+    return tmp_path
+
+
+def install(etc: Path, *more: str, site: str | None = "local") -> int:
+    where = ["--config-dir", str(etc / "config.d"), "--broker", BROKER]
+    named = ["--site", site] if site else []
+    return main(["install", "condor", *where, *named, "--yes", *more])
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {str(f.relative_to(folder)): f.read_bytes() for f in folder.rglob("*") if f.is_file()}
+
+
+def test_two_files_come_and_go(etc: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = files(etc)
+    assert install(etc, "--dry-run") == 0
+    assert files(etc) == before
+    assert install(etc, "--project", "soy", "--token-file", "~/t") == 0
+    assert sorted({*files(etc)} - {*before}) == [
+        "adon-transfers.json",
+        "config.d/99-adon-transfers",
+    ]
+    hooks = json.loads((etc / "adon-transfers.json").read_text())
+    assert hooks == {"broker": BROKER, "site": "local", "project": "soy", "token_file": "~/t"}
+    assert install(etc, "--project", "soy", "--token-file", "~/t") == 0
+    assert "nothing to do" in capsys.readouterr().out
+    assert install(etc, site="mu") == 0  # other settings
+    assert json.loads((etc / "adon-transfers.json").read_text())["site"] == "mu"
+    assert install(etc, "--undo", site=None) == 0
+    assert files(etc) == before
+    assert install(etc, "--undo", site=None) == 0
+    assert "nothing to do: no ADON" in capsys.readouterr().out
+
+
+def test_what_cannot_be_is_said_in_one_line(
+    etc: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refused(*more: str, site: str | None = "local") -> str:
+        before = files(etc)
+        assert install(etc, *more, site=site) == 2
+        assert files(etc) == before
+        (line,) = capsys.readouterr().err.splitlines()
+        return line
+
+    assert "found no --site" in refused(site=None)
+    assert "found no folder" in refused("--config-dir", str(tmp_path / "gone"))
+    (etc / "adon-transfers.json").write_text("{}")
+    assert "not ours" in refused()
+    (etc / "adon-transfers.json").unlink()
+    (etc / "config.d/99-adon-transfers").write_text("A = 1\n")
+    assert "not ours" in refused()
+    assert "not ours" in refused("--undo")
+    (etc / "config.d/99-adon-transfers").unlink()
+    (etc / "config.d/60-site").write_text("A = 1\nshadow_job_hook_keyword = LAB\n")
+    assert "60-site:2: found shadow_job_hook_keyword = LAB" in refused()
+
+
+def test_the_settings_name_both_programs_and_what_they_read() -> None:
+    text = setup.text(setup.Settings("/an env/bin/python", Path("/etc/c/h.json"), "condor", "/t"))
+    values = dict(line.split(" = ", 1) for line in text.splitlines() if " = " in line)
+    hook = values["ADON_HOOK_SHADOW_PREPARE_JOB_ARGS"]
+    words = shlex.split(hook)
+    assert words[:3] == ["-c", '"$@"; exit 0', "adon"]
+    assert words[3] == "/an env/bin/python"
+    assert words[-2:] == ["--config", "/etc/c/h.json"]
+    assert Path(words[6]).is_file()
+    assert "'--token-file' '/t'" in values["ADON_TRANSFERS_ARGS"]
+    assert values["ADON_TRANSFERS_USERID"] == "condor"
+    noted = set(values["EVENT_LOG_JOB_AD_INFORMATION_ATTRS"].split())
+    assert noted >= set(EVENT)
+    assert setup.hooks_of(text.encode()) == Path("/etc/c/h.json")
+    assert setup.hooks_of(b"A = 1\n") is None
+
+
+@pytest.mark.parametrize("bad", ["/a$(B)/python", '/a"/python', "/a\n/python"])
+def test_paths_that_htcondor_would_change_are_refused(bad: str) -> None:
+    with pytest.raises(InputError, match="expected none of"):
+        setup.text(setup.Settings(bad, Path("/h.json")))
+
+
+def test_a_quote_in_a_path_is_doubled() -> None:
+    text = setup.text(setup.Settings("/it's/python", Path("/h.json")))
+    assert "'/it''s/python'" in text

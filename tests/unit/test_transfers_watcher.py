@@ -1,0 +1,328 @@
+"""The watcher between an event log, a schedd and a broker, any of which may be away; the hook's
+asking; and what jobs send back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from transfers_world import AD, GLOBAL_ID, JOB, FakeBroker, FakeEvents, FakeSchedd, event, move
+
+from condor_plugins.transfers.asking import Effects, Outcome, ask
+from condor_plugins.transfers.decide import Queued
+from condor_plugins.transfers.events import Happening, Kind, Moving
+from condor_plugins.transfers.ids import Run
+from condor_plugins.transfers.outputsize import Outputs
+from condor_plugins.transfers.watcher import Watcher
+from network_provisioner.client import Asked
+from network_provisioner.errors import BrokerError
+from network_provisioner.hookconfig import HookConfig
+from network_provisioner.model import Service, TransitRequest, TransitState
+from network_provisioner.patience import Budget
+
+CONFIG = HookConfig("http://127.0.0.1:1", site="local")
+RUN = Run(JOB, 1)
+IN, OUT = RUN.transit("in"), RUN.transit("out")
+REQUEST = TransitRequest(IN, "local", "tacc", 1000)
+TOLD: dict[str, Any] = {"AdonInState": "installed", "AdonInTold": True}
+
+
+class World:
+    """A watcher and all it looks at; ``now`` is its clock, in Unix seconds."""
+
+    def __init__(self) -> None:
+        self.broker, self.schedd, self.events = FakeBroker(), FakeSchedd(), FakeEvents()
+        self.now = 100.0
+        self.schedd.queue[JOB] = Queued(2, 1)
+        self.watcher = self.new()
+
+    def new(self) -> Watcher:
+        return Watcher(CONFIG, self.broker, self.schedd, self.events, lambda: self.now)
+
+    def look(self, *happened: Happening, later: float = 5.0) -> None:
+        self.now += later
+        self.events.new += happened
+        self.watcher.step()
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def test_input_goes_back_when_the_job_runs_and_output_is_asked_for(world: World) -> None:
+    world.broker.ask([REQUEST])
+    world.look(move(Moving.IN_STARTED, 101, **TOLD))
+    assert world.broker.live == {IN}
+    world.look(move(Moving.IN_FINISHED, 103, **TOLD), event(Kind.EXECUTE, 103, **TOLD))
+    assert world.broker.released == [(IN, 1000, 2.0, "success")]
+    world.look(move(Moving.OUT_STARTED, 110, DiskUsage=10, **TOLD))
+    assert world.broker.live == {OUT}
+    assert (world.broker.transits[OUT].src, world.broker.transits[OUT].size_bytes) == (
+        "tacc",
+        10240,
+    )
+    world.now = 107.5
+    world.look(move(Moving.OUT_FINISHED, 112, **TOLD))
+    assert world.broker.live == {OUT}
+    world.look(event(Kind.TERMINATED, 112, SentBytes=9000.0, **TOLD))
+    assert world.broker.released[1:] == [(OUT, 9000, 2.0, "success")]
+    # The next of its kind is known by what this one sent.
+    world.schedd.queue[JOB] = Queued(2, 2)
+    world.look(move(Moving.OUT_STARTED, 120, 2, DiskUsage=10, **TOLD))
+    assert world.broker.transits[Run(JOB, 2).transit("out")].size_bytes == 9000
+
+
+def test_between_events_it_looks_every_few_seconds(world: World) -> None:
+    world.look()
+    world.broker.ask([REQUEST])
+    world.schedd.queue.clear()
+    world.look(later=1.0)
+    assert world.broker.live == {IN}
+    world.look(later=3.0)
+    assert world.broker.released == [(IN, 0, 0.0, "gone")]
+
+
+def test_a_clock_that_jumps_puts_nothing_off(world: World) -> None:
+    world.look()
+    world.broker.ask([REQUEST])
+    world.schedd.queue.clear()
+    world.look(later=-5000.0)
+    assert world.broker.live == set()
+
+
+@pytest.mark.parametrize("who", ["broker", "schedd", "watcher"])
+def test_who_was_away_is_waited_for(world: World, who: str) -> None:
+    world.broker.ask([REQUEST])
+    world.look(move(Moving.IN_STARTED, 101, **TOLD))
+    away = getattr(world, who)
+    away.away = True
+    gone = event(Kind.ABORTED, 106, **TOLD)
+    if who == "watcher":
+        world.watcher = world.new()
+        world.look(gone)
+    else:
+        world.look(gone)
+        away.away = False
+        world.look()
+    assert world.broker.released == [(IN, 0, 0.0, "removed")]
+
+
+def test_a_schedd_that_is_away_is_no_reason_to_end_anything(world: World) -> None:
+    world.broker.ask([REQUEST])
+    world.schedd.queue.clear()
+    world.schedd.away = True
+    world.look()
+    assert world.broker.live == {IN}
+
+
+def test_the_broker_is_told_why_there_was_no_path(world: World) -> None:
+    why: dict[str, Any] = {
+        "AdonInState": "unasked",
+        "AdonInTold": False,
+        "AdonInReason": "best effort: nobody",
+    }
+    world.broker.away = True
+    world.look(move(Moving.IN_STARTED, 101, AdonInBytes=7, **why))
+    world.broker.away = False
+    world.look()
+    told = world.broker.transits[IN]
+    assert (told.state, told.reason, told.size_bytes) == (
+        TransitState.BEST_EFFORT,
+        "best effort: nobody",
+        7,
+    )
+    silent = event(Kind.FILE_TRANSFER, 120, 2, Moving.IN_STARTED)
+    world.look(silent)
+    assert "did not answer" in world.broker.transits[Run(JOB, 2).transit("in")].reason
+
+
+def test_what_best_effort_reached_is_told_once(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = {"AdonInState": "best_effort", "AdonInTold": True, "AdonInBytes": 500, "AdonInId": IN}
+    said: dict[str, Any] = words
+    world.broker.ask([TransitRequest(IN, "local", "tacc", best_effort="too small")])
+    calls: list[str] = []
+    release = world.broker.release
+
+    def count(transit_id: str, *more: Any) -> Any:
+        calls.append(transit_id)
+        return release(transit_id, *more)
+
+    monkeypatch.setattr(world.broker, "release", count)
+    moved = [move(Moving.IN_STARTED, 101, **said), move(Moving.IN_FINISHED, 103, **said)]
+    world.look(*moved)
+    assert calls == []
+    world.look(event(Kind.EXECUTE, 103, **said))
+    world.look(move(Moving.OUT_STARTED, 110, **said), move(Moving.OUT_FINISHED, 111, **said))
+    world.look(event(Kind.TERMINATED, 111, SentBytes=9.0, **said))
+    assert (world.broker.transits[IN].bytes, world.broker.transits[IN].seconds) == (500, 2.0)
+    world.look()
+    assert calls == [IN, OUT]
+    # Of that, short as it was, nobody had asked.
+    short = world.broker.transits[OUT]
+    assert (short.state, short.bytes, short.seconds) == (TransitState.BEST_EFFORT, 9, 1.0)
+    assert "before a path could be asked for" in short.reason
+
+
+def test_jobs_of_no_concern_are_left_alone(world: World) -> None:
+    world.look(move(Moving.OUT_STARTED, 101, pegasus_wf_xformation="pegasus::transfer"))
+    world.look(move(Moving.OUT_STARTED, 102, MachineAttrAdonSite0="local"))
+    assert world.broker.transits == {}
+
+
+def test_what_the_schedd_leaves_out_is_not_forgotten(world: World) -> None:
+    world.broker.ask([REQUEST])
+    world.look(move(Moving.IN_STARTED, 101, **TOLD), event(Kind.DISCONNECTED, 102))
+    world.look(event(Kind.EVICTED, 103))
+    assert world.broker.released == [(IN, 0, 0.0, "broken off")]
+    assert set(world.broker.transits) == {IN}
+
+
+def test_slots_without_a_site_are_named_once(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    for at in (101, 102):
+        sent = move(Moving.IN_STARTED, at, MachineAttrAdonSite0="", RemoteHost="slot1_2@node7")
+        world.look(sent)
+    assert [r.message for r in caplog.records] == [
+        "node7: names no site, expected AdonSite in its STARTD_ATTRS"
+    ]
+
+
+def test_one_refusal_stands_in_nobodys_way(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = f"condor:{JOB.replace('12.0', '13.0')}:in:1"
+    world.broker.ask([REQUEST, TransitRequest(other, "local", "tacc")])
+    world.schedd.queue.clear()
+    release = world.broker.release
+
+    def refuse(transit_id: str, *more: Any, **words: Any) -> Any:
+        if transit_id == IN:
+            raise BrokerError("not yours", "forbidden")
+        return release(transit_id, *more, **words)
+
+    monkeypatch.setattr(world.broker, "release", refuse)
+    world.look()
+    assert world.broker.live == {IN}
+
+
+steps = st.lists(
+    st.tuples(
+        st.sampled_from(["hook", "look", "event", "rerun", "crash", "broker", "schedd"]),
+        st.sampled_from(Moving),
+    ),
+    max_size=30,
+)
+
+
+@given(steps)
+def test_whatever_happens_a_job_that_ended_holds_nothing(script: list[tuple[str, Moving]]) -> None:
+    world, starts = World(), 1
+    for what, moving in script:
+        if what == "hook" and not world.broker.away:
+            world.broker.ask([TransitRequest(Run(JOB, starts).transit("in"), "local", "tacc", 5)])
+        elif what == "rerun":
+            starts += 1
+            world.schedd.queue[JOB] = Queued(2, starts)
+        elif what == "crash":
+            world.watcher = world.new()
+        elif what in ("broker", "schedd"):
+            away = getattr(world, what)
+            away.away = not away.away
+        world.look(*([move(moving, world.now, starts)] if what == "event" else []), later=1.0)
+    world.broker.away = world.schedd.away = False
+    world.schedd.queue.clear()
+    # What was asked for late is seen to be of no use at the next look.
+    world.look()
+    world.look()
+    assert world.broker.live == set()
+
+
+# -- the hook ----------------------------------------------------------------------------------
+
+
+def asked(broker: FakeBroker, patience_s: float | None = None, **more: Any) -> Outcome:
+    clock = [0.0]
+
+    def sleep(seconds: float) -> None:
+        clock[0] += seconds
+        for change in more.get("meanwhile", ()):
+            change()
+
+    effects = Effects(
+        broker, Budget(2.0, lambda: 0.0), more.get("gone", lambda: False), lambda: clock[0], sleep
+    )
+    got = ask(REQUEST, patience_s, effects)
+    assert clock[0] <= more.get("longest", 0.0)
+    return got
+
+
+def test_a_path_is_had_at_once() -> None:
+    assert asked(FakeBroker()) == Outcome(IN, "installed")
+
+
+def test_a_queued_one_is_followed_until_patience_ends() -> None:
+    broker = FakeBroker()
+    broker.queues = True
+    got = asked(broker, 7.0, longest=7.0)
+    assert (got.state, got.told) == ("best_effort", True)
+    assert broker.released == [(IN, 0, 0.0, "gave_up")]
+
+    def install() -> None:
+        broker.transits[IN].state = TransitState.INSTALLED
+
+    assert asked(broker, None, longest=1.0, meanwhile=[install]).state == "installed"
+
+
+@pytest.mark.parametrize(
+    ("when_queued", "waits"), [("wait", 20), ("defer", 20), ("best_effort", 0)]
+)
+def test_its_template_says_how_long(
+    when_queued: str, waits: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = FakeBroker()
+    broker.queues = True
+    plain: Callable[..., list[Asked]] = broker.ask
+    service = Service(when_queued=when_queued)
+    monkeypatch.setattr(broker, "ask", lambda r: [Asked(plain(r)[0].transit, service)])
+    assert asked(broker, longest=waits).state == "best_effort"
+
+
+def test_who_waits_for_nobody_gives_back() -> None:
+    for queues in (True, False):
+        broker = FakeBroker()
+        broker.queues = queues
+        assert asked(broker, gone=lambda: True).state == "best_effort"
+        assert broker.live == set()
+
+
+def test_a_broker_that_is_away_or_refuses_costs_the_path_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    broker = FakeBroker()
+    broker.away = True
+    assert asked(broker) == Outcome(IN, "unasked", "best effort: nobody there", told=False)
+    no = [Asked(None, Service(), BrokerError("unknown site 'tacc'", "unknown_site"))]
+    monkeypatch.setattr(broker, "ask", lambda _: no)
+    assert asked(broker).reason == "best effort: unknown site 'tacc'"
+
+
+def test_output_is_expected_as_its_like_sent() -> None:
+    outputs = Outputs()
+    assert outputs.expected(AD) is None
+    assert outputs.expected({**AD, "DiskUsage": 10, "AdonInBytes": 240}) == 10000
+    for sent in (1, 5, 1000):
+        outputs.learn(AD, sent)
+    assert outputs.expected({**AD, "DiskUsage": 10}) == 5
+    assert outputs.expected({**AD, "Owner": "bob"}) is None
+    for number in range(1500):
+        outputs.learn({"Cmd": str(number)}, 1)
+    assert outputs.expected(AD) is None
+
+
+def test_the_names_of_the_tests_are_those_of_the_log() -> None:
+    assert GLOBAL_ID.replace("#", "-") == JOB

@@ -1,0 +1,171 @@
+"""ClassAds as text, names of runs, HTCondor's event log, and what a run asks for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from transfers_world import AD, GLOBAL_ID, JOB
+
+from condor_plugins.transfers import jobad, wanted
+from condor_plugins.transfers.events import Kind, Moving, Reader
+from condor_plugins.transfers.ids import Run, job_name, parsed, queue_number, run_of
+from condor_plugins.transfers.inputsize import bytes_sent
+from condor_plugins.transfers.moving import still
+from network_provisioner.hookconfig import HookConfig
+
+CONFIG = HookConfig("http://127.0.0.1:1", site="local")
+LOG = """\
+008 (-01.-01.-01) 11/21 17:51:42 Global JobLog: ctime=1795283502
+...
+040 (012.000.000) 11/21 17:52:22 Started transferring input files
+\tTransferring to host: <127.0.0.1:39219?addrs=127.0.0.1-39219>
+...
+028 (012.000.000) 11/21 17:52:22 Job ad information event triggered.
+AdonInTold = false
+AdonInReason = "best effort: \\"x\\""
+EventTime = "2026-11-21T17:52:22.190"
+GlobalJobId = "ap@ap.test#12.0#1795283502"
+NumShadowStarts = 2
+TriggerEventTypeNumber = 40
+Type = 2
+...
+028 (012.000.000) 11/21 17:52:23 Job ad information event triggered.
+EventTime = "2026-11-21T17:52:23.255"
+GlobalJobId = "ap@ap.test#12.0#1795283502"
+SentBytes = 3145728.0
+TriggerEventTypeNumber = 5
+...
+"""
+
+texts = st.text(st.characters(blacklist_categories=("C", "Z")), max_size=30)
+
+
+@given(st.dictionaries(st.from_regex(r"[A-Za-z_]\w{0,9}\Z", fullmatch=True), st.one_of(
+    texts, st.booleans(), st.integers(-(10**15), 10**15), st.floats(-1e15, 1e15))))  # fmt: skip
+def test_an_ad_that_was_printed_is_read_as_it_was(ad: dict[str, jobad.Value]) -> None:
+    printed = "".join(jobad.line(name, value) for name, value in ad.items())
+    assert jobad.parse(printed.split("\n")) == ad
+
+
+@given(st.text(max_size=300))
+def test_any_text_can_be_read_as_an_ad(text: str) -> None:
+    ad = jobad.parse(text.splitlines())
+    assert still(ad) or wanted.unmarked(ad, "local") or ad
+    assert jobad.number(ad, "x") is None or ad
+
+
+def test_a_reason_stays_on_its_line() -> None:
+    assert jobad.line("R", 'a "b"\nc\\') == 'R = "a \\"b\\" c\\\\"\n'
+
+
+@given(st.text("ab@.#", min_size=1, max_size=20), st.integers(1, 99999))
+def test_a_transit_tells_its_run(name: str, starts: int) -> None:
+    run = Run(job_name(f"{name}#3.1#5"), starts)
+    for way in ("in", "out"):
+        assert parsed(run.transit(way)) == (run, way)
+        assert parsed(run.transit(way) + ".2") == (run, way)
+    number = queue_number(run.job)
+    assert number is not None
+    assert number[1:] == (3, 1)
+
+
+def test_names_of_others_are_no_runs() -> None:
+    assert parsed("wf:stage_in_0:0:mu-tacc") is None
+    assert parsed("condor:x:sideways:1") is None
+    assert queue_number("nobody") is None
+    assert run_of({"GlobalJobId": GLOBAL_ID}) is None
+
+
+@given(st.lists(st.integers(1, len(LOG)), max_size=6))
+def test_an_event_log_is_read_in_any_portions(cuts: list[int]) -> None:
+    reader, data, found, last = Reader(), LOG.encode(), [], 0
+    for cut in [*sorted(cuts), len(data)]:
+        found += reader.feed(data[last:cut])
+        last = max(last, cut)
+    started, ended = found
+    assert (started.kind, started.moving) == (Kind.FILE_TRANSFER, Moving.IN_STARTED)
+    assert (started.job, started.starts) == (JOB, 2)
+    assert started.ad["AdonInReason"] == 'best effort: "x"'
+    assert (ended.kind, ended.starts, ended.ad["SentBytes"]) == (Kind.TERMINATED, 0, 3145728.0)
+    assert ended.at - started.at == pytest.approx(1.065)
+
+
+@given(st.binary(max_size=400))
+def test_whatever_stands_in_an_event_log_is_passed_over(data: bytes) -> None:
+    reader = Reader()
+    reader.feed(data)
+    reader.feed(b"\n...\n")
+    assert len(reader.feed(LOG.encode())) == 2
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({}, ""),
+        ({"JobUniverse": 7}, "universe 7"),
+        ({"JobUniverse": None}, "universe None"),
+        ({"ShouldTransferFiles": "NO"}, "no files"),
+        ({"ShouldTransferFiles": "IF_NEEDED"}, ""),
+        ({"ShouldTransferFiles": "IF_NEEDED", "FileSystemDomain": "a"}, ""),
+        (
+            {"ShouldTransferFiles": "IF_NEEDED", "FileSystemDomain": "a",
+             "MachineAttrFileSystemDomain0": "a"},
+            "share a file system",
+        ),
+        ({"pegasus_wf_xformation": "pegasus::transfer"}, "PRE"),
+        ({"pegasus_wf_xformation": "soykb::bwa:1.0"}, ""),
+    ],
+)  # fmt: skip
+def test_jobs_that_move_nothing_are_known(change: dict[str, jobad.Value], why: str) -> None:
+    found = still({**AD, **change})
+    assert bool(found) == bool(why)
+    assert why in found
+
+
+def test_the_slot_says_its_site_or_the_job_does() -> None:
+    assert wanted.ends(AD, "local", "in") == ("local", "tacc")
+    assert wanted.ends(AD, "local", "out") == ("tacc", "local")
+    elsewhere = {**AD, "MachineAttrAdonSite0": "undefined", "MachineAttrPegasusSite0": "mu"}
+    assert wanted.unmarked({**AD, "MachineAttrAdonSite0": ""}, "local").startswith("the slot names")
+    assert wanted.ends({**elsewhere, "MachineAttrAdonSite0": ""}, "local", "in")[1] == "mu"
+    bound = {"Requirements": '(TARGET.PegasusSite == "iplant") && true'}
+    assert wanted.ends(bound, "local", "in")[1] == "iplant"
+    assert "nothing crosses" in wanted.unmarked({**AD, "MachineAttrAdonSite0": "local"}, "local")
+
+
+def test_what_is_asked_for_says_whose_it_is() -> None:
+    ad = {
+        **AD, "pegasus_wf_uuid": "u-1", "pegasus_wf_name": "soykb-0", "pegasus_wf_app": "rnaseq",
+        "DAGNodeName": "bwa_ID1", "ProjectName": "soy", "NumShadowStarts": 3,
+    }  # fmt: skip
+    got = wanted.request(ad, Run(JOB, 3), "in", 5, CONFIG)
+    assert (got.id, got.src, got.dst) == (f"condor:{JOB}:in:3", "local", "tacc")
+    assert (got.workflow, got.job, got.retry, got.size_bytes) == ("u-1", "bwa_ID1", 2, 5)
+    assert (got.user, got.project) == ("ann", "soy")
+    assert (got.experiment, got.application) == ("rnaseq", "soykb")
+    plain = wanted.request({**AD, "JobBatchName": "m.dag+7"}, Run(JOB, 1), "out", None, CONFIG)
+    assert (plain.job, plain.application, plain.workflow) == ("12.0", "m", "")
+
+
+def test_input_is_measured_by_its_files(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"x" * 10)
+    (tmp_path / "d/e").mkdir(parents=True)
+    (tmp_path / "d/e/f").write_bytes(b"x" * 7)
+    (tmp_path / "prog").write_bytes(b"x" * 3)
+    ad: dict[str, jobad.Value] = {
+        "Iwd": str(tmp_path), "TransferInput": f"a, d/ ,http://x/y,{tmp_path}/a", "Cmd": "prog",
+        "In": "/dev/null", "TransferInputSizeMB": 4,
+    }  # fmt: skip
+    assert bytes_sent(ad) == 10 + 7 + 10 + 3
+    assert bytes_sent({**ad, "TransferExecutable": False}) == 27
+    assert bytes_sent({**ad, "In": "a"}) == 40
+    assert bytes_sent({**ad, "In": "a", "TransferIn": False}) == 30
+    assert bytes_sent({**ad, "TransferInput": "gone"}) == 4 * 2**20
+    assert bytes_sent({"Iwd": "/", "TransferInput": "/gone"}) is None
+    assert bytes_sent({"Iwd": "/", "Cmd": "/bin/sh", "TransferExecutable": False}) == 0
+    for number in range(2100):
+        (tmp_path / "d" / str(number)).touch()
+    assert bytes_sent(ad) == 4 * 2**20
