@@ -3,7 +3,8 @@
 Sections: ``topology`` (the network), ``controller`` (which driver speaks to it), ``broker`` (where
 it listens and keeps its state), ``security`` (who may ask it what), ``limits`` (how it deals with
 links and leases), ``templates`` (per application QSpec, RSpec, weights), ``template_policy`` (what
-may be saved in self-service), ``pool`` (the HTCondor that site selection asks).
+may be saved in self-service), ``pool`` (the HTCondor that site selection asks), ``expansion`` (how
+that pool grows and shrinks).
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ from reprlib import repr as shown
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from pydantic import (
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     ValidationError,
     field_validator,
 )
 
+from adon.configparts import Duration, Section
+from adon.expansionconfig import ExpansionConfig
 from adon.yamlfile import read_yaml
 from network_provisioner.access import Role
 from network_provisioner.errors import InputError
@@ -33,14 +34,9 @@ from network_provisioner.templates.data import templates_from_dict
 from network_provisioner.templates.sitepolicy import policy_from_dict
 from network_provisioner.topologies.data import topology_from_dict
 from network_provisioner.topologies.files import resolve
-from network_provisioner.units import parse_duration
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
-
-
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 def _checked_address(value: str) -> str:
@@ -52,16 +48,6 @@ def _checked_address(value: str) -> str:
     return value
 
 
-def _seconds(value: object) -> float:
-    try:
-        seconds = parse_duration(value, "")
-    except InputError as error:
-        raise ValueError(str(error).removeprefix(": ")) from None
-    if seconds <= 0:
-        raise ValueError(f"found {shown(value)}, expected more than 0 s")
-    return seconds
-
-
 def _unix_seconds(value: object) -> float:
     try:
         # YAML makes dates of what looks like one.
@@ -70,14 +56,11 @@ def _unix_seconds(value: object) -> float:
         raise ValueError(f"found {str(error).removeprefix(' is ')}") from None
 
 
-Duration = Annotated[float, BeforeValidator(_seconds)]
-"""Seconds, written with a unit: ``15 min``."""
-
 DRIVERS = ("simulated", "openflow", "opendaylight")
 _CLASS = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*\Z")
 
 
-class ControllerConfig(_Section):
+class ControllerConfig(Section):
     """Which driver carries the circuits.
 
     ``driver``     simulated, openflow, opendaylight, or one of your own as ``package.module:Class``
@@ -116,7 +99,7 @@ class ControllerConfig(_Section):
         return _checked_address(value)
 
 
-class BrokerConfig(_Section):
+class BrokerConfig(Section):
     """Where the broker listens (loopback unless told otherwise) and keeps its state: an SQLite
     file, or ``postgresql://USER@HOST/DATABASE`` where brokers share it (docs/state.md)."""
 
@@ -140,7 +123,7 @@ class BrokerConfig(_Section):
         return value
 
 
-class TokenConfig(_Section):
+class TokenConfig(Section):
     """Who may ask what. One of ``token_file``, ``sha256`` and ``token``; none of them where a
     client certificate of this name stands for it.
 
@@ -160,7 +143,7 @@ class TokenConfig(_Section):
     projects: list[str] | None = None
 
 
-class TlsConfig(_Section):
+class TlsConfig(Section):
     """PEM files. ``clients``: who signs the certificates that clients must show; without it none
     is asked for."""
 
@@ -169,14 +152,14 @@ class TlsConfig(_Section):
     clients: str | None = None
 
 
-class SecurityConfig(_Section):
+class SecurityConfig(Section):
     """Who may ask the broker what, and how the line to it is protected. See docs/security.md."""
 
     tokens: list[TokenConfig] = Field(default_factory=list)
     tls: TlsConfig | None = None
 
 
-class LimitsConfig(_Section):
+class LimitsConfig(Section):
     """How the broker deals with links and leases; what is left out is as
     :class:`network_provisioner.decisions.admission.Limits` has it.
 
@@ -194,7 +177,7 @@ class LimitsConfig(_Section):
     aging: Duration | None = None
 
 
-class PoolConfig(_Section):
+class PoolConfig(Section):
     """The HTCondor that site selection asks for slots and queues.
 
     ``collector`` is ``host:port``, empty for the one that CONDOR_CONFIG names.
@@ -203,7 +186,7 @@ class PoolConfig(_Section):
     collector: str = ""
 
 
-class Config(_Section):
+class Config(Section):
     """The whole file. Without ``pool`` no HTCondor is asked. ``topology`` is the network itself, or
     was ``{"file": NAME}`` (:func:`network_provisioner.topologies.files.resolve`)."""
 
@@ -215,6 +198,7 @@ class Config(_Section):
     templates: dict[str, dict[str, Any]] = Field(default_factory=dict)
     template_policy: dict[str, Any] = Field(default_factory=dict)
     pool: PoolConfig | None = None
+    expansion: ExpansionConfig | None = None
 
 
 def split_address(value: str, what: str) -> tuple[str, int]:
@@ -225,7 +209,7 @@ def split_address(value: str, what: str) -> tuple[str, int]:
     return host, int(port)
 
 
-_SECTIONS: dict[str, type[_Section]] = {
+_SECTIONS: dict[str, type[Section]] = {
     "controller": ControllerConfig,
     "broker": BrokerConfig,
     "security": SecurityConfig,
@@ -233,6 +217,7 @@ _SECTIONS: dict[str, type[_Section]] = {
     "security.tls": TlsConfig,
     "limits": LimitsConfig,
     "pool": PoolConfig,
+    "expansion": ExpansionConfig,
 }
 
 
@@ -252,7 +237,7 @@ def parse_config(data: object, where: str) -> Config:
     return config.model_copy(update={"topology": topology})
 
 
-_Model = TypeVar("_Model", bound=_Section)
+_Model = TypeVar("_Model", bound=Section)
 
 
 def checked(model: type[_Model], data: object, where: str) -> _Model:
@@ -285,7 +270,7 @@ def _problem(first: ErrorDetails) -> str:
 
 def _suggestion(loc: tuple[int | str, ...]) -> str:
     place = ".".join(part for part in loc[:-1] if isinstance(part, str))
-    model: type[_Section] = _SECTIONS.get(place, Config)
+    model: type[Section] = _SECTIONS.get(place, Config)
     names = list(model.model_fields)
     close = difflib.get_close_matches(str(loc[-1]), names, n=1)
     return f", did you mean {close[0]!r}?" if close else f", expected one of {', '.join(names)}"

@@ -26,6 +26,8 @@ from site_selector.workflow import read_workflow
 from site_selector.yamltext import Document, Key, read_document, uncollected
 
 SUBMIT_SITE = "local"
+TRANSFORMATION_CATALOG = "transformationCatalog"
+"""The key under which a workflow has one of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +57,9 @@ def load_inputs(
     """Read a workflow and its catalogs.
 
     A catalog that is not given is taken from inside the workflow, else from ``sites.yml``,
-    ``replicas.yml``, ``transformations.yml`` beside it. ``execution_sites`` limits where jobs may
-    run, as ``pegasus-plan --sites`` does. Raises InputError with file and line or job.
+    ``replicas.yml``, ``transformations.yml`` beside it; transformations are taken from both.
+    ``execution_sites`` limits where jobs may run, as ``pegasus-plan --sites`` does. Raises
+    InputError with file and line or job.
     """
     with uncollected():
         return _load(workflow, sites, replicas, transformations, execution_sites)
@@ -72,12 +75,14 @@ def _load(
     flow = read_workflow(workflow)
     site_doc = _catalog(flow, sites, "site")
     replica_doc = _catalog(flow, replicas, "replica")
-    transformation_doc = _catalog(flow, transformations, "transformation")
+    programs: dict[str, Transformation] = {}
+    for found in _transformation_documents(flow, transformations):
+        programs |= transformations_of(*found)
     return check_inputs(
         flow,
         sites_of(*site_doc),
         replicas_of(*replica_doc),
-        transformations_of(*transformation_doc),
+        programs,
         execution_sites,
     )
 
@@ -125,6 +130,20 @@ def _catalog(
     return read_document(beside if given is None else given, what), ()
 
 
+def _transformation_documents(
+    workflow: Workflow, given: str | Path | None
+) -> list[tuple[Document, tuple[Key, ...]]]:
+    """The catalog inside the workflow adds to the one in a file, as for the planner; what both list
+    is as the one inside has it."""
+    beside = Path(workflow.document.name).with_name("transformations.yml")
+    if TRANSFORMATION_CATALOG not in workflow.document.root:
+        return [_catalog(workflow, given, "transformation")]
+    own: tuple[Document, tuple[Key, ...]] = (workflow.document, (TRANSFORMATION_CATALOG,))
+    if given is None and not beside.exists():
+        return [own]
+    return [_catalog(workflow, beside if given is None else given, "transformation"), own]
+
+
 def known_site(name: str, sites: Mapping[str, Site], what: str) -> None:
     """Raises InputError where the site catalog does not list ``name``, given as ``what``."""
     if name not in sites:
@@ -160,15 +179,17 @@ def _candidates(
             f"transformation {job.transformation!r} is not in the transformation catalog"
             + did_you_mean(job.transformation, transformations),
         )
-    found = runs_at[job.transformation]
     if hint is not None:
+        # As the planner takes it: also where it is not among the execution sites.
+        found = transformations[job.transformation].sites(sites)
         if hint not in found:
             raise workflow.job_error(
                 job.id,
                 f"profile execution.site asks for {hint!r}, but {job.transformation} can run at "
-                f"{', '.join(found) or 'no execution site'}",
+                f"{', '.join(found) or 'no site'}",
             )
         return (hint,)
+    found = runs_at[job.transformation]
     if not found:
         places = [e.site for e in transformations[job.transformation].executables]
         listed = ", ".join(places)

@@ -1,0 +1,7 @@
+"""``python -m adon`` is ``adon``: for whoever knows the interpreter and not where commands are."""
+
+import sys
+
+from adon.cli import main
+
+sys.exit(main())

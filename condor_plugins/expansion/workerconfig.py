@@ -1,0 +1,149 @@
+"""HTCondor's configuration of a worker that joins a pool for a while, as text: pure functions.
+
+It stands alone: neither the machine's own HTCondor settings nor a user's are read. After its lease
+(``START``) it takes no new job, what runs may end (``MAXJOBRETIREMENTTIME``), and one that nobody
+has claimed for a while shuts down (``STARTD_NOCLAIM_SHUTDOWN``): so it leaves the pool even if
+nobody ever tells it to.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+DEMAND_ATTRIBUTE = "AdonExpansion"
+"""In the ads of a worker's slots: the id of the demand that it serves."""
+_UPDATE_S = 300.0  # HTCondor's own
+_PATIENCE_S = 86_400  # a job may run for a day after its worker was told to leave
+
+
+@dataclass(frozen=True, slots=True)
+class StartdSettings:
+    """Where and how workers run.
+
+    ``directory``    holds a folder for each worker; its file system must be this machine's own
+    ``collector``    ``host:port`` of the pool
+    ``release``      where HTCondor is installed: below it sbin/condor_master and bin/condor_status
+    ``token_file``   an IDTOKEN that may ADVERTISE_STARTD, ADVERTISE_MASTER and READ; None where
+                     the pool takes this user without one (file system authentication)
+    ``site``         the site whose jobs they take, as PegasusSite and AdonSite in their ads
+    ``memory_mb``    memory of a slot where a demand names none
+    ``idle_s``       a worker without a claim for so long shuts down
+    ``config``       settings of HTCondor that go before ours
+    ``environment``  more variables for its daemons, which start with a clean environment
+    """
+
+    directory: Path
+    collector: str
+    release: Path = Path("/usr")
+    token_file: Path | None = None
+    site: str = ""
+    memory_mb: int = 1024
+    idle_s: float = 600.0
+    config: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A worker: ``slots`` static slots of ``cores`` and ``memory_mb`` each, for ``demand``, until
+    ``until`` (Unix seconds)."""
+
+    name: str
+    demand: str
+    slots: int
+    cores: int
+    memory_mb: int
+    until: float
+
+
+def _release(release: Path) -> dict[str, str]:
+    """HTCondor's own folders; distribution packages and its archive lay them out differently."""
+
+    def first(*names: str) -> str:
+        found = (release / name for name in names)
+        return str(next((p for p in found if p.is_dir()), release / names[-1]))
+
+    return {
+        "RELEASE_DIR": str(release),
+        "BIN": str(release / "bin"),
+        "SBIN": str(release / "sbin"),
+        "LIB": first("lib/condor", "lib64/condor", "lib"),
+        "LIBEXEC": first("libexec/condor", "lib/condor/libexec", "libexec"),
+        "SHARE": first("share/condor", "share"),
+    }
+
+
+def _common(settings: StartdSettings, home: Path) -> dict[str, str]:
+    tokens = str(settings.directory / "tokens.d")
+    return {
+        **_release(settings.release),
+        "LOCAL_DIR": str(home),
+        **{part: f"$(LOCAL_DIR)/{part.lower()}" for part in ("LOG", "SPOOL", "LOCK", "RUN")},
+        "EXECUTE": "$(LOCAL_DIR)/execute",
+        "LOCAL_CONFIG_FILE": "",
+        "LOCAL_CONFIG_DIR": "",
+        "REQUIRE_LOCAL_CONFIG_FILE": "False",
+        "USER_CONFIG_FILE": "",
+        "CONDOR_HOST": settings.collector.rpartition(":")[0],
+        "COLLECTOR_HOST": settings.collector,
+        "USE_SHARED_PORT": "False",
+        "SEC_DEFAULT_AUTHENTICATION": "REQUIRED",
+        "SEC_DEFAULT_AUTHENTICATION_METHODS": "IDTOKENS, FS",
+        "SEC_DEFAULT_INTEGRITY": "REQUIRED",
+        "SEC_DEFAULT_ENCRYPTION": "PREFERRED",
+        "SEC_TOKEN_DIRECTORY": tokens,
+        "SEC_TOKEN_SYSTEM_DIRECTORY": tokens,
+        # Workers hold no signing key: who has their files cannot make tokens of the pool.
+        "SEC_PASSWORD_DIRECTORY": str(home / "keys"),
+        "SEC_TOKEN_POOL_SIGNING_KEY_FILE": str(home / "keys/POOL"),
+        "ALLOW_READ": "*",
+    }
+
+
+def client_config(settings: StartdSettings) -> str:
+    """For asking the collector."""
+    return _text({**_common(settings, settings.directory / "client"), **settings.config})
+
+
+def worker_config(settings: StartdSettings, shape: Shape) -> str:
+    """For a ``condor_master`` with one startd.
+
+    Static slots: a pool's own jobs see at once how many there are, and what was asked for.
+    """
+    home = settings.directory / shape.name
+    memory = shape.memory_mb or settings.memory_mb
+    named = {"PegasusSite": settings.site, "AdonSite": settings.site} if settings.site else {}
+    attributes = {**named, DEMAND_ATTRIBUTE: shape.demand, "AdonWorker": shape.name}
+    return _text(
+        {
+            **_common(settings, home),
+            **{key: f'"{value}"' for key, value in attributes.items()},
+            "DAEMON_LIST": "MASTER, STARTD",
+            "STARTD_NAME": shape.name,
+            "STARTD_ATTRS": f"$(STARTD_ATTRS) {' '.join(attributes)}",
+            "NUM_CPUS": str(shape.cores * shape.slots),
+            "MEMORY": str(memory * shape.slots),
+            "SLOT_TYPE_1": f"cpus={shape.cores}, memory={memory}",
+            "SLOT_TYPE_1_PARTITIONABLE": "False",
+            "NUM_SLOTS_TYPE_1": str(shape.slots),
+            "START": f"time() < {math.ceil(shape.until)}",
+            "SUSPEND": "False",
+            "PREEMPT": "False",
+            "KILL": "False",
+            "WANT_SUSPEND": "False",
+            "MAXJOBRETIREMENTTIME": str(_PATIENCE_S),
+            "SHUTDOWN_GRACEFUL_TIMEOUT": str(_PATIENCE_S),
+            "STARTD_NOCLAIM_SHUTDOWN": str(math.ceil(settings.idle_s)),
+            # The startd looks whether it is time for that when it updates its ads.
+            "UPDATE_INTERVAL": str(math.ceil(min(_UPDATE_S, max(5.0, settings.idle_s / 2)))),
+            "RUNBENCHMARKS": "False",
+            **settings.config,
+        }
+    )
+
+
+def _text(values: Mapping[str, str]) -> str:
+    return "".join(f"{key} = {value}\n" for key, value in values.items())
