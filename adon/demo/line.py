@@ -27,6 +27,7 @@ from adon.testbed.testbed import Programs, Testbed
 from condor_plugins.waiting import Stuck
 from monitors.archive import Archive
 from network_provisioner.errors import AdonError
+from pegasus_hooks import registry
 from pegasus_hooks.planner.model import Options, Sources
 
 Trouble = AdonError | OSError | Interrupted
@@ -71,6 +72,7 @@ def run(options: DemoOptions, say: steps.Say) -> tuple[RunFacts, Trouble | None]
         config, url = steps.write_config(options, testbed.real, run_dir)
         say("broker: gives paths and bandwidth on request")
         broker = stack.enter_context(BrokerProcess(config, url, run_dir / "broker.log"))
+        stack.callback(registry.end, run_dir / steps.WATCH)
         course = Course()
         try:
             _go(course, options, testbed, archive, earlier, broker, url, say)
@@ -148,10 +150,12 @@ def _clear(run_dir: Path) -> None:
     """Forget an earlier run: what of it was killed and has not ended yet, its sites, its submit
     directory, and what its broker had promised on switches that are gone with it. Keys, pool and
     logs are used again. Raises AdonError, OSError."""
+    if (run_dir / steps.WATCH).is_dir():
+        registry.end(run_dir / steps.WATCH)
     left = leftovers.end_marked(run_dir.resolve())
     if left:
         raise AdonError(f"process {left[0].pid} of an earlier run in {run_dir} does not end")
-    for stale in ("sites", "submit", "workflow"):
+    for stale in ("sites", "submit", "workflow", steps.WATCH):
         shutil.rmtree(run_dir / stale, ignore_errors=True)
     run_dir.mkdir(parents=True, exist_ok=True)
     for stale_file in run_dir.glob("broker.sqlite*"):

@@ -20,6 +20,7 @@ from adon.testbed.pool import Pool
 from adon.testbed.ports import LOOPBACK, free_port
 from monitors.archive import Archive
 from network_provisioner.errors import AdonError, InputError
+from network_provisioner.templates.data import BUILT_IN
 from network_provisioner.topologies.data import topology_from_dict
 from site_selector.inputs import load_inputs
 
@@ -27,6 +28,7 @@ ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples" / "soykb"
 OUTPUT_SITE = paper.HUB
 TEMPLATE = "soykb"
+WATCH = "watch"  # the folder of the hooks' watcher, in the run's
 _TOOL_S = 300.0
 
 Say = Callable[[str], None]
@@ -91,6 +93,8 @@ def write_config(options: DemoOptions, real: bool, run_dir: Path) -> tuple[Path,
             "state": str(run_dir / "broker.sqlite"),
             "archive": str(options.state / "archive.sqlite"),
         },
+        # The data is a thousandth of real ones, and so is what a circuit is worth setting up for.
+        "templates": {TEMPLATE: {**BUILT_IN[TEMPLATE], "break_even": "256 KiB"}},
     }
     file = run_dir / "adon.yml"
     file.write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
@@ -100,7 +104,12 @@ def write_config(options: DemoOptions, real: bool, run_dir: Path) -> tuple[Path,
 def write_hooks(url: str, archive: Path, run_dir: Path) -> Path:
     """Write the hooks' configuration and return its path."""
     file = run_dir / "hooks.json"
-    data = {"broker": url, "template": TEMPLATE, "archive": str(archive)}
+    data = {
+        "broker": url,
+        "template": TEMPLATE,
+        "archive": str(archive),
+        "watch": str(run_dir / WATCH),
+    }
     file.write_text(json.dumps(data, indent=1), encoding="utf-8")
     return file
 
