@@ -36,6 +36,8 @@ VERBS = {
     "topology": ("show", "export"),
     "template": ("list", "show", "save", "match", "history", "delete"),
     "monitor": ("run",),
+    "workflow": ("provision", "reserve"),
+    "pool": ("enlarge", "shrink", "show"),
 }
 COMMANDS = [(noun, verb) for noun in NOUNS for verb in VERBS.get(noun, ())] + [
     (noun,) for noun in NOUNS if noun not in VERBS
@@ -148,6 +150,9 @@ def test_plan_says_who_planned_and_where(workflow: Path, tmp_path: Path) -> None
     assert f"adon monitor run {submit_dir}" in ran.out
     assert (submit_dir / "braindump.yml").exists()
     assert "SCRIPT PRE" in (submit_dir / "small-0.dag").read_text()
+    ran = adon("plan", workflow, "--dir", tmp_path / "s", "--hooks", hooks, "--defer", "30")
+    submit_dir = Path(ran.out.splitlines()[-1])
+    assert "SCRIPT DEFER 4 30 PRE " in (submit_dir / "small-0.dag").read_text()
 
 
 def test_plan_follows_a_saved_mapping(workflow: Path, tmp_path: Path) -> None:
