@@ -1,0 +1,90 @@
+"""Brokers that are away, slow, dumb or silly, for workflows on a real pool."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from faults_door import WAYS, Door, passes
+from faults_flow import Flow
+from faults_world import GIVEN_BACK_S, Service, holds, nothing_held, some, until
+
+from adon.testbed.pool import Pool
+from network_provisioner.model import TransitState
+
+pytest_plugins = ("faults_fixtures",)
+pytestmark = [pytest.mark.component, pytest.mark.timeout(1800)]
+BUDGET_S = 2.0  # of a hook for a broker that does not answer
+START_S = 1.0  # of Python and of the process, on a busy machine
+
+
+def listed(service: Service) -> dict[str, tuple[str, str]]:
+    """What ``adon transit list --all`` shows: state and reason of each."""
+    adon = str(Path(sys.executable).with_name("adon"))
+    words = [adon, "transit", "list", "--all", "--json", "--broker", service.url]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    return {t["id"]: (t["state"], t["reason"]) for t in json.loads(done.stdout)}
+
+
+def check(service: Service, flow: Flow) -> None:
+    """Nothing is held; every transfer stands there, with its reason where it had no path; no hook
+    took longer than it may."""
+    after_s = nothing_held(service)
+    slowest_s = max(line["spent_s"] for line in service.told("ended"))
+    print(f"slowest hook {slowest_s:.2f} s; {after_s:.1f} s until nothing was held")
+    assert slowest_s < BUDGET_S + START_S
+    # What only the journal had is told by the watcher.
+    until(lambda: {t.job for t in flow.transits()} == set(flow.jobs), GIVEN_BACK_S, service.says)
+    for state, reason in listed(service).values():
+        assert state in ("released", "expired", "best_effort") and reason
+
+
+@pytest.mark.parametrize("how", some(list(WAYS), 3))
+def test_a_broker_that_is_slow_or_silly(
+    pool: Pool, service: Service, door: Door, tmp_path: Path, how: str
+) -> None:
+    door.how = WAYS[how]
+    flow = Flow(tmp_path / "run", service, 3, url=door.url).write()
+    assert flow.run(pool) == "success"
+    said = [line["reason"] for line in flow.journal() if line["event"] == "warning"]
+    assert sum("best effort" in reason for reason in said) >= 3, said
+    door.how = passes
+    check(service, flow)
+
+
+def test_a_broker_that_falls_silent_while_transfers_run(
+    pool: Pool, service: Service, door: Door, tmp_path: Path
+) -> None:
+    flow = Flow(tmp_path / "run", service, 2, url=door.url, seconds=6).write().submit(pool)
+    holds(service, 2)
+    door.how = WAYS["never answers"]
+    assert flow.wait().state == "success"
+    door.how = passes
+    check(service, flow)
+
+
+def test_a_broker_that_is_away(pool: Pool, service: Service, tmp_path: Path) -> None:
+    service.revive = False
+    service.kill()
+    flow = Flow(tmp_path / "run", service, 3).write()
+    assert flow.run(pool) == "success"
+    service.revive = True
+    until(lambda: bool(service.client.health()))
+    check(service, flow)
+
+
+def test_a_broker_that_goes_away_while_transfers_run(
+    pool: Pool, service: Service, tmp_path: Path
+) -> None:
+    flow = Flow(tmp_path / "run", service, 2, seconds=5).write().submit(pool)
+    holds(service, 2)
+    service.revive = False
+    service.kill()
+    assert flow.wait().state == "success"
+    service.revive = True
+    until(lambda: bool(service.client.health()))
+    check(service, flow)
+    assert {t.state for t in flow.transits()} <= {TransitState.RELEASED, TransitState.EXPIRED}

@@ -1,0 +1,67 @@
+"""The wall clock is set while transfers of a real pool hold paths."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+from faults_flow import Flow
+from faults_world import Service, holds, nothing_held, some, until
+
+from adon.testbed.pool import Pool
+from network_provisioner.model import LIVE, TransitState
+
+pytest_plugins = ("faults_fixtures",)
+pytestmark = [pytest.mark.component, pytest.mark.timeout(1800)]
+
+HOUR = 3600
+JUMPS = [HOUR, -HOUR, 30 * 24 * HOUR, -30 * 24 * HOUR]
+
+
+@pytest.mark.parametrize("by_s", some(JUMPS, 2))
+def test_paths_stay_as_long_as_their_transfers(
+    pool: Pool, service: Service, tmp_path: Path, by_s: int
+) -> None:
+    flow = Flow(tmp_path / "run", service, 2, seconds=6).write().submit(pool)
+    holds(service, 2)
+    before = {t.id: t.lease_until - time.time() for t in flow.transits()}
+    service.set_clock(by_s)
+    until(lambda: f"the wall clock was set by {by_s:+.1f} s" in service.log())
+    for transit in flow.transits():
+        assert transit.state in LIVE
+        left_s = transit.lease_until - time.time() - by_s
+        assert before[transit.id] - 5 < left_s < before[transit.id] + 1
+    assert flow.wait().state == "success"
+    nothing_held(service)
+    ended = flow.transits()
+    assert {t.state for t in ended} == {TransitState.RELEASED}
+    for transit in ended:  # as long as it was, whatever the clocks said
+        assert 5 < transit.released_at - transit.installed_at < 60
+
+
+def test_hooks_start_while_it_is_set(pool: Pool, service: Service, tmp_path: Path) -> None:
+    flow = Flow(tmp_path / "run", service, 6, seconds=1, max_hooks=1).write().submit(pool)
+    for by_s in (HOUR, 0, -HOUR):
+        until(lambda: len(service.held()) > 0)
+        service.set_clock(by_s)
+        until(lambda: service.log().count("the wall clock was set") > 0)
+    assert flow.wait().state == "success"
+    nothing_held(service)
+    assert {t.state for t in flow.transits()} == {TransitState.RELEASED}
+    assert {t.job for t in flow.transits()} == set(flow.jobs)
+
+
+@pytest.mark.parametrize("by_s", [HOUR, -HOUR])
+def test_no_post_runs_after_it_was_set(
+    pool: Pool, service: Service, tmp_path: Path, by_s: int
+) -> None:
+    service.set_clock(by_s)  # PRE notes this time, everybody else has the right one
+    faults = {"post stage_in_local_tacc_0_0 0": {"step": 1, "kill": "hook"}}
+    flow = Flow(tmp_path / "run", service, 1, seconds=3, retries=0).write(faults).submit(pool)
+    holds(service, 1)
+    service.set_clock(0)
+    flow.wait()
+    assert len(service.told("struck")) == 1
+    nothing_held(service)
+    assert {t.state for t in flow.transits()} == {TransitState.RELEASED}

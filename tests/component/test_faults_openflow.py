@@ -1,0 +1,72 @@
+"""Open vSwitch is killed under workflows on a real pool, whose broker drives it."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from faults_flow import Flow
+from faults_world import Service, holds, nothing_held, until
+from ovs_rig import OvsRig, network_up, run_inside, vswitchd
+
+from adon.testbed import box, packages, plan
+from adon.testbed.pool import Pool
+from network_provisioner.model import ENDED
+
+pytest_plugins = ("faults_fixtures",)
+# Outside, one test is all of them.
+pytestmark = [pytest.mark.component, pytest.mark.root, pytest.mark.timeout(1800)]
+
+if not box.inside():
+
+    def test_open_vswitch_is_killed(tmp_path: Path) -> None:
+        packages.ensure("condor", progress=print)
+        run_inside(__file__, tmp_path)
+
+else:
+
+    @pytest.fixture(scope="module")
+    def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OvsRig]:
+        with network_up(tmp_path_factory.mktemp("network")) as network:
+            yield OvsRig(network)
+
+    @pytest.fixture
+    def service(rig: OvsRig, tmp_path: Path) -> Iterator[Service]:
+        folder = tmp_path / "broker"
+        folder.mkdir()
+        controller = {
+            "driver": "openflow",
+            "listen": plan.OPENFLOW_LISTEN,
+            "exec": ["ip", "netns", "exec", plan.SWITCH_NETNS],
+        }
+        with Service(folder, controller=controller, topology=plan.topology()) as up:
+            yield up
+
+    def test_while_transfers_hold_paths(
+        pool: Pool, service: Service, rig: OvsRig, tmp_path: Path
+    ) -> None:
+        flow = Flow(tmp_path / "run", service, 3, seconds=5).write().submit(pool)
+        holds(service, 3)
+        until(lambda: len(rig.flows("s1")) > 0)
+        rig.restart_switches()
+        assert flow.wait().state == "success"
+        nothing_held(service)
+        until(lambda: service.client.health()["status"] == "ok")
+        until(lambda: rig.flows("s1") == [] and rig.flows("s2") == [])
+        assert {t.job for t in flow.transits()} == set(flow.jobs)
+
+    def test_and_stays_away(pool: Pool, service: Service, rig: OvsRig, tmp_path: Path) -> None:
+        pid = vswitchd()
+        os.kill(pid, signal.SIGSTOP)  # as good as dead: nothing answers
+        try:
+            flow = Flow(tmp_path / "run", service, 2).write()
+            assert flow.run(pool) == "success"
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        nothing_held(service)
+        ended = flow.transits()
+        assert {t.state for t in ended} <= ENDED
+        assert all(t.reason for t in ended)

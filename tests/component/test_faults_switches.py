@@ -1,0 +1,98 @@
+"""Switches that are killed, or stand still, under workflows on a real pool."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from faults_flow import Flow, plan, steps_of
+from faults_world import (
+    Service,
+    Switches,
+    holds,
+    nothing_held,
+    until,
+    without_reason,
+)
+
+from adon.testbed.pool import Pool
+from network_provisioner.model import TransitState
+
+pytest_plugins = ("faults_fixtures",)
+pytestmark = [pytest.mark.component, pytest.mark.timeout(1800)]
+
+
+@pytest.fixture
+def switches(tmp_path: Path) -> Iterator[Switches]:
+    folder = tmp_path / "broker"
+    folder.mkdir()
+    with Switches(folder) as up:
+        yield up
+
+
+@pytest.fixture
+def service(tmp_path: Path, switches: Switches) -> Iterator[Service]:
+    """A broker for these switches."""
+    folder = tmp_path / "broker"
+    controller = {"driver": "switch_fault:FarSwitches", "options": {"port": switches.port}}
+    with Service(folder, controller=controller) as up:
+        yield up
+
+
+def test_switches_are_killed_while_transfers_hold_paths(
+    pool: Pool, service: Service, switches: Switches, tmp_path: Path
+) -> None:
+    flow = Flow(tmp_path / "run", service, 3, seconds=4).write().submit(pool)
+    holds(service, 3)
+    switches.revive = False
+    switches.kill()
+    assert flow.wait().state == "success"
+    nothing_held(service)
+    assert {t.state for t in flow.transits()} == {TransitState.RELEASED}
+    assert service.client.health()["status"] == "degraded"
+    switches.revive = True
+    until(lambda: service.client.health()["status"] == "ok")
+
+
+def test_switches_are_away_when_a_path_is_asked_for(
+    pool: Pool, service: Service, switches: Switches, tmp_path: Path
+) -> None:
+    switches.revive = False
+    switches.kill()
+    flow = Flow(tmp_path / "run", service, 3).write()
+    assert flow.run(pool) == "success"
+    nothing_held(service)
+    ended = flow.transits()
+    assert {t.job for t in ended} == set(flow.jobs)
+    for transit in ended:
+        assert transit.state in (TransitState.FAILED, TransitState.BEST_EFFORT)
+        assert "do not answer" in transit.reason
+
+
+def test_switches_stand_still(
+    pool: Pool, service: Service, switches: Switches, tmp_path: Path
+) -> None:
+    os.kill(switches.pid(), signal.SIGSTOP)
+    flow = Flow(tmp_path / "run", service, 3).write()
+    assert flow.run(pool) == "success"
+    os.kill(switches.pid(), signal.SIGCONT)
+    nothing_held(service)
+    assert max(line["spent_s"] for line in service.told("ended")) < 3.0
+    assert all(t.reason for t in flow.transits())
+
+
+def test_switches_are_killed_at_a_step(
+    pool: Pool, service: Service, switches: Switches, tmp_path: Path
+) -> None:
+    steps = steps_of(service, Flow(tmp_path / "steps", service, 2).write())
+    faults = plan(steps, 2, "switches")
+    flow = Flow(tmp_path / "run", service, len(faults), max_hooks=1).write(faults)
+    assert flow.run(pool) == "success"
+    after_s = nothing_held(service)
+    assert switches.deaths > 0
+    assert {t.job for t in flow.transits()} == set(flow.jobs)
+    assert without_reason(flow.transits()) == []
+    print(f"{switches.deaths} kills of the switches, {after_s:.1f} s until nothing was held")

@@ -1,0 +1,38 @@
+"""What the tests of faults share: a pool for a file, a broker and its door for a test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from faults_door import Door
+from faults_world import Service
+
+from adon.testbed import packages
+from adon.testbed.pool import Pool
+
+
+@pytest.fixture(scope="module")
+def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pool]:
+    """A pool whose access point runs transfers itself, as Pegasus has it."""
+    condor = packages.ensure("condor", progress=print)
+    with Pool(tmp_path_factory.mktemp("pool"), condor, {}) as up:
+        yield up
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Service]:
+    """A broker that serves, and is started again whenever it is killed."""
+    folder = tmp_path / "broker"
+    folder.mkdir()
+    with Service(folder) as up:
+        yield up
+
+
+@pytest.fixture
+def door(service: Service) -> Iterator[Door]:
+    """What stands before the broker."""
+    made = Door(service.port)
+    yield made
+    made.close()
