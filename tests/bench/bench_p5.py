@@ -23,8 +23,8 @@ import yaml
 
 from network_provisioner.client import BrokerClient
 from pegasus_hooks import transferlist
+from pegasus_hooks.keepsizes import RECORD_PREFIX
 from pegasus_hooks.planner import Options, PlannedJob, Sources, plan
-from pegasus_hooks.postjob import RECORD_PREFIX
 from pegasus_hooks.prejob import MULTIPART_ENDING
 from site_selector.inputs import load_inputs
 from tests.bench import Figure, Tell, bench
@@ -34,6 +34,12 @@ ROUNDS = 60
 SAMPLES, CHROMOSOMES = 41, 20
 STORE = "iplant"
 SITES = ("iplant", "mu", "tacc", "local")
+TEMPLATE = "bench"
+PATHS = {  # every transfer gets a path, however small it is
+    "qspec": {"min_throughput": "1 Mb/s"},
+    "rspec": {"max_throughput": "1 Gb/s"},
+    "break_even": "0 B",
+}
 HOOKS = ROOT / "pegasus_hooks"
 ENVIRONMENT = {"PATH": "/usr/bin:/bin"}
 PYTHON = [sys.executable, "-I", "-S"]
@@ -54,6 +60,7 @@ def broker(folder: Path) -> Iterator[str]:
         links.append({"a": site, "b": "s1", "capacity": "1 Gb/s", "ports": {"s1": number}})
     config = {
         "topology": {"nodes": nodes, "links": links},
+        "templates": {TEMPLATE: PATHS},
         "controller": {"driver": "simulated"},
         "broker": {
             "listen": address,
@@ -153,7 +160,7 @@ def measure(
     submit_dir: Path, jobs: Iterable[PlannedJob], url: str, config: Path
 ) -> dict[str, list[float]]:
     """Milliseconds of every hook and peer, taken in turn so that all see the same machine."""
-    config.write_text(json.dumps({"broker": url, "template": "soykb"}))
+    config.write_text(json.dumps({"broker": url, "template": TEMPLATE}))
     transfers = [job for job in jobs if job.transfers]
     others = [job for job in jobs if job.task is not None]
     pre = [*PYTHON, str(HOOKS / "pre.py"), "--config", str(config)]
@@ -171,6 +178,10 @@ def measure(
         run("PRE, other job", [*pre, other.name, "0", "2"])
         write_record(submit_dir, other)
         run("POST, other job", [*post, other.name, "0", "0"])
+        # As `adon install pegasus` has it: around Pegasus's check, which keeps the sizes itself.
+        check = ["--exitcode-path", TRUE, "--", "-r", "0", "-R", "0", "-M", "flow.cache.meta"]
+        output = f"./{other.folder}/{other.name}.out"
+        run("POST, other job, around pegasus-exitcode", [*post, *check, output])
         run("PRE, transfer job", [*pre, transfer.name, retry, "2"])
         move_files(submit_dir, transfer)
         run("POST, transfer job", [*post, transfer.name, retry, "0"])
