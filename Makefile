@@ -23,7 +23,8 @@ figure18: setup ## replay the thesis's Figure 18 on the testbed's network, with 
 
 test: setup ## run all tests that this machine and user can run: unit, component, end to end
 	@$(TIED) $(PYTHON) -m pytest -q -n 3 --dist loadfile tests/unit
-	@$(TIED) $(PYTHON) -m pytest tests/component
+	@$(TIED) $(PYTHON) -m pytest -q -n 3 --dist loadfile -m "not alone" tests/component
+	@$(TIED) $(PYTHON) -m pytest -m alone tests/component
 	@$(TIED) $(PYTHON) -m pytest tests/e2e
 
 test-opendaylight: setup ## try the OpenDaylight driver with a real one, as root (assembled once, minutes)

@@ -27,7 +27,7 @@ from network_provisioner.errors import BrokerError
 from network_provisioner.model import LIVE, Transit, TransitRequest, TransitState
 from network_provisioner.stores.postgres import PostgresStore
 
-pytestmark = pytest.mark.component
+pytestmark = [pytest.mark.component, pytest.mark.alone]
 
 _EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "adon.yml"
 _THREADS, _ROUNDS = 12, 25

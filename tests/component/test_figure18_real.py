@@ -12,7 +12,7 @@ import pytest
 
 from adon.testbed import box, packages
 
-pytestmark = [pytest.mark.component, pytest.mark.root]
+pytestmark = [pytest.mark.component, pytest.mark.alone, pytest.mark.root]
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "soykb" / "figure18.py"
 

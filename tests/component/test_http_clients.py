@@ -10,7 +10,7 @@ from http_load import PATIENT_S, Watcher, broker_process, quantile, run_clients
 from network_provisioner.client import BrokerClient
 from network_provisioner.model import ENDED, TransitState
 
-pytestmark = pytest.mark.component
+pytestmark = [pytest.mark.component, pytest.mark.alone]
 CLIENTS, STEPS = 64, 25
 
 

@@ -34,7 +34,7 @@ from network_provisioner.controllers.conformance import ControllerConformance
 from network_provisioner.controllers.openflow import OpenFlowController
 
 # Outside, one test is all of them.
-pytestmark = [pytest.mark.component, pytest.mark.root, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.component, pytest.mark.alone, pytest.mark.root, pytest.mark.timeout(900)]
 
 HERE = Path(__file__).resolve()
 

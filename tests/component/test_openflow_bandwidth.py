@@ -32,7 +32,7 @@ from network_provisioner.controllers.vsctl import VsctlShaper
 from network_provisioner.topology import Topology
 
 # Outside, one test is all of them.
-pytestmark = [pytest.mark.component, pytest.mark.root, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.component, pytest.mark.alone, pytest.mark.root, pytest.mark.timeout(900)]
 
 if not box.inside():
 

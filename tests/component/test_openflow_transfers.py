@@ -27,7 +27,7 @@ from network_provisioner.controllers.base import Circuit, Part, Queue
 from network_provisioner.flows import Flow
 
 # Outside, one test is all of them.
-pytestmark = [pytest.mark.component, pytest.mark.root, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.component, pytest.mark.alone, pytest.mark.root, pytest.mark.timeout(900)]
 
 if not box.inside():
 

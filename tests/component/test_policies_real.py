@@ -35,7 +35,7 @@ from network_provisioner.errors import BrokerError
 
 HERE = Path(__file__).resolve()
 
-pytestmark = [pytest.mark.component, pytest.mark.root]
+pytestmark = [pytest.mark.component, pytest.mark.alone, pytest.mark.root]
 
 URL = "127.0.0.1:8470"
 BOTH = ("cms", "ligo")

@@ -27,7 +27,7 @@ from adon.testbed.gridftp import PORT, GridFtp, endpoints
 from adon.testbed.network import LINKS, Network
 from network_provisioner.errors import AdonError, MissingError
 
-pytestmark = pytest.mark.component
+pytestmark = [pytest.mark.component, pytest.mark.alone]
 
 HERE = Path(__file__).resolve()
 PEGASUS_TRANSFER = Path(Pegasus.__path__[0]) / "cli" / "pegasus-transfer.py"
