@@ -17,6 +17,7 @@ from typing import Any, Self
 
 import yaml
 from hooks_world import ROOT
+from network_world import star
 
 from network_provisioner.client import BrokerClient
 from network_provisioner.errors import BrokerError
@@ -26,17 +27,7 @@ from pegasus_hooks import submitdir
 ALL = os.environ.get("ADON_FAULTS") == "all"
 PATIENT_S = 120.0
 GIVEN_BACK_S = 10.0  # what a job held is given back within this of the job's end
-NODES = [
-    {"name": site, "kind": "site", "address": f"10.10.0.{n}", "mac": f"02:00:00:00:00:0{n}"}
-    for n, site in enumerate(("mu", "tacc"), 1)
-]
-TOPOLOGY: dict[str, Any] = {
-    "nodes": [*NODES, {"name": "s1", "kind": "switch", "dpid": 1}],
-    "links": [
-        {"a": site, "b": "s1", "capacity": "100 Gb/s", "ports": {"s1": n}}
-        for n, site in enumerate(("mu", "tacc"), 1)
-    ],
-}
+TOPOLOGY = star("mu", "tacc", capacity="100 Gb/s")
 # Every transfer takes its path for as long as nobody gives it back, whatever its size.
 TEMPLATES = {
     "steady": {

@@ -10,6 +10,29 @@ from network_provisioner.topology import Topology
 SITES = ("mu", "tacc", "iplant", "local")
 
 
+def star(*sites: str, capacity: str = "1 Gb/s") -> dict[str, Any]:
+    """Sites around one switch, as ``topology`` in adon.yml has them."""
+    numbered = list(enumerate(sites, 1))
+    return {
+        "nodes": [
+            {"name": "s1", "kind": "switch", "dpid": 1},
+            *(
+                {
+                    "name": name,
+                    "kind": "site",
+                    "address": f"10.10.0.{number}",
+                    "mac": f"02:00:00:00:00:0{number}",
+                }
+                for number, name in numbered
+            ),
+        ],
+        "links": [
+            {"a": name, "b": "s1", "capacity": capacity, "ports": {"s1": number}}
+            for number, name in numbered
+        ],
+    }
+
+
 def demo_network(l2: str = "200 Mb/s", l3: str = "20 Mb/s") -> Topology:
     """The demo's network: mu and local on s1, tacc and iplant on s2, an L2 and an L3 path."""
     nodes: list[dict[str, Any]] = [

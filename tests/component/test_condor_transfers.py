@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 import uvicorn
+from network_world import star
 
 from adon.cli import main
 from adon.testbed import leftovers
@@ -32,19 +33,7 @@ from network_provisioner.topologies.data import topology_from_dict
 pytestmark = pytest.mark.component
 
 SITES = {"mu": SiteSpec(1), "tacc": SiteSpec(1)}
-NETWORK = {
-    "nodes": [
-        {"name": "s1", "kind": "switch", "dpid": 1},
-        *(
-            {"name": n, "kind": "site", "address": f"10.10.0.{i}", "mac": f"02:00:00:00:00:0{i}"}
-            for i, n in enumerate(("mu", "tacc", "local"), 1)
-        ),
-    ],
-    "links": [
-        {"a": n, "b": "s1", "capacity": "1 Gb/s", "ports": {"s1": i}}
-        for i, n in enumerate(("mu", "tacc", "local"), 1)
-    ],
-}
+NETWORK = star("mu", "tacc", "local")
 QUICK, SLOW = 30 * 2**20, 3 * 2**30  # bytes: a moment, and half a minute, that nobody waits for
 GIVEN_BACK_S = 10.0
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from http_load import broker_process
+from network_world import star
 from pegasus_world import User, copy_pegasus, make_pegasus_case
 from planner_world import MAPPING, RESULT, SITES
 
@@ -26,19 +27,7 @@ from network_provisioner.model import ENDED, Transit
 
 pytestmark = [pytest.mark.component, pytest.mark.pegasus, pytest.mark.timeout(600)]
 
-NETWORK: dict[str, Any] = {
-    "nodes": [
-        {"name": "s1", "kind": "switch", "dpid": 1},
-        *(
-            {"name": n, "kind": "site", "address": f"10.10.0.{i}", "mac": f"02:00:00:00:00:0{i}"}
-            for i, n in enumerate(SITES, 1)
-        ),
-    ],
-    "links": [
-        {"a": n, "b": "s1", "capacity": "1 Gb/s", "ports": {"s1": i}}
-        for i, n in enumerate(SITES, 1)
-    ],
-}
+NETWORK = star(*SITES)
 # However small: every transfer is worth a path here.
 TEMPLATE = {
     "qspec": {"min_throughput": "1 Mb/s"}, "rspec": {"max_throughput": "1 Gb/s"}, "break_even": 0,

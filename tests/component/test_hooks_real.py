@@ -29,6 +29,7 @@ from hooks_world import (
     make_submit_dir,
     move,
 )
+from network_world import star
 from Pegasus import transfer as pegasus_transfer
 
 from monitors.archive import Archive
@@ -47,17 +48,7 @@ pytestmark = pytest.mark.component
 JOB = "stage_in_local_tacc_0_0"
 TRANSIT = f"{WF_UUID}:{JOB}:0:mu-tacc"
 SIZE = 300_000
-NETWORK = {
-    "nodes": [
-        {"name": "mu", "kind": "site", "address": "10.10.0.1", "mac": "02:00:00:00:00:01"},
-        {"name": "tacc", "kind": "site", "address": "10.10.0.2", "mac": "02:00:00:00:00:02"},
-        {"name": "s1", "kind": "switch", "dpid": 1},
-    ],
-    "links": [
-        {"a": "mu", "b": "s1", "capacity": "1 Gb/s", "ports": {"s1": 1}},
-        {"a": "tacc", "b": "s1", "capacity": "1 Gb/s", "ports": {"s1": 2}},
-    ],
-}
+NETWORK = star("mu", "tacc")
 # So that a test's few bytes are worth a circuit.
 TEMPLATES = {
     "default": {

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from hooks_world import PATIENT_S, journal
 from http_load import broker_process
+from network_world import star
 from pegasus_world import User, copy_pegasus, end_watchers, make_pegasus_case, tree
 from planner_world import MAPPING, RESULT, SITES, Case
 
@@ -29,24 +30,7 @@ from pegasus_hooks import submitdir
 
 pytestmark = [pytest.mark.component, pytest.mark.pegasus, pytest.mark.timeout(1800)]
 _RUN_S = 900.0  # of a machine with much else to do
-NETWORK: dict[str, Any] = {
-    "nodes": [
-        *(
-            {
-                "name": name,
-                "kind": "site",
-                "address": f"10.10.0.{number}",
-                "mac": f"02:00:00:00:00:0{number}",
-            }
-            for number, name in enumerate(SITES, 1)
-        ),
-        {"name": "s1", "kind": "switch", "dpid": 1},
-    ],
-    "links": [
-        {"a": name, "b": "s1", "capacity": "1 Gb/s", "ports": {"s1": number}}
-        for number, name in enumerate(SITES, 1)
-    ],
-}
+NETWORK = star(*SITES)
 # However small: every transfer is worth a path here.
 ANY_SIZE = {
     "qspec": {"min_throughput": "1 Mb/s"}, "rspec": {"max_throughput": "1 Gb/s"}, "break_even": 0,

@@ -16,6 +16,7 @@ import pytest
 import uvicorn
 import yaml
 from hooks_world import PATIENT_S, journal, write_config
+from network_world import star
 from planner_world import Case, by_file, job, make_case, uses
 
 from adon.cli import main
@@ -43,17 +44,7 @@ from site_selector.placement import Mapping, Placement
 pytestmark = pytest.mark.component
 
 WIDTH = 4
-NETWORK: dict[str, Any] = {
-    "nodes": [
-        {"name": "local", "kind": "site", "address": "10.10.0.4", "mac": "02:00:00:00:00:04"},
-        {"name": "mu", "kind": "site", "address": "10.10.0.1", "mac": "02:00:00:00:00:01"},
-        {"name": "s1", "kind": "switch", "dpid": 1},
-    ],
-    "links": [
-        {"a": "local", "b": "s1", "capacity": "1 Gb/s", "ports": {"s1": 4}},
-        {"a": "mu", "b": "s1", "capacity": "1 Gb/s", "ports": {"s1": 1}},
-    ],
-}
+NETWORK = star("local", "mu")
 # What is peculiar to a pool whose machines are all this one, without names of their own.
 ONE_MACHINE = {
     "NO_DNS": "True",

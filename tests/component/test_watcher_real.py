@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 import uvicorn
 from hooks_world import POST, PRE, journal, make_submit_dir, move
+from network_world import star
 
 from adon.testbed import packages
 from adon.testbed.pool import Pool
@@ -40,17 +41,7 @@ WAIT_S = 120.0
 PROMISED_S = 10.0
 LOOKS_S = 2.0  # of this test at the broker, on a busy machine
 JOB = "stage_in_local_tacc_0_0"
-NETWORK = {
-    "nodes": [
-        {"name": "mu", "kind": "site", "address": "10.10.0.1", "mac": "02:00:00:00:00:01"},
-        {"name": "tacc", "kind": "site", "address": "10.10.0.2", "mac": "02:00:00:00:00:02"},
-        {"name": "s1", "kind": "switch", "dpid": 1},
-    ],
-    "links": [
-        {"a": "mu", "b": "s1", "capacity": "1 Gb/s", "ports": {"s1": 1}},
-        {"a": "tacc", "b": "s1", "capacity": "1 Gb/s", "ports": {"s1": 2}},
-    ],
-}
+NETWORK = star("mu", "tacc")
 SUB = """\
 executable = {script}
 universe = vanilla
