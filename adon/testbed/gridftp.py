@@ -12,6 +12,7 @@ import os
 import pwd
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -175,11 +176,22 @@ def _wait_listening(daemon: Daemon, port: int) -> None:
 
 
 def _listens(pid: int, port: int) -> bool:
-    """Whether somebody listens on TCP ``port`` in the network namespace of ``pid``."""
-    return any(
-        words[3] == _TCP_LISTEN and int(words[1].rpartition(":")[2], 16) == port
+    """Whether the process itself listens on TCP ``port``: it may be somebody else who does, and
+    our server is about to end because of that."""
+    listening = {
+        f"socket:[{words[9]}]"
         for words in _tcp_table(pid)
-    )
+        if words[3] == _TCP_LISTEN and int(words[1].rpartition(":")[2], 16) == port
+    }
+    return not listening.isdisjoint(_files(pid))
+
+
+def _files(pid: int) -> Iterator[str]:
+    """What the open files of a process are."""
+    with suppress(OSError):  # it has just ended; the caller looks at that
+        for file in Path(f"/proc/{pid}/fd").iterdir():
+            with suppress(OSError):
+                yield str(file.readlink())
 
 
 def _tcp_table(pid: int) -> Iterator[list[str]]:
