@@ -89,14 +89,18 @@ def wake(folder: Path, config_path: Path) -> bool:
         return False
     try:
         # The lock goes to the watcher as an open file, so that it is never free in between.
-        command = [
-            sys.executable, "-I", "-S", str(_START), "--config", os.path.abspath(config_path),  # noqa: PTH100
-            "--lock", str(lock),
-        ]  # fmt: skip
-        _start_detached(command, lock)
+        _start_detached(command(config_path, lock), lock)
     finally:
         os.close(lock)
     return True
+
+
+def command(config_path: Path, lock: int) -> list[str]:
+    """What starts a watcher that has the lock as the open file ``lock``."""
+    return [
+        sys.executable, "-I", "-S", str(_START), "--config", os.path.abspath(config_path),  # noqa: PTH100
+        "--lock", str(lock),
+    ]  # fmt: skip
 
 
 def hold(folder: Path) -> int | None:

@@ -20,7 +20,7 @@ from adon.demo.figures import as_json
 from adon.demo.options import DemoOptions
 from adon.demo.page import render
 from adon.demo.summary import summary_text
-from adon.demo.supervise import BrokerProcess
+from adon.demo.supervise import BrokerProcess, watching
 from adon.planning import plan_workflow
 from adon.testbed import leftovers
 from adon.testbed.testbed import Programs, Testbed
@@ -72,10 +72,11 @@ def run(options: DemoOptions, say: steps.Say) -> tuple[RunFacts, Trouble | None]
         config, url = steps.write_config(options, testbed.real, run_dir)
         say("broker: gives paths and bandwidth on request")
         broker = stack.enter_context(BrokerProcess(config, url, run_dir / "broker.log"))
-        stack.callback(registry.end, run_dir / steps.WATCH)
+        hooks = steps.write_hooks(url, options.state / "archive.sqlite", run_dir)
+        stack.enter_context(watching(hooks, run_dir / steps.WATCH))
         course = Course()
         try:
-            _go(course, options, testbed, archive, earlier, broker, url, say)
+            _go(course, options, testbed, archive, earlier, broker, say)
         except (AdonError, OSError, Interrupted) as error:
             course.trouble = error
             say(f"stopped: {course.stopped}")
@@ -97,7 +98,6 @@ def _go(
     archive: Archive,
     earlier: int,
     broker: BrokerProcess,
-    url: str,
     say: steps.Say,
 ) -> None:
     """The steps, each noted in ``course``. Raises AdonError, OSError, Interrupted."""
@@ -118,7 +118,7 @@ def _go(
         course.placed.mapping,
         run_dir / "submit",
         steps.OUTPUT_SITE,
-        steps.write_hooks(url, options.state / "archive.sqlite", run_dir),
+        run_dir / steps.HOOKS,
         Options(user=testbed.pool.user.name),
         running.pegasus_runner(testbed.pool),
     )

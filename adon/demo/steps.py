@@ -28,6 +28,7 @@ ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples" / "soykb"
 OUTPUT_SITE = paper.HUB
 TEMPLATE = "soykb"
+HOOKS = "hooks.json"  # the hooks' configuration, in the run's folder
 WATCH = "watch"  # the folder of the hooks' watcher, in the run's
 _TOOL_S = 300.0
 
@@ -103,7 +104,7 @@ def write_config(options: DemoOptions, real: bool, run_dir: Path) -> tuple[Path,
 
 def write_hooks(url: str, archive: Path, run_dir: Path) -> Path:
     """Write the hooks' configuration and return its path."""
-    file = run_dir / "hooks.json"
+    file = run_dir / HOOKS
     data = {
         "broker": url,
         "template": TEMPLATE,

@@ -1,4 +1,4 @@
-"""The demo's broker as a process that is started again when it dies, and what is read from it."""
+"""The demo's broker, started again when it dies, with what is read from it; and its watcher."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -15,6 +16,7 @@ from typing import Any, Self
 from adon.demo.facts import LinkSample
 from network_provisioner.client import BrokerClient
 from network_provisioner.errors import AdonError, BrokerError
+from pegasus_hooks import registry
 
 _READY_S = 90.0  # it waits 20 s for the switches; all else is a busy machine
 _SAMPLE_EVERY_S = 0.5
@@ -112,6 +114,36 @@ class BrokerProcess:
                 self.samples.extend(samples_of(self.client.counters()))
         # Here, since the kernel kills a broker that this thread started when this thread ends.
         self._end()
+
+
+@contextlib.contextmanager
+def watching(config: Path, folder: Path) -> Iterator[None]:
+    """A watcher of ``folder`` that ends with this block, and with this process at the latest: one
+    that the hooks start by themselves would outlive a demo that is killed.
+
+    ``config`` is the hooks' configuration. Raises AdonError where another one runs.
+    """
+    lock = registry.hold(folder)
+    if lock is None:
+        raise AdonError(f"{folder}: found a watcher, expected that of an earlier run to have ended")
+    try:
+        tied = ["setpriv", "--pdeathsig", "KILL", "--", *registry.command(config, lock), "--stay"]
+        process = subprocess.Popen(
+            tied,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            pass_fds=(lock,),
+            start_new_session=True,
+        )
+    finally:
+        os.close(lock)
+    try:
+        yield
+    finally:
+        if process.poll() is None and not registry.end(folder):
+            process.kill()
+        process.wait()
 
 
 def samples_of(answer: dict[str, Any]) -> list[LinkSample]:

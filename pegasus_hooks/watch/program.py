@@ -1,4 +1,4 @@
-"""The watcher as a program: ``--config FILE [--lock NUMBER]``."""
+"""The watcher as a program: ``--config FILE [--lock NUMBER] [--stay]``."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ def main(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="watcher.py", description=__doc__)
     parser.add_argument("--config", type=Path, required=True, help="the hooks' configuration")
     parser.add_argument("--lock", type=int, help="open file that holds the watcher's lock")
+    parser.add_argument("--stay", action="store_true", help="do not end when nothing is left")
     options = parser.parse_args(argv)
     config = hookconfig.load(options.config)
     folder = watch_folder(config, options.config)
@@ -38,7 +39,7 @@ def main(argv: Sequence[str]) -> int:
     handler = RotatingFileHandler(folder / registry.LOG, maxBytes=_LOG_BYTES, backupCount=1)
     form = "%(asctime)s [%(process)d] %(levelname)s %(message)s"
     logging.basicConfig(level=logging.INFO, handlers=[handler], format=form)
-    watch(folder, config, lock, stopped(), IDLE_S)
+    watch(folder, config, lock, stopped(), None if options.stay else IDLE_S)
     return 0
 
 
