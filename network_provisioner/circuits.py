@@ -11,7 +11,9 @@ from collections.abc import Mapping, Sequence
 from network_provisioner.controllers.base import Circuit, Part
 from network_provisioner.decisions.elastic import Demand
 from network_provisioner.decisions.lanes import Hop, Reservation, whole_bps
+from network_provisioner.decisions.reservations import Ledger
 from network_provisioner.decisions.split import Way
+from network_provisioner.errors import InputError
 from network_provisioner.flows import flow_from_dict
 from network_provisioner.model import Transit
 from network_provisioner.topology import Topology
@@ -67,6 +69,17 @@ def reservation(transit: Transit, topology: Topology, start: float) -> Reservati
     if not lanes:
         return None
     return Reservation(transit.id, lanes, start, transit.end or transit.lease_until)
+
+
+def reserve(ledger: Ledger, transit: Transit, topology: Topology, now: float) -> str:
+    """Have ``ledger`` hold again what a transit has on its paths, from Unix second ``now`` or its
+    later start on. Why it cannot, in words; "" where it does."""
+    try:
+        held = reservation(transit, topology, max(now, transit.start))
+        refusal = None if held is None else ledger.admit(held)
+    except InputError as error:
+        return str(error)
+    return "" if refusal is None else str(refusal)
 
 
 def part_name(transit_id: str, number: int) -> str:

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 
 from network_provisioner import circuits
 from network_provisioner.decisions.reservations import Ledger
-from network_provisioner.errors import InputError
 from network_provisioner.lifecycle import Lifecycle
 from network_provisioner.model import LIVE, Transit, TransitState
 from network_provisioner.store import ACTIVE
@@ -38,7 +37,7 @@ class Recovery:
                 transit.reason += "; its lease ended while no broker ran"
                 self._life.end(transit, TransitState.EXPIRED, now)
             else:
-                problem = self._reserve(transit, now)
+                problem = circuits.reserve(self._ledger, transit, self._topology, now)
                 if problem:
                     transit.reason += f"; after a restart: {problem}"
                     self._life.end(transit, TransitState.FAILED, now)
@@ -57,17 +56,8 @@ class Recovery:
             if transit.state not in ACTIVE:
                 continue
             if transit.state in LIVE and transit.lease_until > now:
-                problem = self._reserve(transit, now)
+                problem = circuits.reserve(self._ledger, transit, self._topology, now)
                 if problem:  # brokers with different limits or topologies on one store
                     log.error("transit %s of another broker does not fit: %s", transit.id, problem)
                     continue
             self._life.resume(transit)
-
-    def _reserve(self, transit: Transit, now: float) -> str:
-        """Why its reservation cannot be held, in words; "" where it is held."""
-        try:
-            held = circuits.reservation(transit, self._topology, max(now, transit.start))
-            refusal = None if held is None else self._ledger.admit(held)
-        except InputError as error:
-            return str(error)
-        return "" if refusal is None else str(refusal)

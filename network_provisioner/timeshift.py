@@ -10,7 +10,6 @@ from __future__ import annotations
 from network_provisioner import circuits
 from network_provisioner.clock import has_begun, move_times
 from network_provisioner.decisions.reservations import Ledger
-from network_provisioner.errors import InputError
 from network_provisioner.keeper import Keeper
 from network_provisioner.model import LIVE, ON_SWITCHES, Transit, TransitState
 from network_provisioner.roster import Roster
@@ -66,9 +65,4 @@ class TimeShift:
         over needs none: it ends next."""
         if (transit.end or transit.lease_until) <= now:
             return ""
-        try:
-            held = circuits.reservation(transit, self._topology, max(now, transit.start))
-            refusal = None if held is None else self._ledger.admit(held)
-        except InputError as error:
-            return str(error)
-        return "" if refusal is None else str(refusal)
+        return circuits.reserve(self._ledger, transit, self._topology, now)

@@ -238,14 +238,7 @@ def _settled(one: _Asked, started: float, effects: Effects) -> PairDecision:
         lost = _lost(one.wish, one.lost, effects)
         return replace(lost, id=one.transit.id, waited_s=waited_s)
     transit = _lengthen(one.transit, effects)
-    return replace(
-        one.wish.became(str(transit.state), transit.reason, told=True),
-        id=transit.id,
-        granted_bps=transit.granted_bps,
-        layer=transit.layer,
-        path=tuple(transit.path),
-        waited_s=waited_s,
-    )
+    return replace(one.wish.became(UNASKED).answered(transit), waited_s=waited_s)
 
 
 def lease_of(transit: Transit) -> float:

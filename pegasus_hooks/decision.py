@@ -19,12 +19,15 @@ only: the hooks import this.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from network_provisioner.rounds import MOST, round_name
 from pegasus_hooks import submitdir
+
+if TYPE_CHECKING:
+    from network_provisioner.model import Transit
 
 DECISION_ENDING = ".adon.json"
 UNASKED = "unasked"  # state of a pair whose broker never answered, and may have given all the same
@@ -50,6 +53,19 @@ class PairDecision:
     waited_s: float = 0.0
     told: bool = False
     size_source: str = ""
+
+    def answered(self, transit: Transit) -> PairDecision:
+        """The same, with what the broker answered."""
+        return replace(
+            self,
+            id=transit.id,
+            state=str(transit.state),
+            granted_bps=transit.granted_bps,
+            layer=transit.layer,
+            path=tuple(transit.path),
+            reason=transit.reason,
+            told=True,
+        )
 
     def as_json(self) -> dict[str, Any]:
         """As it stands in the decision file and the journal."""

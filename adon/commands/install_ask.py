@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import stat
 import sys
 from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -12,6 +14,19 @@ if TYPE_CHECKING:
     from pegasus_hooks.install.home import Place
     from pegasus_hooks.install.parts import Part
     from pegasus_hooks.install.verify import Verdict
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """``--dry-run``, ``--yes``, ``--undo``."""
+    parser.add_argument("--dry-run", action="store_true", help="show what would change, and end")
+    parser.add_argument("--yes", action="store_true", help="do not ask")
+    parser.add_argument("--undo", action="store_true", help="take out what was installed")
+
+
+def closed(python: Path) -> Path | None:
+    """The file or folder that keeps other users from running ``python``; None for none."""
+    way = (python, *python.parents)
+    return next((one for one in way if not one.stat().st_mode & stat.S_IXOTH), None)
 
 
 def agreed(args: argparse.Namespace, needed: Sequence[Change]) -> bool:

@@ -7,7 +7,6 @@ import json
 import os
 import pwd
 import shutil
-import stat
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from adon.commands import install_hooks
-from adon.commands.install_ask import agreed
+from adon.commands.install_ask import add_options, agreed, closed
 from adon.commands.parsing import DEFAULT_BROKER, Nouns, add_command
 
 if TYPE_CHECKING:
@@ -76,9 +75,7 @@ def add(verbs: Nouns[argparse.ArgumentParser]) -> None:
     parser.add_argument(
         "--project", metavar="NAME", help="whose transfers they are where a job does not say"
     )
-    parser.add_argument("--dry-run", action="store_true", help="show what would change, and end")
-    parser.add_argument("--yes", action="store_true", help="do not ask")
-    parser.add_argument("--undo", action="store_true", help="take out what was installed")
+    add_options(parser)
     parser.set_defaults(ahead=False)
 
 
@@ -210,6 +207,6 @@ def _notes(args: argparse.Namespace) -> Iterator[str]:
     if shutil.which("condor_config_val") and _value_of(setup.SETTING) != setup.KEYWORD:
         yield f"HTCondor does not read {args.config_dir}: is it its LOCAL_CONFIG_DIR?"
     python = Path(sys.executable).absolute()
-    shut = next((d for d in (python, *python.parents) if not d.stat().st_mode & stat.S_IXOTH), None)
+    shut = closed(python)
     if shut is not None:
         yield f"jobs' owners cannot run {python}: {shut} is closed to them"

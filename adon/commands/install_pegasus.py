@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import stat
 import sys
 from collections.abc import Collection, Iterator, Sequence
 from functools import partial
@@ -12,7 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from adon.commands import install_catalog, install_hooks
-from adon.commands.install_ask import agreed, conclude, still_needed, undo
+from adon.commands.install_ask import (
+    add_options,
+    agreed,
+    closed,
+    conclude,
+    still_needed,
+    undo,
+)
 from adon.commands.parsing import Nouns, add_command
 
 if TYPE_CHECKING:
@@ -75,9 +81,7 @@ def add(verbs: Nouns[argparse.ArgumentParser]) -> None:
         help="seconds that ADON may take for a workflow (default: 30), then a built-in rule maps",
     )  # fmt: skip
     install_hooks.add_options(parser)
-    parser.add_argument("--dry-run", action="store_true", help="show what would change, and end")
-    parser.add_argument("--yes", action="store_true", help="do not ask")
-    parser.add_argument("--undo", action="store_true", help="take out what was installed")
+    add_options(parser)
 
 
 def _seconds(text: str) -> float:
@@ -232,8 +236,7 @@ def _notes(args: argparse.Namespace, place: Place, parts: Sequence[Part]) -> Ite
             if mine is not None:
                 yield f"{mine}, which wins for you"
         python = Path(sys.executable).absolute()
-        way = (python, *python.parents)
-        shut = next((folder for folder in way if not folder.stat().st_mode & stat.S_IXOTH), None)
+        shut = closed(python)
         if shut is not None:
             yield f"other users cannot run {python}: {shut} is closed to them"
     if not hooks:

@@ -1,13 +1,14 @@
-"""The broker's client as a configuration of hooks has it."""
+"""The broker's client for what HTCondor starts."""
 
 from __future__ import annotations
 
 import os
 import pwd
 from collections.abc import Mapping
+from dataclasses import replace
 
 from network_provisioner.client import BrokerClient
-from network_provisioner.credentials import from_environment
+from network_provisioner.hookclient import client_of
 from network_provisioner.hookconfig import HookConfig
 
 
@@ -21,9 +22,4 @@ def broker_of(
     if file is not None and file.startswith("~/"):
         # HTCondor starts a hook as the job's owner, with HOME as the daemons have it.
         file = pwd.getpwuid(os.getuid()).pw_dir + file[1:]
-    named = {"ADON_TOKEN": config.token, "ADON_TOKEN_FILE": file, "ADON_CA": config.ca}
-    given = {name: value for name, value in named.items() if value}
-    if config.token and not file:
-        given["ADON_TOKEN_FILE"] = ""
-    token, tls = from_environment({**environ, **given})
-    return BrokerClient(config.broker, config.timeout_s, token, tls)
+    return client_of(replace(config, token_file=file), environ)

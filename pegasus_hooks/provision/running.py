@@ -153,16 +153,7 @@ def _answered(pair: PairDecision, answer: Asked) -> PairDecision:
     transit = answer.transit
     if transit is None:
         return replace(pair, state="best_effort", reason=str(answer.error))
-    return replace(
-        pair,
-        id=transit.id,
-        state=str(transit.state),
-        granted_bps=transit.granted_bps,
-        layer=transit.layer,
-        path=tuple(transit.path),
-        reason=transit.reason,
-        told=True,
-    )
+    return pair.answered(transit)
 
 
 def _give_back(step: Step, world: World, network: Network) -> None:
