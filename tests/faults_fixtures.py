@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from faults_door import Door
-from faults_world import Service
+from faults_world import Service, Switches
 
 from adon.testbed import packages
 from adon.testbed.pool import Pool
@@ -27,6 +27,15 @@ def service(tmp_path: Path) -> Iterator[Service]:
     folder = tmp_path / "broker"
     folder.mkdir()
     with Service(folder) as up:
+        yield up
+
+
+@pytest.fixture
+def switches(tmp_path: Path) -> Iterator[Switches]:
+    """Switches that are a process of their own, for a ``service`` that uses them."""
+    folder = tmp_path / "broker"
+    folder.mkdir()
+    with Switches(folder) as up:
         yield up
 
 

@@ -132,6 +132,10 @@ class Switches(Kept):
         """See Kept."""
         return [sys.executable, str(ROOT / "tests/switch_fault.py"), str(self.port)]
 
+    def controller(self) -> dict[str, Any]:
+        """The section of a broker's adon.yml that has it use them."""
+        return {"driver": "switch_fault:FarSwitches", "options": {"port": self.port}}
+
 
 class Service(Kept):
     """A broker, and what :mod:`hook_fault` does to hooks."""

@@ -33,18 +33,9 @@ KILLS = ("hook", "hook", "hook", "dagman", "broker", "switches")
 
 
 @pytest.fixture
-def switches(tmp_path: Path) -> Iterator[Switches]:
-    folder = tmp_path / "broker"
-    folder.mkdir()
-    with Switches(folder) as up:
-        yield up
-
-
-@pytest.fixture
 def service(tmp_path: Path, switches: Switches) -> Iterator[Service]:
     """A broker for these switches."""
-    controller = {"driver": "switch_fault:FarSwitches", "options": {"port": switches.port}}
-    with Service(tmp_path / "broker", controller=controller) as up:
+    with Service(tmp_path / "broker", controller=switches.controller()) as up:
         yield up
 
 

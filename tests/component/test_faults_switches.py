@@ -26,19 +26,9 @@ pytestmark = [pytest.mark.component, pytest.mark.timeout(1800)]
 
 
 @pytest.fixture
-def switches(tmp_path: Path) -> Iterator[Switches]:
-    folder = tmp_path / "broker"
-    folder.mkdir()
-    with Switches(folder) as up:
-        yield up
-
-
-@pytest.fixture
 def service(tmp_path: Path, switches: Switches) -> Iterator[Service]:
     """A broker for these switches."""
-    folder = tmp_path / "broker"
-    controller = {"driver": "switch_fault:FarSwitches", "options": {"port": switches.port}}
-    with Service(folder, controller=controller) as up:
+    with Service(tmp_path / "broker", controller=switches.controller()) as up:
         yield up
 
 
