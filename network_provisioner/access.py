@@ -26,6 +26,7 @@ class Role(StrEnum):
     ENGINEER = "engineer"
     OPERATOR = "operator"
     MEASUREMENT = "measurement"
+    AGENT = "agent"
 
 
 class May(StrEnum):
@@ -37,13 +38,20 @@ class May(StrEnum):
     MEASURE = "read counters and metrics"
     SAVE_TEMPLATES = "save templates"
     MANAGE = "manage policies and templates"
+    SEE = "see measurements, workflows and anomalies"
+    START = "start measurements and say what is measured"
+    RECORD = "record measurements"
+    ACT = "take an agent's part in measurements"
 
 
 _GRANTS = {
     Role.ENGINEER: frozenset(May),
-    Role.RESEARCHER: frozenset({May.REQUEST, May.RELEASE, May.READ, May.SAVE_TEMPLATES}),
-    Role.OPERATOR: frozenset({May.RELEASE, May.READ, May.MEASURE}),
-    Role.MEASUREMENT: frozenset({May.READ, May.MEASURE}),
+    Role.RESEARCHER: frozenset(
+        {May.REQUEST, May.RELEASE, May.READ, May.SAVE_TEMPLATES, May.SEE, May.RECORD}
+    ),
+    Role.OPERATOR: frozenset({May.RELEASE, May.READ, May.MEASURE, May.SEE}),
+    Role.MEASUREMENT: frozenset({May.READ, May.MEASURE, May.SEE, May.START}),
+    Role.AGENT: frozenset({May.RECORD, May.ACT}),
 }
 
 
@@ -126,6 +134,15 @@ class Keyring:
 
     def __len__(self) -> int:
         return len(self._keys)
+
+    def principals(self) -> list[Principal]:
+        """Everybody who has a key, in the order they were given."""
+        return [key.principal for key in self._keys]
+
+    def hash_of(self, name: str) -> str:
+        """The SHA-256 of somebody's token, hexadecimal; "" where there is none. Both ends of a line
+        know it, so what the broker tells an agent can be signed with it."""
+        return next((key.sha256 for key in self._keys if key.principal.name == name), "")
 
     def recognise(self, token: str | None, certificate: str | None) -> Principal:
         """Whose request it is: the token's holder, else whom the verified certificate names.

@@ -201,6 +201,10 @@ class BrokerClient:
         answer = self._call("DELETE", f"/v1/templates/{quoted(name)}")
         return None if answer is None else _mapping(answer)
 
+    def call(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
+        """The JSON that any other route of the service answers with."""
+        return self._call(method, path, body)
+
     # -- within ------------------------------------------------------------------------------
 
     def _call(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:

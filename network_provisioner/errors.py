@@ -20,7 +20,12 @@ def printable(message: str) -> str:
 
 
 class AdonError(Exception):
-    """Base of every error that is shown to a user as one line."""
+    """Base of every error that is shown to a user as one line.
+
+    ``code`` is the stable error code that the REST API answers with, "" where its kind says it.
+    """
+
+    code = ""
 
 
 class InputError(AdonError):

@@ -96,22 +96,28 @@ class Server:
             raise BrokerError(f"the broker at {self.url} cannot be reached: {what}") from error
 
     def _trusted(self) -> ssl.SSLContext | None:
-        if self._tls is None or self._context is not None:
-            return self._context
-        import ssl  # noqa: PLC0415  -- takes long to load, and most brokers are on loopback
+        if self._tls is not None and self._context is None:
+            self._context = trusting(self._tls)
+        return self._context
 
-        tls = self._tls
-        try:
-            context = ssl.create_default_context(cafile=tls.ca)
-            context.minimum_version = ssl.TLSVersion.TLSv1_2
-            if tls.certificate is not None:
-                # Without a password: nobody is there to type one, and OpenSSL would ask.
-                context.load_cert_chain(tls.certificate, tls.key, password="")
-        except (OSError, ValueError) as error:
-            files = ", ".join(f for f in (tls.ca, tls.certificate, tls.key) if f)
-            raise InputError(f"{files}: {error}, expected readable PEM files") from None
-        self._context = context
-        return context
+
+def trusting(tls: Tls) -> ssl.SSLContext:
+    """TLS of a client that trusts, and shows, what ``tls`` says.
+
+    Raises InputError for files that cannot be read.
+    """
+    import ssl  # noqa: PLC0415  -- takes long to load, and most brokers are on loopback
+
+    try:
+        context = ssl.create_default_context(cafile=tls.ca)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        if tls.certificate is not None:
+            # Without a password: nobody is there to type one, and OpenSSL would ask.
+            context.load_cert_chain(tls.certificate, tls.key, password="")
+    except (OSError, ValueError) as error:
+        files = ", ".join(f for f in (tls.ca, tls.certificate, tls.key) if f)
+        raise InputError(f"{files}: {error}, expected readable PEM files") from None
+    return context
 
 
 def quoted(text: str) -> str:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
+from prometheus_client.registry import Collector
 
 from network_provisioner.access import Keyring
 from network_provisioner.api import accounting, network, policies, templates, transits
@@ -32,16 +33,22 @@ carry. Sizes are bytes, rates bits per second, times seconds. Every error has th
 
 
 def create_app(
-    broker: Broker, keyring: Keyring | None = None, books: Books | None = None
+    broker: Broker,
+    keyring: Keyring | None = None,
+    books: Books | None = None,
+    more: Sequence[APIRouter] = (),
+    collectors: Sequence[Collector] = (),
+    pages: Sequence[str] = (),
 ) -> FastAPI:
     """The application around a broker that was started already.
 
     While it serves, it calls ``broker.sweep`` every second. ``keyring`` says who may do what;
     without keys everybody may do everything. Without ``books`` there are transits and the network,
-    but no policies, templates and accounts.
+    but no policies, templates and accounts. ``more`` are routes and ``collectors`` metrics of
+    others; of those routes, what is below one of ``pages`` needs no token.
     """
     turns = Turns()
-    metrics = Metrics(broker)
+    metrics = Metrics(broker, collectors)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -66,7 +73,7 @@ def create_app(
         redoc_url=None,
         redirect_slashes=False,  # a redirection is no answer in our shape
     )
-    app.add_middleware(Gate, keyring=keyring or Keyring((), time.time))
+    app.add_middleware(Gate, keyring=keyring or Keyring((), time.time), pages=tuple(pages))
     add_errors(app)
     for routes in (transits, network):
         app.include_router(routes.router(broker, turns, metrics))
@@ -74,14 +81,16 @@ def create_app(
         app.include_router(policies.router(books.policies, broker, turns))
         app.include_router(templates.router(books.templates, broker, turns))
         app.include_router(accounting.router(books.accounts, turns))
+    for others in more:
+        app.include_router(others)
     _describe_security(app)
     return app
 
 
-def description() -> dict[str, Any]:
+def description(more: Sequence[APIRouter] = ()) -> dict[str, Any]:
     """What ``/openapi.json`` answers, also where no broker runs."""
     nobody: Any = None
-    return create_app(nobody, books=Books(nobody, nobody, nobody)).openapi()
+    return create_app(nobody, books=Books(nobody, nobody, nobody), more=more).openapi()
 
 
 def _describe_security(app: FastAPI) -> None:

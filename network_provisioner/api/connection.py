@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import socket
 import ssl
 from typing import Any
 
@@ -136,4 +137,20 @@ def server(app: Any, tls: ssl.SSLContext | None = None) -> uvicorn.Server:
     )
     settings.load()
     settings.ssl = tls
-    return uvicorn.Server(settings)
+    return _Server(settings)
+
+
+class _Server(uvicorn.Server):
+    """Tells answers that have no end of their own that the service stops."""
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Called by uvicorn."""
+        state = getattr(self.config.app, "state", None)
+        if state is not None:
+            state.stopping = True
+        await super().shutdown(sockets)
+
+
+def stopping(app: Any) -> bool:
+    """Whether the service of this application was told to stop."""
+    return getattr(app.state, "stopping", False)

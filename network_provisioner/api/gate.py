@@ -19,15 +19,19 @@ Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Message, Receive, Send], Awaitable[None]]
-_OPEN = frozenset({"/openapi.json"})
+_OPEN = frozenset({"/", "/openapi.json"})  # the first leads to the pages, where there are any
 
 
 class Gate:
-    """ASGI middleware. Leaves the caller in ``scope["state"]["principal"]``."""
+    """ASGI middleware. Leaves the caller in ``scope["state"]["principal"]``.
 
-    def __init__(self, app: App, keyring: Keyring) -> None:
+    What is below ``pages`` is shown to anybody: files of ours that say nothing about anyone.
+    """
+
+    def __init__(self, app: App, keyring: Keyring, pages: tuple[str, ...] = ()) -> None:
         self._app = app
         self._keyring = keyring
+        self._pages = pages
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -48,7 +52,7 @@ class Gate:
         await self._app(scope, replay, send)
 
     def _who(self, scope: Message) -> Principal:
-        if scope["path"] in _OPEN:
+        if scope["path"] in _OPEN or (self._pages and scope["path"].startswith(self._pages)):
             return ANYBODY
         token = None
         for name, value in scope["headers"]:

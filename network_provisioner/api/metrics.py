@@ -6,11 +6,14 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextvars import ContextVar
 
 from prometheus_client import CollectorRegistry, Histogram, generate_latest
 from prometheus_client import Counter as Count
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 
+from network_provisioner.access import Principal
 from network_provisioner.asking import Answer
 from network_provisioner.broker import Broker
 from network_provisioner.errors import AdonError, BrokerError
@@ -21,6 +24,8 @@ log = logging.getLogger(__name__)
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 # Seconds. A decision alone takes milliseconds; with switches that confirm, tenths.
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)
+SCRAPING: ContextVar[Principal | None] = ContextVar("adon_scraping", default=None)
+"""Who asks for the metrics, for collectors that do not show everything to everybody."""
 Ask = Callable[[Sequence[TransitRequest]], list[Answer]]
 Submit = Callable[[TransitRequest], tuple[Transit, bool]]
 
@@ -28,7 +33,8 @@ Submit = Callable[[TransitRequest], tuple[Transit, bool]]
 class Metrics:
     """Counts decisions, and asks the broker for the rest when it is scraped."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Broker, collectors: Sequence[Collector] = ()) -> None:
+        """``collectors`` are asked as well, whatever they measure."""
         self._broker = broker
         # A registry of its own: the library's global one is shared by all brokers of a process.
         self._registry = CollectorRegistry()
@@ -41,6 +47,8 @@ class Metrics:
             buckets=_BUCKETS, registry=self._registry,
         )  # fmt: skip
         self._registry.register(self)
+        for collector in collectors:
+            self._registry.register(collector)
 
     def timed(self, submit: Submit, request: TransitRequest) -> tuple[Transit, bool]:
         """``submit(request)``, counted. Raises what it raises."""
@@ -68,9 +76,13 @@ class Metrics:
             self._seconds.observe(time.perf_counter() - started)
         return answers
 
-    def text(self) -> bytes:
-        """All metrics in the text format."""
-        return generate_latest(self._registry)
+    def text(self, caller: Principal | None = None) -> bytes:
+        """All metrics in the text format, as far as ``caller`` may see them."""
+        token = SCRAPING.set(caller)
+        try:
+            return generate_latest(self._registry)
+        finally:
+            SCRAPING.reset(token)
 
     def describe(self) -> list[Metric]:
         """Nothing: a registry would else collect once when this is registered."""

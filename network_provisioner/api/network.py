@@ -66,6 +66,6 @@ def router(broker: Broker, turns: Turns, metrics: Metrics) -> APIRouter:
     async def get_metrics(caller: Caller) -> Response:
         """Everything that is counted, in Prometheus's text format."""
         caller.need(May.MEASURE)
-        return Response(await turns.read(metrics.text), media_type=CONTENT_TYPE)
+        return Response(await turns.read(metrics.text, caller), media_type=CONTENT_TYPE)
 
     return routes

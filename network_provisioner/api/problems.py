@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
 from network_provisioner.controllers.base import ControllerError
-from network_provisioner.errors import AdonError, BrokerError, InputError, printable
+from network_provisioner.errors import AdonError, InputError, printable
 from network_provisioner.store import StoreError
 
 log = logging.getLogger(__name__)
@@ -29,6 +29,11 @@ STATUS: Mapping[str, int] = {
     "unknown_transit": 404,
     "unknown_template": 404,
     "unknown_policy": 404,
+    "unknown_workflow": 404,
+    "unknown_measurement": 404,
+    "unknown_task": 404,
+    "unknown_agent": 404,
+    "unknown_anomaly": 404,
     "not_found": 404,
     "method_not_allowed": 405,
     "timeout": 408,
@@ -37,6 +42,7 @@ STATUS: Mapping[str, int] = {
     "internal": 500,
     "controller_unavailable": 503,
     "store_unavailable": 503,
+    "archive_unavailable": 503,
     "busy": 503,
 }
 """Every error code there is, and the HTTP status it comes with."""
@@ -80,7 +86,7 @@ _CODES: Mapping[type[AdonError], str] = {
 
 def answer_to(error: AdonError) -> JSONResponse:
     """The answer for an error that a user can mend, or wait for."""
-    if isinstance(error, BrokerError):
+    if error.code:
         return error_answer(error.code, str(error))
     found = (code for kind, code in _CODES.items() if isinstance(error, kind))
     return error_answer(next(found, "internal"), str(error))

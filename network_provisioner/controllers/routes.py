@@ -68,7 +68,7 @@ def default_paths(topology: Topology) -> list[Path]:
     """Where best effort goes: straight through where both sites are on one switch, else the routed
     network, and a layer 2 path where there is no routed one. None to or from a Science DMZ."""
     open_sites = [name for name in topology.sites if not topology.nodes[name].dmz]
-    found = (_default_path(topology, src, dst) for src in open_sites for dst in open_sites)
+    found = (default_path(topology, src, dst) for src in open_sites for dst in open_sites)
     return [path for path in found if path is not None]
 
 
@@ -223,6 +223,7 @@ def _is_layer_2(topology: Topology, path: Sequence[str]) -> bool:
     return all(topology.nodes[name].kind != "router" for name in path)
 
 
-def _default_path(topology: Topology, src: str, dst: str) -> Path | None:
+def default_path(topology: Topology, src: str, dst: str) -> Path | None:
+    """Where best effort between two sites goes; None where nothing joins them."""
     paths = topology.candidate_paths(src, dst)
     return min(paths, key=lambda p: _ROUTE_PREFERENCE[p.layer], default=None)

@@ -24,6 +24,11 @@ def is_database_url(where: str | Path) -> bool:
     return isinstance(where, str) and where.startswith(("postgresql://", "postgres://"))
 
 
+def place(where: str, folder: Path = Path()) -> str | Path:
+    """A database's URL as it is, or a file's path, which counts from ``folder``."""
+    return where if is_database_url(where) else folder / where
+
+
 def check_state(where: str) -> None:
     """Raises InputError for what is neither the path of a file nor the URL of a database."""
     scheme, mark, _ = where.partition("://")

@@ -28,11 +28,14 @@ NOBODY: dict[str, list[object]] = {"nodes": [], "links": []}
 ADA = Principal("ada", Role.RESEARCHER, frozenset({"ada"}))
 # The table of docs/security.md.
 TABLE = {
-    Role.RESEARCHER: {May.REQUEST, May.RELEASE, May.READ, May.SAVE_TEMPLATES},
+    Role.RESEARCHER: {
+        May.REQUEST, May.RELEASE, May.READ, May.SAVE_TEMPLATES, May.SEE, May.RECORD,
+    },
     Role.ENGINEER: set(May),
-    Role.OPERATOR: {May.RELEASE, May.READ, May.MEASURE},
-    Role.MEASUREMENT: {May.READ, May.MEASURE},
-}
+    Role.OPERATOR: {May.RELEASE, May.READ, May.MEASURE, May.SEE},
+    Role.MEASUREMENT: {May.READ, May.MEASURE, May.SEE, May.START},
+    Role.AGENT: {May.RECORD, May.ACT},
+}  # fmt: skip
 
 
 def config(listen: str = "127.0.0.1:8470", token: str | None = None, **security: object) -> Config:
