@@ -50,6 +50,15 @@ setup(
         "network_provisioner.templates",
         "network_provisioner.topologies",
         "monitors",
+        "monitors.agents",
+        "monitors.anomalies",
+        "monitors.api",
+        "monitors.centre",
+        "monitors.notices",
+        "monitors.perfsonar",
+        "monitors.probes",
+        "monitors.schedule",
+        "monitors.stores",
         "site_selector",
         "site_selector.evaluation",
         "pegasus_hooks",
@@ -65,10 +74,13 @@ setup(
         "condor_plugins.transfers",
         "adon",
         "adon.commands",
+        "adon.dashboard",
         "adon.demo",
+        "adon.monitoring",
         "adon.testbed",
     ],
     package_data={
+        "adon.dashboard": ["*.html", "*.css", "*.js", "*.svg"],
         "adon.demo": ["*.html", "*.css", "*.js"],
         "adon.testbed": ["*.sh", "*.xml"],
         "pegasus_hooks.tools": ["*.sh", "bin/*"],
@@ -92,7 +104,9 @@ setup(
         "pegasus-wms.worker>=5.1",  # pegasus-transfer, which moves the bytes
     ],
     extras_require={
+        "parquet": ["pyarrow>=15"],  # measurements as Parquet files
         "test": [
+            "pyarrow>=15",  # the extra parquet, tested
             "pytest>=8.0",
             "pytest-xdist>=3.6",  # unit tests side by side: many wait for a clock
             "pytest-timeout>=2.3",  # a hung component fails its test, not the run

@@ -7,4 +7,6 @@
 - :mod:`monitors.follow` follows running workflows into the archive
 - :mod:`monitors.transfers` records what ended transits moved
 - :mod:`monitors.status` is where a workflow stands, :mod:`monitors.timeline` when each job ran
+- :mod:`monitors.jobfacts` is what jobs and their transfers did, :mod:`monitors.analysis` what it
+  comes to, :mod:`monitors.overview` all workflows; :mod:`monitors.notices` tells people
 """

@@ -7,69 +7,76 @@
 
 Append-only: a measurement is never changed, and its ``id``, chosen by whoever measured, is taken
 exactly once. A monitor that is killed and started again may therefore record everything again:
-what is there stays, what was missing is added.
+what is there stays, what was missing is added. Only retention (:mod:`monitors.retaining`) takes
+measurements away, and of what is older than it keeps nothing is taken again.
 
-SQLite in WAL mode: several processes write at the same time (each waits for the others), readers
-see whole transactions only. What a process committed survives its kill -9.
+Two places, with the same promises: a file (SQLite, for the processes of one machine) or
+``postgresql://…`` (for writers on several).
 """
 
 from __future__ import annotations
 
 import math
-import sqlite3
-import threading
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
-from monitors import estimates
+from monitors import selection as statements
 from monitors.estimates import Estimate
+from monitors.estimating import estimated
 from monitors.measurement import COLUMNS, UNITS, Measurement, from_row, to_row
-from monitors.schema import ensure_schema, is_known
-from network_provisioner.errors import AdonError, InputError
+from monitors.selection import Cursor, Selection
+from monitors.stores.base import ArchiveError, Engine, Row
+from monitors.stores.sqlite import SqliteEngine
+from network_provisioner.stores.database_url import is_database_url
 
-__all__ = ["UNITS", "Archive", "ArchiveError", "Estimate", "Measurement"]
+__all__ = ["UNITS", "Archive", "ArchiveError", "Cursor", "Estimate", "Measurement", "Selection"]
 
 _BATCH = 5000  # rows per transaction: others get their turn, and memory stays flat
-_BUSY_S = 15.0  # how long to wait for another process's transaction before giving up
-
-_INSERT = (
-    f"INSERT OR IGNORE INTO measurement ({COLUMNS}, recorded_at)"
-    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-)
-
-
-class ArchiveError(AdonError):
-    """The archive could not be read or written just now: disk full, locked, no permission."""
+_PAGE = 5000  # rows that are read at a time where all are wanted
+_AT = 5  # where ``at`` stands in a row
+_REQUESTS_KEPT_S = 3600.0  # who has not looked at a request by then will not answer it
 
 
 class Archive:
-    """Opened on a file, for one process; threads may share it.
+    """Opened in one place, for one process; threads may share it.
 
-    Writing creates the file and the folders above it. With ``read_only`` nothing is ever created:
-    while the file is not there, queries find nothing. The path ``:memory:`` is an archive that is
-    gone when it is closed.
+    Writing creates the file and the folders above it, or the tables. With ``read_only`` nothing is
+    ever created: while the file is not there, queries find nothing. The path ``:memory:`` is an
+    archive that is gone when it is closed.
 
-    Raises InputError where the file is something else or newer than this code, ArchiveError where
+    Raises InputError where the place is something else or newer than this code, ArchiveError where
     it cannot be opened.
     """
 
-    def __init__(self, path: str | Path, *, read_only: bool = False) -> None:
-        self.path = Path(path)
+    def __init__(self, location: str | Path, *, read_only: bool = False) -> None:
         self.read_only = read_only
-        self._lock = threading.RLock()
-        self._db: sqlite3.Connection | None = None
-        self._closed = False
-        self._connect()
+        self.location = location if is_database_url(location) else Path(location)
+        self._engine: Engine
+        if isinstance(self.location, Path):
+            self._engine = SqliteEngine(self.location, read_only=read_only)
+        else:
+            from monitors.stores.postgres import PostgresEngine  # noqa: PLC0415  # takes a while
+
+            self._engine = PostgresEngine(self.location, read_only=read_only)
+
+    @property
+    def engine(self) -> Engine:
+        """The database, for the modules that this one is the front of."""
+        return self._engine
+
+    @property
+    def shown(self) -> str:
+        """Where it is, as messages may say it: without a password."""
+        return self._engine.shown
 
     # ---------------------------------------------------------------- writing
 
     def record(self, measurement: Measurement) -> bool:
-        """Adds one measurement; False where its id is there already.
+        """Adds one measurement; False where its id is there already, or it is too old to be kept.
 
         Raises InputError for a value or time that is not finite, an empty id, or a unit other than
         the metric's own; ArchiveError where it could not be written.
@@ -82,25 +89,40 @@ class Archive:
         Raises as :meth:`record`. Transactions committed before the error stay, and recording
         everything again is harmless.
         """
-        rows = ((*to_row(measurement), time.time()) for measurement in measurements)
+        sent = ((*to_row(measurement), time.time()) for measurement in measurements)
         added = 0
-        while batch := list(islice(rows, _BATCH)):
-            with self._using() as db:
-                if db is None:
-                    raise ArchiveError(f"{self.path}: opened for reading, cannot be written")
-                before = db.total_changes
-                db.execute("BEGIN IMMEDIATE")
-                try:
-                    db.executemany(_INSERT, batch)
-                    db.execute("COMMIT")
-                except BaseException:
-                    if db.in_transaction:
-                        db.execute("ROLLBACK")
-                    raise
-                added += db.total_changes - before
+        while batch := list(islice(sent, _BATCH)):
+            with self._engine.write() as writing:
+                # Read in the transaction that writes: retention cannot move it in between.
+                rows = writing.rows("SELECT metric, raw_until FROM horizon")
+                horizon: dict[str, float] = {row[0]: row[1] for row in rows}
+                if horizon:
+                    batch = [row for row in batch if row[_AT] >= horizon.get(row[1], -math.inf)]
+                if batch:
+                    added += writing.insert(batch)
         return added
 
+    def ask(self, kind: str, subject: str, at: float) -> int:
+        """Leave a request for another process that has this archive open; its number.
+
+        ``at`` is now (Unix seconds); requests are forgotten after an hour. Raises ArchiveError.
+        """
+        with self._engine.write() as writing:
+            writing.run("DELETE FROM request WHERE at < ?", [at - _REQUESTS_KEPT_S])
+            found = writing.rows(
+                "INSERT INTO request (kind, subject, at) VALUES (?, ?, ?) RETURNING id",
+                [kind, subject, at],
+            )
+        return int(found[0][0])
+
     # ---------------------------------------------------------------- reading
+
+    def asked(self, kind: str, after: int = 0) -> list[tuple[int, str, float]]:
+        """Requests of a kind with numbers above ``after``: number, subject, and when it was."""
+        return self._engine.rows(
+            "SELECT id, subject, at FROM request WHERE kind = ? AND id > ? ORDER BY id",
+            [kind, after],
+        )
 
     def query(
         self,
@@ -109,24 +131,73 @@ class Archive:
         workflow: str | None = None,
         since: float | None = None,
         until: float | None = None,
+        *,
+        newest: bool = False,
+        limit: int | None = None,
     ) -> list[Measurement]:
-        """Measurements of a metric with ``since <= at <= until``, oldest first."""
-        conditions: list[tuple[str, object]] = [("metric = ?", metric)]
-        conditions += [("subject = ?", subject)] if subject is not None else []
-        conditions += [("workflow = ?", workflow)] if workflow is not None else []
-        conditions += [("at >= ?", since)] if since is not None else []
-        conditions += [("at <= ?", until)] if until is not None else []
-        where = " AND ".join(condition for condition, _ in conditions)
-        rows = self._fetch(
-            f"SELECT {COLUMNS} FROM measurement WHERE {where} ORDER BY at, seq",
-            [value for _, value in conditions],
-        )
-        return [from_row(row) for row in rows]
+        """Measurements of a metric with ``since <= at <= until``, oldest (or ``newest``) first, at
+        most ``limit``."""
+        wanted = Selection((metric,), subject, workflow, since=since, until=until)
+        return [found for _, found in self.page(wanted, newest=newest, limit=limit)]
+
+    def page(
+        self,
+        selection: Selection,
+        cursor: Cursor | None = None,
+        *,
+        newest: bool = False,
+        limit: int | None = None,
+    ) -> list[tuple[Cursor, Measurement]]:
+        """What is selected, behind ``cursor``, by time; each with the cursor that points behind it.
+
+        Pages that follow one another have each measurement once, whatever is recorded meanwhile,
+        unless it belongs before what was read already.
+        """
+        found: list[tuple[Cursor, Measurement]] = []
+        while limit is None or len(found) < limit:
+            # No answer of a database is large, however much is wanted.
+            most = _PAGE if limit is None else min(_PAGE, limit - len(found))
+            rows = self._engine.rows(*statements.page(selection, cursor, newest, most))
+            found += [(Cursor(row[1 + _AT], row[0]), from_row(row[1:])) for row in rows]
+            if len(rows) < most:
+                break
+            cursor = found[-1][0]
+        return found
+
+    def each(self, selection: Selection) -> Iterator[Measurement]:
+        """All that is selected, by metric, oldest first; a page in memory at a time."""
+        for metric in selection.metrics or self.metrics():
+            cursor = None
+            wanted = replace(selection, metrics=(metric,))
+            while found := self.page(wanted, cursor, limit=_PAGE):
+                yield from (measurement for _, measurement in found)
+                cursor = found[-1][0]
+
+    def get(self, key: str) -> Measurement | None:
+        """The measurement with this id."""
+        rows = self._engine.rows(f"SELECT {COLUMNS} FROM measurement WHERE id = ?", [key])
+        return from_row(rows[0]) if rows else None
+
+    def latest(self, metric: str, subjects: Iterable[str] | None = None) -> dict[str, Measurement]:
+        """The newest measurement of each subject, or of those named that have one; of two at the
+        same time the one recorded last."""
+        if subjects is None:
+            rows = self._engine.rows(statements.LATEST, [metric] * 3)
+        else:
+            rows = [
+                row
+                for subject in subjects
+                for row in self._engine.rows(statements.LATEST_OF, [metric, subject])
+            ]
+        return {found.subject: found for found in map(from_row, rows)}
+
+    def metrics(self) -> list[str]:
+        """All metrics there are measurements of, in alphabetical order."""
+        return [row[0] for row in self._engine.rows(statements.METRICS)]
 
     def subjects(self, metric: str) -> list[str]:
         """All subjects a metric was measured for, in alphabetical order."""
-        sql = "SELECT DISTINCT subject FROM measurement WHERE metric = ? ORDER BY subject"
-        return [row[0] for row in self._fetch(sql, [metric])]
+        return [row[0] for row in self._engine.rows(statements.SUBJECTS, [metric, metric])]
 
     def estimate(
         self, metric: str, subject: str, now: float, max_age_s: float | None = None
@@ -134,30 +205,55 @@ class Archive:
         """What is known about a subject at ``now`` (Unix seconds); None where nothing is.
 
         Robust and recency-weighted, see :mod:`monitors.estimates`. Measurements after ``now`` are
-        not used, nor those more than ``max_age_s`` seconds before it.
+        not used, nor those more than ``max_age_s`` seconds before it. Where measurements were
+        rolled up, the roll-ups stand for them.
         """
         oldest = -math.inf if max_age_s is None else now - max_age_s
-        # The id breaks ties, so that the answer does not depend on who recorded first.
-        rows = self._fetch(
-            "SELECT value, at, source, unit FROM measurement WHERE metric = ? AND subject = ?"
-            " AND at <= ? AND at >= ? ORDER BY at DESC, id LIMIT ?",
-            [metric, subject, now, oldest, estimates.WINDOW],
+        return estimated(self._engine, metric, subject, now, oldest)
+
+    # ---------------------------------------------------------------- what is new
+
+    def latest_seq(self) -> int:
+        """The number of what was recorded last, 0 where nothing was."""
+        rows = self._engine.rows("SELECT max(seq) FROM measurement")
+        return int(rows[0][0] or 0) if rows else 0
+
+    def after(
+        self, seq: int, metrics: Sequence[str] = (), limit: int = 1000
+    ) -> list[tuple[int, Measurement]]:
+        """What was recorded after number ``seq``, in the order in which it was, at most ``limit``.
+
+        Numbers rise with commits, of all writers: what is read here, nothing comes before later.
+        ``metrics`` empty: of all.
+        """
+        return self.read_on(seq, metrics, limit)[0]
+
+    def read_on(
+        self, seq: int, metrics: Sequence[str] = (), limit: int = 1000
+    ) -> tuple[list[tuple[int, Measurement]], int]:
+        """As :meth:`after`, and the number to go on from: also where nothing was of ``metrics``, so
+        that the same others are not looked at again."""
+        top = self.latest_seq()
+        if top <= seq:
+            return [], seq
+        where, values = Selection(tuple(metrics)).conditions()
+        rows: list[Row] = self._engine.rows(
+            f"SELECT seq, {COLUMNS} FROM measurement WHERE seq > ? AND seq <= ? AND {where}"
+            " ORDER BY seq LIMIT ?",
+            [seq, top, *values, limit],
         )
-        if not rows:
-            return None
-        value, spread = estimates.estimate([row[0] for row in rows])
-        _, at, source, unit = rows[0]
-        return Estimate(value, spread, len(rows), at, source, unit)
+        reached = rows[-1][0] if len(rows) == limit else top
+        return [(row[0], from_row(row[1:])) for row in rows], reached
+
+    def changed(self) -> object:
+        """Something that compares equal to what it was as long as nothing was written; cheap."""
+        return self._engine.changed()
 
     # ---------------------------------------------------------------- life
 
     def close(self) -> None:
-        """Closes the file; the archive cannot be used afterwards. Closing twice is harmless."""
-        with self._lock:
-            self._closed = True
-            if self._db is not None:
-                self._db.close()
-                self._db = None
+        """Closes it; the archive cannot be used afterwards. Closing twice is harmless."""
+        self._engine.close()
 
     def __enter__(self) -> Archive:
         return self
@@ -169,78 +265,3 @@ class Archive:
         trace: TracebackType | None,
     ) -> None:
         self.close()
-
-    def _fetch(self, sql: str, values: list[object]) -> list[tuple[Any, ...]]:
-        with self._using() as db:
-            return [] if db is None else db.execute(sql, values).fetchall()
-
-    @contextmanager
-    def _using(self) -> Iterator[sqlite3.Connection | None]:
-        """The connection, or None for a reader whose file is not there yet."""
-        with self._lock:
-            if self._closed:
-                raise ArchiveError(f"{self.path}: the archive was closed")
-            try:
-                if self._db is None:
-                    self._connect()
-                yield self._db
-            except sqlite3.Error as error:
-                raise _explained(self.path, error) from error
-
-    def _connect(self) -> None:
-        if str(self.path) == ":memory:":
-            target = "file::memory:"
-        elif self.path.is_dir():
-            raise ArchiveError(
-                f"archive {self.path}: cannot be opened: found a directory, expected a file"
-            )
-        elif self.read_only:
-            if not self.path.exists():
-                return
-            target = f"{self.path.absolute().as_uri()}?mode=ro"
-        else:
-            try:
-                self.path.parent.mkdir(parents=True, exist_ok=True)
-            except OSError as error:
-                raise InputError(
-                    f"archive {self.path}: its folder cannot be made: {error.strerror}"
-                ) from error
-            target = f"{self.path.absolute().as_uri()}?mode=rwc"
-        db: sqlite3.Connection | None = None
-        try:
-            # Transactions are begun and ended by hand; threads are kept apart by our own lock.
-            db = sqlite3.connect(
-                target, uri=True, timeout=_BUSY_S, isolation_level=None, check_same_thread=False
-            )
-            if self.read_only:
-                if not is_known(db, self.path):
-                    db.close()  # another process is about to lay out the file
-                    return
-            else:
-                ensure_schema(db, self.path, _BUSY_S)
-        except (sqlite3.Error, InputError) as error:
-            if db is not None:
-                db.close()
-            if isinstance(error, InputError):
-                raise
-            raise _explained(self.path, error) from error
-        self._db = db
-
-
-def _explained(path: Path, error: sqlite3.Error) -> AdonError:
-    """SQLite's error in the words of a user."""
-    code = getattr(error, "sqlite_errorname", "")
-    if code.startswith(("SQLITE_NOTADB", "SQLITE_CORRUPT")):
-        return InputError(
-            f"archive {path}: found a file that is not a whole SQLite database,"
-            " expected an ADON archive or no file"
-        )
-    if code.startswith("SQLITE_FULL"):
-        return ArchiveError(f"archive {path}: the disk is full")
-    if code.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
-        return ArchiveError(
-            f"archive {path}: locked by another process for more than {_BUSY_S:g} s"
-        )
-    if code.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")):
-        return ArchiveError(f"archive {path}: cannot be opened or written here: {error}")
-    return ArchiveError(f"archive {path}: {error}")

@@ -61,10 +61,19 @@ def weighted_median(values: Sequence[float], weights: Sequence[float]) -> float:
     return pairs[-1][0]
 
 
+def weights(first: int, count: int) -> list[float]:
+    """Of ``count`` measurements of which the newest is the ``first``-newest of all (from 0)."""
+    return [0.5 ** (rank / HALF_LIFE) for rank in range(first, first + count)]
+
+
+def weighted(values: Sequence[float], weights: Sequence[float]) -> tuple[float, float]:
+    """Value and spread of values with these weights. ``values`` must not be empty."""
+    middle = weighted_median(values, weights)
+    deviation = weighted_median([abs(value - middle) for value in values], weights)
+    return middle, MAD_TO_SIGMA * deviation
+
+
 def estimate(values: Sequence[float]) -> tuple[float, float]:
     """Value and spread of a series that is given newest first. ``values`` must not be empty."""
     newest = values[:WINDOW]
-    weights = [0.5 ** (rank / HALF_LIFE) for rank in range(len(newest))]
-    middle = weighted_median(newest, weights)
-    deviation = weighted_median([abs(value - middle) for value in newest], weights)
-    return middle, MAD_TO_SIGMA * deviation
+    return weighted(newest, weights(0, len(newest)))

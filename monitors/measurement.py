@@ -22,6 +22,27 @@ UNITS = {
     "output_ratio": "1",
     "queue_wait": "s",
     "status": "%",
+    "workflow": "1",
+    "job": "s",
+    "job_transfer": "byte",
+    "placement": "s",
+    "tcp_throughput": "bit/s",
+    "udp_throughput": "bit/s",
+    "rtt": "s",
+    "loss": "1",
+    "one_way_delay": "s",
+    "jitter": "s",
+    "hops": "1",
+    "cpu_use": "1",
+    "memory_use": "1",
+    "io_wait": "1",
+    "pool_slots": "1",
+    "pool_busy": "1",
+    "pool_demand": "1",
+    "anomaly": "1",
+    "expansion": "1",
+    "held": "1",
+    "notice": "1",
 }
 
 
@@ -30,7 +51,8 @@ class Measurement:
     """One thing that was measured.
 
     ``id`` identifies the measurement for ever, ``at`` is when it was true (Unix seconds), and
-    ``value`` is in ``unit``. ``details`` must be JSON-ready.
+    ``value`` is in ``unit``. ``details`` must be JSON-ready; a number in them that JSON does not
+    have (infinite, not a number) is kept as null.
     """
 
     id: str
@@ -44,7 +66,7 @@ class Measurement:
     details: Mapping[str, Any] = field(default_factory=dict)
 
 
-def to_row(measurement: Measurement) -> tuple[object, ...]:
+def to_row(measurement: Measurement) -> tuple[Any, ...]:
     """The values of :data:`COLUMNS`. Raises InputError for what the archive does not take."""
     if not measurement.id or not measurement.metric:
         raise InputError(f"measurement {measurement!r}: found no id or metric, expected both")
@@ -59,12 +81,13 @@ def to_row(measurement: Measurement) -> tuple[object, ...]:
             f"measurement {measurement.id}: found unit {measurement.unit!r}, expected {unit!r}"
             f" for {measurement.metric}"
         )
-    try:
-        details = json.dumps(dict(measurement.details)) if measurement.details else ""
-    except (TypeError, ValueError) as error:
+    texts = f"{measurement.id}{measurement.metric}{measurement.subject}{measurement.unit}"
+    texts += f"{measurement.source}{measurement.workflow}"
+    if not _storable(texts):
         raise InputError(
-            f"measurement {measurement.id}: its details are not JSON-ready: {error}"
-        ) from error
+            f"measurement {measurement.id!r:.200}: found characters that are no text, expected none"
+        )
+    details = _as_json(measurement) if measurement.details else ""
     return (
         measurement.id,
         measurement.metric,
@@ -81,5 +104,33 @@ def to_row(measurement: Measurement) -> tuple[object, ...]:
 def from_row(row: tuple[Any, ...]) -> Measurement:
     """The inverse of :func:`to_row`."""
     key, metric, subject, value, unit, at, source, workflow, details = row
-    known = json.loads(details) if details else {}
+    known = _DECODER.decode(details) if details else {}
     return Measurement(key, metric, subject, value, unit, at, source, workflow, known)
+
+
+# What was written before nulls were written for them.
+_DECODER = json.JSONDecoder(parse_constant=lambda _: None)
+
+
+def _storable(text: str) -> bool:
+    """Neither database takes half of a character (a lone surrogate), nor one of them a zero."""
+    if "\0" in text:
+        return False
+    try:
+        text.isascii() or text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _as_json(measurement: Measurement) -> str:
+    try:
+        try:
+            return json.dumps(dict(measurement.details), allow_nan=False)
+        except ValueError:
+            readable = _DECODER.decode(json.dumps(dict(measurement.details)))
+            return json.dumps(readable, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InputError(
+            f"measurement {measurement.id}: its details are not JSON-ready: {error}"
+        ) from error

@@ -11,6 +11,47 @@ from network_provisioner.wal import use_wal
 # "ADON" in ASCII, in the file's header: tells an archive from any other SQLite file.
 APPLICATION_ID = 0x41444F4E
 
+# What came with the second layout. Of a measurement older than its metric's horizon nothing is kept
+# but roll-ups, and it is not taken again. ``retaining`` has a row while measurements are rolled up;
+# ``request`` is how one process asks another to do something.
+MORE_TABLES = (
+    """
+    CREATE TABLE rollup (
+        metric TEXT NOT NULL,
+        subject TEXT NOT NULL,
+        unit TEXT NOT NULL,
+        width INTEGER NOT NULL,
+        start REAL NOT NULL,
+        number INTEGER NOT NULL,
+        total REAL NOT NULL,
+        low REAL NOT NULL,
+        high REAL NOT NULL,
+        first_at REAL NOT NULL,
+        last_at REAL NOT NULL,
+        source TEXT NOT NULL,
+        sketch TEXT NOT NULL,
+        PRIMARY KEY (metric, subject, width, start, unit)
+    )
+    """,
+    """
+    CREATE TABLE horizon (
+        metric TEXT PRIMARY KEY,
+        raw_until REAL NOT NULL,
+        hourly_until REAL NOT NULL,
+        daily_until REAL NOT NULL
+    )
+    """,
+    "CREATE TABLE retaining (since REAL NOT NULL)",
+    """
+    CREATE TABLE request (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        kind TEXT NOT NULL,
+        subject TEXT NOT NULL,
+        at REAL NOT NULL
+    )
+    """,
+)
+
 # One entry per version, each a list of statements that leads there from the version before.
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (
@@ -40,28 +81,61 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         BEGIN SELECT RAISE(ABORT, 'the archive is append-only'); END
         """,
     ),
+    (
+        "CREATE INDEX measurement_by_time ON measurement (metric, at)",
+        *MORE_TABLES,
+        "CREATE INDEX rollup_by_time ON rollup (metric, width, start)",
+        "CREATE INDEX request_by_kind ON request (kind, id)",
+        "DROP TRIGGER measurement_never_goes",
+        # Retention alone takes rows away, in a transaction that nobody sees half of, and never the
+        # newest: its number would be given again.
+        """
+        CREATE TRIGGER measurement_never_goes BEFORE DELETE ON measurement
+        WHEN NOT EXISTS (SELECT 1 FROM retaining)
+            OR OLD.at >= coalesce((SELECT raw_until FROM horizon WHERE metric = OLD.metric), OLD.at)
+            OR OLD.seq = (SELECT max(seq) FROM measurement)
+        BEGIN SELECT RAISE(ABORT, 'the archive is append-only'); END
+        """,
+        """
+        CREATE TRIGGER horizon_only_rises BEFORE UPDATE ON horizon
+        WHEN NEW.raw_until < OLD.raw_until OR NEW.hourly_until < OLD.hourly_until
+            OR NEW.daily_until < OLD.daily_until OR NEW.metric <> OLD.metric
+        BEGIN SELECT RAISE(ABORT, 'what was given up does not come back'); END
+        """,
+    ),
 )
 VERSION = len(MIGRATIONS)
 
 
 def is_known(db: sqlite3.Connection, path: Path) -> bool:
-    """Whether the file is laid out for reading; False while it is still empty.
+    """Whether the file has the newest layout; False while it is still empty, or an older one.
 
     Raises InputError for another program's database or one of a newer version.
     """
+    return known_version(db, path) == VERSION
+
+
+def known_version(db: sqlite3.Connection, path: Path) -> int:
+    """The file's layout, 0 while it is still empty. Raises as :func:`is_known`."""
     application, version, tables = _header(db)
     if application != APPLICATION_ID:
         if tables or application or version:
             raise InputError(
                 f"archive {path}: found another program's database, expected an ADON archive"
             )
-        return False
+        return 0
     if version > VERSION:
         raise InputError(
             f"archive {path}: found layout {version}, expected at most {VERSION};"
             " it was written by a newer ADON"
         )
-    return bool(version == VERSION)
+    return version
+
+
+def stand_in(db: sqlite3.Connection) -> None:
+    """Empty tables, for this connection alone, in the place of those that an older file lacks."""
+    for statement in MORE_TABLES:
+        db.execute(statement.replace("CREATE TABLE", "CREATE TEMP TABLE", 1))
 
 
 def _header(db: sqlite3.Connection) -> tuple[int, int, int]:

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from monitors.archive import Archive, ArchiveError, Measurement
 from monitors.estimates import estimate, weighted_median
 from monitors.schema import ensure_schema, is_known
+from monitors.stores.sqlite import SqliteEngine
 from network_provisioner.errors import InputError
 
 
@@ -100,6 +101,13 @@ def test_a_reader_creates_nothing_and_sees_the_file_once_it_is_there(path: Path)
     reader.close()
 
 
+def test_a_reader_of_nothing_finds_nothing() -> None:
+    with Archive(":memory:", read_only=True) as reader:
+        assert reader.query("throughput") == []
+        assert reader.latest_seq() == 0
+        assert reader.changed() is None
+
+
 def test_a_reader_cannot_write(path: Path) -> None:
     with Archive(path):
         pass
@@ -146,18 +154,19 @@ def test_a_directory_in_the_place_of_the_file(tmp_path: Path) -> None:
 def test_a_full_disk_is_told_and_costs_nothing_that_was_there(path: Path) -> None:
     with Archive(path) as archive:
         archive.record(measured("a"))
-        assert archive._db is not None
-        pages = archive._db.execute("PRAGMA page_count").fetchone()[0]
-        archive._db.execute(f"PRAGMA max_page_count = {pages + 2}")  # as a disk with no more room
+        engine = archive.engine
+        assert isinstance(engine, SqliteEngine) and engine._db is not None
+        pages = engine._db.execute("PRAGMA page_count").fetchone()[0]
+        engine._db.execute(f"PRAGMA max_page_count = {pages + 2}")  # as a disk with no more room
         with pytest.raises(ArchiveError, match="the disk is full"):
             archive.record_many(measured(f"b{n}") for n in range(5000))
         assert [m.id for m in archive.query("throughput")] == ["a"]
-        archive._db.execute("PRAGMA max_page_count = 1000000")
+        engine._db.execute("PRAGMA max_page_count = 1000000")
         assert archive.record(measured("b"))
 
 
 def test_a_lock_that_does_not_end_is_told(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("monitors.archive._BUSY_S", 0.05)
+    monkeypatch.setattr("monitors.stores.base.BUSY_S", 0.05)
     with Archive(path) as archive:
         holder = sqlite3.connect(path, isolation_level=None)
         holder.execute("BEGIN IMMEDIATE")

@@ -1,0 +1,81 @@
+"""What an archive holds, counted, and copied to another place."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from monitors.archive import Archive
+from monitors.rollups import COLUMNS, horizon
+from network_provisioner.errors import InputError
+
+_PART = 5000
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """Of one metric: subjects and measurements that are whole, when the oldest and newest of them
+    were true, roll-ups, and the moment before which only those are left (-inf: none)."""
+
+    metric: str
+    subjects: int
+    count: int
+    oldest: float
+    newest: float
+    rollups: int
+    whole_since: float
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON; null where there is no moment."""
+        return {
+            name: None if isinstance(value, float) and not math.isfinite(value) else value
+            for name, value in asdict(self).items()
+        }
+
+
+def contents(archive: Archive) -> list[Content]:
+    """By metric. Reads all of the archive's index."""
+    engine = archive.engine
+    rows = engine.rows("SELECT metric, count(*) FROM rollup GROUP BY metric")
+    rolled: dict[str, int] = {row[0]: row[1] for row in rows}
+    found: dict[str, tuple[int, float, float]] = {
+        row[0]: (row[1], row[2], row[3])
+        for row in engine.rows(
+            "SELECT metric, count(*), min(at), max(at) FROM measurement GROUP BY metric"
+        )
+    }
+    nothing = (0, -math.inf, -math.inf)
+    return [
+        Content(
+            metric,
+            len(archive.subjects(metric)),
+            *found.get(metric, nothing),
+            rolled.get(metric, 0),
+            horizon(engine, metric),
+        )
+        for metric in sorted({*found, *rolled})
+    ]
+
+
+def copy_archive(source: Archive, target: Archive) -> int:
+    """Copy measurements in the order in which they were recorded, roll-ups and horizons; how many
+    measurements. Raises InputError where ``target`` is not empty, ArchiveError."""
+    if target.latest_seq() or target.engine.rows("SELECT metric FROM horizon LIMIT 1"):
+        raise InputError(f"{target.shown}: found measurements, expected an empty archive")
+    seq, count = 0, 0
+    while True:
+        rows, reached = source.read_on(seq, (), _PART)
+        count += target.record_many(found for _, found in rows)
+        if reached == seq:
+            break
+        seq = reached
+    with target.engine.write() as writing:  # last: what is older than a horizon is not taken
+        for table, columns in (
+            ("rollup", COLUMNS),
+            ("horizon", "metric, raw_until, hourly_until, daily_until"),
+        ):
+            marks = ", ".join("?" * len(columns.split(",")))
+            for row in source.engine.rows(f"SELECT {columns} FROM {table}"):
+                writing.run(f"INSERT INTO {table} ({columns}) VALUES ({marks})", row)
+    return count

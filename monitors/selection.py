@@ -1,0 +1,109 @@
+"""Which measurements are meant, and the statements that find them in either database."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from monitors.measurement import COLUMNS
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Measurements that are all of this; what is None, or empty, asks nothing.
+
+    ``since <= at <= until`` in Unix seconds.
+    """
+
+    metrics: tuple[str, ...] = ()
+    subject: str | None = None
+    workflow: str | None = None
+    source: str | None = None
+    since: float | None = None
+    until: float | None = None
+
+    def conditions(self) -> tuple[str, list[object]]:
+        """What stands behind WHERE, and its values."""
+        found: list[tuple[str, tuple[object, ...]]] = []
+        if self.metrics:
+            marks = ", ".join("?" * len(self.metrics))
+            found.append((f"metric IN ({marks})", self.metrics))
+        for column in ("subject", "workflow", "source"):
+            wanted = getattr(self, column)
+            if wanted is not None:
+                found.append((f"{column} = ?", (wanted,)))
+        if self.since is not None:
+            found.append(("at >= ?", (self.since,)))
+        if self.until is not None:
+            found.append(("at <= ?", (self.until,)))
+        where = " AND ".join(condition for condition, _ in found) or "1 = 1"
+        return where, [value for _, values in found for value in values]
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """Where a page ended: the time and number of its last measurement."""
+
+    at: float
+    seq: int
+
+    def __str__(self) -> str:
+        return f"{self.at!r}:{self.seq}"
+
+    @classmethod
+    def parse(cls, text: str) -> Cursor:
+        """The inverse of ``str``. Raises ValueError."""
+        at, _, seq = text.partition(":")
+        return cls(float(at), int(seq))
+
+
+def page(
+    selection: Selection, cursor: Cursor | None, newest: bool, limit: int | None
+) -> tuple[str, list[object]]:
+    """The statement for those that follow ``cursor``, oldest or ``newest`` first, with their
+    numbers in front."""
+    where, values = selection.conditions()
+    if cursor is not None:
+        where += f" AND (at, seq) {'<' if newest else '>'} (?, ?)"
+        values += [cursor.at, cursor.seq]
+    order = "at DESC, seq DESC" if newest else "at, seq"
+    statement = f"SELECT seq, {COLUMNS} FROM measurement WHERE {where} ORDER BY {order}"
+    if limit is not None:
+        statement += " LIMIT ?"
+        values.append(limit)
+    return statement, values
+
+
+# Each step looks up the next name in the index, however many measurements the last one has.
+METRICS = """
+    WITH RECURSIVE found(name) AS (
+        SELECT min(metric) FROM measurement
+        UNION ALL
+        SELECT (SELECT min(metric) FROM measurement WHERE metric > found.name)
+        FROM found WHERE found.name IS NOT NULL
+    )
+    SELECT name FROM found WHERE name IS NOT NULL
+"""
+_SUBJECTS = """
+    WITH RECURSIVE found(name) AS (
+        SELECT min(subject) FROM measurement WHERE metric = ?
+        UNION ALL
+        SELECT (SELECT min(subject) FROM measurement WHERE metric = ? AND subject > found.name)
+        FROM found WHERE found.name IS NOT NULL
+    )
+"""
+SUBJECTS = f"{_SUBJECTS} SELECT name FROM found WHERE name IS NOT NULL"
+"""Takes the metric twice."""
+
+LATEST = f"""
+    {_SUBJECTS}
+    SELECT {COLUMNS} FROM found JOIN measurement ON seq = (
+        SELECT m.seq FROM measurement m WHERE m.metric = ? AND m.subject = found.name
+        ORDER BY m.at DESC, m.seq DESC LIMIT 1
+    )
+"""
+"""The newest of each subject. Takes the metric three times."""
+
+LATEST_OF = f"""
+    SELECT {COLUMNS} FROM measurement WHERE metric = ? AND subject = ?
+    ORDER BY at DESC, seq DESC LIMIT 1
+"""

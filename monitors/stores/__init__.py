@@ -1,0 +1,1 @@
+"""Where the archive is kept: SQLite, PostgreSQL."""

@@ -1,0 +1,427 @@
+"""What an archive promises, wherever it is: the same tests for SQLite and PostgreSQL."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import replace
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from monitors.archive import Archive, ArchiveError, Measurement, Selection
+from monitors.retaining import retain
+from monitors.retention import DAY_S, HOUR_S, Keep, Point, Retention, roll_up
+from monitors.rollups import roll_ups
+from network_provisioner.errors import InputError
+
+Opener = Callable[[], Archive]
+World = AbstractContextManager[Opener]
+
+few_examples = settings(
+    max_examples=25,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.differing_executors],
+)
+METRICS = ("rtt", "loss", "status", "custom:depth")
+UNITS = {"rtt": "s", "loss": "1", "status": "%", "custom:depth": "m"}
+NOW = 100.0 * DAY_S
+
+
+def measured(
+    key: str, value: float = 1.0, at: float = 100.0, subject: str = "mu>tacc", metric: str = "rtt"
+) -> Measurement:
+    return Measurement(key, metric, subject, value, UNITS[metric], at, "test")
+
+
+measurements = st.lists(
+    st.builds(
+        measured,
+        st.integers(0, 40).map(str),
+        st.floats(-1e6, 1e6),
+        # Some at the same time, some at the edges of hours and days.
+        st.integers(0, 100 * 24).map(lambda hour: hour * float(HOUR_S)) | st.floats(0, NOW),
+        st.sampled_from(("mu>tacc", "tacc>mu", "ä>ß")),
+        st.sampled_from(METRICS),
+    ),
+    max_size=30,
+)
+ages = st.floats(HOUR_S, 60 * DAY_S)
+
+
+def once(sent: list[Measurement]) -> list[Measurement]:
+    """The first of each id."""
+    kept: dict[str, Measurement] = {}
+    for found in sent:
+        kept.setdefault(found.id, found)
+    return list(kept.values())
+
+
+def by_time(found: list[Measurement]) -> list[Measurement]:
+    return sorted(found, key=lambda one: one.at)
+
+
+class ArchiveSuite:
+    """Subclasses have a fixture ``world``: a new empty place; its opener opens it."""
+
+    @pytest.fixture
+    def world(self) -> Callable[[], World]:
+        raise NotImplementedError
+
+    def test_an_id_is_taken_once(self, world: Callable[[], World]) -> None:
+        with world() as opened:
+            first, second = opened(), opened()
+            kept = replace(measured("a", 5.0), workflow="w", details={"job": "j\0", "n": [1.5]})
+            assert first.record(kept)
+            assert not second.record(measured("a", 7.0))
+            assert second.record_many([measured("a"), measured("b"), measured("b")]) == 1
+            assert first.get("a") == kept
+            assert first.get("c") is None
+            assert first.query("rtt", "mu>tacc", workflow="w") == [kept]
+
+    @pytest.mark.parametrize("text", ["a\0b", "\ud800"])
+    def test_text_that_no_database_takes_is_refused(
+        self, world: Callable[[], World], text: str
+    ) -> None:
+        with world() as opened, pytest.raises(InputError, match="characters that are no text"):
+            opened().record(measured("a", subject=text))
+
+    def test_numbers_that_json_does_not_have_become_null(self, world: Callable[[], World]) -> None:
+        with world() as opened:
+            archive = opened()
+            archive.record(replace(measured("a"), details={"t": float("inf"), "x": [float("nan")]}))
+            found = archive.get("a")
+            assert found is not None and found.details == {"t": None, "x": [None]}
+
+    @few_examples
+    @given(data=measurements, size=st.integers(1, 7), newest=st.booleans())
+    def test_pages_have_everything_once_and_in_order(
+        self, world: Callable[[], World], data: list[Measurement], size: int, newest: bool
+    ) -> None:
+        with world() as opened:
+            archive = opened()
+            assert archive.record_many(data) == len(once(data))
+            for metric in METRICS:
+                expected = by_time([one for one in once(data) if one.metric == metric])
+                found, cursor = [], None
+                while page := archive.page(Selection((metric,)), cursor, newest=newest, limit=size):
+                    assert len(page) <= size
+                    found += [one for _, one in page]
+                    cursor = page[-1][0]
+                assert found == (expected[::-1] if newest else expected)
+                assert archive.query(metric) == expected
+                assert archive.query(metric, newest=True, limit=3) == expected[::-1][:3]
+            assert archive.metrics() == sorted({one.metric for one in once(data)})
+            assert list(archive.each(Selection())) == [
+                one for metric in archive.metrics() for one in archive.query(metric)
+            ]
+
+    @few_examples
+    @given(data=measurements)
+    def test_the_latest_of_each_subject(
+        self, world: Callable[[], World], data: list[Measurement]
+    ) -> None:
+        with world() as opened:
+            archive = opened()
+            archive.record_many(data)
+            for metric in METRICS:
+                expected: dict[str, Measurement] = {}
+                for one in by_time([one for one in once(data) if one.metric == metric]):
+                    expected[one.subject] = one
+                assert archive.latest(metric) == expected
+                assert archive.subjects(metric) == sorted(expected)
+                some = [*expected][:1]
+                assert archive.latest(metric, [*some, "nowhere"]) == {s: expected[s] for s in some}
+
+    @few_examples
+    @given(data=measurements, size=st.integers(1, 7), of=st.sets(st.sampled_from(METRICS)))
+    def test_the_feed_has_everything_once_in_the_order_of_recording(
+        self, world: Callable[[], World], data: list[Measurement], size: int, of: set[str]
+    ) -> None:
+        with world() as opened:
+            archive, reader = opened(), opened()
+            seq, found = 0, []
+            for one in data:
+                moment = reader.changed()
+                if archive.record(one):
+                    assert reader.changed() != moment
+                rows, reached = reader.read_on(seq, tuple(of), size)
+                assert rows == reader.after(seq, tuple(of), size)
+                assert [number for number, _ in rows] == sorted({number for number, _ in rows})
+                assert all(seq < number <= reached for number, _ in rows)
+                found += [measured for _, measured in rows]
+                seq = reached
+            assert found == [one for one in once(data) if not of or one.metric in of]
+            assert seq == reader.latest_seq()
+            moment = reader.changed()
+            assert reader.changed() == moment
+
+    def test_numbers_rise_with_commits_of_several_writers(self, world: Callable[[], World]) -> None:
+        with world() as opened:
+            reader = opened()
+            writers = [opened() for _ in range(4)]
+            done = threading.Event()
+            seen: list[str] = []
+
+            def follow() -> None:
+                seq = 0
+                while True:
+                    last = done.is_set()
+                    rows, seq = reader.read_on(seq, (), 50)
+                    seen.extend(one.id for _, one in rows)
+                    if last and not rows:
+                        return
+
+            def write(archive: Archive, writer: int) -> None:
+                for n in range(25):
+                    archive.record_many(
+                        [measured(f"{writer}-{n}-{m}") for m in range(3)] + [measured(f"all-{n}")]
+                    )
+
+            following = threading.Thread(target=follow)
+            following.start()
+            writing = [threading.Thread(target=write, args=(a, n)) for n, a in enumerate(writers)]
+            for thread in writing:
+                thread.start()
+            for thread in writing:
+                thread.join()
+            done.set()
+            following.join()
+            assert len(seen) == len(set(seen)) == 4 * 75 + 25
+
+    def test_large_batches_are_taken_once_and_in_order(self, world: Callable[[], World]) -> None:
+        with world() as opened:
+            archive = opened()
+            sent = [measured(f"{n % 900}", float(n)) for n in range(1000)]
+            assert archive.record_many(sent) == 900
+            assert archive.record_many(sent) == 0
+            assert [one.id for _, one in archive.after(0)] == [str(n) for n in range(900)]
+            assert [one.value for _, one in archive.after(0)] == [float(n) for n in range(900)]
+
+    def test_requests_reach_another_process(self, world: Callable[[], World]) -> None:
+        with world() as opened:
+            one, other = opened(), opened()
+            first, second = one.ask("refresh", "w1", 100.0), other.ask("refresh", "w2", 101.0)
+            one.ask("else", "w1", 102.0)
+            assert other.asked("refresh") == [(first, "w1", 100.0), (second, "w2", 101.0)]
+            assert other.asked("refresh", first) == [(second, "w2", 101.0)]
+            third = one.ask("refresh", "w3", 5000.0)  # the others are forgotten by then
+            assert other.asked("refresh") == [(third, "w3", 5000.0)]
+            assert third > second > first
+
+    def test_nothing_is_changed_or_taken_away_by_hand(self, world: Callable[[], World]) -> None:
+        with world() as opened:
+            archive = opened()
+            archive.record_many([measured("a"), measured("b")])
+            for statement in ("UPDATE measurement SET value = 2", "DELETE FROM measurement"):
+                with (
+                    pytest.raises(ArchiveError, match="append-only"),
+                    archive.engine.write() as writing,
+                ):
+                    writing.run(statement)
+            # Not even by who says that it is retention, while the horizon is not above it.
+            with (
+                pytest.raises(ArchiveError, match="append-only"),
+                archive.engine.write() as writing,
+            ):
+                writing.run("INSERT INTO retaining (since) VALUES (1)")
+                writing.run("DELETE FROM measurement")
+            assert len(archive.query("rtt")) == 2
+
+    def test_a_horizon_does_not_come_back(self, world: Callable[[], World]) -> None:
+        with world() as opened:
+            archive = opened()
+            archive.record_many([measured("a", at=100.0), measured("b", at=NOW)])
+            assert retain(archive, Retention(Keep(DAY_S)), NOW).removed == 1
+            with (
+                pytest.raises(ArchiveError, match="does not come back"),
+                archive.engine.write() as writing,
+            ):
+                writing.run("UPDATE horizon SET raw_until = 0")
+            with (
+                pytest.raises(ArchiveError, match="append-only"),
+                archive.engine.write() as writing,
+            ):
+                writing.run("DELETE FROM measurement")
+
+    # ------------------------------------------------------------ retention
+
+    @few_examples
+    @given(data=measurements, raw_s=ages, steps=st.lists(st.floats(0, NOW * 2), max_size=3))
+    def test_retention_neither_loses_nor_doubles(
+        self,
+        world: Callable[[], World],
+        data: list[Measurement],
+        raw_s: float,
+        steps: list[float],
+    ) -> None:
+        retention = Retention(Keep(raw_s))
+        with world() as opened:
+            archive = opened()
+            archive.record_many(data)
+            last = {metric: archive.latest(metric) for metric in METRICS}
+            kept = once(data)
+            for now in sorted(steps):
+                retain(archive, retention, now)
+                assert retain(archive, retention, now).removed == 0
+                assert archive.record_many(kept) == 0  # also what is gone
+            for metric in ("rtt", "loss", "custom:depth"):
+                for subject in {one.subject for one in data}:
+                    points = [
+                        Point(one.metric, one.subject, one.unit, one.value, one.at, one.source)
+                        for one in kept
+                        if (one.metric, one.subject) == (metric, subject)
+                    ]
+                    for width in (HOUR_S, DAY_S):
+                        found = roll_ups(archive, metric, subject, width, 0, 3 * NOW)
+                        assert [
+                            (one.start, one.number, one.low, one.high, one.sketch, one.last_at)
+                            for one in found
+                        ] == [
+                            (one.start, one.number, one.low, one.high, one.sketch, one.last_at)
+                            for one in roll_up(points, width)
+                        ]
+            assert archive.latest("status") == last["status"]  # how each workflow ended
+
+    @few_examples
+    @given(
+        data=measurements,
+        later=measurements,
+        raw_s=ages,
+        retained_at=st.floats(0, NOW * 2),
+        now=st.floats(0, NOW),
+        max_age_s=st.none() | st.floats(0, NOW),
+    )
+    def test_estimates_never_use_what_came_later(
+        self,
+        world: Callable[[], World],
+        data: list[Measurement],
+        later: list[Measurement],
+        raw_s: float,
+        retained_at: float,
+        now: float,
+        max_age_s: float | None,
+    ) -> None:
+        """Whatever is recorded with a later time, and whenever measurements are rolled up."""
+        future = [
+            replace(one, id=f"later-{one.id}", at=now + 1 + one.at)
+            for one in later
+            # A roll-up is used as a whole or not at all: what shares an hour is no subject here.
+            if (now + 1 + one.at) // HOUR_S != now // HOUR_S
+        ]
+        with world() as all_opened, world() as opened:
+            everything, past = all_opened(), opened()
+            everything.record_many([*data, *future])
+            past.record_many(data)
+            for archive in (everything, past):
+                retain(archive, Retention(Keep(raw_s)), retained_at)
+            for metric in ("rtt", "loss"):
+                for subject in ("mu>tacc", "tacc>mu"):
+                    found = everything.estimate(metric, subject, now, max_age_s)
+                    assert found == past.estimate(metric, subject, now, max_age_s)
+                    known = [
+                        one
+                        for one in once(data)
+                        if (one.metric, one.subject) == (metric, subject) and one.at <= now
+                    ]
+                    if found is not None:
+                        used = [one.value for one in known]
+                        assert min(used) <= found.value <= max(used)
+                        assert found.at <= now
+                        assert max_age_s is None or found.at >= now - max_age_s
+                        assert found.count <= len(known)
+
+    def test_retention_beside_writers_neither_loses_nor_doubles(
+        self, world: Callable[[], World]
+    ) -> None:
+        """Somebody records everything again and again while two roll it up, a bit at a time."""
+        sent = [measured(str(n), float(n), n * 300.0) for n in range(2000)]
+        with world() as opened:
+            reader, writer = opened(), opened()
+            writer.record_many(sent)
+            done = threading.Event()
+            found: list[int] = []
+
+            def record() -> None:
+                while not done.is_set():
+                    found.append(writer.record_many(sent))
+
+            def ask() -> None:
+                while not done.is_set():
+                    estimate = reader.estimate("rtt", "mu>tacc", 2000 * 300.0)
+                    assert estimate is not None and estimate.count == 128
+
+            def keep(archive: Archive) -> None:
+                for hour in range(1, 168, 6):
+                    retain(archive, Retention(Keep(HOUR_S)), hour * 3600.0)
+
+            threads = [threading.Thread(target=record), threading.Thread(target=ask)]
+            keepers = [threading.Thread(target=keep, args=[opened()]) for _ in range(2)]
+            for thread in threads:
+                thread.start()
+            for thread in keepers:
+                thread.start()
+            for thread in keepers:
+                thread.join()
+            done.set()
+            for thread in threads:
+                thread.join()
+            assert sum(found) == 0
+            days = roll_ups(reader, "rtt", "mu>tacc", DAY_S, 0, NOW)
+            assert sum(one.number for one in days) == 2000
+
+    def test_an_estimate_stays_when_its_measurements_are_rolled_up(
+        self, world: Callable[[], World]
+    ) -> None:
+        with world() as opened:
+            archive = opened()
+            archive.record_many(measured(str(n), 50.0 + n % 5, n * 600.0) for n in range(500))
+            now = 500 * 600.0
+            before = archive.estimate("rtt", "mu>tacc", now)
+            assert retain(archive, Retention(Keep(HOUR_S)), now + 2 * DAY_S).removed == 499
+            after = archive.estimate("rtt", "mu>tacc", now)
+            assert before is not None and after is not None
+            assert after.value == pytest.approx(before.value, rel=0.02)
+            assert after.spread == pytest.approx(before.spread, abs=1.0)
+            assert (after.count, after.at, after.source) == (before.count, before.at, before.source)
+
+    def test_hours_become_days_and_days_go(self, world: Callable[[], World]) -> None:
+        keep = Keep(2 * HOUR_S, 2 * DAY_S, 10 * DAY_S)
+        with world() as opened:
+            archive = opened()
+            archive.record_many(measured(str(n), float(n), n * HOUR_S / 2) for n in range(48 * 20))
+            retain(archive, Retention(keep), 20.0 * DAY_S)
+
+            def kept(width_s: int) -> list[tuple[float, int]]:
+                return archive.engine.rows(
+                    "SELECT start, number FROM rollup WHERE width = ? ORDER BY start", [width_s]
+                )
+
+            assert [start / DAY_S for start, _ in kept(DAY_S)] == list(range(10, 18))
+            assert {number for _, number in kept(DAY_S)} == {48}
+            hours = [start / HOUR_S for start, _ in kept(HOUR_S)]
+            assert hours == list(range(18 * 24, 20 * 24 - 2))
+            assert len(archive.query("rtt")) == 4
+            days = roll_ups(archive, "rtt", "mu>tacc", DAY_S, 0, 30.0 * DAY_S)
+            assert [one.number for one in days] == [48] * 10
+
+    def test_what_is_for_ever_stays(self, world: Callable[[], World]) -> None:
+        with world() as opened:
+            archive = opened()
+            archive.record_many([measured("a"), measured("b", metric="loss")])
+            archive.record(measured("c", at=NOW))
+            few = Retention(metrics=(("loss", Keep(DAY_S)),))
+            assert retain(archive, few, NOW).removed == 1
+            assert archive.query("loss") == []
+            assert len(archive.query("rtt")) == 2
+
+    def test_the_newest_number_is_never_given_again(self, world: Callable[[], World]) -> None:
+        with world() as opened:
+            archive = opened()
+            archive.record_many([measured("a"), measured("b")])
+            top = archive.latest_seq()
+            retain(archive, Retention(Keep(DAY_S)), NOW)
+            assert archive.record(measured("c", at=NOW))
+            assert [one.id for _, one in archive.after(top)] == ["c"]

@@ -1,0 +1,87 @@
+"""The archive in a file: what every archive promises, and what becomes of older files."""
+
+from __future__ import annotations
+
+import sqlite3
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+from archive_suite import ArchiveSuite, Opener, World, measured
+
+from monitors import schema
+from monitors.archive import Archive
+from monitors.retaining import retain
+from monitors.retention import DAY_S, Keep, Retention
+
+
+@contextmanager
+def file_world() -> Iterator[Opener]:
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        yield lambda: stack.enter_context(Archive(Path(folder) / "archive.sqlite"))
+
+
+class TestSqlite(ArchiveSuite):
+    @pytest.fixture
+    def world(self) -> Callable[[], World]:
+        return file_world
+
+
+def first_layout(path: Path, count: int) -> None:
+    """A file as the first version of the archive wrote it."""
+    db = sqlite3.connect(path, isolation_level=None)
+    db.execute("PRAGMA journal_mode = WAL")
+    for statement in schema.MIGRATIONS[0]:
+        db.execute(statement)
+    db.execute(f"PRAGMA application_id = {schema.APPLICATION_ID}")
+    db.execute("PRAGMA user_version = 1")
+    db.executemany(
+        "INSERT INTO measurement (id, metric, subject, value, unit, at, source, workflow, details,"
+        " recorded_at) VALUES (?, 'rtt', 'mu>tacc', 1.0, 's', ?, 'test', '', '', 1.0)",
+        [(str(n), float(n)) for n in range(count)],
+    )
+    db.close()
+
+
+def test_a_file_of_the_first_layout_is_brought_up_to_date(tmp_path: Path) -> None:
+    path = tmp_path / "old.sqlite"
+    first_layout(path, 10)
+    with Archive(path) as archive:
+        assert archive.query("rtt") == [measured(str(n), at=float(n)) for n in range(10)]
+        assert not archive.record(measured("3"))
+        assert archive.record(measured("new", at=50.0 * DAY_S))
+        assert archive.latest_seq() == 11
+        assert retain(archive, Retention(Keep(DAY_S)), 50.0 * DAY_S).removed == 10
+        assert not archive.record(measured("3"))
+    with sqlite3.connect(path) as db:
+        assert db.execute("PRAGMA user_version").fetchone() == (schema.VERSION,)
+        assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    db.close()
+
+
+def test_a_reader_brings_an_older_file_up_to_date(tmp_path: Path) -> None:
+    path = tmp_path / "old.sqlite"
+    first_layout(path, 3)
+    with Archive(path, read_only=True) as archive:
+        assert len(archive.query("rtt")) == 3
+        assert archive.estimate("rtt", "mu>tacc", 10.0) is not None
+    with sqlite3.connect(path) as db:
+        assert db.execute("PRAGMA user_version").fetchone() == (schema.VERSION,)
+    db.close()
+
+
+def test_a_reader_that_may_not_write_reads_an_older_file_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "old.sqlite"
+    first_layout(path, 3)
+    monkeypatch.setattr("monitors.stores.sqlite.SqliteEngine._bring_up_to_date", lambda _: None)
+    with Archive(path, read_only=True) as reader:
+        assert len(reader.query("rtt")) == 3
+        assert reader.estimate("rtt", "mu>tacc", 10.0) is not None
+        assert reader.asked("refresh") == []
+        with Archive(path) as writer:  # somebody else may
+            writer.ask("refresh", "w", 1.0)
+            assert [subject for _, subject, _ in reader.asked("refresh")] == ["w"]

@@ -1,0 +1,143 @@
+"""What is known for a decision: transfers first, probes where there are none of late."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adon.wiring import measured_best_effort
+from monitors import knowledge
+from monitors.archive import Archive, Measurement
+from monitors.knowledge import FRESH_S, Knowledge
+from site_selector.pathbeliefs import Network, path_beliefs
+
+NOW = 1e6
+UNITS = {"throughput": "bit/s", "tcp_throughput": "bit/s", "rtt": "s", "path_throughput": "bit/s",
+         "compute_rate": "byte/s", "runtime": "s", "queue_wait": "s"}  # fmt: skip
+
+
+def archive_of(*facts: tuple[str, str, float, float]) -> Archive:
+    """Of metric, subject, value and age."""
+    archive = Archive(":memory:")
+    archive.record_many(
+        Measurement(f"{n}", metric, subject, value, UNITS[metric], NOW - age, f"by-{metric}")
+        for n, (metric, subject, value, age) in enumerate(facts)
+    )
+    return archive
+
+
+def test_fresh_transfers_count_whatever_probes_say() -> None:
+    archive = archive_of(
+        ("throughput", "mu>tacc", 1e8, FRESH_S), ("tcp_throughput", "mu/a>tacc/b", 9e8, 1.0)
+    )
+    found = knowledge.gamma_a(archive, "mu", "tacc", NOW)
+    assert found == archive.estimate("throughput", "mu>tacc", NOW) or found is not None
+    assert found is not None and (found.value, found.metric, found.note) == (1e8, "throughput", "")
+
+
+def test_newer_probes_stand_in_for_old_transfers() -> None:
+    old = ("throughput", "mu>tacc", 1e8, FRESH_S + 100)
+    archive = archive_of(old, ("tcp_throughput", "mu/a>tacc/b", 9e8, FRESH_S + 50))
+    found = knowledge.gamma_a(archive, "mu", "tacc", NOW)
+    assert found is not None
+    assert (found.value, found.metric, found.subject) == (9e8, "tcp_throughput", "mu/a>tacc/b")
+    assert found.source == "by-tcp_throughput"
+    assert found.note == "by tcp_throughput of mu/a>tacc/b"
+    older = archive_of(old, ("tcp_throughput", "mu/a>tacc/b", 9e8, FRESH_S + 150))
+    found = knowledge.gamma_a(older, "mu", "tacc", NOW)
+    assert found is not None and found.value == 1e8
+
+
+def test_the_fastest_pair_of_hosts_of_late_says_what_the_path_carries() -> None:
+    archive = archive_of(
+        ("tcp_throughput", "mu/a>tacc/b", 2e8, 10.0),
+        ("tcp_throughput", "mu/c>tacc", 5e8, 20.0),
+        ("tcp_throughput", "mu/d>tacc", 9e9, FRESH_S + 100),
+        ("tcp_throughput", "tacc>mu", 8e9, 1.0),
+        ("tcp_throughput", "mux>tacc", 8e9, 1.0),
+    )
+    found = knowledge.gamma_a(archive, "mu", "tacc", NOW)
+    assert found is not None and (found.value, found.subject) == (5e8, "mu/c>tacc")
+
+
+def test_probes_go_the_way_of_best_effort_alone() -> None:
+    archive = archive_of(("tcp_throughput", "mu>tacc", 2e8, 10.0))
+    assert knowledge.path_throughput(archive, "mu", "tacc", "l2", NOW) is None
+    found = knowledge.path_throughput(archive, "mu", "tacc", "best_effort", NOW)
+    assert found is not None and found.value == 2e8
+
+
+def test_rtt_of_a_path_is_that_of_its_nearest_hosts() -> None:
+    archive = archive_of(("rtt", "mu/a>tacc", 0.06, 1.0), ("rtt", "mu/b>tacc", 0.05, 2.0))
+    found = knowledge.path_state(archive, "rtt", "mu", "tacc", NOW)
+    assert found is not None and found.value == 0.05
+
+
+def test_rates_before_runtimes() -> None:
+    archive = archive_of(("runtime", "t@mu", 5.0, 1.0))
+    found = knowledge.gamma_c(archive, "t", "mu", NOW)
+    assert found is not None and (found.value, found.metric) == (5.0, "runtime")
+    archive.record(Measurement("r", "compute_rate", "t@mu", 7.0, "byte/s", NOW, "x"))
+    found = knowledge.gamma_c(archive, "t", "mu", NOW)
+    assert found is not None and (found.value, found.metric) == (7.0, "compute_rate")
+    assert knowledge.queue_wait(archive, "mu", NOW) is None
+
+
+facts = st.lists(
+    st.tuples(
+        st.sampled_from(("throughput", "tcp_throughput", "path_throughput", "rtt", "queue_wait")),
+        st.sampled_from(("a>b", "a/1>b/2", "a/2>b", "b>a", "a>b/best_effort", "a>b/l2", "a")),
+        st.floats(0.001, 1e9),
+        st.floats(-3 * FRESH_S, 5 * FRESH_S),
+    ),
+    max_size=25,
+)
+asked = st.sampled_from(
+    (("throughput", "a>b"), ("path_throughput", "a>b/best_effort"), ("path_throughput", "a>b/l2"),
+     ("rtt", "a>b"), ("queue_wait", "a"))
+)  # fmt: skip
+
+
+@given(facts, asked)
+def test_nothing_later_is_used(
+    known: list[tuple[str, str, float, float]], question: tuple[str, str]
+) -> None:
+    everything, past = archive_of(*known), archive_of(*[k for k in known if NOW - k[3] <= NOW])
+    found = Knowledge(everything).estimate(*question, NOW)
+    again = Knowledge(past).estimate(*question, NOW)
+    assert found == again
+    assert found is None or found.at <= NOW
+
+
+@given(facts, asked)
+def test_with_transfers_alone_nothing_is_other_than_the_archive_has_it(
+    known: list[tuple[str, str, float, float]], question: tuple[str, str]
+) -> None:
+    archive = archive_of(*[k for k in known if k[0] != "tcp_throughput" and "/1" not in k[1]])
+    plain = archive.estimate(*question, NOW)
+    found = Knowledge(archive).estimate(*question, NOW)
+    if plain is not None or question[0] != "rtt":
+        assert (found is None) == (plain is None)
+    if found is not None and plain is not None:
+        assert (found.value, found.spread, found.count, found.at, found.source, found.unit) == (
+            plain.value, plain.spread, plain.count, plain.at, plain.source, plain.unit
+        )  # fmt: skip
+
+
+def test_the_site_selector_and_the_broker_read_it() -> None:
+    archive = archive_of(("tcp_throughput", "mu/a>tacc", 2e8, 10.0))
+    paths = path_beliefs({}, ("mu", "tacc"), Knowledge(archive), Network(), NOW)
+    believed = paths["mu", "tacc"].gamma_a
+    assert (believed.value, believed.source) == (2e8, "archive")
+    assert believed.note == "by tcp_throughput of mu/a>tacc"
+    assert paths["tacc", "mu"].gamma_a.source == "default"
+    assert measured_best_effort(archive, lambda: NOW)("mu", "tacc") == (2e8, 10.0)
+    assert measured_best_effort(archive, lambda: NOW)("tacc", "mu") is None
+
+
+@pytest.mark.parametrize("max_age_s", [5.0, 50.0])
+def test_what_is_too_old_is_nothing(max_age_s: float) -> None:
+    known = Knowledge(archive_of(("throughput", "mu>tacc", 1e8, 20.0)))
+    found = known.estimate("throughput", "mu>tacc", NOW, max_age_s)
+    assert (found is None) == (max_age_s < 20)

@@ -1,0 +1,98 @@
+"""Who may record what: nobody records for others, whatever they send and in whatever order."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from monitors.measurement import Measurement
+from monitors.recording import OWN, own, workflow_id
+from network_provisioner.access import Principal, Role
+from network_provisioner.errors import BrokerError
+
+ADA = Principal("ada", Role.RESEARCHER, frozenset({"ada"}))
+SITE = Principal("mu", Role.AGENT)
+ENGINEER = Principal("eve", Role.ENGINEER)
+
+
+def measured(
+    key: str, metric: str, subject: str, workflow: str = "", user: str = "", by: str = ""
+) -> Measurement:
+    details = {name: value for name, value in (("user", user), ("by", by)) if value}
+    return Measurement(key, metric, subject, 1.0, "1", 1.0, "x", workflow, details)
+
+
+workflows = st.sampled_from(("w1", "w2", "w3"))
+people = st.sampled_from(("ada", "bob", ""))
+keys = st.sampled_from(
+    ("status:w1:1", "status:w2:1", "rtt:1", "notice:x", "workflow:w3", "x:w1", "x:w1:y", "a")
+)
+descriptions = st.builds(
+    lambda key, workflow, user: measured(
+        workflow_id(key), "workflow", workflow, workflow, user, "mu"
+    ),
+    workflows,
+    workflows,
+    people,
+)
+others = st.builds(
+    measured,
+    keys,
+    st.sampled_from(("status", "runtime", "rtt", "pool_busy")),
+    st.sampled_from(("mu", "mu/n1", "mux", "tacc", "mu>tacc", "tacc>mu/n1", "tacc>iplant")),
+    workflows | st.just(""),
+)
+known_ones = st.dictionaries(workflows, st.tuples(people, people | st.just("mu")))
+
+
+@given(known_ones, st.lists(descriptions | others, max_size=6), st.sampled_from((ADA, SITE)))
+def test_nobody_records_for_others(
+    known: dict[str, tuple[str, str]], sent: list[Measurement], who: Principal
+) -> None:
+    archive = {
+        workflow_id(w): measured(workflow_id(w), "workflow", w, w, user, by)
+        for w, (user, by) in known.items()
+    }
+    try:
+        taken = own(who, sent, archive.get)
+    except BrokerError as error:
+        assert error.code == "forbidden"
+        return
+    assert [replace(one, details={}) for one in taken] == [replace(one, details={}) for one in sent]
+    for one in taken:  # in the order in which they become part of the archive
+        archive.setdefault(one.id, one)
+        assert one.metric not in OWN
+        assert not one.id.startswith("notice:")
+        if one.id.startswith(("status:", "workflow:", "rtt:")):
+            assert one.id.startswith(f"{one.metric}:")
+        if one.workflow:
+            assert one.workflow in one.id.split(":")
+        if one.metric == "workflow":
+            assert one.details["by"] == who.name
+        if one.workflow and who is ADA:
+            owner = archive.get(workflow_id(one.workflow)) or next(
+                late for late in taken if late.id == workflow_id(one.workflow)
+            )
+            assert owner.details["user"] == "ada"
+        if one.workflow and who is SITE:
+            owner = archive.get(workflow_id(one.workflow)) or next(
+                late for late in taken if late.id == workflow_id(one.workflow)
+            )
+            assert owner.details["by"] == "mu"
+        if not one.workflow:
+            assert who is SITE
+            assert {"mu", "mu/n1"} & set(one.subject.split(">"))
+
+
+@given(st.lists(descriptions | others, max_size=6))
+def test_an_engineer_records_anything_as_it_is(sent: list[Measurement]) -> None:
+    assert own(ENGINEER, sent, {}.get) == sent
+
+
+@pytest.mark.parametrize("role", [Role.OPERATOR, Role.MEASUREMENT])
+def test_who_does_not_record(role: Role) -> None:
+    with pytest.raises(BrokerError, match=r"expected .* to record measurements"):
+        own(Principal("x", role), [], {}.get)
