@@ -17,6 +17,7 @@ MAX_BYTES = 1_000_000
 MAX_DEPTH = 50
 MAX_VALUES = 100_000
 _TIMESTAMP = "tag:yaml.org,2002:timestamp"
+_BOOLEAN, _TEXT = "tag:yaml.org,2002:bool", "tag:yaml.org,2002:str"
 
 
 class _Loader(yaml.SafeLoader):
@@ -33,6 +34,8 @@ def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:
     seen: set[tuple[str, str]] = set()
     for key, _ in node.value:
         if isinstance(key, yaml.ScalarNode):
+            if key.tag == _BOOLEAN:  # a key is a name: "on" is one, and no truth
+                key.tag = _TEXT
             if (key.tag, key.value) in seen:
                 raise yaml.MarkedYAMLError(
                     problem=f"key {key.value!r} is given twice", problem_mark=key.start_mark

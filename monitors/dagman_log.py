@@ -21,6 +21,7 @@ import re
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import count
 
 from monitors.status import NOT_STARTED, State, Status, percent
 from monitors.tail import Lines
@@ -38,6 +39,7 @@ _NUMBERS = re.compile(rb"\s*\d{1,9}(?:\s+\d{1,9})*\s*\Z")
 _RULES = re.compile(rb"\s*===(?:\s+===)*\s*\Z")
 EXIT = re.compile(rb"\*\*\*\* .*EXITING WITH STATUS (-?\d{1,9})\s*\Z")
 START = re.compile(rb"\*\* .*\(CONDOR_DAGMAN\) STARTING UP\s*\Z")
+_ASIDE = re.compile(rb"(?:Saving|Now in new) log file\b")
 _REMOVED = re.compile(rb"Received SIGUSR1\b|DAG status: \d+ \(DAG_STATUS_RM\)")
 
 # What a line must hold to be looked at: one word of each of the patterns above.
@@ -58,17 +60,13 @@ _NEEDED = frozenset(_COLUMNS.values()) - {"futile"}
 # DAGMan leaves with this to be started again by the schedd: the workflow goes on.
 EXIT_RESTART = 3
 
-# The first bytes of the file (time, process id and paths of its first DAGMan) tell it from any
-# file that takes its place.
-_HEAD_BYTES = 1024
-
 
 @dataclass(frozen=True, slots=True)
 class Change:
     """A status that differs from the one before.
 
-    ``key`` is a function of the file's content alone: whoever reads the file, from whenever and in
-    whatever portions, gets the same keys.
+    ``key`` is a function of what DAGMan wrote alone: whoever reads it, from whenever, in whatever
+    portions and in whatever file it stands by now, gets the same keys.
     """
 
     key: str
@@ -79,35 +77,42 @@ class StatusParser:
     """Takes a ``dagman.out`` in portions and gives the changes of status it tells of.
 
     Never fails: what is not understood is passed over, and a torn table counts for nothing. One
-    parser reads one file from its beginning; a file that replaces it needs a new parser.
+    parser reads one file from its beginning; a file that replaces it needs a new parser, which goes
+    on where the one ``before`` ended: a log is put aside between any two lines.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, before: StatusParser | None = None) -> None:
         self.current: Status | None = None
-        self._lines = Lines()
-        self._head = b""
+        self.started_at = 0.0  # of the last DAGMan (Unix seconds)
+        self.understood = False  # whether any line was one of DAGMan's that matter
         self._total = 0
         self._columns: list[str] = []
         self._expected = ""  # which line of a table comes next
         self._removed = False
+        self._second = b""
+        self._told: set[str] = set()  # keys of that second
+        if before is not None:
+            self.__dict__.update(before.__dict__)
+        self._lines = Lines()
 
     def feed(self, data: bytes) -> list[Change]:
         """The changes in the next portion of the file."""
-        if len(self._head) < _HEAD_BYTES:
-            self._head = (self._head + data)[:_HEAD_BYTES]
         changes: list[Change] = []
-        for start, line in self._lines.feed(data):
+        for _, line in self._lines.feed(data):
             # Most lines are of no interest, and looking for a word is cheap.
             if self._expected or any(word in line for word in _WORDS):
-                changes += self._line(start, line)
+                changes += self._line(line)
         return changes
 
-    def _line(self, start: int, line: bytes) -> Iterator[Change]:
-        expected, self._expected = self._expected, ""
+    def _line(self, line: bytes) -> Iterator[Change]:
         message = message_of(line)
+        if message is not None and _ASIDE.match(message[1]):
+            return  # may stand in the middle of a table
+        expected, self._expected = self._expected, ""
         if message is None:
             return
         at, text = message
+        stamp = line[: len(line) - len(text)]
         if expected == "header" and set(names := _columns(text)) >= _NEEDED:
             self._columns = names
             self._expected = "rules"
@@ -117,24 +122,25 @@ class StatusParser:
             numbers = [int(word) for word in text.split()]
             if len(numbers) == len(self._columns):
                 counts = dict(zip(self._columns, numbers, strict=True))
-                yield from self._changed(start, self._status(counts, at))
+                self.understood = True
+                yield from self._changed(stamp, self._status(counts, at))
         else:
-            yield from self._message(start, at, text)
+            yield from self._message(stamp, at, text)
 
-    def _message(self, start: int, at: float, text: bytes) -> Iterator[Change]:
+    def _message(self, stamp: bytes, at: float, text: bytes) -> Iterator[Change]:
         status = self.current or NOT_STARTED
         if total := _TOTAL.match(text):
             self._total = int(total[1])
             self._expected = "header"
         elif START.match(text):
-            self._removed = False
+            self._removed, self.started_at, self.understood = False, at, True
             if status.ended:
-                yield from self._changed(start, replace(status, state=State.RUNNING, at=at))
+                yield from self._changed(stamp, replace(status, state=State.RUNNING, at=at))
         elif _REMOVED.match(text):
             self._removed = True
         elif exited := EXIT.match(text):
             state = self._end_state(int(exited[1]))
-            yield from self._changed(start, replace(status, state=state, at=at))
+            yield from self._changed(stamp, replace(status, state=state, at=at))
 
     def _status(self, counts: dict[str, int], at: float) -> Status:
         return Status(
@@ -159,14 +165,21 @@ class StatusParser:
             return State.REMOVED
         return State.FAILED if exit_status else State.DONE
 
-    def _changed(self, start: int, status: Status) -> Iterator[Change]:
+    def _changed(self, stamp: bytes, status: Status) -> Iterator[Change]:
         if self.current is not None and replace(self.current, at=status.at) == status:
             return
         self.current = status
-        # Only what stands before the line, so that the key does not depend on how much was read.
-        generation = hashlib.sha256(self._head[: min(start, _HEAD_BYTES)]).hexdigest()[:12]
-        content = hashlib.sha256(repr(status).encode()).hexdigest()[:8]
-        yield Change(f"{generation}:{start}:{content}", status)
+        # The time as it stands in the file: what this process makes of it depends on its zone.
+        if stamp != self._second:
+            self._second, self._told = stamp, set()
+        content = repr((stamp, replace(status, at=0.0))).encode()
+        key = hashlib.sha256(content).hexdigest()[:20]
+        for again in count(2):  # there and back within a second
+            if key not in self._told:
+                break
+            key = f"{key[:20]}.{again}"
+        self._told.add(key)
+        yield Change(key, status)
 
 
 def message_of(line: bytes) -> tuple[float, bytes] | None:

@@ -102,6 +102,15 @@ class EventParser:
             self._open = None
 
 
+def header_of(line: bytes, now: float) -> tuple[int, int, int, float] | None:
+    """Number, cluster, process and time (Unix seconds) of the event that a line begins, of whatever
+    kind; None where it begins none."""
+    if not line[:3].isdigit() or (header := _HEADER.match(line)) is None:
+        return None
+    at = _time(header, now)
+    return None if at is None else (int(header[1]), int(header[2]), int(header[3]), at)
+
+
 def _with_detail(event: JobEvent, line: bytes) -> JobEvent:
     if not event.node and (node := _NODE.search(line)):
         name = (node[1] or node[2] or b"").decode(errors="replace")

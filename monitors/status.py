@@ -6,7 +6,7 @@ has a ``state``, and three of the four states are ends.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
@@ -59,9 +59,12 @@ class Status:
         """The eight fields of Figure 16, by name, in its order."""
         return {name: getattr(self, name) for name in FIELDS}
 
-    def measurement(self, workflow: str, key: str) -> Measurement:
-        """For the archive; ``key`` tells this change from all others of the workflow."""
-        details = asdict(self) | {"state": str(self.state)}
+    def measurement(
+        self, workflow: str, key: str, root: str = "", source: str = "dagman"
+    ) -> Measurement:
+        """For the archive; ``key`` tells this change from all others of the workflow, which is a
+        part of ``root`` (of itself where that is empty)."""
+        details = asdict(self) | {"state": str(self.state), "root": root or workflow}
         details.pop("at")
         return Measurement(
             id=f"status:{workflow}:{key}",
@@ -70,7 +73,7 @@ class Status:
             value=self.percent_done,
             unit="%",
             at=self.at,
-            source="dagman",
+            source=source,
             workflow=workflow,
             details=details,
         )
@@ -93,6 +96,26 @@ def percent(done: int, total: int) -> float:
     """
     share = round(100.0 * done / total, 2) if total else 0.0
     return share if done >= total else min(share, 99.99)
+
+
+def total(statuses: Sequence[Status]) -> Status:
+    """A workflow together with its sub-workflows, as pegasus-status counts them: every job of each.
+
+    The first is the workflow's own; how it stands is how all stands, for its DAGMan ends last.
+    Sub-workflows that are not planned yet have no jobs. Without any: nothing has started.
+    """
+    if not statuses:
+        return NOT_STARTED
+    counts = {
+        name: sum(getattr(status, name) for status in statuses)
+        for name in (*FIELDS[:-1], "total", "futile")
+    }
+    return Status(
+        **counts,
+        percent_done=percent(counts["done"], counts["total"]),
+        state=statuses[0].state,
+        at=max(status.at for status in statuses),
+    )
 
 
 def status_text(status: Status | None, name: str = "", width: int = 24) -> str:

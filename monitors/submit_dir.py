@@ -58,7 +58,7 @@ _PREFIXES = {
 _JOB = re.compile(
     r"\s*(?:JOB|NODE|FINAL|SERVICE|PROVISIONER)\s+(\S+)\s+(\S+)(?:\s+DIR\s+(\S+))?", re.IGNORECASE
 )
-_SUBDAG = re.compile(r"\s*SUBDAG\s+EXTERNAL\s+(\S+)\s+(\S+)", re.IGNORECASE)
+_SUBDAG = re.compile(r"\s*SUBDAG\s+EXTERNAL\s+(\S+)\s+(\S+)(?:\s+DIR\s+(\S+))?", re.IGNORECASE)
 _VARS = re.compile(r"\s*VARS\s+(\S+)\s+(.*)", re.IGNORECASE)
 _VARIABLE = re.compile(r'(\+?[\w.]+)\s*=\s*"((?:[^"\\]|\\.)*)"')
 _ASSIGNMENT = re.compile(r"\s*(\+?[\w.]+)\s*=\s*(.*?)\s*\Z")
@@ -86,20 +86,29 @@ class PlannedJob:
 class SubmitDir:
     """A planned workflow. Submit files are read when a job is first asked for.
 
+    ``dag`` names a DAG without a directory of its own, whose DAGMan runs in ``path``: a sub-DAG of
+    the workflow there. It is known as ``workflow`` then, and what ``braindump.yml`` says is not
+    about it.
+
     Raises InputError where the directory is none, or holds no DAG or several without saying which.
     """
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: str | Path, dag: Path | None = None, workflow: str = "") -> None:
         self.path = Path(path)
         if not self.path.is_dir():
             raise InputError(f"{self.path}: found no such directory, expected a submit directory")
-        braindump = _braindump(self.path / "braindump.yml")
-        self.dag = self.path / (braindump.get("dag") or self._only_dag())
-        self.workflow = braindump.get("wf_uuid") or str(self.path.resolve())
-        self.name = braindump.get("dax_label") or self.dag.stem
-        log = braindump.get("condor_log", "")
+        self.braindump = _braindump(self.path / "braindump.yml") if dag is None else {}
+        self.dag = dag or self.path / (self.braindump.get("dag") or self._only_dag())
+        self.workflow = workflow or self.braindump.get("wf_uuid") or str(self.path.resolve())
+        self.name = self.braindump.get("dax_label") or self.dag.stem
+        log = self.braindump.get("condor_log", "")
         self.workflow_log = self.path / log if log else None
+        self.forget()
+
+    def forget(self) -> None:
+        """Lets go of what was read of jobs; it is read again when it is asked for."""
         self._files: dict[str, Path] | None = None
+        self._folders: dict[str, Path] = {}  # where the DAGMan of a sub-DAG runs
         self._variables: dict[str, dict[str, str]] = {}
         self._jobs: dict[str, PlannedJob] = {}
 
@@ -129,6 +138,25 @@ class SubmitDir:
                 return PlannedJob(name, _kind(name, "", ""))
         return self._jobs[name]
 
+    def submit_file(self, name: str) -> Path | None:
+        """A job's submit file, or a sub-DAG's own file; None where it is not in the DAG. Raises
+        InputError where that cannot be read."""
+        return self._job_files().get(name)
+
+    def folder(self, name: str) -> Path:
+        """Where the DAGMan of a sub-DAG runs: in its ``DIR``, else where this one does."""
+        self._job_files()
+        return self._folders.get(name, self.path)
+
+    def values(self, name: str) -> dict[str, str]:
+        """What a job's submit file assigns, by lower-case name, ``+x`` as ``my.x``, with macros as
+        they come out. Raises InputError where it cannot be read."""
+        file = self.submit_file(name)
+        if file is None or name in self._folders:
+            return {}
+        values = _submit_values(file) | {"job": name} | self._variables.get(name, {})
+        return {key: _expanded(value, values).strip('"') for key, value in values.items()}
+
     def job_names(self) -> list[str]:
         """All jobs, in the order of the DAG file. Raises InputError where it cannot be read."""
         return list(self._job_files())
@@ -149,7 +177,9 @@ class SubmitDir:
                 if found := _JOB.match(line):
                     files[found[1]] = self.path / (found[3] or "") / found[2]
                 elif found := _SUBDAG.match(line):
-                    files[found[1]] = self.path / found[2]
+                    folder = self.path / (found[3] or "")
+                    self._folders[found[1]] = folder
+                    files[found[1]] = folder / found[2]
                 elif found := _VARS.match(line):
                     known = self._variables.setdefault(found[1], {})
                     known.update(_variables(found[2]))
@@ -157,11 +187,10 @@ class SubmitDir:
         return self._files
 
     def _read_job(self, name: str) -> PlannedJob:
-        file = self._job_files().get(name)
-        if file is None or file.suffix == ".dag":
+        file = self.submit_file(name)
+        if file is None or name in self._folders:
             return PlannedJob(name, _kind(name, "", "") if file is None else JobKind.SUBWORKFLOW)
-        values = _submit_values(file) | {"job": name} | self._variables.get(name, {})
-        known = {key: _expanded(value, values).strip('"') for key, value in values.items()}
+        known = self.values(name)
         task = known.get("my.pegasus_wf_dax_job_id", "")
         transformation = known.get("my.pegasus_wf_xformation", "")
         folder = self.path / known.get("initialdir", "")

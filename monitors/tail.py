@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from network_provisioner.errors import InputError
 
 _PIECE_BYTES = 1 << 20  # so that a long file does not have to fit into memory
-_MARK_BYTES = 64  # the last bytes that were read, to notice that they are no longer there
+_HEAD_BYTES = 256  # the first bytes, to tell a file from another in its place
+_MARK_BYTES = 256  # the last bytes that were read, to notice that they are no longer there
 MAX_LINE_BYTES = 1 << 16  # no line that is of interest is longer
+
+# What programs append to a log's name when they put it aside: DAGMan, HTCondor, logrotate.
+_ASIDE = re.compile(r"\.(old|\d{1,3}|\d{8}T\d{6}|\d{8})")
 
 
 class Lines:
@@ -53,17 +59,26 @@ class Piece:
 class Tail:
     """One file by name, followed through growth, truncation, replacement and rotation.
 
-    Whether the file is still the one that was read is decided by its inode, its size and the last
-    bytes that were read. Where it was renamed and replaced, the rest of the old one is read first,
-    from wherever in the same folder it went.
+    Whether the file is still the one that was read is decided by its inode, its size and the first
+    and last bytes that were read. Where it is not, what was put aside meanwhile (renamed, or copied
+    before the file was emptied) is read first, from wherever in the same folder it went. So is what
+    was put aside before the first look: a new follower finds all that there is.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._offset = 0
         self._identity: tuple[int, int] | None = None
-        self._mark = b""
+        self._begin()
         self._seen: tuple[int, int] = (-1, -1)  # size and time of change at the last look
+        self._aside: set[tuple[int, int, bytes]] = set()  # what was put aside and has been read
+
+    def _begin(self) -> None:
+        self._offset, self._head, self._mark = 0, b"", b""
+
+    @property
+    def seen(self) -> tuple[object, ...]:
+        """How the file was when it was last read: changes with it, as :func:`state_of`."""
+        return (self._identity, *self._seen)
 
     def read(self) -> Iterator[Piece]:
         """What is new since the last time; nothing where the file is not there.
@@ -83,17 +98,23 @@ class Tail:
             finally:
                 os.close(descriptor)
         except FileNotFoundError:
-            return
+            yield from self._read_aside(grows=True)
         except OSError as error:
             raise InputError(f"{self.path}: cannot be read: {error.strerror}") from error
 
     def _read_open(self, descriptor: int) -> Iterator[Piece]:
         status = os.fstat(descriptor)
         identity = (status.st_dev, status.st_ino)
-        if identity != self._identity and self._identity is not None:
-            yield from self._rest_of_rotated()
-        if identity != self._identity or not self._continues(descriptor, status.st_size):
-            self._identity, self._offset, self._mark = identity, 0, b""
+        if not status.st_size:
+            # Whoever writes may have the old one open still, and know it by no name.
+            yield from self._read_aside(grows=True)
+            return
+        # Of a file of which nothing was read nobody can say whether it was emptied since.
+        same = identity == self._identity and self._offset > 0
+        if not (same and self._continues(descriptor, status.st_size)):
+            yield from self._read_aside(grows=False)
+            self._identity = identity
+            self._begin()
         yield from self._forward(descriptor)
         # As it was before reading: what came since then makes the next look read again.
         self._seen = (status.st_size, status.st_mtime_ns)
@@ -101,40 +122,66 @@ class Tail:
     def _continues(self, descriptor: int, size: int) -> bool:
         if size < self._offset:
             return False
-        return os.pread(descriptor, len(self._mark), self._offset - len(self._mark)) == self._mark
+        before = self._offset - len(self._mark)
+        return (
+            os.pread(descriptor, len(self._mark), before) == self._mark
+            and os.pread(descriptor, len(self._head), 0) == self._head
+        )
 
     def _forward(self, descriptor: int) -> Iterator[Piece]:
         while data := os.pread(descriptor, _PIECE_BYTES, self._offset):
             first = self._offset == 0
             self._offset += len(data)
-            self._mark = (self._mark + data)[-_MARK_BYTES:]
+            if len(self._head) < _HEAD_BYTES:
+                self._head = (self._head + data[:_HEAD_BYTES])[:_HEAD_BYTES]
+            self._mark = (self._mark + data[-_MARK_BYTES:])[-_MARK_BYTES:]
             yield Piece(data, first)
 
-    def _rest_of_rotated(self) -> Iterator[Piece]:
-        old = self._renamed()
-        if old is None:
-            return
-        try:
-            descriptor = os.open(old, os.O_RDONLY | os.O_CLOEXEC)
-        except OSError:
-            return  # it went between the look and the open: there is no rest to be had
-        try:
-            if self._continues(descriptor, os.fstat(descriptor).st_size):
+    def _read_aside(self, *, grows: bool) -> Iterator[Piece]:
+        """What was put aside and has not been read, the oldest first: of the one that was read in
+        part, or of its copy, the rest. Where the newest ``grows``, it is not done with."""
+        paths = self._put_aside()
+        for path in paths:
+            # What goes between the look and the open has nothing to be had.
+            with suppress(OSError), _opened(path) as descriptor:
+                status = os.fstat(descriptor)
+                key = (status.st_dev, status.st_ino, os.pread(descriptor, _HEAD_BYTES, 0))
+                if key in self._aside:
+                    continue
+                if not (self._offset and self._continues(descriptor, status.st_size)):
+                    self._begin()
+                self._identity = (status.st_dev, status.st_ino)
                 yield from self._forward(descriptor)
-        finally:
-            os.close(descriptor)
+                if not (grows and path == paths[-1]):
+                    self._aside.add(key)
 
-    def _renamed(self) -> Path | None:
-        """Where the file that was read before is now, in the same folder."""
-        try:
-            with os.scandir(self.path.parent) as entries:
-                for entry in entries:
-                    if (
-                        entry.name.startswith(self.path.name)
-                        and entry.name != self.path.name
-                        and entry.inode() == (self._identity or (0, 0))[1]
-                    ):
-                        return Path(entry.path)
-        except OSError:
-            return None
-        return None
+    def _put_aside(self) -> list[Path]:
+        name = self.path.name
+        dated: list[tuple[int, Path]] = []
+        with suppress(OSError), os.scandir(self.path.parent) as entries:
+            for entry in entries:
+                ending = entry.name[len(name) :] if entry.name.startswith(name) else ""
+                known = self._identity is not None and entry.inode() == self._identity[1]
+                if _ASIDE.fullmatch(ending) or (ending and known):
+                    with suppress(OSError):
+                        dated.append((entry.stat().st_mtime_ns, Path(entry.path)))
+        # Files of one tick of the kernel's clock by their numbers.
+        return [path for _, path in sorted(dated, key=lambda d: (d[0], len(d[1].name), d[1].name))]
+
+
+def state_of(path: Path) -> tuple[object, ...]:
+    """How a file is now, in the words of :attr:`Tail.seen`."""
+    try:
+        status = path.stat()
+    except OSError:
+        return (None, -1, -1)
+    return ((status.st_dev, status.st_ino), status.st_size, status.st_mtime_ns)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[int]:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)

@@ -132,6 +132,20 @@ def test_truncation_and_new_content_of_any_length(planned: Submitted, archive: A
     ]
 
 
+def test_a_log_that_is_emptied_while_nobody_follows(planned: Submitted, archive: Archive) -> None:
+    """What DAGMan says again is no change of what is known; what it says then is."""
+    planned.out.write_text(starting() + table(START, queued=2) + table(START + 1, post=2))
+    Follower(planned.path, archive).poll()
+    planned.out.write_text(table(START + 60, post=2) + table(START + 61, done=2))
+    for _ in range(2):
+        Follower(planned.path, archive).poll()
+    assert [(s.in_queue, s.post, s.done) for s in kept(archive)] == [
+        (2, 0, 0),
+        (0, 2, 0),
+        (0, 0, 2),
+    ]
+
+
 def test_a_log_that_lost_its_end_and_grew_again(planned: Submitted, archive: Archive) -> None:
     first = starting() + table(START, ready=2)
     planned.out.write_text(first + table(START + 1, queued=2))
@@ -161,6 +175,23 @@ def test_a_rescue_run_is_followed_too(planned: Submitted, archive: Archive) -> N
     ]  # fmt: skip
 
 
+def test_a_follower_that_begins_in_the_middle_of_a_rescue(
+    planned: Submitted, archive: Archive
+) -> None:
+    """The end of the run before is history, also for HTCondor's events."""
+    planned.dagman.write_text(
+        submitted(1, START) + terminated(1, START + 2.5, 1) + submitted(2, START + 60.5)
+    )
+    planned.out.write_text(
+        starting() + table(START + 1, fail=1, done=1) + exiting(START + 2, 1)
+        + starting(START + 61) + table(START + 62, done=1, queued=1)
+    )  # fmt: skip
+    follower = Follower(planned.path, archive)
+    assert not follower.poll()
+    assert follower.workflows[0].status == kept(archive)[-1]
+    assert [str(s.state) for s in kept(archive)] == ["running", "failed", "running", "running"]
+
+
 def test_a_removal_that_dagman_could_not_tell_of(planned: Submitted, archive: Archive) -> None:
     planned.out.write_text(starting() + table(START + 1, queued=3))
     planned.dagman.write_text(submitted(1, START) + executing(1, START) + aborted(1, START + 30))
@@ -186,7 +217,7 @@ def test_an_archive_that_fails_for_a_while_delays_and_loses_nothing(
                 raise ArchiveError("the disk is full")
             return super().record_many(measurements)  # type: ignore[arg-type]
 
-    with Failing(archive.path) as failing:
+    with Failing(archive.location) as failing:
         planned.out.write_text(starting() + table(START, queued=2))
         follower = Follower(planned.path, failing)
         with pytest.raises(ArchiveError):
@@ -197,6 +228,49 @@ def test_an_archive_that_fails_for_a_while_delays_and_loses_nothing(
         failing.broken = False
         assert follower.poll()
     assert [str(s.state) for s in kept(archive)] == ["running", "done"]
+
+
+def test_names_that_no_archive_takes_keep_nothing_else_back(
+    planned: Submitted, archive: Archive, caplog: pytest.LogCaptureFixture
+) -> None:
+    planned.out.write_text(starting() + table(START, queued=2))
+    planned.nodes.write_text(
+        submitted(1, START, "odd\0name") + executing(1, START + 1) + terminated(1, START + 2)
+        + submitted(2, START, "plain") + executing(2, START + 1) + terminated(2, START + 2)
+    )  # fmt: skip
+    follower = Follower(planned.path, archive)
+    follower.poll()
+    assert [m.details["job"] for m in archive.query("job")] == ["plain"]
+    assert len(archive.query("status")) == 1 and "characters that are no text" in caplog.text
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_garbled_files_never_stop_it(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    """Whatever stands in any of its files, what is whole in the others is recorded."""
+    planned = Submitted(tmp_path_factory.mktemp("wf") / "run")
+    whole = {
+        planned.nodes: submitted(1, START, "align_ID0000001") + executing(1, START + 1)
+        + terminated(1, START + 9),
+        planned.dagman: submitted(9, START) + executing(9, START),
+        planned.log: submitted(1, START, "align_ID0000001"),
+        planned.path / "wf-0.dag": (planned.path / "wf-0.dag").read_text(),
+        planned.path / "00/00/align_ID0000001.sub": "queue\n+pegasus_site = mu\n",
+    }  # fmt: skip
+    for path, text in whole.items():
+        garbled = text.encode()
+        for _ in range(data.draw(st.integers(0, 3))):
+            start, end = sorted(data.draw(st.tuples(*[st.integers(0, len(garbled))] * 2)))
+            garbled = garbled[:start] + data.draw(st.binary(max_size=20)) + garbled[end:]
+        path.write_bytes(garbled)
+    planned.out.write_text(whole_run(steps=2))
+    with Archive(":memory:") as archive:
+        follower = Follower(planned.path, archive)
+        follower.poll()
+        follower.poll()
+        assert len(archive.query("status")) >= 6
 
 
 def test_one_workflows_trouble_is_not_the_others(

@@ -1,0 +1,154 @@
+"""Asks ``pegasus-status`` where a workflow's own files cannot be understood, and checks the answer.
+
+    pegasus-status -j -Q DIR
+    {"totals": {"unready": 0, "ready": 1, …}, "dags": {"root": {"unready": 0, "ready": 1, "pre": 0,
+     "queued": 2, "post": 0, "succeeded": 3, "failed": 0, "percent_done": 50.0, "total": 6,
+     "state": "Running", "dagname": "mini-0.dag"}}}
+
+It starts a process and reads all that DAGMan ever wrote, so it is asked only where following the
+files says nothing, and seldom. ``-Q``: the queue is not asked. What it prints of a workflow that it
+does not understand either are zeros, which say nothing.
+
+Tried with Pegasus 5.1.3 and 6.0.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from monitors.status import State, Status
+
+TIMEOUT_S = 30.0
+PATIENCE_S = 20.0  # for DAGMan's own words, before anybody else is asked
+AGAIN_S = 60.0
+_MOST_BYTES = 1 << 24
+
+_NAMES = {
+    "unready": "unready",
+    "ready": "ready",
+    "pre": "pre",
+    "in_queue": "queued",
+    "post": "post",
+    "done": "succeeded",
+    "fail": "failed",
+    "total": "total",
+}
+_STATES = {"Running": State.RUNNING, "Success": State.DONE, "Failure": State.FAILED}
+_MOST_JOBS = 10**9
+
+Run = Callable[[Path], str]
+
+
+def parsed(text: str, at: float) -> Status | None:
+    """What it says of the workflow itself at ``at`` (Unix seconds); None where that is nothing, or
+    cannot be: counts that are none, more jobs than there are, or another share than theirs."""
+    try:
+        said = json.loads(text)["dags"]["root"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+    if not isinstance(said, dict):
+        return None
+    counts = {name: _count(said, theirs) for name, theirs in _NAMES.items()}
+    state = _STATES.get(str(said.get("state")))
+    share = said.get("percent_done")
+    if state is None or None in counts.values() or not isinstance(share, int | float):
+        return None
+    known = {name: count for name, count in counts.items() if count is not None}
+    all_jobs = known["total"]
+    futile = all_jobs - sum(count for name, count in known.items() if name != "total")
+    if not all_jobs or futile < 0 or abs(share - 100 * known["done"] / all_jobs) > 0.011:
+        return None
+    return Status(**known, percent_done=float(share), state=state, at=at, futile=futile)
+
+
+def key_of(status: Status) -> str:
+    """Tells a status that it told from all others."""
+    return f"pegasus-status:{status.at:.3f}:{sha256(repr(status).encode()).hexdigest()[:8]}"
+
+
+def ask(folder: Path) -> str:
+    """What it prints of a submit directory; "" where it is not there, or takes too long."""
+    try:
+        done = subprocess.run(
+            ["pegasus-status", "-j", "-Q", str(folder.absolute())],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return done.stdout[:_MOST_BYTES].decode(errors="replace") if done.returncode == 0 else ""
+
+
+class Fallback:
+    """Asks for workflows that have been puzzling for a while, one after the other, in a thread.
+
+    ``run`` prints what pegasus-status says of a directory, ``clock`` gives Unix seconds.
+    """
+
+    def __init__(
+        self,
+        run: Run = ask,
+        clock: Callable[[], float] = time.time,
+        patience_s: float = PATIENCE_S,
+        again_s: float = AGAIN_S,
+    ) -> None:
+        self._run, self._clock = run, clock
+        self._patience_s, self._again_s = patience_s, again_s
+        self._due: dict[Path, float] = {}  # when to ask, by the monotonic clock
+        self._asked: dict[Path, Future[Status | None]] = {}
+        self._threads: ThreadPoolExecutor | None = None
+        self._lock = threading.Lock()
+
+    def look(self, puzzling: Mapping[Path, bool]) -> dict[Path, Status]:
+        """What was answered since the last time; which workflows are puzzling now says whom to ask
+        about next. Never waits."""
+        now = time.monotonic()
+        answers: dict[Path, Status] = {}
+        with self._lock:
+            for folder, asked in list(self._asked.items()):
+                if asked.done():
+                    del self._asked[folder]
+                    status = asked.result()
+                    if status is not None and puzzling.get(folder):
+                        answers[folder] = status
+            for folder in [known for known in self._due if not puzzling.get(known)]:
+                del self._due[folder]
+            for folder in (folder for folder, is_so in puzzling.items() if is_so):
+                due = self._due.setdefault(folder, now + self._patience_s)
+                if now >= due and folder not in self._asked:
+                    self._due[folder] = now + self._again_s
+                    self._asked[folder] = self._pool().submit(self._ask, folder)
+        return answers
+
+    def _ask(self, folder: Path) -> Status | None:
+        return parsed(self._run(folder), self._clock())
+
+    def _pool(self) -> ThreadPoolExecutor:
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(1, "pegasus-status")
+        return self._threads
+
+    def close(self) -> None:
+        """Asks nobody any more; waits for the one that is being asked."""
+        with self._lock:
+            if self._threads is not None:
+                self._threads.shutdown(wait=True, cancel_futures=True)
+                self._threads = None
+
+
+def _count(said: Mapping[str, Any], name: str) -> int | None:
+    count = said.get(name)
+    if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count <= _MOST_JOBS:
+        return None
+    return count

@@ -1,0 +1,106 @@
+"""Measuring a workflow at once: the thesis's remote trigger.
+
+Who asks leaves a request in the archive; whoever follows the workflow looks for requests, reads the
+workflow's files and records its status under an id made from the request
+(:func:`monitors.follow.refresh_key`). So the one who asked knows when its own request was answered,
+whichever process did it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from monitors.archive import Archive
+from monitors.follow import refresh_key
+from monitors.measurement import Measurement
+from monitors.status import Status
+from monitors.workflow import FollowedWorkflow
+from network_provisioner.errors import InputError
+
+_log = logging.getLogger(__name__)
+
+KIND = "refresh"
+LOOK_S = 0.2  # how often requests are looked for
+
+
+class Follows(Protocol):
+    """Something that follows workflows."""
+
+    def refresh(self, workflow: str, key: str) -> Status | None:
+        """Read everything of a workflow now and record a status with ``key`` in its id; None where
+        it is not followed here."""
+
+
+def answer_id(workflow: str, request: int, at: float) -> str:
+    """The id of the status that answers a request which was asked at an instant (Unix seconds)."""
+    return f"status:{workflow}:{refresh_key(request, at)}"
+
+
+def read_now(facts: Measurement, key: str) -> list[Measurement]:
+    """Everything that the files of a workflow say, and its status once more with ``key`` in its id.
+
+    ``facts`` is its ``workflow`` measurement. Empty where its directory is not on this machine.
+    Raises InputError where it cannot be read.
+    """
+    path = facts.details.get("submit_dir")
+    # What somebody sent over the network names a directory that this process may be able to read,
+    # and the sender not.
+    if not isinstance(path, str) or not path or facts.details.get("by"):
+        return []
+    if facts.details.get("host") != os.uname().nodename or not os.path.isdir(path):  # noqa: PTH112
+        return []
+    followed = FollowedWorkflow(path)
+    if followed.dir.workflow != facts.subject:
+        return []
+    followed.step()
+    found, _ = followed.take()
+    return [*found, followed.once_more(key)]
+
+
+class Refresher:
+    """Has workflows measured at once, by whoever can.
+
+    ``follows`` is what runs in this process, if anything does.
+    """
+
+    def __init__(
+        self, archive: Archive, clock: Callable[[], float], follows: Follows | None = None
+    ) -> None:
+        self._archive = archive
+        self._clock = clock
+        self._follows = follows
+
+    def refresh(self, workflow: str, facts: Measurement | None, wait_s: float) -> tuple[int, bool]:
+        """The request's number, and whether it was answered within ``wait_s`` seconds. ``facts`` is
+        the ``workflow`` measurement, where there is one.
+
+        Raises ArchiveError.
+        """
+        at = self._clock()
+        request = self._archive.ask(KIND, workflow, at)
+        if self._here(workflow, facts, refresh_key(request, at)):
+            return request, True
+        wanted = answer_id(workflow, request, at)
+        until = time.monotonic() + wait_s
+        while self._archive.get(wanted) is None:
+            left = until - time.monotonic()
+            if left <= 0:
+                return request, False
+            threading.Event().wait(min(left, LOOK_S / 2))
+        return request, True
+
+    def _here(self, workflow: str, facts: Measurement | None, key: str) -> bool:
+        try:
+            if self._follows is not None and self._follows.refresh(workflow, key) is not None:
+                return True
+            found = read_now(facts, key) if facts else []
+        except InputError as error:
+            _log.warning("%s", error)
+            return False
+        self._archive.record_many(found)
+        return bool(found)

@@ -1,0 +1,158 @@
+"""Where measurements go: an archive of this machine, or a broker's over HTTP.
+
+:class:`~monitors.archive.Archive` is a sink as it is. What a sink did not take is kept by whoever
+measured, and sent again; ids are taken once, so that sending twice doubles nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
+from typing import Any, Protocol
+
+from monitors.archive import Archive, ArchiveError, Selection
+from monitors.measurement import Measurement, to_row
+from monitors.status import Status
+from network_provisioner.errors import AdonError, BrokerError, InputError, printable
+from network_provisioner.http1 import Server, Tls
+
+_log = logging.getLogger(__name__)
+
+# What a broker takes at once is less than 256 kB and no more than 5000 measurements.
+_MOST_BYTES = 200_000
+_MOST = 5000
+
+# What it says of a request that it will never take. Anything else may go another time.
+_REFUSED = frozenset({"bad_request", "bad_time", "forbidden", "too_large"})
+
+
+class Sink(Protocol):
+    """Takes measurements, each id once."""
+
+    def record_many(self, measurements: Iterable[Measurement]) -> int:
+        """Take them; how many were new. Raises ArchiveError or SinkError where they could not be
+        taken just now: then some may have been, and sending all again is harmless."""
+
+
+class Requests(Protocol):
+    """Where other processes ask to have a workflow measured, such as an archive."""
+
+    def asked(self, kind: str, after: int = 0) -> list[tuple[int, str, float]]:
+        """Number, workflow and time (Unix seconds) of every request above ``after``."""
+
+
+class SinkError(AdonError):
+    """The broker does not take measurements just now."""
+
+    code = "archive_unavailable"
+
+
+def known_status(sink: Sink, workflow: str, until: float) -> Status | None:
+    """The newest status of a workflow until a time (Unix seconds) that a sink can tell of; None
+    where it cannot."""
+    if not isinstance(sink, Archive):
+        return None
+    try:
+        wanted = Selection(("status",), workflow, until=until)
+        newest = sink.page(wanted, newest=True, limit=1)
+        return Status.from_measurement(newest[0][1]) if newest else None
+    except (ArchiveError, KeyError, TypeError, ValueError):
+        return None
+
+
+def record_what_fits(sink: Sink, measurements: Sequence[Measurement]) -> None:
+    """Have a sink take them, without those that no archive takes: names in logs are foreign text.
+
+    Raises ArchiveError or SinkError.
+    """
+    try:
+        sink.record_many(measurements)
+    except InputError as error:
+        fitting = list(_fitting(measurements))
+        if len(fitting) == len(measurements):
+            raise SinkError(str(error)) from error
+        sink.record_many(fitting)
+
+
+def _fitting(measurements: Iterable[Measurement]) -> Iterator[Measurement]:
+    for one in measurements:
+        try:
+            to_row(one)
+        except InputError as error:
+            _log.warning("not recorded: %s", printable(str(error)))
+        else:
+            yield one
+
+
+class BrokerSink:
+    """The archive of a broker, which is asked at ``url`` with ``token`` and ``tls``.
+
+    What the broker refuses for good (another user's workflow, a unit that is none) is said once in
+    the log and left out; it must not keep everything else from being sent. Raises InputError for a
+    URL or a token that is none.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        token: str | None = None,
+        tls: Tls | None = None,
+        timeout_s: float = 15.0,
+    ) -> None:
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self._server = Server(url, timeout_s, headers, tls or Tls())
+        self._said: set[str] = set()
+
+    def record_many(self, measurements: Iterable[Measurement]) -> int:
+        """See :class:`Sink`."""
+        return sum(self._send(batch) for batch in _batches(measurements))
+
+    def _send(self, batch: Sequence[dict[str, Any]]) -> int:
+        try:
+            return self._post(batch)
+        except BrokerError as error:
+            if error.code not in _REFUSED:
+                raise SinkError(str(error)) from error
+            if len(batch) > 1:  # all or none: the others are not to blame
+                half = len(batch) // 2
+                return self._send(batch[:half]) + self._send(batch[half:])
+            self._say(f"the broker will not take {batch[0]['id']}: {error}", str(error))
+            return 0
+
+    def _post(self, batch: Sequence[dict[str, Any]]) -> int:
+        status, text = self._server.ask("POST", "/v1/measurements", {"measurements": [*batch]})
+        try:
+            answer = json.loads(text)
+            if 200 <= status < 300:
+                return int(answer["recorded"])
+            error = answer["error"]
+            message, code = str(error["message"]), str(error["code"])
+        except (ValueError, KeyError, TypeError, RecursionError):
+            raise SinkError(
+                f"{self._server.url} answered {status} with {text[:80]!r}, expected JSON of a"
+                " broker"
+            ) from None
+        raise BrokerError(message, code)
+
+    def _say(self, message: str, about: str) -> None:
+        if about not in self._said and len(self._said) < 100:
+            self._said.add(about)
+            _log.warning("%s", message)
+
+
+def _batches(measurements: Iterable[Measurement]) -> Iterator[list[dict[str, Any]]]:
+    """Portions that a broker takes at once. What no archive takes is left out."""
+    batch: list[dict[str, Any]] = []
+    size = 0
+    for one in _fitting(measurements):
+        item = asdict(one) | {"details": dict(one.details)}
+        length = len(json.dumps(item)) + 2
+        if batch and (size + length > _MOST_BYTES or len(batch) == _MOST):
+            yield batch
+            batch, size = [], 0
+        batch.append(item)
+        size += length
+    if batch:
+        yield batch

@@ -1,0 +1,127 @@
+"""``adon monitor run``: whom it follows, where it records, whom it tells, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from cli_world import adon, refusal
+from monitor_files import START, Submitted, exiting, starting, submitted, table, whole_run
+
+from monitors.archive import Archive
+from pegasus_hooks import registry
+
+ROOT = Path(__file__).resolve().parents[2]
+WAIT_S = 60.0
+
+
+@pytest.fixture(autouse=True)
+def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user of its own, without HTCondor."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+
+
+def registered(path: Path, name: str) -> Submitted:
+    planned = Submitted(path, name)
+    folder = Path("~/.local/state/adon/watch").expanduser()
+    registry.register(folder, path / "hooks.json", planned.path, name)
+    return planned
+
+
+def test_all_workflows_of_a_user(tmp_path: Path) -> None:
+    one, two = registered(tmp_path / "one", "uuid-1"), registered(tmp_path / "two", "uuid-2")
+    one.out.write_text(whole_run())
+    two.out.write_text(starting() + table(START, fail=2) + exiting(START + 1, 1))
+    ran = adon("monitor", "run", "--user", "--json")
+    lines = [json.loads(line) for line in ran.out.splitlines()]
+    assert {line["id"]: line["state"] for line in lines} == {"uuid-1": "done", "uuid-2": "failed"}
+    assert (ran.code, ran.err) == (1, "")
+    with Archive(tmp_path / "adon-archive.sqlite") as archive:
+        assert archive.subjects("workflow") == ["uuid-1", "uuid-2"]
+
+
+def test_nobody_has_a_workflow() -> None:
+    ran = adon("monitor", "run", "--user", "--since", "2026-01-01")
+    assert (ran.code, ran.out, ran.err) == (0, "", "adon: no workflows found\n")
+
+
+def test_those_inside_are_named_by_their_whole(tmp_path: Path) -> None:
+    outer = Submitted(tmp_path / "run")
+    (tmp_path / "run" / "wf-0.dag").write_text("SUBDAG EXTERNAL sub inner.dag\n")
+    (tmp_path / "run" / "inner.dag").write_text("JOB a a.sub\n")
+    outer.out.write_text(whole_run(steps=1))
+    outer.nodes.write_text(submitted(1, START, "sub"))
+    (tmp_path / "run" / "inner.dag.dagman.out").write_text(whole_run(steps=1))
+    ran = adon("monitor", "run", outer.path)
+    assert ran.code == 0
+    first, second = ran.out.splitlines()
+    assert first.startswith("wf  [") and second.startswith("wf/inner  [")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "found no DIR, expected submit directories, --user or --all"),
+        (["--user", "--since", "soon"],
+         "--since: found 'soon', expected a number with a unit such as '53 ms'"),
+        (["--user", "--broker", "nowhere"],
+         "broker URL 'nowhere', expected one like 'http://127.0.0.1:8470'"),
+        (["--user", "--broker", "--token-file", "none"],
+         "none: cannot be read: No such file or directory, expected a token"),
+        (["--user", "--broker", "--archive", "a.sqlite"],
+         "--archive: found beside --broker, expected one of both (see 'adon monitor run --help')"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_meant(words: list[str], said: str) -> None:
+    assert refusal("monitor", "run", *words) == said
+    assert not Path("adon-archive.sqlite").exists()
+
+
+CONFIG = """\
+topology: {nodes: [{name: mu, kind: site}], links: []}
+"""
+NOTICES = """\
+monitoring: {notices: [{on: [failed], command: [/bin/sh, -c, "/bin/cat > told"]}]}
+"""
+
+
+def test_somebody_is_told(tmp_path: Path) -> None:
+    Path("adon.yml").write_text(CONFIG)
+    planned = Submitted(tmp_path / "run")
+    said = refusal("monitor", "run", planned.path, "--notify", "adon.yml")
+    assert said == "adon.yml: found no monitoring.notices, expected whom to tell"
+    Path("adon.yml").write_text(CONFIG + NOTICES)
+    said = refusal("monitor", "run", planned.path, "--notify", "adon.yml", "--broker")
+    assert said == "--notify: found beside --broker, which tells by itself"
+    # What ended before anybody was there to be told is not told.
+    soon = time.time() + 5
+    planned.out.write_text(starting(soon) + table(soon, fail=2) + exiting(soon, 1))
+    ran = adon("monitor", "run", planned.path, "--notify", "adon.yml")
+    assert (ran.code, ran.err) == (1, "")
+    assert "wf" in Path("told").read_text() and "failed" in Path("told").read_text()
+
+
+def test_a_signal_ends_it_with_all_recorded(tmp_path: Path) -> None:
+    planned = Submitted(tmp_path / "run")
+    planned.out.write_text(starting() + table(START, queued=2))
+    command = [sys.executable, "-m", "adon", "monitor", "run", str(planned.path), "--keep"]
+    with subprocess.Popen(
+        command, cwd=tmp_path, stdout=subprocess.PIPE, text=True,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+    ) as monitor:  # fmt: skip
+        assert monitor.stdout is not None
+        assert "2 in queue" in monitor.stdout.readline()
+        with planned.out.open("a") as out:
+            out.write(table(START + 1, done=1, queued=1))
+        monitor.send_signal(signal.SIGTERM)
+        rest = monitor.stdout.read()
+        assert monitor.wait(WAIT_S) == 1
+    assert "1 of 2 done" in rest

@@ -1,0 +1,341 @@
+"""Workflows within workflows: each has its status under its own UUID, and all end with the root."""
+
+from __future__ import annotations
+
+import itertools
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from monitor_files import (
+    START,
+    Submitted,
+    aborted,
+    append,
+    exiting,
+    starting,
+    submitted,
+    table,
+    terminated,
+)
+
+from monitors.archive import Archive
+from monitors.discovery import Found
+from monitors.follow import Follower
+from monitors.measurement import Measurement
+from monitors.status import NOT_STARTED, State, Status, percent, total
+from monitors.submit_dir import SubmitDir
+from monitors.subworkflows import derived, root_of, sub_workflows
+
+PLANNED = """\
+executable = /usr/bin/condor_dagman
+universe = scheduler
+arguments = " -p 0  -f -l . -Debug 3 -Lockfile wf-0.dag.lock -Dag wf-0.dag -AutoRescue 1 "
+initialdir = {folder}/00/00/./inner
+log = {folder}/wf-0.log
++pegasus_wf_xformation = "condor::dagman"
++pegasus_job_class = 10
++pegasus_site = "local"
+queue
+"""
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Iterator[Archive]:
+    with Archive(tmp_path / "archive.sqlite") as opened:
+        yield opened
+
+
+class Outer(Submitted):
+    """A workflow with a job that plans and runs another one, as Pegasus has it."""
+
+    def __init__(self, path: Path, uuid: str = "outer-uuid") -> None:
+        super().__init__(path, uuid)
+        append(path / "wf-0.dag", "JOB plan_sub 00/00/plan_sub.sub\n")
+        (path / "00/00/plan_sub.sub").write_text(PLANNED.format(folder=path))
+        self.link = path / "00" / "00" / "inner"
+
+    def plan(self, number: int) -> Submitted:
+        """What the job's PRE script does."""
+        name = f"inner.{number:03d}"
+        inner = Submitted(self.link.with_name(name), f"inner-{number}")
+        append(inner.path / "braindump.yml", f'root_wf_uuid: "{self.uuid}"\n')
+        self.link.unlink(missing_ok=True)
+        self.link.symlink_to(name)
+        return inner
+
+
+def states(archive: Archive) -> dict[str, str]:
+    return {m.subject: m.details["state"] for m in archive.query("status")}
+
+
+def facts(archive: Archive) -> dict[str, Measurement]:
+    return {m.subject: m for m in archive.query("workflow")}
+
+
+def test_a_planned_sub_workflow_is_followed_when_its_job_is_submitted(
+    tmp_path: Path, archive: Archive
+) -> None:
+    outer = Outer(tmp_path / "run")
+    outer.out.write_text(starting() + table(START, queued=1, unready=1))
+    follower = Follower(outer.path, archive)
+    follower.poll()
+    inner = outer.plan(0)
+    follower.poll()
+    assert list(facts(archive)) == ["outer-uuid"]  # planned, not begun
+    append(outer.nodes, submitted(7, START + 5, "plan_sub"))
+    append(inner.out, starting(START + 6) + table(START + 6, done=1, queued=2))
+    follower.poll()
+    found = facts(archive)["inner-0"].details
+    assert (found["root"], found["parent"]) == ("outer-uuid", "outer-uuid")
+    assert found["submit_dir"] == str(inner.path)
+    (status,) = archive.query("status", "inner-0")
+    assert (status.details["in_queue"], status.details["root"]) == (2, "outer-uuid")
+    (root,) = follower.workflows
+    whole = follower.family.total_of(root)
+    assert (whole.done, whole.in_queue, whole.unready, whole.total) == (1, 3, 1, 5)
+
+    append(inner.out, table(START + 8, done=3) + exiting(START + 9, 0))
+    append(outer.nodes, terminated(7, START + 9.5))
+    assert not follower.poll()
+    append(outer.out, table(START + 10, done=2) + exiting(START + 10, 0))
+    assert follower.poll()
+    assert states(archive) == {"outer-uuid": "done", "inner-0": "done"}
+
+
+def test_one_that_is_planned_again_is_another_workflow(tmp_path: Path, archive: Archive) -> None:
+    outer = Outer(tmp_path / "run")
+    outer.out.write_text(starting() + table(START, queued=1))
+    follower = Follower(outer.path, archive)
+    first = outer.plan(0)
+    append(first.out, starting(START) + table(START, fail=1) + exiting(START + 1, 1))
+    append(outer.nodes, submitted(7, START, "plan_sub") + terminated(7, START + 1, 1))
+    follower.poll()
+    second = outer.plan(1)
+    append(second.out, starting(START + 2) + table(START + 2, done=1))
+    append(outer.nodes, submitted(8, START + 2, "plan_sub"))
+    follower.poll()
+    append(second.out, exiting(START + 3, 0))
+    append(outer.out, table(START + 4, done=1) + exiting(START + 4, 0))
+    assert follower.poll()
+    expected = {"outer-uuid": "done", "inner-0": "failed", "inner-1": "done"}
+    assert states(archive) == expected
+    (root,) = follower.workflows
+    assert follower.family.total_of(root).done == 2  # the plan that counts is the newest
+    with Archive(":memory:") as afterwards:
+        assert Follower(outer.path, afterwards).poll()
+        assert states(afterwards) == expected
+        assert {m.id for m in afterwards.query("status")} == {m.id for m in archive.query("status")}
+
+
+def test_a_dagman_inside_that_never_said_how_it_ended(tmp_path: Path, archive: Archive) -> None:
+    """HTCondor's event of its job says it; Pegasus writes it into the outer workflow's log."""
+    outer = Outer(tmp_path / "run")
+    outer.out.write_text(starting() + table(START, queued=1))
+    inner = outer.plan(0)
+    inner.out.write_text(starting() + table(START, queued=1))
+    append(outer.nodes, submitted(7, START, "plan_sub") + aborted(7, START + 4))
+    Follower(outer.path, archive).poll()
+    assert states(archive)["inner-0"] == "removed"
+
+
+@pytest.mark.parametrize(("code", "state"), [(0, "failed"), (1, "failed")])
+def test_what_runs_when_the_whole_has_ended_has_failed(
+    tmp_path: Path, archive: Archive, code: int, state: str
+) -> None:
+    outer = Outer(tmp_path / "run")
+    inner = outer.plan(0)
+    inner.out.write_text(starting() + table(START, queued=1))
+    append(outer.nodes, submitted(7, START, "plan_sub"))
+    outer.out.write_text(starting() + table(START, queued=1) + exiting(START + 9, code))
+    for _ in range(2):
+        assert Follower(outer.path, archive).poll()
+    assert states(archive)["inner-0"] == state
+    assert len(archive.query("status", "inner-0")) == 2
+
+
+def test_plain_sub_dags_have_uuids_that_follow_from_names(tmp_path: Path, archive: Archive) -> None:
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "outer.dag").write_text("SUBDAG EXTERNAL one inner.dag\n")
+    (tmp_path / "inner.dag").write_text("SUBDAG EXTERNAL two deep.dag DIR deep\n")
+    (tmp_path / "deep" / "deep.dag").write_text("JOB a a.sub\n")
+    outs = [tmp_path / "outer.dag", tmp_path / "inner.dag", tmp_path / "deep" / "deep.dag"]
+    for number, dag in enumerate(outs):
+        run = starting() + table(START, done=number + 1) + exiting(START + 9 - number, 0)
+        dag.with_name(dag.name + ".dagman.out").write_text(run)
+    (tmp_path / "outer.dag.nodes.log").write_text(submitted(1, START, "one"))
+    (tmp_path / "inner.dag.nodes.log").write_text(submitted(2, START, "two"))
+    follower = Follower((), archive)
+    follower.family.found(Found(tmp_path, "outer.dag"))
+    assert follower.poll()
+    (root,) = follower.workflows
+    ids = [root.dir.workflow]
+    ids += [derived(ids[0], "one")]
+    ids += [derived(ids[1], "two")]
+    assert list(states(archive)) == ids or set(states(archive)) == set(ids)
+    assert follower.family.total_of(root).done == 6
+    assert str(uuid.UUID(ids[2])) == ids[2]
+
+
+def test_dags_that_hold_each_other_end_somewhere(tmp_path: Path, archive: Archive) -> None:
+    for name, other in (("a", "b"), ("b", "a")):
+        (tmp_path / f"{name}.dag").write_text(f"SUBDAG EXTERNAL {other} {other}.dag\n")
+        (tmp_path / f"{name}.dag.nodes.log").write_text(submitted(1, START, other))
+        (tmp_path / f"{name}.dag.dagman.out").write_text(starting() + exiting(START + 1, 0))
+    follower = Follower((), archive)
+    follower.family.found(Found(tmp_path, "a.dag"))
+    follower.family.found(Found(tmp_path, "b.dag"))
+    assert follower.poll()
+    assert len(states(archive)) == 2
+
+
+def test_what_was_found_by_itself_before_what_it_is_a_part_of(
+    tmp_path: Path, archive: Archive
+) -> None:
+    outer = Outer(tmp_path / "run")
+    inner = outer.plan(0)
+    outer.out.write_text(starting() + table(START, queued=1))
+    inner.out.write_text(starting() + table(START, queued=1))
+    append(outer.nodes, submitted(7, START, "plan_sub"))
+    follower = Follower(inner.path, archive)
+    follower.poll()
+    assert len(follower.workflows) == 1
+    follower.family.found(Found(outer.path))
+    follower.poll()
+    assert [m.dir.workflow for m in follower.workflows] == ["outer-uuid"]
+    assert len(archive.query("status", "inner-0")) == 1
+    assert root_of(inner.path) == outer.path
+    assert root_of(outer.path) == outer.path
+    assert root_of(tmp_path / "none") == tmp_path / "none"
+
+
+def test_a_directory_that_went_and_came_again_is_followed_anew(
+    tmp_path: Path, archive: Archive
+) -> None:
+    planned = Submitted(tmp_path / "run")
+    follower = Follower((), archive, keep=True)
+    follower.family.found(Found(planned.path))
+    planned.path.rename(tmp_path / "away")
+    follower.family.to_look_at(True)
+    assert follower.poll()
+    again = Submitted(tmp_path / "run", "another")
+    again.out.write_text(starting() + table(START, queued=1))
+    follower.family.found(Found(planned.path))
+    assert not follower.poll()
+    assert states(archive) == {"another": "running"}
+
+
+def test_what_rests_is_read_again_when_it_runs_again(tmp_path: Path, archive: Archive) -> None:
+    seen: list[tuple[str, int]] = []
+
+    def on_status(_: SubmitDir, status: Status) -> None:
+        seen.append((str(status.state), status.done))
+
+    planned = Submitted(tmp_path / "run")
+    planned.out.write_text(starting() + table(START, done=1, fail=1) + exiting(START + 1, 1))
+    follower = Follower(planned.path, archive, on_status=on_status, keep=True)
+    assert follower.poll()
+    (member,) = follower.workflows
+    assert member.attempts.all == [] and member.ended
+    before = len(archive.query("status"))
+    follower.poll()
+    append(planned.out, starting(START + 9) + table(START + 9, done=1, queued=1))
+    assert not follower.poll()
+    append(planned.out, table(START + 10, done=2) + exiting(START + 10, 0))
+    assert follower.poll()
+    # Of what was before, the last; then every change, each once.
+    assert seen == [("failed", 1), ("running", 1), ("running", 1), ("running", 2), ("done", 2)]
+    assert len(archive.query("status")) == before + 4
+
+
+def test_those_inside_rest_and_run_again_too(tmp_path: Path, archive: Archive) -> None:
+    seen: list[tuple[str, str, int]] = []
+
+    def on_status(submit_dir: SubmitDir, status: Status) -> None:
+        seen.append((submit_dir.workflow, str(status.state), status.done))
+
+    outer = Outer(tmp_path / "run")
+    inner = outer.plan(0)
+    outer.out.write_text(starting() + table(START, fail=1) + exiting(START + 3, 1))
+    inner.out.write_text(
+        starting()
+        + table(START, queued=2)
+        + table(START + 1, done=1, fail=1)
+        + exiting(START + 2, 1)
+    )
+    outer.nodes.write_text(submitted(7, START, "plan_sub") + terminated(7, START + 2.5, 1))
+    follower = Follower(outer.path, archive, on_status=on_status, keep=True)
+    assert follower.poll()
+    assert seen == [("outer-uuid", "failed", 0), ("inner-0", "failed", 1)]
+    seen.clear()
+    append(outer.out, starting(START + 60) + table(START + 60, queued=1))
+    append(inner.out, starting(START + 61) + table(START + 61, done=1, queued=1))
+    outer.nodes.write_text(submitted(9, START + 60.5, "plan_sub"))  # DAGMan empties it
+    append(outer.log, submitted(7, START, "plan_sub") + terminated(7, START + 2.5, 1))
+    assert not follower.poll()
+    append(inner.out, table(START + 62, done=2) + exiting(START + 62, 0))
+    append(outer.nodes, terminated(9, START + 62.5))
+    append(outer.out, table(START + 63, done=1) + exiting(START + 63, 0))
+    assert follower.poll()
+    assert [one for one in seen if one[0] == "inner-0"] == [
+        ("inner-0", "running", 1), ("inner-0", "running", 1),
+        ("inner-0", "running", 2), ("inner-0", "done", 2),
+    ]  # fmt: skip
+    ids = [m.id for m in archive.query("status")]
+    assert len(ids) == len(set(ids))
+
+
+def test_a_job_whose_plan_cannot_be_read_is_no_trouble_for_others(
+    tmp_path: Path, archive: Archive, caplog: pytest.LogCaptureFixture
+) -> None:
+    outer = Outer(tmp_path / "run")
+    inner = outer.plan(0)
+    (inner.path / "braindump.yml").write_text("dag: [\n")
+    append(outer.nodes, submitted(7, START, "plan_sub"))
+    outer.out.write_text(starting() + table(START, queued=1))
+    follower = Follower(outer.path, archive)
+    follower.poll()
+    follower.poll()
+    assert states(archive) == {"outer-uuid": "running"}
+    assert len(caplog.records) == 1 and "braindump" in caplog.text
+    (inner.path / "braindump.yml").write_text('wf_uuid: "inner-0"\ndag: "wf-0.dag"\n')
+    inner.out.write_text(starting() + table(START, queued=1))
+    follower.poll()
+    follower.poll()
+    assert states(archive)["inner-0"] == "running"
+
+
+def test_jobs_that_are_no_workflows(tmp_path: Path) -> None:
+    outer = Outer(tmp_path / "run")
+    planned = SubmitDir(outer.path)
+    for job in ("align_ID0000001", "plan_sub", "none"):
+        assert sub_workflows(planned, job) == []  # nothing is planned yet
+
+
+STATUSES = st.builds(
+    lambda counts, state, at: Status(
+        *counts, percent_done=percent(counts[5], sum(counts)), total=sum(counts), state=state, at=at
+    ),
+    st.lists(st.integers(0, 1000), min_size=7, max_size=7),
+    st.sampled_from(State),
+    st.floats(0, 2e9),
+)
+
+
+@given(st.lists(STATUSES, max_size=6))
+def test_a_total_has_every_job_of_each(statuses: list[Status]) -> None:
+    whole = total(statuses)
+    if not statuses:
+        assert whole == NOT_STARTED
+        return
+    assert whole.state is statuses[0].state
+    assert whole.total == sum(status.total for status in statuses)
+    counts = (whole.unready, whole.ready, whole.pre, whole.in_queue, whole.post, whole.done)
+    assert sum(counts) + whole.fail == whole.total
+    assert 0 <= whole.percent_done <= 100
+    assert (whole.percent_done == 100) == (whole.done == whole.total > 0)
+    for rest in itertools.permutations(statuses[1:3]):
+        assert total([statuses[0], *rest, *statuses[3:]]) == whole

@@ -1,0 +1,260 @@
+"""Workflows are found in the hooks' registry, in Pegasus's database and in the queue, however odd
+what stands there is."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from monitor_files import START, Submitted, append, exiting, starting, table
+
+from monitors.archive import Archive
+from monitors.discovery import Discovery, Found, PegasusDatabase, Queue, Registry, of_all, of_user
+from monitors.follow import Follower
+from monitors.follow_service import FollowService
+from monitors.status import State, Status
+from monitors.submit_dir import SubmitDir
+from network_provisioner.errors import InputError
+from pegasus_hooks import registry as hooks_registry
+
+WAIT_S = 60.0
+
+
+# ------------------------------------------------------------------ sources
+
+
+def test_what_the_hooks_register_is_found(tmp_path: Path) -> None:
+    planned = Submitted(tmp_path / "run")
+    folder = tmp_path / "watch"
+    source = Registry(folder)
+    assert source.look() == []
+    hooks_registry.register(folder, tmp_path / "hooks.json", planned.path, planned.uuid)
+    assert source.look() == [Found(planned.path)] == source.look()
+    (folder / "odd.json").write_text("[1, 2")
+    (folder / "none.json").write_text("{}")
+    (folder / "lock").write_text("77")
+    assert source.look() == [Found(planned.path)]
+    (folder / "b7a9c3f0.json").unlink()
+    assert source.look() == []
+
+
+def test_a_part_is_found_as_its_whole(tmp_path: Path) -> None:
+    outer = Submitted(tmp_path / "run", "whole")
+    inner = Submitted(outer.path / "00" / "00" / "inner.000", "part")
+    append(inner.path / "braindump.yml", 'root_wf_uuid: "whole"\n')
+    hooks_registry.register(tmp_path / "watch", tmp_path / "hooks.json", inner.path, "part")
+    assert Registry(tmp_path / "watch").look() == [Found(outer.path)]
+
+
+SCHEMA = """
+CREATE TABLE master_workflow (wf_id INTEGER PRIMARY KEY, wf_uuid, submit_dir TEXT, user);
+CREATE TABLE master_workflowstate (wf_id INTEGER, state VARCHAR(19), timestamp NUMERIC(16, 6));
+"""
+
+
+def test_pegasus_database_knows_what_runs_and_what_ended_lately(tmp_path: Path) -> None:
+    path = tmp_path / ".pegasus" / "workflow.db"
+    source = PegasusDatabase(path, lambda: 1000.0)
+    assert source.look() == []
+    path.parent.mkdir()
+    path.write_text("no database at all, and long enough to be looked at" * 40)
+    assert source.look() == []
+    path.unlink()
+    with sqlite3.connect(path) as database:
+        database.executescript(SCHEMA)
+        states = {
+            "runs": [("WORKFLOW_STARTED", 10)],
+            "again": [("WORKFLOW_STARTED", 10), ("WORKFLOW_TERMINATED", 20),
+                      ("WORKFLOW_STARTED", 30)],
+            "history": [("WORKFLOW_STARTED", 10), ("WORKFLOW_TERMINATED", 900)],
+            "lately": [("WORKFLOW_STARTED", 10), ("WORKFLOW_TERMINATED", 1900)],
+            "planned": [],
+        }  # fmt: skip
+        for number, (name, said) in enumerate(states.items()):
+            database.execute(
+                "INSERT INTO master_workflow VALUES (?, ?, ?, 'ada')", (number, name, f"/w/{name}")
+            )
+            rows = [(number, *state) for state in said]
+            database.executemany("INSERT INTO master_workflowstate VALUES (?, ?, ?)", rows)
+        database.execute("INSERT INTO master_workflow VALUES (99, 'x', NULL, 'ada')")
+    found = {one.folder.name for one in source.look()}
+    assert found == {"runs", "again", "lately", "planned"}
+    assert list(source.files()) == [path.parent]
+
+
+def said(jobs: object) -> Queue:
+    return Queue("", lambda _: json.dumps(jobs))
+
+
+def test_the_queue_knows_dagmans_jobs() -> None:
+    asked: list[Sequence[str]] = []
+
+    def ask(command: Sequence[str]) -> str:
+        asked.append(command)
+        return json.dumps([{"Iwd": "/w/run", "Arguments": "-p 0 -f -l . -Dag w-0.dag -MaxPost 20"}])
+
+    assert Queue("ada", ask).look() == [Found(Path("/w/run"), "w-0.dag")]
+    assert 'Owner == "ada"' in asked[0][3]
+    # A DAGMan that another DAGMan started is found with that one.
+    assert "DAGManJobId is undefined" in asked[0][3]
+    assert Queue("ada", lambda _: "").look() == []
+
+
+@settings(deadline=None)
+@given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(),
+                    lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from(
+                        ["Iwd", "Arguments", "x"]), inner)))  # fmt: skip
+def test_whatever_the_queue_says(jobs: object) -> None:
+    assert all(isinstance(one, Found) for one in said(jobs).look())
+    assert Queue("", lambda _: str(jobs)).look() == [] or isinstance(jobs, list)
+
+
+def test_a_command_that_is_not_there_finds_nothing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert Queue("ada").look() == []
+
+
+def test_where_workflows_are_looked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    folders = {folder for source in of_user(lambda: 0.0) for folder in source.files()}
+    assert folders == {tmp_path / ".local/state/adon/watch", tmp_path / ".pegasus"}
+    every = {folder for source in of_all(lambda: 0.0) for folder in source.files()}
+    assert folders <= every
+
+
+# ------------------------------------------------------------------ while it runs
+
+
+def finished(path: Path, name: str) -> Submitted:
+    planned = Submitted(path, name)
+    planned.out.write_text(starting() + table(START, done=2) + exiting(START + 1, 0))
+    return planned
+
+
+class Told:
+    """What a follower tells, for another thread to wait for."""
+
+    def __init__(self) -> None:
+        self.seen: dict[str, State] = {}
+        self.more = threading.Condition()
+
+    def __call__(self, submit_dir: SubmitDir, status: Status) -> None:
+        with self.more:
+            self.seen[submit_dir.workflow] = status.state
+            self.more.notify_all()
+
+    def wait_for(self, *names: str) -> None:
+        with self.more:
+            assert self.more.wait_for(lambda: set(names) <= self.seen.keys(), WAIT_S), self.seen
+
+
+def test_workflows_that_begin_later_are_picked_up(tmp_path: Path) -> None:
+    watch = tmp_path / "watch"
+    told = Told()
+    stop = threading.Event()
+    with Archive(":memory:") as archive:
+        found = Discovery([Registry(watch)], every_s=3600.0)  # by notice alone
+        follower = Follower((), archive, on_status=told, discovery=found, keep=True)
+        thread = threading.Thread(target=follower.run, args=(stop,))
+        thread.start()
+        for name in ("one", "two", "three"):
+            planned = finished(tmp_path / name, name)
+            hooks_registry.register(watch, tmp_path / "hooks.json", planned.path, name)
+            told.wait_for(name)
+        stop.set()
+        thread.join(WAIT_S)
+        assert not thread.is_alive()
+        assert set(told.seen.values()) == {State.DONE}
+
+
+def test_without_keep_it_ends_when_all_that_was_found_has(tmp_path: Path) -> None:
+    watch = tmp_path / "watch"
+    for name in ("one", "two"):
+        planned = finished(tmp_path / name, name)
+        hooks_registry.register(watch, tmp_path / "hooks.json", planned.path, name)
+    with Archive(":memory:") as archive:
+        last = Follower((), archive, discovery=Discovery([Registry(watch)])).run()
+    assert {status.state for status in last.values() if status} == {State.DONE}
+    assert len(last) == 2
+
+
+def test_a_source_that_names_what_is_no_workflow(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Odd:
+        def files(self) -> dict[Path, list[str]]:
+            return {}
+
+        def look(self) -> list[Found]:
+            return [Found(tmp_path), Found(tmp_path / "none"), Found(tmp_path, "no.dag")]
+
+    with Archive(":memory:") as archive:
+        follower = Follower((), archive, discovery=Discovery([Odd()]))
+        assert follower.run() == {}
+    # Of each directory once, and of what is not there nothing.
+    assert len(caplog.records) == 2
+
+
+# ------------------------------------------------------------------ as a service
+
+
+def test_the_service_follows_and_measures_at_once(tmp_path: Path) -> None:
+    told = Told()
+    planned = Submitted(tmp_path / "run")
+    planned.out.write_text(starting() + table(START, queued=1, ready=1))
+    later = tmp_path / "later"
+    with Archive(tmp_path / "archive.sqlite") as archive:
+        service = FollowService(archive, [str(planned.path), str(later)], time.time, told)
+        service.start()
+        service.start()
+        told.wait_for(planned.uuid)
+        finished(later, "later")
+        told.wait_for("later")
+        # In this process…
+        status = service.refresh(planned.uuid, "refresh:now")
+        assert status is not None and status.in_queue == 1
+        assert service.refresh("nobody", "refresh:now") is None
+        again = archive.get(f"status:{planned.uuid}:refresh:now")
+        assert again is not None and again.source == "refresh" and again.at == START
+        # … and for others that share the archive.
+        number = archive.ask("refresh", planned.uuid, 1e9)
+        until = time.monotonic() + WAIT_S
+        while archive.get(f"status:{planned.uuid}:refresh:{number}:1000000000.000") is None:
+            assert time.monotonic() < until
+            time.sleep(0.02)
+        append(planned.out, table(START + 1, done=2))
+        service.stop()
+        assert archive.query("status", planned.uuid)[-1].details["done"] == 2
+        service.stop()
+
+
+def test_a_service_for_nobody(tmp_path: Path) -> None:
+    with Archive(":memory:") as archive:
+        service = FollowService(archive, [], time.time)
+        service.start()
+        assert service.refresh("w", "k") is None
+        service.stop()
+        with pytest.raises(InputError, match="found 'usr', expected 'user', 'all' or the absolute"):
+            FollowService(archive, ["usr"], time.time)
+
+
+def test_a_refresh_of_what_has_not_started(tmp_path: Path) -> None:
+    planned = Submitted(tmp_path / "run")
+    append(planned.path / "braindump.yml", 'timestamp: "20260101T000000+0100"\n')
+    with Archive(":memory:") as archive:
+        follower = Follower(planned.path, archive)
+        follower.refresh(planned.uuid, "refresh:1")
+        (status,) = archive.query("status")
+        assert (status.at, status.value, status.details["state"]) == (1767222000.0, 0.0, "running")
+        append(planned.out, starting() + table(START, done=1, queued=1))
+        assert follower.refresh(planned.uuid, "refresh:2") is not None
+        assert len(archive.query("status")) == 3
