@@ -12,7 +12,7 @@ import io
 import signal
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TextIO
 
 from adon.live import Live
+from adon.planner_placements import leave, told
 from network_provisioner.errors import AdonError
 from pegasus_hooks.plugin.replicas import Note, find_replicas
 from pegasus_hooks.plugin.request import Request, parse_request
@@ -27,6 +28,7 @@ from pegasus_hooks.plugin.together import bind, settle
 from pegasus_hooks.plugin.world import inputs_of, output_site_of, staging_of
 from site_selector.estimates import MeasurementSource, NoMeasurements, believe
 from site_selector.mapping import map_problem
+from site_selector.placement import Mapping as SiteMapping
 from site_selector.policies import round_robin
 from site_selector.problem import Problem, build_problem
 from site_selector.schedule import VARIANTS, list_schedule
@@ -42,12 +44,14 @@ _ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Sites by job id; the policy and the expected makespan in seconds are for the log."""
+    """Sites by job id; the policy and the expected makespan in seconds are for the log. ``tell``
+    says why, which takes longer than to choose."""
 
     sites: Mapping[str, str]
     policy: str
     makespan_s: float
     last: bool
+    tell: Callable[[], SiteMapping]
 
     def write(self, out: TextIO) -> None:
         """The lines of the answer; after those of one that is not the last, a better one follows
@@ -106,6 +110,7 @@ def answers(request: Request, note: Note) -> Iterator[Answer]:
             policy,
             estimator.makespan(best),
             last=way is good,
+            tell=partial(told, inputs, world, problem, sites, policy),
         )
 
 
@@ -148,6 +153,9 @@ def main() -> int:
         signal.setitimer(signal.ITIMER_REAL, request.limit_s + _GRACE_S)
         out = io.TextIOWrapper(sys.stdout.buffer, "utf-8", "surrogatepass", newline="\n")
         for found in answers(request, note):
+            if found.last and request.submit_dir:
+                # Before the answer: the planner ends this process with it.
+                leave(Path(request.submit_dir), found.tell)
             found.write(out)
     except AdonError as error:
         note(str(error))

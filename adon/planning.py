@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import logging
+import time
 from pathlib import Path
 
+from network_provisioner.errors import InputError
 from pegasus_hooks import pegasus_plan
 from pegasus_hooks.pegasus_plan import Runner
 from pegasus_hooks.planner.model import Options, PlannedWorkflow, Sources
 from pegasus_hooks.planner.plan import plan
 from site_selector.inputs import Inputs
 from site_selector.placement import Mapping
+from site_selector.placementfile import write_placements
+
+_log = logging.getLogger(__name__)
 
 
 def plan_workflow(
@@ -22,14 +28,20 @@ def plan_workflow(
     options: Options | None = None,
     run: Runner | None = None,
 ) -> PlannedWorkflow:
-    """A submit directory that follows ``mapping``.
+    """A submit directory that follows ``mapping``, with a file that says why.
 
     ``options`` are the embedded planner's; ``run`` runs Pegasus's.
 
     Raises InputError, MissingError.
     """
     if pegasus_plan.find_planner() is None:
-        return plan(inputs, sources, mapping.sites, base_dir, output_site, hooks, options)
-    beside = sources.workflow.with_name("pegasus.properties")
-    own = beside if beside.exists() else None
-    return pegasus_plan.plan(sources, mapping, base_dir, output_site, hooks, own, run)
+        planned = plan(inputs, sources, mapping.sites, base_dir, output_site, hooks, options)
+    else:
+        beside = sources.workflow.with_name("pegasus.properties")
+        own = beside if beside.exists() else None
+        planned = pegasus_plan.plan(sources, mapping, base_dir, output_site, hooks, own, run)
+    try:
+        write_placements(planned.submit_dir, mapping, time.time())
+    except InputError as error:  # the workflow is planned all the same
+        _log.warning("nobody will be told why its jobs are where they are: %s", error)
+    return planned

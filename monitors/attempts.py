@@ -6,7 +6,7 @@ and the workflow's own log tell the same events), so the same event may come twi
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -64,7 +64,7 @@ class Attempts:
     job: Callable[[str], PlannedJob]
     all: list[Attempt] = field(default_factory=list)
     _live: dict[tuple[int, int], Attempt] = field(default_factory=dict)
-    _numbers: dict[str, int] = field(default_factory=dict)
+    _by_job: dict[str, list[Attempt]] = field(default_factory=dict)
     _own_end: dict[str, float] = field(default_factory=dict)
     _seen: set[JobEvent] = field(default_factory=set)
 
@@ -76,8 +76,8 @@ class Attempts:
         if event.kind is Kind.SUBMIT:
             self._submitted(event)
             return None
-        attempt = self._live.get((event.cluster, event.proc))
-        if attempt is None or event.at < attempt.submit:
+        attempt = self.of(event)
+        if attempt is None:
             return None
         if event.kind is Kind.POST_SCRIPT_TERMINATED:
             # The post script has the last word on its job.
@@ -85,13 +85,22 @@ class Attempts:
             return None
         return attempt if self._changed(attempt, event) else None
 
+    def of(self, event: JobEvent) -> Attempt | None:
+        """The attempt that an event is of, None where its submission was not seen."""
+        attempt = self._live.get((event.cluster, event.proc))
+        return None if attempt is None or event.at < attempt.submit else attempt
+
+    def of_job(self, name: str) -> Sequence[Attempt]:
+        """All attempts of one job so far, in the order of their submission events."""
+        return self._by_job.get(name, ())
+
     def _submitted(self, event: JobEvent) -> None:
         if not event.node:
             return
-        number = self._numbers.get(event.node, 0)
-        self._numbers[event.node] = number + 1
+        before = self._by_job.setdefault(event.node, [])
         job = self.job(event.node)
-        attempt = Attempt(job, event.cluster, event.proc, number, event.at)
+        attempt = Attempt(job, event.cluster, event.proc, len(before), event.at)
+        before.append(attempt)
         self._live[event.cluster, event.proc] = attempt
         self.all.append(attempt)
 

@@ -7,6 +7,9 @@ are: the hooks do without a YAML library.
       start: 2026-11-21T09:49:17.718+00:00
       duration: 0.199
       mainjob:
+        usage:
+          utime: 0.102
+          stime: 0.014
         status:
           regular_exitcode: 0
       files:
@@ -27,6 +30,11 @@ _BEGIN = re.compile(r"^- invocation: True\s*$", re.MULTILINE)
 # The first level of the document, two spaces deep (version 3.0 of its format).
 _FIELD = re.compile(r"^  (start|duration|hostname): *\"?([^\"\n]*)\"?\s*$", re.MULTILINE)
 _EXIT = re.compile(r"^  mainjob:.*?^      regular_exitcode: *(-?\d+)", re.MULTILINE | re.DOTALL)
+_CPU = re.compile(
+    r"^  mainjob:\s*$(?:\n {4,}.*)*?\n      utime: *([\d.]+)\s*\n      stime: *([\d.]+)\s*$",
+    re.MULTILINE,
+)
+_NODE = re.compile(r"^    uname_nodename: *\"?([^\"\n]*?)\"?\s*$", re.MULTILINE)
 _FILES = re.compile(r"^  files:\s*$(.*?)(?=^ {0,2}\S|\Z)", re.MULTILINE | re.DOTALL)
 _FILE = re.compile(r"^    \S.*:\s*$", re.MULTILINE)
 _STDERR = re.compile(
@@ -40,7 +48,8 @@ _DIGITS = 19  # of a size in bytes at most
 
 @dataclass(frozen=True, slots=True)
 class Invocation:
-    """One run of one job; times in Unix seconds, sizes in bytes by logical file name."""
+    """One run of one job; times in Unix seconds, sizes in bytes by logical file name. ``cpu_s`` is
+    what the program used of processors, None where the document does not tell."""
 
     start: float
     end: float
@@ -48,6 +57,7 @@ class Invocation:
     host: str
     inputs: dict[str, int]
     outputs: dict[str, int]
+    cpu_s: float | None = None
 
 
 def invocations(text: str) -> list[Invocation]:
@@ -76,7 +86,18 @@ def _invocation(text: str) -> Invocation | None:
     if not start <= end < float("inf"):
         return None
     inputs, outputs = _files(text)
-    return Invocation(start, end, code, fields.get("hostname", "").strip(), inputs, outputs)
+    host = fields.get("hostname", "").strip()
+    if not host and (node := _NODE.search(text)):  # versions that could not look its name up
+        host = node[1]
+    return Invocation(start, end, code, host, inputs, outputs, _cpu_s(text))
+
+
+def _cpu_s(text: str) -> float | None:
+    found = _CPU.search(text)
+    try:
+        return float(found[1]) + float(found[2]) if found else None
+    except ValueError:
+        return None
 
 
 def _files(text: str) -> tuple[dict[str, int], dict[str, int]]:

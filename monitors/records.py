@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,8 @@ from typing import Any
 from monitors import kickstart
 
 _TAIL_BYTES = 1 << 20  # records stand at the end, whatever the job printed before
-_PREFIX = b"adon-job-record:"
+_MOST_RENAMED = 1000  # three digits
+_PREFIX = "adon-job-record:"
 _CLOCK_S = 2.0  # how far clocks and whole-second event times may disagree
 
 
@@ -59,22 +60,53 @@ def read_record(output: Path, started: float, ended: float) -> JobRecord | None:
     pegasus-exitcode renames the output of a finished job to ``<job>.out.000`` and so on, so those
     are looked at too. Records of other runs of the job are told apart by their times.
     """
-    for path in [output, *sorted(output.parent.glob(output.name + ".[0-9][0-9][0-9]"))[::-1]]:
-        for record in _records(path):
-            if record.start >= started - _CLOCK_S and record.end <= ended + _CLOCK_S:
+    for path in versions(output):
+        for record in reversed(records_in(end_of(path))):
+            if is_of(record, started, ended):
                 return record
     return None
 
 
-def _records(path: Path) -> list[JobRecord]:
+def is_of(record: JobRecord, started: float, ended: float) -> bool:
+    """Whether a record is of the run between two event times (Unix seconds)."""
+    return record.start >= started - _CLOCK_S and record.end <= ended + _CLOCK_S
+
+
+def versions(path: Path) -> Iterator[Path]:
+    """A job's file, then those that pegasus-exitcode renamed it to, newest first. All are there
+    when they are looked for, but need not be any more when they are opened."""
+    yield path
+    # Only now: what is renamed while the first is opened is found here. Names are tried, for the
+    # folder may hold the files of ten thousand jobs.
+    renamed = []
+    for number in range(_MOST_RENAMED):
+        one = path.with_name(f"{path.name}.{number:03d}")
+        if not _is_there(one):
+            break
+        renamed.append(one)
+    yield from reversed(renamed)
+
+
+def _is_there(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:  # a name that is too long
+        return False
+
+
+def end_of(path: Path, most_bytes: int = _TAIL_BYTES) -> str:
+    """The end of a file, "" where it is not there or not to be read: then it tells nothing."""
     try:
         with path.open("rb") as file:
-            size = file.seek(0, os.SEEK_END)
-            file.seek(max(0, size - _TAIL_BYTES))
-            data = file.read(_TAIL_BYTES)
-    except OSError:
-        return []  # no output, no record: the event times do
-    found = [_from_line(line) for line in data.splitlines() if line.startswith(_PREFIX)]
+            file.seek(max(0, file.seek(0, os.SEEK_END) - most_bytes))
+            return file.read(most_bytes).decode(errors="replace")
+    except (OSError, ValueError):  # ValueError: a name with a zero byte in it
+        return ""
+
+
+def records_in(text: str) -> list[JobRecord]:
+    """All whole records in a job's output: lines of the embedded planner's, then documents."""
+    found = [_from_line(line) for line in text.splitlines() if line.startswith(_PREFIX)]
     found += [
         JobRecord(
             start=one.start,
@@ -82,15 +114,16 @@ def _records(path: Path) -> list[JobRecord]:
             exitcode=one.exitcode,
             source="kickstart",
             host=one.host,
+            cpu_s=one.cpu_s,
             inputs=one.inputs,
             outputs=one.outputs,
         )
-        for one in kickstart.invocations(data.decode(errors="replace"))
+        for one in kickstart.invocations(text)
     ]
-    return [record for record in reversed(found) if record is not None]
+    return [record for record in found if record is not None]
 
 
-def _from_line(line: bytes) -> JobRecord | None:
+def _from_line(line: str) -> JobRecord | None:
     try:
         data = json.loads(line[len(_PREFIX) :])
         record = JobRecord(

@@ -139,8 +139,14 @@ def _keeper(archive_path: str) -> Callable[[Transit], None]:
     recorder uses the same ids, so nothing is counted twice."""
 
     def keep(transit: Transit) -> None:
+        import site  # noqa: PLC0415
+
         from monitors.archive import Archive  # noqa: PLC0415
         from monitors.transfers import Recorder  # noqa: PLC0415
+        from network_provisioner.stores.database_url import is_database_url  # noqa: PLC0415
+
+        if is_database_url(archive_path):
+            site.main()  # what speaks to it is installed beside us; a file needs nothing
 
         with Archive(archive_path) as archive:
             Recorder(archive).record(transit)

@@ -91,7 +91,9 @@ def _path(
         written = Belief(DEFAULT_BANDWIDTH_BPS, "default")
     found = measured.estimate("throughput", f"{src}>{dst}", now)
     usable = found is not None and found.value > 0
-    gamma_a = rate_now(found, written, now) if found is not None and usable else written
+    # Where probes stand in for transfers, they say so.
+    told = getattr(found, "note", "")
+    gamma_a = rate_now(found, written, now, told) if found is not None and usable else written
     known, at = "topology" if best is not None else "catalog" if rtt > 0 else "default", None
     seen_rtt, seen_loss = (measured.estimate(m, f"{src}>{dst}", now) for m in ("rtt", "loss"))
     if seen_rtt is not None and seen_rtt.value > 0:

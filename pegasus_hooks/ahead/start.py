@@ -9,10 +9,12 @@ from functools import partial
 from pathlib import Path
 
 from monitors.archive import Archive
+from monitors.knowledge import Knowledge
 from network_provisioner.errors import AdonError
 from network_provisioner.hookclient import client_of
 from network_provisioner.hookconfig import HookConfig
 from network_provisioner.model import TransitRequest
+from network_provisioner.stores.database_url import place
 from network_provisioner.topology import Topology
 from pegasus_hooks import prejob
 from pegasus_hooks.ahead.beliefs import Beliefs, Believer
@@ -37,7 +39,7 @@ def ahead_of(
     dag = read_dag(submit_dir)
     booking = Booking(dag.workflow, broker, partial(requests_of, submit_dir, config))
     believer = Believer(dag, topology)
-    archive = Path(config.archive) if config.archive else None
+    archive = place(config.archive) if config.archive else None
     return Ahead(dag, booking, partial(believed_of, believer, archive), rules or Rules())
 
 
@@ -48,13 +50,13 @@ def requests_of(submit_dir: Path, config: HookConfig, job: str) -> dict[Pair, Tr
     return {(request.src, request.dst): request for request, _ in found}
 
 
-def believed_of(believer: Believer, archive: Path | None, now: float) -> Beliefs:
+def believed_of(believer: Believer, archive: str | Path | None, now: float) -> Beliefs:
     """What is believed at Unix second ``now``, with what ``archive`` has by then. Raises
     InputError."""
-    if archive is None or not archive.exists():
+    if archive is None or (isinstance(archive, Path) and not archive.exists()):
         return believer(None, now)
     with Archive(archive, read_only=True) as measured:
-        return believer(measured, now)
+        return believer(Knowledge(measured), now)
 
 
 class Starting:

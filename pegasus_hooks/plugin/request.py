@@ -66,7 +66,8 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """The whole question. ``sites`` holds the ``pegasus`` profiles of each site."""
+    """The whole question. ``sites`` holds the ``pegasus`` profiles of each site; ``submit_dir`` is
+    where the planner writes, where it says so."""
 
     workflow: str
     config: str | None
@@ -80,6 +81,7 @@ class Request:
     programs: tuple[Program, ...]
     files: tuple[File, ...]
     tasks: tuple[Task, ...]
+    submit_dir: str | None = None
 
 
 def parse_request(text: str | bytes) -> Request:
@@ -117,6 +119,7 @@ def parse_request(text: str | bytes) -> Request:
         programs,
         files,
         tasks,
+        top.get("submit_dir", str, None),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from plugin_world import OURS, Outcome, Refused, Scene, SceneJob, fake_plan, real_plan
 
 from adon.planner_jar import planner_jar
+from monitors.placements import FILE, placement_facts
 from pegasus_hooks.plugin.build import build_jar
 from pegasus_hooks.plugin.request import parse_request
 
@@ -406,3 +408,17 @@ def test_the_jar_is_for_java_8_and_holds_nothing_of_pegasus() -> None:
         versions = {jar.read(n)[6:8] for n in names if n.endswith(".class")}
     assert versions == {(52).to_bytes(2, "big")}
     assert all(name.startswith(("org/adon/pegasus/", "META-INF/MANIFEST.MF")) for name in names)
+
+
+@pytest.mark.pegasus
+def test_why_each_job_is_where_it_is_stands_in_the_submit_directory(tmp_path: Path) -> None:
+    found = real_plan(chain(3), tmp_path / "p")
+    (run,) = (path.parent for path in (tmp_path / "p/submit").rglob("braindump.yml"))
+    until = time.monotonic() + 60.0
+    while not (run / FILE).exists():  # nobody who plans waits for it
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    facts = placement_facts(run, "w")
+    assert {fact.details["job"]: fact.subject for fact in facts} == found.sites
+    assert all(fact.details["reason"] and fact.value > 0 for fact in facts)
+    assert {one["site"] for one in facts[0].details["alternatives"]} == {"mu", "tacc"}

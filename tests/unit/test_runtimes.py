@@ -202,7 +202,7 @@ def test_what_is_no_submit_directory_is_told(
 def test_a_job_gives_runtime_and_queue_wait(planned: Submitted) -> None:
     planned.nodes.write_text(run(1, ONE, START, wait_s=2.5, runtime_s=12.25))
     found = facts(planned)
-    assert sorted(found) == ["queue_wait", "runtime"]
+    assert sorted(found) == ["job", "queue_wait", "runtime"]
     (runtime,) = found["runtime"]
     assert (runtime.subject, runtime.value, runtime.unit) == ("soykb::bwa_mem:1.0@mu", 12.25, "s")
     assert runtime.at == START + 14.75
@@ -281,7 +281,9 @@ def test_transfers_and_failures_teach_no_runtime(planned: Submitted) -> None:
         + submitted(3, START, TWO)
         + aborted(3, START + 4)
     )
-    assert sorted(facts(planned)) == ["queue_wait"]
+    found = facts(planned)
+    assert sorted(found) == ["job", "queue_wait"]
+    assert [job.details["outcome"] for job in found["job"]] == ["done", "failed", "removed"]
 
 
 def test_a_record_of_failure_teaches_no_runtime(planned: Submitted) -> None:

@@ -136,6 +136,11 @@ final class Catalogs {
         if (sites != null) {
             work.outputSites = new ArrayList<String>(new TreeSet<String>(sites));
         }
+        try {
+            work.submitDirectory = bag.getPlannerOptions().getSubmitDirectory();
+        } catch (LinkageError error) {
+            // A planner that does not say: nobody is told why, and all else is as ever.
+        }
     }
 
     private void staging() {

@@ -17,6 +17,7 @@ final class RequestWriter {
         json.open('{').pair("adon", 1L).pair("workflow", work.name);
         json.pair("config", config).pair("limit_s", limitSeconds);
         json.pair("data_configuration", work.dataConfiguration);
+        json.pair("submit_dir", work.submitDirectory);
         json.pair("output_sites", work.outputSites);
         json.pair("staging_sites", work.stagingSites);
         json.pair("input_directories", work.inputDirectories);

@@ -28,6 +28,9 @@ final class Work {
     List<String> inputDirectories = new ArrayList<String>();
     String dataConfiguration;
 
+    /** Where the planner writes; null where it does not say. */
+    String submitDirectory;
+
     Work(String name) {
         this.name = name;
     }

@@ -28,4 +28,8 @@ public class PlannerOptions {
     public Set<String> getInputDirectories() {
         return null;
     }
+
+    public String getSubmitDirectory() {
+        return null;
+    }
 }

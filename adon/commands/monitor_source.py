@@ -1,0 +1,180 @@
+"""Where ``adon monitor list|status|show`` read: an archive, or a broker; both answer the same."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Protocol
+from urllib.parse import quote, urlencode
+
+from monitors.analysis import analyse
+from monitors.archive import Archive
+from monitors.known_workflows import KnownWorkflows
+from monitors.refreshing import Refresher
+from network_provisioner.errors import AdonError, BrokerError, InputError
+from network_provisioner.http1 import Server
+
+_STUCK_AFTER_S = 1800.0
+_TIMEOUT_S = 30.0
+_SHORTEST = 4  # of the beginning of an id
+_SHOWN = 5
+
+Rows = list[dict[str, Any]]
+
+
+class Source(Protocol):
+    """Answers as the REST API does."""
+
+    def workflows(self, **asked: Any) -> Rows:
+        """``GET /v1/workflows``."""
+
+    def workflow(self, key: str, history: int) -> dict[str, Any]:
+        """``GET /v1/workflows/KEY``."""
+
+    def analysis(self, key: str, whole: bool) -> dict[str, Any]:
+        """``GET /v1/workflows/KEY/analysis``."""
+
+    def refresh(self, key: str) -> bool:
+        """``POST /v1/workflows/KEY/refresh``; whether it was measured."""
+
+
+@contextmanager
+def source_of(args: argparse.Namespace, *, writes: bool = False) -> Iterator[Source]:
+    """What the options name. Raises AdonError."""
+    if args.broker is not None:
+        yield BrokerSource(args.broker, args.token_file)
+        return
+    if not writes and isinstance(args.archive, Path) and not args.archive.exists():
+        raise InputError(f"{args.archive}: found no such file, expected an archive")
+    with Archive(args.archive, read_only=not writes) as archive:
+        yield ArchiveSource(archive)
+
+
+def find(source: Source, wanted: str) -> str:
+    """The id of the workflow that somebody means: by its id, the beginning of it, its submit
+    directory, or its name where that is of one alone. Raises InputError."""
+    found = source.workflows(limit=10_000)
+    ids = [row["id"] for row in found]
+    if wanted in ids:
+        return wanted
+    path = str(Path(wanted).absolute())
+    by = [
+        # Plain sub-DAGs lie in the directory of the workflow that they are a part of.
+        [row for row in found if row["submit_dir"] == path and not row["parent"]],
+        [row for row in found if len(wanted) >= _SHORTEST and row["id"].startswith(wanted)],
+        [row for row in found if row["name"] == wanted],
+    ]
+    for rows in by:
+        if len(rows) == 1:
+            return str(rows[0]["id"])
+        if rows:
+            some = ", ".join(row["id"] for row in rows[:_SHOWN])
+            more = ", …" if len(rows) > _SHOWN else ""
+            raise InputError(
+                f"workflow {wanted!r}: found {len(rows)}, expected one of {some}{more}"
+            )
+    raise InputError(
+        f"workflow {wanted!r}: found none, expected an id, a name or a submit directory"
+    )
+
+
+class ArchiveSource:
+    """Reads an archive, as whoever may read it."""
+
+    def __init__(self, archive: Archive) -> None:
+        self._archive = archive
+        self._known = KnownWorkflows(archive, time.time, _STUCK_AFTER_S)
+
+    def workflows(self, **asked: Any) -> Rows:
+        """See :class:`Source`."""
+        user, state, roots = asked.get("user"), asked.get("state"), asked.get("roots", False)
+        found = [
+            one.as_dict()
+            for one in self._known.all(lambda _: True).values()
+            if user in (None, one.user)
+            and (state is None or one.is_in(state))
+            and one.at >= asked.get("since", 0.0)
+            and not (roots and one.parent)
+        ]
+        return found[: asked.get("limit", 1000)]
+
+    def workflow(self, key: str, history: int) -> dict[str, Any]:
+        """See :class:`Source`."""
+        one = self._known.all(lambda _: True)[key]
+        return one.as_dict() | {
+            "source": one.source,
+            "children": list(one.children),
+            "history": self._known.changes(key, history),
+        }
+
+    def analysis(self, key: str, whole: bool) -> dict[str, Any]:
+        """See :class:`Source`."""
+        found = self._known.all(lambda _: True)
+        ids = self._known.inside(key, found) if whole else [key]
+        made = analyse(
+            m
+            for one in ids
+            for metric in ("job", "job_transfer")
+            for m in self._archive.query(metric, workflow=one)
+        )
+        return {"workflow": key, "state": found[key].state, "workflows": ids} | made.as_dict()
+
+    def refresh(self, key: str) -> bool:
+        """See :class:`Source`."""
+        facts = self._known.facts(key)
+        return Refresher(self._archive, time.time).refresh(key, facts, 2.0)[1]
+
+
+class BrokerSource:
+    """Asks a broker. Raises InputError for a URL or token that is none; every question raises
+    BrokerError."""
+
+    def __init__(self, url: str, token_file: Path | None = None) -> None:
+        from network_provisioner.credentials import from_environment, read_token
+
+        token, tls = from_environment(os.environ)
+        if token_file is not None:
+            token = read_token(token_file)
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self._server = Server(url, _TIMEOUT_S, headers, tls)
+
+    def workflows(self, **asked: Any) -> Rows:
+        """See :class:`Source`."""
+        words = {key: value for key, value in asked.items() if value not in (None, False)}
+        found: Rows = self._ask("GET", "/v1/workflows", words)
+        return found
+
+    def workflow(self, key: str, history: int) -> dict[str, Any]:
+        """See :class:`Source`."""
+        return self._one("GET", key, "", {"history": history})
+
+    def analysis(self, key: str, whole: bool) -> dict[str, Any]:
+        """See :class:`Source`."""
+        return self._one("GET", key, "/analysis", {"whole": whole})
+
+    def refresh(self, key: str) -> bool:
+        """See :class:`Source`."""
+        return bool(self._one("POST", key, "/refresh", {})["refreshed"])
+
+    def _one(self, verb: str, key: str, ending: str, asked: Mapping[str, Any]) -> dict[str, Any]:
+        found: dict[str, Any] = self._ask(verb, f"/v1/workflows/{quote(key)}{ending}", asked)
+        return found
+
+    def _ask(self, verb: str, path: str, asked: Mapping[str, Any]) -> Any:
+        query = f"?{urlencode(asked)}" if asked else ""
+        status, text = self._server.ask(verb, path + query)
+        try:
+            answer = json.loads(text)
+            if 200 <= status < 300:
+                return answer
+            message, code = str(answer["error"]["message"]), str(answer["error"]["code"])
+        except (ValueError, KeyError, TypeError, RecursionError):
+            raise AdonError(
+                f"{self._server.url} answered {status} with {text[:80]!r}, expected a broker's JSON"
+            ) from None
+        raise BrokerError(message, code)

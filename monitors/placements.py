@@ -1,0 +1,87 @@
+"""Why each job of a workflow was put where it is: metric ``placement``, from the file that whoever
+mapped the workflow left in its submit directory.
+
+    adon-placements.json
+    {"at": 1700000000.0, "policy": "chains+search", "makespan_s": 812.5,
+     "placements": [{"job": "ID1", "transformation": "soykb::bwa_mem:1.0", "site": "mu",
+                     "seconds": 42.0, "reason": "…",
+                     "alternatives": [{"site": "mu", "seconds": 42.0, "wait_s": 1.0,
+                                       "compute_s": 30.0, "transfer_s": 11.0}, …]}, …]}
+
+``job`` is the id in the abstract workflow. Seconds are what was expected, null for never.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from monitors.measurement import Measurement
+
+FILE = "adon-placements.json"
+_MOST_BYTES = 1 << 28
+_MOST_SITES = 50  # of those that could have run a job
+_TERMS = ("seconds", "wait_s", "compute_s", "transfer_s")
+_MOST_S = 1e15
+
+
+def placement_facts(submit_dir: Path, workflow: str) -> list[Measurement]:
+    """A measurement for each job that was placed; none where nobody left a file. Never fails: what
+    is not understood is passed over."""
+    path = submit_dir / FILE
+    try:
+        if path.stat().st_size > _MOST_BYTES:
+            return []
+        data = json.loads(path.read_text(encoding="utf-8"))
+        at, rows = _number(data.get("at")), data.get("placements")
+    except (OSError, ValueError, AttributeError, RecursionError):
+        return []
+    if at is None or not isinstance(rows, list):
+        return []
+    policy = data.get("policy")
+    facts = (_fact(row, at, str(policy or ""), workflow) for row in rows)
+    return [fact for fact in facts if fact is not None]
+
+
+def _fact(row: object, at: float, policy: str, workflow: str) -> Measurement | None:
+    if not isinstance(row, Mapping):
+        return None
+    job, site = row.get("job"), row.get("site")
+    if not isinstance(job, str) or not isinstance(site, str) or not job or not site:
+        return None
+    seconds = _number(row.get("seconds"))
+    others = row.get("alternatives")
+    return Measurement(
+        id=f"placement:{workflow}:{job}",
+        metric="placement",
+        subject=site,
+        value=seconds or 0.0,
+        unit="s",
+        at=at,
+        source="site selection",
+        workflow=workflow,
+        details={
+            "job": job,
+            "transformation": str(row.get("transformation", "")),
+            "seconds": seconds,
+            "reason": str(row.get("reason", ""))[:2000],
+            "policy": policy,
+            "alternatives": [
+                _alternative(other)
+                for other in (others if isinstance(others, list) else [])[:_MOST_SITES]
+                if isinstance(other, Mapping) and isinstance(other.get("site"), str)
+            ],
+        },
+    )
+
+
+def _alternative(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {"site": row["site"]} | {term: _number(row.get(term)) for term in _TERMS}
+
+
+def _number(value: object) -> float | None:
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < _MOST_S:
+        return None
+    return float(value)

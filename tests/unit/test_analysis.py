@@ -1,0 +1,127 @@
+"""Statistics and failures of a workflow are functions of its measurements."""
+
+from __future__ import annotations
+
+import json
+import math
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from workflow_world import BWA, T0, UUID, example, job, status, transfer
+
+from monitors.analysed import Spread
+from monitors.analysis import analyse
+from monitors.measurement import Measurement
+
+OUTCOMES = ("done", "failed", "removed")
+seconds = st.floats(0, 1e6, allow_nan=False)
+
+
+@st.composite
+def a_workflow(draw: st.DrawFn) -> list[Measurement]:
+    found = []
+    for n in range(draw(st.integers(0, 8))):
+        name = draw(st.sampled_from(["a_ID1", "b_ID2", "stage_in_0"]))
+        found.append(
+            job(
+                name,
+                n,
+                subject=draw(st.sampled_from([BWA, "t::x:1@tacc", "pegasus::transfer@local"])),
+                seconds=draw(seconds),
+                at=T0 + draw(seconds),
+                kind=draw(st.sampled_from(["compute", "stage_in"])),
+                outcome=draw(st.sampled_from(OUTCOMES)),
+                cpu_s=draw(st.none() | seconds),
+            )
+        )
+    for n in range(draw(st.integers(0, 5))):
+        found.append(
+            transfer(
+                f"stage_in_{n}",
+                pair=draw(st.sampled_from(["a>b", "b>a"])),
+                n_bytes=draw(st.none() | st.integers(0, 10**12)),
+                seconds=draw(st.floats(0.1, 1e5)),
+                at=T0 + n,
+                path=draw(st.sampled_from([None, [], ["a", "s", "b"]])),
+                outcome=draw(st.sampled_from(OUTCOMES)),
+                retries=draw(st.integers(0, 3)),
+            )
+        )
+    return [*found, status()]
+
+
+@given(a_workflow(), st.randoms(use_true_random=False))
+def test_the_order_of_measurements_says_nothing(found: list[Measurement], random: Random) -> None:
+    shuffled = list(found)
+    random.shuffle(shuffled)
+    assert analyse(shuffled) == analyse(found)
+    json.dumps(analyse(found).as_dict(), allow_nan=False)
+
+
+@given(a_workflow())
+def test_every_attempt_and_transfer_is_counted_once(found: list[Measurement]) -> None:
+    made = analyse(found)
+    jobs = [m for m in found if m.metric == "job"]
+    moved = [m for m in found if m.metric == "job_transfer"]
+    assert made.attempts == len(jobs) == sum(made.outcomes.values())
+    assert made.attempts == sum(r.runtime.count + r.failed for r in made.runtimes)
+    assert made.retries == len(jobs) - len({m.details["job"] for m in jobs})
+    own = [m for m in jobs if m.details["kind"] == "compute"]
+    assert math.isclose(made.cumulative_s + made.lost_s, sum(m.value for m in own), abs_tol=1e-6)
+    assert sum(w.wait.count for w in made.waits) == len(own)
+    assert sum(t.count for t in made.transfers) == len(moved)
+    assert sum(t.bytes for t in made.transfers) == sum(m.details["bytes"] or 0 for m in moved)
+    assert sum(t.unsized for t in made.transfers) == sum(m.details["bytes"] is None for m in moved)
+    bad = {m.details["job"] for m in jobs if m.details["outcome"] != "done"}
+    assert {f.job for f in made.failures} == bad
+    for failed in made.failures:
+        last = max((m for m in jobs if m.details["job"] == failed.job), key=lambda m: (m.at, m.id))
+        assert failed.retried is (last.details["outcome"] == "done")
+
+
+@given(st.lists(seconds, min_size=1))
+def test_a_spread_lies_within_what_it_is_of(values: list[float]) -> None:
+    spread = Spread.of(values)
+    assert spread.min_s <= spread.mean_s <= spread.max_s
+    assert spread.min_s <= spread.median_s <= spread.max_s
+    assert spread.count == len(values)
+    assert math.isclose(spread.total_s, sum(values))
+
+
+def test_nothing_is_an_analysis_too() -> None:
+    made = analyse([status()])
+    assert (made.attempts, made.makespan_s, made.first_at) == (0, 0.0, None)
+
+
+def test_goodput_counts_what_was_timed_and_sized() -> None:
+    (row,) = analyse([
+        transfer("a", n_bytes=1000, seconds=1.0), transfer("b", n_bytes=3000, seconds=1.0),
+        transfer("c", n_bytes=None, seconds=50.0), transfer("d", n_bytes=77, seconds=0.0),
+    ]).transfers  # fmt: skip
+    assert row.goodput_bps == 8 * 4000 / 2.0
+    assert row.median_bps == 8 * 2000
+    assert (row.bytes, row.unsized, row.count) == (4077, 1, 4)
+
+
+def test_what_was_never_submitted_says_dagmans_reason() -> None:
+    never = job("s_ID1", outcome="failed", submitted_at=T0 + 60, started_at=None, starts=0,
+                exitcode=None, stderr="PRE Script failed with status 1")  # fmt: skip
+    (failed,) = analyse([never]).failures
+    assert (failed.reason, failed.stderr) == ("PRE Script failed with status 1", "")
+
+
+def test_jobs_that_failed_for_good_come_first() -> None:
+    made = analyse([
+        job("a", 0, outcome="failed", at=T0 + 1), job("a", 1, at=T0 + 5),
+        job("b", 0, outcome="failed", at=T0 + 3),
+    ])  # fmt: skip
+    assert [(f.job, f.retried) for f in made.failures] == [("b", False), ("a", True)]
+
+
+def test_the_example() -> None:
+    made = analyse(example())
+    assert (made.makespan_s, made.cumulative_s, made.lost_s) == (180.0, 60.0, 10.0)
+    assert made.failures[0].workflow == UUID
+    assert made.runtimes[0].cpu_s == pytest.approx(55.0)

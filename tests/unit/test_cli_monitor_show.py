@@ -1,0 +1,177 @@
+"""``adon monitor list|status|show``: the same from an archive as from a broker."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from api_rig import serving
+from cli_world import NOBODY, adon, refusal
+from hypothesis import given
+from hypothesis import strategies as st
+from monitor_files import Submitted, append, starting, table
+from test_api_workflows import Web
+from workflow_world import T0, UUID, example, job, status, transfer, workflow
+
+from adon.commands.monitor_text import analysis_text, list_text, status_text
+from monitors.analysis import analyse
+from monitors.archive import Archive
+from monitors.broker_requests import BrokerRequests
+from monitors.follow import Follower
+from monitors.known_workflows import KnownWorkflows
+from monitors.status import State
+from monitors.submit_dir import SubmitDir
+
+MEASURED = [
+    *example(),
+    workflow("w2", at=T0, name="outer", user="bob", submit_dir="/home/bob/w2"),
+    status("w2", T0 + 10, 5, State.DONE),
+    workflow("w3", at=T0, name="inner", user="bob", parent="w2", root="w2"),
+    status("w3", T0 + 5, 5, State.DONE),
+    job("join_ID9", key="w3", outcome="failed", exitcode=7, stderr="a\x1b[31mb\nlast words"),
+]
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Path:
+    path = tmp_path / "archive.sqlite"
+    with Archive(path) as opened:
+        opened.record_many(MEASURED)
+    return path
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[str]:
+    made = Web(tmp_path)
+    made.archive.record_many(MEASURED)
+    with serving(made.app) as port:
+        yield f"http://127.0.0.1:{port}"
+
+
+@pytest.fixture(params=["archive", "broker"])
+def source(request: pytest.FixtureRequest) -> tuple[str, str]:
+    return f"--{request.param}", str(request.getfixturevalue(request.param))
+
+
+def lines(text: str) -> list[str]:
+    return [" ".join(line.split()) for line in text.splitlines()]
+
+
+def test_all_workflows(source: tuple[str, str]) -> None:
+    said = lines(adon("monitor", "list", *source).out)
+    assert said[0] == "state %done done failed user name changed id"
+    assert re.fullmatch(rf"(running|stuck) 40\.0 2/5 - ada soykb \S+ \S+ {UUID}", said[1])
+    assert re.fullmatch(r"done 100\.0 10/10 - bob outer \S+ \S+ w2", said[2])
+    assert "w3" not in adon("monitor", "list", *source).out
+    assert "inner" in adon("monitor", "list", "--inside", *source).out
+    assert "soykb" not in adon("monitor", "list", "--user", "bob", *source).out
+    assert adon("monitor", "list", "--state", "failed", *source).out == "no workflows\n"
+    found = json.loads(adon("monitor", "list", "--json", "--limit", "1", *source).out)
+    assert [one["id"] for one in found] == [UUID]
+
+
+def test_the_latest_status_is_figure_16s(source: tuple[str, str]) -> None:
+    said = lines(adon("monitor", "status", "soykb", "--history", "2", *source).out)
+    assert said[0].startswith(f"soykb of ada ({UUID}), ")
+    assert said[2] == "UNREADY READY PRE IN_Q POST DONE FAIL %DONE STATE WORKFLOW"
+    assert re.fullmatch(r"1 0 0 2 0 2 0 40\.00 (running|stuck) soykb", said[3])
+    assert re.fullmatch(r"-.* 1 0 20\.00 running", said[-2])
+    assert re.fullmatch(r"-.* 2 0 40\.00 running", said[-1])
+    said = lines(adon("monitor", "status", "w2", *source).out)
+    assert said[3:6] == [
+        "0 0 0 2 0 5 0 100.00 done outer",
+        "0 0 0 2 0 5 0 100.00 done inner",
+        "10 0 100.00 done all 10 jobs",
+    ]
+    assert json.loads(adon("monitor", "status", "w2", "--json", *source).out)["children"] == ["w3"]
+
+
+def test_the_analysis(source: tuple[str, str]) -> None:
+    said = adon("monitor", "show", UUID[:8], *source).out
+    assert "makespan 3 min, run times together 60 s, lost in failures 10 s" in said
+    assert "3 attempts (2 done, 1 failed), 1 retries" in said
+    assert "soykb::bwa_mem:1.0 mu 2 1 20 s 30 s 30 s 40 s 60 s 55 s" in lines(said)
+    assert "mu 3 1 s 2 s 2 s 3 s" in lines(said)
+    assert "iplant mu pegasus-transfer 1 - - 1 GB 800 Mb/s 800 Mb/s iplant-s2-s1-mu (1)" in lines(
+        said
+    )
+    assert "Failed, then done: bwa_mem_ID3 at mu on n1.mu: exit code 3, 2 attempts" in said
+    assert "  | cannot open reads.fq" in said
+
+
+def test_what_is_inside_is_analysed_with_it(source: tuple[str, str]) -> None:
+    said = adon("monitor", "show", "outer", *source).out
+    assert "with 1 workflow inside it" in said
+    assert "Failed: join_ID9 at mu on n1.mu: exit code 7" in said
+    assert "  | last words" in said
+    assert "\x1b" not in said  # what a job says is no command to a terminal
+    assert "join_ID9" not in adon("monitor", "show", "outer", "--alone", *source).out
+
+
+def test_which_workflow_is_meant(archive: Path, tmp_path: Path) -> None:
+    where = ("--archive", archive)
+    assert "found none, expected an id" in refusal("monitor", "show", "x", *where)
+    assert "soykb of ada" in adon("monitor", "status", "/home/ada/soykb/run0001", *where).out
+    with Archive(archive) as opened:
+        opened.record(workflow("w4", name="outer", submit_dir=""))
+    assert "found 2, expected one of w2, w4" in refusal("monitor", "status", "outer", *where)
+
+
+def test_where_nothing_is_known(tmp_path: Path) -> None:
+    said = refusal("monitor", "list", "--archive", tmp_path / "none.sqlite")
+    assert "found no such file, expected an archive" in said
+    assert not (tmp_path / "none.sqlite").exists()
+    assert NOBODY in refusal("monitor", "list", "--broker", f"http://{NOBODY}")
+
+
+def test_measured_now_by_whoever_follows_it(tmp_path: Path) -> None:
+    """Over the network, with a follower that records at the same broker from elsewhere."""
+    planned = Submitted(tmp_path / "run0001")
+    append(planned.out, starting() + table(T0, done=1, unready=2))
+    key = SubmitDir(planned.path).workflow
+    made = Web(tmp_path)
+    made.archive.record_many([workflow(key, host="elsewhere", submit_dir=str(planned.path))])
+    with serving(made.app) as port:
+        url = f"http://127.0.0.1:{port}"
+        asked = BrokerRequests(url)
+        asked.start()
+        follower = Follower(planned.path, made.archive, requests=asked, keep=True)
+        stop = threading.Event()
+        thread = threading.Thread(target=follower.run, args=(stop,))
+        thread.start()
+        try:
+            until = time.monotonic() + 60
+            while True:
+                said = adon("monitor", "status", key, "--now", "--broker", url).out
+                if "nobody who follows it answered" not in said:
+                    break
+                assert time.monotonic() < until, said
+            assert "by refresh" in said
+        finally:
+            stop.set()
+            asked.stop()
+            thread.join()
+
+
+text = st.text(max_size=8)
+
+
+@given(name=text, user=text, words=text, n=st.integers(0, 3), when=st.floats(0, 2e6))
+def test_no_name_breaks_a_table(name: str, user: str, words: str, n: int, when: float) -> None:
+    with Archive(":memory:") as archive:
+        archive.record_many([
+            workflow(name=name, user=user), status(), transfer("s", job=words, path=[words] * n),
+            job("j", job=name, outcome="failed", stderr=words, exitcode=None),
+        ])  # fmt: skip
+        known = KnownWorkflows(archive, lambda: when, 1800.0)
+        (one,) = known.all(lambda _: True).values()
+        row = one.as_dict() | {"source": words, "children": [], "history": known.changes(UUID, 5)}
+        made = analyse(archive.query("job") + archive.query("job_transfer"))
+        analysis = {"workflows": [UUID]} | made.as_dict()
+    for said in (list_text([row], when), status_text(row, [], when), analysis_text(row, analysis)):
+        assert all(c.isprintable() or c == "\n" for c in said)

@@ -1,0 +1,78 @@
+"""Why jobs are where they are, from the mapping to the archive."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from pathlib import Path
+
+import pytest
+from planner_world import MAPPING as SITES
+from planner_world import make_case
+
+from adon import planning
+from adon.planner_placements import leave
+from monitors.placements import FILE, placement_facts
+from network_provisioner.errors import InputError
+from site_selector.placement import Alternative, Mapping, Placement
+from site_selector.placementfile import write_placements
+
+MAPPING = Mapping(
+    "w", "chains", math.inf, {}, (
+        Placement("ID1", "t::a:1", "mu", "least of two", (
+            Alternative("mu", 1.0, 30.0, 11.0, 42.0), Alternative("tacc", 0.0, math.inf, 1.0,
+                                                                  math.inf))),
+        Placement("ID2", "t::b:1", "tacc", start_s=10.0, end_s=25.0),
+    ), {},
+)  # fmt: skip
+
+
+def test_what_is_written_is_what_is_read(tmp_path: Path) -> None:
+    write_placements(tmp_path, MAPPING, 1000.0)
+    first, second = placement_facts(tmp_path, "u")
+    assert (first.id, first.subject, first.value, first.at) == ("placement:u:ID1", "mu", 42.0, 1e3)
+    assert first.details["reason"] == "least of two"
+    assert first.details["policy"] == "chains"
+    assert first.details["alternatives"][1] == {
+        "site": "tacc", "seconds": None, "wait_s": 0.0, "compute_s": None, "transfer_s": 1.0
+    }  # fmt: skip
+    assert (second.subject, second.value) == ("tacc", 15.0)
+    json.loads((tmp_path / FILE).read_text())  # no infinities
+
+
+def test_a_folder_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cannot write placements"):
+        write_placements(tmp_path / "nowhere", MAPPING, 1000.0)
+
+
+@pytest.mark.parametrize("writable", [True, False])
+def test_planning_leaves_it_in_the_submit_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writable: bool
+) -> None:
+    monkeypatch.setattr(planning.pegasus_plan, "find_planner", lambda: None)
+    case = make_case(tmp_path / "case")
+    placed = tuple(Placement(job, "t", site, "because") for job, site in SITES.items())
+    if not writable:
+
+        def full(*_: object) -> None:
+            raise InputError("disk full")
+
+        monkeypatch.setattr(planning, "write_placements", full)
+    planned = planning.plan_workflow(
+        case.inputs(), case.sources, Mapping("mini", "x", 1.0, {}, placed, {}),
+        tmp_path / "submit", "local",
+    )  # fmt: skip
+    assert planned.dag.exists()
+    facts = placement_facts(planned.submit_dir, planned.wf_uuid)
+    assert {fact.details["job"]: fact.subject for fact in facts} == (SITES if writable else {})
+
+
+def test_a_process_of_its_own_writes_it(tmp_path: Path) -> None:
+    leave(tmp_path / "nowhere", lambda: MAPPING)
+    leave(tmp_path, lambda: MAPPING)
+    until = time.monotonic() + 60.0
+    while not (tmp_path / FILE).exists():
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    assert len(placement_facts(tmp_path, "u")) == 2
