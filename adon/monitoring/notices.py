@@ -1,0 +1,76 @@
+"""Telling people."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from adon.monitoring.parts import Around, Notifier, Part
+from adon.monitoringconfig import MonitoringConfig
+from network_provisioner.topology import Topology
+
+if TYPE_CHECKING:
+    from fastapi import APIRouter
+
+    from monitors.archive import Archive
+    from monitors.notices.service import NoticeService
+    from monitors.notices.workflows import WorkflowNotices
+
+
+def notifier_of(
+    settings: MonitoringConfig,
+    archive: Archive,
+    clock: Callable[[], float],
+    folder: Path = Path(),
+) -> NoticeService:
+    """Who tells people, not started. Files that the section names are relative to ``folder``.
+    Raises InputError."""
+    from monitors.notices.data import targets_from_list
+    from monitors.notices.service import NoticeService
+
+    targets = targets_from_list(settings.notices, folder)
+    return NoticeService(targets, archive, clock, time.monotonic)
+
+
+def watching(
+    settings: MonitoringConfig,
+    archive: Archive,
+    clock: Callable[[], float],
+    folder: Path = Path(),
+) -> tuple[NoticeService, WorkflowNotices]:
+    """For processes other than the broker that record workflows in ``archive``: who tells people,
+    and who finds what is to be told. Start both in this order, stop them in the other. Raises
+    InputError."""
+    from monitors.notices.workflows import WorkflowNotices
+
+    notifier = notifier_of(settings, archive, clock, folder)
+    return notifier, WorkflowNotices(archive, notifier, clock, settings.stuck_after)
+
+
+def make(around: Around) -> Part:
+    """The part. Raises InputError."""
+    from monitors.notices.service import NoticeService
+    from monitors.notices.workflows import WorkflowNotices
+
+    services: list[Notifier | WorkflowNotices] = [around.notifier]
+    if around.settings.notices and isinstance(around.notifier, NoticeService):
+        services.append(
+            WorkflowNotices(
+                around.archive, around.notifier, around.clock, around.settings.stuck_after
+            )
+        )
+    return Part(services=tuple(services))
+
+
+def check(settings: MonitoringConfig, topology: Topology) -> None:
+    """Raises InputError for what cannot be meant."""
+    from monitors.notices.data import check_targets
+
+    check_targets(settings.notices)
+
+
+def described() -> list[APIRouter]:
+    """The part's routes without anything behind them: for the description of the service."""
+    return []

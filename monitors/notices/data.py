@@ -1,0 +1,151 @@
+"""Section ``monitoring.notices`` of adon.yml: who is told of what, and how.
+
+notices:
+- on: [failed, stuck]            # default: all but removed
+  users: [ada]                   # names or patterns with *; default: all
+  workflows: ["soykb*"]          # names, patterns or UUIDs; default: all
+  webhook: https://chat.example.edu/hooks/adon
+  headers_file: hook.headers     # lines "Name: value", for tokens
+- command: [mail, -s, ADON, ada@example.edu]
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from network_provisioner.errors import InputError
+
+FINISHED, FAILED, REMOVED, STUCK, ANOMALY = "finished", "failed", "removed", "stuck", "anomaly"
+KINDS = (FINISHED, FAILED, STUCK, ANOMALY, REMOVED)
+_USUAL = frozenset({FINISHED, FAILED, STUCK, ANOMALY})
+_KEYS = ("on", "users", "workflows", "webhook", "headers_file", "command")
+_HEADER = re.compile(r"([A-Za-z0-9-]{1,100}):[ \t]*([!-~][ -~]{0,4000})")
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Somebody to tell. ``users`` and ``workflows`` are patterns with ``*``, empty for all. Either
+    ``webhook`` is a URL, with ``headers_file`` for what goes along, or ``command`` is a program
+    with its arguments, which gets the text as standard input."""
+
+    on: frozenset[str] = _USUAL
+    users: tuple[str, ...] = ()
+    workflows: tuple[str, ...] = ()
+    webhook: str = ""
+    headers_file: str = ""
+    command: tuple[str, ...] = ()
+
+    @property
+    def id(self) -> str:
+        """Tells this channel from others, in whatever order they stand in the file."""
+        channel = json.dumps([self.webhook, list(self.command)])
+        return hashlib.sha256(channel.encode()).hexdigest()[:12]
+
+    @property
+    def shown(self) -> str:
+        """What it is for people, without what may be secret in a URL."""
+        if self.command:
+            return self.command[0]
+        parts = urlsplit(self.webhook)
+        return f"{parts.scheme}://{parts.hostname}"
+
+
+def targets_from_list(data: Sequence[object], folder: Path) -> list[Target]:
+    """Everybody who is told; ``headers_file`` is relative to ``folder``. Raises InputError."""
+    targets = check_targets(data, folder)
+    for target in targets:
+        headers_of(target)
+    return targets
+
+
+def check_targets(data: Sequence[object], folder: Path = Path()) -> list[Target]:
+    """The same without looking into any file. Raises InputError."""
+    return [_target(f"monitoring.notices.{n}", item, folder) for n, item in enumerate(data)]
+
+
+def headers_of(target: Target) -> dict[str, str]:
+    """What goes along with a web hook, read anew each time: tokens change. Raises InputError."""
+    if not target.headers_file:
+        return {}
+    try:
+        text = Path(target.headers_file).read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise InputError(f"{target.headers_file}: cannot be read: {error}") from error
+    headers = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        found = _HEADER.fullmatch(line.rstrip())
+        if found is None:  # the line may be a secret: it is not shown
+            raise InputError(f"{target.headers_file}:{number}: expected 'Name: value'")
+        headers[found[1]] = found[2]
+    return headers
+
+
+def _target(where: str, item: object, folder: Path) -> Target:
+    if not isinstance(item, Mapping):
+        raise InputError(f"{where}: found {item!r:.80}, expected on, webhook or command")
+    for key in item:
+        if key not in _KEYS:
+            close = difflib.get_close_matches(str(key), _KEYS, 1)
+            meant = f", did you mean {close[0]!r}?" if close else f", expected {', '.join(_KEYS)}"
+            raise InputError(f"{where}: unknown key {key!r:.80}{meant}")
+    on = _names(where, item, "on") or tuple(sorted(_USUAL))
+    for kind in on:
+        if kind not in KINDS:
+            raise InputError(f"{where}.on: found {kind!r:.80}, expected {', '.join(KINDS)}")
+    webhook, headers = _text(where, item, "webhook"), _text(where, item, "headers_file")
+    command = _names(where, item, "command")
+    if bool(webhook) == bool(command):
+        raise InputError(f"{where}: expected one of webhook and command")
+    if headers and not webhook:
+        raise InputError(f"{where}: found headers_file, which is for a webhook")
+    return Target(
+        on=frozenset(on),
+        users=_names(where, item, "users"),
+        workflows=_names(where, item, "workflows"),
+        webhook=_url(where, webhook),
+        headers_file=str(folder / headers) if headers else "",
+        command=command,
+    )
+
+
+def _url(where: str, text: str) -> str:
+    if not text:
+        return ""
+    try:
+        parts = urlsplit(text)
+        good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        good = False
+    if not good or not text.isascii() or any(c <= " " for c in text):
+        raise InputError(f"{where}.webhook: found {text!r:.200}, expected http:// or https://…")
+    return text
+
+
+def _names(where: str, item: Mapping[object, object], key: str) -> tuple[str, ...]:
+    value = item.get(key)
+    if value is None:
+        return ()
+    if isinstance(value, list) and value:
+        words = [word for word in value if isinstance(word, str) and word and "\0" not in word]
+        if len(words) == len(value):
+            return tuple(words)
+    # An empty list would mean anybody, and who wrote it meant nobody.
+    raise InputError(f"{where}.{key}: found {value!r:.80}, expected a list of words")
+
+
+def _text(where: str, item: Mapping[object, object], key: str) -> str:
+    value = item.get(key)
+    if value is None:
+        return ""
+    if not isinstance(value, str) or not value or "\0" in value:
+        raise InputError(f"{where}.{key}: found {value!r:.80}, expected a text")
+    return value

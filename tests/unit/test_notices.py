@@ -1,0 +1,452 @@
+"""Who is told of what, each thing once."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from workflow_world import T0, UUID, job, status, workflow
+
+from adon.monitoring.notices import watching
+from adon.monitoringconfig import MonitoringConfig
+from monitors.analysis import analyse
+from monitors.archive import Archive, Measurement
+from monitors.notices.channels import Channels, Said
+from monitors.notices.data import KINDS, Target, check_targets, headers_of, targets_from_list
+from monitors.notices.deciding import Notice, notice_id, wants, workflow_notice
+from monitors.notices.service import TRIES, NoticeService, may_run
+from monitors.notices.workflows import WorkflowNotices
+from monitors.overview import Overview
+from monitors.status import State, Status
+from network_provisioner.errors import InputError
+
+ALL = Target(on=frozenset(KINDS), webhook="https://hook.example/x")
+MAIL = Target(on=frozenset(KINDS), command=("mail", "ada"))
+
+
+class Time:
+    """Goes on only where it is told to."""
+
+    def __init__(self) -> None:
+        self.now = T0 + 1000
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Hook:
+    """A channel that answers as it is told."""
+
+    def __init__(self, *answers: Said) -> None:
+        self.answers = list(answers)
+        self.got: list[tuple[str, str]] = []
+        self.texts: list[str] = []
+
+    def deliver(self, target: Target, notice: Notice, key: str) -> Said:
+        self.got.append((target.id, key))
+        self.texts.append(notice.text)
+        return self.answers.pop(0) if self.answers else Said(True)
+
+
+def service(
+    archive: Archive, hook: Any, *targets: Target, time: Callable[[], float] | None = None
+) -> NoticeService:
+    clock = time or Time()
+    return NoticeService(targets or (ALL,), archive, clock, clock, hook)
+
+
+def work(told: NoticeService) -> None:
+    """All that is due, in this thread."""
+    while told._tasks and told._tasks[0].due <= told._steady():
+        task = told._next()
+        assert task is not None
+        told._do(task)
+
+
+def ends(archive: Archive) -> list[tuple[str, float]]:
+    return [
+        (m.details["outcome"], m.value) for m in archive.query("notice") if m.id.endswith(":end")
+    ]
+
+
+# ------------------------------------------------------------------ configuration
+
+
+def test_what_may_be_written(tmp_path: Path) -> None:
+    (tmp_path / "h").write_text("# token\nAuthorization: Bearer x y\n\nX-A:b\n")
+    hook, mail = targets_from_list(
+        [
+            {"on": ["failed"], "users": ["ada"], "webhook": "https://h/x", "headers_file": "h"},
+            {"command": ["mail", "-s", "ADON", "ada@example.edu"]},
+        ],
+        tmp_path,
+    )
+    assert headers_of(hook) == {"Authorization": "Bearer x y", "X-A": "b"}
+    assert mail.on == {"finished", "failed", "stuck", "anomaly"}
+    assert (hook.shown, mail.shown) == ("https://h", "mail")
+    assert hook.id != mail.id
+
+
+@pytest.mark.parametrize(
+    ("item", "said"),
+    [
+        ("x", "found 'x'"),
+        ({"webhok": "http://h"}, "did you mean 'webhook'"),
+        ({}, "expected one of webhook and command"),
+        ({"webhook": "http://h", "command": ["x"]}, "expected one of webhook and command"),
+        ({"webhook": "ftp://h/x"}, "expected http:// or https://"),
+        ({"webhook": "http://h/x y"}, "expected http:// or https://"),
+        ({"webhook": "http://h:99999/"}, "expected http:// or https://"),
+        ({"webhook": 7}, "expected a text"),
+        ({"command": "mail"}, "expected a list of words"),
+        ({"command": []}, "expected a list of words"),
+        ({"command": ["a\0b"]}, "expected a list of words"),
+        ({"on": ["sunset"], "command": ["x"]}, "found 'sunset'"),
+        ({"users": [], "command": ["x"]}, "users: found []"),
+        ({"headers_file": "h", "command": ["x"]}, "which is for a webhook"),
+    ],
+)
+def test_what_cannot_be_meant_is_one_line(item: object, said: str) -> None:
+    with pytest.raises(InputError, match=r"^monitoring\.notices\.0[^\n]*$") as caught:
+        check_targets([item])
+    assert said in str(caught.value)
+
+
+def test_a_header_that_is_none_is_not_shown(tmp_path: Path) -> None:
+    (tmp_path / "h").write_text("secret-token\n")
+    with pytest.raises(InputError, match="h:1: expected 'Name: value'") as caught:
+        targets_from_list([{"webhook": "http://h/", "headers_file": "h"}], tmp_path)
+    assert "secret" not in str(caught.value)
+
+
+# ------------------------------------------------------------------ deciding
+
+
+def test_who_wants_what() -> None:
+    told = Notice("failed", "k", "t", T0, {"user": "ada", "name": "soykb-7", "workflow": "u-1"})
+    assert wants(ALL, told)
+    assert not wants(Target(on=frozenset({"stuck"}), command=("x",)), told)
+    assert wants(Target(users=("a*",), command=("x",)), told)
+    assert not wants(Target(users=("bob",), command=("x",)), told)
+    assert wants(Target(workflows=("soykb-*",), command=("x",)), told)
+    assert wants(Target(workflows=("u-1",), command=("x",)), told)
+    assert not wants(Target(users=("ada",), workflows=("other",), command=("x",)), told)
+    anomaly = Notice("anomaly", "k", "t", T0, {})
+    assert wants(ALL, anomaly)
+    assert not wants(Target(users=("*",), command=("x",)), anomaly)
+
+
+# ------------------------------------------------------------------ each thing once
+
+
+def test_a_thing_is_told_once_however_often_it_is_said() -> None:
+    archive, hook = Archive(":memory:"), Hook()
+    told = service(archive, hook, ALL, MAIL)
+    for _ in range(3):
+        told.tell("anomaly", "a1", "it dips", {})
+        work(told)
+    assert sorted(hook.got) == sorted((t.id, f"notice:{t.id}:anomaly:a1") for t in (ALL, MAIL))
+    assert ends(archive) == [("delivered", 1.0)] * 2
+    again = Hook()
+    restarted = service(archive, again, ALL, MAIL)
+    restarted._take_over()
+    restarted.tell("anomaly", "a1", "it dips", {})
+    work(restarted)
+    assert again.got == []
+
+
+def test_what_fails_is_tried_again_later_and_later() -> None:
+    archive, time = Archive(":memory:"), Time()
+    hook = Hook(Said(False, "HTTP 500"), Said(False, "HTTP 503", later_s=50.0))
+    told = service(archive, hook, time=time)
+    told.tell("failed", "k", "t", {})
+    work(told)
+    assert len(hook.got) == 1
+    time.now += 2.0
+    work(told)
+    assert len(hook.got) == 2
+    time.now += 49.0
+    work(told)
+    assert len(hook.got) == 2
+    time.now += 1.0
+    work(told)
+    assert len(hook.got) == 3
+    assert len(set(hook.got)) == 1  # the same key each time
+    assert ends(archive) == [("delivered", 1.0)]
+
+
+def test_it_is_given_up_after_some_tries_or_where_it_is_refused() -> None:
+    archive, time = Archive(":memory:"), Time()
+    hook = Hook(*[Said(False, "no")] * 99)
+    told = service(archive, hook, time=time)
+    told.tell("failed", "k", "t", {})
+    for _ in range(TRIES + 3):
+        work(told)
+        time.now += 4000
+    assert len(hook.got) == TRIES
+    assert ends(archive) == [("given up", 0.0)]
+    refused = Hook(Said(False, "HTTP 404", again=False))
+    told = service(archive, refused, time=time)
+    told.tell("failed", "other", "t", {})
+    work(told)
+    assert len(refused.got) == 1
+    assert ends(archive)[-1] == ("given up", 0.0)
+
+
+class Killed(BaseException):
+    """The process is gone."""
+
+
+class KillingArchive(Archive):
+    """Dies at the n-th record, before or after it is written."""
+
+    def __init__(self, path: Path, at: int, after: bool) -> None:
+        super().__init__(path)
+        self.left, self.late = at, after
+
+    def record(self, measurement: Measurement) -> bool:
+        self.left -= 1
+        if self.left == 0 and not self.late:
+            raise Killed
+        added = super().record(measurement)
+        if self.left == 0:
+            raise Killed
+        return added
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    at=st.integers(1, 8),
+    after=st.booleans(),
+    command=st.booleans(),
+    failures=st.integers(0, 2),
+    keys=st.lists(st.sampled_from("abc"), min_size=1, max_size=4),
+)
+def test_a_process_killed_anywhere_neither_loses_nor_doubles_a_notice(
+    tmp_path_factory: pytest.TempPathFactory,
+    at: int,
+    after: bool,
+    command: bool,
+    failures: int,
+    keys: list[str],
+) -> None:
+    path = tmp_path_factory.mktemp("archive") / "a.sqlite"
+    target, time = MAIL if command else ALL, Time()
+    hook = Hook(*[Said(False, "no")] * failures)
+    killing = KillingArchive(path, at, after)
+    first = service(killing, hook, target, time=time)
+    try:
+        for key in keys:
+            first.tell("anomaly", key, f"text {key}", {})
+            work(first)
+        time.now += 5000
+        work(first)
+    except Killed:
+        pass
+    killing.close()
+    with Archive(path) as archive:
+        second = NoticeService((target,), archive, time, time, hook, runs=lambda _: False)
+        second._take_over()
+        # What found it finds it again.
+        for key in keys:
+            second.tell("anomaly", key, f"text {key}", {})
+        for _ in range(4):
+            work(second)
+            time.now += 5000
+        told = {m.details["of"] for m in archive.query("notice") if m.id.endswith(":end")}
+        assert told == {notice_id(target, Notice("anomaly", key, "", 0.0)) for key in set(keys)}
+        # Each was tried; of tries, all but the ones that failed and one whose end was not noted
+        # delivered it.
+        tries = {key: [k for _, k in hook.got].count(key) for _, key in hook.got}
+        if command:
+            assert sum(tries.values()) <= len(set(keys)) + failures
+        else:
+            assert set(tries) == told
+            assert sum(tries.values()) <= len(set(keys)) + failures + 1
+
+
+def test_notices_of_a_process_that_runs_are_its_own() -> None:
+    archive, hook = Archive(":memory:"), Hook()
+    first = service(archive, Hook())
+    first.tell("failed", "k", "t", {})
+    task = first._next()
+    assert task is not None
+    claim = first._record(notice_id(ALL, task.notice), task, "", 1.0)
+    archive.record(claim)
+    assert may_run(claim)
+    second = service(archive, hook)
+    second._take_over()
+    work(second)
+    assert hook.got == []
+    nobody = dict(claim.details) | {"process": [os.uname().nodename, 2**22 + 1, "1"]}
+    assert not may_run(replace(claim, details=nobody))
+    other = dict(claim.details) | {"process": [os.uname().nodename, os.getppid(), "another time"]}
+    assert not may_run(replace(claim, details=other))
+    away = dict(claim.details) | {"process": ["another-machine", 1, "1"]}
+    assert may_run(replace(claim, details=away))
+
+
+# ------------------------------------------------------------------ workflows
+
+
+class Told:
+    def __init__(self) -> None:
+        self.notices: list[Notice] = []
+
+    def tell_of(self, notice: Notice) -> None:
+        self.notices.append(notice)
+
+
+@pytest.fixture
+def watched() -> tuple[Archive, Told, Time, WorkflowNotices]:
+    archive, told, time = Archive(":memory:"), Told(), Time()
+    return archive, told, time, WorkflowNotices(archive, told, time, 1800.0)
+
+
+Watched = tuple[Archive, Told, Time, WorkflowNotices]
+
+
+def test_each_end_of_a_workflow_is_told(watched: Watched) -> None:
+    archive, told, time, notices = watched
+    notices.look()
+    at = time.now
+    archive.record_many([workflow(at=at), status(at=at + 1)])
+    notices.look()
+    assert told.notices == []
+    archive.record_many([
+        status(at=at + 60, done=3, state=State.FAILED),
+        job("bwa_ID1", at=at + 50, outcome="failed", exitcode=3, stderr="no reads\nat all"),
+        job("bwa_ID2", at=at + 40, outcome="failed"), job("bwa_ID2", 1, at=at + 55),
+    ])  # fmt: skip
+    notices.look()
+    notices.look()
+    (failed,) = told.notices
+    assert failed.kind == "failed"
+    assert failed.subject == "Workflow soykb of ada failed after 60 s"
+    assert "Failed: bwa_ID1 at mu: exit code 3\n    no reads\n    at all\n" in failed.text
+    assert "bwa_ID2" not in failed.text
+    assert failed.details["failures"] == [
+        {"job": "bwa_ID1", "site": "mu", "exitcode": 3, "reason": ""}
+    ]
+    # Measured at once, it has failed no second time; rescued and done, it has finished.
+    archive.record(status(at=at + 60, done=3, state=State.FAILED, name="refresh:1"))
+    notices.look()
+    archive.record(status(at=at + 90, done=3))
+    archive.record(status(at=at + 100, done=5, state=State.DONE, name="end"))
+    notices.look()
+    assert [n.kind for n in told.notices] == ["failed", "finished"]
+    assert len({n.key for n in told.notices}) == 2
+
+
+def test_what_was_over_before_anybody_looked_is_not_told(watched: Watched) -> None:
+    archive, told, time, notices = watched
+    archive.record_many([workflow(), status(done=5, state=State.DONE)])
+    notices.look()
+    assert told.notices == []
+    # What ended while nobody ran is told by the next.
+    time.now += 100
+    archive.record_many([workflow("w2"), status("w2", time.now, 5, State.DONE)])
+    time.now += 100
+    WorkflowNotices(archive, told, time, 1800.0).look()
+    assert [n.details["workflow"] for n in told.notices] == ["w2"]
+
+
+def test_stuck_is_told_once_for_each_standstill(watched: Watched) -> None:
+    archive, told, time, notices = watched
+    notices.look()
+    archive.record_many([workflow(at=time.now), status(at=time.now)])
+    time.now += 1801
+    notices.look()
+    time.now += 1801
+    notices.look()
+    assert [n.subject for n in told.notices] == [
+        "Workflow soykb of ada is stuck: nothing changed for 30 min"
+    ]
+    archive.record(status(at=time.now, done=2))
+    notices.look()
+    time.now += 1801
+    notices.look()
+    assert [n.kind for n in told.notices] == ["stuck", "stuck"]
+    assert len({n.key for n in told.notices}) == 2
+
+
+def test_workflows_inside_others_are_told_with_them(watched: Watched) -> None:
+    archive, told, time, notices = watched
+    notices.look()
+    at = time.now
+    inner = job("join_ID4", key="inner", outcome="failed", exitcode=1, stderr="boom", at=at)
+    archive.record_many([
+        workflow(at=at), workflow("inner", at, parent=UUID, root=UUID), inner,
+        status("inner", at, 1, State.FAILED), status(UUID, at + 1, 1, State.FAILED),
+    ])  # fmt: skip
+    notices.look()
+    (failed,) = told.notices
+    assert failed.details["workflow"] == UUID
+    assert "Failed: join_ID4 at mu" in failed.text
+
+
+@given(name=st.text(max_size=20), said=st.text(max_size=200))
+def test_no_name_breaks_a_notice(name: str, said: str) -> None:
+    failed = analyse([job("j", job=name, outcome="failed", stderr=said)]).failures
+    one = Overview(UUID, name=name, user=name, status=Status.from_measurement(status(done=1)))
+    notice = workflow_notice(one, "failed", failed)
+    assert all(c.isprintable() or c in "\n\t" for c in notice.text)
+    assert "\n" not in notice.subject
+
+
+# ------------------------------------------------------------------ commands
+
+
+def test_a_command_gets_the_text(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    code = "import os,sys; print(os.environ['ADON_NOTICE_SUBJECT'], sys.stdin.read(),"
+    code += f" file=open({str(out)!r}, 'w'))"
+    target = Target(command=(sys.executable, "-c", code))
+    notice = Notice("failed", "k", "Workflow x failed\nwhy ü\n", T0)
+    assert Channels().deliver(target, notice, "key") == Said(True)
+    assert out.read_text() == "Workflow x failed Workflow x failed\nwhy ü\n\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "why"),
+    [
+        (("/no/such/program",), "/no/such/program: "),
+        ((sys.executable, "-c", "import sys; sys.exit('cannot: no mail')"), "exit code 1: cannot"),
+        ((sys.executable, "-c", "import os; os.close(0); os._exit(5)"), "exit code 5: it said"),
+    ],
+)
+def test_a_command_that_fails_says_why(command: tuple[str, ...], why: str) -> None:
+    said = Channels().deliver(Target(command=command), Notice("failed", "k", "x" * 10**6, T0), "k")
+    assert not said.ok and said.again
+    assert why in said.why
+
+
+def test_the_service_runs_and_ends(tmp_path: Path) -> None:
+    mark = tmp_path / "told"
+    code = f"import sys; open({str(mark)!r}, 'a').write(sys.stdin.read())"
+    settings_ = MonitoringConfig(notices=[{"command": [sys.executable, "-c", code]}])
+    with Archive(tmp_path / "a.sqlite") as archive:
+        clock = Time()
+        notifier, watcher = watching(settings_, archive, clock)
+        notifier.start()
+        watcher.look()
+        archive.record_many([workflow(at=clock.now), status(at=clock.now, done=5,
+                                                            state=State.DONE)])  # fmt: skip
+        watcher.start()
+        done = threading.Event()
+        for _ in range(600):
+            if ends(archive):
+                break
+            done.wait(0.05)
+        watcher.stop()
+        notifier.stop()
+        assert ends(archive) == [("delivered", 1.0)]
+    assert mark.read_text().startswith("Workflow soykb of ada finished\n")
