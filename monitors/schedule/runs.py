@@ -1,0 +1,95 @@
+"""The runs of a hyperperiod, in an order in which a scheduler takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from monitors.schedule.model import Schedule, Slot
+from monitors.schedule.work import Work
+
+NOT = -1
+"""A start that is not: there is no room."""
+
+Starts = dict[tuple[int, int], int]
+"""When runs start: by the number of the task and that of the run."""
+
+Key = Callable[[Work, int], tuple[int, ...]]
+"""What a task is compared by with others: the lowest is the first."""
+
+
+class Runs(NamedTuple):
+    """An item for each run: of which task, the how many-th, and its window."""
+
+    task: list[int]
+    number: list[int]
+    release_ms: list[int]
+    deadline_ms: list[int]
+
+
+def by_deadline(work: Work, key: Key) -> Runs:
+    """The earliest deadline first, then the shortest window, then the task that ``key`` puts
+    first."""
+    rank = _ranks(work, key)
+    return _runs(sorted((run[0], -run[1], rank[run[2]], run[3], *run) for run in _all(work)))
+
+
+def by_task(work: Work, key: Key) -> Runs:
+    """All runs of the task first that ``key`` puts first."""
+    rank = _ranks(work, key)
+    return _runs(sorted((rank[run[2]], run[3], *run) for run in _all(work)))
+
+
+def only(work: Work, task: int) -> Runs:
+    """Those of one task, in order."""
+    return _runs(sorted(run for run in _all(work) if run[2] == task))
+
+
+def _all(work: Work) -> list[tuple[int, int, int, int]]:
+    """Deadline, release, task, number."""
+    return [
+        (release + task.deadline_ms, release, index, number)
+        for index, task in enumerate(work.tasks)
+        for number in range(work.hyperperiod_ms // task.period_ms)
+        for release in (task.offset_ms + number * task.period_ms,)
+    ]
+
+
+def _ranks(work: Work, key: Key) -> list[int]:
+    ranks = [0] * len(work.tasks)
+    for rank, index in enumerate(sorted(range(len(ranks)), key=lambda i: (key(work, i), i))):
+        ranks[index] = rank
+    return ranks
+
+
+def _runs(ordered: list[tuple[int, ...]]) -> Runs:
+    return Runs(
+        [run[-2] for run in ordered],
+        [run[-1] for run in ordered],
+        [run[-3] for run in ordered],
+        [run[-4] for run in ordered],
+    )
+
+
+def tightest(work: Work, task: int) -> tuple[int, ...]:
+    """Those first that have the least time, need the fullest resource, take longest."""
+    found = work.tasks[task]
+    return found.deadline_ms, *work.uses[task][:1], -found.duration_ms
+
+
+def least_room(work: Work, task: int) -> tuple[int, ...]:
+    """Those first that have the least time beside what they take, need the fullest resource."""
+    found = work.tasks[task]
+    return found.deadline_ms - found.duration_ms, *work.uses[task][:1]
+
+
+def schedule_of(work: Work, starts: Mapping[tuple[int, int], int]) -> Schedule:
+    """The slots of all runs that have a start."""
+    slots = []
+    for (index, number), at in starts.items():
+        task = work.tasks[index]
+        release = task.offset_ms + number * task.period_ms
+        end, deadline = at + task.duration_ms, release + task.deadline_ms
+        slots.append(Slot(at, end, task.name, number, release, deadline))
+    slots.sort()
+    return Schedule(work.hyperperiod_ms, tuple(slots))

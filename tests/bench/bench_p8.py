@@ -1,0 +1,255 @@
+"""P8: measurements scheduled without conflicts, and how near to what is possible at all.
+
+Ten thousand tasks between 500 hosts on networks of four kinds (:mod:`tests.bench.meshes`), due by
+the end of their periods or earlier. Of each set all durations are multiplied so that it takes the
+wanted part of what every schedule must keep to (:mod:`monitors.schedule.bounds`). What is found is
+looked at by :func:`monitors.schedule.checking.verify`, which shares nothing with the scheduler.
+
+Peers, on the same tasks: the thesis's Algorithm 1; earliest deadline first without conflict edges
+(it misses nothing, and measurements disturb each other); one measurement at a time in the whole
+network, which needs no conflict edges.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from random import Random
+
+from monitors.schedule.bounds import bound
+from monitors.schedule.checking import verify
+from monitors.schedule.edf import sweep
+from monitors.schedule.model import Agreement, Schedule, Task
+from monitors.schedule.online import arrive, leave, squeeze
+from monitors.schedule.planning import attempt, plan
+from monitors.schedule.runs import Starts, schedule_of
+from monitors.schedule.work import Work, needs, work_of
+from tests.bench import Figure, Tell, bench
+from tests.bench.meshes import HOSTS, HOUR_MS, NETWORKS, TASKS, measurements
+
+LOADS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0)
+PEERS_AT = (0.5, 0.8, 0.95, 1.0)
+GOAL_AT = 0.95
+GOAL_S = 5.0
+SEEDS = (1, 2, 3)  # the first at all loads, the others where the goal is
+DUE = {"by the end of the period": (1.0,), "within 25 to 100 % of it": (0.25, 0.5, 1.0)}
+FREE = Agreement()
+
+
+@dataclass
+class Found:
+    """Sums over all sets of tasks with a load."""
+
+    runs: int = 0
+    missed: int = 0
+    conflicts: int = 0
+    slowest_s: float = 0.0
+    peers: int = 0  # runs of the sets that the peers were given
+    edf_ce: int = 0
+    alone: int = 0
+    disturbed: int = 0
+
+
+def scaled(tasks: list[Task], load: float, possible: float) -> list[Task]:
+    """All durations multiplied so that the tasks take that part of what is possible, or up to a
+    millisecond a run more; all that is possible is never exceeded."""
+    whole = math.ceil if load < 1 else math.floor
+    return [
+        replace(task, duration_ms=max(1, min(whole(task.duration_ms * load * possible),
+                                             task.deadline_ms)))
+        for task in tasks
+    ]  # fmt: skip
+
+
+def sets() -> Iterator[tuple[str, int, list[Task]]]:
+    """Name, seed and tasks."""
+    for seed in SEEDS:
+        for network in NETWORKS:
+            for due, within in DUE.items():
+                yield f"{network}, due {due}", seed, measurements(network, seed, within)
+
+
+def disturbed(work: Work, starts: Starts) -> int:
+    """How many runs share a host or a link with another at some time."""
+    on: defaultdict[object, list[tuple[int, int, tuple[int, int]]]] = defaultdict(list)
+    for run, at in starts.items():
+        task = work.tasks[run[0]]
+        for resource in needs(task):
+            on[resource].append((at, at + task.duration_ms, run))
+    found: set[tuple[int, int]] = set()
+    for times in on.values():
+        times.sort()
+        until, last = -1, (0, 0)
+        for start, end, run in times:
+            if start < until:
+                found |= {run, last}
+            if end > until:
+                until, last = end, run
+    return len(found)
+
+
+def add_peers(found: Found, tasks: list[Task]) -> None:
+    """What the others make of the same tasks."""
+    work = work_of(tasks, FREE)
+    found.peers += work.runs
+    found.edf_ce += len(sweep(work)[1])
+    one = frozenset({"the network"})
+    found.alone += len(
+        sweep(work_of([replace(t, hosts=one, links=frozenset()) for t in tasks], FREE))[1]
+    )
+    nobody: frozenset[str] = frozenset()
+    loose = work_of([replace(t, hosts=nobody, links=frozenset()) for t in tasks], FREE)
+    found.disturbed += disturbed(work, sweep(loose)[0])
+
+
+def add_ours(found: Found, tasks: list[Task]) -> None:
+    """The schedule, looked at by somebody else."""
+    began = time.process_time()
+    work = work_of(tasks, FREE)
+    made = attempt(work)
+    schedule = schedule_of(work, made.starts)
+    found.slowest_s = max(found.slowest_s, time.process_time() - began)
+    found.runs += work.runs
+    found.missed += len(made.missed)
+    wrong = verify(tasks, FREE, schedule)
+    found.conflicts += sum(" are both on " in words for words in wrong)
+    if not made.missed and wrong:
+        raise AssertionError(f"a schedule is not right: {wrong[0]}")
+
+
+@bench("P8")
+def schedule(tell: Tell) -> Iterable[Figure]:
+    """Misses by load, conflicts, and the time that a schedule takes."""
+    table = {load: Found() for load in LOADS}
+    for name, seed, tasks in sets():
+        most = bound(tasks, FREE)
+        tell(f"{name}, seed {seed}: scarcest is {most.why}")
+        for load in LOADS if seed == SEEDS[0] else (GOAL_AT,):
+            loaded = scaled(tasks, load, most.scale)
+            before = table[load].missed
+            add_ours(table[load], loaded)
+            if table[load].missed > before:
+                tell(f"{table[load].missed - before} runs missed at {load:.0%} of the bound")
+            if load in PEERS_AT and seed == SEEDS[0]:
+                add_peers(table[load], loaded)
+    yield from figures(table)
+
+
+def figures(table: dict[float, Found]) -> Iterator[Figure]:
+    """Of what was found."""
+    kept = [found for load, found in table.items() if load <= GOAL_AT]
+    yield Figure(
+        f"time to schedule {TASKS:,} tasks on {HOSTS} hosts, one core, longest",
+        max(found.slowest_s for found in kept), "s", better="lower", goal=GOAL_S,
+    )  # fmt: skip
+    peers = [found for found in kept if found.peers]
+    yield Figure(
+        f"runs disturbed by another, up to {GOAL_AT:.0%} of the bound",
+        sum(found.conflicts for found in kept), "runs", better="lower", goal=0,
+        peers={"EDF without conflict edges": sum(found.disturbed for found in peers)},
+    )  # fmt: skip
+    for load, found in table.items():
+        names = {"EDF-CE (Algorithm 1)": found.edf_ce, "one at a time": found.alone}
+        yield Figure(
+            f"deadlines missed at {load:.0%} of the bound",
+            100 * found.missed / found.runs, "%", better="lower",
+            goal=0 if load <= GOAL_AT else None,
+            peers={n: 100 * missed / found.peers for n, missed in names.items() if found.peers},
+        )  # fmt: skip
+
+
+@bench("P8")
+def online(tell: Tell) -> Iterable[Figure]:
+    """A task that arrives, and a run on demand, beside 10,000 tasks at 35 % of the bound."""
+    tasks = measurements("abilene", SEEDS[0])
+    tasks = scaled(tasks, 0.35, bound(tasks, FREE).scale)
+    whole = plan(tasks, FREE)
+    now_ms = 10 * HOUR_MS + 1_234_567  # no instant that is special
+    arrival_s, demand_s, waits_ms = [], [], []
+    for task in tasks[:: len(tasks) // 10]:
+        others = [other for other in tasks if other.name != task.name]
+        without: Schedule = leave(whole, task.name)
+        began = time.process_time()
+        arrive(without, others, FREE, task)
+        arrival_s.append(time.process_time() - began)
+        began = time.process_time()
+        slot = squeeze(whole, tasks, FREE, replace(task, name="now"), now_ms, now_ms + HOUR_MS)
+        demand_s.append(time.process_time() - began)
+        waits_ms.append(slot.start_ms - now_ms)
+    tell(f"runs on demand waited {sorted(waits_ms)[len(waits_ms) // 2] / 1000:.0f} s (median)")
+    for words, times in (("a task arrives", arrival_s), ("a run on demand", demand_s)):
+        yield Figure(
+            f"{words} beside {TASKS:,} tasks, longest of {len(times)}", max(times), "s",
+            better="lower",
+        )  # fmt: skip
+
+
+SMALL_SETS = 1000
+SMALL_MS = (10, 20)
+
+
+def small_set(rng: Random) -> list[Task]:
+    """Three to six tasks between four hosts."""
+    found = []
+    for number in range(rng.randint(3, 6)):
+        period, duration = rng.choice(SMALL_MS), rng.randint(1, 5)
+        deadline, offset = rng.randint(duration, period), rng.choice((0, 0, rng.randrange(period)))
+        hosts = frozenset(rng.sample("abcd", 2))
+        found.append(Task(f"t{number}", period, duration, deadline, hosts, offset_ms=offset))
+    return found
+
+
+def exists(tasks: list[Task]) -> bool:
+    """Whether there is a schedule: all starts of all runs are tried."""
+    whole = math.lcm(*(task.period_ms for task in tasks))
+    ways = []
+    for task in tasks:
+        for release in range(task.offset_ms, task.offset_ms + whole, task.period_ms):
+            last = release + task.deadline_ms - task.duration_ms
+            times = [
+                sum(1 << at % whole for at in range(start, start + task.duration_ms))
+                for start in range(release, last + 1)
+            ]
+            ways.append((task.hosts, times))
+
+    def complete(left: list[tuple[frozenset[str], list[int]]], busy: dict[str, int]) -> bool:
+        if not left:
+            return True
+        open_ways = [
+            (hosts, [t for t in times if not any(busy[h] & t for h in hosts)])
+            for hosts, times in left
+        ]
+        hosts, times = min(open_ways, key=lambda way: len(way[1]))
+        rest = list(open_ways)
+        rest.remove((hosts, times))
+        return any(complete(rest, {**busy, **{h: busy[h] | t for h in hosts}}) for t in times)
+
+    return complete(ways, dict.fromkeys("abcd", 0))
+
+
+@bench("P8")
+def small_sets(tell: Tell) -> Iterable[Figure]:
+    """Sets so small that whether there is a schedule can be found out by trying everything."""
+    rng = Random(1)
+    possible = planned = edf = refused = 0
+    for _ in range(SMALL_SETS):
+        tasks = small_set(rng)
+        work = work_of(tasks, FREE)
+        if exists(tasks):
+            possible += 1
+            planned += not attempt(work).missed
+            edf += not sweep(work)[1]
+        else:
+            refused += bound(tasks, FREE).load > 1
+    tell(f"{possible} of {SMALL_SETS} sets have a schedule")
+    yield Figure(
+        "of small sets that have a schedule, planned", 100 * planned / possible, "%",
+        better="higher", peers={"EDF-CE (Algorithm 1)": 100 * edf / possible},
+    )  # fmt: skip
+    yield Figure(
+        "of small sets that have none, refused by the bound",
+        100 * refused / (SMALL_SETS - possible), "%", better="higher",
+    )  # fmt: skip
