@@ -118,6 +118,13 @@ SETS = {
             need_bytes=500_000_000,
         ),
         PackageSet(
+            "iperf3",
+            "iperf3 and ping",
+            ("iperf3", "iputils-ping"),
+            ("iperf3", "ping"),
+            ("iperf3", "--version"),
+        ),
+        PackageSet(
             "postgresql",
             "PostgreSQL",
             ("postgresql-15",),

@@ -1,0 +1,1 @@
+"""What can be measured: network, host, and any command."""

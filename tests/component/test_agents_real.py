@@ -1,0 +1,496 @@
+"""Agents as processes, on machines with a real line between them: every tool, and every death.
+
+The network belongs in a box (:mod:`adon.testbed.box`), and a process is in one or it is not. So the
+test outside runs this same file inside.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import sqlite3
+import ssl
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from authority import Authority
+
+from adon.testbed import box, netns, packages
+from adon.testbed.ports import free_ports
+from adon.testbed.procs import Daemon
+from monitors.agents.messages import Assignment
+from monitors.probes import ping
+from monitors.probes.probe import Order
+from monitors.probes.tools import TOOLS
+from network_provisioner.access import hash_of
+from network_provisioner.api.connection import server_context
+from network_provisioner.errors import AdonError
+from tests.agents_broker import FakeBroker
+from tests.agents_world import ADDRESS, DELAY_S, HUB, RATE_BPS, ROUTE, A, B, World, adon_argv
+
+pytestmark = [pytest.mark.component, pytest.mark.alone, pytest.mark.root]
+
+ROOT = Path(__file__).resolve().parents[2]
+TOKENS = {"mu": "the-token-of-mu-is-long", "tacc": "the-token-of-tacc-is-long"}
+MACHINE = {"mu": A, "tacc": B}
+PORT = 5204
+SOON_S = 2.0
+PATIENCE_S = 60.0
+
+
+if not box.inside():
+
+    def test_inside_a_box(tmp_path: Path) -> None:
+        reason = box.can_box()
+        if reason is not None:
+            pytest.skip(reason)
+        # Downloads need the host's network, so before the box is made.
+        programs = packages.ensure("iperf3", progress=print) / "wrap"
+        words = [*box.command(), sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+        words += [f"--basetemp={tmp_path / 'inside'}", str(Path(__file__).resolve())]
+        env = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}"}
+        done = subprocess.run(words, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
+        print(done.stdout, done.stderr)
+        assert done.returncode == 0, done.stdout[-8000:]
+
+else:
+
+    class Agents:
+        """Two agents and their broker, which this process is."""
+
+        def __init__(self, world: World, folder: Path) -> None:
+            self.world, self.folder = world, folder
+            self.authority = Authority(folder)
+            self.broker = FakeBroker(TOKENS, self.tls(), host="0.0.0.0")
+            self.daemons: dict[str, Daemon] = {}
+            for name in TOKENS:
+                self.configure(name)
+
+        def tls(self) -> ssl.SSLContext:
+            hosts = [*HUB.values()]
+            context = server_context(*self.authority.issue("broker", hosts=hosts), None)
+            context.load_verify_locations(self.authority.file)
+            context.verify_mode = ssl.CERT_OPTIONAL  # tacc shows one, mu has its token alone
+            return context
+
+        def configure(self, name: str, **more: Any) -> None:
+            (self.folder / f"{name}.token").write_text(TOKENS[name])
+            settings: dict[str, Any] = {
+                "name": name,
+                "broker": f"https://{HUB[MACHINE[name]]}:{self.broker.port}",
+                "token_file": f"{name}.token",
+                "ca": self.authority.file,
+                "state": f"{name}.state",
+                "address": ADDRESS[MACHINE[name]],
+                "clock_error": "1 ms",  # it is one machine with one clock
+                "limits": {"peers": ["10.78.0.0/16"], "rate": "1 Gb/s"},
+                "commands": {
+                    "seven": {"argv": ["sh", "-c", "echo 7"], "unit": "ms"},
+                    "stray": {"argv": ["sh", "-c", "setsid sleep 987 & sleep 986"]},
+                },
+                **more,
+            }
+            if name == "tacc":
+                certificate, key = self.authority.issue("tacc")
+                settings |= {"certificate": certificate, "key": key}
+            (self.folder / f"{name}.yml").write_text(yaml.safe_dump(settings))
+
+        def start(self, *names: str) -> None:
+            for name in names or TOKENS:
+                asked = len(self.broker.desks[name].asked)
+                words = [*adon_argv(), "agent", "run", "--config", str(self.folder / f"{name}.yml")]
+                daemon = self.world.start(MACHINE[name], words, self.log(name))
+                self.daemons[name] = daemon
+                # The second time it waits for what is new.
+                while len(self.broker.desks[name].asked) < asked + 2:
+                    assert daemon.running(), daemon.last_words()
+                    time.sleep(0.02)
+
+        def log(self, name: str) -> Path:
+            return self.folder / f"{name}.log"
+
+        def pair(self, tool: str, duration_s: float, **options: Any) -> str:
+            """Have mu measure towards tacc, soon; the id."""
+            at = self.broker.clock() + SOON_S
+            key = f"{tool}-{at}"
+            if tool == "echo":
+                options["key"] = os.urandom(16).hex()
+            for name, other, role in (("tacc", "mu", "server"), ("mu", "tacc", "client")):
+                self.broker.tell(
+                    name,
+                    Assignment(
+                        key, tool, tool, role, "mu>tacc", at, duration_s,
+                        ADDRESS[MACHINE[other]], PORT, options,
+                    ),  # type: ignore[arg-type]
+                )  # fmt: skip
+            return key
+
+        def alone(self, tool: str, duration_s: float, peer: str = "", **options: Any) -> str:
+            """Have mu measure alone, soon; the id."""
+            at = self.broker.clock() + SOON_S
+            subject = "mu>tacc" if peer else "mu"
+            key = f"{tool}-{at}"
+            self.broker.tell(
+                "mu",
+                Assignment(key, tool, tool, "alone", subject, at, duration_s, peer, 0, options),
+            )
+            return key
+
+        def values(self, key: str) -> dict[str, dict[str, Any]]:
+            """The measurements of mu, by metric, once they are there."""
+            (result,) = self.broker.wait("mu", key, timeout_s=PATIENCE_S)
+            assert result["error"] == "", result["error"]
+            return {m["metric"]: m for m in result["measurements"]}
+
+        def error(self, name: str, key: str) -> str:
+            (result,) = self.broker.wait(name, key, timeout_s=PATIENCE_S)
+            assert result["measurements"] in ([], ())
+            return str(result["error"])
+
+        def flowing(self) -> None:
+            """Until a test fills the line."""
+            before = self.carried()
+            until(lambda: self.carried() > before + 1e6)
+
+        def carried(self) -> int:
+            """Bytes that the line has taken."""
+            return sum(way["bytes"] for way in self.world.line()["directions"])
+
+        def stop(self) -> None:
+            for daemon in self.daemons.values():
+                daemon.stop()
+            self.broker.stop()
+
+    TASKS: dict[str, dict[str, Any]] = {
+        "tcp": {"tool": "tcp", "for": "5 s"},
+        "udp": {"tool": "udp", "for": "4 s", "options": {"rate": "3 Mb/s"}},
+        "echo": {"tool": "echo", "for": "3 s"},
+        "route": {"tool": "trace", "for": "3 s"},
+    }
+
+    class Scheduled:
+        """A broker's process with a schedule of its own, and its agents."""
+
+        def __init__(self, world: World, folder: Path, port: int) -> None:
+            self.world, self.folder = world, folder
+            authority = Authority(folder)
+            certificate, key = authority.issue("broker", hosts=[*HUB.values()])
+            ends = {"from": "mu", "to": "tacc", "every": "20 s"}
+            tasks = {name: {**task, **ends} for name, task in TASKS.items()}
+            tasks["load"] = {"tool": "host", "from": "mu", "every": "20 s", "for": "2 s"}
+            config = yaml.safe_load((ROOT / "examples/adon.yml").read_text())
+            config.pop("pool", None)
+            config |= {
+                "broker": {
+                    "listen": f"0.0.0.0:{port}",
+                    "state": str(folder / "state.sqlite"),
+                    "archive": str(folder / "archive.sqlite"),
+                },
+                "security": {
+                    "tls": {"certificate": certificate, "key": key},
+                    "tokens": [
+                        {"name": name, "role": "agent", "sha256": hash_of(token)}
+                        for name, token in TOKENS.items()
+                    ],
+                },
+                "monitoring": {
+                    "agents": [
+                        {"name": name, "address": ADDRESS[machine], "ports": [PORT, PORT]}
+                        for name, machine in MACHINE.items()
+                    ],
+                    "tasks": tasks,
+                },
+            }
+            (folder / "adon.yml").write_text(yaml.safe_dump(config))
+            for name, token in TOKENS.items():
+                settings = {
+                    "name": name,
+                    "broker": f"https://{HUB[MACHINE[name]]}:{port}",
+                    "token": token,
+                    "ca": authority.file,
+                    "state": f"{name}.state",
+                    "address": ADDRESS[MACHINE[name]],
+                    "limits": {"peers": ["10.78.0.0/16"], "rate": "1 Gb/s"},
+                }
+                (folder / f"{name}.yml").write_text(yaml.safe_dump(settings))
+
+        def start_broker(self) -> None:
+            words = [sys.executable, "-m", "adon.service", "--config", "adon.yml"]
+            env = {**os.environ, "PYTHONPATH": str(ROOT)}
+            words = ["env", "-C", str(self.folder), *words]
+            self.broker = Daemon(words, self.folder / "broker.log", env=env)
+
+        def start_agent(self, name: str) -> None:
+            words = [*adon_argv(), "agent", "run", "--config", str(self.folder / f"{name}.yml")]
+            self.world.start(MACHINE[name], words, self.folder / f"{name}.log")
+
+        def rows(self) -> list[tuple[str, str, float]]:
+            """Metric, id and value of everything that was measured."""
+            file = self.folder / "archive.sqlite"
+            if not file.exists():
+                return []
+            with contextlib.closing(sqlite3.connect(file, timeout=20)) as db:
+                return db.execute("SELECT metric, id, value FROM measurement").fetchall()
+
+        def count(self, metric: str) -> int:
+            return sum(found == metric for found, _, _ in self.rows())
+
+        def stop(self) -> None:
+            self.broker.stop()
+            for file in self.folder.glob("*.log"):
+                print(file.name, file.read_text(), sep="\n")
+
+    @pytest.fixture(scope="module")
+    def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+        with World(tmp_path_factory.mktemp("world")) as made:
+            yield made
+
+    @pytest.fixture
+    def agents(world: World, tmp_path: Path) -> Iterator[Agents]:
+        world.line(rate_bps=RATE_BPS, delay_s=DELAY_S, loss=0.0, up=True)
+        made = Agents(world, tmp_path)
+        yield made
+        made.stop()
+        for name in TOKENS:
+            if made.log(name).exists():
+                print(made.log(name).read_text())
+
+    def running(*words: str) -> list[int]:
+        """The processes of this box with one of these words in their command lines."""
+        found = []
+        for folder in Path("/proc").iterdir():
+            if folder.name.isdecimal():
+                try:
+                    line = (folder / "cmdline").read_bytes()
+                except OSError:
+                    continue
+                if any(word.encode() in line.split(b"\0") for word in words):
+                    found.append(int(folder.name))
+        return found
+
+    def iperf3s(option: str = "") -> list[int]:
+        """The processes of iperf3 with this option."""
+        found = []
+        for folder in Path("/proc").iterdir():
+            try:
+                if (folder / "comm").read_text() != "iperf3\n":
+                    continue
+                line = (folder / "cmdline").read_bytes().split(b"\0")
+            except OSError:
+                continue
+            if not option or option.encode() in line:
+                found.append(int(folder.name))
+        return found
+
+    def until(what: Callable[[], bool]) -> None:
+        end = time.monotonic() + PATIENCE_S
+        while not what():
+            assert time.monotonic() < end, "it did not come to that"
+            time.sleep(0.02)
+
+    # -- what is measured --------------------------------------------------------------------
+
+    def test_throughput_of_tcp(agents: Agents) -> None:
+        agents.start()
+        found = agents.values(agents.pair("tcp", 10.0, streams=2))["tcp_throughput"]
+        assert 0.4 * RATE_BPS < found["value"] <= 1.02 * RATE_BPS
+        assert found["subject"] == "mu>tacc"
+        assert found["source"] == "agent:mu"
+        assert found["details"]["streams"] == 2
+        # The agent with a certificate never sent its token, the other always did.
+        assert set(agents.broker.desks["tacc"].authorized) == {None}
+        assert set(agents.broker.desks["mu"].authorized) == {f"Bearer {TOKENS['mu']}"}
+
+    def test_udp_on_a_line_that_loses_a_tenth(agents: Agents) -> None:
+        agents.world.line(loss=0.1)
+        agents.start()
+        found = agents.values(agents.pair("udp", 9.0, rate=4e6, length=1000))
+        assert found["loss"]["value"] == pytest.approx(0.1, abs=0.04)
+        assert found["udp_throughput"]["value"] == pytest.approx(3.6e6, rel=0.1)
+        assert found["jitter"]["value"] < DELAY_S
+
+    def test_delays_of_a_line_that_loses_a_tenth(agents: Agents) -> None:
+        agents.world.line(loss=0.1)
+        agents.start()
+        found = agents.values(agents.pair("echo", 12.0, interval=0.02))
+        assert found["loss"]["value"] == pytest.approx(0.1, abs=0.05)
+        assert found["loss"]["details"]["direction"] == "one way"
+        assert 2 * DELAY_S <= found["rtt"]["value"] < 3 * DELAY_S
+        assert DELAY_S <= found["one_way_delay"]["value"] < 1.5 * DELAY_S
+        assert found["one_way_delay"]["details"]["error_s"] == pytest.approx(0.002)
+        assert "jitter" in found
+
+    def test_no_one_way_delay_by_a_clock_that_nobody_keeps(agents: Agents) -> None:
+        agents.configure("tacc", clock_error="3 s")
+        agents.start()
+        found = agents.values(agents.pair("echo", 4.0))
+        assert "one_way_delay" not in found
+        assert found["rtt"]["details"]["one_way"] == (
+            "not measured: both clocks together may be off by 3.001000 s, more than 0.01 s"
+        )
+
+    def test_the_route_ping_host_and_command(agents: Agents) -> None:
+        agents.start("mu")
+        there = ADDRESS[B]
+        route, ping = agents.alone("trace", 8.0, there), agents.alone("ping", 5.0, there, count=20)
+        host, seven = agents.alone("host", 1.0), agents.alone("command", 3.0, command="seven")
+        hops = agents.values(route)["hops"]
+        assert hops["value"] == 3
+        assert tuple(hop["address"] for hop in hops["details"]["route"]) == ROUTE
+        answered = agents.values(ping)
+        assert 2 * DELAY_S <= answered["rtt"]["value"] < 3 * DELAY_S
+        assert answered["loss"]["value"] == 0
+        assert answered["rtt"]["details"]["count"] == 20
+        busy = agents.values(host)
+        assert {"cpu_use", "memory_use", "io_wait"} == set(busy)
+        assert all(0 <= m["value"] <= 1 for m in busy.values())
+        assert agents.values(seven)["custom:seven"]["value"] == 7
+
+    def test_a_line_that_is_down(agents: Agents) -> None:
+        agents.start()
+        agents.world.line(up=False)
+        tcp = agents.pair("tcp", 6.0)
+        assert "iperf3" in agents.error("mu", tcp)
+        assert agents.error("tacc", tcp) == f"nobody came to port {PORT}"
+        assert agents.values(agents.alone("ping", 4.0, ADDRESS[B]))["loss"]["value"] == 1
+
+    def test_ping_and_trace_without_privileges(world: World) -> None:
+        world.line(rate_bps=RATE_BPS, delay_s=DELAY_S, loss=0.0, up=True)
+        bare = ("setpriv", "--bounding-set=-all", "--inh-caps=-all", "--no-new-privs")
+        netns.sysctl(A, {"net.ipv4.ping_group_range": "0 0"})
+        words = ("agent", "probe", "ping", "--to", ADDRESS[B], "--for", "4s", "--json")
+        by_socket = {f["metric"]: f for f in json.loads(world.adon(A, *words, under=bare))}
+        netns.sysctl(A, {"net.ipv4.ping_group_range": "1 0"})
+        assert by_socket["loss"]["value"] == 0
+        assert 2 * DELAY_S <= by_socket["rtt"]["value"] < 3 * DELAY_S
+        trace = json.loads(
+            world.adon(A, "agent", "probe", "trace", "--to", ADDRESS[B], "--json", under=bare)
+        )
+        assert [hop["address"] for hop in trace[0]["details"]["route"]] == list(ROUTE)
+        # Neither is allowed now, and the private copy of ping has no privileges either.
+        with pytest.raises(AdonError, match="exit code 1"):
+            world.adon(A, *words, under=bare)
+
+    def test_the_program_ping(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+        def none(*_: object) -> None:
+            raise PermissionError
+
+        monkeypatch.setattr(ping.socket, "socket", none)
+        asked = TOOLS["ping"].checked({"count": 5})
+        found = ping.measure(Order("ping", "alone", time.monotonic() + 10, "127.0.0.1", 0, asked))
+        assert {f.metric: f.value for f in found}["loss"] == 0
+        assert dict(found[1].details)["count"] == 5
+
+    # -- what dies ---------------------------------------------------------------------------
+
+    def test_a_killed_iperf3_is_told_and_the_next_run_is_as_good(agents: Agents) -> None:
+        agents.start()
+        key = agents.pair("tcp", 20.0)
+        agents.flowing()
+        os.kill(iperf3s("-c")[0], signal.SIGKILL)
+        assert agents.error("mu", key) == "iperf3 was ended by signal 9"
+        assert "iperf3" in agents.error("tacc", key)
+        assert agents.values(agents.pair("tcp", 6.0))["tcp_throughput"]["value"] > 0
+
+    def test_a_killed_agent_leaves_nothing_running_and_tells_when_it_is_back(
+        agents: Agents,
+    ) -> None:
+        agents.start()
+        key, stray = agents.pair("tcp", 20.0), agents.alone("command", 20.0, command="stray")
+        until(lambda: len(running("986", "987")) == 2)
+        agents.flowing()
+        os.kill(agents.daemons["mu"].pid, signal.SIGKILL)
+        assert "closed the connection" in agents.error("tacc", key)
+        until(lambda: not running("986", "987") and not iperf3s())
+        agents.daemons["mu"].stop()
+        agents.start("mu")
+        assert agents.error("mu", key) == "the agent was killed while it measured"
+        assert agents.error("mu", stray) == "the agent was killed while it measured"
+        assert agents.broker.desks["mu"].times == {key: 1, stray: 1}
+
+    def test_an_agent_that_is_stopped_ends_its_runs_and_reports_them(agents: Agents) -> None:
+        agents.start("mu")
+        stray = agents.alone("command", 20.0, command="stray")
+        until(lambda: len(running("986", "987")) == 2)
+        os.kill(agents.daemons["mu"].pid, signal.SIGTERM)
+        assert agents.error("mu", stray) == "the agent was stopped"
+        until(lambda: not agents.daemons["mu"].running())
+        assert not running("986", "987", "agent")
+
+    def test_a_broker_that_is_away_while_they_measure(agents: Agents) -> None:
+        agents.start()
+        key = agents.pair("tcp", 6.0)
+        for name in TOKENS:  # both know of it
+            agents.broker.wait_asked(name, 3)
+        agents.broker.stop()
+        until(lambda: bool(iperf3s()))
+        until(lambda: not iperf3s())
+        broker, agents.broker = (
+            agents.broker,
+            FakeBroker(
+                {}, agents.tls(), host="0.0.0.0", port=agents.broker.port, desks=agents.broker.desks
+            ),
+        )
+        assert agents.values(key)["tcp_throughput"]["value"] > 0
+        agents.broker.wait("tacc", key)
+        assert broker.desks["mu"].times == {key: 1}
+
+    def test_a_real_broker_that_is_killed_while_its_schedule_runs(
+        world: World, tmp_path: Path, request: pytest.FixtureRequest
+    ) -> None:
+        world.line(rate_bps=RATE_BPS, delay_s=DELAY_S, loss=0.0, up=True)
+        (port,) = free_ports(1)
+        rig = Scheduled(world, tmp_path, port)
+        request.addfinalizer(rig.stop)
+        rig.start_broker()
+        for name in TOKENS:
+            rig.start_agent(name)
+        until(lambda: bool(iperf3s("-c")))
+        os.kill(rig.broker.pid, signal.SIGKILL)
+        until(lambda: not iperf3s())
+        rig.broker.stop()
+        rig.start_broker()
+        until(lambda: rig.count("tcp_throughput") >= 2 and rig.count("hops") >= 2)
+        until(lambda: all(rig.count(m) >= 2 for m in ("rtt", "loss", "udp_throughput", "cpu_use")))
+        rows = rig.rows()
+        runs = [key for metric, key, _ in rows if metric == "tcp_throughput"]
+        assert len(runs) == len(set(runs))
+        assert all(
+            0.3 * RATE_BPS < value <= 1.02 * RATE_BPS
+            for metric, _, value in rows
+            if metric == "tcp_throughput"
+        )
+        assert {value for metric, _, value in rows if metric == "hops"} == {3}
+
+    # -- whom it obeys -----------------------------------------------------------------------
+
+    def test_it_obeys_no_broker_that_does_not_know_it(agents: Agents) -> None:
+        agents.broker.spoil = lambda signed: "0" * len(signed)
+        agents.broker.tell(
+            "mu",
+            Assignment("a", "a", "command", "alone", "mu", agents.broker.clock() + 1.0, 30.0,
+                       options={"command": "stray"}),
+        )  # fmt: skip
+        agents.start("mu")
+        agents.broker.wait_asked("mu", 3)
+        assert not running("986", "987")
+        assert not agents.broker.desks["mu"].results
+        assert agents.log("mu").read_text().count("does not know our token") == 1
+
+    def test_it_tells_its_token_to_no_broker_with_another_certificate(
+        agents: Agents, tmp_path: Path
+    ) -> None:
+        (tmp_path / "other").mkdir()
+        agents.configure("mu", ca=Authority(tmp_path / "other", "other").file)
+        words = [*adon_argv(), "agent", "run", "--config", str(tmp_path / "mu.yml")]
+        agents.daemons["mu"] = agents.world.start(A, words, agents.log("mu"))
+        until(lambda: "is not to be trusted" in agents.log("mu").read_text())
+        assert agents.broker.desks["mu"].authorized == []

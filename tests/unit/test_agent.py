@@ -1,0 +1,439 @@
+"""An agent and a broker that obeys the protocol, or does not."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from ipaddress import ip_network
+from pathlib import Path
+from typing import Any
+
+import pytest
+from authority import Authority
+from monitor_files import START, Submitted, starting, table
+
+from monitors.agents.agent import Agent
+from monitors.agents.config import AgentSettings, Limits
+from monitors.agents.following import following
+from monitors.agents.link import Link, _was_closed
+from monitors.agents.messages import Assignment, Result
+from monitors.agents.perform import perform
+from monitors.archive import Archive
+from monitors.measurement import Measurement
+from monitors.probes.halt import Halt
+from network_provisioner.api.connection import server_context
+from network_provisioner.errors import BrokerError, InputError
+from network_provisioner.http1 import Tls
+from tests.agents_broker import FakeBroker
+
+TOKEN = "a token of some length"
+DAY_S = 86_400.0
+
+
+def settings(broker: str, folder: Path, **more: Any) -> AgentSettings:
+    return AgentSettings("mu", broker, TOKEN, folder / "state", **more)
+
+
+class Doer:
+    """Carries out by noting it down. ``hold`` keeps runs from ending."""
+
+    def __init__(self) -> None:
+        self.done: list[tuple[str, float]] = []
+        self.hold = threading.Event()
+        self.hold.set()
+        self.begun = threading.Semaphore(0)
+
+    def __call__(
+        self, assignment: Assignment, _: AgentSettings, end: float, halt: Halt, now: Any
+    ) -> Result:
+        at = now()
+        self.done.append((assignment.id, at))
+        self.begun.release()
+        while not self.hold.wait(0.01) and not halt.is_set():
+            pass
+        measured = Measurement(
+            f"rtt:{assignment.id}", "rtt", assignment.subject, 1.0, "s", at, "agent:mu"
+        )
+        return Result(assignment.id, assignment.task, at, at, (measured,))
+
+
+@contextmanager
+def working(of: AgentSettings, doer: Doer) -> Iterator[Agent]:
+    halt = Halt()
+    agent = Agent(of, halt, doer)
+    thread = threading.Thread(target=agent.run, daemon=True)
+    thread.start()
+    try:
+        yield agent
+    finally:
+        halt.set()
+        thread.join(30)
+        assert not thread.is_alive()
+
+
+def job(key: str, at: float, duration_s: float = 5.0, **more: Any) -> Assignment:
+    given: dict[str, Any] = {"tool": "host", "role": "alone", "subject": "mu", **more}
+    return Assignment(id=key, task="t", at=at, duration_s=duration_s, **given)
+
+
+@pytest.fixture
+def broker() -> Iterator[FakeBroker]:
+    made = FakeBroker({"mu": TOKEN})
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def doer() -> Doer:
+    return Doer()
+
+
+def test_it_does_what_it_is_told_when_it_is_told(
+    broker: FakeBroker, doer: Doer, tmp_path: Path
+) -> None:
+    now = broker.clock()
+    broker.tell("mu", job("later", now + 1.0), job("sooner", now + 0.5), job("never", now + DAY_S))
+    with working(settings(broker.url, tmp_path), doer):
+        later, sooner = broker.wait("mu", "later", "sooner")
+    assert [key for key, _ in doer.done] == ["sooner", "later"]
+    assert doer.done[0][1] >= now + 0.5
+    assert doer.done[1][1] >= now + 1.0
+    assert later["measurements"][0]["id"] == "rtt:later"
+    assert sooner["error"] == ""
+
+
+def test_it_goes_by_the_brokers_clock(doer: Doer, tmp_path: Path) -> None:
+    ahead = FakeBroker({"mu": TOKEN}, clock=lambda: time.time() + DAY_S)
+    try:
+        at = ahead.clock() + 0.5
+        ahead.tell("mu", job("a", at))
+        with working(settings(ahead.url, tmp_path), doer):
+            (result,) = ahead.wait("mu", "a")
+            ahead.wait_asked("mu", 2)
+        assert at <= result["measurements"][0]["at"] < at + DAY_S / 2
+        told = ahead.desks["mu"].asked[1]
+        assert float(told["offset_s"]) == pytest.approx(DAY_S, abs=60.0)
+        assert float(told["error_s"]) >= 0
+    finally:
+        ahead.stop()
+
+
+def test_new_orders_come_at_once_and_take_the_place_of_old_ones(
+    broker: FakeBroker, doer: Doer, tmp_path: Path
+) -> None:
+    broker.tell("mu", job("withdrawn", broker.clock() + 3.0))
+    with working(settings(broker.url, tmp_path), doer):
+        broker.wait_asked("mu", 2)  # the second time it waits
+        broker.desks["mu"].assignments.clear()
+        broker.tell("mu", job("new", broker.clock()), job("last", broker.clock() + 3.5))
+        broker.wait("mu", "new", "last")
+    assert [key for key, _ in doer.done] == ["new", "last"]
+
+
+def test_it_goes_on_without_its_broker_and_reports_later(doer: Doer, tmp_path: Path) -> None:
+    broker = FakeBroker({"mu": TOKEN})
+    broker.tell("mu", job("a", broker.clock() + 1.0))
+    with working(settings(broker.url, tmp_path), doer):
+        broker.wait_asked("mu", 2)
+        broker.stop()
+        assert doer.begun.acquire(timeout=30)
+        again = FakeBroker({}, port=broker.port, desks=broker.desks)
+        try:
+            again.wait("mu", "a")
+        finally:
+            again.stop()
+    assert again.desks["mu"].times == {"a": 1}
+
+
+def test_a_result_is_sent_again_until_its_receipt_came_and_counts_once(
+    broker: FakeBroker, doer: Doer, tmp_path: Path
+) -> None:
+    broker.forget_receipts = 2
+    broker.tell("mu", job("a", broker.clock()))
+    with working(settings(broker.url, tmp_path), doer) as agent:
+        broker.wait("mu", "a")
+        with broker.changed:
+            assert broker.changed.wait_for(lambda: broker.forget_receipts == 0, 60)
+        while agent._spool.unsent():
+            time.sleep(0.01)
+    assert broker.desks["mu"].times == {"a": 1}
+
+
+def test_what_is_too_late_or_strange_or_against_its_limits_is_not_done(
+    broker: FakeBroker, doer: Doer, tmp_path: Path
+) -> None:
+    now = broker.clock()
+    one = {"tool": "ping", "subject": "mu>tacc", "peer": "198.51.100.1", "options": {}}
+    broker.tell(
+        "mu",
+        job("late", now - 8.0, 20.0),
+        job("strange", now, options={"colour": "blue"}),
+        job("long", now, 3000.0),
+        job("command", now, tool="command", options={"command": "rm"}),
+        job("peer", now, **one),
+        job("good", now),
+    )
+    limits = Limits(run_s=100.0, peers=(ip_network("192.0.2.0/24"),))
+    with working(settings(broker.url, tmp_path, limits=limits), doer):
+        results = broker.wait("mu", "late", "strange", "command", "peer", "good")
+    errors = [result["error"] for result in results]
+    assert errors[0].startswith("too late: its instant was 8.")
+    assert errors[1] == "options: unknown option 'colour' of host, expected none"
+    assert errors[2] == "command cannot be used here: no commands are configured"
+    assert errors[3] == "198.51.100.1 is not among the agent's peers"
+    assert errors[4] == ""
+    assert [key for key, _ in doer.done] == ["good"]
+
+
+def test_of_too_many_at_once_some_are_refused(
+    broker: FakeBroker, doer: Doer, tmp_path: Path
+) -> None:
+    doer.hold.clear()
+    at = broker.clock() + 0.5
+    broker.tell("mu", job("a", at), job("b", at), job("c", at))
+    with working(settings(broker.url, tmp_path, limits=Limits(at_once=2)), doer):
+        (refused,) = broker.wait("mu", "c")
+        doer.hold.set()
+        broker.wait("mu", "a", "b")
+    assert refused["error"] == "2 runs at once are the agent's limit"
+
+
+def test_what_was_measured_in_an_earlier_life_is_sent_and_not_measured_again(
+    doer: Doer, tmp_path: Path
+) -> None:
+    broker = FakeBroker({"mu": TOKEN})
+    now = broker.clock()
+    broker.tell("mu", job("a", now, 60.0), job("b", now, 60.0))
+    doer.hold.clear()
+    with working(settings(broker.url, tmp_path), doer):
+        assert doer.begun.acquire(timeout=30)
+        assert doer.begun.acquire(timeout=30)
+        broker.stop()  # the results cannot be sent
+    again = FakeBroker({}, port=broker.port, desks=broker.desks)
+    try:
+        with working(settings(again.url, tmp_path), doer):
+            again.wait("mu", "a", "b")
+            again.wait_asked("mu", len(again.desks["mu"].asked) + 1)
+    finally:
+        again.stop()
+    assert len(doer.done) == 2
+    assert again.desks["mu"].times == {"a": 1, "b": 1}
+
+
+def test_a_refused_result_is_dropped_and_said(
+    broker: FakeBroker, doer: Doer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker.desks["mu"].refuse = {"a": "never given to this agent"}
+    broker.tell("mu", job("a", broker.clock()), job("b", broker.clock()))
+    with working(settings(broker.url, tmp_path), doer) as agent:
+        broker.wait("mu", "b")
+        while agent._spool.unsent():
+            time.sleep(0.01)
+    assert "does not take the result of a: never given to this agent" in caplog.text
+
+
+def test_a_result_that_spoils_a_batch_is_found(
+    broker: FakeBroker, doer: Doer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def answer(request: Any, body: bytes | None) -> None:
+        if body is not None and b'"bad"' in body:
+            refusal = {"error": {"code": "bad_request", "message": "no"}}
+            broker._send(request, 400, json.dumps(refusal).encode(), "")
+        else:
+            ordinary(request, body)
+
+    ordinary = broker.answer
+    monkeypatch.setattr(broker, "answer", answer)
+    at = broker.clock() + 0.5
+    doer.hold.clear()
+    broker.tell("mu", job("a", at), job("bad", at), job("c", at))
+    with working(settings(broker.url, tmp_path), doer) as agent:
+        for _ in range(3):
+            assert doer.begun.acquire(timeout=30)
+        doer.hold.set()
+        broker.wait("mu", "a", "c")
+        while agent._spool.unsent():
+            time.sleep(0.01)
+
+
+# -- whom it obeys -------------------------------------------------------------------------------
+
+
+def test_a_wrong_signature_is_said_once_and_nothing_is_done(
+    broker: FakeBroker, doer: Doer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker.spoil = lambda signed: signed[::-1]
+    broker.tell("mu", job("a", broker.clock() + 0.2))
+    with working(settings(broker.url, tmp_path), doer):
+        broker.wait_asked("mu", 3)
+    assert doer.done == []
+    assert len([r for r in caplog.records if "does not know our token" in r.getMessage()]) == 1
+
+
+def test_an_answer_to_another_question_is_none(tmp_path: Path, broker: FakeBroker) -> None:
+    """Not even what the broker itself signed for an earlier one."""
+    link = Link(settings(broker.url, tmp_path))
+    link.ask("assignments", 5.0, {"wait_s": "0", "after": "0"})
+    kept: list[str] = []
+
+    def keep(signed: str) -> str:
+        kept.append(signed)
+        return kept[0]
+
+    broker.spoil = keep
+    link.ask("assignments", 5.0, {"wait_s": "0", "after": "0"})
+    with pytest.raises(BrokerError) as caught:
+        link.ask("assignments", 5.0, {"wait_s": "0", "after": "0"})
+    assert caught.value.code == "not_known"
+    link.close()
+
+
+def test_with_a_certificate_of_its_own_the_token_is_never_sent(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    context = server_context(*authority.issue("broker", hosts=["127.0.0.1"]), authority.file)
+    broker = FakeBroker({"mu": TOKEN}, context)
+    try:
+        certificate, key = authority.issue("mu")
+        shown = settings(broker.url, tmp_path, tls=Tls(authority.file, certificate, key))
+        Link(shown).ask("assignments", 10.0, {"wait_s": "0", "after": "0"})
+        assert broker.desks["mu"].authorized == [None]
+        (tmp_path / "other").mkdir()
+        other = Authority(tmp_path / "other", "other")
+        for tls in (Tls(other.file, certificate, key), Tls(None, certificate, key)):
+            with pytest.raises(BrokerError, match="its certificate is not to be trusted"):
+                Link(settings(broker.url, tmp_path, tls=tls)).ask("assignments", 10.0)
+        with pytest.raises(BrokerError) as caught:  # the broker does not trust this one
+            tls = Tls(authority.file, *other.issue("mu"))
+            Link(settings(broker.url, tmp_path, tls=tls)).ask("assignments", 10.0)
+        assert caught.value.code == "unreachable"
+        assert broker.desks["mu"].authorized == [None]
+    finally:
+        broker.stop()
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("http://192.0.2.1:8470", "expected https"),
+        ("http://broker:8470", "expected https"),
+        ("ftp://broker", "expected one like"),
+        ("https://", "expected one like"),
+        ("https://broker:x", "expected one like"),
+        ("https://broker/?q=1", "expected one like"),
+    ],
+)
+def test_a_broker_that_is_none_or_not_safe(url: str, said: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=said):
+        Link(settings(url, tmp_path))
+
+
+# -- brokers that misbehave ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "silly",
+    [
+        (500, b""), (200, b"<html>"), (200, b"{}"), (503, b'{"error": 5}'), (302, b""),
+        (401, b'{"error": {"code": "unauthorized", "message": "no"}}'),
+    ],
+)  # fmt: skip
+def test_a_silly_broker_is_survived(
+    silly: tuple[int, bytes], broker: FakeBroker, doer: Doer, tmp_path: Path
+) -> None:
+    answers = [silly, silly]
+    broker.instead = lambda what: answers.pop() if answers else None
+    broker.tell("mu", job("a", broker.clock() + 2.0))
+    with working(settings(broker.url, tmp_path), doer):
+        broker.wait("mu", "a")
+    assert not answers
+
+
+def test_one_that_dribbles_has_its_time_and_no_more(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def dribble() -> None:
+            sock, _ = listening.accept()
+            with sock, suppress(OSError):
+                for byte in b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n" + b"x" * 10_000:
+                    sock.sendall(bytes([byte]))
+                    time.sleep(0.02)
+
+        thread = threading.Thread(target=dribble, daemon=True)
+        thread.start()
+        link = Link(settings(f"http://127.0.0.1:{listening.getsockname()[1]}", tmp_path))
+        with pytest.raises(BrokerError, match=r"no answer within 0\.5 s"):
+            link.ask("assignments", 0.5)
+        thread.join(30)
+        assert not thread.is_alive()
+
+
+def test_closing_ends_a_question_under_way(broker: FakeBroker, tmp_path: Path) -> None:
+    link = Link(settings(broker.url, tmp_path))
+    threading.Timer(0.3, link.close).start()
+    with pytest.raises(BrokerError):
+        link.ask("assignments", 60.0, {"wait_s": "50", "after": "1"})
+    with pytest.raises(BrokerError, match="the agent was stopped"):
+        link.ask("assignments", 60.0)
+
+
+def test_a_connection_that_was_closed_while_nothing_was_asked_is_made_anew(
+    broker: FakeBroker, tmp_path: Path
+) -> None:
+    link = Link(settings(broker.url, tmp_path))
+    for _ in range(3):
+        link.ask("assignments", 10.0, {"wait_s": "0", "after": "0"})
+        connection = link._connection
+        assert connection is not None
+        while not _was_closed(connection.sock):
+            time.sleep(0.05)
+
+
+# -- one run, and workflows beside -------------------------------------------------------------
+
+
+def test_a_run_is_measured_at_the_brokers_time(tmp_path: Path) -> None:
+    of = settings("http://127.0.0.1:1", tmp_path)
+    result = perform(job("a", 7.0), of, time.monotonic() + 0.4, Halt(), lambda: 7.25)
+    assert result.error == ""
+    assert {m.id for m in result.measurements} == {"cpu_use:a", "memory_use:a", "io_wait:a"}
+    assert {(m.at, m.source, m.subject) for m in result.measurements} == {(7.25, "agent:mu", "mu")}
+
+
+def test_a_fault_of_a_probe_is_a_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fault(_: object) -> None:
+        raise RuntimeError("a\nfault")
+
+    monkeypatch.setattr("monitors.probes.hostload.measure", fault)
+    of = settings("http://127.0.0.1:1", tmp_path)
+    result = perform(job("a", 7.0), of, time.monotonic() + 0.4, Halt())
+    assert result.error == "a fault of the agent: RuntimeError: a\\nfault"
+    assert result.measurements == ()
+    odd = perform(job("a", 7.0, role="server"), of, time.monotonic() + 0.4, Halt())
+    assert odd.error == "there is no host as server"
+
+
+def test_workflows_are_followed_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    planned = Submitted(tmp_path / "run")
+    planned.out.write_text(starting() + table(START, queued=1, ready=1))
+    with Archive(tmp_path / "archive.sqlite") as archive:
+        asked: list[tuple[str, str | None, Tls]] = []
+
+        def sink(url: str, token: str | None, tls: Tls) -> Archive:
+            asked.append((url, token, tls))
+            return archive
+
+        monkeypatch.setattr("monitors.agents.following.BrokerSink", sink)
+        plain = settings("https://b:1", tmp_path, workflows=(str(planned.path),))
+        shown = replace(plain, tls=Tls("ca", "certificate", "key"))
+        for of in (plain, shown):
+            with following(of):
+                while not archive.query("status", planned.uuid):
+                    time.sleep(0.02)
+        assert asked == [("https://b:1", TOKEN, Tls()), ("https://b:1", None, shown.tls)]
+    with following(settings("https://b:1", tmp_path)):
+        pass

@@ -1,0 +1,94 @@
+"""``adon agent``."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from adon.cli import main
+from monitors.agents.messages import Assignment
+from tests.agents_broker import FakeBroker
+
+ADON = (sys.executable, "-c", "from adon.cli import main; raise SystemExit(main())")
+TOKEN = "a-token-of-some-length"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["tpc"], "TOOL: found 'tpc', did you mean 'tcp'?"),
+        (["command"], "run the program itself"),
+        (["ping"], "--to: found nothing, expected the address of ping's other end"),
+        (["ping", "--to", "tacc"], "--to: found 'tacc', expected an IP address"),
+        (["echo", "--to", "::1", "--bind", "x"], "--bind: found 'x', expected an IP address"),
+        (["host", "--serve"], "--serve: found it with host, which needs no server"),
+        (["echo", "--to", "::1", "--port", "0"], "--port: found 0, expected 1 to 65535"),
+        (["echo", "--to", "::1", "--set", "count"], "expected OPTION=VALUE"),
+        (["echo", "--to", "::1", "--set", "cont=5"], "did you mean 'count'?"),
+        (["host", "--for", "soon"], "--for: found 'soon'"),
+    ],
+)
+def test_probes_that_cannot_be(
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["agent", "probe", *words]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert said in printed.err
+    assert printed.err.count("\n") == 1
+
+
+def test_a_probe_by_hand(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["agent", "probe", "host", "--for", "0.3 s", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [f["metric"] for f in found] == ["cpu_use", "memory_use", "io_wait"]
+    assert main(["agent", "probe", "trace", "--to", "127.0.0.1"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split() == ["hops", "1"]
+    assert lines[1].split()[:2] == ["1", "127.0.0.1"]
+
+
+def test_a_probe_that_measures_nothing_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["agent", "probe", "echo", "--to", "127.0.0.1", "--port", "1", "--for", "1 s"]
+    assert main(words) == 1
+    assert "127.0.0.1 port 1 does not answer" in capsys.readouterr().err
+
+
+def test_a_configuration_that_is_not_there_or_wrong(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["agent", "run", "--config", str(tmp_path / "none.yml")]) == 2
+    assert "none.yml: cannot be read" in capsys.readouterr().err
+    (tmp_path / "agent.yml").write_text(f"name: mu\nbrokr: x\ntoken: {TOKEN}\n")
+    assert main(["agent", "run", "--config", str(tmp_path / "agent.yml")]) == 2
+    said = capsys.readouterr().err
+    assert "agent.yml: agent has the unknown key 'brokr', did you mean 'broker'?" in said
+    assert TOKEN not in said
+
+
+def test_an_agent_from_start_to_stop(tmp_path: Path) -> None:
+    broker = FakeBroker({"mu": TOKEN})
+    config = {"name": "mu", "broker": broker.url, "token": TOKEN, "state": "state"}
+    (tmp_path / "agent.yml").write_text(yaml.safe_dump(config))
+    broker.tell("mu", Assignment("a", "a", "host", "alone", "mu", broker.clock() + 5.0, 0.5))
+    argv = [*ADON, "agent", "run", "--config", str(tmp_path / "agent.yml")]
+    with subprocess.Popen(
+        argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as agent:
+        try:
+            (result,) = broker.wait("mu", "a")
+            agent.send_signal(signal.SIGTERM)
+            said = agent.communicate(timeout=60)[0]
+        finally:
+            agent.kill()
+            broker.stop()
+    assert agent.returncode == 0
+    assert [m["metric"] for m in result["measurements"]] == ["cpu_use", "memory_use", "io_wait"]
+    assert said.startswith("agent mu: ")
+    assert f"asks {broker.url}\n" in said
