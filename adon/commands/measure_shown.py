@@ -1,0 +1,145 @@
+"""Tasks, agents, runs and rights as text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from adon.commands.output import duration
+from site_selector.tables import table
+
+Rows = Sequence[Mapping[str, Any]]
+
+
+def tasks(found: Rows, now: float) -> str:
+    """A table, and why some are in no schedule."""
+    head = ("task", "tool", "of", "every>", "for>", "next", "done>", "failed>", "missed>", "from")
+    rows = [
+        (
+            str(t["name"]), str(t["tool"]), str(t["subject"]), duration(t["every_s"]),
+            duration(t["for_s"]), _ahead(t["next"], now),
+            *(str(t["counts"].get(state, 0)) for state in ("done", "failed", "missed")),
+            "adon.yml" if t["configured"] else str(t["by"] or "-"),
+        )
+        for t in found
+    ]  # fmt: skip
+    problems = [f"{t['name']}: {t['problem']}" for t in found if t["problem"]]
+    return "\n".join([table(head, rows), *problems])
+
+
+def agents(found: Rows, now: float) -> str:
+    """A table, and the last thing that went wrong at each."""
+    head = ("agent", "address", "is", "seen", "clock>", "waiting>", "to do>", "version", "tools")
+    rows = [
+        (
+            str(a["name"]), str(a["address"]), "there" if a["present"] else "away",
+            _seen(a["last_seen"], now),
+            _clock(a), str(a["unsent"]), str(a["to_do"]), str(a["version"] or "-"),
+            "-" if a["tools"] is None else " ".join(a["tools"]),
+        )
+        for a in found
+    ]  # fmt: skip
+    errors = [
+        f"{a['name']}, {_at(a['last_error_at'])}: {a['last_error']}"
+        for a in found
+        if a["last_error"]
+    ]
+    return "\n".join([table(head, rows), *errors])
+
+
+def schedule(found: Mapping[str, Any], runs: Rows, now: float) -> str:
+    """The runs, and the use of hosts and links."""
+    lines = [
+        f"{found['tasks']} tasks, {found['slots']} runs in {duration(found['hyperperiod_s'])}, "
+        "then again"
+    ]
+    used = [(str(name), share) for name, share in found["hosts"].items()]
+    used += [("-".join(item["link"]), item["use"]) for item in found["links"]]
+    if used:
+        uses = [(name, f"{100 * share:.1f} %") for name, share in used]
+        lines += ["", table(("host or link", "in use>"), uses)]
+    head = ("at", "in>", "for>", "task", "of", "state", "why")
+    rows = [
+        (
+            _at(r["at"]), _ahead(r["at"], now), duration(r["until"] - r["at"]),
+            str(r["task"]) + (f" (asked for by {r['demanded']})" if r["demanded"] else ""),
+            str(r["subject"]), _state(r, now), str(r["error"]),
+        )
+        for r in runs
+    ]  # fmt: skip
+    return "\n".join([*lines, "", table(head, rows) if rows else "no run in this time"])
+
+
+def planned(run: Mapping[str, Any], now: float) -> str:
+    """When a run will be."""
+    wait_s = max(0.0, float(run["at"]) - now)
+    return (
+        f"{run['id']}: {run['tool']} of {run['subject']} at {_at(run['at'])}, "
+        f"in {duration(wait_s)}, for {duration(run['until'] - run['at'])}"
+    )
+
+
+def results(run: Mapping[str, Any], found: Rows, hidden: int) -> str:
+    """What came of a run."""
+    lines = [f"{m['metric']}  {m['subject']}  {_value(m)}" for m in found]
+    if hidden:
+        lines.append(f"{hidden} more were recorded, which you may not see")
+    if run["state"] != "done":
+        lines.append(f"{run['id']}: {run['state']}{': ' if run['error'] else ''}{run['error']}")
+    return "\n".join(lines)
+
+
+def who(keys: Rows, source: str, to: str, metric: str) -> str:
+    """Who may start, and who may see, each with the reason."""
+    ends = f"from {source} to {to}" if to else f"at {source}"
+    lines = []
+    for what, question in (
+        ("start", f"Who may start measurements of {metric} {ends}?"),
+        ("see", f"Who may see {metric} {ends}?"),
+    ):
+        able = [(str(k["name"]) or "anybody", str(k[f"{what}_why"])) for k in keys if k[what]]
+        rows = [f"  {name}: {why}" for name, why in able] or ["  nobody among those told of here"]
+        lines += [question, *rows]
+    return "\n".join(lines)
+
+
+def _value(found: Mapping[str, Any]) -> str:
+    from network_provisioner.units import format_rate
+
+    value, unit = float(found["value"]), str(found["unit"])
+    if unit == "bit/s":
+        return format_rate(value)
+    if unit == "s":
+        return duration(value)
+    return f"{value:.6g}" + ("" if unit == "1" else f" {unit}")
+
+
+def _state(run: Mapping[str, Any], now: float) -> str:
+    if run["state"] == "planned" and run["at"] <= now:
+        return "under way" if now < run["until"] else "no answer yet"
+    return str(run["state"])
+
+
+def _clock(agent: Mapping[str, Any]) -> str:
+    if agent["offset_s"] is None:
+        return "-"
+    error_s = agent["error_s"]
+    return f"{1e3 * agent['offset_s']:+.3g} ms" + (
+        "" if error_s is None else f" ± {1e3 * error_s:.2g}"
+    )
+
+
+def _seen(instant: float | None, now: float) -> str:
+    return "never" if instant is None else f"{duration(max(0, round(now - instant)))} ago"
+
+
+def _at(instant: float) -> str:
+    return datetime.fromtimestamp(instant, UTC).strftime("%H:%M:%S")
+
+
+def _ahead(instant: float | None, now: float) -> str:
+    if instant is None:
+        return "-"
+    ahead_s = round(instant - now)
+    return f"{duration(ahead_s)}" if ahead_s >= 0 else f"-{duration(-ahead_s)}"

@@ -1,0 +1,282 @@
+"""Measuring from end to end: a real broker process, two real agents, TLS with certificates on both
+sides, kill -9 of each of them, and what the archive has afterwards."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from authority import Authority
+
+from adon.testbed.ports import free_ports
+from network_provisioner.access import hash_of
+from network_provisioner.errors import BrokerError
+from network_provisioner.http1 import Server, Tls
+
+pytestmark = [pytest.mark.component, pytest.mark.alone]
+
+ROOT = Path(__file__).resolve().parents[2]
+PATIENCE_S = 90.0  # nothing here takes nearly as long
+ADDRESSES = {"mu": "127.0.0.1", "tacc": "127.0.0.2"}
+TASKS = {
+    "rtt": {"tool": "echo", "from": "mu", "to": "tacc", "every": "5 s", "for": "1 s"},
+    "back": {"tool": "echo", "from": "tacc", "to": "mu", "every": "10 s", "for": "2 s"},
+    "load": {"tool": "host", "from": "mu", "every": "5 s", "for": "1 s"},
+}
+
+
+def token_of(name: str) -> str:
+    return f"the-token-of-agent-{name}"
+
+
+class World:
+    """A folder with everything, and the processes that run in it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.authority = Authority(folder)
+        self.certificates = {
+            name: self.authority.issue(name, hosts=["127.0.0.1"] if name == "broker" else [])
+            for name in ("broker", *ADDRESSES, "ada", "eve")
+        }
+        (self.port,) = free_ports(1)
+        self.running: dict[str, subprocess.Popen[bytes]] = {}
+        self._configure()
+        for name in ADDRESSES:
+            self.agent_config(name)
+
+    def _configure(self) -> None:
+        config = yaml.safe_load((ROOT / "examples/adon.yml").read_text())
+        certificate, key = self.certificates["broker"]
+        roles = {"mu": "agent", "tacc": "agent", "ada": "researcher", "eve": "engineer"}
+        config["broker"] = {
+            "listen": f"127.0.0.1:{self.port}", "state": str(self.folder / "state.sqlite"),
+            "archive": str(self.folder / "archive.sqlite"),
+        }  # fmt: skip
+        config["security"] = {
+            "tls": {"certificate": certificate, "key": key, "clients": self.authority.file},
+            "tokens": [
+                {"name": name, "role": role, "sha256": hash_of(token_of(name))}
+                for name, role in roles.items()
+            ],
+        }
+        config["monitoring"] = {
+            "agents": [
+                {"name": name, "address": address, "ports": [(p := free_ports(1)[0]), p]}
+                for name, address in ADDRESSES.items()
+            ],
+            "tasks": TASKS,
+            "access": [{"who": ["ada"], "may": ["start"], "sites": ["mu", "tacc"],
+                        "metrics": ["rtt", "loss", "jitter", "one_way_delay"]}],
+        }  # fmt: skip
+        config.pop("pool", None)
+        (self.folder / "adon.yml").write_text(yaml.safe_dump(config))
+
+    def agent_config(self, name: str, **more: Any) -> None:
+        certificate, key = self.certificates[name]
+        (self.folder / f"{name}.token").write_text(token_of(name))
+        config = {
+            "name": name, "broker": f"https://127.0.0.1:{self.port}",
+            "token_file": f"{name}.token", "ca": self.authority.file, "certificate": certificate,
+            "key": key, "state": f"{name}-state", "address": ADDRESSES[name],
+            "limits": {"peers": ["127.0.0.0/8"]}, **more,
+        }  # fmt: skip
+        (self.folder / f"{name}.yml").write_text(yaml.safe_dump(config))
+
+    def start(self, name: str) -> None:
+        argv = ["-m", "adon", "agent", "run", "--config", f"{name}.yml"]
+        if name == "broker":
+            argv = ["-m", "adon.service", "--config", "adon.yml", "--tied-to", str(os.getpid())]
+        with (self.folder / f"{name}.log").open("ab") as log:
+            self.running[name] = subprocess.Popen(
+                [sys.executable, *argv], cwd=self.folder, stdout=log, stderr=log,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+            )  # fmt: skip
+        if name == "broker":
+            self.until(self._healthy, "the broker answers")
+
+    def kill(self, name: str, number: int = signal.SIGKILL) -> int:
+        process = self.running.pop(name)
+        process.send_signal(number)
+        return process.wait(PATIENCE_S)
+
+    def stop(self) -> None:
+        for name in sorted(self.running, reverse=True):
+            self.kill(name, signal.SIGTERM)
+
+    def ask(self, method: str, path: str, body: Any = None, who: str = "eve") -> Any:
+        """What the broker says to the holder of a certificate. Raises BrokerError."""
+        tls = Tls(self.authority.file, *self.certificates[who])
+        server = Server(f"https://127.0.0.1:{self.port}", 10.0, {}, tls)
+        status, text = server.ask(method, path, body)
+        found = json.loads(text) if text else None
+        if not 200 <= status < 300:
+            raise BrokerError(found["error"]["message"], found["error"]["code"])
+        return found
+
+    def until(self, holds: Callable[[], Any], what: str) -> Any:
+        """Wait until something holds, and give it."""
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            found = holds()
+            if found:
+                return found
+            for name, process in self.running.items():
+                assert process.poll() is None, f"{name} ended: {self.log(name)}"
+            assert time.monotonic() < deadline, f"not in time: {what}\n{self.logs()}"
+            time.sleep(0.1)
+
+    def log(self, name: str) -> str:
+        return (self.folder / f"{name}.log").read_text()
+
+    def logs(self) -> str:
+        return "\n".join(f"{p.name}:\n{p.read_text()}" for p in self.folder.glob("*.log"))
+
+    def _healthy(self) -> bool:
+        with contextlib.suppress(BrokerError):
+            return self.ask("GET", "/v1/health") is not None
+        return False
+
+    def counts(self, task: str) -> dict[str, int]:
+        found: dict[str, int] = self.ask("GET", f"/v1/tasks/{task}")["counts"]
+        return found
+
+    def rows(self, sql: str, file: str = "archive.sqlite") -> list[tuple[Any, ...]]:
+        with contextlib.closing(sqlite3.connect(self.folder / file, timeout=20)) as db:
+            return db.execute(sql).fetchall()
+
+    def measured(self, metric: str, subject: str) -> int:
+        return int(
+            self.rows(
+                f"SELECT count(*) FROM measurement WHERE metric = '{metric}' AND "
+                f"subject = '{subject}'"
+            )[0][0]
+        )
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    made = World(tmp_path)
+    try:
+        yield made
+    finally:
+        made.stop()
+
+
+def test_agents_measure_what_the_broker_says_and_survive_each_other(world: World) -> None:
+    world.start("broker")
+    for name in ADDRESSES:
+        world.start(name)
+    world.until(
+        lambda: all(a["present"] for a in world.ask("GET", "/v1/agents")), "both agents are there"
+    )
+    world.until(lambda: world.measured("rtt", "mu>tacc") >= 2, "round trips are measured")
+    world.until(lambda: world.measured("cpu_use", "mu") >= 1, "the host is measured")
+    world.until(lambda: world.measured("rtt", "tacc>mu") >= 1, "the way back is measured")
+    (clock,) = [a for a in world.ask("GET", "/v1/agents") if a["name"] == "mu"]
+    assert abs(clock["offset_s"]) < 1 and clock["error_s"] < 1  # it is the same machine's clock
+
+    # On demand, by a researcher who may, between the scheduled ones.
+    run = world.ask("POST", "/v1/tasks/run", {"tool": "echo", "from": "mu", "to": "tacc",
+                                              "for": "2 s"}, "ada")  # fmt: skip
+    world.until(
+        lambda: world.ask("GET", f"/v1/runs/{run['id']}")["state"] == "done", "it was measured"
+    )
+    with pytest.raises(BrokerError, match="may not start") as caught:
+        world.ask("POST", "/v1/tasks/run", {"tool": "host", "from": "mu"}, "ada")
+    assert caught.value.code == "forbidden"
+
+    # The broker dies. Agents go on, and what they measured meanwhile is there afterwards.
+    before = world.measured("rtt", "mu>tacc")
+    world.kill("broker")
+    waiting = world.folder / "mu-state"
+    world.until(lambda: _waiting(waiting) >= 2, "an agent goes on and keeps its results")
+    world.start("broker")
+    world.until(lambda: world.measured("rtt", "mu>tacc") >= before + 3, "they were sent")
+    world.until(lambda: _waiting(waiting) == 0, "nothing waits any more")
+
+    # An agent dies: its runs are missed, the others go on, and it comes back.
+    world.kill("tacc")
+    done = world.counts("load")["done"]
+    world.until(lambda: world.counts("load")["done"] > done, "the other agent goes on")
+    world.until(
+        lambda: world.counts("rtt")["failed"] + world.counts("rtt")["missed"] > 0,
+        "what it should have done is not done",
+    )
+    world.start("tacc")
+    done = world.counts("back")["done"]
+    world.until(lambda: world.counts("back")["done"] > done, "it measures again")
+
+    assert world.kill("mu", signal.SIGTERM) == 0
+    assert world.kill("tacc", signal.SIGTERM) == 0
+    began = time.monotonic()
+    assert world.kill("broker", signal.SIGTERM) == 0
+    assert time.monotonic() - began < 30
+    _nothing_twice_and_nothing_together(world)
+
+
+def _waiting(folder: Path) -> int:
+    """Results that an agent keeps because the broker has not taken them."""
+    count = 0
+    for file in folder.glob("*.run"):
+        with contextlib.suppress(FileNotFoundError):  # it is long taken, and was thrown away
+            count += json.loads(file.read_text().partition("\n")[0])["state"] == "ended"
+    return count
+
+
+def _nothing_twice_and_nothing_together(world: World) -> None:
+    keys = ("id", "task", "release", "at", "end", "state", "uses", "demanded")
+    runs = [
+        dict(zip(keys, row, strict=True))
+        for row in world.rows(
+            "SELECT id, task, release_ms, at_ms, end_ms, state, uses, demanded FROM run "
+            "WHERE state != 'dropped' ORDER BY at_ms",
+            "adon-measuring.sqlite",
+        )
+    ]
+    releases = [(r["task"], r["release"]) for r in runs if not r["demanded"]]
+    assert len(releases) == len(set(releases)), "a release was measured twice"
+    for one, other in ((a, b) for n, a in enumerate(runs) for b in runs[n + 1 :]):
+        if other["at"] < one["end"]:
+            shared = set(json.loads(one["uses"])["hosts"]) & set(json.loads(other["uses"])["hosts"])
+            assert not shared, (one, other)
+    done = {r["id"] for r in runs if r["state"] == "done"}
+    ids = [row[0] for row in world.rows("SELECT id FROM measurement WHERE metric = 'rtt'")]
+    assert len(ids) == len(set(ids)) and {i.partition(":")[2] for i in ids} <= done
+
+
+def test_only_agents_that_are_known_are_heard(world: World, tmp_path: Path) -> None:
+    world.start("broker")
+    # A certificate of the same authority, but of somebody who is no agent of that name.
+    for who, code in (("ada", "forbidden"), ("eve", "forbidden"), ("tacc", "forbidden")):
+        with pytest.raises(BrokerError) as caught:
+            world.ask("GET", "/v1/agents/mu/assignments", who=who)
+        assert caught.value.code == code
+    # One that another authority signed does not even get to speak.
+    (tmp_path / "other").mkdir()
+    stranger = Authority(tmp_path / "other", "other").issue("mu")
+    server = Server(
+        f"https://127.0.0.1:{world.port}", 10.0, {}, Tls(world.authority.file, *stranger)
+    )
+    with pytest.raises(BrokerError) as caught:
+        server.ask("GET", "/v1/agents/mu/assignments")
+    assert caught.value.code == "unreachable"
+    # An agent whose token is another one than the broker knows: it is let in by its certificate,
+    # and does nothing of what it is told, for it is not signed as it should be.
+    (world.folder / "mu.token").write_text("a-token-that-the-broker-does-not-know")
+    world.start("mu")
+    world.until(lambda: "signature" in world.log("mu").lower(), "the agent refuses the broker")
+    time.sleep(6)  # more than a period of its task
+    assert world.measured("cpu_use", "mu") == 0
+    assert world.kill("mu", signal.SIGTERM) == 0

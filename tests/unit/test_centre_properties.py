@@ -1,0 +1,140 @@
+"""Whatever people, agents, clocks and kill -9 do: no two measurements disturb each other, none is
+made twice, and nothing is recorded that was not asked for."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from centre_rig import ANYBODY, ECHO, HOST, TCP, CentreRig, check, result_of
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from monitors.centre.run import State
+from network_provisioner.errors import AdonError
+
+NAMES = ("mu", "tacc", "iplant", "local")
+BODIES: tuple[dict[str, Any], ...] = (
+    {**TCP, "every": "60 s", "for": "7 s"},
+    {**TCP, "from": "iplant", "to": "local", "every": "120 s", "within": "30 s"},
+    {**TCP, "to": "iplant", "every": "90 s", "for": "20 s"},
+    {**ECHO, "every": "20 s", "for": "2 s"},
+    {**HOST, "every": "15 s"},
+)
+AGREEMENT = {"domains": {"wide": {"links": ["s1-r1"], "at_once": 1, "most": "25 Mb/s"}}}
+step = st.one_of(
+    st.tuples(st.just("pass"), st.integers(1, 200)),
+    st.tuples(st.just("jump"), st.sampled_from([-4000, -100, 100, 1000, 9000])),
+    st.tuples(st.just("put"), st.sampled_from("abcd"), st.sampled_from(BODIES)),
+    st.tuples(st.just("delete"), st.sampled_from("abcd")),
+    st.tuples(st.just("run"), st.sampled_from("abcd"), st.integers(10, 3000)),
+    st.tuples(st.just("once"), st.sampled_from(BODIES), st.integers(10, 3000)),
+    st.tuples(st.just("work"), st.sets(st.sampled_from(NAMES))),
+    st.tuples(st.just("kill")),
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(step, max_size=12))
+def test_whatever_happens(steps: list[tuple[Any, ...]]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        rig = CentreRig(Path(folder), {"fixed": BODIES[1]}, agreement=AGREEMENT)
+        try:
+            for what, *given in steps:
+                rig = _done(rig, what, given)
+                check(rig)
+            _only_what_was_asked_for(rig)
+        finally:
+            rig.close()
+
+
+def _done(rig: CentreRig, what: str, given: list[Any]) -> CentreRig:
+    if what == "pass":
+        rig.let_pass(given[0], 7.0)
+    elif what == "jump":
+        if given[0] < 0:  # what was measured then is of another time
+            rig.before = {run.id for run in rig.runs() if run.state is not State.PLANNED}
+        rig.clock.now += given[0]
+        rig.centre.sweep()
+    elif what == "work":
+        rig.work(*sorted(given[0]))
+    elif what == "kill":
+        later = rig.restarted(agreement=AGREEMENT)
+        later.before = rig.before
+        return later
+    else:
+        try:
+            if what == "put":
+                rig.centre.put_task(given[0], given[1], ANYBODY)
+            elif what == "delete":
+                rig.centre.delete_task(given[0], ANYBODY)
+            elif what == "run":
+                rig.centre.run_task(given[0], ANYBODY, given[1] * 1000)
+            else:
+                body = {k: v for k, v in given[0].items() if k not in ("every", "within")}
+                rig.centre.run_once(body, ANYBODY, given[1] * 1000)
+        except AdonError:
+            pass  # there is no room, or no such task, or an agent is away
+    return rig
+
+
+def _only_what_was_asked_for(rig: CentreRig) -> None:
+    runs = {run.id: run for run in rig.runs()}
+    for metric in ("tcp_throughput", "rtt", "loss", "cpu_use"):
+        for found in rig.archive.query(metric):
+            run = runs[found.id.partition(":")[2]]
+            assert run.state is State.DONE and metric in run.measured
+    for run in runs.values():
+        for metric in run.measured:
+            assert f"{metric}:{run.id}" in rig.measured(metric)
+
+
+@given(
+    st.sampled_from(["mu", "tacc", "iplant"]),
+    st.dictionaries(
+        st.sampled_from(["assignment", "task", "started", "ended", "measurements", "error", "x"]),
+        st.one_of(st.none(), st.integers(), st.floats(), st.text(max_size=20), st.lists(st.none())),
+    ),
+    st.dictionaries(
+        st.sampled_from(
+            ["id", "metric", "subject", "value", "unit", "at", "source", "workflow", "details"]
+        ),
+        st.one_of(
+            st.none(), st.integers(), st.floats(), st.text(max_size=9),
+            st.dictionaries(st.text(max_size=3), st.floats(), max_size=2),
+        ),
+        max_size=3,
+    ),
+)  # fmt: skip
+@settings(max_examples=150, deadline=None)
+def test_results_of_any_shape_record_nothing_else(
+    agent: str, spoilt: dict[str, Any], measured: dict[str, Any]
+) -> None:
+    rig = _WORLD
+    now_ms = rig.clock.now * 1000
+    run = next(r for r in rig.runs() if r.state is not State.DONE and r.end_ms < now_ms)
+    result = result_of(run, "mu")
+    result["measurements"] = [{**result["measurements"][0], **measured}]
+    before = rig.measured("tcp_throughput")
+    accepted, refused = rig.centre.results(agent, [{**result, **spoilt}])
+    assert len(accepted) + len(refused) == 1
+    assert all(words.isprintable() and "\n" not in words for words in refused.values())
+    after = [key for key in rig.measured("tcp_throughput") if key not in before]
+    assert after in ([], [f"tcp_throughput:{run.id}"])
+    if after:
+        assert agent == "mu"
+        (found,) = [m for m in rig.archive.query("tcp_throughput") if m.id == after[0]]
+        assert (found.subject, found.source, found.workflow) == ("mu>tacc", "agent:mu", "")
+
+
+def _world() -> CentreRig:
+    rig = CentreRig(Path(_FOLDER.name), {"tcp": {**TCP, "every": "11 s"}})
+    for _ in range(12):
+        rig.all_present()
+        rig.let_pass(240, 60)
+    return rig
+
+
+_FOLDER = tempfile.TemporaryDirectory()
+_WORLD = _world()

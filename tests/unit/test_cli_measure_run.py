@@ -1,0 +1,181 @@
+"""``adon measure``: the verbs that ask the broker, beside a centre behind a real socket."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from api_rig import serving
+from broker_rig import Rig
+from centre_rig import CentreRig
+from cli_world import NOBODY, adon
+
+from monitors.api import agents as agents_api
+from monitors.api import archive as archive_api
+from monitors.api import centre as centre_api
+from monitors.rules import Rules
+from network_provisioner.access import Keyring
+from network_provisioner.api import create_app
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples/adon.yml"
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[CentreRig, str]]:
+    """A centre, agents that are there, and its address."""
+    centre = CentreRig(tmp_path)
+    centre.all_present()
+    rig = Rig(tmp_path / "state.sqlite", clock=centre.clock)
+    ring = Keyring((), centre.clock)
+    monkeypatch.setattr("time.time", centre.clock)
+    routers = [
+        agents_api.router(centre.centre, ring.hash_of, centre.clock),
+        centre_api.router(centre.centre, Rules(), ring.principals, centre.clock),
+        archive_api.router(centre.archive, Rules()),
+    ]
+    with serving(create_app(rig.broker, ring, more=routers)) as port:
+        yield centre, f"http://127.0.0.1:{port}"
+    centre.close()
+
+
+def measure(url: str, *words: str) -> tuple[int, str, str]:
+    found = adon("measure", *words, "--broker", url)
+    return found.code, found.out, found.err
+
+
+def test_what_is_measured(world: tuple[CentreRig, str]) -> None:
+    centre, url = world
+    centre.let_pass(60)
+    centre.work("mu", "tacc", "iplant")
+    code, out, _ = measure(url, "list")
+    assert code == 0 and out.splitlines()[0].split() == [
+        "task", "tool", "of", "every", "for", "next", "done", "failed", "missed", "from",
+    ]  # fmt: skip
+    row = next(line.split() for line in out.splitlines() if line.startswith("tcp"))
+    assert row[:3] == ["tcp", "tcp", "mu>tacc"] and row[-1] == "adon.yml" and row[-4] == "1"
+    assert [t["name"] for t in json.loads(measure(url, "list", "--json")[1])] == [
+        "echo", "host", "tcp",
+    ]  # fmt: skip
+
+
+def test_agents_and_schedule(world: tuple[CentreRig, str]) -> None:
+    centre, url = world
+    centre.let_pass(60)
+    centre.work("mu", "iplant")
+    centre.clock.now += 100
+    centre.centre.heard("mu")
+    code, out, _ = measure(url, "agents")
+    lines = {line.split()[0]: line for line in out.splitlines()}
+    assert code == 0 and "there" in lines["mu"] and "away" in lines["tacc"]
+    code, out, _ = measure(url, "schedule", "--for", "5 min")
+    assert code == 0 and out.startswith("3 tasks, 9 runs in 60 s, then again")
+    assert "mu-s1" in out and "done" in out and "planned" in out
+    code, out, _ = measure(url, "schedule", "--task", "tcp", "--json")
+    assert {r["task"] for r in json.loads(out)["runs"]} == {"tcp"}
+    assert measure(url, "schedule", "--for", "soon")[0] == 2
+
+
+def test_a_run_on_demand_and_its_result(
+    world: tuple[CentreRig, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    centre, url = world
+
+    def passes(_: float) -> None:  # while the command waits, the agents work
+        centre.let_pass(5)
+        centre.work("mu", "tacc")
+
+    monkeypatch.setattr("adon.commands.measure_run.time.sleep", passes)
+    code, out, err = measure(url, "run", "tcp")
+    assert (code, err) == (0, "")
+    assert out.splitlines()[0].startswith("tcp:1000") and "tcp of mu>tacc at" in out
+    assert out.splitlines()[1] == "tcp_throughput  mu>tacc  0.5 b/s"
+    code, out, _ = measure(url, "run", "--tool", "echo", "--from", "mu", "--to", "tacc", "--json")
+    found = json.loads(out)
+    assert code == 0 and found["state"] == "done"
+    assert {m["metric"] for m in found["measurements"]} == {"rtt", "loss"}
+
+
+def test_a_run_that_comes_to_nothing(
+    world: tuple[CentreRig, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    centre, url = world
+    monkeypatch.setattr("adon.commands.measure_run.time.sleep", lambda _: centre.let_pass(10))
+    code, out, _ = measure(url, "run", "tcp")
+    assert code == 1 and "missed: agent 'mu' did not ask in time" in out
+    centre.let_pass(100)
+    code, _, err = measure(url, "run", "tcp")
+    assert code == 2 and "was last seen" in err and "nothing was started" in err
+    centre.all_present()
+    code, out, _ = measure(url, "run", "tcp", "--no-wait")
+    assert code == 0 and len(out.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("run",), "found a task and --tool, or neither"),
+        (("run", "tcp", "--tool", "tcp"), "found a task and --tool, or neither"),
+        (("run", "--tool", "tcp", "--from", "mu", "--set", "x"), "--set: found 'x'"),
+        (("run", "--tool", "tpc", "--from", "mu"), "did you mean 'tcp'"),
+        (("run", "tcp", "--within", "2 h"), "within: found '2 h'"),
+        (("run", "none"), "there is no measurement task 'none'"),
+        (("remove", "tcp"), "stands in adon.yml"),
+        (("add", "x", "--tool", "host", "--from", "mars", "--every", "1 min"), "found 'mars'"),
+        (("add", "x", "--tool", "host", "--every", "1 min"), "from"),
+    ],
+)
+def test_what_is_refused(world: tuple[CentreRig, str], words: tuple[str, ...], said: str) -> None:
+    code, out, err = measure(world[1], *words)
+    assert (code, out) == (2, "") and said in err and err.startswith("adon: ")
+    assert len(err.splitlines()) == 1
+
+
+def test_tasks_are_added_and_removed(world: tuple[CentreRig, str]) -> None:
+    centre, url = world
+    words = ("add", "mine", "--tool", "echo", "--from", "local", "--to", "iplant")
+    code, out, _ = measure(url, *words, "--every", "40 s", "--within", "20 s", "--set", "count=5")
+    assert code == 0 and "mine" in out and "local>iplant" in out
+    assert centre.book.get("mine").definition.options["count"] == 5
+    assert centre.book.get("mine").task.deadline_ms == 20_000
+    assert measure(url, "remove", "mine")[1] == "mine is measured no longer\n"
+    assert centre.book.find("mine") is None
+
+
+def test_who_may(world: tuple[CentreRig, str], tmp_path: Path) -> None:
+    code, out, _ = measure(world[1], "who", "--from", "mu", "--to", "tacc")
+    assert code == 0 and out.count("anybody: role engineer") == 2
+    data = yaml.safe_load(EXAMPLE.read_text())
+    data["security"] = {
+        "tokens": [{"name": "ada", "role": "researcher", "token": "a" * 20},
+                   {"name": "noc", "role": "operator", "token": "n" * 20}]
+    }  # fmt: skip
+    rule = {"who": ["ada"], "may": ["start"], "sites": ["mu", "tacc"], "metrics": ["rtt"]}
+    data["monitoring"] = {"access": [rule]}
+    file = tmp_path / "adon.yml"
+    file.write_text(yaml.safe_dump(data))
+
+    def asked(*words: str) -> list[str]:
+        found = adon("measure", "who", "--config", str(file), *words)
+        assert found.code == 0, found.err
+        return found.out.splitlines()
+
+    assert asked("--from", "mu", "--to", "tacc") == [
+        "Who may start measurements of rtt from mu to tacc?",
+        "  ada: rule 1 of monitoring.access",
+        "Who may see rtt from mu to tacc?",
+        "  ada: role researcher",
+        "  noc: role operator",
+    ]
+    assert "  nobody among those told of here" in asked("--from", "mu", "--metric", "cpu_use")
+    bad = adon("measure", "who", "--config", str(file), "--from", "mars")
+    assert bad.code == 2 and "found 'mars', expected one of" in bad.err
+
+
+def test_a_broker_that_is_not_there() -> None:
+    for words in (("list",), ("agents",), ("schedule",), ("run", "x"), ("remove", "x"),
+                  ("who", "--from", "mu")):  # fmt: skip
+        code, out, err = measure(f"http://{NOBODY}", *words)
+        assert (code, out) == (2, "") and "cannot be reached" in err

@@ -1,0 +1,118 @@
+"""What docs/measuring.md, docs/security.md and docs/api-monitoring.md show of measuring."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from broker_rig import Rig
+from centre_rig import CentreRig
+from fastapi.testclient import TestClient
+
+from adon.config import parse_config
+from adon.monitoring.parts import described
+from adon.security import keyring_of
+from monitors.api import agents as agents_api
+from monitors.api import centre as centre_api
+from monitors.measurement import Measurement
+from monitors.rules import Rules, rules_from_list
+from network_provisioner.access import Keyring
+from network_provisioner.api import create_app, description
+from network_provisioner.topologies.data import topology_from_dict
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLE = re.compile(r"```http\n([A-Z]+) (\S+)\n(.*?)```\n\n```json\n(.*?)```", re.S)
+YAML = re.compile(r"```yaml\n(.*?)```", re.S)
+SECTION = (
+    (ROOT / "docs/api-monitoring.md")
+    .read_text(encoding="utf-8")
+    .partition("## Measuring\n")[2]
+    .partition("\n## ")[0]
+)
+
+
+@pytest.fixture
+def web(tmp_path: Path) -> Iterator[TestClient]:
+    centre = CentreRig(tmp_path)
+    ring = Keyring((), centre.clock)
+    rig = Rig(tmp_path / "state.sqlite", clock=centre.clock)
+    for agent in centre.roll.members:
+        centre.centre.heard(agent)
+    centre.ask("mu")
+    routers = [
+        agents_api.router(centre.centre, lambda _: "0" * 64, centre.clock),
+        centre_api.router(centre.centre, Rules(), ring.principals, centre.clock),
+    ]
+    with TestClient(create_app(rig.broker, ring, more=routers)) as client:
+        yield client
+    centre.close()
+
+
+INSTANT = re.compile(r"(?<=:)1000[0-9]{3}\.[0-9]{3}\Z")  # of a run's id
+BEGAN, LOOKS_AHEAD_S = 1_000_000.0, 400.0
+
+
+def like(shown: Any, found: Any, ids: dict[str, str]) -> bool:
+    """Whether an answer has what the example shows of it. When exactly a run is made is the
+    schedule's business: ``ids`` learns what each id that is shown is called here."""
+    if isinstance(shown, dict):
+        return isinstance(found, dict) and all(
+            key in found and like(value, found[key], ids) for key, value in shown.items()
+        )
+    if isinstance(shown, list) and shown and isinstance(shown[0], dict):
+        return all(any(like(one, other, ids) for other in found) for one in shown)
+    if isinstance(shown, str) and isinstance(found, str) and INSTANT.search(shown):
+        same = INSTANT.sub("", shown) == INSTANT.sub("", found)
+        return same and found == ids.setdefault(shown, found)
+    if isinstance(shown, float) and BEGAN < shown < BEGAN + LOOKS_AHEAD_S:
+        return isinstance(found, float) and BEGAN < found < BEGAN + LOOKS_AHEAD_S
+    return bool(shown == found)
+
+
+def test_every_example_is_as_it_is_shown(web: TestClient) -> None:
+    examples = EXAMPLE.findall(SECTION)
+    assert len(examples) == SECTION.count("```http") > 10
+    ids: dict[str, str] = {}
+    for verb, shown_path, body, shown in examples:
+        path = shown_path
+        for one, other in ids.items():
+            path = path.replace(one, other)
+        headers = {"Adon-Nonce": "0" * 32}
+        answer = web.request(verb, path, json=json.loads(body) if body else None, headers=headers)
+        assert answer.is_success, (verb, path, answer.text)
+        assert like(json.loads(shown), answer.json(), ids), (verb, path, answer.text)
+
+
+def test_every_operation_has_an_example() -> None:
+    shown = [
+        (verb.lower(), path.partition("?")[0]) for verb, path, _, _ in EXAMPLE.findall(SECTION)
+    ]
+    for path, verbs in description(described())["paths"].items():
+        for verb, operation in verbs.items():
+            if set(operation.get("tags", ())) & {"agents", "measuring"}:
+                pattern = re.sub(r"\\\{.*?\\\}", "[^/]+", re.escape(path)) + r"\Z"
+                assert any(v == verb and re.match(pattern, p) for v, p in shown), (verb, path)
+
+
+def test_configurations_are_as_they_are_shown() -> None:
+    shown = YAML.findall((ROOT / "docs/measuring.md").read_text(encoding="utf-8"))
+    shown += [
+        block
+        for block in YAML.findall((ROOT / "docs/security.md").read_text(encoding="utf-8"))
+        if "access:" in block
+    ]
+    assert len(shown) == 2
+    for block in shown:
+        data = yaml.safe_load((ROOT / "examples/adon.yml").read_text(encoding="utf-8"))
+        config = parse_config({**data, **yaml.safe_load(block)}, "adon.yml")
+        assert config.monitoring is not None
+        rules = rules_from_list(config.monitoring.access, topology_from_dict(config.topology))
+        found = Measurement("x", "rtt", "mu>tacc", 1.0, "s", 1.0, "t")
+        for who in keyring_of(config).principals():
+            if who.name == "ada":
+                assert rules.may_see(who, found) and rules.may_start(who, "mu", "tacc", "rtt")
