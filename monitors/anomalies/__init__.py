@@ -1,0 +1,1 @@
+"""Changes in what is measured that are more than noise."""

@@ -1,0 +1,200 @@
+"""The answers of an esmond-style archive as measurements.
+
+``GET <archive>/`` lists *metadata*: one object for each test, with its source and destination and
+its ``event-types``, each of which has a ``base-uri``. ``GET <base-uri>?time-start=&time-end=``
+gives the results of one event type as ``[{"ts": 1397421672, "val": …}, …]``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from reprlib import repr as shown
+from typing import Any
+from urllib.parse import urljoin, urlsplit
+
+from monitors.measurement import Measurement
+from monitors.perfsonar import convert
+from monitors.perfsonar.convert import Finding
+from monitors.perfsonar.hosts import Hosts
+from monitors.perfsonar.results import measurement
+from monitors.perfsonar.values import number
+from network_provisioner.errors import InputError, printable
+from network_provisioner.instants import instant
+
+RUNS, CLOCKS = "pscheduler-run-href", "time-error-estimates"
+BESIDE = (RUNS, CLOCKS)
+"""Event types that say something about the results of others at the same time."""
+
+DELAYS = "histogram-owdelay"
+READ = (
+    "throughput", DELAYS, "histogram-rtt", "packet-loss-rate",
+    "packet-loss-rate-bidir", "packet-trace", "failures",
+)  # fmt: skip
+"""Event types that become measurements."""
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """The results of one event type of one test. ``updated``: when the archive had something new
+    last (Unix seconds), None where it does not say."""
+
+    key: str
+    event_type: str
+    url: str
+    subject: str
+    udp: bool
+    tool: str
+    test: str
+    updated: float | None = None
+
+    @property
+    def id(self) -> str:
+        """Of the archive's own."""
+        return f"{self.key}/{self.event_type}"
+
+
+def series_of(metadata: object, archive: str, hosts: Hosts) -> list[Series]:
+    """What of a test there is to read, and its runs. Nothing for what is measured at one host.
+
+    Raises InputError for what is no metadata, or points elsewhere than to the archive.
+    """
+    if not isinstance(metadata, Mapping):
+        raise InputError(f"found {shown(metadata)}, expected an object of metadata")
+    key = metadata.get("metadata-key")
+    events = metadata.get("event-types")
+    if not isinstance(key, str) or not _is_name(key) or not isinstance(events, list):
+        raise InputError(f"found {shown(dict(metadata))}, expected a metadata-key and event-types")
+    if metadata.get("destination") is None:
+        return []
+    source = hosts.name(metadata.get("input-source"), metadata.get("source"))
+    target = hosts.name(metadata.get("input-destination"), metadata.get("destination"))
+    found = []
+    for event in events:
+        name = event.get("event-type") if isinstance(event, Mapping) else None
+        if name not in READ and name not in BESIDE:
+            continue
+        found.append(
+            Series(
+                key,
+                name,
+                _inside(archive, event.get("base-uri")),
+                f"{source}>{target}",
+                metadata.get("ip-transport-protocol") == "udp",
+                printable(str(metadata.get("tool-name") or "")[:100]),
+                printable(str(metadata.get("pscheduler-test-type") or "")[:100]),
+                _updated(event.get("time-updated")),
+            )
+        )
+    return found
+
+
+def points_of(answer: object) -> list[tuple[int, Any]]:
+    """Time stamps and values, in order. Raises InputError."""
+    if not isinstance(answer, list):
+        raise InputError(f"found {shown(answer)}, expected a list of results")
+    found = []
+    for point in answer:
+        if not isinstance(point, Mapping) or "ts" not in point:
+            raise InputError(f"found {shown(point)}, expected a result with ts and val")
+        found.append((int(instant(number(point["ts"], "ts"), "ts")), point.get("val")))
+    return sorted(found, key=lambda one: one[0])
+
+
+def runs_of(points: Iterable[tuple[int, Any]]) -> dict[int, str]:
+    """The ids of pScheduler's runs by their time stamps: under these their results may have been
+    posted as well."""
+    found = {}
+    for at, value in points:
+        href = value.get("href") if isinstance(value, Mapping) else None
+        run = href.rstrip("/").rpartition("/")[2] if isinstance(href, str) else ""
+        if _is_name(run):
+            found[at] = run
+    return found
+
+
+def measurements(
+    series: Series,
+    points: Sequence[tuple[int, Any]],
+    runs: Mapping[int, str],
+    clocks: Mapping[int, Any],
+) -> tuple[list[Measurement], str]:
+    """The results of a series, and a line about those that cannot be understood, "" where all
+    can. ``clocks``: by how many milliseconds those of both ends may differ, by time stamp."""
+    details = {"archive_key": series.key, "tool": series.tool, "test": series.test}
+    taken: list[Measurement] = []
+    problem, bad = "", 0
+    for at, value in points:
+        # Where no run is known, the archive's own key and the time stamp identify a result.
+        run = runs.get(at, series.key)
+        about = {**details, "run": run} if at in runs else details
+        try:
+            for found in _found(series, value, clocks.get(at)):
+                taken.append(measurement(convert.checked(found), run, at, series.subject, about))
+        except InputError as error:
+            bad += 1
+            problem = f"{series.id}: {bad} of {len(points)} results cannot be read: {error}"
+    return taken, problem
+
+
+def _found(series: Series, value: Any, clock_error_ms: Any) -> Iterator[Finding]:
+    kind = series.event_type
+    if kind == "throughput":
+        if series.test == "disk-to-disk":
+            yield from convert.disk_to_disk({"throughput": value})
+        else:
+            yield from convert.throughput({"throughput-bits": value}, series.udp)
+    elif kind == DELAYS:
+        yield from convert.delays(value, "one_way_delay", clock_error_ms)
+    elif kind == "histogram-rtt":
+        yield from convert.delays(value, "rtt")
+    elif kind in ("packet-loss-rate", "packet-loss-rate-bidir"):
+        yield from _loss(value)
+    elif kind == "packet-trace":
+        yield from _trace(value)
+    elif kind == "failures":
+        yield convert.failed(value.get("error") if isinstance(value, Mapping) else value)
+
+
+def _loss(value: Any) -> Iterator[Finding]:
+    """A share, or the numbers it is made of."""
+    if isinstance(value, Mapping):
+        yield from convert.lost(value.get("numerator"), value.get("denominator"))
+    else:
+        yield Finding("loss", min(1.0, max(0.0, number(value, "packet-loss-rate"))))
+
+
+def _trace(value: Any) -> Iterator[Finding]:
+    """Probes of hops: those of the first query of each time to live are the path."""
+    if not isinstance(value, list):
+        raise InputError(f"packet-trace is {shown(value)}, expected a list of probes")
+    path: dict[int, Any] = {}
+    for probe in value:
+        if isinstance(probe, Mapping):
+            path.setdefault(int(number(probe.get("ttl"), "ttl")), probe)
+    if path:
+        most = min(max(path), 255)
+        yield from convert.hops([path.get(ttl) for ttl in range(1, most + 1)])
+
+
+def _inside(archive: str, uri: object) -> str:
+    """A link of the archive's. It must lead to the same server: an answer must not make the broker
+    ask others, with the archive's token."""
+    if not isinstance(uri, str):
+        raise InputError(f"base-uri is {shown(uri)}, expected a link")
+    url = urljoin(archive, uri)
+    ours, theirs = urlsplit(archive), urlsplit(url)
+    if (theirs.scheme, theirs.netloc) != (ours.scheme, ours.netloc):
+        raise InputError(f"base-uri is {shown(uri)}, expected one at {ours.scheme}://{ours.netloc}")
+    return url
+
+
+def _is_name(text: str) -> bool:
+    return 0 < len(text) <= 200 and text.isprintable()
+
+
+def _updated(value: object) -> float | None:
+    try:
+        return None if value is None else number(value, "time-updated")
+    except InputError:
+        return None

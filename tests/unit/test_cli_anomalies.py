@@ -1,0 +1,66 @@
+"""``adon monitor anomalies``: what was noticed, and what measurements are judged by."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from cli_world import adon
+from test_anomaly_service import DAY_S, DROP, T0, Clock, Told, series
+
+from monitors.anomalies.data import Watch
+from monitors.anomalies.service import AnomalyService
+from monitors.archive import Archive
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """An archive in which there is one anomaly; it is that very evening."""
+    now = T0 + 6 * DAY_S
+    monkeypatch.setattr("time.time", lambda: now)
+    path = tmp_path / "a.sqlite"
+    with Archive(path) as archive:
+        archive.record_many(series(T0, 6, DROP))
+        AnomalyService(archive, Watch(), Told(), Clock(now)).catch_up()
+    return str(path)
+
+
+def test_anomalies_are_listed(file: str) -> None:
+    shown = adon("monitor", "anomalies", "--archive", file)
+    (line,) = shown.out.splitlines()
+    assert shown.code == 0
+    assert line.startswith("level   tcp_throughput of mu>tacc fell from 898 Mb/s to 505 Mb/s at ")
+    listed = json.loads(adon("monitor", "anomalies", "--archive", file, "--json").out)
+    (one,) = listed["anomalies"]
+    assert (one["kind"], one["subject"]) == ("level", "mu>tacc")
+    for narrow in (
+        ("--metric", "rtt"),
+        ("--subject", "a>b"),
+        ("--since", str(int(T0 + 6 * DAY_S))),
+    ):
+        assert adon("monitor", "anomalies", "--archive", file, *narrow).out == "no anomalies\n"
+
+
+def test_limits_are_explained(file: str) -> None:
+    shown = adon("monitor", "anomalies", "--archive", file, "--explain")
+    first, *rest = shown.out.splitlines()
+    assert first == "tcp_throughput of mu>tacc (from iperf3)"
+    text = "\n".join(rest)
+    assert "864 measurements in 6 d, usually one every 10 min" in text
+    assert "an anomaly is a median of 24 measurements below 43" in text
+    assert "min_change = 15.0%" in text
+    told = json.loads(adon("monitor", "anomalies", "--archive", file, "--explain", "--json").out)
+    assert told["series"][0]["ready"] is True
+
+
+def test_what_is_not_there(tmp_path: Path) -> None:
+    none = str(tmp_path / "none.sqlite")
+    assert adon("monitor", "anomalies", "--archive", none).out == "no anomalies\n"
+    assert (
+        adon("monitor", "anomalies", "--archive", none, "--explain").out == "nothing is watched\n"
+    )
+    bad = tmp_path / "bad.sqlite"
+    bad.write_text("no archive")
+    refused = adon("monitor", "anomalies", "--archive", str(bad))
+    assert (refused.code, refused.err.count("\n")) == (2, 1)

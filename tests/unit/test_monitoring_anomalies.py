@@ -1,0 +1,64 @@
+"""Anomalies and perfSONAR as the broker's process has them: from a post to what is judged by it."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from api_rig import bearer
+from broker_rig import Rig, demo_network
+from fastapi.testclient import TestClient
+from monitoring_rig import monitored
+from test_perfsonar_results import RTT, posted
+
+from adon.monitoring import anomalies, perfsonar
+from adon.monitoringconfig import MonitoringConfig
+from network_provisioner.errors import InputError
+
+SECTION: dict[str, Any] = {
+    "anomalies": {"rtt": {"min_change": "30 %"}},
+    "perfsonar": [{"hosts": {"*.mu.example.edu": "mu", "*.tacc.example.edu": "tacc/dtn"}}],
+}
+WAIT_S = 30.0
+
+
+def test_what_perfsonar_posts_is_judged(tmp_path: Path) -> None:
+    rig = Rig(tmp_path / "s.sqlite", demo_network())
+    with monitored(tmp_path, rig, SECTION) as (app, _), TestClient(app) as client:
+        body = posted("rtt", RTT)
+        answer = client.post("/v1/perfsonar/results", json=body, headers=bearer("engineer"))
+        assert answer.json() == {"recorded": 2, "known": 0, "ignored": ""}
+        body |= {"id": "2", "schedule": {"start": rig.clock.now}}
+        assert client.post(
+            "/v1/perfsonar/results", json=body, headers=bearer("engineer")
+        ).is_success
+        route = "/v1/anomalies/limits?metric=rtt&subject=mu>tacc/dtn"
+        until = time.monotonic() + WAIT_S
+        while (got := client.get(route, headers=bearer("operator"))).status_code == 404:
+            assert time.monotonic() < until
+        (limits,) = got.json()["limits"]
+        assert (limits["source"], limits["min_change"]) == ("perfsonar", 0.3)
+        assert client.get("/v1/anomalies", headers=bearer("operator")).json() == {"anomalies": []}
+
+
+@pytest.mark.parametrize(
+    ("part", "section", "said"),
+    [
+        (anomalies, {"anomalies": {"rtt": {"noize": 3}}}, "did you mean 'noise'?"),
+        (perfsonar, {"perfsonar": [{"hosts": {"a": "mars"}}]}, "found site 'mars'"),
+    ],
+)
+def test_a_section_that_cannot_be_meant(part: Any, section: dict[str, Any], said: str) -> None:
+    with pytest.raises(InputError) as refused:
+        part.check(MonitoringConfig(**section), demo_network())
+    assert said in str(refused.value)
+
+
+def test_routes_are_described_without_anything_behind_them() -> None:
+    paths = set()
+    for part in (anomalies, perfsonar):
+        for router in part.described():
+            paths |= {getattr(route, "path", "") for route in router.routes}
+    assert {"/v1/anomalies", "/v1/perfsonar/results"} <= paths

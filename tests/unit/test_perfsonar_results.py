@@ -1,0 +1,345 @@
+"""Results of pScheduler's as measurements: shapes as its own validators and tests have them."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import pytest
+from broker_rig import demo_network
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from monitors.archive import Archive
+from monitors.measurement import Measurement
+from monitors.perfsonar.convert import FAILURE
+from monitors.perfsonar.data import Remote, settings_from_list
+from monitors.perfsonar.hosts import Hosts
+from monitors.perfsonar.results import KNOWN, measurements_of
+from monitors.perfsonar.values import histogram, quantile, seconds
+from network_provisioner.errors import InputError
+
+RUN = "d206c24d-f44d-4d0a-a13c-0ab5eed91313"
+AT = 1_455_856_550.0  # 2016-02-19T04:35:50Z
+HOSTS = Hosts(
+    (("ps-bw.mu.example.edu", "mu"), ("*.tacc.example.edu", "tacc"), ("10.3.0.0/16", "iplant/dtn"))
+)
+
+# Of iperf3's by way of pScheduler's parser; numbers as its own test data have them.
+TCP = {
+    "schema": 1,
+    "succeeded": True,
+    "diags": "…",
+    "intervals": [
+        {
+            "streams": [{"stream-id": 5, "start": 0, "end": 1.0, "throughput-bits": 15852550.77}],
+            "summary": {"start": 0, "end": 1.0, "throughput-bits": 15852550.77},
+        }
+    ],
+    "summary": {
+        "streams": [{"stream-id": 5, "start": 0, "end": 10, "throughput-bits": 9.4e8}],
+        "summary": {
+            "start": 0, "end": 10.0, "throughput-bytes": 1175000000, "throughput-bits": 9.4e8,
+            "retransmits": 4, "omitted": False, "receiver-throughput-bits": 9.3e8,
+        },
+    },
+}  # fmt: skip
+UDP = {
+    "schema": 1,
+    "succeeded": True,
+    "diags": "",
+    "intervals": [],
+    "summary": {
+        "streams": [],
+        "summary": {"throughput-bits": 50e6, "jitter": 0.21, "lost": 17, "sent": 34000},
+    },
+}
+RTT = {
+    "schema": 1,
+    "succeeded": True,
+    "sent": 5, "received": 4, "lost": 1, "loss": 0.2, "duplicates": 0, "reorders": 0,
+    "min": "PT0.0527S", "max": "PT0.061S", "mean": "PT0.0551S", "stddev": "PT0.0041S",
+    "roundtrips": [
+        {"seq": 1, "length": 64, "ip": "10.3.0.9", "ttl": 55, "rtt": "PT0.0531S"},
+        {"seq": 2, "length": 64, "ip": "10.3.0.9", "ttl": 55, "rtt": "PT0.0527S"},
+        {"seq": 3, "error": "net-unreachable"},
+        {"seq": 4, "length": 64, "ip": "10.3.0.9", "ttl": 55, "rtt": "PT0.0533S"},
+        {"seq": 5, "length": 64, "ip": "10.3.0.9", "ttl": 55, "rtt": "PT0.061S"},
+    ],
+}  # fmt: skip
+LATENCY = {
+    "schema": 1, "succeeded": True, "max-clock-error": 0.27, "packets-duplicated": 0,
+    "packets-sent": 600, "packets-reordered": 0, "packets-lost": 3, "packets-received": 597,
+    "histogram-latency": {"2.52": 200, "2.57": 200, "2.60": 170, "2.81": 26, "88.21": 1},
+    "histogram-ttl": {"252": 597},
+}  # fmt: skip
+TRACE = {
+    "schema": 1,
+    "succeeded": True,
+    "paths": [
+        [
+            {"ip": "10.0.2.2", "rtt": "PT0.0002S"},
+            {"ip": "192.52.179.65", "rtt": "PT0.0015S", "hostname": "rtr.example.",
+             "as": {"number": 10886, "owner": "MAX-GIGAPOP"}},
+            {},
+            {"ip": "206.196.177.5", "rtt": "PT0.0119S", "mtu": 9000},
+        ]
+    ],
+}  # fmt: skip
+
+
+def posted(kind: str, result: Any, participants: Any = None, **spec: Any) -> dict[str, Any]:
+    """What the HTTP archiver posts."""
+    full = {"source": "ps-bw.mu.example.edu", "dest": "bw1.tacc.example.edu", "schema": 1} | spec
+    return {
+        "id": RUN,
+        "schedule": {"start": "2016-02-19T04:35:50+00:00", "duration": "PT31S"},
+        "test": {"type": kind, "spec": {key: v for key, v in full.items() if v is not None}},
+        "tool": {"name": "iperf3", "version": "1.0"},
+        "run": {"href": "https://ps/pscheduler/tasks/1/runs/2", "state": "finished"},
+        "task": {"href": "https://ps/pscheduler/tasks/1", "detail": {}},
+        "participants": participants or ["ps-bw.mu.example.edu", "bw1.tacc.example.edu"],
+        "result": result,
+        "reference": None,
+    }
+
+
+def values(body: dict[str, Any]) -> dict[str, float]:
+    return {one.metric: one.value for one in measurements_of(body, HOSTS)}
+
+
+def test_tcp_throughput_is_what_the_receiver_counted() -> None:
+    (found,) = measurements_of(posted("throughput", TCP, parallel=4), HOSTS)
+    assert found == Measurement(
+        f"perfsonar:{RUN}:{int(AT)}:tcp_throughput", "tcp_throughput", "mu>tacc", 9.3e8, "bit/s",
+        AT, "perfsonar",
+        details={"run": RUN, "test": "throughput", "tool": "iperf3", "duration_s": 31.0,
+                 "parallel": 4, "sent_bps": 9.4e8, "retransmits": 4},
+    )  # fmt: skip
+
+
+def test_without_a_receivers_count_the_senders_counts() -> None:
+    result = json.loads(json.dumps(TCP))
+    del result["summary"]["summary"]["receiver-throughput-bits"]
+    assert values(posted("throughput", result)) == {"tcp_throughput": 9.4e8}
+
+
+def test_udp_gives_loss_and_jitter_as_well() -> None:
+    got = values(posted("throughput", UDP, udp=True, schema=3))
+    assert got == {"udp_throughput": 50e6, "loss": 0.0005, "jitter": pytest.approx(0.00021)}
+
+
+def test_a_reverse_test_is_of_the_other_direction() -> None:
+    for kind, result in (("throughput", TCP), ("latency", LATENCY)):
+        (found, *_) = measurements_of(posted(kind, result, reverse=True), HOSTS)
+        assert found.subject == "tacc>mu"
+
+
+def test_round_trips_are_their_median() -> None:
+    got = values(posted("rtt", RTT, dest="10.3.0.9"))
+    assert got == {"rtt": pytest.approx(0.0532), "loss": 0.2}
+    assert values(posted("rtt", {**RTT, "roundtrips": []}))["rtt"] == 0.0551
+
+
+@pytest.mark.parametrize("kind", ["latency", "latencybg"])
+def test_one_way_delays(kind: str) -> None:
+    found = {one.metric: one for one in measurements_of(posted(kind, LATENCY), HOSTS)}
+    assert {name: one.value for name, one in found.items()} == {
+        "one_way_delay": pytest.approx(0.00257),
+        "jitter": pytest.approx(0.00003),
+        "loss": 0.005,
+    }
+    assert found["one_way_delay"].details["clock_error_s"] == 0.00027
+
+
+@pytest.mark.parametrize("change", [{"max-clock-error": 4.0}, {"histogram-latency": {"-3.1": 600}}])
+def test_no_delay_where_the_clocks_do_not_allow_it(change: dict[str, Any]) -> None:
+    assert set(values(posted("latency", {**LATENCY, **change}))) == {"jitter", "loss"}
+
+
+def test_all_packets_lost() -> None:
+    result = {**LATENCY, "histogram-latency": {}, "packets-lost": 600}
+    assert values(posted("latency", result)) == {"loss": 1.0}
+
+
+def test_a_trace_is_its_hops() -> None:
+    (found,) = measurements_of(posted("trace", TRACE, source=None), HOSTS)
+    assert (found.metric, found.value, found.unit) == ("hops", 4.0, "1")
+    assert found.subject == "mu>tacc"  # from the first participant
+    assert found.details["route"] == ["10.0.2.2", "192.52.179.65", None, "206.196.177.5"]
+
+
+def test_disk_to_disk_is_goodput() -> None:
+    body = posted(
+        "disk-to-disk",
+        {"succeeded": True, "time": "PT9S", "bytes-sent": 10**9, "throughput": "888888888"},
+        source="gsiftp://ps-bw.mu.example.edu:2811/data/1g",
+        dest="gsiftp://10.3.4.5/data/1g",
+    )
+    (found,) = measurements_of(body, HOSTS)
+    assert (found.metric, found.subject, found.value) == ("throughput", "mu>iplant/dtn", 888888888)
+
+
+@pytest.mark.parametrize(
+    ("result", "error"),
+    [
+        ({"succeeded": False, "error": "iperf3 timed out", "diags": "…"}, "iperf3 timed out"),
+        ({"succeeded": False, "diags": "only this"}, "only this"),
+        ({"succeeded": False}, "no reason was given"),
+        (None, "no reason was given"),
+    ],
+)
+def test_a_run_that_failed_is_recorded_as_such(result: Any, error: str) -> None:
+    (found,) = measurements_of(posted("throughput", result), HOSTS)
+    assert (found.metric, found.value, found.details["error"]) == (FAILURE, 1.0, error)
+
+
+def test_other_tests_give_nothing() -> None:
+    assert measurements_of(posted("dns", {"succeeded": True}), HOSTS) == []
+
+
+def test_old_participants_and_tools() -> None:
+    body = posted("rtt", RTT, [{"host": "ps-bw.mu.example.edu", "result": {}}], source=None)
+    body["tool"] = "ping"
+    (found, _) = measurements_of(body, HOSTS)
+    assert (found.subject, found.details["tool"]) == ("mu>tacc", "ping")
+
+
+def test_the_same_run_again_is_recorded_once() -> None:
+    with Archive(":memory:") as archive:
+        for _ in range(3):
+            archive.record_many(measurements_of(posted("throughput", UDP, udp=True), HOSTS))
+        assert archive.latest_seq() == 3
+
+
+# ---------------------------------------------------------------- hosts
+
+
+@pytest.mark.parametrize(
+    ("written", "end"),
+    [
+        ("ps-bw.mu.example.edu", "mu"),
+        ("PS-BW.mu.example.edu.", "mu"),
+        ("ps-bw.mu.example.edu:861", "mu"),
+        ("x.tacc.example.edu", "tacc"),
+        ("10.3.255.1", "iplant/dtn"),
+        ("10.3.255.1:861", "iplant/dtn"),
+        ("elsewhere.example.org", "elsewhere.example.org"),
+        ("2001:db8::1", "2001:db8::1"),
+        ("[2001:DB8::1]:861", "2001:db8::1"),
+    ],
+)
+def test_hosts_are_found_however_they_are_written(written: str, end: str) -> None:
+    assert HOSTS.name(written) == end
+
+
+def test_of_several_names_the_known_one_counts() -> None:
+    assert HOSTS.name("198.51.100.7", "bw1.tacc.example.edu") == "tacc"
+    assert HOSTS.name(None, "", "a>b", "who") == "who"
+    with pytest.raises(InputError):
+        HOSTS.name(None, 5, "a > b")
+
+
+# ---------------------------------------------------------------- values
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [("PT0.0002S", 0.0002), ("PT1M30S", 90), ("P1DT2H", 93_600), ("P2W", 1_209_600), ("PT0S", 0)],
+)
+def test_durations(text: str, found: float) -> None:
+    assert seconds(text, "x") == pytest.approx(found)
+
+
+@pytest.mark.parametrize("text", ["", "P", "PT", "5 s", "PT-1S", "PT1S1S", None, 5, "PT1e3S"])
+def test_what_is_no_duration(text: Any) -> None:
+    with pytest.raises(InputError):
+        seconds(text, "x")
+
+
+@given(st.dictionaries(st.floats(-1e6, 1e6).map(str), st.integers(1, 50), min_size=1, max_size=40))
+def test_quantiles_are_those_of_all_values_written_out(counts: dict[str, int]) -> None:
+    counted = histogram(counts, "x")
+    written = [value for value, count in counted for _ in range(count)]
+    for share in (0.05, 0.5, 0.95, 1.0):
+        assert quantile(counted, share) == written[max(0, math.ceil(share * len(written)) - 1)]
+
+
+Json = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=10),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4)
+    ),
+    max_leaves=12,
+)
+Keys = st.sampled_from(
+    ["summary", "throughput-bits", "lost", "sent", "jitter", "roundtrips", "rtt", "mean", "loss",
+     "histogram-latency", "packets-lost", "packets-sent", "max-clock-error", "paths", "throughput"]
+)  # fmt: skip
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.sampled_from(KNOWN),
+    st.dictionaries(Keys, Json | st.dictionaries(Keys, Json, max_size=4), max_size=6),
+    st.dictionaries(st.sampled_from(["source", "dest", "udp", "reverse", "parallel"]), Json),
+    Json,
+)
+def test_whatever_is_posted_is_taken_or_refused(
+    kind: str, result: dict[str, Any], spec: dict[str, Any], participants: Any
+) -> None:
+    body = posted(kind, {"succeeded": True, **result}, participants, **spec)
+    try:
+        found = measurements_of(body, HOSTS)
+    except InputError as error:
+        assert "\n" not in str(error)
+        return
+    with Archive(":memory:") as archive:
+        archive.record_many(found)
+
+
+# ---------------------------------------------------------------- settings
+
+
+def test_settings(tmp_path: Any) -> None:
+    section = [
+        {"hosts": {"*.mu.example.edu": "mu/dtn"}},
+        {
+            "archive": "https://ps.example.edu/esmond/perfsonar/archive",
+            "every": "5 min",
+            "back": "1 d",
+            "only": {"event-type": "throughput"},
+            "ca": "ca.pem",
+        },
+    ]
+    made = settings_from_list(section, demo_network(), tmp_path)
+    assert made.hosts.name("ps.mu.example.edu") == "mu/dtn"
+    assert made.hosts.name("TACC") == "tacc"
+    assert made.remotes == [
+        Remote(
+            "https://ps.example.edu/esmond/perfsonar/archive/", 300.0, 86_400.0,
+            {"event-type": "throughput"}, tmp_path / "ca.pem",
+        )
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        ({}, "expected an archive or hosts"),
+        ({"archiv": "x"}, "unknown key 'archiv', did you mean 'archive'?"),
+        ({"archive": "ps.example.edu"}, "expected a URL such as https://"),
+        ({"archive": "https://x/?a=b"}, "expected a URL such as https://"),
+        ({"archive": "http://[x"}, "expected a URL such as https://"),
+        ({"archive": "https://x/", "every": "1 s"}, "every is 1 s, expected at least 10 s"),
+        ({"archive": "https://x/", "only": []}, "expected filters"),
+        ({"hosts": {"a": "mars"}}, "found site 'mars', expected one of"),
+        ({"hosts": ["a"]}, "expected sites by host"),
+        ({"hosts": {"a": "mu"}, "every": "5 min"}, "expected an archive beside it"),
+    ],
+)
+def test_settings_that_cannot_be_meant(entry: dict[str, Any], said: str, tmp_path: Any) -> None:
+    with pytest.raises(InputError) as refused:
+        settings_from_list([entry], demo_network(), tmp_path)
+    assert said in str(refused.value)
