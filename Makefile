@@ -7,7 +7,7 @@ TIED := setpriv --pdeathsig KILL --
 CODE := network_provisioner monitors site_selector pegasus_hooks condor_plugins adon
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo figure18 test test-opendaylight check bench clean
+.PHONY: help setup demo dashboard figure18 test test-opendaylight check bench clean
 
 help: ## say what each target does
 	@sed -n 's/^\([a-z0-9-]*\): [a-z ]*## /\1\t/p' Makefile | expand -t 20
@@ -17,6 +17,9 @@ setup: ## have Debian packages, Python and .venv (the others do this first)
 
 demo: setup ## run the SoyKB workflow from abstract description to measured transfers, with a report
 	@$(TIED) .venv/bin/adon demo
+
+dashboard: setup ## look at what the demo measured, in a browser at http://127.0.0.1:8470/
+	@$(TIED) .venv/bin/adon dashboard
 
 figure18: setup ## replay the thesis's Figure 18 on the testbed's network, with a plot
 	@$(TIED) $(PYTHON) examples/soykb/figure18.py

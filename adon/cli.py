@@ -21,7 +21,8 @@ from network_provisioner.errors import AdonError, printable
 
 NOUNS = (
     "demo", "doctor", "site", "plan", "monitor", "broker", "topology", "transit", "template",
-    "policy", "state", "install", "watch", "workflow", "pool",
+    "policy", "state", "install", "watch", "workflow", "pool", "agent", "dashboard", "archive",
+    "measure",
 )  # fmt: skip
 _DESCRIPTION = "ADON: application-driven overlay networks for Pegasus and HTCondor workflows."
 _EPILOG = """\

@@ -4,7 +4,7 @@ Sections: ``topology`` (the network), ``controller`` (which driver speaks to it)
 it listens and keeps its state), ``security`` (who may ask it what), ``limits`` (how it deals with
 links and leases), ``templates`` (per application QSpec, RSpec, weights), ``template_policy`` (what
 may be saved in self-service), ``pool`` (the HTCondor that site selection asks), ``expansion`` (how
-that pool grows and shrinks).
+that pool grows and shrinks), ``monitoring`` (what is measured, by whom, and who is told).
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from pydantic import (
 
 from adon.configparts import Duration, Section
 from adon.expansionconfig import ExpansionConfig
+from adon.monitoringconfig import AgentConfig, MonitoringConfig
 from adon.yamlfile import read_yaml
 from network_provisioner.access import Role
 from network_provisioner.errors import InputError
@@ -37,6 +38,8 @@ from network_provisioner.topologies.files import resolve
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
+
+    from network_provisioner.topology import Topology
 
 
 def _checked_address(value: str) -> str:
@@ -100,8 +103,9 @@ class ControllerConfig(Section):
 
 
 class BrokerConfig(Section):
-    """Where the broker listens (loopback unless told otherwise) and keeps its state: an SQLite
-    file, or ``postgresql://USER@HOST/DATABASE`` where brokers share it (docs/state.md)."""
+    """Where the broker listens (loopback unless told otherwise), keeps its state and what was
+    measured: each in an SQLite file, or in ``postgresql://USER@HOST/DATABASE`` where others share
+    it (docs/state.md, docs/archive.md)."""
 
     listen: str = "127.0.0.1:8470"
     state: str = "adon-broker.sqlite"
@@ -113,7 +117,7 @@ class BrokerConfig(Section):
     def _host_port(cls, value: str) -> str:
         return _checked_address(value)
 
-    @field_validator("state")
+    @field_validator("state", "archive")
     @classmethod
     def _file_or_database(cls, value: str) -> str:
         try:
@@ -199,6 +203,7 @@ class Config(Section):
     template_policy: dict[str, Any] = Field(default_factory=dict)
     pool: PoolConfig | None = None
     expansion: ExpansionConfig | None = None
+    monitoring: MonitoringConfig | None = None
 
 
 def split_address(value: str, what: str) -> tuple[str, int]:
@@ -218,6 +223,8 @@ _SECTIONS: dict[str, type[Section]] = {
     "limits": LimitsConfig,
     "pool": PoolConfig,
     "expansion": ExpansionConfig,
+    "monitoring": MonitoringConfig,
+    "monitoring.agents": AgentConfig,
 }
 
 
@@ -229,9 +236,11 @@ def parse_config(data: object, where: str) -> Config:
     config = checked(Config, data, where)
     try:
         topology = resolve(config.topology, Path(where).parent)
-        topology_from_dict(topology)
+        network = topology_from_dict(topology)
         templates_from_dict(config.templates)
         policy_from_dict(config.template_policy)
+        if config.monitoring is not None:
+            check_monitoring(config.monitoring, network)
     except InputError as error:
         raise InputError(f"{where}: {error}") from None
     return config.model_copy(update={"topology": topology})
@@ -274,6 +283,13 @@ def _suggestion(loc: tuple[int | str, ...]) -> str:
     names = list(model.model_fields)
     close = difflib.get_close_matches(str(loc[-1]), names, n=1)
     return f", did you mean {close[0]!r}?" if close else f", expected one of {', '.join(names)}"
+
+
+def check_monitoring(settings: MonitoringConfig, network: Topology) -> None:
+    """Whether the section can be used. Raises InputError."""
+    from adon.monitoring.parts import check  # noqa: PLC0415  # what a command without it never reads
+
+    check(settings, network)
 
 
 def load_config(path: Path) -> Config:

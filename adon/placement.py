@@ -13,9 +13,11 @@ from pathlib import Path
 from adon.config import load_config
 from adon.live import Live, Say, ask
 from condor_plugins.sitepool import SitePool
-from monitors.archive import Archive
+from monitors.archive import Archive, ArchiveError
+from monitors.knowledge import Knowledge
 from network_provisioner.credentials import from_environment
 from network_provisioner.errors import InputError
+from network_provisioner.stores.database_url import place as at
 from network_provisioner.topologies.data import topology_from_dict
 from network_provisioner.topology import Topology
 from pegasus_hooks.planner.layout import check_mapping
@@ -101,7 +103,7 @@ def place_files(
     transformations: Path | None = None,
     execution_sites: Sequence[str] | None = None,
     output_site: str | None = None,
-    archive: Path | None = None,
+    archive: str | Path | None = None,
     config: Path | None = None,
     pool: str | None = None,
     broker: str | None = None,
@@ -133,7 +135,7 @@ def believe_files(
     transformations: Path | None = None,
     execution_sites: Sequence[str] | None = None,
     output_site: str | None = None,
-    archive: Path | None = None,
+    archive: str | Path | None = None,
     config: Path | None = None,
     pool: str | None = None,
     broker: str | None = None,
@@ -163,7 +165,7 @@ def believe_files(
 
 @contextmanager
 def sources(
-    archive: Path | None = None,
+    archive: str | Path | None = None,
     config: Path | None = None,
     pool: str | None = None,
     broker: str | None = None,
@@ -189,7 +191,7 @@ def sources(
             scheme = "http" if loaded.security.tls is None else "https"
             broker, rests = f"{scheme}://{loaded.broker.listen}", True
             configured_token = loaded.broker.token
-    if archive is not None and not archive.exists():
+    if isinstance(archive, Path) and not archive.exists():
         raise InputError(f"{archive}: found no such file, expected an archive of measurements")
     token, tls = (None, None) if broker is None else from_environment(os.environ)
     live = ask(
@@ -204,19 +206,37 @@ def sources(
     if archive is None:
         yield None, live
     else:
-        with Archive(archive, read_only=True) as measurements:
-            yield measurements, live
+        with opened(archive, say) as measurements:
+            yield Knowledge(measurements) if measurements else None, live
 
 
-def configured(config: Path) -> tuple[Path | None, Topology]:
+@contextmanager
+def opened(archive: str | Path, say: Say | None) -> Iterator[Archive | None]:
+    """An archive for reading; None, and a line to ``say``, for a database that does not answer.
+    Raises InputError for what is no archive."""
+    try:
+        found = Archive(archive, read_only=True)
+    except ArchiveError as error:
+        if isinstance(archive, Path):
+            raise
+        if say is not None:
+            say(f"{error}; measurements are left out")
+        yield None
+    else:
+        with found:
+            yield found
+
+
+def configured(config: Path) -> tuple[str | Path | None, Topology]:
     """The archive that ``adon.yml`` names, None before the first measurement, and its network.
 
     A relative path counts from the file's own folder: a planner is started anywhere. Raises
     InputError.
     """
     loaded = load_config(config)
-    archive = config.parent / loaded.broker.archive
-    return archive if archive.exists() else None, topology_from_dict(loaded.topology)
+    archive = at(loaded.broker.archive, config.parent)
+    there = not isinstance(archive, Path) or archive.exists()
+    return archive if there else None, topology_from_dict(loaded.topology)
 
 
 def saved(

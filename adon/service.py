@@ -9,14 +9,22 @@ import os
 import signal
 import socket
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from adon.config import load_config, split_address
+from adon.config import Config, load_config, split_address
 from adon.security import check_exposure, described, keyring_of, tls_context
 from adon.testbed import syscalls
 from adon.wiring import make_broker
 from network_provisioner.errors import AdonError, InputError
+
+if TYPE_CHECKING:
+    from adon.monitoring.parts import Monitoring
+    from monitors.archive import Archive
+    from network_provisioner.access import Keyring
+    from network_provisioner.broker import Broker
 
 _SWITCHES_CONNECT_S = 20.0
 _BACKLOG = 128
@@ -70,9 +78,18 @@ def serve(
             f"broker: waits up to {_SWITCHES_CONNECT_S:g} s for the switches to connect to "
             f"{config.controller.listen}"
         )
+    try:
+        monitoring = _monitoring(config, config_file.absolute().parent, archive, broker, keyring)
+    except BaseException:
+        archive.close()
+        raise
     broker.start(_SWITCHES_CONNECT_S)
     try:
-        web = server(create_app(broker, keyring, books), tls)
+        monitoring.start()
+        app = create_app(
+            broker, keyring, books, monitoring.routers, monitoring.collectors, monitoring.pages
+        )
+        web = server(app, tls)
         # uvicorn passes the signal that stopped it on to the handler that was there before. That
         # must not be the default one: it would end the process before the switches are cleared.
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -85,10 +102,36 @@ def serve(
         )
         web.run(sockets=[sock])
     finally:
+        monitoring.stop()
         broker.stop()
         archive.close()
         sock.close()
     return 0
+
+
+def _monitoring(
+    config: Config, folder: Path, archive: Archive, broker: Broker, keyring: Keyring
+) -> Monitoring:
+    """What runs beside paths, not started. Raises InputError."""
+    from adon.monitoring.notices import notifier_of
+    from adon.monitoring.parts import Around, make_monitoring
+    from adon.monitoringconfig import MonitoringConfig
+    from monitors.owners import Owners
+    from monitors.rules import rules_from_list
+
+    settings = config.monitoring or MonitoringConfig()
+    around = Around(
+        config=config,
+        folder=folder,
+        archive=archive,
+        broker=broker,
+        topology=broker.topology,
+        keyring=keyring,
+        rules=rules_from_list(settings.access, broker.topology, Owners(archive)),
+        notifier=notifier_of(settings, archive, time.time, folder),
+        clock=time.time,
+    )
+    return make_monitoring(around)
 
 
 def main() -> int:

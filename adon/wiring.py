@@ -178,7 +178,7 @@ def measured_throughput(
     """Look up what transfers over a path reached: bit/s and the age in seconds, or None."""
 
     def lookup(path: NetworkPath) -> tuple[float, float] | None:
-        return _measured(archive, f"{path.nodes[0]}>{path.nodes[-1]}/{path.layer}", clock())
+        return _measured(archive, path.nodes[0], path.nodes[-1], path.layer, clock())
 
     return lookup
 
@@ -192,13 +192,17 @@ def measured_best_effort(
     from monitors.transfers import BEST_EFFORT
 
     def lookup(src: str, dst: str) -> tuple[float, float] | None:
-        return _measured(archive, f"{src}>{dst}/{BEST_EFFORT}", clock())
+        return _measured(archive, src, dst, BEST_EFFORT, clock())
 
     return lookup
 
 
-def _measured(archive: Archive, subject: str, now: float) -> tuple[float, float] | None:
-    found = archive.estimate("path_throughput", subject, now)
+def _measured(
+    archive: Archive, src: str, dst: str, layer: str, now: float
+) -> tuple[float, float] | None:
+    from monitors.knowledge import path_throughput
+
+    found = path_throughput(archive, src, dst, layer, now)
     return (found.value, now - found.at) if found else None
 
 

@@ -37,6 +37,7 @@ Roles:
   engineer     everything, in any user's name
   operator     reads and releases every transit
   measurement  reads transits, counters and metrics
+  agent        measures at an end of paths when the schedule says so
 """
 _OPENAPI = """Print the description of the REST API (OpenAPI 3.1), as /openapi.json serves it."""
 
@@ -102,7 +103,8 @@ def _write_secret(file: Path, text: str) -> None:
 
 
 def _openapi(args: argparse.Namespace) -> int:
+    from adon.monitoring.parts import described
     from network_provisioner.api import description
 
-    print_json(description())
+    print_json(description(described()))
     return 0

@@ -76,6 +76,7 @@ def findings(config: Path | None = None) -> Iterator[Finding]:
     yield _disk()
     if config is not None:
         yield _state(config)
+        yield _archive(config)
 
 
 def _python_packages() -> Iterator[Finding]:
@@ -134,6 +135,23 @@ def _state(file: Path) -> Finding:
     except AdonError as error:
         found, works = str(error), False
     return Finding(what, found, works, advice="mend broker.state: docs/state.md")
+
+
+def _archive(file: Path) -> Finding:
+    """Whether the broker could keep measurements where the configuration says."""
+    from adon.config import load_config
+    from monitors.archive import Archive
+    from network_provisioner.errors import AdonError
+    from network_provisioner.stores.database_url import is_database_url
+
+    what = f"the archive of measurements as {file} has it"
+    try:
+        where = load_config(file).broker.archive
+        found, works = _database(where) if is_database_url(where) else _state_file(Path(where))
+        Archive(where, read_only=True).close()  # another program's is refused
+    except AdonError as error:
+        found, works = str(error), False
+    return Finding(what, found, works, advice="mend broker.archive: docs/archive.md")
 
 
 def _database(url: str) -> tuple[str, bool]:

@@ -37,13 +37,14 @@ def hook_config(args: argparse.Namespace) -> HookConfig:
     from adon.config import load_config
     from network_provisioner.client import BrokerClient
     from network_provisioner.hookconfig import HookConfig
+    from network_provisioner.stores.database_url import place
 
     broker, archive = args.broker, None
     if args.config is not None:
         loaded = load_config(args.config)
         scheme = "http" if loaded.security.tls is None else "https"
         broker = broker or f"{scheme}://{loaded.broker.listen}"
-        archive = str((args.config.parent / loaded.broker.archive).absolute())
+        archive = str(place(loaded.broker.archive, args.config.parent.absolute()))
     broker = broker or DEFAULT_BROKER
     BrokerClient(broker)
     token = args.token_file

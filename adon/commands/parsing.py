@@ -9,6 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
+from network_provisioner.stores.database_url import place
+
 DEFAULT_BROKER = "http://127.0.0.1:8470"
 
 
@@ -123,8 +125,8 @@ def add_inputs(parser: Parser, optional: bool = False) -> None:
 def add_sources(parser: Parser) -> None:
     """Whom to ask beside the catalogs: ``--archive``, ``--config``, ``--pool``, ``--broker``."""
     parser.add_argument(
-        "--archive", type=Path, metavar="FILE",
-        help="measurements of earlier runs, SQLite (default: believe the catalogs)",
+        "--archive", type=place, metavar="FILE_OR_URL",
+        help="measurements of earlier runs (default: believe the catalogs)",
     )  # fmt: skip
     parser.add_argument(
         "--config", type=Path, metavar="FILE",

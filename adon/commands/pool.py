@@ -98,6 +98,7 @@ def _opened(args: argparse.Namespace) -> tuple[Config, Expansion]:
 
 
 def _enlarge(args: argparse.Namespace) -> int:
+    from adon.commands.pool_record import enlarged, record
     from condor_plugins.expansion.demand import Demand
 
     config, expansion = _opened(args)
@@ -111,6 +112,7 @@ def _enlarge(args: argparse.Namespace) -> int:
         args.bytes,
     )
     grown = expansion.enlarge(demand)
+    record(config, enlarged(demand, grown, time.time()))
     if args.json:
         print_json({"workers": [w.as_dict() for w in grown.workers], "note": grown.note})
         return 0
@@ -136,8 +138,12 @@ def _lease(text: str | None, config: Config) -> float:
 
 
 def _shrink(args: argparse.Namespace) -> int:
-    _, expansion = _opened(args)
+    from adon.commands.pool_record import record, shrunk
+
+    config, expansion = _opened(args)
     count = expansion.shrink(args.demand)
+    if count:
+        record(config, shrunk(args.demand, count, time.time()))
     if args.json:
         print_json({"workers": count})
     else:

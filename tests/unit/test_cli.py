@@ -35,7 +35,8 @@ VERBS = {
     "policy": ("list", "show", "start", "modify", "stop", "usage"),
     "topology": ("show", "export"),
     "template": ("list", "show", "save", "match", "history", "delete"),
-    "monitor": ("run",),
+    "measure": ("plan",),
+    "monitor": ("run", "list", "status", "show", "anomalies"),
     "workflow": ("provision", "reserve"),
     "pool": ("enlarge", "shrink", "show"),
 }

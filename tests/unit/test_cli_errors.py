@@ -30,7 +30,7 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             ("trunsit",),
             "COMMAND: found 'trunsit', expected one of 'demo', 'doctor', 'site', 'plan', 'monitor',"
             " 'broker', 'topology', 'transit', 'template', 'policy', 'state', 'install', 'watch',"
-            " 'workflow', 'pool' (see 'adon --help')",
+            " 'workflow', 'pool', 'agent', 'dashboard', 'archive', 'measure' (see 'adon --help')",
         ),
         (
             ("plan", "w.yml", "--sead", "1"),

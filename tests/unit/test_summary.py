@@ -51,7 +51,8 @@ def test_the_summary_is_readable(earlier: int) -> None:
     text = summary_text(run, REPORTS)
     lines = text.splitlines()
     assert max(map(len, lines)) <= COLUMNS
-    assert lines[-2].endswith("/r/report.html") and lines[-1].endswith("/r/report.json")
+    assert lines[-3].endswith("/r/report.html") and lines[-2].endswith("/r/report.json")
+    assert lines[-1].startswith("look ")
     assert "success: 3 jobs in 20.0 s (2 at mu, 1 at tacc)" in text
     assert "and 91 more warnings" in text and text.count("report ") < 20
 

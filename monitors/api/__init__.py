@@ -1,0 +1,1 @@
+"""Measurements, workflows and anomalies over HTTP, beside the broker's own routes."""

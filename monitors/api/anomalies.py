@@ -1,0 +1,148 @@
+"""``/v1/anomalies``: what was noticed, and what measurements are judged by."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Query, Response
+
+from monitors.anomalies.model import Limits
+from monitors.anomalies.records import METRIC, as_dict, from_measurement, together
+from monitors.archive import Archive, Selection
+from monitors.rules import Rules
+from network_provisioner.access import May
+from network_provisioner.api import answers
+from network_provisioner.api.callers import Caller
+from network_provisioner.api.shapes import MOST, Answer
+from network_provisioner.errors import BrokerError
+
+_MOST_LISTED = 1000
+_MOST_READ = 20_000
+
+Name = Annotated[str | None, Query(max_length=1000)]
+Instant = Annotated[float | None, Query(ge=0, le=MOST, description="Unix seconds")]
+LimitsOf = Callable[[str, str], Mapping[str, Limits]]
+"""The limits of a metric and subject now, by the source of the measurements."""
+
+
+class AnomalyAnswer(Answer):
+    """Something that happened to a series. ``before`` and ``after`` are in the metric's unit,
+    ``change`` is a share of the value before, of shares (loss) a difference. ``until`` is null
+    while it lasts, and for changes of level."""
+
+    id: str
+    kind: Literal["level", "dip", "outage"]
+    metric: str
+    subject: str
+    since: float
+    until: float | None
+    noticed: float
+    before: float
+    after: float | None
+    change: float
+    confidence: float
+    why: str
+    limits: dict[str, float]
+
+
+class AnomaliesAnswer(Answer):
+    """Anomalies, the one that began last first."""
+
+    anomalies: list[AnomalyAnswer]
+
+
+class LimitsAnswer(Answer):
+    """What the measurements of one source are judged by at ``at``: a median of ``samples`` of them
+    below ``lower`` or above ``upper`` is an anomaly. ``threshold`` is the larger of ``min_change``
+    and ``noise_factor`` times what such a median varies by; ``noise`` is that of one measurement.
+    Where ``ready`` is false there were not yet enough to say so."""
+
+    source: str
+    at: float
+    expected: float
+    lower: float
+    upper: float
+    samples: int
+    threshold: float
+    noise: float
+    noise_factor: float
+    min_change: float
+    cycle: float
+    measured: int
+    learnt_s: float
+    ready: bool
+    period_s: float | None
+
+
+class ExplainAnswer(Answer):
+    """The limits of a series, for each source."""
+
+    metric: str
+    subject: str
+    limits: list[LimitsAnswer]
+
+
+def router(archive: Archive, rules: Rules, limits_of: LimitsOf) -> APIRouter:
+    """The routes. They raise BrokerError for what they refuse, ArchiveError where the archive
+    cannot be read just now."""
+    routes = APIRouter(tags=["anomalies"])
+
+    @routes.get("/v1/anomalies", response_model=AnomaliesAnswer)
+    def list_anomalies(
+        caller: Caller,
+        metric: Name = None,
+        subject: Name = None,
+        kind: Literal["level", "dip", "outage"] | None = None,
+        since: Instant = None,
+        until: Instant = None,
+        limit: Annotated[int, Query(ge=1, le=_MOST_LISTED)] = 100,
+    ) -> Response:
+        """Anomalies that began or ended in a period, as far as the caller may see what was
+        measured."""
+        caller.need(May.SEE)
+        wanted = Selection((METRIC,), subject, since=since, until=until)
+        rows = archive.page(wanted, newest=True, limit=_MOST_READ)
+        seen = [found for _, found in rows if rules.may_see(caller, found)]
+        chosen = [
+            one
+            for one in reversed(together(seen))
+            if (metric is None or one.metric == metric) and (kind is None or one.kind == kind)
+        ]
+        return answers.answer({"anomalies": [as_dict(one) for one in chosen[:limit]]})
+
+    @routes.get("/v1/anomalies/limits", response_model=ExplainAnswer)
+    def explain_limits(
+        caller: Caller,
+        metric: Annotated[str, Query(max_length=200)],
+        subject: Annotated[str, Query(max_length=1000)],
+    ) -> Response:
+        """What measurements of a series are judged by now, and why."""
+        caller.need(May.SEE)
+        found: Mapping[str, Limits] = {}
+        if rules.may_see_series(caller, metric, subject):
+            found = limits_of(metric, subject)
+        if not found:
+            raise BrokerError(
+                f"no measurements of {metric!r:.200} of {subject!r:.200} are watched",
+                "unknown_measurement",
+            )
+        answer: dict[str, Any] = {"metric": metric, "subject": subject}
+        answer["limits"] = [
+            {"source": source, **asdict(one)} for source, one in sorted(found.items())
+        ]
+        return answers.answer(answer)
+
+    @routes.get("/v1/anomalies/{anomaly_id:path}", response_model=AnomalyAnswer)
+    def get_anomaly(anomaly_id: str, caller: Caller) -> Response:
+        """One anomaly."""
+        caller.need(May.SEE)
+        begun = archive.get(anomaly_id)
+        if begun is None or from_measurement(begun) is None or not rules.may_see(caller, begun):
+            raise BrokerError(f"unknown anomaly {anomaly_id!r:.200}", "unknown_anomaly")
+        ended = archive.get(f"{anomaly_id}:end")
+        (one,) = together([begun] + ([ended] if ended is not None else []))
+        return answers.answer(as_dict(one))
+
+    return routes

@@ -1,0 +1,143 @@
+"""``/v1/measurements`` and ``/v1/estimates``: what was measured, and what it says about now."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Query, Response
+
+from monitors.api.archive_shapes import (
+    LatestAnswer,
+    MeasurementAnswer,
+    MeasurementsBody,
+    PageAnswer,
+    RecordedAnswer,
+    SeriesListAnswer,
+    shown,
+)
+from monitors.archive import Archive, Cursor, Measurement, Selection
+from monitors.recording import own
+from monitors.rules import Rules
+from network_provisioner.access import May
+from network_provisioner.api import answers
+from network_provisioner.api.callers import Caller
+from network_provisioner.api.shapes import MOST
+from network_provisioner.errors import BrokerError, InputError
+
+MOST_LISTED = 10_000
+_LOOKS = 8  # pages that are looked at to fill one with what the caller may see
+
+Names = Annotated[list[str], Query(max_length=1000, description="may be given several times")]
+Name = Annotated[str | None, Query(max_length=1000)]
+Instant = Annotated[float | None, Query(ge=0, le=MOST, description="Unix seconds")]
+
+
+def router(archive: Archive, rules: Rules) -> APIRouter:
+    """The routes. Every one raises BrokerError for what it refuses, ArchiveError where the archive
+    cannot be read or written just now."""
+    routes = APIRouter(tags=["measurements"])
+
+    @routes.post("/v1/measurements", response_model=RecordedAnswer)
+    def record_measurements(body: MeasurementsBody, caller: Caller) -> Response:
+        """Record measurements, each once however often it is sent: all of them, or none where one
+        cannot be taken. An agent may record what it is an end of, a researcher what belongs to its
+        own workflows."""
+        sent = own(caller, [one.measurement() for one in body.measurements], archive.get)
+        recorded = archive.record_many(sent)
+        return answers.answer({"recorded": recorded, "known": len(sent) - recorded})
+
+    @routes.get("/v1/measurements", response_model=PageAnswer)
+    def list_measurements(
+        caller: Caller,
+        metric: Names = [],  # noqa: B006  # pydantic copies it
+        subject: Name = None,
+        workflow: Name = None,
+        source: Name = None,
+        since: Instant = None,
+        until: Instant = None,
+        order: Literal["newest", "oldest"] = "oldest",
+        limit: Annotated[int, Query(ge=1, le=MOST_LISTED)] = 1000,
+        cursor: Annotated[str | None, Query(max_length=100)] = None,
+    ) -> Response:
+        """Measurements of metrics or a workflow that are all of this, by time, as far as the caller
+        may see them. Pass ``next`` as ``cursor`` for those that follow."""
+        caller.need(May.SEE)
+        if not metric and workflow is None:  # every page would look through everything there is
+            raise InputError("found no metric and no workflow, expected one of them")
+        wanted = Selection(tuple(metric), subject, workflow, source, since, until)
+        found, following = _page(
+            archive,
+            wanted,
+            _cursor(cursor),
+            order == "newest",
+            limit,
+            lambda one: rules.may_see(caller, one),
+        )
+        return answers.answer({"measurements": [shown(one) for one in found], "next": following})
+
+    @routes.get("/v1/measurements/latest", response_model=LatestAnswer)
+    def list_latest(
+        caller: Caller,
+        metric: Annotated[str, Query(max_length=200)],
+        subject: Names = [],  # noqa: B006
+    ) -> Response:
+        """The newest measurement of each subject, or of those named, by subject."""
+        caller.need(May.SEE)
+        found = archive.latest(metric, subject or None)
+        visible = [one for _, one in sorted(found.items()) if rules.may_see(caller, one)]
+        return answers.answer({"measurements": [shown(one) for one in visible]})
+
+    @routes.get("/v1/measurements/series", response_model=SeriesListAnswer)
+    def list_series(caller: Caller, metric: Names = []) -> Response:  # noqa: B006
+        """Which metrics there are, or of those named, and what was measured of each."""
+        caller.need(May.SEE)
+        series = []
+        for name in metric or archive.metrics():
+            subjects = [s for s in archive.subjects(name) if rules.may_see_series(caller, name, s)]
+            if subjects:
+                series.append({"metric": name, "subjects": subjects})
+        return answers.answer({"series": series})
+
+    @routes.get("/v1/measurements/by-id/{measurement_id:path}", response_model=MeasurementAnswer)
+    def get_measurement(measurement_id: str, caller: Caller) -> Response:
+        """One measurement."""
+        caller.need(May.SEE)
+        found = archive.get(measurement_id)
+        # Whether there is one is for those alone who may see it.
+        if found is None or not rules.may_see(caller, found):
+            raise BrokerError(f"unknown measurement {measurement_id!r:.200}", "unknown_measurement")
+        return answers.answer(shown(found))
+
+    return routes
+
+
+def _cursor(text: str | None) -> Cursor | None:
+    try:
+        return None if text is None else Cursor.parse(text)
+    except ValueError:
+        raise InputError(f"cursor: found {text!r:.100}, expected one that was answered") from None
+
+
+def _page(
+    archive: Archive,
+    wanted: Selection,
+    behind: Cursor | None,
+    newest: bool,
+    limit: int,
+    visible: Callable[[Measurement], bool],
+) -> tuple[Sequence[Measurement], str | None]:
+    """Up to ``limit`` visible ones, and where to go on; fewer where most cannot be seen."""
+    taken: list[Measurement] = []
+    cursor = behind
+    for _ in range(_LOOKS):
+        looked = archive.page(wanted, cursor, newest=newest, limit=limit)
+        for place, found in looked:
+            cursor = place
+            if visible(found):
+                taken.append(found)
+                if len(taken) == limit:
+                    return taken, str(place)
+        if len(looked) < limit:
+            return taken, None
+    return taken, str(cursor)

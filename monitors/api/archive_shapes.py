@@ -1,0 +1,156 @@
+"""Measurements as they are sent and answered. Times are Unix seconds."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from monitors.estimates import Estimate
+from monitors.measurement import Measurement
+from network_provisioner.api.shapes import MOST, Answer, Body, Text
+
+Key = Annotated[str, Field(min_length=1, max_length=1000)]
+Number = Annotated[float, Field(ge=-1e300, le=1e300)]
+Moment = Annotated[float, Field(ge=0, le=MOST)]
+MOST_SENT = 5000
+
+
+class MeasurementBody(Body):
+    """One thing that was measured. ``id`` is the sender's, and taken once."""
+
+    id: Key = Field(examples=["rtt:campus-1"])
+    metric: Annotated[str, Field(min_length=1, max_length=200)] = Field(examples=["rtt"])
+    subject: Text = Field(examples=["mu>tacc"])
+    value: Number = Field(examples=[0.053])
+    unit: Annotated[str, Field(max_length=50)] = Field(examples=["s"])
+    at: Moment = Field(description="when it was true", examples=[1000000.0])
+    source: Annotated[str, Field(max_length=200)] = Field(examples=["ping"])
+    workflow: Text = ""
+    details: dict[str, Any] = Field(default_factory=dict)
+
+    def measurement(self) -> Measurement:
+        """As the archive takes it."""
+        return Measurement(**dict(self))
+
+
+class MeasurementsBody(Body):
+    """Several, recorded all or, where one cannot be, none."""
+
+    measurements: Annotated[list[MeasurementBody], Field(max_length=MOST_SENT)]
+
+
+class RecordedAnswer(Answer):
+    """How many were recorded; ``known`` counts those whose id was there already, and those older
+    than what the archive keeps."""
+
+    recorded: int
+    known: int
+
+
+class MeasurementAnswer(Answer):
+    """A measurement."""
+
+    id: str
+    metric: str
+    subject: str
+    value: float
+    unit: str
+    at: float
+    source: str
+    workflow: str
+    details: dict[str, Any]
+
+
+class PageAnswer(Answer):
+    """Measurements, and what to pass as ``cursor`` for those that follow; null where none do."""
+
+    measurements: list[MeasurementAnswer]
+    next: str | None
+
+
+class LatestAnswer(Answer):
+    """The newest measurement of each subject."""
+
+    measurements: list[MeasurementAnswer]
+
+
+class SeriesAnswer(Answer):
+    """A metric and what it was measured of."""
+
+    metric: str
+    subjects: list[str]
+
+
+class SeriesListAnswer(Answer):
+    """All metrics."""
+
+    series: list[SeriesAnswer]
+
+
+class EstimateAnswer(Answer):
+    """What is known of a subject: ``spread`` is comparable to a standard deviation, ``count`` how
+    many measurements it rests on, ``at`` when the newest was made and ``age_s`` how long ago that
+    was, ``metric`` what was measured."""
+
+    metric: str
+    subject: str
+    value: float
+    spread: float
+    unit: str
+    count: int
+    at: float
+    age_s: float
+    source: str
+
+
+class RollUpAnswer(Answer):
+    """What an hour or a day had, from ``start`` on, ``width_s`` long; ``quantiles`` within 1 %."""
+
+    metric: str
+    subject: str
+    unit: str
+    start: float
+    width_s: int
+    count: int
+    min: float
+    mean: float
+    median: float
+    max: float
+    quantiles: dict[str, float]
+
+
+class RollUpsAnswer(Answer):
+    """Oldest first."""
+
+    rollups: list[RollUpAnswer]
+
+
+def shown(found: Measurement) -> dict[str, Any]:
+    """As :class:`MeasurementAnswer`."""
+    return {
+        "id": found.id,
+        "metric": found.metric,
+        "subject": found.subject,
+        "value": found.value,
+        "unit": found.unit,
+        "at": found.at,
+        "source": found.source,
+        "workflow": found.workflow,
+        "details": dict(found.details),
+    }
+
+
+def shown_estimate(metric: str, subject: str, found: Estimate, now: float) -> dict[str, Any]:
+    """As :class:`EstimateAnswer`."""
+    return {
+        "metric": metric,
+        "subject": subject,
+        "value": found.value,
+        "spread": found.spread,
+        "unit": found.unit,
+        "count": found.count,
+        "at": found.at,
+        "age_s": found.age_s(now),
+        "source": found.source,
+    }

@@ -1,0 +1,173 @@
+"""``/v1/estimates``, ``/v1/measurements/rollups`` and ``/v1/measurements/export``: what the archive
+says on the whole."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator
+from typing import IO, Annotated, Literal
+
+from fastapi import APIRouter, Query, Response
+from fastapi.responses import StreamingResponse
+
+from monitors import knowledge
+from monitors.api.archive import Instant, Name, Names
+from monitors.api.archive_shapes import EstimateAnswer, RollUpsAnswer, shown_estimate
+from monitors.archive import Archive, Estimate, Measurement, Selection
+from monitors.export import check_format, csv_parts, write_parquet
+from monitors.retention import DAY_S, HOUR_S, QUANTILES
+from monitors.rollups import as_dict, roll_ups
+from monitors.rules import Rules
+from network_provisioner.access import May
+from network_provisioner.api import answers
+from network_provisioner.api.callers import Caller
+from network_provisioner.api.shapes import MOST
+from network_provisioner.errors import BrokerError, InputError
+
+MOST_BUCKETS = 2000
+_WIDTHS = {"hour": HOUR_S, "day": DAY_S}
+_USUAL_S = {"hour": 7 * DAY_S, "day": 90 * DAY_S}
+_PIECE = 1 << 16
+Metric = Annotated[str, Query(max_length=200)]
+Subject = Annotated[str, Query(max_length=1000)]
+Site = Annotated[str, Query(max_length=200)]
+
+
+def router(archive: Archive, rules: Rules, clock: Callable[[], float]) -> APIRouter:
+    """The routes. ``clock`` gives Unix seconds. Every one raises BrokerError for what it refuses,
+    ArchiveError where the archive cannot be read just now."""
+    routes = APIRouter(tags=["measurements"])
+
+    def need(caller: Caller, metric: str, subject: str) -> None:
+        caller.need(May.SEE)
+        if not rules.may_see_series(caller, metric, subject):
+            raise BrokerError(
+                f"{caller.name!r} may not see {metric} of {subject}: monitoring.access does not "
+                "allow it",
+                "forbidden",
+            )
+
+    def answered(metric: str, subject: str, found: Estimate | None, now: float) -> Response:
+        if found is None:
+            raise BrokerError(f"nothing is known of {metric} of {subject}", "unknown_measurement")
+        return answers.answer(shown_estimate(metric, subject, found, now))
+
+    @routes.get("/v1/estimates", response_model=EstimateAnswer)
+    def estimate(
+        caller: Caller,
+        metric: Metric,
+        subject: Subject,
+        now: Instant = None,
+        max_age_s: Annotated[float | None, Query(gt=0, le=MOST)] = None,
+    ) -> Response:
+        """What is known of one metric of one subject at ``now`` (default: now): nothing that was
+        measured later is used, nor what is older than ``max_age_s``."""
+        need(caller, metric, subject)
+        at = clock() if now is None else now
+        return answered(metric, subject, archive.estimate(metric, subject, at, max_age_s), at)
+
+    @routes.get("/v1/estimates/gamma_a", response_model=EstimateAnswer)
+    def gamma_a(caller: Caller, src: Site, dst: Site, now: Instant = None) -> Response:
+        """Γ_a: what a transfer between two sites gets, of transfers or, where none went for a day,
+        of newer probes; ``metric`` says which."""
+        need(caller, "throughput", f"{src}>{dst}")
+        at = clock() if now is None else now
+        return known("throughput", f"{src}>{dst}", knowledge.gamma_a(archive, src, dst, at), at)
+
+    @routes.get("/v1/estimates/gamma_c", response_model=EstimateAnswer)
+    def gamma_c(
+        caller: Caller, transformation: Subject, site: Site, now: Instant = None
+    ) -> Response:
+        """Γ_c: how fast a transformation runs at a site, byte/s, or, where sizes were not known,
+        the seconds a job of it takes; ``metric`` says which."""
+        subject = f"{transformation}@{site}"
+        need(caller, "compute_rate", subject)
+        at = clock() if now is None else now
+        found = knowledge.gamma_c(archive, transformation, site, at)
+        return known("compute_rate", subject, found, at)
+
+    @routes.get("/v1/estimates/t_q", response_model=EstimateAnswer)
+    def queue_wait(caller: Caller, site: Site, now: Instant = None) -> Response:
+        """T_q: how long a job waits at a site."""
+        need(caller, "queue_wait", site)
+        at = clock() if now is None else now
+        return known("queue_wait", site, knowledge.queue_wait(archive, site, at), at)
+
+    def known(metric: str, subject: str, found: knowledge.Known | None, now: float) -> Response:
+        if found is not None:
+            metric, subject = found.metric, found.subject
+        return answered(metric, subject, found, now)
+
+    @routes.get("/v1/measurements/rollups", response_model=RollUpsAnswer)
+    def list_rollups(
+        caller: Caller,
+        metric: Metric,
+        subject: Subject,
+        by: Literal["hour", "day"] = "hour",
+        since: Instant = None,
+        until: Instant = None,
+    ) -> Response:
+        """What each hour or day had, oldest first (default: the last 7 days, or 90); those without
+        measurements are left out."""
+        need(caller, metric, subject)
+        last = clock() if until is None else until
+        first = max(0.0, last - _USUAL_S[by]) if since is None else since
+        if last - first > MOST_BUCKETS * _WIDTHS[by]:
+            raise InputError(
+                f"since: found {(last - first) / _WIDTHS[by]:.0f} {by}s before until, expected "
+                f"{MOST_BUCKETS} at most"
+            )
+        found = roll_ups(archive, metric, subject, _WIDTHS[by], first, last)
+        return answers.answer({"rollups": [as_dict(one, QUANTILES) for one in found]})
+
+    @routes.get(
+        "/v1/measurements/export",
+        response_class=StreamingResponse,
+        responses={
+            200: {
+                "content": {
+                    "text/csv": {"schema": {"type": "string"}},
+                    "application/vnd.apache.parquet": {"schema": {"type": "string"}},
+                }
+            }
+        },
+    )
+    def export(
+        caller: Caller,
+        format: Literal["csv", "parquet"] = "csv",
+        metric: Names = [],  # noqa: B006  # pydantic copies it
+        subject: Name = None,
+        workflow: Name = None,
+        source: Name = None,
+        since: Instant = None,
+        until: Instant = None,
+    ) -> StreamingResponse:
+        """All measurements that are all of this, as far as the caller may see them, by metric and
+        time, as a file."""
+        caller.need(May.SEE)
+        check_format(format)
+        wanted = Selection(tuple(metric), subject, workflow, source, since, until)
+        found = (one for one in archive.each(wanted) if rules.may_see(caller, one))
+        if format == "csv":
+            return _file(csv_parts(found), "text/csv; charset=utf-8", "measurements.csv")
+        return _file(_parquet(found), "application/vnd.apache.parquet", "measurements.parquet")
+
+    return routes
+
+
+def _file(parts: Iterator[str] | Iterator[bytes], kind: str, name: str) -> StreamingResponse:
+    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+    return StreamingResponse(parts, media_type=kind, headers=headers)
+
+
+def _parquet(found: Iterator[Measurement]) -> Iterator[bytes]:
+    """Its end says where all parts are, so there is nothing to send before it is whole."""
+    with tempfile.TemporaryFile() as file:
+        write_parquet(found, file)
+        yield from _pieces(file)
+
+
+def _pieces(file: IO[bytes]) -> Iterator[bytes]:
+    file.seek(0)
+    while piece := file.read(_PIECE):
+        yield piece

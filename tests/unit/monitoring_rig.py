@@ -1,0 +1,73 @@
+"""The whole service as the broker's process puts it together, with keys for every role."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import yaml
+from api_rig import books, keyring, token_of
+from broker_rig import Rig
+from fastapi import FastAPI
+
+from adon.config import parse_config
+from adon.monitoring.notices import notifier_of
+from adon.monitoring.parts import Around, make_monitoring
+from adon.monitoringconfig import MonitoringConfig
+from monitors.archive import Archive
+from monitors.owners import Owners
+from monitors.rules import rules_from_list
+from network_provisioner.access import Key, Principal, Role, hash_of
+from network_provisioner.api import create_app
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples/adon.yml"
+TCP = {"tool": "tcp", "from": "mu", "to": "tacc", "every": "60 s", "for": "10 s"}
+MONITORING: dict[str, Any] = {
+    "agents": [
+        {"name": "mu", "address": "192.0.2.2"},
+        {"name": "tacc", "address": "192.0.2.3"},
+    ],
+    "tasks": {"known": TCP},
+}
+
+
+@contextmanager
+def monitored(
+    folder: Path, rig: Rig, monitoring: dict[str, Any] | None = None
+) -> Iterator[tuple[FastAPI, Archive]]:
+    """The application around the rig's broker, its services started, and the archive."""
+    data = yaml.safe_load(EXAMPLE.read_text(encoding="utf-8"))
+    data["broker"] = {"archive": str(folder / "archive.sqlite"), "state": str(folder / "x.sqlite")}
+    data["monitoring"] = MONITORING if monitoring is None else monitoring
+    config = parse_config(data, str(folder / "adon.yml"))
+    settings = config.monitoring or MonitoringConfig()
+    keys = keyring(rig, *(_agent(agent.name) for agent in settings.agents))
+    with Archive(config.broker.archive) as archive:
+        around = Around(
+            config=config,
+            folder=folder,
+            archive=archive,
+            broker=rig.broker,
+            topology=rig.topology,
+            keyring=keys,
+            rules=rules_from_list(settings.access, rig.topology, Owners(archive)),
+            notifier=notifier_of(settings, archive, rig.clock),
+            clock=rig.clock,
+        )
+        parts = make_monitoring(around)
+        parts.start()
+        try:
+            yield (
+                create_app(
+                    rig.broker, keys, books(rig), parts.routers, parts.collectors, parts.pages
+                ),
+                archive,
+            )
+        finally:
+            parts.stop()
+
+
+def _agent(name: str) -> Key:
+    return Key(Principal(name, Role.AGENT), hash_of(token_of(name)))

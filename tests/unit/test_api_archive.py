@@ -1,0 +1,445 @@
+"""Measurements over HTTP: recorded by those who may, seen by those who may, told as they come."""
+
+from __future__ import annotations
+
+import csv
+import http.client
+import io
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from api_rig import bearer, error, keyring, serving, token_of
+from broker_rig import Rig
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+from pyarrow import parquet
+from test_api_documented import EXAMPLE, part_of
+
+from adon.monitoring.archive import routers
+from monitors.archive import Archive, ArchiveError, Measurement
+from monitors.metrics import ArchiveMetrics
+from monitors.retaining import retain
+from monitors.retention import DAY_S, Keep, Retention
+from monitors.rules import Rule, Rules
+from network_provisioner.access import Key, Principal, Role, hash_of
+from network_provisioner.api import create_app
+
+NOW = 50.0 * DAY_S
+
+
+class Here:
+    """The service around an archive."""
+
+    def __init__(self, rig: Rig, rules: Rules) -> None:
+        self.archive = Archive(":memory:")
+        site = Key(Principal("mu", Role.AGENT), hash_of(token_of("mu")))
+        more = [ArchiveMetrics(self.archive, rules, lambda: NOW)]
+        self.app: FastAPI = create_app(
+            rig.broker, keyring(rig, site), None, routers(self.archive, rules, lambda: NOW), more
+        )
+        self.web = TestClient(self.app, raise_server_exceptions=False)
+
+    def get(self, path: str, who: str = "engineer", **query: Any) -> Any:
+        return self.web.get(path, params=query or None, headers=bearer(who))
+
+    def post(self, *sent: dict[str, Any], who: str = "engineer") -> Any:
+        return self.web.post("/v1/measurements", json={"measurements": sent}, headers=bearer(who))
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Iterator[Rig]:
+    rig = Rig(tmp_path / "broker.sqlite")
+    yield rig
+    rig.broker.stop()
+
+
+@pytest.fixture
+def here(rig: Rig) -> Here:
+    return Here(rig, Rules())
+
+
+def body(key: str, **more: Any) -> dict[str, Any]:
+    usual = {"metric": "rtt", "subject": "mu>tacc", "value": 0.05, "unit": "s", "at": 100.0}
+    return {"id": key, "source": "ping", **usual, **more}
+
+
+def described(workflow: str, user: str) -> dict[str, Any]:
+    return body(
+        f"workflow:{workflow}", metric="workflow", subject=workflow, value=1.0, unit="1",
+        workflow=workflow, details={"user": user},
+    )  # fmt: skip
+
+
+def ids(answer: Any) -> list[str]:
+    assert answer.status_code == 200, answer.text
+    return [one["id"] for one in answer.json()["measurements"]]
+
+
+# ------------------------------------------------------------------ recording
+
+
+def test_each_is_recorded_once(here: Here) -> None:
+    assert here.post(body("a"), body("b"), body("a")).json() == {"recorded": 2, "known": 1}
+    assert here.post(body("a", value=1.0)).json() == {"recorded": 0, "known": 1}
+    found = here.get("/v1/measurements/by-id/a").json()
+    assert found == {**body("a"), "workflow": "", "details": {}}
+
+
+def test_all_or_none(here: Here) -> None:
+    assert error(here.post(body("a"), body("b", unit="ms")))[1] == "bad_request"
+    assert error(here.post(body("a"), body("b", surprise=1)))[1] == "bad_request"
+    assert error(here.post(body("a"), body("b", value="1")))[1] == "bad_request"
+    assert error(here.post(body("a"), body("b", subject="a\0b")))[1] == "bad_request"
+    assert here.archive.latest_seq() == 0
+
+
+def test_more_than_one_transaction_takes_is_all_or_none_too(here: Here) -> None:
+    answer = error(here.post(*[body(str(n), details={}) for n in range(5001)]))
+    assert answer[1] in ("too_large", "bad_request")
+    assert here.archive.latest_seq() == 0
+
+
+def test_an_id_may_have_any_characters(here: Here) -> None:
+    key = "custom:a/b c?d#e%2F>ü"
+    here.post(body(key))
+    with serving(here.app) as port:  # the test client decodes twice
+        client = http.client.HTTPConnection("127.0.0.1", port)
+        path = f"/v1/measurements/by-id/{quote(key, safe='')}"
+        client.request("GET", path, headers=bearer("engineer"))
+        assert json.loads(client.getresponse().read())["id"] == key
+        client.close()
+
+
+def test_a_researcher_records_what_belongs_to_its_workflows(here: Here) -> None:
+    own, others = described("w1", "researcher-1"), described("w2", "bob")
+    status = body("status:w1:1", metric="status", subject="w1", unit="%", workflow="w1")
+    assert here.post(own, status, who="researcher").json()["recorded"] == 2
+    assert here.archive.query("workflow")[0].details == {
+        "user": "researcher-1", "by": "researcher-1"
+    }  # fmt: skip
+    # Known from before, too.
+    assert here.post(body("t:w1", workflow="w1"), who="researcher").json()["recorded"] == 1
+    for wrong in (
+        others,
+        body("x:w2", workflow="w2"),
+        body("x", workflow="w1"),
+        body("status:w1:2", workflow="w1"),
+        body("x"),
+        body("x:w1", metric="pool_busy", unit="1", workflow="w1"),
+    ):
+        code = error(here.post(body("y:w1", workflow="w1"), wrong, who="researcher"))
+        assert code[1] == "forbidden"
+    assert here.archive.get("y:w1") is None  # all or none
+
+
+def test_nobody_takes_over_a_workflow_by_describing_it_again(here: Here) -> None:
+    here.post(described("w", "bob"))
+    stolen = described("w", "researcher-1")
+    assert error(here.post(stolen, who="researcher"))[1] == "forbidden"
+    other = {**stolen, "id": "workflow:x"}
+    for sent in ([other], [body("s:w", workflow="w")], [other, body("s:w", workflow="w")]):
+        assert error(here.post(*sent, who="researcher"))[1] == "forbidden"
+
+
+def test_an_agent_records_what_it_is_an_end_of(here: Here) -> None:
+    good = [body("a"), body("b", subject="tacc>mu/n1"), body("c", subject="mu"),
+            body("d", subject="mu/n1", metric="cpu_use", unit="1")]  # fmt: skip
+    assert here.post(*good, who="mu").json()["recorded"] == 4
+    for subject in ("tacc>iplant", "mux>tacc", "iplant"):
+        assert error(here.post(body("e", subject=subject), who="mu"))[1] == "forbidden"
+    here.post(described("bobs", "bob"))
+    assert error(here.post(body("e:bobs", workflow="bobs"), who="mu"))[1] == "forbidden"
+    assert here.post(described("w", "ada"), body("e:w", workflow="w"), who="mu").status_code == 200
+
+
+@pytest.mark.parametrize("role", ["operator", "measurement"])
+def test_who_does_not_record(here: Here, role: str) -> None:
+    assert error(here.post(body("a"), who=role))[1] == "forbidden"
+
+
+# -------------------------------------------------------------------- reading
+
+
+def test_pages_follow_one_another(here: Here) -> None:
+    here.post(*[body(str(n), at=float(n % 5)) for n in range(12)])
+    for order in ("oldest", "newest"):
+        found, cursor = [], None
+        while True:
+            more = {} if cursor is None else {"cursor": cursor}
+            answer = here.get("/v1/measurements", metric="rtt", limit=5, order=order, **more)
+            found += ids(answer)
+            cursor = answer.json()["next"]
+            if cursor is None:
+                break
+        expected = [one.id for one in here.archive.query("rtt", newest=order == "newest")]
+        assert found == expected and len(found) == 12
+    assert error(here.get("/v1/measurements", metric="rtt", cursor="soon"))[1] == "bad_request"
+
+
+def test_what_is_asked_for(here: Here) -> None:
+    here.post(
+        body("a"), body("b", subject="mu>iplant", at=200.0), body("c", metric="loss", unit="1"),
+        body("d", source="owamp", at=300.0),
+    )  # fmt: skip
+    asked = "/v1/measurements"
+    assert ids(here.get(asked, metric=["rtt", "loss"])) == ["a", "c", "b", "d"]
+    assert ids(here.get(asked, metric="rtt", subject="mu>tacc")) == ["a", "d"]
+    assert ids(here.get(asked, metric="rtt", source="owamp")) == ["d"]
+    assert ids(here.get(asked, metric="rtt", since=150, until=250)) == ["b"]
+    assert ids(here.get("/v1/measurements/latest", metric="rtt")) == ["b", "d"]
+    assert ids(here.get("/v1/measurements/latest", metric="rtt", subject="mu>iplant")) == ["b"]
+    assert here.get("/v1/measurements/series").json() == {
+        "series": [
+            {"metric": "loss", "subjects": ["mu>tacc"]},
+            {"metric": "rtt", "subjects": ["mu>iplant", "mu>tacc"]},
+        ]
+    }
+    assert error(here.get(asked))[1] == "bad_request"
+    assert error(here.get("/v1/measurements/by-id/none"))[1] == "unknown_measurement"
+
+
+def test_a_researcher_sees_its_own_workflows_and_what_is_nobody_s(rig: Rig) -> None:
+    owners = {"w1": "researcher-1", "w2": "bob"}
+    here = Here(rig, Rules((), owners.get))
+    here.post(body("a"), body("b", workflow="w1"), body("c", workflow="w2", at=200.0))
+    assert ids(here.get("/v1/measurements", "researcher", metric="rtt")) == ["a", "b"]
+    assert ids(here.get("/v1/measurements/latest", "researcher", metric="rtt")) == []
+    assert error(here.get("/v1/measurements/by-id/c", "researcher"))[1] == "unknown_measurement"
+    text = here.get("/v1/measurements/export", "researcher").text
+    assert [row["id"] for row in csv.DictReader(io.StringIO(text))] == ["a", "b"]
+
+
+def test_rules_hold_for_everything_that_is_shown(rig: Rig) -> None:
+    rule = Rule(("operator",), ("see",), ("mu", "tacc"), ("rtt",))
+    here = Here(rig, Rules((rule,)))
+    here.post(body("a", at=NOW), body("b", at=NOW, subject="mu>iplant"),
+              body("c", at=NOW, metric="loss", unit="1"))  # fmt: skip
+    assert ids(here.get("/v1/measurements", "operator", metric=["rtt", "loss"])) == ["a"]
+    for path in ("/v1/estimates", "/v1/measurements/rollups"):
+        seen = here.get(path, "operator", metric="rtt", subject="mu>tacc")
+        assert seen.status_code == 200
+        hidden = here.get(path, "operator", metric="rtt", subject="mu>iplant")
+        assert error(hidden)[1] == "forbidden"
+    shown = here.get("/metrics", "operator").text
+    assert 'subject="mu>tacc"' in shown and "mu>iplant" not in shown
+    assert 'metric="loss"' not in shown
+    assert "mu>iplant" in here.get("/metrics").text
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/v1/measurements?metric=rtt", "/v1/measurements/latest?metric=rtt",
+     "/v1/measurements/series", "/v1/measurements/by-id/a", "/v1/measurements/export", "/v1/feed",
+     "/v1/estimates?metric=rtt&subject=a", "/v1/estimates/t_q?site=mu"],
+)  # fmt: skip
+def test_an_agent_sees_nothing(here: Here, path: str) -> None:
+    assert error(here.get(path, "agent"))[1] == "forbidden"
+
+
+def test_estimates(here: Here) -> None:
+    here.post(
+        body("a", value=1.0, at=NOW - 10), body("b", value=3.0, at=NOW + 10),
+        body("t", metric="tcp_throughput", subject="mu/a>tacc/b", unit="bit/s", at=NOW - 20),
+        body("r", metric="runtime", subject="t@mu", at=NOW - 30),
+        body("q", metric="queue_wait", subject="mu", value=5.0, at=NOW - 40),
+    )  # fmt: skip
+    asked = {"metric": "rtt", "subject": "mu>tacc"}
+    found = here.get("/v1/estimates", **asked).json()
+    assert (found["value"], found["age_s"], found["count"], found["unit"]) == (1.0, 10.0, 1, "s")
+    assert here.get("/v1/estimates", **asked, now=NOW + 10).json()["count"] == 2
+    assert error(here.get("/v1/estimates", **asked, max_age_s=5))[1] == "unknown_measurement"
+    probed = here.get("/v1/estimates/gamma_a", src="mu", dst="tacc").json()
+    assert (probed["metric"], probed["subject"]) == ("tcp_throughput", "mu/a>tacc/b")
+    ran = here.get("/v1/estimates/gamma_c", transformation="t", site="mu").json()
+    assert (ran["metric"], ran["age_s"]) == ("runtime", 30.0)
+    assert here.get("/v1/estimates/t_q", site="mu").json()["value"] == 5.0
+    assert error(here.get("/v1/estimates/t_q", site="tacc"))[1] == "unknown_measurement"
+
+
+def test_roll_ups_are_the_same_before_and_after_retention(here: Here) -> None:
+    here.post(*[body(str(n), value=float(n), at=NOW - n * 3600.0) for n in range(60)])
+    asked = {"metric": "rtt", "subject": "mu>tacc", "by": "day", "until": NOW + 1}
+    before = here.get("/v1/measurements/rollups", **asked).json()
+    retain(here.archive, Retention(Keep(DAY_S)), NOW)
+    assert here.get("/v1/measurements/rollups", **asked).json() == before
+    days = before["rollups"]
+    assert [day["count"] for day in days] == [11, 24, 24, 1]
+    assert (days[0]["min"], days[0]["max"], days[0]["mean"]) == (49.0, 59.0, 54.0)
+    assert days[0]["median"] == pytest.approx(54.0, rel=0.01)
+    far = here.get("/v1/measurements/rollups", **(asked | {"by": "hour", "since": 0.0}))
+    assert far.status_code == 200
+    wide = {**asked, "by": "hour", "since": 0.0, "until": 1e9}
+    assert error(here.get("/v1/measurements/rollups", **wide))[1] == "bad_request"
+
+
+def test_export(here: Here) -> None:
+    here.post(body("a", details={"x": 'ü,\n"'}), body("b", at=1e9), body("c", at=1e15))
+    answer = here.get("/v1/measurements/export")
+    rows = list(csv.DictReader(io.StringIO(answer.text, newline="")))
+    assert [(row["id"], row["time"]) for row in rows] == [
+        ("a", "1970-01-01T00:01:40.000000+00:00"), ("b", "2001-09-09T01:46:40.000000+00:00"),
+        ("c", ""),
+    ]  # fmt: skip
+    assert json.loads(rows[0]["details"]) == {"x": 'ü,\n"'}
+    answer = here.get("/v1/measurements/export", format="parquet", metric="rtt")
+    table = parquet.read_table(io.BytesIO(answer.content))
+    assert table.column("id").to_pylist() == ["a", "b", "c"]
+    assert table.column("value").to_pylist() == [0.05] * 3
+    assert table.column("time").to_pylist()[1].isoformat() == "2001-09-09T01:46:40+00:00"
+
+
+def test_an_archive_that_cannot_be_read_is_told(
+    here: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise ArchiveError("archive x: locked")
+
+    monkeypatch.setattr(here.archive.engine, "rows", fail)
+    assert error(here.get("/v1/measurements", metric="rtt"))[:2] == (503, "archive_unavailable")
+    assert "adon_archive_up 0.0" in here.get("/metrics").text
+
+
+def test_metrics_for_prometheus(here: Here) -> None:
+    here.post(
+        body("a", at=NOW - 100), body("b", at=NOW, value=0.07), body("old", at=1.0, subject="x>y"),
+        body("s", metric="status", subject="w", unit="%", at=NOW, details={"state": "running"}),
+        body("c", metric="custom:depth", subject="mu", unit="m", value=3.0, at=NOW),
+    )  # fmt: skip
+    text = here.get("/metrics").text
+    series = 'metric="rtt",source="ping",subject="mu>tacc",unit="s"'
+    assert f"adon_measurement{{{series}}} 0.07" in text
+    assert f"adon_measurement_time_seconds{{{series}}} {NOW:.7g}"[:60] in text
+    assert 'adon_workflows{state="running"} 1.0' in text
+    assert "custom:depth" in text
+    assert "x>y" not in text
+    assert "adon_archive_up 1.0" in text
+    assert "adon_archive_measurements_total 5.0" in text
+
+
+# ----------------------------------------------------------------------- feed
+
+
+class Stream:
+    """A client of the feed."""
+
+    def __init__(self, port: int, path: str, who: str = "engineer", **headers: str) -> None:
+        self._client = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+        self._client.request("GET", path, headers=bearer(who) | headers)
+        self._answer = self._client.getresponse()
+        assert self._answer.status == 200, self._answer.read()
+
+    def next(self) -> dict[str, Any]:
+        while True:
+            line = self._answer.readline()
+            assert line, "the feed has ended"
+            if line.startswith(b"data: "):
+                found: dict[str, Any] = json.loads(line[6:])
+                return found
+
+    def reached(self, number: int) -> None:
+        """Wait until it says that it got so far."""
+        while self._answer.readline().strip() != f"id: {number}".encode():
+            pass
+
+    def ended(self) -> None:
+        """Wait until it has come to its end. Raises IncompleteRead where it was cut off."""
+        self._answer.read()
+
+    def close(self) -> None:
+        self._client.close()
+
+
+def told(key: str, **more: Any) -> Measurement:
+    return Measurement(**{"workflow": "", "details": {}, **body(key, **more)})
+
+
+def test_the_feed_tells_what_is_recorded_from_now_on(rig: Rig) -> None:
+    owners = {"w1": "researcher-1", "w2": "bob"}
+    here = Here(rig, Rules((), owners.get))
+    here.archive.record(told("before"))
+    with serving(here.app) as port:
+        everything, own = Stream(port, "/v1/feed"), Stream(port, "/v1/feed", "researcher")
+        losses = Stream(port, "/v1/feed?after=0&metrics=loss&metrics=jitter")
+        for stream in (everything, own):
+            stream.reached(1)
+        here.archive.record_many([
+            told("a", workflow="w2"), told("b", workflow="w1"),
+            told("c", metric="loss", unit="1"),
+        ])  # fmt: skip
+        assert [everything.next()["id"] for _ in range(3)] == ["a", "b", "c"]
+        assert [own.next()["id"] for _ in range(2)] == ["b", "c"]
+        found = losses.next()
+        assert (found["id"], found["seq"], found["metric"]) == ("c", 4, "loss")
+        for stream in (everything, own, losses):
+            stream.close()
+
+
+def test_who_comes_back_misses_nothing(rig: Rig) -> None:
+    here = Here(rig, Rules())
+    here.archive.record_many(told(str(n)) for n in range(1200))
+    with serving(here.app) as port:
+        stream = Stream(port, "/v1/feed?after=0")
+        first = [stream.next() for _ in range(700)]
+        stream.close()
+        again = Stream(port, "/v1/feed?after=0", **{"Last-Event-ID": str(first[-1]["seq"])})
+        rest = [again.next() for _ in range(500)]
+        again.close()
+    assert [one["id"] for one in first + rest] == [str(n) for n in range(1200)]
+
+
+def test_a_feed_does_not_keep_the_service_from_stopping(rig: Rig) -> None:
+    here = Here(rig, Rules())
+    with serving(here.app) as port:
+        stream = Stream(port, "/v1/feed")
+        stream.reached(0)
+    stream.ended()  # by itself: what is under way for too long is cut off
+    stream.close()
+
+
+def test_the_feed_outlives_an_archive_that_fails(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = Here(rig, Rules())
+    with serving(here.app) as port:
+        stream = Stream(port, "/v1/feed?after=0")
+        stream.reached(0)
+        real, failed = here.archive.engine.rows, threading.Event()
+
+        def fail(*_: object, **__: object) -> Any:
+            failed.set()
+            raise ArchiveError("locked")
+
+        monkeypatch.setattr(here.archive.engine, "rows", fail)
+        assert failed.wait(30)
+        monkeypatch.setattr(here.archive.engine, "rows", real)
+        here.archive.record(told("a"))
+        assert stream.next()["id"] == "a"
+        stream.close()
+
+
+# ------------------------------------------------------------------ documents
+
+
+def test_every_example_is_as_it_is_shown(rig: Rig) -> None:
+    text = (Path(__file__).resolve().parents[2] / "docs/api-monitoring.md").read_text("utf-8")
+    section = text.partition("\n## Measurements\n")[2].partition("\n## ")[0]
+    archive = Archive(":memory:")
+    web = TestClient(create_app(rig.broker, more=routers(archive, Rules(), lambda: 1_000_120.0)))
+    examples = EXAMPLE.findall(section)
+    assert len(examples) == section.count("```http")
+    for verb, path, sent, shown in examples:
+        answer = web.request(verb, path, json=json.loads(sent) if sent else None)
+        assert answer.is_success, (verb, path, answer.text)
+        assert part_of(json.loads(shown), answer.json()), (verb, path, answer.text)
+        archive.record_many(
+            Measurement(metric, metric, subject, value, unit, 1_000_100.0, "transfer")
+            for metric, subject, value, unit in (
+                ("throughput", "mu>tacc", 180e6, "bit/s"),
+                ("runtime", "soykb::bwa_mem:1.0@mu", 30.0, "s"),
+                ("queue_wait", "mu", 2.5, "s"),
+            )
+            if path.startswith("/v1/measurements/rollups")  # after the list of series
+        )

@@ -1,0 +1,351 @@
+"""/v1/workflows: Figures 13 to 15 over HTTP, and the remote trigger."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from api_rig import bearer, books, error, keyring
+from broker_rig import Clock, Rig, demo_network
+from fastapi.testclient import TestClient
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from monitor_files import START, Submitted, append, starting, table
+from test_api_documented import EXAMPLE, part_of
+from workflow_world import T0, UUID, example, job, placement, status, transfer, workflow
+
+from monitors.api import refreshes, workflows
+from monitors.api.visible import Visible
+from monitors.archive import Archive, Measurement
+from monitors.follow import Follower
+from monitors.refreshing import Refresher
+from monitors.rules import Rules
+from monitors.status import State
+from monitors.submit_dir import SubmitDir
+from network_provisioner.access import ANYBODY, Keyring
+from network_provisioner.api import create_app
+from network_provisioner.errors import InputError
+from network_provisioner.model import Transit, TransitState
+
+DOCS = Path(__file__).resolve().parents[2] / "docs/api-monitoring.md"
+STUCK_AFTER_S = 1800.0
+
+
+class Web:
+    """The routes around an archive in memory."""
+
+    def __init__(self, tmp_path: Path, keys: bool = False) -> None:
+        self.rig = Rig(tmp_path / "s.sqlite", demo_network(), clock=Clock())
+        self.archive = Archive(":memory:")
+        self.clock = lambda: T0 + 300
+        owner = {UUID: "ada", "w2": "bob"}
+        seen = Visible(self.archive, Rules((), owner.get), self.clock, STUCK_AFTER_S)
+        refresher = Refresher(self.archive, self.clock)
+        self.app = create_app(
+            self.rig.broker,
+            keyring(self.rig) if keys else Keyring((), self.rig.clock),
+            books(self.rig),
+            [refreshes.router(seen, refresher), workflows.router(seen)],
+        )
+
+
+@pytest.fixture
+def web(tmp_path: Path) -> Iterator[tuple[TestClient, Archive]]:
+    made = Web(tmp_path)
+    with TestClient(made.app) as client:
+        yield client, made.archive
+
+
+def test_every_example_of_the_section_is_as_it_is_shown(web: tuple[TestClient, Archive]) -> None:
+    client, archive = web
+    archive.record_many(example())
+    section = DOCS.read_text(encoding="utf-8").partition("## Workflows\n")[2].partition("\n## ")[0]
+    examples = EXAMPLE.findall(section)
+    assert len(examples) == section.count("```http") == 7
+    for verb, path, _, shown in examples:
+        if path.endswith("/refresh"):  # no one here follows it: it stays asked
+            answer = client.post(path, params={"wait_s": 0})
+            assert answer.status_code == 202
+            assert answer.json()["refreshed"] is False
+            assert part_of(json.loads(shown)["workflow"], answer.json()["workflow"])
+            continue
+        answer = client.request(verb, path)
+        assert answer.is_success, (path, answer.text)
+        assert part_of(json.loads(shown), answer.json()), (path, answer.text)
+
+
+def test_workflows_are_chosen_and_the_last_to_change_comes_first(
+    web: tuple[TestClient, Archive],
+) -> None:
+    client, archive = web
+    archive.record_many([
+        workflow("w1", user="ada"), status("w1", T0 + 10, done=5, state=State.DONE),
+        workflow("w2", user="bob"), status("w2", T0 + 20),
+        workflow("w3", user="ada", parent="w2", root="w2"), status("w3", T0 + 30, done=3, total=4),
+        workflow("w4", user="ada"),
+        status("told-by-nobody", T0 + 1),
+    ])  # fmt: skip
+
+    def ids(**asked: Any) -> list[str]:
+        return [one["id"] for one in client.get("/v1/workflows", params=asked).json()]
+
+    assert ids() == ["w3", "w2", "w1", "told-by-nobody", "w4"]
+    assert ids(user="ada") == ["w3", "w1", "w4"]
+    assert ids(state="done") == ["w1"]
+    assert ids(state="planned") == ["w4"]
+    assert ids(roots=True) == ["w2", "w1", "told-by-nobody", "w4"]
+    assert ids(since=T0 + 20) == ["w3", "w2"]
+    assert ids(limit=1) == ["w3"]
+    (outer,) = [one for one in client.get("/v1/workflows").json() if one["id"] == "w2"]
+    assert outer["totals"] == {"done": 4, "fail": 0, "total": 9, "percent_done": 44.44}
+    assert client.get("/v1/workflows/w2").json()["children"] == ["w3"]
+    assert error(client.get("/v1/workflows?state=lost"))[1] == "bad_request"
+
+
+def test_what_is_new_is_seen_at_the_next_look(web: tuple[TestClient, Archive]) -> None:
+    client, archive = web
+    assert client.get("/v1/workflows").json() == []
+    archive.record_many([workflow(), status(done=1)])
+    assert client.get(f"/v1/workflows/{UUID}").json()["status"]["done"] == 1
+    archive.record(status(at=T0 + 150, done=3))
+    archive.record(status(at=T0 + 120, done=2))  # late, and about before
+    found = client.get(f"/v1/workflows/{UUID}").json()
+    assert (found["status"]["done"], found["percent_done"]) == (3, 60.0)
+    assert [change["done"] for change in found["history"]] == [1, 2, 3]
+
+
+def test_a_workflow_may_be_known_by_its_folder(web: tuple[TestClient, Archive]) -> None:
+    client, archive = web
+    key = "/home/ada/dag with space"
+    archive.record_many([workflow(key), status(key), job("A", key=key)])
+    assert client.get(f"/v1/workflows/{key}").json()["id"] == key
+    assert len(client.get(f"/v1/workflows/{key}/jobs").json()) == 1
+    assert client.post(f"/v1/workflows/{key}/refresh?wait_s=0").status_code == 202
+
+
+def test_stuck_is_said_with_its_reason(web: tuple[TestClient, Archive]) -> None:
+    client, archive = web
+    archive.record_many([workflow(), status(at=T0 + 300 - STUCK_AFTER_S)])
+    (found,) = client.get("/v1/workflows?state=stuck").json()
+    assert found["stuck"] == "nothing changed for 30 min"
+    archive.record(status(at=T0 + 200))
+    archive.record(Measurement("h", "held", UUID, 2.0, "1", T0 + 210, "event log", UUID))
+    (found,) = client.get("/v1/workflows?state=stuck").json()
+    assert found["stuck"] == "all 2 jobs in the queue held for 90 s"
+    archive.record(Measurement("r", "held", UUID, 1.0, "1", T0 + 290, "event log", UUID))
+    assert client.get("/v1/workflows?state=stuck").json() == []
+
+
+def test_the_analysis_of_all_that_is_inside(web: tuple[TestClient, Archive]) -> None:
+    client, archive = web
+    archive.record_many([
+        workflow(), job("A"), workflow("w2", parent=UUID, root=UUID), job("B", key="w2"),
+        workflow("w3", parent="w2", root=UUID), job("C", key="w3"), transfer("s", key="w3"),
+    ])  # fmt: skip
+    path = f"/v1/workflows/{UUID}/analysis"
+    assert client.get(path).json()["attempts"] == 1
+    found = client.get(path, params={"whole": True}).json()
+    assert (found["attempts"], found["workflows"]) == (3, [UUID, "w2", "w3"])
+    assert found["cumulative_s"] == 90.0
+    assert len(found["transfers"]) == 1
+
+
+def test_jobs_by_kind_outcome_and_page(web: tuple[TestClient, Archive]) -> None:
+    client, archive = web
+    archive.record(workflow())
+    archive.record_many(job(f"j{n}", at=T0 + n, kind="stage_in" if n % 2 else "compute",
+                            outcome="failed" if n == 4 else "done") for n in range(6))  # fmt: skip
+
+    def names(**asked: Any) -> list[str]:
+        found = client.get(f"/v1/workflows/{UUID}/jobs", params=asked).json()
+        return [one["job"] for one in found]
+
+    assert names() == ["j0", "j1", "j2", "j3", "j4", "j5"]
+    assert names(kind="stage_in") == ["j1", "j3", "j5"]
+    assert names(outcome="failed") == ["j4"]
+    assert names(limit=2, offset=3) == ["j3", "j4"]
+
+
+def test_a_placement_by_task_is_found(web: tuple[TestClient, Archive]) -> None:
+    client, archive = web
+    archive.record_many([workflow(), job("bwa_ID7"), placement("ID7", site="tacc")])
+    (found,) = client.get(f"/v1/workflows/{UUID}/jobs").json()
+    assert found["placement"]["site"] == "tacc"
+
+
+def test_a_researcher_sees_its_own_workflows_alone(tmp_path: Path) -> None:
+    made = Web(tmp_path, keys=True)
+    mine, other = "researcher-1", "bob"
+    made.archive.record_many([
+        workflow(user=other), status(), job("secret"),
+        workflow("mine", user=mine), status("mine"),
+    ])  # fmt: skip
+    with TestClient(made.app) as client:
+        seen = {
+            role: {one["id"] for one in client.get("/v1/workflows", headers=bearer(role)).json()}
+            for role in ("engineer", "operator", "measurement", "researcher")
+        }
+        assert seen["engineer"] == seen["operator"] == seen["measurement"] == {UUID, "mine"}
+        assert seen["researcher"] == {"mine"}
+        for ending in ("", "/analysis", "/jobs", "/transfers"):
+            path = f"/v1/workflows/{UUID}{ending}"
+            assert error(client.get(path, headers=bearer("researcher")))[1] == "unknown_workflow"
+            assert error(client.get(path))[1] == "unauthorized"
+            assert error(client.get(path, headers=bearer("agent")))[1] == "forbidden"
+        asked = client.post(f"/v1/workflows/{UUID}/refresh?wait_s=0", headers=bearer("researcher"))
+        assert error(asked)[1] == "unknown_workflow"
+        assert made.archive.asked("refresh") == []
+
+
+def test_who_may_answer_is_told_what_was_asked(tmp_path: Path) -> None:
+    made = Web(tmp_path, keys=True)
+    made.archive.record_many([
+        workflow("mine", user="researcher-1"), workflow("followed", user="bob", by="agent-1"),
+        workflow("other", user="bob"),
+    ])  # fmt: skip
+    with TestClient(made.app) as client:
+        for key in ("mine", "followed", "other"):
+            client.post(f"/v1/workflows/{key}/refresh?wait_s=0", headers=bearer("engineer"))
+
+        def told(role: str, after: int = 0) -> list[str]:
+            answer = client.get(f"/v1/refreshes?after={after}", headers=bearer(role))
+            return [one["workflow"] for one in answer.json()]
+
+        assert told("engineer") == ["mine", "followed", "other"]
+        assert told("engineer", 2) == ["other"]
+        assert told("researcher") == ["mine"]
+        assert told("agent") == ["followed"]
+        assert error(client.get("/v1/refreshes", headers=bearer("measurement")))[1] == "forbidden"
+
+
+def test_htcondors_own_transfers_have_the_paths_that_the_broker_gave(tmp_path: Path) -> None:
+    def transit(name: str, at: float, path: list[str], src: str = "local") -> Transit:
+        return Transit(name, src, "mu", TransitState.RELEASED, workflow=UUID, job="bwa_ID1",
+                       path=path, requested_at=at)  # fmt: skip
+
+    asked = [
+        transit("condor:a#1:in:1", T0 + 10, ["local", "s1", "mu"]),
+        transit("condor:a#1:in:2", T0 + 30, []),
+        transit("condor:a#1:in:3", T0 + 90, ["later"]),
+        transit("hook:1", T0 + 35, ["other"]),
+        transit("condor:a#1:in:1", T0 + 39, ["elsewhere"], src="tacc"),
+    ]
+    more = {"job": "bwa_ID1", "tool": "htcondor", "path": None, "transit": ""}
+    with Archive(":memory:") as archive:
+        archive.record_many([
+            workflow(), transfer("x", pair="local>mu", at=T0 + 40, **more),
+            transfer("y", pair="local>mu", at=T0 + 20, **more),
+            transfer("z", pair="local>mu", at=T0 + 5, **more),
+            transfer("w", pair="local>mu", at=T0 + 50, **(more | {"tool": "pegasus-transfer"})),
+        ])  # fmt: skip
+        seen = Visible(archive, Rules(), lambda: T0, STUCK_AFTER_S, {UUID: asked}.__getitem__)
+        found = seen.transfers(ANYBODY, [UUID])
+    assert [(m.details["path"], m.details["transit"]) for m in found] == [
+        (None, ""), (["local", "s1", "mu"], "condor:a#1:in:1"), ([], "condor:a#1:in:2"), (None, ""),
+    ]  # fmt: skip
+
+
+# ------------------------------------------------------------------ refresh
+
+
+def followed(tmp_path: Path, archive: Archive) -> Submitted:
+    planned = Submitted(tmp_path / "run0001")
+    append(planned.out, starting() + table(START + 10, done=1, unready=2))
+    Follower(planned.path, archive).poll()
+    return planned
+
+
+def test_a_directory_on_this_machine_is_read_at_once(
+    web: tuple[TestClient, Archive], tmp_path: Path
+) -> None:
+    client, archive = web
+    planned = followed(tmp_path, archive)
+    (key,) = archive.latest("status")
+    if archive.get(f"workflow:{key}") is None:
+        archive.record(workflow(key, submit_dir=str(planned.path), host=os.uname().nodename))
+    append(planned.out, table(START + 20, done=2, unready=1))
+    answer = client.post(f"/v1/workflows/{key}/refresh")
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["refreshed"] is True
+    assert answer.json()["workflow"]["status"]["done"] == 2
+    number = answer.json()["request"]
+    assert archive.get(f"status:{key}:refresh:{number}:{T0 + 300:.3f}") is not None
+    # Again, with nothing new: a status of its own all the same.
+    again = client.post(f"/v1/workflows/{key}/refresh").json()
+    assert again["refreshed"] is True and again["request"] > number
+
+
+def test_what_somebody_sent_over_the_network_is_not_read_here(
+    web: tuple[TestClient, Archive], tmp_path: Path
+) -> None:
+    client, archive = web
+    planned = Submitted(tmp_path / "run0001")
+    append(planned.out, starting() + table(START + 10, done=1, unready=2))
+    key = SubmitDir(planned.path).workflow
+    archive.record(workflow(key, submit_dir=str(planned.path), host=os.uname().nodename, by="ada"))
+    assert client.post(f"/v1/workflows/{key}/refresh?wait_s=0").status_code == 202
+    assert archive.query("job") == archive.query("status") == []
+
+
+def test_who_follows_it_elsewhere_is_asked(web: tuple[TestClient, Archive], tmp_path: Path) -> None:
+    client, archive = web
+    planned = Submitted(tmp_path / "run0001")
+    append(planned.out, starting() + table(START + 10, done=1, unready=2))
+    key = SubmitDir(planned.path).workflow
+    # As another machine says it: this process may not look for itself.
+    archive.record_many([workflow(key, host="elsewhere"), workflow("w2")])
+    follower = Follower(planned.path, archive, requests=archive, keep=True)
+    stop = threading.Event()
+    thread = threading.Thread(target=follower.run, args=(stop,))
+    thread.start()
+    try:
+        answer = client.post(f"/v1/workflows/{key}/refresh?wait_s=10")
+        assert answer.status_code == 200, answer.text
+        assert answer.json()["workflow"]["status"]["done"] == 1
+        assert client.post("/v1/workflows/w2/refresh?wait_s=0.5").status_code == 202
+    finally:
+        stop.set()
+        thread.join()
+
+
+# ------------------------------------------------------------------ whatever was recorded
+
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner,
+                                                                max_size=3),
+    max_leaves=6,
+)  # fmt: skip
+KEYS = sorted({key for one in example() for key in one.details})
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None,
+          max_examples=60)  # fmt: skip
+@given(
+    metric=st.sampled_from(["workflow", "status", "job", "job_transfer", "placement", "held"]),
+    subject=st.text(max_size=12) | st.just(UUID),
+    value=st.floats(allow_nan=False, allow_infinity=False) | st.just(1.7e308),
+    details=st.dictionaries(st.sampled_from(KEYS), anything, max_size=6),
+)
+def test_nothing_recorded_breaks_an_answer(
+    web: tuple[TestClient, Archive], metric: str, subject: str, value: float, details: Any
+) -> None:
+    client, archive = web
+    unit = {"workflow": "1", "status": "%", "job": "s", "job_transfer": "byte", "placement": "s"}
+    number = archive.latest_seq()
+    archive.record(workflow())
+    made = Measurement(f"x{number}", metric, subject, value, unit.get(metric, "1"), T0, "somebody",
+                       UUID, details)  # fmt: skip
+    with suppress(InputError):  # no archive takes it
+        archive.record(made)
+    for ending in ("", f"/{UUID}", f"/{UUID}/analysis?whole=1", f"/{UUID}/jobs",
+                   f"/{UUID}/transfers"):  # fmt: skip
+        answer = client.get(f"/v1/workflows{ending}")
+        assert answer.status_code in (200, 404), answer.text
+        assert answer.is_success or ending == f"/{UUID}"

@@ -1,0 +1,230 @@
+"""What the broker serves for the dashboard: files, decisions, places of nodes."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from api_rig import bearer, books, error, keyring
+from broker_rig import Rig
+from dashboard_world import WORKFLOW, everything, measured, placement
+from fastapi.testclient import TestClient
+from hypothesis import given
+from hypothesis import strategies as st
+from test_api_documented import EXAMPLE, part_of
+
+from adon.dashboard import decisions
+from adon.dashboard.decisions import KINDS, Decision, newest
+from adon.dashboard.pages import PATHS, ROOT, read_files
+from adon.dashboard.pages import router as pages
+from adon.dashboard.routes import layout_of, router
+from monitors.archive import Archive
+from monitors.measurement import Measurement
+from monitors.rules import Rules
+from network_provisioner.api import create_app
+from network_provisioner.model import Transit, TransitRequest, TransitState
+from network_provisioner.topologies.data import topology_from_dict
+from network_provisioner.topology import Topology
+
+ROOT_DIR = Path(__file__).resolve().parents[2]
+DOCS = ROOT_DIR / "docs/api-monitoring.md"
+CONFIG = ROOT_DIR / "examples/adon.yml"
+NOW = 1_000_000.0
+MINE = "researcher-1"
+
+
+@pytest.fixture
+def archive() -> Iterator[Archive]:
+    with Archive(":memory:") as opened:
+        opened.record_many(everything(NOW))
+        yield opened
+
+
+def client_of(rig: Rig, archive: Archive, *, keys: bool) -> TestClient:
+    routes = [pages(), router(rig.broker, archive, Rules(), rig.topology)]
+    app = create_app(rig.broker, keyring(rig) if keys else None, books(rig), routes, pages=PATHS)
+    return TestClient(app, follow_redirects=False)
+
+
+@pytest.fixture
+def client(tmp_path: Path, archive: Archive) -> Iterator[TestClient]:
+    with client_of(Rig(tmp_path / "state"), archive, keys=True) as opened:
+        yield opened
+
+
+# -- files ---------------------------------------------------------------------------------------
+
+
+def test_the_first_address_leads_to_the_dashboard(client: TestClient) -> None:
+    for path in ("/", "/dashboard"):
+        answer = client.get(path)
+        assert (answer.status_code, answer.headers["location"]) == (307, ROOT)
+
+
+def test_files_need_no_token_and_say_what_a_page_may(client: TestClient) -> None:
+    for name in ["", *read_files()]:
+        answer = client.get(ROOT + name)
+        assert answer.status_code == 200, name
+        policy = answer.headers["content-security-policy"]
+        assert "default-src 'none'" in policy and "unsafe" not in policy
+        assert "frame-ancestors 'none'" in policy
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        again = client.get(ROOT + name, headers={"If-None-Match": answer.headers["etag"]})
+        assert (again.status_code, again.content) == (304, b"")
+    assert client.get(ROOT).headers["content-type"].startswith("text/html")
+    assert client.get(ROOT + "main.js").headers["content-type"].startswith("text/javascript")
+
+
+@pytest.mark.parametrize(
+    "name", ["pages.py", "x.js", "..%2Fapi.js", "__init__.py", "%00", "a/b.js"]
+)
+def test_nothing_else_is_a_file(client: TestClient, name: str) -> None:
+    assert error(client.get(ROOT + name))[:2] == (404, "not_found")
+
+
+def test_what_is_beside_the_pages_needs_a_token(client: TestClient) -> None:
+    for path in ("/v1/decisions", "/v1/topology/layout", "/v1/topology", "/docs"):
+        assert error(client.get(path))[:2] == (401, "unauthorized")
+
+
+def test_the_pages_are_complete_and_need_nothing_from_elsewhere() -> None:
+    files = {name: file.content.decode() for name, file in read_files().items()}
+    for name, text in files.items():
+        if name.endswith(".js"):
+            wanted = re.findall(r'from "\./([^"]+)"', text)
+            assert set(wanted) <= set(files), name
+            assert len(text.splitlines()) < 300, name
+            # Text that is made into elements: whatever a job is called would be run.
+            assert not re.search(
+                r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval", text
+            )
+        elsewhere = re.sub(r"http://www\.w3\.org/[0-9a-z/]+", "", text)
+        assert not re.search(r"(https?:)?//[a-z0-9-]+\.[a-z]", elsewhere), name
+    assert set(re.findall(r'(?:href|src)="([a-z]+\.[a-z]+)"', files["index.html"])) <= set(files)
+    assert "<style" not in files["index.html"] and not re.search(r' style="', files["index.html"])
+
+
+# -- decisions -----------------------------------------------------------------------------------
+
+
+def test_decisions_of_all_kinds_newest_first(tmp_path: Path, archive: Archive) -> None:
+    rig = Rig(tmp_path / "state")
+    rig.broker.request(TransitRequest("a", "mu", "tacc", size_bytes=10**9, user=MINE))
+    with client_of(rig, archive, keys=False) as client:
+        found = client.get("/v1/decisions").json()["decisions"]
+        assert {d["kind"] for d in found} == set(KINDS)
+        assert [d["at"] for d in found] == sorted((d["at"] for d in found), reverse=True)
+        assert all(d["why"] and d["outcome"] and d["subject"] for d in found)
+        (transit,) = [d for d in found if d["kind"] == "transit"]
+        assert transit["choices"][0]["path"] == transit["details"]["path"]
+        for kind in KINDS:
+            only = client.get(f"/v1/decisions?kind={kind}").json()["decisions"]
+            assert only and {d["kind"] for d in only} == {kind}
+        assert len(client.get("/v1/decisions?limit=3").json()["decisions"]) == 3
+        flow = client.get(f"/v1/decisions?workflow={WORKFLOW}").json()["decisions"]
+        assert {d["workflow"] for d in flow} == {WORKFLOW}
+        late = client.get(f"/v1/decisions?since={NOW + 1}").json()["decisions"]
+        assert all(d["at"] >= NOW + 1 for d in late)
+
+
+def test_a_researcher_sees_its_own_transits(tmp_path: Path, archive: Archive) -> None:
+    rig = Rig(tmp_path / "state")
+    for name, user in (("a", MINE), ("b", "somebody")):
+        rig.broker.request(TransitRequest(name, "mu", "tacc", user=user))
+    with client_of(rig, archive, keys=True) as client:
+
+        def seen(role: str) -> set[str]:
+            answer = client.get("/v1/decisions?kind=transit", headers=bearer(role))
+            return {d["id"] for d in answer.json()["decisions"]}
+
+        assert seen("researcher") == {"a"}
+        assert seen("operator") == seen("engineer") == {"a", "b"}
+        refused = client.get("/v1/decisions", headers=bearer("agent"))
+        assert error(refused)[:2] == (403, "forbidden")
+
+
+def test_what_waits_says_for_what() -> None:
+    waiting = Transit("a", "mu", "tacc", TransitState.QUEUED, blocking=[{"link": "s1>s2"}])
+    assert decisions.of_transit(waiting).why == "there is no room yet on s1>s2"
+
+
+def test_what_was_written_down_badly_is_shown_all_the_same() -> None:
+    odd = measured(
+        "placement", "mu", 4.0, NOW, job=7, reason=None, alternatives=[1, {"site": "mu"}]
+    )
+    found = decisions.of_placement(odd)
+    assert (found.subject, found.why) == (odd.id, "nothing was written down")
+    assert found.choices == [{"site": "mu"}]
+    assert found.outcome == "runs at mu"
+    good = decisions.of_placement(placement("w", "j", "mu", NOW))
+    assert good.outcome == "runs at mu, expected to take 42 s"
+    assert good.subject == "j" and good.details["site"] == "mu" and len(good.choices) == 3
+
+
+def test_expansions_say_what_came_of_them() -> None:
+    asked = measured("expansion", "night", 8.0, NOW, granted=4, reason="8 jobs", note="limit is 4")
+    found = decisions.of_expansion(asked)
+    assert found.outcome == "8 slots asked for, 4 in workers that joined"
+    assert found.why == "8 jobs; limit is 4"
+    gone = Measurement("x", "expansion", "night", 0.0, "1", NOW, "adon pool")
+    assert decisions.of_expansion(gone).outcome == "let go"
+
+
+DECISIONS = st.builds(
+    Decision, st.sampled_from(KINDS), st.text("abc", max_size=2), st.integers(0, 5).map(float),
+    st.just("s"), st.just("o"), st.just("w"),
+)  # fmt: skip
+
+
+@given(st.lists(DECISIONS), st.integers(1, 8), st.randoms())
+def test_the_newest_are_the_same_in_whatever_order_they_come(
+    found: list[Decision], limit: int, random: object
+) -> None:
+    taken = newest(found, limit)
+    assert len(taken) == min(limit, len(found))
+    assert [d.at for d in taken] == sorted((d.at for d in found), reverse=True)[:limit]
+    shuffled = list(found)
+    random.shuffle(shuffled)  # type: ignore[attr-defined]
+    assert [(d.kind, d.id, d.at) for d in newest(shuffled, limit)] == [
+        (d.kind, d.id, d.at) for d in taken
+    ]
+
+
+# -- places --------------------------------------------------------------------------------------
+
+
+def test_every_node_has_a_place_in_the_drawing(client: TestClient, tmp_path: Path) -> None:
+    drawing = client.get("/v1/topology/layout", headers=bearer("researcher")).json()
+    told = client.get("/v1/topology", headers=bearer("researcher")).json()
+    assert {n["name"] for n in drawing["nodes"]} == {n["name"] for n in told["nodes"]}
+    assert all(0 <= n["x"] <= 1 and 0 <= n["y"] <= drawing["height"] for n in drawing["nodes"])
+    places = {(n["x"], n["y"]) for n in drawing["nodes"]}
+    assert len(places) == len(drawing["nodes"])
+
+
+def test_a_network_without_nodes_has_no_drawing() -> None:
+    assert layout_of(Topology([], [])) == {"height": 0.0, "nodes": []}
+
+
+# -- what is written of them ---------------------------------------------------------------------
+
+
+def test_every_example_is_as_it_is_shown(tmp_path: Path, archive: Archive) -> None:
+    text = DOCS.read_text(encoding="utf-8").partition("## Decisions\n")[2].partition("\n## ")[0]
+    examples = EXAMPLE.findall(text)
+    assert len(examples) == text.count("```http") == 2
+    network = topology_from_dict(yaml.safe_load(CONFIG.read_text(encoding="utf-8"))["topology"])
+    rig = Rig(tmp_path / "state", network)
+    asked = TransitRequest(
+        "a", "mu", "tacc", size_bytes=25 * 10**9, min_bps=50e6, max_bps=150e6, template="soykb",
+        workflow="w1", job="stage_in_0",
+    )  # fmt: skip
+    rig.broker.request(asked)
+    with client_of(rig, archive, keys=False) as client:
+        for verb, path, _, shown in examples:
+            answer = client.request(verb, path)
+            assert answer.is_success and part_of(json.loads(shown), answer.json()), answer.text
