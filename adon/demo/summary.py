@@ -56,6 +56,7 @@ def summary_text(facts: RunFacts, reports: tuple[Path, Path]) -> str:
         *_warnings(facts),
         f"report     {reports[0]}",
         f"{_INDENT}{reports[1]}",
+        *_entry("look", "make dashboard (adon dashboard) shows the run in a browser"),
     ]
     return "\n".join(lines)
 

@@ -1,0 +1,160 @@
+// What became of a workflow's jobs (Figure 15 of the thesis): failures with what they said, times, waits.
+
+import { el } from "./dom.js";
+import { counted, duration, number, shortName, whole } from "./format.js";
+import { cards, empty, meter, state, table, workflowLink } from "./parts.js";
+
+/** Those inside it, with where each stands. */
+export function inside({ inside: list }) {
+  if (!list.length) return null;
+  const columns = [
+    { name: "workflow" },
+    { name: "state", half: true },
+    { name: "progress", half: true },
+    { name: "% done", n: true },
+    { name: "jobs", n: true },
+  ];
+  return el(
+    "section",
+    { "data-key": "inside" },
+    el("h2", {}, "Workflows inside it"),
+    table(
+      counted(list.length, "workflow"),
+      columns,
+      list.map((w) => ({
+        key: w.id,
+        cells: [
+          workflowLink(w.id, w.name || w.id),
+          state(w.stuck ? "stuck" : w.state),
+          meter(w.status || {}),
+          number(w.percent_done),
+          whole(w.status?.total),
+        ],
+      })),
+      { titled: true },
+    ),
+  );
+}
+
+/** Each job that failed, with the end of what it said on standard error. */
+export function failures({ analysis }) {
+  const list = analysis?.failures || [];
+  if (!list.length) return null;
+  return el(
+    "section",
+    { "data-key": "failures" },
+    el("h2", {}, `Failures (${list.length})`),
+    list.slice(0, 100).map((f, n) => {
+      const code = f.exitcode === null || f.exitcode === undefined ? f.outcome : `exit code ${f.exitcode}`;
+      return el(
+        "article",
+        { class: "item", "data-key": `failure:${f.job}:${n}` },
+        el(
+          "div",
+          { class: "head" },
+          el("strong", { class: "bad" }, `✗ ${f.job}`),
+          el(
+            "span",
+            { class: "soft" },
+            [
+              shortName(f.transformation || ""),
+              f.site && `at ${f.site}`,
+              code,
+              f.attempts > 1 && `${f.attempts} attempts`,
+            ]
+              .filter(Boolean)
+              .join(", "),
+          ),
+        ),
+        f.reason && el("p", {}, f.reason),
+        f.retried &&
+          el("p", { class: "soft" }, "It was or will be tried again: the workflow does not fail by it."),
+        f.stderr
+          ? el("pre", { tabindex: "0", "aria-label": `What ${f.job} said last` }, f.stderr)
+          : el("p", { class: "soft" }, "It said nothing on standard error."),
+      );
+    }),
+  );
+}
+
+/** Times of its jobs by transformation and site, and what they waited. */
+export function analysed({ analysis: a }) {
+  if (!a || !a.attempts)
+    return el(
+      "section",
+      { "data-key": "analysis" },
+      el("h2", {}, "Analysis"),
+      empty("No job of it has ended yet."),
+    );
+  const runtimes = [
+    { name: "transformation" },
+    { name: "site", half: true },
+    { name: "ended well", n: true },
+    { name: "failed", n: true },
+    { name: "min", n: true },
+    { name: "median", n: true },
+    { name: "mean", n: true },
+    { name: "max", n: true },
+    { name: "sum", n: true },
+  ];
+  const waits = [
+    { name: "site" },
+    { name: "jobs", n: true },
+    { name: "min", n: true },
+    { name: "median", n: true },
+    { name: "mean", n: true },
+    { name: "max", n: true },
+  ];
+  return el(
+    "section",
+    { "data-key": "analysis" },
+    el("h2", {}, "Analysis"),
+    cards({
+      makespan: duration(a.makespan_s),
+      "jobs' time": [duration(a.cumulative_s), "all that ended well"],
+      "lost time": [duration(a.lost_s), "attempts that did not"],
+      attempts: whole(a.attempts),
+      retries: whole(a.retries),
+      ...Object.fromEntries(Object.entries(a.outcomes || {}).map(([name, n]) => [name, whole(n)])),
+    }),
+    el("h3", {}, "How long jobs ran"),
+    table(
+      "by transformation and site, seconds on a worker",
+      runtimes,
+      (a.runtimes || []).map((r) => ({
+        key: `${r.transformation}@${r.site}`,
+        cells: [
+          [shortName(r.transformation), el("small", {}, r.kind === "compute" ? r.transformation : r.kind)],
+          r.site,
+          whole(r.count),
+          r.failed ? el("strong", { class: "bad" }, whole(r.failed)) : "0",
+          duration(r.min_s),
+          duration(r.median_s),
+          duration(r.mean_s),
+          duration(r.max_s),
+          duration(r.total_s),
+        ],
+      })),
+    ),
+    (a.waits || []).length
+      ? [
+          el("h3", {}, "How long jobs waited"),
+          table(
+            "from submission to start, by site",
+            waits,
+            a.waits.map((r) => ({
+              key: r.site,
+              cells: [
+                r.site,
+                whole(r.count),
+                duration(r.min_s),
+                duration(r.median_s),
+                duration(r.mean_s),
+                duration(r.max_s),
+              ],
+            })),
+          ),
+        ]
+      : null,
+  );
+}

@@ -1,0 +1,139 @@
+"""What was decided, newest first, each with its reason: pure functions of values.
+
+Three kinds of decisions have one shape, so that one list can show them all:
+
+    transit     which path a transfer got, and how much of it; the candidates with their scores
+    placement   at which site a job runs; the alternatives with the terms of their T_t
+    expansion   how many slots the pool was given for whom
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from heapq import nlargest
+from typing import Any
+
+from monitors.measurement import Measurement
+from network_provisioner.model import Transit
+from network_provisioner.units import format_rate
+
+KINDS = ("transit", "placement", "expansion")
+_UNSAID = "nothing was written down"
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """One decision. ``at`` is in Unix seconds, ``subject`` what it is about, ``outcome`` what was
+    decided and ``why`` the reason in a sentence. ``choices`` are what there was to choose from, as
+    they were written down then; ``details`` are the other facts."""
+
+    kind: str
+    id: str
+    at: float
+    subject: str
+    outcome: str
+    why: str
+    workflow: str = ""
+    job: str = ""
+    choices: list[Mapping[str, Any]] = field(default_factory=list)
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+def newest(found: Iterable[Decision], limit: int) -> list[Decision]:
+    """The newest ``limit``, the newest first; of the same instant in the order of their ids."""
+    ordered = sorted(found, key=lambda d: (d.kind, d.id))
+    return nlargest(limit, ordered, key=lambda d: d.at)
+
+
+def of_transit(transit: Transit) -> Decision:
+    """How a request for a path was answered."""
+    way = " → ".join(transit.path)
+    rate = format_rate(transit.granted_bps) if transit.granted_bps else ""
+    outcome = str(transit.state).replace("_", " ")
+    if way:
+        outcome += f" on {way}" + (f" with {rate}" if rate else "")
+    return Decision(
+        kind="transit",
+        id=transit.id,
+        at=transit.requested_at,
+        subject=f"{transit.src} → {transit.dst}",
+        outcome=outcome,
+        why=transit.reason or _waits_for(transit) or _UNSAID,
+        workflow=transit.workflow,
+        job=transit.job,
+        choices=list(transit.candidates),
+        details={
+            "state": str(transit.state),
+            "layer": transit.layer,
+            "path": list(transit.path),
+            "requested_bps": transit.requested_bps,
+            "granted_bps": transit.granted_bps,
+            "max_bps": transit.max_bps,
+            "priority": transit.priority,
+            "template": transit.template,
+            "user": transit.user,
+            "project": transit.project,
+            "size_bytes": transit.size_bytes,
+            "goodput_bps": transit.goodput_bps,
+            "start": transit.start,
+            "end": transit.end,
+            "installed_at": transit.installed_at,
+            "released_at": transit.released_at,
+            "earliest": transit.earliest,
+            "blocking": list(transit.blocking),
+            "moves": transit.moves,
+        },
+    )
+
+
+def _waits_for(transit: Transit) -> str:
+    links = [str(one.get("link", "")) for one in transit.blocking]
+    return f"there is no room yet on {', '.join(links)}" if links else ""
+
+
+def _words(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def of_placement(found: Measurement) -> Decision:
+    """Why a job runs where it does (:mod:`monitors.placements`: the subject is the site)."""
+    told = found.details
+    listed, seconds = told.get("alternatives"), told.get("seconds")
+    alternatives = listed if isinstance(listed, list) else []
+    expected = f", expected to take {seconds:.3g} s" if isinstance(seconds, int | float) else ""
+    return Decision(
+        kind="placement",
+        id=found.id,
+        at=found.at,
+        subject=_words(told.get("job")) or found.id,
+        outcome=f"runs at {found.subject}{expected}",
+        why=_words(told.get("reason")) or _UNSAID,
+        workflow=found.workflow,
+        job=_words(told.get("job")),
+        choices=[one for one in alternatives if isinstance(one, dict)],
+        details={"site": found.subject}
+        | {k: v for k, v in told.items() if k not in ("alternatives", "reason", "job")},
+    )
+
+
+def of_expansion(found: Measurement) -> Decision:
+    """What the pool was given (metric ``expansion``: the subject is the demand's name, the value
+    the slots that were asked for)."""
+    told = found.details
+    got = told.get("granted")
+    outcome = f"{found.value:g} slots asked for"
+    if found.value == 0:
+        outcome = "let go"
+    elif got is not None:
+        outcome += f", {got} in workers that joined"
+    return Decision(
+        kind="expansion",
+        id=found.id,
+        at=found.at,
+        subject=found.subject,
+        outcome=outcome,
+        why="; ".join(filter(None, map(_words, (told.get("reason"), told.get("note"))))) or _UNSAID,
+        workflow=found.workflow,
+        details=dict(told),
+    )

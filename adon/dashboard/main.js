@@ -1,0 +1,274 @@
+// Which page is shown, what it is told, and when it is drawn again.
+//
+// A page is {title, load, view} and, where it wants them, {metrics, found, every, actions}: `load`
+// asks the broker, `view` makes nodes of what is known, `found` takes what the feed brings of
+// `metrics`, `every` says after how many milliseconds to load again what no feed tells. What users do
+// comes by `data-act` to `actions`.
+
+import { ApiError, follow, now, setToken, token } from "./api.js";
+import { become, el } from "./dom.js";
+import { heading } from "./parts.js";
+import { agents } from "./agents.js";
+import { decisions } from "./decisions.js";
+import { measurements } from "./measurements.js";
+import { network } from "./network.js";
+import { pool } from "./pool.js";
+import { workflow } from "./workflow.js";
+import { workflows } from "./workflows.js";
+
+const PAGES = { workflows, network, decisions, measurements, agents, pool };
+const SLOW_MS = 1000; // how often a page loads again while there is no feed
+const REFUSED_MS = 3000;
+const DRAW_MS = 150; // many changes in a short time are drawn together
+const byId = (id) => document.getElementById(id);
+let shown = null; // {page, parameters, state, stop, …} of the page that is shown
+
+function route() {
+  const [path, query] = location.hash.replace(/^#\/?/, "").split("?");
+  const [name, ...rest] = path.split("/");
+  const chosen = name in PAGES ? name : "workflows";
+  const id = rest.length ? decodeURIComponent(rest.join("/")) : "";
+  const page = chosen === "workflows" && id ? workflow : PAGES[chosen];
+  return { name: chosen, page, id, query: new URLSearchParams(query || "") };
+}
+
+function drawNav(current) {
+  become(
+    byId("nav"),
+    Object.entries(PAGES).map(([name, page]) =>
+      el(
+        "a",
+        { href: `#/${name}`, "aria-current": name === current ? "page" : null, "data-key": name },
+        page.title,
+      ),
+    ),
+  );
+}
+
+function line(state, words) {
+  const at = byId("line");
+  if (at.dataset.state !== state) at.dataset.state = state;
+  if (at.textContent !== words) at.textContent = words;
+}
+
+/** Tell those who do not see the page what has changed. */
+function say(words) {
+  byId("said").textContent = words;
+}
+
+/** The page of now. Its context is what page functions get. */
+function open() {
+  const going = route();
+  if (shown && shown.page === going.page && shown.id === going.id && shown.page.same) {
+    shown.query = going.query;
+    shown.page.same(shown);
+    return;
+  }
+  const moved = shown !== null;
+  if (shown) shown.stop.abort();
+  const stop = new AbortController();
+  const context = {
+    ...going,
+    stop,
+    signal: stop.signal,
+    state: {},
+    say,
+    now,
+    loaded: false,
+    error: null,
+    busy: false,
+    redraw: () => draw(context),
+    reload: () => load(context),
+    follow: () => context.line && listen(context),
+    again: () => load(context).then(() => listen(context)),
+  };
+  shown = context;
+  drawNav(going.name);
+  document.title = `${going.page.title} – ADON`;
+  if (going.page.begin) going.page.begin(context);
+  draw(context);
+  start(context);
+  if (moved) {
+    window.scrollTo(0, 0);
+    byId("main").focus({ preventScroll: true });
+  }
+}
+
+async function start(context) {
+  await load(context);
+  if (context.signal.aborted || context.error?.status === 401) return;
+  listen(context);
+  const { page, signal } = context;
+  const tick = async () => {
+    if (context.error?.status === 401) return; // until somebody says who asks
+    // Without a feed everything is asked for; what is refused is not asked for so often.
+    const due = context.error ? REFUSED_MS : context.live ? page.every : SLOW_MS;
+    if (document.hidden) {
+      // Nobody looks; what was missed is asked for when somebody does.
+    } else if (performance.now() - context.loadedAt >= due - 50) {
+      await load(context);
+    } else {
+      draw(context); // "5 s ago" grows older
+    }
+    if (!signal.aborted) setTimeout(tick, SLOW_MS);
+  };
+  setTimeout(tick, SLOW_MS);
+}
+
+/** Take what is recorded from now on, of the metrics that the page wants now. */
+function listen(context) {
+  const { page, signal } = context;
+  context.line?.abort();
+  context.line = new AbortController();
+  context.live = !page.metrics;
+  status(context);
+  if (!page.metrics) return;
+  follow(
+    page.metrics(context),
+    {
+      state: (name) => {
+        context.live = name === "live";
+        status(context);
+        if (context.live) load(context); // what was missed meanwhile
+      },
+      found: (list) => {
+        if (page.found(context, list) !== false) soon(context);
+      },
+    },
+    AbortSignal.any([signal, context.line.signal]),
+  );
+}
+
+function status(context) {
+  if (context !== shown) return;
+  if (context.error) line("off", context.error.code === "unreachable" ? "not connected" : "refused");
+  else if (context.live) line("live", "live");
+  else line("poll", "every second");
+}
+
+async function load(context) {
+  if (context.busy) {
+    context.more = true; // it may have asked before what is wanted now
+    return;
+  }
+  context.busy = true;
+  context.more = false;
+  try {
+    await context.page.load(context);
+    context.error = null;
+    context.loaded = true;
+    status(context);
+  } catch (error) {
+    if (error.name === "AbortError" || context.signal.aborted) return;
+    if (!(error instanceof ApiError)) throw error;
+    context.error = error;
+    status(context);
+    if (error.status === 401) askToken(token() ? error.message : "This broker wants to know who asks.");
+  } finally {
+    context.busy = false;
+    context.loadedAt = performance.now();
+  }
+  if (context.signal.aborted) return;
+  draw(context);
+  if (context.more) await load(context);
+}
+
+/** Draw once for all that comes within a short time, and never more than a third of the time. */
+function soon(context) {
+  if (context.waiting) return;
+  context.waiting = true;
+  const rest = Math.max(DRAW_MS, 2 * (context.tookMs || 0));
+  const draws = () => {
+    context.waiting = false;
+    if (!context.signal.aborted) draw(context);
+  };
+  setTimeout(draws, Math.max(0, rest - (performance.now() - (context.drawnAt || 0))));
+}
+
+function draw(context) {
+  if (context !== shown) return;
+  const main = byId("main");
+  context.width = Math.max(260, main.clientWidth - 2 * parseFloat(getComputedStyle(main).paddingLeft));
+  const { page, error } = context;
+  const wrong =
+    error && el("p", { class: "note bad-note", role: "alert", "data-key": "wrong" }, error.message);
+  if (!context.loaded) {
+    become(main, [heading(page.title), wrong || el("p", { class: "soft", "data-key": "wait" }, "Loading …")]);
+    return;
+  }
+  const began = performance.now();
+  become(main, [wrong, viewed(context)]);
+  context.drawnAt = performance.now();
+  context.tookMs = context.drawnAt - began;
+  byId("key").hidden = !token();
+}
+
+/** The page, or in words that it cannot be drawn: a fault of ours must not look like no news. */
+function viewed(context) {
+  try {
+    return context.page.view(context);
+  } catch (error) {
+    reportError(error);
+    return [
+      heading(context.page.title),
+      el("p", { class: "note bad-note", role: "alert" }, `This page cannot be drawn: ${error.message}`),
+    ];
+  }
+}
+
+function askToken(why) {
+  const dialog = byId("ask");
+  byId("ask-why").textContent = why;
+  byId("key").hidden = false;
+  if (!dialog.open) dialog.showModal();
+  byId("token").focus();
+}
+
+function again() {
+  if (shown) shown.stop.abort();
+  shown = null;
+  open();
+}
+
+const own = {
+  skip(event) {
+    event.preventDefault();
+    byId("main").focus();
+  },
+  key: () => askToken("Another token, or none where the broker knows you by your certificate."),
+  cancel: () => byId("ask").close(),
+};
+
+function act(event) {
+  const from = event.target.closest("[data-act]");
+  if (!from) return;
+  const listens = from.matches("select, input")
+    ? from.matches('[type="range"], [type="search"]')
+      ? "input"
+      : "change"
+    : "click";
+  if (event.type !== listens) return;
+  const action = own[from.dataset.act] || shown?.page.actions?.[from.dataset.act];
+  if (action) action.call(null, ...(own[from.dataset.act] ? [event] : [shown, from, event]));
+}
+
+for (const kind of ["click", "change", "input"]) document.addEventListener(kind, act);
+document.addEventListener("submit", (event) => {
+  if (event.target.dataset.form !== "token") return;
+  setToken(byId("token").value.trim());
+  byId("token").value = "";
+  again();
+});
+let resized = 0;
+window.addEventListener("resize", () => {
+  cancelAnimationFrame(resized);
+  resized = requestAnimationFrame(() => shown && draw(shown));
+});
+window.addEventListener("hashchange", open);
+// Browsers keep few lines to one broker, for all tabs together: one that nobody sees gives its back.
+document.addEventListener("visibilitychange", () => {
+  if (!shown?.line) return;
+  if (document.hidden) shown.line.abort();
+  else load(shown).then(() => listen(shown));
+});
+open();

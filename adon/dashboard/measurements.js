@@ -1,0 +1,225 @@
+// Measurements over time, with what is unusual in them.
+
+import { get, maybe } from "./api.js";
+import { el } from "./dom.js";
+import { KINDS, addressOf, fromFeed, labelled, unusual, withEnds } from "./anomalies.js";
+import { counted, subjectText, words } from "./format.js";
+import { check, choice, empty, heading } from "./parts.js";
+import { plotted, tiles } from "./series.js";
+
+const SPANS = [
+  [3600, "1 hour"],
+  [21600, "6 hours"],
+  [86400, "1 day"],
+  [604800, "1 week"],
+  [2592000, "30 days"],
+];
+const MOST = 10000;
+const SOME = 60;
+// Those that say something as a line over time; what belongs to one job or workflow has pages of its own.
+const FIRST = [
+  "throughput",
+  "path_throughput",
+  "tcp_throughput",
+  "udp_throughput",
+  "rtt",
+  "one_way_delay",
+  "jitter",
+  "loss",
+  "hops",
+  "runtime",
+  "compute_rate",
+  "queue_wait",
+  "cpu_use",
+  "memory_use",
+  "io_wait",
+];
+const ELSEWHERE = new Set([
+  "status",
+  "workflow",
+  "job",
+  "job_transfer",
+  "placement",
+  "anomaly",
+  "notice",
+  "expansion",
+  "pool_slots",
+  "pool_busy",
+  "pool_demand",
+]);
+
+export const measurements = {
+  title: "Measurements",
+  every: 30000, // what no feed tells: estimates
+  metrics: (c) => [c.state.metric, "anomaly"].filter(Boolean),
+
+  begin(c) {
+    c.state = {
+      series: [],
+      metric: "",
+      subject: "",
+      span: 0,
+      points: [],
+      latest: [],
+      anomalies: [],
+      estimate: null,
+      limits: [],
+      dots: true,
+    };
+    chosen(c);
+  },
+
+  /** Another metric or subject, on the same page. */
+  same(c) {
+    const before = c.state.metric;
+    chosen(c);
+    if (c.state.metric !== before) c.again();
+    else c.reload();
+  },
+
+  async load(c) {
+    const s = c.state;
+    const { series } = await get("/v1/measurements/series", {}, c.signal);
+    s.series = series.filter((one) => !ELSEWHERE.has(one.metric));
+    const names = s.series.map((one) => one.metric);
+    if (!names.includes(s.metric)) {
+      const first = [...FIRST, ...names].find((name) => names.includes(name)) || "";
+      if (first && first !== s.metric) {
+        s.metric = first;
+        c.follow();
+      }
+    }
+    const now = c.now();
+    const [latest, anomalies] = await Promise.all([
+      s.metric ? get("/v1/measurements/latest", { metric: s.metric }, c.signal) : { measurements: [] },
+      maybe("/v1/anomalies", { limit: 500, since: Math.floor(now - 2592000) }, c.signal, { anomalies: [] }),
+    ]);
+    s.latest = latest.measurements.sort((a, b) => b.at - a.at);
+    told(c, withEnds(anomalies.anomalies));
+    if (!s.latest.some((m) => m.subject === s.subject)) s.subject = s.latest[0]?.subject ?? "";
+    if (!s.metric || !s.latest.length) return;
+    s.span ||= await spanOf(c, now);
+    const [found, estimate, limits] = await Promise.all([
+      get(
+        "/v1/measurements",
+        {
+          metric: s.metric,
+          subject: s.subject,
+          since: Math.floor(now - s.span),
+          order: "newest",
+          limit: MOST,
+        },
+        c.signal,
+      ),
+      maybe("/v1/estimates", { metric: s.metric, subject: s.subject }, c.signal),
+      maybe("/v1/anomalies/limits", { metric: s.metric, subject: s.subject }, c.signal),
+    ]);
+    s.limits = limits?.limits || [];
+    s.points = found.measurements.reverse();
+    s.estimate = Array.isArray(estimate) ? estimate[0] : estimate?.estimates?.[0] || estimate;
+  },
+
+  found(c, list) {
+    const s = c.state;
+    for (const m of list) {
+      if (m.metric === "anomaly") {
+        told(c, withEnds([fromFeed(m), ...s.anomalies]));
+        continue;
+      }
+      if (m.metric !== s.metric) continue;
+      const at = s.latest.findIndex((one) => one.subject === m.subject);
+      if (at < 0) s.latest.push(m);
+      else if (m.at >= s.latest[at].at) s.latest[at] = m;
+      if (m.subject === s.subject && !s.points.some((one) => one.id === m.id)) {
+        s.points.push(m);
+        s.points.sort((a, b) => a.at - b.at);
+      }
+    }
+  },
+
+  view(c) {
+    const s = c.state;
+    const now = c.now();
+    if (!s.series.length) {
+      return [
+        heading("Measurements"),
+        empty(
+          "Nothing has been measured yet. Transfers that end, jobs that run, agents and perfSONAR fill the archive.",
+        ),
+        unusual(s.anomalies, now),
+      ];
+    }
+    const names = s.series.map((one) => one.metric);
+    return [
+      heading("Measurements", counted(s.latest.length, "subject")),
+      el(
+        "div",
+        { class: "filters" },
+        choice(
+          "metric",
+          "Metric",
+          names.map((n) => [n, words(n)]),
+          s.metric,
+        ),
+        choice(
+          "subject",
+          "Of",
+          s.latest.map((m) => [m.subject, labelled(m.subject)]).sort((a, b) => (a[1] < b[1] ? -1 : 1)),
+          s.subject,
+        ),
+        choice("span", "Last", SPANS, s.span),
+        check("dots", "each measurement as a dot", s.dots),
+      ),
+      plotted(c, s, now),
+      tiles(s, now),
+      unusual(
+        s.anomalies.filter((a) => !(a.metric === s.metric && a.subject === s.subject)),
+        now,
+      ),
+    ];
+  },
+
+  actions: {
+    metric: (c, from) => go(from.value, ""),
+    subject: (c, from) => go(c.state.metric, from.value),
+    span(c, from) {
+      c.state.span = Number(from.value);
+      c.reload();
+    },
+    dots(c, from) {
+      c.state.dots = from.checked;
+      c.redraw();
+    },
+  },
+};
+
+const go = (metric, subject) => {
+  location.hash = addressOf(metric, subject);
+};
+
+/** How far to look back so that a few dozen measurements are seen, where nobody has said. */
+async function spanOf(c, now) {
+  const { metric, subject } = c.state;
+  const some = await get("/v1/measurements", { metric, subject, order: "newest", limit: SOME }, c.signal);
+  const age = now - (some.measurements.at(-1)?.at ?? now);
+  return (SPANS.find(([span]) => span >= age) || SPANS.at(-1))[0];
+}
+
+/** Take what is known of anomalies now, and say what is new. */
+function told(c, list) {
+  const word = (a) => `${a.metric} ${a.subject} ${Math.floor(a.since)} ${a.until}`;
+  const before = new Set(c.state.anomalies.map(word));
+  const news = list.find((a) => !before.has(word(a)));
+  if (c.loaded && news)
+    c.say(
+      `${KINDS[news.kind] || "anomaly"} of ${words(news.metric)} ${subjectText(news.subject)}${news.until ? " is over" : ""}`,
+    );
+  c.state.anomalies = list;
+}
+
+function chosen(c) {
+  const [metric, subject] = [c.query.get("metric"), c.query.get("subject")];
+  if (metric && metric !== c.state.metric)
+    Object.assign(c.state, { metric, subject: "", points: [], estimate: null });
+  if (subject !== null) c.state.subject = subject;
+}

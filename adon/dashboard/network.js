@@ -1,0 +1,297 @@
+// The network: what is reserved on every link now, before and later, by whom, and what is measured.
+
+import { get, maybe } from "./api.js";
+import { el } from "./dom.js";
+import { ago, clock, counted, duration, percent, rate, whole } from "./format.js";
+import { during, holdings, hopOf, measuredRates, reserved } from "./holdings.js";
+import { map } from "./map.js";
+import { cards, heading, key, table, workflowLink } from "./parts.js";
+import { blocks } from "./reserved.js";
+
+const SPANS = [
+  [900, "15 min"],
+  [3600, "1 hour"],
+  [21600, "6 hours"],
+  [86400, "1 day"],
+  [604800, "1 week"],
+];
+const MOST = 2000;
+const SLOW_MS = 5000; // for what changes less often than load: past transits, counters
+const CHARTS = 4;
+const ROWS = 200;
+
+export const network = {
+  title: "Network",
+  every: 1000,
+
+  begin(c) {
+    c.state = {
+      span: 3600,
+      off: 0,
+      picked: "",
+      transits: [],
+      layout: null,
+      rates: new Map(),
+      counters: null,
+      slowAt: -1e9,
+      ids: "",
+    };
+  },
+
+  async load(c) {
+    const s = c.state;
+    const now = c.now();
+    const [topology, health] = await Promise.all([
+      get("/v1/topology", { until: Math.ceil(now + s.span) }, c.signal),
+      get("/v1/health", {}, c.signal),
+    ]);
+    s.layout ||= await get("/v1/topology/layout", {}, c.signal);
+    const ids = topology.links
+      .flatMap((l) => l.load.flatMap((d) => d.transits))
+      .sort()
+      .join(" ");
+    if (ids !== s.ids || performance.now() - s.slowAt > SLOW_MS) {
+      const [transits, counters] = await Promise.all([
+        get("/v1/transits", { since: Math.max(0, Math.floor(now - s.span - 86400)), limit: MOST }, c.signal),
+        s.blind ? null : maybe("/v1/counters", {}, c.signal).catch(() => null),
+      ]);
+      s.blind ||= counters === null;
+      if (counters) {
+        s.rates = measuredRates(s.counters, counters.counters);
+        s.counters = counters.counters;
+      }
+      if (ids !== s.ids && s.ids !== "") c.say("Reservations have changed");
+      Object.assign(s, { transits, ids, slowAt: performance.now() });
+    }
+    Object.assign(s, { topology, health });
+    s.held = holdings(topology, s.transits, now);
+  },
+
+  view(c) {
+    const s = c.state;
+    const now = c.now();
+    const at = now + s.off;
+    s.at = at;
+    const loads = s.topology.links.flatMap((link) =>
+      link.load.map((load) => ({ link, load, hop: hopOf(load.from, load.to) })),
+    );
+    // The ledger knows best what is reserved at this very moment.
+    const taken = (one) => (s.off === 0 ? one.load.reserved_bps : reserved(s.held.get(one.hop), at));
+    const shares = new Map(loads.map((one) => [one.hop, taken(one) / one.link.capacity_bps]));
+    const health = s.health.status === "ok" ? "" : s.health.problem || s.health.status;
+    const when = s.off === 0 ? "now" : `${ago(at, now)} (${clock(at, now)})`;
+    const most = [...shares.values()].reduce((a, b) => Math.max(a, b), 0);
+    return [
+      heading("Network", `${s.health.controller.name} controller`),
+      health ? el("p", { class: "note bad-note" }, `Degraded: ${health}`) : null,
+      (s.topology.warnings || []).map((w) => el("p", { class: "note" }, w)),
+      cards({
+        "on the switches": whole(s.health.live),
+        waiting: whole(s.health.queued),
+        links: whole(s.topology.links.length),
+        "fullest direction": percent(most),
+      }),
+      slider(s, at, now, when),
+      el(
+        "div",
+        { class: "wide", tabindex: "0", role: "region", "aria-label": "Map of the network" },
+        map(s.topology, s.layout, c.width, (hop) => shares.get(hop) || 0, s.picked),
+      ),
+      key([
+        ["fill t1", "reserved, below 50 %"],
+        ["fill t2", "50 % and more"],
+        ["fill t5", "85 % and more"],
+      ]),
+      el(
+        "p",
+        { class: "soft" },
+        "A pipe is as wide as its link's capacity, one for each direction, on the right of the way. Dashed: routed (layer 3). Choose one to see who holds it.",
+      ),
+      s.picked
+        ? holders(
+            c,
+            loads.find((one) => one.hop === s.picked),
+            at,
+            now,
+            when,
+          )
+        : null,
+      charted(c, s, loads, at, now),
+      links(s, loads, shares, taken, when),
+    ];
+  },
+
+  actions: {
+    pick(c, from) {
+      c.state.picked = c.state.picked === from.dataset.hop ? "" : from.dataset.hop;
+      if (c.state.picked) c.say(`${c.state.picked.replace(">", " to ")} chosen`);
+      c.redraw();
+    },
+    at(c, from) {
+      c.state.off = Number(from.value);
+      c.redraw();
+    },
+    now(c) {
+      c.state.off = 0;
+      const range = document.querySelector('[data-act="at"]');
+      if (range) range.value = "0";
+      c.redraw();
+    },
+    span(c, from) {
+      Object.assign(c.state, { span: Number(from.value), off: 0, slowAt: -1e9 });
+      c.reload();
+    },
+  },
+};
+
+function slider(s, at, now, when) {
+  return el(
+    "section",
+    { class: "slider", "aria-label": "Time", "data-key": "slider" },
+    el(
+      "div",
+      { class: "row" },
+      el("label", { for: "at" }, "Shown: ", el("strong", {}, when)),
+      el("button", { type: "button", "data-act": "now", "aria-pressed": String(s.off === 0) }, "Now"),
+      el(
+        "label",
+        { class: "soft" },
+        "before and after ",
+        el(
+          "select",
+          { "data-act": "span" },
+          SPANS.map(([v, t]) => el("option", { value: v, selected: v === s.span }, t)),
+        ),
+      ),
+    ),
+    el("input", {
+      id: "at",
+      type: "range",
+      "data-act": "at",
+      min: -s.span,
+      max: s.span,
+      step: Math.max(1, s.span / 360),
+      value: s.off,
+      "aria-valuetext": when,
+    }),
+    el(
+      "div",
+      { class: "ends", "aria-hidden": "true" },
+      el("span", {}, `− ${duration(s.span)}`),
+      el("span", {}, "now"),
+      el("span", {}, `+ ${duration(s.span)}`),
+    ),
+  );
+}
+
+/** Reservations of the time around now: of the direction that is chosen, then of the fullest. */
+function charted(c, s, loads, at, now) {
+  const around = (one) =>
+    (s.held.get(one.hop) || []).filter((h) => h.to > now - s.span && h.from < now + s.span);
+  const full = (one) => Math.max(0, ...around(one).map((h) => h.bps)) / one.link.capacity_bps;
+  const first = (a, b) => (b.hop === s.picked) - (a.hop === s.picked);
+  const shown = loads.filter((one) => around(one).length || one.hop === s.picked);
+  shown.sort((a, b) => first(a, b) || full(b) - full(a) || (a.hop < b.hop ? -1 : 1));
+  const looks = [
+    ["block t1", "reserved, each block one transit"],
+    ["block past t1", "has ended"],
+    ["cut", "capacity"],
+    ["line t0 dash2", "now"],
+  ];
+  return el(
+    "section",
+    { "data-key": "charts" },
+    el("h2", {}, "Reservations over time"),
+    shown.length ? key(looks) : el("p", { class: "soft" }, "Nothing was or is reserved in this time."),
+    shown.slice(0, CHARTS).map((one) => blocks(one, around(one), now, s.span, at, c.width)),
+  );
+}
+
+function holders(c, one, at, now, when) {
+  if (!one) return null;
+  const list = during(c.state.held.get(one.hop), at);
+  const columns = [
+    { name: "transit" },
+    { name: "between", half: true },
+    { name: "reserved", n: true },
+    { name: "from", n: true },
+    { name: "until", n: true },
+    { name: "for", full: true },
+  ];
+  return el(
+    "section",
+    { "data-key": "holders" },
+    el("h2", {}, `Who holds ${one.load.from} → ${one.load.to}, ${when}`),
+    list.length
+      ? table(
+          counted(list.length, "transit"),
+          columns,
+          list.map((h) => ({
+            key: h.id,
+            cells: [
+              el("code", {}, h.id),
+              h.src ? `${h.src} → ${h.dst}` : "–",
+              rate(h.bps),
+              clock(h.from, now),
+              h.to > 1e17 ? "open" : clock(h.to, now),
+              [h.user, h.job, h.workflow && [" ", workflowLink(h.workflow, "workflow")]]
+                .filter(Boolean)
+                .flatMap((p, n) => (n && typeof p === "string" ? [", ", p] : [p])),
+            ],
+          })),
+        )
+      : el("p", { class: "soft" }, "Nobody."),
+  );
+}
+
+function links(s, loads, shares, taken, when) {
+  const sees = s.off === 0 && s.rates.size > 0;
+  const columns = [
+    { name: "direction" },
+    { name: "layer" },
+    { name: "capacity", n: true },
+    { name: "reserved", n: true },
+    { name: "share", n: true },
+    { name: "granted", n: true },
+    ...(sees ? [{ name: "measured", n: true }] : []),
+    { name: "delay", n: true },
+    { name: "transits", n: true },
+  ];
+  return el(
+    "section",
+    { "data-key": "links" },
+    el("h2", {}, "Links"),
+    table(
+      `each direction of ${counted(s.topology.links.length, "link")}, the fullest first, ${when}`,
+      columns,
+      [...loads]
+        .sort((a, b) => shares.get(b.hop) - shares.get(a.hop))
+        .slice(0, ROWS)
+        .map((one) => ({
+          key: one.hop,
+          cls: one.hop === s.picked ? "picked" : "",
+          cells: [
+            el(
+              "button",
+              {
+                type: "button",
+                class: "plain",
+                "data-act": "pick",
+                "data-hop": one.hop,
+                "aria-pressed": String(one.hop === s.picked),
+              },
+              `${one.load.from} → ${one.load.to}`,
+            ),
+            one.link.layer,
+            rate(one.link.capacity_bps),
+            rate(taken(one)),
+            percent(shares.get(one.hop)),
+            s.off === 0 ? rate(one.load.granted_bps ?? 0) : "–",
+            ...(sees ? [s.rates.has(one.hop) ? rate(s.rates.get(one.hop)) : "–"] : []),
+            duration(one.link.delay_s),
+            whole(s.off === 0 ? one.load.transits.length : during(s.held.get(one.hop), s.at).length),
+          ],
+        })),
+    ),
+  );
+}

@@ -1,0 +1,221 @@
+// How large the pool is, and how large it would have to be.
+
+import { get } from "./api.js";
+import { chart } from "./chart.js";
+import { el } from "./dom.js";
+import { ago, clock, counted, number, percent, subjectText, whole } from "./format.js";
+import { cards, choice, empty, heading, key, meter, table } from "./parts.js";
+
+const METRICS = ["pool_slots", "pool_busy", "pool_demand"];
+const SPANS = [
+  [900, "15 min"],
+  [3600, "1 hour"],
+  [21600, "6 hours"],
+  [86400, "1 day"],
+  [604800, "1 week"],
+];
+const MOST = 10000;
+
+export const pool = {
+  title: "Pool",
+  every: 30000,
+  metrics: () => [...METRICS, "expansion"],
+
+  begin(c) {
+    c.state = { span: 3600, site: "", latest: new Map(), points: {}, expansions: [] };
+  },
+
+  async load(c) {
+    const s = c.state;
+    const now = c.now();
+    const since = Math.floor(now - s.span - 120); // one that stays is recorded each minute
+    const [latest, points, told] = await Promise.all([
+      Promise.all(METRICS.map((metric) => get("/v1/measurements/latest", { metric }, c.signal))),
+      Promise.all(
+        METRICS.map((metric) =>
+          get("/v1/measurements", { metric, subject: s.site, since, order: "newest", limit: MOST }, c.signal),
+        ),
+      ),
+      get("/v1/decisions", { kind: "expansion", limit: 50 }, c.signal),
+    ]);
+    s.latest = new Map(latest.flatMap((a) => a.measurements).map((m) => [`${m.metric} ${m.subject}`, m]));
+    METRICS.forEach((metric, n) => {
+      s.points[metric] = points[n].measurements.reverse();
+    });
+    s.expansions = told.decisions;
+  },
+
+  found(c, list) {
+    const s = c.state;
+    for (const m of list) {
+      if (m.metric === "expansion") c.reload();
+      else {
+        s.latest.set(`${m.metric} ${m.subject}`, m);
+        if (m.subject === s.site && !s.points[m.metric].some((one) => one.id === m.id))
+          s.points[m.metric].push(m);
+      }
+    }
+  },
+
+  view(c) {
+    const s = c.state;
+    const now = c.now();
+    const sites = [...new Set([...s.latest.values()].map((m) => m.subject))].sort();
+    if (!sites.length) {
+      return [
+        heading("Pool"),
+        empty("The pool's size has not been recorded. The broker does so where adon.yml has a section pool."),
+        grown(s, now),
+      ];
+    }
+    const value = (metric, site) => s.latest.get(`${metric} ${site}`)?.value;
+    const [slots, busy, demand] = METRICS.map((metric) => value(metric, s.site));
+    const missing = Math.max(0, (demand ?? 0) - (slots ?? 0));
+    return [
+      heading("Pool", s.site ? `at ${s.site}` : "all sites together"),
+      el(
+        "div",
+        { class: "filters" },
+        choice(
+          "site",
+          "Site",
+          sites.map((name) => [name, subjectText(name)]),
+          s.site,
+        ),
+        choice("span", "Last", SPANS, s.span),
+      ),
+      cards({
+        slots: whole(slots),
+        busy: [whole(busy), slots ? percent(busy / slots) : ""],
+        demand: [number(demand), "jobs that run or wait"],
+        "slots missing": [number(missing), missing ? "for all to run at once" : "room for all"],
+      }),
+      plot(c, s, now),
+      bySite(s, sites.filter(Boolean), value, now),
+      grown(s, now),
+    ];
+  },
+
+  actions: {
+    site(c, from) {
+      c.state.site = from.value;
+      c.reload();
+    },
+    span(c, from) {
+      c.state.span = Number(from.value);
+      c.reload();
+    },
+  },
+};
+
+function plot(c, s, now) {
+  const line = (metric, name, cls, area) => ({
+    name,
+    cls,
+    area,
+    to: now,
+    points: s.points[metric].filter((m) => m.at >= now - s.span - 120).map((m) => [m.at, m.value]),
+  });
+  const lines = [
+    line("pool_demand", "demand", "t2 dash1"),
+    line("pool_slots", "slots", "t3"),
+    line("pool_busy", "busy", "t1", true),
+  ];
+  return el(
+    "section",
+    { "data-key": "plot" },
+    key([
+      ["line t3", "slots"],
+      ["line t1", "busy"],
+      ["line t2 dash1", "demand: jobs that run or wait"],
+    ]),
+    chart({
+      key: "pool",
+      title: "Size against demand",
+      width: c.width,
+      height: 240,
+      unit: "1",
+      step: true,
+      t0: now - s.span,
+      t1: now,
+      now,
+      series: lines,
+    }) || empty("Nothing was recorded in this time."),
+  );
+}
+
+function bySite(s, sites, value, now) {
+  if (!sites.length) return null;
+  const columns = [
+    { name: "site" },
+    { name: "busy of slots", half: true },
+    { name: "slots", n: true },
+    { name: "busy", n: true },
+    { name: "demand", n: true },
+    { name: "told", n: true },
+  ];
+  return el(
+    "section",
+    { "data-key": "sites" },
+    el("h2", {}, "By site"),
+    table(
+      counted(sites.length, "site"),
+      columns,
+      sites.map((name) => {
+        const [slots, busy, demand] = METRICS.map((metric) => value(metric, name));
+        const at = s.latest.get(`pool_slots ${name}`)?.at;
+        return {
+          key: name,
+          cells: [
+            name,
+            slots ? used(busy, slots) : "–",
+            whole(slots),
+            whole(busy),
+            demand === undefined ? "–" : number(demand),
+            ago(at, now),
+          ],
+        };
+      }),
+      { titled: true },
+    ),
+  );
+}
+
+const used = (busy, slots) =>
+  meter(
+    { in_queue: busy, total: slots, percent_done: (100 * busy) / slots },
+    false,
+    `${number(busy)} of ${number(slots)} slots are busy`,
+  );
+
+function grown(s, now) {
+  const columns = [
+    { name: "for" },
+    { name: "what", full: true },
+    { name: "why", full: true },
+    { name: "when", n: true },
+    { name: "until", n: true },
+  ];
+  return el(
+    "section",
+    { "data-key": "grown" },
+    el("h2", {}, "Made larger and smaller"),
+    s.expansions.length
+      ? table(
+          "the newest first",
+          columns,
+          s.expansions.map((d) => ({
+            key: d.id,
+            cells: [
+              d.subject,
+              d.outcome,
+              d.why,
+              ago(d.at, now),
+              d.details.until ? clock(d.details.until, now, false) : "–",
+            ],
+          })),
+          { titled: true },
+        )
+      : el("p", { class: "soft" }, "Nobody asked for more slots."),
+  );
+}

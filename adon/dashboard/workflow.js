@@ -1,0 +1,228 @@
+// One workflow: its most recent status (Figure 14 of the thesis) and its analysis (Figure 15).
+
+import { get, maybe, post } from "./api.js";
+import { analysed, failures, inside } from "./analysis.js";
+import { chart } from "./chart.js";
+import { el } from "./dom.js";
+import { ago, clock, counted, number, whole } from "./format.js";
+import {
+  cards,
+  check,
+  facts,
+  fold,
+  heading,
+  key,
+  link,
+  meter,
+  meterKey,
+  state,
+  workflowLink,
+} from "./parts.js";
+import { jobs, transfers } from "./jobs.js";
+import { apply, later, tell } from "./workflows.js";
+
+const HISTORY = 1000;
+const JOBS = 200;
+const CHILDREN = 50;
+const FIELDS = [
+  ["unready", "unready"],
+  ["ready", "ready"],
+  ["pre", "pre"],
+  ["in_queue", "in queue"],
+  ["post", "post"],
+  ["done", "done"],
+  ["fail", "failed"],
+];
+const path = (c, rest = "") => `/v1/workflows/${encodeURIComponent(c.id)}${rest}`;
+
+export const workflow = {
+  title: "Workflow",
+  every: 15000,
+  metrics: () => ["status", "workflow", "job", "job_transfer", "placement"],
+
+  begin(c) {
+    c.state = {
+      w: null,
+      analysis: null,
+      jobs: [],
+      transfers: [],
+      inside: [],
+      outcome: "",
+      told: "",
+      whole: false,
+    };
+  },
+
+  async load(c) {
+    const s = c.state;
+    const [w, own] = await Promise.all([
+      get(path(c), { history: HISTORY }, c.signal),
+      get(path(c, "/analysis"), {}, c.signal),
+    ]);
+    // Both lists begin with the oldest; their ends are what one wants to see.
+    const ended = s.outcome ? own.outcomes[s.outcome] || 0 : own.attempts;
+    const moved = own.transfers.reduce((sum, t) => sum + t.count + t.failed, 0);
+    const [ran, sent, analysis, within] = await Promise.all([
+      get(
+        path(c, "/jobs"),
+        { outcome: s.outcome || null, limit: JOBS, offset: Math.max(0, ended - JOBS) },
+        c.signal,
+      ),
+      get(path(c, "/transfers"), { limit: JOBS, offset: Math.max(0, moved - JOBS) }, c.signal),
+      s.whole ? get(path(c, "/analysis"), { whole: true }, c.signal) : own,
+      Promise.all(
+        w.children
+          .slice(0, CHILDREN)
+          .map((id) => maybe(`/v1/workflows/${encodeURIComponent(id)}`, {}, c.signal)),
+      ),
+    ]);
+    document.title = `${w.name || w.id} – ADON`;
+    tell(c, w);
+    Object.assign(s, {
+      w,
+      analysis,
+      ended,
+      jobs: ran.reverse(),
+      transfers: sent.reverse(),
+      inside: within.filter(Boolean),
+    });
+  },
+
+  found(c, list) {
+    const s = c.state;
+    if (!s.w) return false;
+    const own = list.filter(
+      (m) => m.workflow === s.w.id || m.subject === s.w.id || s.w.children?.includes(m.workflow),
+    );
+    for (const m of own) {
+      if (m.metric !== "status" || m.subject !== s.w.id || m.at < (s.w.at || 0)) continue;
+      apply(s.w, m);
+      tell(c, s.w);
+      s.w.history = [...(s.w.history || []), { at: m.at, ...m.details }].slice(-HISTORY);
+    }
+    if (own.length) later(c);
+    return own.length > 0;
+  },
+
+  view(c) {
+    const { w } = c.state;
+    const now = c.now();
+    const title = w.name || w.id;
+    return [
+      el(
+        "nav",
+        { "aria-label": "Where this is" },
+        link("#/workflows", "← all workflows"),
+        w.parent && w.parent !== w.id ? [" ", workflowLink(w.parent, "← the workflow around it")] : null,
+      ),
+      heading(title, [state(w.stuck ? "stuck" : w.state), w.at ? ` ${ago(w.at, now)}` : ""]),
+      w.stuck ? el("p", { class: "note" }, `It does not go on: ${w.stuck}`) : null,
+      latest(c, w, now),
+      inside(c.state),
+      w.children.length
+        ? el("div", { class: "filters" }, check("whole", "count those inside it too", c.state.whole))
+        : null,
+      failures(c.state),
+      analysed(c.state),
+      transfers(c.state),
+      jobs(c),
+    ];
+  },
+
+  actions: {
+    async measure(c, from) {
+      from.disabled = true;
+      c.state.told = "asking …";
+      c.redraw();
+      try {
+        const answer = await post(path(c, "/refresh"));
+        c.state.told = answer.refreshed
+          ? "measured just now"
+          : "nobody follows it at the moment; the request stays";
+      } catch (error) {
+        c.state.told = error.message;
+      }
+      from.disabled = false;
+      c.say(c.state.told);
+      await c.reload();
+    },
+    whole(c, from) {
+      c.state.whole = from.checked;
+      c.reload();
+    },
+    outcome(c, from) {
+      c.state.outcome = from.value;
+      c.reload();
+    },
+  },
+};
+
+function latest(c, w, now) {
+  const s = w.status || {};
+  const points = (w.history || [])
+    .map((h) => [h.at, h.percent_done ?? (h.total ? (100 * h.done) / h.total : null)])
+    .filter(([, v]) => v !== null);
+  const failed = (w.history || [])
+    .filter((h) => h.fail)
+    .map((h) => [h.at, h.total ? (100 * h.fail) / h.total : 0]);
+  const figures = Object.fromEntries(FIELDS.map(([name, words]) => [words, whole(s[name] || 0)]));
+  const sums =
+    w.totals && w.totals.total !== s.total ? [`${number(w.totals.percent_done)} % with those inside`] : [];
+  return el(
+    "section",
+    { "aria-label": "Status", "data-key": "status" },
+    cards({
+      ...figures,
+      "done of all": [`${number(w.percent_done)} %`, sums[0] || `of ${counted(s.total || 0, "job")}`],
+    }),
+    meter(s, true),
+    meterKey(),
+    el(
+      "div",
+      { class: "row" },
+      el("button", { type: "button", "data-act": "measure" }, "Measure it now"),
+      link(
+        `#/decisions?${new URLSearchParams({ workflow: w.id })}`,
+        "Why its jobs and transfers are where they are",
+      ),
+      el("span", { class: "soft" }, c.state.told),
+    ),
+    points.length > 1
+      ? chart({
+          key: "progress",
+          title: "Jobs done over time",
+          width: c.width,
+          height: 190,
+          unit: "%",
+          step: true,
+          floor: 0,
+          top: 100,
+          now,
+          t1: w.state === "running" ? now : undefined,
+          series: [
+            { name: "done", cls: "t3", points, area: true, to: w.state === "running" ? now : undefined },
+            ...(failed.length ? [{ name: "failed", cls: "t5 dash1", points: failed }] : []),
+          ],
+        })
+      : null,
+    failed.length > 0 && points.length > 1
+      ? key([
+          ["line t3", "done"],
+          ["line t5 dash1", "failed"],
+        ])
+      : null,
+    fold(
+      "about",
+      "About this workflow",
+      facts({
+        id: el("code", {}, w.id),
+        user: w.user,
+        "submit directory": w.submit_dir && el("code", {}, w.submit_dir),
+        "submit host": w.host,
+        planned: w.planned_at ? clock(w.planned_at, now) : "",
+        "last change": w.at ? clock(w.at, now) : "",
+        "told by": w.source,
+      }),
+    ),
+  );
+}

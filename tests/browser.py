@@ -1,0 +1,251 @@
+"""A real browser that does what a test says: Debian's Chromium, headless, by the protocol of its
+developer tools over two pipes. It needs no package and no port.
+
+Chromium ends with the pipes, so a test that is killed leaves none behind.
+"""
+
+from __future__ import annotations
+
+import base64
+import fcntl
+import json
+import os
+import selectors
+import shutil
+import signal
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
+_FLAGS = (
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync",
+    "--hide-scrollbars", "--disable-dev-shm-usage", "--remote-debugging-pipe",
+    # Whatever is not this machine cannot be found: a page that needs the internet fails.
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+)  # fmt: skip
+_LIMIT_S = 60.0
+KEYS = {
+    "Tab": ("Tab", 9, ""), "Enter": ("Enter", 13, "\r"), "Space": (" ", 32, " "),
+    "Escape": ("Escape", 27, ""), "ArrowRight": ("ArrowRight", 39, ""),
+    "ArrowLeft": ("ArrowLeft", 37, ""), "ArrowDown": ("ArrowDown", 40, ""),
+}  # fmt: skip
+
+
+class BrowserError(Exception):
+    """The browser refused, or what was waited for did not come."""
+
+
+class Page:
+    """One tab. ``problems`` are what it wrote as errors: exceptions, refusals of its policy."""
+
+    def __init__(self, browser: Browser, session: str) -> None:
+        self._browser, self._session = browser, session
+        self.problems: list[str] = []
+        self.requests: list[str] = []
+        for domain in ("Page", "Runtime", "Log", "Network"):
+            self.call(f"{domain}.enable")
+
+    def call(self, method: str, **words: Any) -> dict[str, Any]:
+        """One command of the protocol."""
+        return self._browser.call(method, self._session, **words)
+
+    def look(
+        self, width: int = 1280, height: int = 900, scheme: str = "light", touch: bool = False
+    ) -> None:
+        """The size of the window in pixels, and which colours the user prefers."""
+        self.call(
+            "Emulation.setDeviceMetricsOverride",
+            width=width, height=height, deviceScaleFactor=1, mobile=touch,
+        )  # fmt: skip
+        still = {"name": "prefers-reduced-motion", "value": "reduce"}
+        features = [{"name": "prefers-color-scheme", "value": scheme}, still]
+        self.call("Emulation.setEmulatedMedia", features=features)
+
+    def go(self, url: str) -> None:
+        """Open an address."""
+        self.call("Page.navigate", url=url)
+
+    def run(self, script: str) -> Any:
+        """The value of an expression on the page, of a promise what it becomes."""
+        answer = self.call(
+            "Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True
+        )
+        if "exceptionDetails" in answer:
+            told = answer["exceptionDetails"]
+            raise BrowserError(told.get("exception", {}).get("description") or told["text"])
+        return answer["result"].get("value")
+
+    def wait(self, script: str, limit_s: float = _LIMIT_S) -> None:
+        """Until an expression is true."""
+        end = time.monotonic() + limit_s
+        while time.monotonic() < end:
+            with suppress(BrowserError):  # what it looks at may not be there yet
+                if self.run(f"Boolean({script})"):
+                    return
+            self._browser.listen(0.05)
+        text = self.run("document.body.innerText")
+        said = self.problems[:3]
+        raise BrowserError(f"{script} did not come within {limit_s} s; {said}; {text[:2000]}")
+
+    def text(self, selector: str = "main") -> str:
+        """What can be read there."""
+        return str(self.run(f"document.querySelector({json.dumps(selector)})?.innerText ?? ''"))
+
+    def press(self, key: str, times: int = 1) -> None:
+        """A key, as the keyboard sends it."""
+        name, code, text = KEYS.get(key, (key, ord(key.upper()[0]), key))
+        common = {"key": name, "code": key, "windowsVirtualKeyCode": code}
+        for _ in range(times):
+            self.call("Input.dispatchKeyEvent", type="keyDown", text=text, **common)
+            self.call("Input.dispatchKeyEvent", type="keyUp", **common)
+
+    def type(self, words: str) -> None:
+        """Text into what has the focus."""
+        self.call("Input.insertText", text=words)
+
+    def click(self, selector: str) -> None:
+        """With the mouse, in the middle of an element."""
+        place = self.run(
+            f"(() => {{ const e = document.querySelector({json.dumps(selector)});"
+            " e.scrollIntoView({block: 'center'}); const r = e.getBoundingClientRect();"
+            " return [r.left + r.width / 2, r.top + r.height / 2] })()"
+        )
+        where = {"x": place[0], "y": place[1], "button": "left", "clickCount": 1}
+        self.call("Input.dispatchMouseEvent", type="mousePressed", **where)
+        self.call("Input.dispatchMouseEvent", type="mouseReleased", **where)
+
+    def shot(self, file: Path, whole: bool = True) -> Path:
+        """A picture of the window, or of the whole page, as PNG."""
+        options: dict[str, Any] = {"format": "png"}
+        if whole:
+            size = self.call("Page.getLayoutMetrics")["cssContentSize"]
+            options["captureBeyondViewport"] = True
+            options["clip"] = {
+                "x": 0, "y": 0, "width": size["width"], "height": min(size["height"], 6000),
+                "scale": 1,
+            }  # fmt: skip
+        file.write_bytes(base64.b64decode(self.call("Page.captureScreenshot", **options)["data"]))
+        return file
+
+    def hear(self, event: Mapping[str, Any]) -> None:
+        """An event of the protocol."""
+        method, told = event["method"], event.get("params", {})
+        if method == "Runtime.exceptionThrown":
+            details = told["exceptionDetails"]
+            self.problems.append(details.get("exception", {}).get("description") or details["text"])
+        elif method == "Log.entryAdded" and told["entry"]["level"] == "error":
+            entry = told["entry"]
+            self.problems.append(f"{entry['text']} {entry.get('url', '')}".strip())
+        elif method == "Network.requestWillBeSent":
+            self.requests.append(told["request"]["url"])
+
+
+class Browser:
+    """A running Chromium."""
+
+    def __init__(self, folder: Path) -> None:
+        assert CHROMIUM is not None
+        # Descriptors of ours must not be 3 and 4, which the browser's are to be.
+        ours, theirs = _pipe(), _pipe()
+        words = [CHROMIUM, *_FLAGS, f"--user-data-dir={folder / 'profile'}", "about:blank"]
+        with (folder / "chromium.log").open("wb") as log:
+            self._pid = os.posix_spawn(
+                CHROMIUM,
+                words,
+                {**os.environ, "HOME": str(folder)},
+                file_actions=[
+                    (os.POSIX_SPAWN_DUP2, log.fileno(), 1),
+                    (os.POSIX_SPAWN_DUP2, log.fileno(), 2),
+                    (os.POSIX_SPAWN_DUP2, ours[0], 3),
+                    (os.POSIX_SPAWN_DUP2, theirs[1], 4),
+                ],
+                setsid=True,
+            )
+        os.close(ours[0])
+        os.close(theirs[1])
+        self._out, self._in = ours[1], theirs[0]
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._in, selectors.EVENT_READ)
+        self._rest = b""
+        self._number = 0
+        self._answers: dict[int, dict[str, Any]] = {}
+        self._pages: dict[str, Page] = {}
+
+    def page(self) -> Page:
+        """A new tab."""
+        target = self.call("Target.createTarget", url="about:blank")["targetId"]
+        session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        self._pages[session] = page = Page(self, session)
+        return page
+
+    @contextmanager
+    def tab(self) -> Iterator[Page]:
+        """A new tab that is closed again: a browser keeps few lines to one service."""
+        page = self.page()
+        try:
+            yield page
+        finally:
+            page.call("Page.close")
+
+    def call(self, method: str, session: str = "", **words: Any) -> dict[str, Any]:
+        """One command, and its answer. Raises BrowserError."""
+        self._number += 1
+        number = self._number
+        message = {"id": number, "method": method, "params": words}
+        if session:
+            message["sessionId"] = session
+        os.write(self._out, json.dumps(message).encode() + b"\0")
+        end = time.monotonic() + _LIMIT_S
+        while number not in self._answers:
+            if time.monotonic() > end:
+                raise BrowserError(f"no answer to {method}")
+            self.listen(1.0)
+        answer = self._answers.pop(number)
+        if "error" in answer:
+            raise BrowserError(f"{method}: {answer['error']}")
+        found: dict[str, Any] = answer["result"]
+        return found
+
+    def listen(self, seconds: float) -> None:
+        """Take what the browser says."""
+        if not self._selector.select(seconds):
+            return
+        got = os.read(self._in, 1 << 20)
+        if not got:
+            raise BrowserError("the browser has ended")
+        *whole, self._rest = (self._rest + got).split(b"\0")
+        for message in map(json.loads, whole):
+            if "id" in message:
+                self._answers[message["id"]] = message
+            elif message.get("sessionId") in self._pages:
+                self._pages[message["sessionId"]].hear(message)
+
+    def close(self) -> None:
+        """End it, and wait for the end."""
+        os.close(self._out)
+        self._selector.close()
+        os.close(self._in)
+        os.killpg(self._pid, signal.SIGKILL)
+        os.waitpid(self._pid, 0)
+
+
+def _pipe() -> tuple[int, int]:
+    read, write = os.pipe()
+    high = tuple(fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 100) for fd in (read, write))
+    os.close(read)
+    os.close(write)
+    return high[0], high[1]
+
+
+@contextmanager
+def browsing(folder: Path) -> Iterator[Browser]:
+    """A browser with its profile in ``folder``."""
+    browser = Browser(folder)
+    try:
+        yield browser
+    finally:
+        browser.close()

@@ -1,0 +1,403 @@
+"""The dashboard in a real browser, Debian's Chromium, on a real broker.
+
+Where no Chromium is installed these tests are skipped. The set-up does not fetch one: it would be
+some 300 MB for pages whose files and routes other tests read.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from broker_rig import Rig
+from browser import CHROMIUM, Browser, Page, browsing
+from dashboard_world import FOREIGN, INSIDE, WORKFLOW, everything, measured, requests, status
+from fastapi import FastAPI
+from http_load import broker_process
+
+from adon.dashboard.pages import PATHS
+from adon.dashboard.pages import router as pages
+from adon.dashboard.routes import router
+from monitors.archive import Archive
+from monitors.rules import Rules
+from network_provisioner.api import create_app
+from network_provisioner.api.connection import server
+
+SHOTS = os.environ.get("ADON_SHOTS")
+"""A folder for pictures of every page, to be looked at."""
+PAGES = ("workflows", "network", "decisions", "measurements", "agents", "pool")
+DETAIL = f"workflows/{WORKFLOW}"
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLE = yaml.safe_load((ROOT / "examples" / "adon.yml").read_text(encoding="utf-8"))
+QUIET = {"topology": EXAMPLE["topology"], "controller": {"driver": "simulated"}}
+CONFIG = QUIET | {
+    "monitoring": {
+        "agents": [
+            {"name": name, "address": f"127.0.0.{n}"} for n, name in ((2, "mu"), (3, "tacc"))
+        ],
+        "tasks": {
+            "rtt": {"tool": "echo", "from": "mu", "to": "tacc", "every": "1 min", "for": "5 s"},
+        },
+    },
+}
+TOKEN = "adon_a-token-of-this-test-alone"
+
+pytestmark = [
+    pytest.mark.component,
+    pytest.mark.skipif(CHROMIUM is None, reason="no chromium on PATH (apt-get install chromium)"),
+]
+
+
+class World:
+    """A broker with a day of everything in its archive."""
+
+    def __init__(self, url: str, folder: Path) -> None:
+        self.url = url
+        self.archive = Archive(folder / "archive.sqlite")
+        self.began = time.time()
+        self.archive.record_many(everything(self.began))
+        for body in requests(self.began):
+            self.post("/v1/transits", body)
+
+    def post(self, path: str, body: object) -> Any:
+        data, kind = json.dumps(body).encode(), {"Content-Type": "application/json"}
+        with urllib.request.urlopen(urllib.request.Request(self.url + path, data, kind)) as answer:
+            return json.load(answer)
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    folder = tmp_path_factory.mktemp("broker")
+    with broker_process(folder, CONFIG) as url:
+        made = World(url, folder)
+        yield made
+        made.archive.close()
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with browsing(tmp_path_factory.mktemp("browser")) as opened:
+        yield opened
+
+
+@pytest.fixture
+def page(browser: Browser) -> Iterator[Page]:
+    with browser.tab() as opened:
+        opened.look()
+        yield opened
+
+
+def show(page: Page, url: str, name: str) -> None:
+    """Open a page of the dashboard and wait until it is drawn and connected."""
+    page.go(f"{url}/dashboard/#/{name}")
+    page.wait("document.querySelector('main h1') && !document.body.innerText.includes('Loading …')")
+    page.wait("document.getElementById('line').dataset.state === 'live'")
+
+
+# -- every page ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("name", [*PAGES, DETAIL])
+def test_it_is_drawn_and_no_wider_than_the_window(
+    page: Page, world: World, name: str, width: int, scheme: str
+) -> None:
+    page.look(width, 900, scheme, touch=width < 600)
+    show(page, world.url, name)
+    assert page.run("document.documentElement.scrollWidth") == width
+    assert page.run("getComputedStyle(document.body).backgroundColor") == (
+        "rgb(255, 255, 255)" if scheme == "light" else "rgb(20, 23, 27)"
+    )
+    assert page.run(FAINT) == []
+    assert page.problems == []
+    assert {url for url in page.requests if not url.startswith((world.url, "about:"))} == set()
+    if SHOTS:
+        page.shot(
+            Path(SHOTS) / f"{name.partition('/')[0] + 's' * ('/' in name)}-{width}-{scheme}.png"
+        )
+
+
+# Text that has less contrast with what is behind it than 4.5:1 (WCAG 2.2, 1.4.3).
+FAINT = """(() => {
+  const canvas = document.createElement('canvas').getContext('2d', {willReadFrequently: true});
+  const rgba = (colour) => {
+    canvas.clearRect(0, 0, 1, 1); canvas.fillStyle = colour; canvas.fillRect(0, 0, 1, 1);
+    return [...canvas.getImageData(0, 0, 1, 1).data];
+  };
+  const light = ([r, g, b]) => [r, g, b].map((v) => v / 255)
+    .map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4))
+    .reduce((sum, v, n) => sum + v * [0.2126, 0.7152, 0.0722][n], 0);
+  const behind = (e) => {
+    for (; e; e = e.parentElement) {
+      const found = rgba(getComputedStyle(e).backgroundColor);
+      if (found[3] > 250) return found;
+    }
+    return rgba(getComputedStyle(document.body).backgroundColor);
+  };
+  const faint = [];
+  for (const e of document.querySelectorAll('body *')) {
+    const own = [...e.childNodes].some((n) => n.nodeType === 3 && n.nodeValue.trim());
+    if (!own || !e.getClientRects().length || e.closest('script, noscript')) continue;
+    const style = getComputedStyle(e);
+    const ink = e instanceof SVGElement ? style.fill : style.color;
+    const [a, b] = [light(rgba(ink)), light(behind(e))].sort((x, y) => y - x);
+    if ((a + 0.05) / (b + 0.05) < 4.5) faint.push(e.outerHTML.slice(0, 120));
+  }
+  return faint;
+})()"""
+
+
+@pytest.mark.parametrize("name", [*PAGES, DETAIL])
+def test_who_cannot_see_it_can_read_it(page: Page, world: World, name: str) -> None:
+    show(page, world.url, name)
+    assert page.run("document.documentElement.lang") == "en"
+    assert page.run("document.querySelectorAll('main h1').length") == 1
+    for landmark in ("header", "nav[aria-label]", "main"):
+        assert page.run(f"document.querySelectorAll('{landmark}').length") >= 1, landmark
+    assert page.run("document.querySelector('nav [aria-current=page]').textContent")
+    assert page.run("document.querySelectorAll('[aria-live]').length") == 1
+    lacking = page.run(
+        "[...document.querySelectorAll('table')].filter((t) => !t.querySelector('th[scope=col]'))"
+        ".length + [...document.querySelectorAll('svg[role=img]')].filter((s) =>"
+        " !s.getAttribute('aria-label')).length + [...document.querySelectorAll("
+        "'input, select, button')].filter((e) => !(e.labels?.length || e.textContent.trim() ||"
+        " e.ariaLabel)).length"
+    )
+    assert lacking == 0
+
+
+def test_what_a_job_is_called_is_shown_and_never_run(page: Page, world: World) -> None:
+    show(page, world.url, DETAIL)
+    assert FOREIGN in page.text()
+    assert page.run("document.querySelectorAll('main img').length") == 0
+    refused = page.run(
+        "(() => { try { document.body.innerHTML = '<p>'; return false } catch { return true } })()"
+    )
+    assert refused  # the browser itself sees to it
+
+
+# -- what they show ------------------------------------------------------------------------------
+
+
+def test_workflows_and_one_of_them(page: Page, world: World) -> None:
+    show(page, world.url, "workflows")
+    text = page.text()
+    assert "soykb" in text and "montage-m17" in text and "failed" in text
+    page.click("[data-act=inner]")
+    page.wait(f"document.querySelector('[data-key=\"{INSIDE}\"]')")
+    page.click(f'[data-key="{WORKFLOW}"] a')
+    page.wait("document.querySelector('h1')?.textContent === 'soykb'")
+    page.wait("document.body.innerText.includes('How long jobs ran')")
+    text = page.text()
+    assert "sort: cannot open reads.fq: No such file or directory" in text
+    assert "iplant → s2 → s1 → mu" in text and "the shortest T_t of three sites" in text
+    page.click("[data-act=measure]")  # nobody follows it
+    page.wait("document.body.innerText.includes('the request stays')")
+
+
+def test_the_network_now_and_later(page: Page, world: World) -> None:
+    show(page, world.url, "network")
+    assert "s1 → s2" in page.text()
+    page.click('tbody [data-hop="s1>s2"]')
+    page.wait("document.body.innerText.includes('Who holds s1 → s2')")
+    assert "w1:stage_out_1:0:mu-tacc" in page.text('[data-key="holders"]')
+    page.run("document.querySelector('[data-act=at]').focus()")
+    page.press("ArrowRight", 6)
+    page.wait("document.querySelector('label[for=at]').textContent.includes('in ')")
+    page.press("ArrowLeft", 12)
+    page.wait("document.querySelector('label[for=at]').textContent.includes(' ago')")
+    page.wait("document.querySelector('[data-key=holders]').innerText.includes('Nobody')")
+    page.click("[data-act=now]")
+    page.wait("document.querySelector('label[for=at]').textContent.includes('now')")
+
+
+def test_decisions_say_why(page: Page, world: World) -> None:
+    show(page, world.url, "decisions")
+    text = page.text()
+    assert "has the highest score" in text and "the shortest T_t" in text
+    page.run("document.querySelector('[data-act=kind]').focus()")
+    page.press("ArrowDown")  # paths of transits
+    page.wait("!document.querySelector('main').innerText.includes('the shortest T_t')")
+    page.run("document.querySelector('details summary').focus()")
+    page.press("Enter")
+    page.wait("document.querySelector('details[open] table')")
+    assert "left out because" in page.text("details[open]")
+
+
+def test_anomalies_are_marked_on_the_plot(page: Page, world: World) -> None:
+    show(page, world.url, "measurements?metric=tcp_throughput&subject=mu%3Etacc")
+    page.wait("document.querySelector('.badmark')")
+    text = page.text()
+    assert "A: change of level" in text and "181 Mb/s → 121 Mb/s (−33 %)" in text
+    assert "dip" in text  # of the other path
+    page.click(".tiles a:not([aria-current])")
+    page.wait("document.querySelector('h2').textContent.includes('iplant → mu')")
+    page.wait("document.querySelector('.band')")
+
+
+def test_the_pool_and_what_it_was_given(page: Page, world: World) -> None:
+    show(page, world.url, "pool")
+    page.wait("document.querySelectorAll('.series').length >= 3")
+    assert "soykb-night" in page.text() and "8 slots asked for" in page.text()
+
+
+# -- live ----------------------------------------------------------------------------------------
+
+
+def test_a_change_is_on_the_page_at_once(page: Page, world: World) -> None:
+    show(page, world.url, "workflows")
+    row = f"document.querySelector('[data-key=\"{WORKFLOW}\"]')"
+    page.run("document.querySelector('[data-act=text]').focus()")
+    page.type("soykb")
+    page.wait(f"{row} && !document.body.innerText.includes('montage')")
+    lags = []
+    for done in (9, 10, 11):
+        page.run(
+            "window.seen = new Promise((told) => new MutationObserver(() => {"
+            f" if ({row}?.cells[9].textContent === '{done}') told(Date.now() / 1000) }})"
+            ".observe(document.body, {subtree: true, childList: true, characterData: true})); 0"
+        )
+        at = time.time()
+        world.archive.record(status(WORKFLOW, at, done=done, in_queue=14 - done))
+        lags.append(page.run("window.seen") - at)
+    print(f"from the archive to the page: {[round(lag, 3) for lag in lags]} s")
+    world.archive.record(status(WORKFLOW, time.time(), "done", done=14))
+    page.wait("document.getElementById('said').textContent === 'soykb is done'")
+    # Who types is not disturbed.
+    assert page.run("document.activeElement.value") == "soykb"
+
+
+def test_an_anomaly_is_told(page: Page, world: World) -> None:
+    show(page, world.url, "measurements?metric=tcp_throughput&subject=mu%3Etacc")
+    now = time.time()
+    details = {
+        "kind": "outage", "metric": "tcp_throughput", "since": now - 60, "until": None,
+        "noticed": now, "before": 1.2e8, "after": None, "confidence": 1.0, "why": "nothing came",
+    }  # fmt: skip
+    world.archive.record(measured("anomaly", "mu>tacc", -1.0, now, "plateaus", **details))
+    page.wait("document.getElementById('said').textContent.includes('outage')")
+    page.wait("document.querySelector('main').innerText.includes('nothing came')")
+
+
+def test_a_transit_is_on_the_map_when_it_begins_and_gone_when_it_ends(
+    page: Page, world: World
+) -> None:
+    show(page, world.url, "network")
+    share = "document.querySelector('tr[data-key=\"tacc>s2\"] td[data-label=share]').textContent"
+    assert page.run(share) == "0 %"
+    body = {"id": "live-1", "src": "tacc", "dst": "local", "min_bps": 5e6, "max_bps": 6e6}
+    assert world.post("/v1/transits", body)["state"] == "installed"
+    page.wait(f"{share} === '0.5 %'")
+    world.post("/v1/transits/live-1/release", {})
+    page.wait(f"{share} === '0 %'")
+
+
+# -- by keyboard ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [*PAGES, DETAIL])
+def test_everything_is_reached_by_keyboard_and_seen_to_be(
+    page: Page, world: World, name: str
+) -> None:
+    show(page, world.url, name)
+    page.run(
+        "window.wanted = new Set(document.querySelectorAll('a[href], button:not([hidden]), select,"
+        ' input, summary, [tabindex="0"]\')); for (const e of window.wanted)'
+        " if (!e.checkVisibility() || e.closest('dialog, details:not([open]) > :not(summary)'))"
+        " window.wanted.delete(e); window.blind = []; document.activeElement.blur()"
+    )
+    page.press("Tab")
+    assert page.run("document.activeElement.textContent") == "To the content"
+    for _ in range(int(page.run("window.wanted.size")) + 5):
+        page.run(
+            "(() => { const e = document.activeElement; window.wanted.delete(e);"
+            " if (e !== document.body && getComputedStyle(e).outlineStyle === 'none')"
+            " window.blind.push(e.outerHTML.slice(0, 80)) })()"
+        )
+        page.press("Tab")
+    assert page.run("[...window.wanted].map((e) => e.outerHTML.slice(0, 80))") == []
+    assert page.run("window.blind") == []
+
+
+def test_one_goes_on_by_keyboard_alone(page: Page, world: World) -> None:
+    show(page, world.url, "workflows")
+    page.press("Tab", 4)
+    assert page.run("document.activeElement.textContent") == "Network"
+    page.press("Enter")
+    page.wait("document.querySelector('h1').textContent === 'Network'")
+    assert page.run("document.activeElement.id") == "main"
+    assert page.run("document.title") == "Network – ADON"
+
+
+# -- who asks ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def guarded(tmp_path: Path) -> Iterator[str]:
+    """A broker that knows its callers by token."""
+    keys = [{"name": "ada", "role": "researcher", "token": TOKEN}]
+    with (
+        broker_process(tmp_path, QUIET | {"security": {"tokens": keys}}) as url,
+        Archive(tmp_path / "archive.sqlite") as archive,
+    ):
+        archive.record_many(everything())
+        yield url
+
+
+def test_a_token_is_asked_for_and_kept_in_the_tab(page: Page, guarded: str) -> None:
+    page.go(f"{guarded}/dashboard/#/network")
+    page.wait("document.getElementById('ask').open && document.activeElement.id === 'token'")
+    page.type("not-a-token")
+    page.press("Enter")
+    page.wait("document.getElementById('ask-why').textContent.includes('not known')")
+    page.type(TOKEN)
+    page.press("Enter")
+    page.wait("document.querySelector('main table')")
+    assert not page.run("document.getElementById('ask').open")
+    page.go(f"{guarded}/dashboard/#/pool")
+    page.wait("document.querySelector('main .series')")
+    assert page.run("Object.keys(localStorage).length") == 0
+    assert page.run("document.cookie") == ""
+    assert all(TOKEN not in url for url in page.requests)
+    page.click("#key")
+    page.press("Escape")
+    assert not page.run("document.getElementById('ask').open")
+
+
+@contextmanager
+def serving(app: FastAPI, port: int = 0) -> Iterator[int]:
+    """A service in this process, on a port that can be had again."""
+    listening = socket.create_server(("127.0.0.1", port), backlog=64)
+    web = server(app)
+    thread = threading.Thread(target=web.run, kwargs={"sockets": [listening]})
+    thread.start()
+    try:
+        yield listening.getsockname()[1]
+    finally:
+        web.should_exit = True
+        thread.join()
+        listening.close()
+
+
+def test_a_broker_that_goes_away_and_comes_back(page: Page, tmp_path: Path) -> None:
+    rig = Rig(tmp_path / "state")
+    more = [pages(), router(rig.broker, Archive(":memory:"), Rules(), rig.topology)]
+    with serving(create_app(rig.broker, None, more=more, pages=PATHS)) as port:
+        show(page, f"http://127.0.0.1:{port}", "network")
+    page.wait("document.getElementById('line').textContent === 'not connected'")
+    assert "the broker does not answer" in page.text()
+    with serving(create_app(rig.broker, None, more=more, pages=PATHS), port):
+        page.wait("document.getElementById('line').textContent === 'live'")
+        assert "the broker does not answer" not in page.text()
