@@ -7,15 +7,19 @@ from __future__ import annotations
 
 import re
 import signal
+import subprocess
 import sys
+import time
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
+import requests
 from demo_machine import machine
 from demo_runs import (
+    ADON,
     KILLED,
     SMALL,
     Demo,
@@ -30,6 +34,7 @@ from demo_runs import (
 )
 
 from adon.testbed import box, plan
+from adon.testbed.ports import free_port
 from network_provisioner.topologies.data import topology_from_dict
 
 pytestmark = [pytest.mark.e2e, pytest.mark.root, pytest.mark.timeout(1200)]
@@ -65,6 +70,35 @@ def first(place: Path, before: dict[str, Any]) -> Ran:
 @pytest.fixture(scope="module")
 def report(first: Ran) -> dict[str, Any]:
     return first.report
+
+
+def test_the_dashboard_shows_the_run(first: Ran) -> None:
+    listen = f"127.0.0.1:{free_port()}"
+    shown = subprocess.Popen(
+        [ADON, "dashboard", "--listen", listen], cwd=first.place, stdout=subprocess.DEVNULL
+    )
+    try:
+        deadline = time.monotonic() + 60.0
+        while True:
+            try:
+                page = requests.get(f"http://{listen}/", timeout=10.0)
+                break
+            except requests.ConnectionError:
+                assert shown.poll() is None and time.monotonic() < deadline
+                time.sleep(0.1)
+        assert page.ok and "<title>ADON" in page.text
+        (flow,) = requests.get(f"http://{listen}/v1/workflows", timeout=10.0).json()
+        assert (flow["name"], flow["state"], flow["percent_done"]) == ("soykb", "done", 100.0)
+        url = f"http://{listen}/v1/workflows/{flow['id']}/analysis"
+        found = requests.get(url, timeout=10.0).json()
+        assert found["outcomes"] == {"done": flow["status"]["total"]}
+        assert found["transfers"]
+        decisions = requests.get(f"http://{listen}/v1/decisions", timeout=10.0).json()["decisions"]
+        assert {"transit", "placement"} == {one["kind"] for one in decisions}
+    finally:
+        shown.terminate()
+        shown.wait(30.0)
+    assert left_of(first.place) == []
 
 
 def test_it_succeeds_and_leaves_nothing(first: Ran, before: dict[str, Any]) -> None:
