@@ -114,7 +114,7 @@ REFUSED = [
     ((*CMS, "--strategy", "8-2"), "strategy is '8-2', expected one of"),
     ((*CMS, "--strategy", "7-3", "--until", "1"), "its end 1.0 is past"),
     ((*CMS, "--strategy", "7-3", "--until", "soon"), "is 'soon', expected ISO 8601"),
-    ((*CMS, "--strategy", "7-3", "--for", "1 w"), "--for: found '1 w'"),
+    ((*CMS, "--strategy", "7-3", "--for", "1 q"), "--for: found '1 q'"),
     ((*CMS, "--strategy", "7-3", "--link", "s1", "mars"), "no link between 's1' and 'mars'"),
     ((*CMS, "--strategy", "7-3", "--parts", "1", "2"), "expected none with the strategy '7-3'"),
     (("policy", "modify", "x"), "found nothing to change"),
@@ -123,7 +123,7 @@ REFUSED = [
     (("policy", "show", "x"), "unknown policy 'x'"),
     (("policy", "usage", "--csv", "--json"), "--csv: found beside --json"),
     (("policy", "usage", "--since", "yesterday"), "expected ISO 8601"),
-    (("policy", "usage", "--since", "7 w"), "--since: found '7 w'"),
+    (("policy", "usage", "--since", "7 q"), "--since: found '7 q'"),
 ]
 
 
