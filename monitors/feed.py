@@ -72,10 +72,12 @@ class Feed:
             self._watch = asyncio.create_task(self._look())
         self._waiting += 1
         news = self._news
-        with suppress(TimeoutError):
-            async with asyncio.timeout(min(most_s, 1.0)):
-                await news.wait()
-        self._waiting -= 1
+        try:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(min(most_s, 1.0)):
+                    await news.wait()
+        finally:  # also where whoever waits has gone
+            self._waiting -= 1
 
     async def _look(self) -> None:
         while True:

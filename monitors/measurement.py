@@ -45,6 +45,9 @@ UNITS = {
     "notice": "1",
 }
 
+OF_WORKFLOWS = frozenset({"workflow", "status", "held"})
+"""Metrics whose subject is the workflow that they belong to."""
+
 
 @dataclass(frozen=True, slots=True)
 class Measurement:

@@ -45,7 +45,8 @@ class Owners:
             if self._clock() - self._asked.get(workflow, -_AGAIN_S) < _AGAIN_S:
                 return None
         found = self._archive.query("workflow", workflow)
-        user = next((str(m.details["user"]) for m in found if m.details.get("user")), None)
+        said = (m.details.get("user") for m in found if m.workflow == workflow)
+        user = next((str(user) for user in said if user), None)
         with self._lock:
             kept: OrderedDict[str, str] | OrderedDict[str, float]
             if user is None:

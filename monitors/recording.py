@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from monitors.measurement import UNITS, Measurement
+from monitors.measurement import OF_WORKFLOWS, UNITS, Measurement
 from network_provisioner.access import May, Principal, Role
 from network_provisioner.errors import BrokerError
 
@@ -37,7 +37,7 @@ def own(who: Principal, sent: Sequence[Measurement], known: Known) -> list[Measu
     Raises BrokerError ``forbidden`` for the first one that it may not record.
     """
     who.need(May.RECORD)
-    if who.role is not Role.AGENT and who.users is None:
+    if who.role is Role.ENGINEER and who.users is None:
         return list(sent)
     taken = [_by(who, found) if found.metric == "workflow" else found for found in sent]
     described = {found.workflow: found for found in reversed(taken) if found.metric == "workflow"}
@@ -47,6 +47,8 @@ def own(who: Principal, sent: Sequence[Measurement], known: Known) -> list[Measu
             raise _forbidden(who, found, "the broker's own to record")
         if not _is_own_id(found):
             raise _forbidden(who, found, "its id is another's, expected METRIC:…:WORKFLOW:…")
+        if found.metric in OF_WORKFLOWS and found.subject != found.workflow:
+            raise _forbidden(who, found, f"expected its workflow, {found.workflow!r:.80}")
         if not found.workflow:
             if who.role is not Role.AGENT or not _is_end(who.name, found.subject):
                 raise _forbidden(who, found, _EXPECTED[who.role is Role.AGENT])

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import logging
 import os
-import threading
-import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol
 
 from monitors.archive import Archive
@@ -62,6 +61,16 @@ def read_now(facts: Measurement, key: str) -> list[Measurement]:
     return [*found, followed.once_more(key)]
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request: its number, the id of the status that answers it, and whether it was answered
+    ``here``, at once."""
+
+    request: int
+    answer: str
+    here: bool
+
+
 class Refresher:
     """Has workflows measured at once, by whoever can.
 
@@ -75,24 +84,20 @@ class Refresher:
         self._clock = clock
         self._follows = follows
 
-    def refresh(self, workflow: str, facts: Measurement | None, wait_s: float) -> tuple[int, bool]:
-        """The request's number, and whether it was answered within ``wait_s`` seconds. ``facts`` is
-        the ``workflow`` measurement, where there is one.
+    def ask(self, workflow: str, facts: Measurement | None) -> Asked:
+        """Have a workflow measured at once: in this process where that can be, else by whoever
+        looks for requests. ``facts`` is the ``workflow`` measurement, where there is one.
 
         Raises ArchiveError.
         """
         at = self._clock()
         request = self._archive.ask(KIND, workflow, at)
-        if self._here(workflow, facts, refresh_key(request, at)):
-            return request, True
-        wanted = answer_id(workflow, request, at)
-        until = time.monotonic() + wait_s
-        while self._archive.get(wanted) is None:
-            left = until - time.monotonic()
-            if left <= 0:
-                return request, False
-            threading.Event().wait(min(left, LOOK_S / 2))
-        return request, True
+        here = self._here(workflow, facts, refresh_key(request, at))
+        return Asked(request, answer_id(workflow, request, at), here)
+
+    def answered(self, asked: Asked) -> bool:
+        """Whether it was measured. Raises ArchiveError."""
+        return asked.here or self._archive.get(asked.answer) is not None
 
     def _here(self, workflow: str, facts: Measurement | None, key: str) -> bool:
         try:

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from monitors.measurement import Measurement
+from monitors.measurement import OF_WORKFLOWS, Measurement
 from network_provisioner.access import May, Principal, Role
 from network_provisioner.errors import BrokerError, InputError
 from network_provisioner.topology import Topology
@@ -92,8 +92,7 @@ class Rules:
     def may_see(self, who: Principal, found: Measurement) -> bool:
         """Whether ``who`` may see a measurement."""
         if found.workflow and who.users is not None:
-            owner = _said_owner(found) or self._owner_of(found.workflow)
-            return owner is not None and who.owns(owner) and who.may(May.SEE)
+            return self._acts_for(who, _said_owner(found) or self._owner_of(found.workflow))
         if found.metric == "notice" and who.users is not None:
             return False  # who is told of what is the business of those who act for all
         metric = found.metric
@@ -104,6 +103,10 @@ class Rules:
     def may_see_series(self, who: Principal, metric: str, subject: str) -> bool:
         """Whether ``who`` may see what is known of a subject on the whole: an estimate, a roll-up.
         They are about sites and paths, and so nobody's own, but for what names a workflow."""
+        if metric in OF_WORKFLOWS and who.users is not None:
+            return self._acts_for(who, self._owner_of(subject))
+        if metric == "notice" and who.users is not None:
+            return False
         return self.answer(who, SEE, sites_of(subject), metric).may
 
     def need_start(self, who: Principal, src: str, dst: str, metric: str) -> None:
@@ -129,6 +132,10 @@ class Rules:
             if rule.allows(who, what, sites, metric):
                 return Answer(True, f"rule {number} of monitoring.access")
         return Answer(False, "no rule of monitoring.access allows it")
+
+    @staticmethod
+    def _acts_for(who: Principal, owner: str | None) -> bool:
+        return owner is not None and who.owns(owner) and who.may(May.SEE)
 
     def table(
         self, keys: Iterable[Principal], ends: Sequence[str], metric: str

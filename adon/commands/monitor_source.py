@@ -15,12 +15,13 @@ from urllib.parse import quote, urlencode
 from monitors.analysis import analyse
 from monitors.archive import Archive
 from monitors.known_workflows import KnownWorkflows
-from monitors.refreshing import Refresher
+from monitors.refreshing import LOOK_S, Refresher
 from network_provisioner.errors import AdonError, BrokerError, InputError
 from network_provisioner.http1 import Server
 
 _STUCK_AFTER_S = 1800.0
 _TIMEOUT_S = 30.0
+_REFRESH_S = 2.0  # as long as a broker waits
 _SHORTEST = 4  # of the beginning of an id
 _SHOWN = 5
 
@@ -49,7 +50,7 @@ def source_of(args: argparse.Namespace, *, writes: bool = False) -> Iterator[Sou
     if args.broker is not None:
         yield BrokerSource(args.broker, args.token_file)
         return
-    if not writes and isinstance(args.archive, Path) and not args.archive.exists():
+    if isinstance(args.archive, Path) and not args.archive.exists():
         raise InputError(f"{args.archive}: found no such file, expected an archive")
     with Archive(args.archive, read_only=not writes) as archive:
         yield ArchiveSource(archive)
@@ -126,8 +127,12 @@ class ArchiveSource:
 
     def refresh(self, key: str) -> bool:
         """See :class:`Source`."""
-        facts = self._known.facts(key)
-        return Refresher(self._archive, time.time).refresh(key, facts, 2.0)[1]
+        refresher = Refresher(self._archive, time.time)
+        asked = refresher.ask(key, self._known.facts(key))
+        until = time.monotonic() + _REFRESH_S
+        while not (answered := refresher.answered(asked)) and time.monotonic() < until:
+            time.sleep(LOOK_S / 2)
+        return answered
 
 
 class BrokerSource:

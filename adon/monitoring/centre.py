@@ -58,6 +58,8 @@ class Sweeper:
                 if str(error) != said:
                     said = str(error)
                     _log.error("measurements are not followed: %s", error)
+            except Exception:  # a fault of ours must not end it for good
+                _log.exception("measurements are not followed")
 
 
 def make(around: Around) -> Part:

@@ -128,7 +128,12 @@ class PoolSize:
 
     def _run(self) -> None:
         while not self._stop.is_set():
-            self._stop.wait(EVERY_S if self.sample() else _REST_S)
+            try:
+                answered = self.sample()
+            except Exception:  # a fault of ours must not end it for good
+                _log.exception("the size of the pool is not recorded")
+                answered = False
+            self._stop.wait(EVERY_S if answered else _REST_S)
 
 
 class ResidentPool:

@@ -12,6 +12,7 @@ from fastapi.responses import StreamingResponse
 
 from monitors.api.archive import Names
 from monitors.api.archive_shapes import shown
+from monitors.api.streams import Room, Stream
 from monitors.archive import Measurement
 from monitors.feed import Feed, Numbered
 from monitors.rules import Rules
@@ -24,11 +25,13 @@ MOST_S = 3600.0  # then the client asks again, with a token that is still one
 _AGAIN_MS = 1000  # after which a client whose stream has ended asks again
 _TYPE = "text/event-stream"
 _LARGEST = 2**63 - 1
+MOST_FEEDS = 200  # of the 500 connections there may be: transits need some too
 
 
 def router(feed: Feed, rules: Rules) -> APIRouter:
     """The route."""
     routes = APIRouter(tags=["measurements"])
+    room = Room(MOST_FEEDS, "feeds")
 
     @routes.get(
         "/v1/feed",
@@ -45,7 +48,7 @@ def router(feed: Feed, rules: Rules) -> APIRouter:
         """What is recorded after number ``after`` or, without, from now on; of ``metrics`` alone
         where some are named, and as far as the caller may see it. One event for each, its number as
         ``id``. A client that comes back with ``Last-Event-ID`` misses nothing. Ends after an
-        hour."""
+        hour. Where too many follow already, ``busy``."""
         caller.need(May.SEE)
         began = time.monotonic()
 
@@ -58,9 +61,7 @@ def router(feed: Feed, rules: Rules) -> APIRouter:
         told = feed.follow(
             _number(last_event_id, after), tuple(metrics), visible, HEARTBEAT_S, ended
         )
-        return StreamingResponse(
-            _events(told), media_type=_TYPE, headers={"Cache-Control": "no-store"}
-        )
+        return Stream(room, _events(told), media_type=_TYPE, headers={"Cache-Control": "no-store"})
 
     return routes
 

@@ -13,6 +13,7 @@ from fastapi.responses import StreamingResponse
 from monitors import knowledge
 from monitors.api.archive import Instant, Name, Names
 from monitors.api.archive_shapes import EstimateAnswer, RollUpsAnswer, shown_estimate
+from monitors.api.streams import Room, Stream
 from monitors.archive import Archive, Estimate, Measurement, Selection
 from monitors.export import check_format, csv_parts, write_parquet
 from monitors.retention import DAY_S, HOUR_S, QUANTILES
@@ -25,6 +26,7 @@ from network_provisioner.api.shapes import MOST
 from network_provisioner.errors import BrokerError, InputError
 
 MOST_BUCKETS = 2000
+MOST_EXPORTS = 4  # a large one takes a thread for minutes, and Parquet room on the disk
 _WIDTHS = {"hour": HOUR_S, "day": DAY_S}
 _USUAL_S = {"hour": 7 * DAY_S, "day": 90 * DAY_S}
 _PIECE = 1 << 16
@@ -37,6 +39,7 @@ def router(archive: Archive, rules: Rules, clock: Callable[[], float]) -> APIRou
     """The routes. ``clock`` gives Unix seconds. Every one raises BrokerError for what it refuses,
     ArchiveError where the archive cannot be read just now."""
     routes = APIRouter(tags=["measurements"])
+    room = Room(MOST_EXPORTS, "exports")
 
     def need(caller: Caller, metric: str, subject: str) -> None:
         caller.need(May.SEE)
@@ -143,21 +146,24 @@ def router(archive: Archive, rules: Rules, clock: Callable[[], float]) -> APIRou
         until: Instant = None,
     ) -> StreamingResponse:
         """All measurements that are all of this, as far as the caller may see them, by metric and
-        time, as a file."""
+        time, as a file; only so many at once."""
         caller.need(May.SEE)
         check_format(format)
         wanted = Selection(tuple(metric), subject, workflow, source, since, until)
         found = (one for one in archive.each(wanted) if rules.may_see(caller, one))
         if format == "csv":
-            return _file(csv_parts(found), "text/csv; charset=utf-8", "measurements.csv")
-        return _file(_parquet(found), "application/vnd.apache.parquet", "measurements.parquet")
+            return _file(room, csv_parts(found), "text/csv; charset=utf-8", "measurements.csv")
+        kind = "application/vnd.apache.parquet"
+        return _file(room, _parquet(found), kind, "measurements.parquet")
 
     return routes
 
 
-def _file(parts: Iterator[str] | Iterator[bytes], kind: str, name: str) -> StreamingResponse:
+def _file(
+    room: Room, parts: Iterator[str] | Iterator[bytes], kind: str, name: str
+) -> StreamingResponse:
     headers = {"Content-Disposition": f'attachment; filename="{name}"'}
-    return StreamingResponse(parts, media_type=kind, headers=headers)
+    return Stream(room, parts, media_type=kind, headers=headers)
 
 
 def _parquet(found: Iterator[Measurement]) -> Iterator[bytes]:

@@ -6,15 +6,16 @@ import asyncio
 import time
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 
 from monitors.api.visible import Visible
 from monitors.api.workflow_shapes import AskedAnswer, RefreshAnswer
-from monitors.refreshing import KIND, LOOK_S, Refresher
+from monitors.refreshing import KIND, LOOK_S, Asked, Refresher
 from network_provisioner.access import May, Principal
 from network_provisioner.api import answers
 from network_provisioner.api.callers import Caller
+from network_provisioner.api.connection import stopping
 
 MOST_WAIT_S = 10.0
 
@@ -38,18 +39,32 @@ def router(seen: Visible, refresher: Refresher) -> APIRouter:
         response_model=RefreshAnswer,
         responses={202: {"model": RefreshAnswer, "description": "not measured yet"}},
     )
-    def refresh_workflow(workflow: str, caller: Caller, wait_s: Wait = 2.0) -> Response:
+    async def refresh_workflow(
+        workflow: str, request: Request, caller: Caller, wait_s: Wait = 2.0
+    ) -> Response:
         """Measure a workflow at once: whoever follows it reads its files now. 202 where nobody did
         so in time; the request stays."""
-        seen.one(caller, workflow)
-        facts = seen.known.facts(workflow)
-        request, refreshed = refresher.refresh(workflow, facts, wait_s)
-        found, _ = seen.one(caller, workflow)
-        shown = {"refreshed": refreshed, "request": request, "workflow": found.as_dict()}
+
+        def begun() -> Asked:
+            seen.one(caller, workflow)
+            return refresher.ask(workflow, seen.known.facts(workflow))
+
+        until = time.monotonic() + wait_s
+        asked = await run_in_threadpool(begun)
+        while not (refreshed := await run_in_threadpool(refresher.answered, asked)):
+            left = until - time.monotonic()
+            if left <= 0 or stopping(request.app):
+                break
+            await asyncio.sleep(min(left, LOOK_S / 2))
+        found, _ = await run_in_threadpool(seen.one, caller, workflow)
+        shown = {
+            "refreshed": refreshed, "request": asked.request, "workflow": found.as_dict(),
+        }  # fmt: skip
         return answers.answer(shown, 200 if refreshed else 202)
 
     @routes.get("/v1/refreshes", response_model=list[AskedAnswer])
     async def list_refreshes(
+        request: Request,
         caller: Caller,
         after: Annotated[int, Query(ge=0, le=2**63 - 1)] = 0,
         wait_s: Wait = 0.0,
@@ -63,7 +78,7 @@ def router(seen: Visible, refresher: Refresher) -> APIRouter:
             # A thread for the look, and none for the wait.
             found = await run_in_threadpool(asked_of, caller, after)
             left = until - time.monotonic()
-            if found or left <= 0:
+            if found or left <= 0 or stopping(request.app):
                 return answers.answer(found)
             await asyncio.sleep(min(LOOK_S, left))
 

@@ -45,7 +45,20 @@ class Connection(H11Protocol):
     def data_received(self, data: bytes) -> None:
         """Called by asyncio."""
         super().data_received(data)
-        if self.cycle is not None and not self.cycle.response_complete:
+        if self._answers() and not self.flow.write_paused:
+            self._request_came()
+
+    def pause_writing(self) -> None:
+        """Called by asyncio, where the client does not take an answer as fast as it is made: also
+        one that has no end of its own is given up where it is not taken at all."""
+        super().pause_writing()
+        self._unsent = math.inf
+        self._expect_request()
+
+    def resume_writing(self) -> None:
+        """Called by asyncio."""
+        super().resume_writing()
+        if self._answers():
             self._request_came()
 
     def on_response_complete(self) -> None:
@@ -77,6 +90,9 @@ class Connection(H11Protocol):
             if sent:
                 self.transport.write(sent)
         self.transport.close()
+
+    def _answers(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
 
     def _expect_request(self) -> None:
         self._request_came()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import csv
 import http.client
 import io
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator, MutableMapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -21,13 +22,18 @@ from pyarrow import parquet
 from test_api_documented import EXAMPLE, part_of
 
 from adon.monitoring.archive import routers
+from monitors.api.streams import Room
+from monitors.api.streams import Stream as Streamed
 from monitors.archive import Archive, ArchiveError, Measurement
+from monitors.feed import Feed
 from monitors.metrics import ArchiveMetrics
+from monitors.owners import Owners
 from monitors.retaining import retain
 from monitors.retention import DAY_S, Keep, Retention
 from monitors.rules import Rule, Rules
 from network_provisioner.access import Key, Principal, Role, hash_of
 from network_provisioner.api import create_app
+from network_provisioner.errors import BrokerError
 
 NOW = 50.0 * DAY_S
 
@@ -144,6 +150,16 @@ def test_nobody_takes_over_a_workflow_by_describing_it_again(here: Here) -> None
     other = {**stolen, "id": "workflow:x"}
     for sent in ([other], [body("s:w", workflow="w")], [other, body("s:w", workflow="w")]):
         assert error(here.post(*sent, who="researcher"))[1] == "forbidden"
+
+
+def test_nobody_takes_a_workflow_by_naming_it_in_another() -> None:
+    archive = Archive(":memory:")
+    owners = Owners(archive)
+    archive.record_many(
+        Measurement(f"workflow:{w}", "workflow", of, 1.0, "1", at, "x", w, {"user": user})
+        for w, of, at, user in (("w-eve", "w-ada", 0.0, "eve"), ("w-ada", "w-ada", 9.0, "ada"))
+    )
+    assert owners("w-ada") == "ada"
 
 
 def test_an_agent_records_what_it_is_an_end_of(here: Here) -> None:
@@ -399,6 +415,71 @@ def test_a_feed_does_not_keep_the_service_from_stopping(rig: Rig) -> None:
         stream.reached(0)
     stream.ended()  # by itself: what is under way for too long is cut off
     stream.close()
+
+
+def test_who_goes_away_leaves_nobody_that_looks_for_it() -> None:
+    archive = Archive(":memory:")
+    feed = Feed(archive, every_s=0.01)
+    waits = asyncio.Event()
+
+    async def follows() -> None:
+        async for _ in feed.follow(0, (), lambda _: True, 60.0, lambda: False):
+            waits.set()
+
+    async def run() -> bool:
+        task = asyncio.create_task(follows())
+        await waits.wait()
+        while feed._watch is None:
+            await asyncio.sleep(0.01)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await asyncio.wait({feed._watch}, timeout=10.0)
+        return feed._watch.done()
+
+    assert asyncio.run(run())
+
+
+def test_only_so_many_long_answers_at_once() -> None:
+    room = Room(1, "feeds")
+    sent: list[str] = []
+
+    async def run() -> None:
+        async def send(message: MutableMapping[str, Any]) -> None:
+            sent.append(message["type"])
+
+        async def receive() -> MutableMapping[str, Any]:
+            await asyncio.sleep(60.0)
+            return {}
+
+        async def once() -> AsyncIterator[str]:
+            yield "x"
+
+        room.enter()
+        scope: dict[str, Any] = {"type": "http", "asgi": {"spec_version": "2.3"}}
+        with pytest.raises(BrokerError, match="1 feeds already") as refused:
+            await Streamed(room, once())(scope, receive, send)
+        assert refused.value.code == "busy" and sent == []
+        room.leave()
+        for _ in range(2):
+            await Streamed(room, once())(scope, receive, send)
+        stuck = asyncio.create_task(Streamed(room, once())(scope, receive, receive))
+        await asyncio.sleep(0.01)
+        stuck.cancel()
+        await asyncio.gather(stuck, return_exceptions=True)
+        room.enter()
+
+    asyncio.run(run())
+
+
+def test_too_many_feeds_and_exports_are_told_so(
+    here: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: Room) -> None:
+        raise BrokerError("full", "busy")
+
+    monkeypatch.setattr(Room, "enter", full)
+    for path in ("/v1/feed", "/v1/measurements/export", "/v1/measurements/export?format=parquet"):
+        assert error(here.get(path))[:2] == (503, "busy")
 
 
 def test_the_feed_outlives_an_archive_that_fails(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,11 +6,14 @@ import json
 import os
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from anyio import to_thread
 from api_rig import bearer, books, error, keyring
 from broker_rig import Clock, Rig, demo_network
 from fastapi.testclient import TestClient
@@ -24,7 +27,7 @@ from monitors.api import refreshes, workflows
 from monitors.api.visible import Visible
 from monitors.archive import Archive, Measurement
 from monitors.follow import Follower
-from monitors.refreshing import Refresher
+from monitors.refreshing import KIND, Refresher, answer_id
 from monitors.rules import Rules
 from monitors.status import State
 from monitors.submit_dir import SubmitDir
@@ -349,3 +352,23 @@ def test_nothing_recorded_breaks_an_answer(
         answer = client.get(f"/v1/workflows{ending}")
         assert answer.status_code in (200, 404), answer.text
         assert answer.is_success or ending == f"/{UUID}"
+
+
+def test_who_waits_for_a_measurement_takes_no_thread(web: tuple[TestClient, Archive]) -> None:
+    client, archive = web
+    archive.record(workflow("w2", host="elsewhere"))
+
+    def one_thread() -> None:
+        to_thread.current_default_thread_limiter().total_tokens = 1
+
+    assert client.portal is not None
+    client.portal.call(one_thread)
+    with ThreadPoolExecutor(1) as pool:
+        waits = pool.submit(client.post, "/v1/workflows/w2/refresh?wait_s=10")
+        while not (asked := archive.asked(KIND)):
+            threading.Event().wait(0.01)
+        assert client.get("/v1/workflows").status_code == 200
+        assert not waits.done()
+        number, _, at = asked[0]
+        archive.record(replace(status("w2"), id=answer_id("w2", number, at)))
+        assert waits.result().json()["refreshed"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 from network_world import demo_network
 
 from adon.config import parse_config
+from adon.monitoring.centre import Sweeper
 from adon.monitoring.centre import check as check_settings
 from adon.monitoringconfig import MonitoringConfig
 from monitors.archive import Archive
@@ -221,3 +223,20 @@ def test_settings_are_checked_with_the_rest_of_adon_yml() -> None:
     data["monitoring"] = {"agents": [{"name": "mars", "address": "192.0.2.1"}]}
     with pytest.raises(InputError, match="'mars'"):
         parse_config(data, "adon.yml")
+
+
+def test_a_fault_does_not_end_the_sweeping(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("adon.monitoring.centre._SWEEP_S", 0.01)
+    swept: list[int] = []
+    again = threading.Event()
+
+    def sweep() -> None:
+        swept.append(1)
+        if len(swept) > 1:
+            again.set()
+        raise RuntimeError("a fault of ours")
+
+    sweeper = Sweeper(sweep, lambda: None)
+    sweeper.start()
+    assert again.wait(10.0)
+    sweeper.stop()

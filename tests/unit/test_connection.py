@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import socket
 import threading
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 from api_rig import ASK, FOR_EVER_S, application, error, keyring, raw, serving, token_of
 from broker_rig import Rig
 from fastapi import FastAPI, Response
+from fastapi.responses import StreamingResponse
 from fastapi.testclient import TestClient
 
 from network_provisioner.api import connection, gate
@@ -113,6 +116,29 @@ def test_an_answer_that_nobody_takes_is_given_up(rig: Rig, monkeypatch: pytest.M
             while piece := sock.recv(2**20):
                 got += len(piece)
         assert got < BIG
+
+
+@pytest.mark.parametrize("more", [b"", b"GET /v1/health HTTP/1.1\r\nHost: b\r\n\r\n"])
+def test_an_answer_without_an_end_that_nobody_takes_is_given_up(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, more: bytes
+) -> None:
+    monkeypatch.setattr(connection, "HEAD_S", 0.2)
+    app, ended = application(rig), threading.Event()
+
+    async def for_ever() -> AsyncIterator[bytes]:
+        try:
+            while True:
+                yield b"x" * 2**16
+                await asyncio.sleep(0)  # the server waits for no one who has gone
+        finally:
+            ended.set()
+
+    app.get("/for-ever")(lambda: StreamingResponse(for_ever()))
+    with serving(app) as port, socket.create_connection(("127.0.0.1", port)) as sock:
+        sock.sendall(b"GET /for-ever HTTP/1.1\r\nHost: b\r\n\r\n")
+        assert sock.recv(100)
+        sock.sendall(more)  # nor does asking for more keep it
+        assert ended.wait(FOR_EVER_S)
 
 
 @pytest.mark.parametrize("declared", [True, False])

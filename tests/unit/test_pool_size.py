@@ -205,3 +205,28 @@ def test_an_archive_that_cannot_be_written_is_told_in_a_line(
     )
     record(config, shrunk("night", 1, NOW))
     assert capsys.readouterr().err.startswith("adon: not recorded: ")
+
+
+def test_a_fault_does_not_end_the_sampling(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(poolsize, "_REST_S", 0.01)
+    again = threading.Event()
+
+    class Faulty:
+        asked = 0
+
+        def ask(self) -> Mapping[str, SitePool]:
+            self.asked += 1
+            if self.asked > 1:
+                again.set()
+            raise RuntimeError("a fault of ours")
+
+        def close(self) -> None:
+            pass
+
+    size = PoolSize(Faulty(), Archive(":memory:"), lambda: NOW)
+    size.start()
+    assert again.wait(10.0)
+    size.stop()
+    assert "a fault of ours" in caplog.text

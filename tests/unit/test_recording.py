@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitors.measurement import Measurement
+from monitors.measurement import OF_WORKFLOWS, Measurement
 from monitors.recording import OWN, own, workflow_id
 from network_provisioner.access import Principal, Role
 from network_provisioner.errors import BrokerError
@@ -70,6 +70,8 @@ def test_nobody_records_for_others(
             assert one.id.startswith(f"{one.metric}:")
         if one.workflow:
             assert one.workflow in one.id.split(":")
+        if one.metric in OF_WORKFLOWS:
+            assert one.subject == one.workflow
         if one.metric == "workflow":
             assert one.details["by"] == who.name
         if one.workflow and who is ADA:
@@ -96,3 +98,25 @@ def test_an_engineer_records_anything_as_it_is(sent: list[Measurement]) -> None:
 def test_who_does_not_record(role: Role) -> None:
     with pytest.raises(BrokerError, match=r"expected .* to record measurements"):
         own(Principal("x", role), [], {}.get)
+
+
+@pytest.mark.parametrize("metric", sorted(OF_WORKFLOWS))
+def test_nobody_says_whose_anothers_workflow_is(metric: str) -> None:
+    mine = measured("workflow:w1", "workflow", "w1", "w1", "ada")
+    key = workflow_id("w1") if metric == "workflow" else f"{metric}:w1:1"
+    about_another = measured(key, metric, "w-of-bob", "w1", "ada")
+    sent = [about_another] if metric == "workflow" else [mine, about_another]
+    with pytest.raises(BrokerError, match="expected its workflow"):
+        own(ADA, sent, {}.get)
+    with pytest.raises(BrokerError, match="expected its workflow"):  # nor by none at all
+        own(SITE, [measured(key, metric, "mu", "")] if metric != "workflow" else sent, {}.get)
+
+
+def test_who_asks_for_all_users_records_what_belongs_to_workflows_alone() -> None:
+    submit = Principal("submit1", Role.RESEARCHER)
+    described = measured("workflow:w1", "workflow", "w1", "w1", "ada")
+    (taken,) = own(submit, [described], {}.get)
+    assert taken.details["by"] == "submit1"
+    for key, metric in (("rtt:1", "rtt"), ("notice:x", "notice"), ("a", "anomaly")):
+        with pytest.raises(BrokerError, match="may not record"):
+            own(submit, [measured(key, metric, "mu>tacc")], {}.get)

@@ -99,6 +99,18 @@ def test_a_workflow_is_its_users() -> None:
     assert Rules().may_see(NOC, rtt("k", "notice"))
 
 
+def test_that_there_is_a_workflow_is_for_those_who_may_see_it() -> None:
+    rules = Rules((), {"w-ada": "ada"}.get)
+    for metric in ("workflow", "status", "held"):
+        assert rules.may_see_series(ADA, metric, "w-ada") and rules.may_see_series(
+            NOC, metric, "w-ada"
+        )
+        assert not rules.may_see_series(BOB, metric, "w-ada")
+        assert not rules.may_see_series(ADA, metric, "w-new")
+    assert not rules.may_see_series(ADA, "notice", "failed")
+    assert rules.may_see_series(NOC, "notice", "failed")
+
+
 @pytest.mark.parametrize(
     ("subject", "sites"),
     [
