@@ -17,6 +17,7 @@ from network_provisioner.units import goodput
 
 DONE = "done"
 COMPUTE = "compute"
+_OWN = (COMPUTE, "other")  # of a DAG that Pegasus did not plan nobody says what jobs are for
 _LARGEST = 1e18  # seconds or bytes that anything can have had
 
 __all__ = ["Analysis", "analyse", "split_subject"]
@@ -33,7 +34,7 @@ def analyse(measurements: Iterable[Measurement]) -> Analysis:
         return Analysis(transfers=moved)
     first = min(_number(m.details.get("submitted_at")) or m.at for m in jobs)
     last = max(m.at for m in jobs)
-    own = [m for m in jobs if _said(m, "kind") == COMPUTE]
+    own = [m for m in jobs if _said(m, "kind") in _OWN]
     return Analysis(
         first_at=first,
         last_at=last,

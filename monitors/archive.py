@@ -37,6 +37,7 @@ __all__ = ["UNITS", "Archive", "ArchiveError", "Cursor", "Estimate", "Measuremen
 
 _BATCH = 5000  # rows per transaction: others get their turn, and memory stays flat
 _PAGE = 5000  # rows that are read at a time where all are wanted
+_WINDOW = 20_000  # rows that are looked at for some metrics alone
 _AT = 5  # where ``at`` stands in a row
 _REQUESTS_KEPT_S = 3600.0  # who has not looked at a request by then will not answer it
 
@@ -236,14 +237,20 @@ class Archive:
         top = self.latest_seq()
         if top <= seq:
             return [], seq
-        where, values = Selection(tuple(metrics)).conditions()
-        rows: list[Row] = self._engine.rows(
-            f"SELECT seq, {COLUMNS} FROM measurement WHERE seq > ? AND seq <= ? AND {where}"
-            " ORDER BY seq LIMIT ?",
-            [seq, top, *values, limit],
-        )
-        reached = rows[-1][0] if len(rows) == limit else top
-        return [(row[0], from_row(row[1:])) for row in rows], reached
+        found: list[Row] = []
+        while seq < top and len(found) < limit:
+            most, until = limit - len(found), self._window(seq, top)
+            rows = self._engine.rows(*statements.by_number(metrics, seq, until, most))
+            found += rows
+            seq = rows[-1][0] if len(rows) == most else until
+        return [(row[0], from_row(row[1:])) for row in found], seq
+
+    def _window(self, seq: int, top: int) -> int:
+        """How far to look at once, so that nobody waits long for who has much to read."""
+        if top - seq <= _WINDOW:
+            return top
+        rows = self._engine.rows(statements.NTH_AFTER, [seq, _WINDOW])
+        return min(top, int(rows[0][0])) if rows else top
 
     def changed(self) -> object:
         """Something that compares equal to what it was as long as nothing was written; cheap."""

@@ -44,15 +44,17 @@ class BrokerRequests:
         self._stop.set()
 
     def _run(self) -> None:
-        after, first, said = 0, True, ""
+        after, first, said, failed = 0, True, "", ""
         while not self._stop.is_set():
             try:
                 found = self._ask(after, 0.0 if first else _WAIT_S)
-                said = ""
+                said = failed = ""
             except AdonError as error:
-                if str(error) != said:  # once, however long it lasts
-                    said = str(error)
+                # Once, however long it lasts; not of the first try: who records there says it too.
+                if str(error) == failed != said:
+                    said = failed
                     _log.warning("requests to measure at once: %s", error)
+                failed = str(error)
                 self._stop.wait(_AGAIN_S)
                 continue
             after = max((number for number, _, _ in found), default=after)
@@ -67,4 +69,11 @@ class BrokerRequests:
             rows = json.loads(text if status == 200 else "")
             return [(int(r["request"]), str(r["workflow"]), float(r["at"])) for r in rows]
         except (ValueError, KeyError, TypeError, RecursionError):
-            raise AdonError(f"{self._server.url} answered {status}: {text[:80]!r}") from None
+            raise AdonError(_refusal(self._server.url, status, text)) from None
+
+
+def _refusal(url: str, status: int, text: str | bytes) -> str:
+    try:
+        return str(json.loads(text)["error"]["message"])
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return f"{url} answered {status}: {text[:80]!r}"

@@ -168,6 +168,9 @@ class StatusParser:
     def _changed(self, stamp: bytes, status: Status) -> Iterator[Change]:
         if self.current is not None and replace(self.current, at=status.at) == status:
             return
+        if self.current is not None and status.at < self.current.at:
+            # The clock was set back, as every autumn: what came later must not look older.
+            status = replace(status, at=self.current.at)
         self.current = status
         # The time as it stands in the file: what this process makes of it depends on its zone.
         if stamp != self._second:

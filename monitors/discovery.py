@@ -116,7 +116,7 @@ class PegasusDatabase:
 
     def look(self) -> list[Found]:
         """See :class:`Source`."""
-        if not self._path.is_file():
+        if not os.path.isfile(self._path):  # noqa: PTH113  # Path's raises where one may not look
             return []
         try:
             place = f"{self._path.absolute().as_uri()}?mode=ro"
@@ -249,7 +249,11 @@ class Discovery:
 
     def _look(self, sources: Iterable[Source]) -> None:
         for source in sources:
-            found = source.look()
+            try:
+                found = source.look()
+            except Exception:  # a fault of ours must not end it for good
+                _log.exception("workflows are not found")
+                continue
             with self._lock:
                 self._found |= set(found)
 

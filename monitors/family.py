@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -48,16 +49,17 @@ class Member(FollowedWorkflow):
 
 class Family:
     """``complain`` is told of trouble with one workflow, which is not the others'; ``added`` of
-    every workflow that is followed from then on. With ``rests``, what was read of workflows that
-    have ended is let go of."""
+    every workflow that is followed from then on, ``left`` of folders that are no longer there. With
+    ``rests``, what was read of workflows that have ended is let go of."""
 
     def __init__(
         self,
         complain: Callable[[Path, str], None],
         added: Callable[[Member], None],
         rests: bool = False,
+        left: Callable[[Path], None] = lambda _: None,
     ) -> None:
-        self._complain, self._added, self._rests = complain, added, rests
+        self._complain, self._added, self._rests, self._left = complain, added, rests, left
         self._by_dag: dict[Path, Member] = {}
         self._by_uuid: dict[str, Member] = {}
         self._by_folder: dict[Path, list[Member]] = {}
@@ -103,24 +105,34 @@ class Family:
     def to_look_at(self, ended_too: bool) -> list[Member]:
         """Those that may have changed although nobody told."""
         for member in self.roots:
-            if not member.ended and not member.is_gone and not member.dir.path.is_dir():
-                member.is_gone = True
+            if member.is_gone or (member.ended and not ended_too) or _is_there(member.dir.path):
+                continue
+            member.is_gone = True  # another one may be planned in its place
+            if not member.ended:
                 about = "the submit directory is gone: no longer followed"
                 self._complain(member.dir.path, f"{member.dir.path}: {about}")
-        return [m for m in self._by_dag.values() if ended_too or not m.is_over]
+            for one in (member, *self.below(member)):
+                one.is_gone = True
+                if not _is_there(folder := one.files[0]):
+                    self._left(folder)
+        return [m for m in self._by_dag.values() if not m.is_over or (ended_too and not m.is_gone)]
 
     # ---------------------------------------------------------------- more of them
 
     def found(self, found: Found) -> None:
         """Follow what was found, unless it is followed already."""
         known = self._found.get(found)
-        if known is not None and not (known.is_gone and found.folder.is_dir()):
+        if known is not None and not (known.is_gone and _is_there(found.folder)):
             return
         try:
             member = self.add(_opened(found))
         except InputError as error:
-            if found.folder.is_dir():
+            if _is_there(found.folder):
                 self._complain(found.folder / found.dag, str(error))
+            return
+        except (OSError, ValueError, RuntimeError) as error:
+            # Another user's folder, a name that is none, links in a circle: not the others' trouble
+            self._complain(found.folder / found.dag, f"{found.folder}: not followed: {error}")
             return
         self._found[found] = member
 
@@ -186,7 +198,7 @@ class Family:
             return []
         try:
             found = sub_workflows(member.dir, job)
-        except InputError as error:
+        except (InputError, OSError, ValueError) as error:  # one may not look, or it is no name
             self._complain(member.dir.path / job, str(error))
             return []
         plans = [self.add(submit_dir, member) for submit_dir in found]
@@ -214,6 +226,10 @@ def _is_within(member: Member, other: Member) -> bool:
     while above is not None and above is not other:
         above = above.above
     return above is not None
+
+
+def _is_there(folder: Path) -> bool:
+    return os.path.isdir(folder)  # noqa: PTH112  # Path's raises where one may not look
 
 
 def _opened(found: Found) -> SubmitDir:

@@ -90,7 +90,7 @@ class Follower:
         self._unread: dict[Member, None] = {}  # those that changed and were not read yet, in order
         self._sink_at, self._again_s = 0.0, _AGAIN_S
         self._complaints: dict[Path, str] = {}
-        self.family = Family(self._complain, self._added, rests=keep)
+        self.family = Family(self._complain, self._added, rests=keep, left=self._left)
         for path in paths:
             self.family.add(SubmitDir(path))
 
@@ -208,7 +208,8 @@ class Follower:
             try:
                 self._record()
             except (ArchiveError, SinkError) as error:
-                self._complain(Path(), str(error))
+                if self._keep or not self.family.ended:  # at the end it is raised
+                    self._complain(Path(), str(error))
 
     def _record(self) -> None:
         try:
@@ -232,6 +233,11 @@ class Follower:
         self._changed([member])
         if self._watch is not None:
             self._watch.add(*member.files)
+
+    def _left(self, folder: Path) -> None:
+        """A folder is not there any more, and nothing is to be looked for in it."""
+        if self._watch is not None:
+            self._watch.drop(folder)
 
     # ---------------------------------------------------------------- what comes from elsewhere
 

@@ -78,7 +78,7 @@ class JobFacts:
             # A sub-DAG without a directory of its own has no mapping of its own.
             if self.dir.braindump:
                 facts += placement_facts(self.dir.path, self.dir.workflow)
-        if event.kind is Kind.SUBMIT and event.node in self._pending:
+        if event.kind is Kind.SUBMIT and self._is_next(event):
             facts += self._told(self._pending.pop(event.node))
         attempt = self.attempts.feed(event)
         facts += self._held_now(event)
@@ -96,6 +96,13 @@ class JobFacts:
             self._pending[attempt.job.name] = attempt
             return facts
         return facts + self._told(attempt)
+
+    def _is_next(self, event: JobEvent) -> bool:
+        """Whether a job is submitted anew that still waits for its POST; not the same submission
+        from another log."""
+        waits = self._pending.get(event.node)
+        known = None if waits is None else (waits.cluster, waits.proc, waits.submit)
+        return known is not None and known != (event.cluster, event.proc, event.at)
 
     def workflow_ended(self, at: float, failed: bool) -> list[Measurement]:
         """What is left to tell when DAGMan has ended: attempts whose POST never came and, where it
@@ -262,4 +269,4 @@ def _sum(values: Sequence[float | None]) -> float | None:
 
 
 def _shown(path: Path | None) -> str:
-    return "" if path is None else str(path)
+    return "" if path is None else str(path.absolute())

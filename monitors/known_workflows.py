@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -27,14 +28,21 @@ class KnownWorkflows:
         self._seq: int | None = None
         self._newest: dict[str, dict[str, Measurement]] = {metric: {} for metric in _METRICS}
 
-    def all(self, may_see: MaySee) -> dict[str, Overview]:
+    def all(self, may_see: MaySee, since: float = -math.inf) -> dict[str, Overview]:
         """Workflows by id as they stand now, the one that changed last first, as far as their
-        descriptions (or, without one, their statuses) ``may_see``. Raises ArchiveError."""
+        descriptions (or, without one, their statuses) ``may_see``. Of those that nothing was heard
+        of ``since`` a time (Unix seconds), nor of any around or inside them, none: there may be
+        very many. Raises ArchiveError."""
         with self._lock:
             self._read_on()
             workflows, statuses, held = (dict(self._newest[metric]) for metric in _METRICS)
         hidden = {key for key, found in workflows.items() if not may_see(found)}
         hidden |= {k for k, m in statuses.items() if k not in workflows and not may_see(m)}
+        if since > -math.inf:
+            whole = {key: _root(found) for key, found in {**statuses, **workflows}.items()}
+            known = (*workflows.values(), *statuses.values())
+            heard = {whole[found.subject] for found in known if found.at >= since}
+            hidden |= {key for key, root in whole.items() if root not in heard}
         return overviews(
             [found for key, found in workflows.items() if key not in hidden],
             _without(hidden, statuses),
@@ -91,6 +99,11 @@ class KnownWorkflows:
             self._seq = reached
             if len(found) < _PAGE:
                 return
+
+
+def _root(found: Measurement) -> str:
+    root = found.details.get("root")
+    return root if isinstance(root, str) and root else found.subject
 
 
 def _without(hidden: set[str], found: Mapping[str, Measurement]) -> dict[str, Measurement]:

@@ -64,8 +64,8 @@ def parsed(text: str, at: float) -> Status | None:
     known = {name: count for name, count in counts.items() if count is not None}
     all_jobs = known["total"]
     futile = all_jobs - sum(count for name, count in known.items() if name != "total")
-    if not all_jobs or futile < 0 or abs(share - 100 * known["done"] / all_jobs) > 0.011:
-        return None
+    if not all_jobs or futile < 0 or not abs(share - 100 * known["done"] / all_jobs) <= 0.011:
+        return None  # also where the share is no number
     return Status(**known, percent_done=float(share), state=state, at=at, futile=futile)
 
 
@@ -145,6 +145,7 @@ class Fallback:
             if self._threads is not None:
                 self._threads.shutdown(wait=True, cancel_futures=True)
                 self._threads = None
+                self._asked.clear()  # who begins again asks anew
 
 
 def _count(said: Mapping[str, Any], name: str) -> int | None:

@@ -206,6 +206,8 @@ class RetentionService:
                 done = retain(self._archive, self._retention, self._clock(), self._stop.is_set)
             except ArchiveError as error:
                 _log.warning("measurements were not rolled up: %s", error)
+            except Exception:  # a fault of ours must not end it for good
+                _log.exception("measurements were not rolled up")
             else:
                 if done != Retained():
                     _log.info("measurements: %d rolled up into %d", done.removed, done.made)

@@ -14,7 +14,9 @@ from fnmatch import fnmatchcase
 from itertools import groupby
 from typing import Any
 
+from monitors.measurement import UNITS
 from monitors.sketch import Sketch
+from network_provisioner import fields
 from network_provisioner.errors import InputError
 from network_provisioner.units import parse_duration
 
@@ -172,6 +174,9 @@ def retention_from_dict(data: Mapping[str, Any], where: str = "monitoring.retent
     """Section ``monitoring.retention``: ``{default: {raw: 90 d, hourly: 2 y, daily: forever},
     METRIC: {...}}``. What an entry does not say, the default says, and what that does not say is
     kept for ever. Raises InputError."""
+    for name in data:
+        if not isinstance(name, str) or not (name.startswith("custom:") or "*" in name):
+            fields.known_keys({name: None}, ["default", *UNITS, "custom:*"], where)
     default = _keep(data.get("default", {}), f"{where}.default", Keep())
     entries = [
         (metric, _keep(entry, f"{where}.{metric}", default))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from monitors.measurement import COLUMNS
@@ -72,6 +73,20 @@ def page(
         values.append(limit)
     return statement, values
 
+
+def by_number(
+    metrics: Sequence[str], after: int, until: int, limit: int
+) -> tuple[str, list[object]]:
+    """The statement for those with ``after < number <= until`` in that order, with their numbers in
+    front; of ``metrics`` alone where some are named."""
+    # Not the bare column: SQLite would take the index of a metric, and look at all there ever was
+    # of it for the few that are new.
+    where = f" AND metric || '' IN ({', '.join('?' * len(metrics))})" if metrics else ""
+    statement = f"SELECT seq, {COLUMNS} FROM measurement WHERE seq > ? AND seq <= ?{where}"
+    return f"{statement} ORDER BY seq LIMIT ?", [after, until, *metrics, limit]
+
+
+NTH_AFTER = "SELECT seq FROM measurement WHERE seq > ? ORDER BY seq LIMIT 1 OFFSET ?"
 
 # Each step looks up the next name in the index, however many measurements the last one has.
 METRICS = """

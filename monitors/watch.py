@@ -54,6 +54,7 @@ class InotifyWatch:
     """Watches directories for writes to files of given names. Raises OSError where it cannot."""
 
     def __init__(self, files: Mapping[Path, Iterable[str]]) -> None:
+        self._lock = threading.RLock()  # one thread may add while another waits
         self.lost: set[Path] = set()  # what was moved or deleted and is watched no longer
         self._names: dict[Path, frozenset[str]] = {}
         self._numbers: dict[Path, int] = {}
@@ -62,6 +63,9 @@ class InotifyWatch:
         self._descriptor: int = self._libc.inotify_init1(_IN_NONBLOCK | _IN_CLOEXEC)
         if self._descriptor < 0:
             raise _last_error("inotify_init1")
+        # Not select(): that takes no descriptor above 1023.
+        self._poll = select.poll()
+        self._poll.register(self._descriptor, select.POLLIN)
         try:
             for folder, names in files.items():
                 self.add(folder, names)
@@ -71,6 +75,10 @@ class InotifyWatch:
 
     def add(self, folder: Path, names: Iterable[str]) -> None:
         """See :class:`Watch`."""
+        with self._lock:
+            self._add(folder, names)
+
+    def _add(self, folder: Path, names: Iterable[str]) -> None:
         mask = _IN_MODIFY | _IN_CREATE | _IN_MOVED_TO | _IN_MOVE_SELF
         number = self._libc.inotify_add_watch(self._descriptor, os.fsencode(folder), mask)
         if number < 0:
@@ -86,11 +94,12 @@ class InotifyWatch:
 
     def drop(self, folder: Path) -> None:
         """See :class:`Watch`."""
-        number = self._numbers.get(folder)
-        self._forget(folder)
-        self.lost.discard(folder)
-        if number is not None and number not in self._folders:
-            self._libc.inotify_rm_watch(self._descriptor, number)
+        with self._lock:
+            number = self._numbers.get(folder)
+            self._forget(folder)
+            self.lost.discard(folder)
+            if number is not None and number not in self._folders:
+                self._libc.inotify_rm_watch(self._descriptor, number)
 
     def _forget(self, folder: Path) -> None:
         self._names.pop(folder, None)
@@ -106,9 +115,10 @@ class InotifyWatch:
         changed: set[Path] = set()
         while not changed:
             left = max(0.0, deadline - time.monotonic())
-            if not select.select([self._descriptor], [], [], left)[0]:
+            if not self._poll.poll(left * 1000):
                 break
-            changed = self._read()
+            with self._lock:
+                changed = self._read()
         return changed
 
     def _read(self) -> set[Path]:
@@ -156,6 +166,7 @@ class StatWatch:
     """Looks at sizes and times of change a few times a second; works everywhere."""
 
     def __init__(self, files: Mapping[Path, Iterable[str]]) -> None:
+        self._lock = threading.Lock()  # one thread may add while another waits
         self._names: dict[Path, set[str]] = {}
         self._known: dict[Path, list[tuple[int, int, int]]] = {}
         self._never = threading.Event()
@@ -164,13 +175,15 @@ class StatWatch:
 
     def add(self, folder: Path, names: Iterable[str]) -> None:
         """See :class:`Watch`."""
-        self._names.setdefault(folder, set()).update(names)
-        self._known[folder] = self._look(folder)
+        with self._lock:
+            self._names.setdefault(folder, set()).update(names)
+            self._known[folder] = self._look(folder)
 
     def drop(self, folder: Path) -> None:
         """See :class:`Watch`."""
-        self._names.pop(folder, None)
-        self._known.pop(folder, None)
+        with self._lock:
+            self._names.pop(folder, None)
+            self._known.pop(folder, None)
 
     def _look(self, folder: Path) -> list[tuple[int, int, int]]:
         seen = []
@@ -188,9 +201,10 @@ class StatWatch:
         """See :class:`Watch`."""
         deadline = time.monotonic() + timeout_s
         while True:
-            now = {folder: self._look(folder) for folder in self._names}
-            changed = {folder for folder, seen in now.items() if seen != self._known[folder]}
-            self._known = now
+            with self._lock:
+                now = {folder: self._look(folder) for folder in self._names}
+                changed = {folder for folder, seen in now.items() if seen != self._known[folder]}
+                self._known = now
             left = deadline - time.monotonic()
             if changed or left <= 0:
                 return changed
@@ -257,8 +271,9 @@ class BestWatch:
             left = max(0.0, deadline - time.monotonic())
             changed = self._kernel.wait(min(left, _STAT_INTERVAL_S) if self._others else left)
             for folder in list(self._kernel.lost):
-                self.add(folder, ())
-            self._kernel.lost.clear()
+                self._kernel.lost.discard(folder)
+                if folder in self._names:
+                    self.add(folder, ())
             if self._others:
                 changed |= self._sizes.wait(0) | self._again()
             if changed or time.monotonic() >= deadline:
@@ -270,7 +285,7 @@ class BestWatch:
         if now - self._asked < _AGAIN_S:
             return set()
         self._asked = now
-        return {folder for folder in list(self._others) if self._by_kernel(folder)}
+        return {f for f in list(self._others) if f in self._names and self._by_kernel(f)}
 
     def close(self) -> None:
         """See :class:`Watch`."""

@@ -8,6 +8,7 @@ is why no position has to be stored anywhere, and why being killed loses nothing
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,9 +21,11 @@ from monitors.measurement import Measurement
 from monitors.status import NOT_STARTED, State, Status
 from monitors.submit_dir import JobKind, SubmitDir
 from monitors.tail import Tail, state_of
+from network_provisioner.errors import InputError
 
 _DAGMAN = "dagman"
 _ENDS = (Kind.TERMINATED, Kind.ABORTED)
+_LATE_S = 10.0  # how often events after the end are read: all is read again for them
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +57,7 @@ class FollowedWorkflow:
         self._known = ""  # key of the last change, where all are being read again
         self._last = ""
         self._own_at = 0.0  # of the newest status that DAGMan told itself
+        self._late_at = -math.inf  # when events of jobs were read that came after its end
         self._begin()
 
     def _begin(self) -> None:
@@ -62,6 +66,7 @@ class FollowedWorkflow:
         self.attempts = self._jobs.attempts
         self._out, self._out_parser = Tail(self.dir.dagman_out), StatusParser()
         self._nodes = _EventTail(self.dir.nodes_log)
+        self._nodes_seen: tuple[object, ...] = ()  # how that file was when it was last read
         self._dagman = _EventTail(self.dir.dagman_log)
         self._run: JobEvent | None = None  # DAGMan's own job while it is in the queue
         self._runs: set[JobEvent] = set()  # events of DAGMan's own job
@@ -96,7 +101,7 @@ class FollowedWorkflow:
     def _has_written(self) -> bool:
         try:
             return self.dir.dagman_out.stat().st_size > 0
-        except OSError:
+        except (OSError, ValueError):  # ValueError: a name with a zero byte in it
             return False
 
     def step(self) -> None:
@@ -104,9 +109,18 @@ class FollowedWorkflow:
 
         Raises InputError where a file is there and cannot be read; what was read until then stands.
         """
+        said: Status | None = None
         if self._rest is not None:
-            if self._rest == (state_of(self.dir.dagman_out), state_of(self.dir.dagman_log)):
+            paths = (self.dir.dagman_out, self.dir.dagman_log, self.dir.nodes_log)
+            now = tuple(map(state_of, paths))
+            if now == self._rest:
                 return
+            if now[:2] == self._rest[:2]:
+                if time.monotonic() - self._late_at < _LATE_S:
+                    return
+                self._late_at = time.monotonic()
+                # With nothing new of DAGMan all holds that was said of it, whoever said so.
+                said = self.status
             self._wake()
         # DAGMan tells of its end after the last job's events are written: reading its own words
         # first, no job's events are missed when it has ended.
@@ -116,6 +130,8 @@ class FollowedWorkflow:
         for event in self._job_events():
             self._measurements += self._jobs.feed(event)
             self._sub_event(event)
+        if said is not None:
+            self.status, self._known = said, ""
         if self.ended and self.status is not None:
             failed = self.status.state is State.FAILED
             self._measurements += self._jobs.workflow_ended(self.status.at, failed)
@@ -143,7 +159,8 @@ class FollowedWorkflow:
     def rest(self) -> None:
         """Lets go of all that was read. Where the files change after all, they are read again."""
         if self._rest is None:
-            seen = (self._out.seen, self._dagman.seen)
+            # What HTCondor writes of jobs that were removed comes after DAGMan's end.
+            seen = (self._out.seen, self._dagman.seen, self._nodes_seen)
             self._begin()
             self.dir.forget()
             self._rest = seen
@@ -183,12 +200,28 @@ class FollowedWorkflow:
             self._known = ""
 
     def _job_events(self) -> Iterator[JobEvent]:
-        if not self._backfilled:
-            # DAGMan empties nodes.log at every start; the workflow's own log has earlier runs too.
-            self._backfilled = True
-            if self.dir.workflow_log is not None:
-                yield from _EventTail(self.dir.workflow_log).read()
-        yield from self._nodes.read()
+        # Before reading: what comes meanwhile makes the next look read again.
+        self._nodes_seen = state_of(self.dir.nodes_log)
+        if self._backfilled or self.dir.workflow_log is None:
+            yield from self._nodes.read()
+            return
+        # DAGMan empties nodes.log at every start; the workflow's own log has earlier runs too. Of
+        # jobs that are in both, nodes.log alone says how their POST scripts ended, and when.
+        self._backfilled = True
+        now = list(self._nodes.read())
+        began: dict[tuple[int, int], float] = {}
+        for event in now:
+            began.setdefault((event.cluster, event.proc), event.at)
+        problem: InputError | None = None
+        try:
+            for event in _EventTail(self.dir.workflow_log).read():
+                if event.at < began.get((event.cluster, event.proc), math.inf):
+                    yield event
+        except InputError as error:
+            problem = error
+        yield from now
+        if problem is not None:
+            raise problem
 
     def _sub_event(self, event: JobEvent) -> None:
         job = (event.cluster, event.proc)

@@ -17,7 +17,7 @@ from monitors.anomalies.records import METRIC, to_measurement, together
 from monitors.anomalies.watcher import Watcher
 from monitors.anomalies.words import told
 from monitors.archive import Archive, Selection
-from network_provisioner.errors import AdonError
+from network_provisioner.errors import AdonError, InputError
 
 _log = logging.getLogger(__name__)
 
@@ -52,6 +52,7 @@ class AnomalyService:
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._seq = 0
+        self._unpublished: list[Anomaly] = []
         self._started: float | None = None
         self.up_to_date = threading.Event()
         """Set when what was in the archive at the start has been read."""
@@ -87,12 +88,15 @@ class AnomalyService:
                 if changed != seen:
                     seen = changed if self.read_new() else None
                 now = self._clock()
-                if now - ticked >= _TICK_S:
+                if abs(now - ticked) >= _TICK_S:  # a clock may be set back
                     ticked = now
                     self.tick(now)
             except AdonError as error:  # the archive may be away for a while
                 _log.warning("anomalies: %s", error)
                 seen = None
+                self._stop.wait(_TICK_S)
+            except Exception:  # a fault of ours must not end it for good
+                _log.exception("anomalies")
                 self._stop.wait(_TICK_S)
             self._stop.wait(_PAUSE_S)
 
@@ -130,8 +134,8 @@ class AnomalyService:
             for _, measurement in rows:
                 if measurement.at <= now + AHEAD_S:
                     found += self._watcher.add(measurement)
+        self._seq = reached  # no detector takes a measurement twice
         self._publish(found, now)
-        self._seq = reached
         return len(rows) < _PAGE
 
     def tick(self, now: float) -> None:
@@ -141,9 +145,18 @@ class AnomalyService:
         self._publish(found, now)
 
     def _publish(self, found: Iterable[Anomaly], now: float) -> None:
-        for anomaly in found:
+        # What cannot be recorded just now is kept: no detector finds it again.
+        self._unpublished += found
+        while self._unpublished:
+            anomaly = self._unpublished[0]
             measurement = to_measurement(anomaly)
-            self._archive.record(measurement)
+            try:
+                self._archive.record(measurement)
+            except InputError as error:  # nor will it ever be taken
+                _log.warning("anomalies: %s", error)
+                self._unpublished.pop(0)
+                continue
+            self._unpublished.pop(0)
             # Also where it was recorded before: who was stopped between the two has told nobody,
             # and who tells people knows whom it told.
             if anomaly.until is None and now - anomaly.at <= NEWS_S:

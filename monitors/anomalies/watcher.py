@@ -13,6 +13,7 @@ from monitors.anomalies.model import Anomaly, Limits
 from monitors.measurement import Measurement
 
 MOST_SERIES = 5_000  # of 50 kB each
+_LARGEST = 1e100  # what is beyond was never measured, and no arithmetic goes well with it
 
 Series = tuple[str, str, str]
 """Metric, subject, source: two tools measure the same path differently."""
@@ -37,6 +38,8 @@ class Watcher:
 
     def add(self, measurement: Measurement) -> list[Anomaly]:
         """The next measurement; what begins or ends with it."""
+        if not abs(measurement.value) <= _LARGEST:
+            return []
         detector = self._detector(measurement)
         if detector is None:
             return []

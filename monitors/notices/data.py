@@ -77,7 +77,8 @@ def headers_of(target: Target) -> dict[str, str]:
     try:
         text = Path(target.headers_file).read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
-        raise InputError(f"{target.headers_file}: cannot be read: {error}") from error
+        why = error.strerror if isinstance(error, OSError) else "it is no text in UTF-8"
+        raise InputError(f"{target.headers_file}: cannot be read: {why}") from error
     headers = {}
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.startswith("#"):

@@ -72,7 +72,7 @@ class WorkflowNotices:
         """Tell what is new now. Raises ArchiveError."""
         if self._since is None:
             self._since = self._first_start()
-        found = self._known.all(lambda _: True)
+        found = self._known.all(lambda _: True, self._clock() - _KEPT_S)
         for workflow in found.values():
             self._look_at(workflow, found)
 

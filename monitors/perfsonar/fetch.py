@@ -33,10 +33,13 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 def fetch_of(remote: Remote) -> Fetch:
     """How to ask an archive. Raises InputError where its files cannot be read."""
     try:
+        file: object = remote.ca
         context = ssl.create_default_context(cafile=remote.ca)
+        file = remote.token_file
         token = remote.token_file.read_text().strip() if remote.token_file else ""
-    except (OSError, ssl.SSLError, UnicodeDecodeError) as error:
-        raise InputError(f"perfSONAR archive {remote.url}: {error}") from error
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise InputError(f"perfSONAR archive {remote.url}: {file}: {why}") from error
     opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=context), _NoRedirect)
     headers = {"Accept": "application/json"}
     if token:

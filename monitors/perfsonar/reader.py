@@ -164,3 +164,5 @@ class Readers:
                 _log.info("perfSONAR archive %s: %d new", reader.remote.url, recorded)
         except AdonError as error:
             _log.warning("perfSONAR archive: %s", error)
+        except Exception:  # whatever an archive answered, the others are read on
+            _log.exception("perfSONAR archive %s", reader.remote.url)

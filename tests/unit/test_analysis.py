@@ -31,7 +31,7 @@ def a_workflow(draw: st.DrawFn) -> list[Measurement]:
                 subject=draw(st.sampled_from([BWA, "t::x:1@tacc", "pegasus::transfer@local"])),
                 seconds=draw(seconds),
                 at=T0 + draw(seconds),
-                kind=draw(st.sampled_from(["compute", "stage_in"])),
+                kind=draw(st.sampled_from(["compute", "stage_in", "other"])),
                 outcome=draw(st.sampled_from(OUTCOMES)),
                 cpu_s=draw(st.none() | seconds),
             )
@@ -68,7 +68,7 @@ def test_every_attempt_and_transfer_is_counted_once(found: list[Measurement]) ->
     assert made.attempts == len(jobs) == sum(made.outcomes.values())
     assert made.attempts == sum(r.runtime.count + r.failed for r in made.runtimes)
     assert made.retries == len(jobs) - len({m.details["job"] for m in jobs})
-    own = [m for m in jobs if m.details["kind"] == "compute"]
+    own = [m for m in jobs if m.details["kind"] in ("compute", "other")]
     assert math.isclose(made.cumulative_s + made.lost_s, sum(m.value for m in own), abs_tol=1e-6)
     assert sum(w.wait.count for w in made.waits) == len(own)
     assert sum(t.count for t in made.transfers) == len(moved)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import random
 import threading
@@ -19,7 +20,7 @@ from monitors.anomalies.model import Anomaly, Sensitivity
 from monitors.anomalies.records import METRIC, from_measurement, to_measurement, together
 from monitors.anomalies.service import AnomalyService
 from monitors.anomalies.watcher import Watcher
-from monitors.archive import Archive, Measurement
+from monitors.archive import Archive, ArchiveError, Measurement
 from network_provisioner.errors import InputError
 
 DAY_S = 86_400.0
@@ -99,6 +100,25 @@ def test_what_is_recorded_is_watched_and_told_once(archive: Archive) -> None:
     assert (found.id, found.subject, found.unit) == (key, "mu>tacc", "1")
     assert found.value == pytest.approx(-4 / 9, abs=0.03)
     assert found.details["why"]
+
+
+def test_an_archive_that_takes_nothing_for_a_while_loses_none(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(_: Measurement) -> bool:
+        raise ArchiveError("away")
+
+    clock, told = Clock(T0 + 5.9 * DAY_S), Told()
+    service = run(archive, clock, told)
+    archive.record_many(series(T0, 6, DROP))
+    with monkeypatch.context() as patched:
+        patched.setattr(archive, "record", away)
+        for _ in range(3):
+            with contextlib.suppress(ArchiveError):
+                while not service.read_new():
+                    pass
+    service.read_new()
+    assert len(told.all) == 1 and len(archive.query(METRIC)) == 1
 
 
 def test_a_restart_finds_the_same_under_the_same_key(archive: Archive) -> None:
@@ -188,6 +208,17 @@ def test_a_measurement_from_the_future_does_not_end_a_series(archive: Archive) -
     archive.record_many(series(T0, 5.5, DROP))
     service.read_new()
     assert len(told.all) == 1
+
+
+@pytest.mark.parametrize("value", [1.7e308, -1.7e308])
+def test_what_nobody_can_have_measured_ends_nothing(archive: Archive, value: float) -> None:
+    rtt = [
+        Measurement(f"{n}", "rtt", "mu>tacc", value if n % 7 == 0 else 0.05, "s", T0 + n, "ping")
+        for n in range(400)
+    ]
+    archive.record_many(rtt)
+    service = run(archive, Clock(T0 + 500), Told())
+    assert service.up_to_date.is_set()
 
 
 def test_paths_and_tools_are_told_apart(archive: Archive) -> None:

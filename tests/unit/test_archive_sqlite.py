@@ -15,6 +15,7 @@ from monitors import schema
 from monitors.archive import Archive
 from monitors.retaining import retain
 from monitors.retention import DAY_S, Keep, Retention
+from monitors.selection import by_number
 
 
 @contextmanager
@@ -85,3 +86,22 @@ def test_a_reader_that_may_not_write_reads_an_older_file_as_it_is(
         with Archive(path) as writer:  # somebody else may
             writer.ask("refresh", "w", 1.0)
             assert [subject for _, subject, _ in reader.asked("refresh")] == ["w"]
+
+
+def test_what_is_new_is_found_without_looking_at_what_is_old(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("monitors.archive._WINDOW", 7)
+    with Archive(tmp_path / "archive.sqlite") as archive:
+        names = ("rtt", "loss", "loss", "loss", "loss")
+        archive.record_many(measured(str(n), metric=names[n % 5]) for n in range(100))
+        read, seq = [], 0
+        while seq < archive.latest_seq():
+            found, seq = archive.read_on(seq, ("rtt", "status"), 3)
+            read += [number for number, _ in found]
+        assert read == [n + 1 for n in range(0, 100, 5)]
+        assert archive.read_on(0, ("status",), 3) == ([], 100)
+    db = sqlite3.connect(tmp_path / "archive.sqlite")
+    statement, values = by_number(("rtt", "status"), 98, 100, 3)
+    ((*_, plan),) = db.execute(f"EXPLAIN QUERY PLAN {statement}", values).fetchall()
+    assert "PRIMARY KEY" in plan

@@ -173,3 +173,10 @@ def test_a_file_without_line_ends_does_not_fill_the_memory() -> None:
     for _ in range(64):
         parser.feed(b"x" * 100_000)
     assert parser.feed(b"\n" + table(START, queued=1).encode())[0].status.in_queue == 1
+
+
+def test_a_clock_that_is_set_back_leaves_the_newest_the_newest() -> None:
+    found = read((table(START + 3000, queued=1) + table(START + 10, done=1)).encode())
+    found += read((table(START, queued=1) + exiting(START - 3600, 0)).encode())
+    assert [change.status.at for change in found] == [START + 3000, START + 3000, START, START]
+    assert len({change.key for change in found}) == 4

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import shutil
+import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 from hypothesis import given
@@ -23,12 +26,16 @@ from monitor_files import (
 )
 
 from monitors.archive import Archive
-from monitors.discovery import Found
+from monitors.discovery import Discovery, Found, PegasusDatabase
+from monitors.event_log import JobEvent, Kind
 from monitors.follow import Follower
 from monitors.measurement import Measurement
+from monitors.pegasus_status import Fallback
 from monitors.status import NOT_STARTED, State, Status, percent, total
 from monitors.submit_dir import SubmitDir
 from monitors.subworkflows import derived, root_of, sub_workflows
+from monitors.watch import StatWatch
+from monitors.workflow import FollowedWorkflow
 
 PLANNED = """\
 executable = /usr/bin/condor_dagman
@@ -339,3 +346,120 @@ def test_a_total_has_every_job_of_each(statuses: list[Status]) -> None:
     assert (whole.percent_done == 100) == (whole.done == whole.total > 0)
     for rest in itertools.permutations(statuses[1:3]):
         assert total([statuses[0], *rest, *statuses[3:]]) == whole
+
+
+def test_a_name_that_is_none_stops_nobody(tmp_path: Path, archive: Archive) -> None:
+    """Whatever another user's directory says."""
+    good, bad = Submitted(tmp_path / "good", "good"), Submitted(tmp_path / "bad", "bad")
+    (bad.path / "braindump.yml").write_text('wf_uuid: "bad"\ndag: "a\\0b.dag"\n')
+    good.out.write_text(starting() + table(START, queued=1))
+    follower = Follower((), archive, fallback=Fallback(lambda _: ""))
+    for path in (bad.path, good.path):
+        follower.family.found(Found(path))
+    follower.poll()
+    assert states(archive) == {"good": "running"}
+
+
+def test_a_folder_that_may_not_be_read_stops_nobody(
+    tmp_path: Path, archive: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuses(_: Path) -> bool:
+        raise PermissionError("not yours")
+
+    Submitted(tmp_path / "run")
+    follower = Follower((), archive)
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "is_dir", refuses)
+        patched.setattr(Path, "is_file", refuses)
+        follower.family.found(Found(tmp_path / "run"))
+        assert PegasusDatabase(tmp_path / "workflow.db", lambda: 0.0).look() == []
+    assert follower.family.members == []
+
+
+def test_what_is_planned_where_one_was_deleted_is_another_workflow(
+    tmp_path: Path, archive: Archive
+) -> None:
+    class Watched(StatWatch):
+        folders: ClassVar[set[Path]] = set()
+
+        def add(self, folder: Path, names: Iterable[str]) -> None:
+            super().add(folder, names)
+            self.folders.add(folder)
+
+        def drop(self, folder: Path) -> None:
+            super().drop(folder)
+            self.folders.discard(folder)
+
+    run = tmp_path / "run"
+    follower = Follower((), archive, keep=True, watch=Watched)
+    stop = threading.Event()
+    thread = threading.Thread(target=follower.run, args=[stop])
+    thread.start()
+    try:
+        for number in range(2):
+            outer = Outer(run, f"outer-{number}")
+            inner = outer.plan(number)
+            inner.out.write_text(starting() + table(START, done=1) + exiting(START + 1, 0))
+            outer.nodes.write_text(submitted(7, START, "plan_sub"))
+            outer.out.write_text(starting() + table(START, done=1) + exiting(START + 2, 0))
+            follower.family.found(Found(run))
+            follower.poll()
+            assert Watched.folders == {run, inner.path}
+            shutil.rmtree(run)
+            follower.family.to_look_at(ended_too=True)
+            assert Watched.folders == set()
+    finally:
+        stop.set()
+        thread.join()
+    assert states(archive) == {f"{w}-{n}": "done" for w in ("outer", "inner") for n in range(2)}
+
+
+def test_jobs_that_are_removed_after_their_dagman(tmp_path: Path, archive: Archive) -> None:
+    one = Submitted(tmp_path / "run", "one")
+    job = one.JOBS[0][0]
+    one.out.write_text(starting() + table(START, queued=1) + exiting(START + 9, 1))
+    one.nodes.write_text(submitted(7, START, job))
+    follower = Follower(one.path, archive, keep=True)
+    follower.poll()
+    append(one.nodes, aborted(7, START + 12))
+    follower.poll()
+    (told,) = archive.query("job")
+    assert (told.details["outcome"], told.at) == ("removed", START + 12)
+    assert [m.details["state"] for m in archive.query("status")] == ["running", "failed"]
+
+
+def test_what_others_told_of_an_end_holds_when_jobs_are_removed_later(tmp_path: Path) -> None:
+    one = Submitted(tmp_path / "run", "one")
+    one.out.write_text(starting() + table(START, queued=1))
+    one.nodes.write_text(submitted(7, START, one.JOBS[0][0]))
+    followed = FollowedWorkflow(one.path)
+    followed.step()
+    for kind, at in ((Kind.SUBMIT, START), (Kind.ABORTED, START + 9)):
+        followed.dagman_event(JobEvent(kind, 3, 0, at))  # from the log of what runs it
+    followed.take()
+    followed.rest()
+    append(one.nodes, aborted(7, START + 12))
+    followed.step()
+    assert followed.ended and followed.status is not None
+    assert followed.status.state is State.REMOVED
+    measurements, statuses = followed.take()
+    assert statuses == []
+    assert [m.details["outcome"] for m in measurements if m.metric == "job"] == ["removed"]
+
+
+def test_a_source_that_fails_ends_no_discovery(tmp_path: Path) -> None:
+    class Broken:
+        def files(self) -> dict[Path, list[str]]:
+            return {}
+
+        def look(self) -> list[Found]:
+            raise RuntimeError("broken")
+
+    class Folder(Broken):
+        def look(self) -> list[Found]:
+            return [Found(tmp_path)]
+
+    discovery = Discovery([Broken(), Folder()])
+    discovery.start()
+    assert discovery.take() == {Found(tmp_path)}
+    discovery.close()

@@ -88,6 +88,32 @@ def test_an_attempt_says_how_it_went(planned: Submitted) -> None:
     assert job.details["kind"] == "compute"
 
 
+def test_the_script_has_the_last_word_for_who_comes_late_too(planned: Submitted) -> None:
+    """The workflow's own log has the same events, without those of scripts."""
+    with_post(planned, ONE)
+    ran = submitted(1, START, ONE) + executing(1, START + 1) + terminated(1, START + 5)
+    planned.log.write_text(ran + submitted(2, START + 9, ONE) + executing(2, START + 10))
+    planned.nodes.write_text(ran + posted(1, START + 6, ONE, 1) + submitted(2, START + 9, ONE))
+    followed = FollowedWorkflow(planned.path)
+    assert [job.details["outcome"] for job in took(followed)] == ["failed"]
+    append(planned.nodes, executing(2, START + 10) + terminated(2, START + 12))
+    append(planned.nodes, posted(2, START + 13, ONE))
+    assert [(job.details["outcome"], job.details["starts"]) for job in took(followed)] == [
+        ("done", 1)
+    ]
+
+
+def test_a_pool_that_was_made_anew_counts_its_jobs_from_the_start(planned: Submitted) -> None:
+    ran = [
+        submitted(1, at, ONE) + executing(1, at + 1) + terminated(1, at + 5, returned)
+        for at, returned in ((START, 1), (START + 50, 0))
+    ]
+    planned.log.write_text("".join(ran))
+    planned.nodes.write_text(ran[1])
+    found = took(FollowedWorkflow(planned.path))
+    assert [job.details["outcome"] for job in found] == ["failed", "done"]
+
+
 def test_auxiliary_jobs_are_told_too(planned: Submitted) -> None:
     planned.nodes.write_text(
         submitted(1, START, STAGE) + executing(1, START + 1) + terminated(1, START + 5)

@@ -19,6 +19,7 @@ from adon.monitoring.notices import watching
 from adon.monitoringconfig import MonitoringConfig
 from monitors.analysis import analyse
 from monitors.archive import Archive, Measurement
+from monitors.known_workflows import KnownWorkflows
 from monitors.notices.channels import Channels, Said
 from monitors.notices.data import KINDS, Target, check_targets, headers_of, targets_from_list
 from monitors.notices.deciding import Notice, notice_id, wants, workflow_notice
@@ -450,3 +451,20 @@ def test_the_service_runs_and_ends(tmp_path: Path) -> None:
         notifier.stop()
         assert ends(archive) == [("delivered", 1.0)]
     assert mark.read_text().startswith("Workflow soykb of ada finished\n")
+
+
+def test_of_many_workflows_those_of_late_are_looked_at() -> None:
+    """With all that is around and inside them."""
+    with Archive(":memory:") as archive:
+        old = {"at": T0 - 1e6}
+        archive.record_many([
+            workflow("old", **old), status("old", **old),
+            workflow("outer", **old), workflow("inner", **old, parent="outer", root="outer"),
+            status("outer", **old), status("inner"), status("undescribed"),
+            workflow("planned"), workflow("sibling", **old, parent="outer", root="outer"),
+        ])  # fmt: skip
+        known = KnownWorkflows(archive, lambda: T0, 1800.0)
+        recent = known.all(lambda _: True, T0)
+        assert set(recent) == {"outer", "inner", "sibling", "undescribed", "planned"}
+        everything = known.all(lambda _: True)
+        assert {**recent, "old": everything["old"]} == everything

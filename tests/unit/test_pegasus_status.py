@@ -58,6 +58,7 @@ def test_its_states(theirs: str, ours: State) -> None:
         said(total=0, percent_done=0.0),  # zeros: it has not understood it either
         said(total=9, percent_done=22.22),  # more jobs than there are
         said(percent_done=90.0),
+        said(percent_done=float("nan")),
         said(percent_done="20.0"),
         said(queued=-3),
         said(queued=3.5),

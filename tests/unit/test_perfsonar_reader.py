@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -20,6 +21,7 @@ from monitors.perfsonar.data import Remote
 from monitors.perfsonar.fetch import FetchError, fetch_of
 from monitors.perfsonar.reader import OVERLAP_S, Reader, Readers
 from monitors.perfsonar.results import measurements_of
+from network_provisioner.errors import InputError
 from tests.esmond_world import ROOT, Esmond, serving
 
 NOW = AT + 2 * 86_400.0
@@ -217,6 +219,16 @@ def test_nobody_there(archive: Archive) -> None:
     remote = Remote("http://127.0.0.1:9/esmond/")
     with pytest.raises(FetchError):
         Reader(remote, HOSTS, archive, fetch_of(remote)).once(NOW)
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    ca, token = tmp_path / "ca.pem", tmp_path / "token"
+    for remote in (
+        Remote("https://ps.example/esmond/", ca=ca),
+        Remote("https://ps.example/esmond/", token_file=token),
+    ):
+        with pytest.raises(InputError, match=r"(ca\.pem|token): No such file or directory$"):
+            fetch_of(remote)
 
 
 def test_garbage_among_results_costs_only_itself(

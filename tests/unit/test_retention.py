@@ -154,6 +154,7 @@ def test_what_others_rely_on_stays_unless_it_is_named() -> None:
     [
         ({"default": "90 d"}, "monitoring.retention.default: found '90 d', expected raw, hourly"),
         ({"rtt": {"row": "1 d"}}, "monitoring.retention.rtt: unknown key 'row', expected raw"),
+        ({"defaults": {"raw": "1 d"}}, "unknown key 'defaults', did you mean 'default'"),
         ({"rtt": {"raw": "long"}}, "rtt.raw: found 'long', expected a time such as '90 d'"),
         ({"rtt": {"raw": "1 min"}}, "rtt.raw: found '1 min', expected an hour or more"),
     ],

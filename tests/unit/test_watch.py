@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
+import threading
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -185,3 +187,46 @@ class Watched(RuleBasedStateMachine):
 
 TestWatched = Watched.TestCase
 TestWatched.settings = settings(max_examples=40, stateful_step_count=20, deadline=None)
+
+
+def test_a_process_with_many_open_files(tmp_path: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < 2048:
+        pytest.skip("may not open so many")
+    taken: list[int] = []
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 2048), hard))
+        while not taken or taken[-1] < 1024:
+            taken.append(os.open(os.devnull, os.O_RDONLY))
+        watch = InotifyWatch({tmp_path: ["log"]})
+        (tmp_path / "log").write_text("x")
+        assert heard(watch, tmp_path)
+        watch.close()
+    finally:
+        for one in taken:
+            os.close(one)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_directories_are_added_while_another_thread_waits(watch: Watch, tmp_path: Path) -> None:
+    folders = [tmp_path / str(number) for number in range(300)]
+    failed: list[Exception] = []
+    ended = threading.Event()
+
+    def waits() -> None:
+        try:
+            while not ended.is_set():
+                watch.wait(0.0)
+        except Exception as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=waits)
+    thread.start()
+    for folder in folders:
+        folder.mkdir()
+        watch.add(folder, ["log"])
+    for folder in folders[::2]:
+        watch.drop(folder)
+    ended.set()
+    thread.join()
+    assert failed == []
