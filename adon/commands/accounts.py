@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import re
 import sys
 import time
 
@@ -75,14 +74,6 @@ def _usage(args: argparse.Namespace) -> int:
 
 
 def _ago(text: str | None, what: str) -> float | None:
-    from adon.commands.times import instant_of
-    from network_provisioner.errors import InputError
-    from network_provisioner.units import parse_duration
+    from adon.commands.times import moment_of
 
-    now = time.time()
-    if text is not None and re.fullmatch(r"[0-9.]+ *[a-z]+", text.strip()):
-        return now - parse_duration(text, what)
-    try:
-        return instant_of(text, what, now)
-    except InputError as error:
-        raise InputError(f"{error}, or how long ago such as '7 d'") from None
+    return moment_of(text, what, time.time())

@@ -80,10 +80,9 @@ def _run(args: argparse.Namespace) -> int:
     from network_provisioner.errors import InputError
 
     version = metadata.version("adon-wms")
+    data = read_yaml(args.config)
     try:
-        settings = settings_from_dict(
-            read_yaml(args.config), args.config.absolute().parent, version
-        )
+        settings = settings_from_dict(data, args.config.absolute().parent, version)
     except InputError as error:
         raise InputError(f"{args.config}: {error}") from None
     logging.basicConfig(level=logging.INFO, format="adon: %(message)s")

@@ -106,17 +106,9 @@ def _add_selection(parser: Parser) -> None:
 
 def _moment(text: str | None, option: str) -> float | None:
     """An instant, or how long ago. Raises InputError."""
-    from adon.commands.times import instant_of
-    from network_provisioner.errors import InputError
-    from network_provisioner.units import parse_duration
+    from adon.commands.times import moment_of
 
-    now = time.time()
-    if text is not None and not text.isdecimal():
-        try:
-            return now - parse_duration(text, option)
-        except InputError:  # an instant, then, or neither
-            pass
-    return instant_of(text, option, now)
+    return moment_of(text, option, time.time())
 
 
 def _selection(args: argparse.Namespace) -> Selection:

@@ -57,7 +57,7 @@ def _retain(args: argparse.Namespace) -> int:
     from adon.config import load_config
     from monitors.archive import Archive
     from monitors.retaining import due, retain
-    from monitors.retention import retention_from_dict
+    from monitors.retention import Retention, retention_from_dict
     from network_provisioner.stores.database_url import place
 
     config = load_config(args.config)
@@ -65,12 +65,15 @@ def _retain(args: argparse.Namespace) -> int:
     retention = retention_from_dict(settings.retention if settings is not None else {})
     where = place(config.broker.archive, args.config.parent)
     opened(str(where)).close()
+    if retention == Retention():
+        print(f"{args.config} has no monitoring.retention: everything is kept")
+        return 0
     with Archive(where) as archive:
         if args.dry_run:
             counts = due(archive, retention, time.time())
             for metric, count in counts.items():
                 print(f"{metric}: {count} measurements")
-            print(f"in all {sum(counts.values())}; nothing was done")
+            print(f"in all {sum(counts.values())} would go; nothing was done")
             return 0
         done = retain(archive, retention, time.time())
     print(f"took {done.removed} measurements away, made {done.made} roll-ups")

@@ -36,12 +36,18 @@ def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
 def _run(args: argparse.Namespace) -> int:
     import tempfile
 
+    from adon.config import split_address
     from adon.service import serve
+
+    split_address(args.listen, "--listen")
+
+    def say(words: str) -> None:
+        if f"://{args.listen}" in words:  # it listens
+            print(f"dashboard: http://{args.listen}/ (Ctrl-C ends it)", flush=True)
 
     with tempfile.TemporaryDirectory(prefix="adon-dashboard-") as folder:
         config = _copied(args.demo, args.listen, Path(folder))
-        print(f"dashboard: http://{args.listen}/ (Ctrl-C ends it)", flush=True)
-        return serve(config, say=lambda _: None)
+        return serve(config, say=say)
 
 
 def _copied(demo: Path, listen: str, folder: Path) -> Path:

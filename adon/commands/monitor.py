@@ -131,14 +131,10 @@ def _run(args: argparse.Namespace) -> int:
 
 def _since(text: str) -> Any:
     """The earliest end that is of interest, in Unix seconds, whenever it is asked for."""
-    from network_provisioner.instants import instant
-    from network_provisioner.units import parse_duration
+    from adon.commands.times import moment_of
 
-    if text[:4].isdecimal() and "-" in text:
-        at = instant(text, "--since")
-        return lambda: at
-    ago = parse_duration(text, "--since")
-    return lambda: time.time() - ago
+    moment_of(text, "--since", time.time())  # refused now, where it is no time
+    return lambda: moment_of(text, "--since", time.time())
 
 
 @contextmanager

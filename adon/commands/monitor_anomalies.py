@@ -36,26 +36,27 @@ def add_anomalies(verbs: Nouns[argparse.ArgumentParser]) -> None:
     )  # fmt: skip
     command.add_argument("--metric", help="of this metric alone")
     command.add_argument("--subject", help="of this path or host alone, as 'mu>tacc'")
-    command.add_argument("--since", metavar="TIME", help="those that began or ended after it")
+    command.add_argument("--since", metavar="TIME", help="that began or ended then or later")
     command.add_argument("--explain", action="store_true", help="show limits, not anomalies")
     command.add_argument("--config", metavar="FILE", help="adon.yml, for how sensitive it is")
     add_json(command)
 
 
 def _run(args: argparse.Namespace) -> int:
+    from adon.commands.archive_keep import opened
     from adon.commands.output import print_json
-    from adon.commands.times import instant_of
-    from monitors.archive import Archive
+    from adon.commands.times import moment_of
 
     now = time.time()
-    since = instant_of(args.since, "--since", now)
-    with Archive(args.archive, read_only=True) as archive:
+    since = moment_of(args.since, "--since", now)
+    with opened(args.archive) as archive:
         if args.explain:
             explained = _explained(archive, args, now)
             if args.json:
                 print_json({"series": [_limits_json(*one) for one in explained]})
             else:
-                print("\n\n".join(_limits_text(*one) for one in explained) or "nothing is watched")
+                shown = "\n\n".join(_limits_text(*one) for one in explained)
+                print(shown or "nothing that is watched was measured")
             return 0
         found = _found(archive, args, since)
     if args.json:

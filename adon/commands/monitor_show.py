@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from adon.commands.parsing import (
     DEFAULT_BROKER,
@@ -16,6 +18,9 @@ from adon.commands.parsing import (
     whole,
 )
 from network_provisioner.stores.database_url import place
+
+if TYPE_CHECKING:
+    from adon.commands.monitor_source import Source
 
 _LIST = """List workflows, the one that changed last first.
 
@@ -121,8 +126,8 @@ def _status(args: argparse.Namespace) -> int:
 
     with source_of(args, writes=args.now) as source:
         key = find(source, args.workflow)
-        if args.now and not source.refresh(key):
-            print("nobody who follows it answered: this is what is known")
+        if args.now:
+            _refresh(source, key)
         found = source.workflow(key, args.history)
         inner = [source.workflow(child, 0) for child in found["children"]]
     if args.json:
@@ -140,7 +145,7 @@ def _show(args: argparse.Namespace) -> int:
     with source_of(args, writes=args.now) as source:
         key = find(source, args.workflow)
         if args.now:
-            source.refresh(key)
+            _refresh(source, key)
         workflow = source.workflow(key, 0)
         found = source.analysis(key, not args.alone)
     if args.json:
@@ -150,13 +155,13 @@ def _show(args: argparse.Namespace) -> int:
     return 0
 
 
+def _refresh(source: Source, key: str) -> None:
+    if not source.refresh(key):
+        print("adon: nobody who follows it answered: this is what is known", file=sys.stderr)
+
+
 def _since(text: str | None) -> float:
     """Unix seconds, 0 where nothing was said. Raises InputError."""
-    from network_provisioner.instants import instant
-    from network_provisioner.units import parse_duration
+    from adon.commands.times import moment_of
 
-    if text is None:
-        return 0.0
-    if text[:4].isdecimal() and (text.isdecimal() or "-" in text):
-        return instant(float(text) if text.isdecimal() else text, "--since")
-    return time.time() - parse_duration(text, "--since")
+    return moment_of(text, "--since", time.time()) or 0.0

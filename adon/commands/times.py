@@ -14,3 +14,19 @@ def instant_of(text: str | None, option: str, now: float) -> float | None:
     if text.startswith("+"):
         return now + parse_duration(text[1:], option)
     return instant(float(text) if text.isdecimal() else text, option)
+
+
+def moment_of(text: str | None, option: str, now: float) -> float | None:
+    """The same, or how long before ``now`` as ``2 h``. Raises InputError."""
+    from network_provisioner.errors import InputError
+    from network_provisioner.units import parse_duration
+
+    if text is not None and not text.isdecimal():
+        try:
+            return now - parse_duration(text, option)
+        except InputError:  # an instant, then, or neither
+            pass
+    try:
+        return instant_of(text, option, now)
+    except InputError as error:
+        raise InputError(f"{error}, or how long ago such as '2 h'") from None

@@ -63,8 +63,10 @@ def test_a_probe_that_measures_nothing_says_so(capsys: pytest.CaptureFixture[str
 def test_a_configuration_that_is_not_there_or_wrong(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["agent", "run", "--config", str(tmp_path / "none.yml")]) == 2
-    assert "none.yml: cannot be read" in capsys.readouterr().err
+    none = tmp_path / "none.yml"
+    assert main(["agent", "run", "--config", str(none)]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"adon: {none}: cannot be read") and said.count("none.yml") == 1
     (tmp_path / "agent.yml").write_text(f"name: mu\nbrokr: x\ntoken: {TOKEN}\n")
     assert main(["agent", "run", "--config", str(tmp_path / "agent.yml")]) == 2
     said = capsys.readouterr().err

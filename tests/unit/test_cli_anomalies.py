@@ -56,10 +56,14 @@ def test_limits_are_explained(file: str) -> None:
 
 def test_what_is_not_there(tmp_path: Path) -> None:
     none = str(tmp_path / "none.sqlite")
-    assert adon("monitor", "anomalies", "--archive", none).out == "no anomalies\n"
-    assert (
-        adon("monitor", "anomalies", "--archive", none, "--explain").out == "nothing is watched\n"
-    )
+    for words in ((), ("--explain",)):
+        refused = adon("monitor", "anomalies", "--archive", none, *words)
+        assert (refused.code, refused.err.count("\n")) == (2, 1)
+        assert "none.sqlite: found no such file" in refused.err
+    Archive(none).close()
+    assert adon("monitor", "anomalies", "--archive", none, "--since", "2 d").out == "no anomalies\n"
+    explained = adon("monitor", "anomalies", "--archive", none, "--explain")
+    assert explained.out == "nothing that is watched was measured\n"
     bad = tmp_path / "bad.sqlite"
     bad.write_text("no archive")
     refused = adon("monitor", "anomalies", "--archive", str(bad))

@@ -143,6 +143,9 @@ def test_parquet_without_pyarrow_says_how_to_get_it(
 
 
 def test_retain(run: Run, place: Path) -> None:
+    config(place, {})
+    code, out, _ = run("retain", "--config", "adon.yml", "--dry-run")
+    assert (code, out) == (0, "adon.yml has no monitoring.retention: everything is kept\n")
     config(place, {"default": {"raw": "50 h"}, "status": {"raw": "1 d"}})
     code, out, _ = run("retain", "--config", "adon.yml", "--dry-run")
     assert code == 0 and "nothing was done" in out

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from cli_world import adon, refusal
+from cli_world import NOBODY, adon, refusal
 from monitor_files import START, Submitted, exiting, starting, submitted, table, whole_run
 
 from monitors.archive import Archive
@@ -53,6 +53,14 @@ def test_nobody_has_a_workflow() -> None:
     assert (ran.code, ran.out, ran.err) == (0, "", "adon: no workflows found\n")
 
 
+def test_a_broker_that_is_not_there_is_told_of_once(tmp_path: Path) -> None:
+    planned = Submitted(tmp_path / "run")
+    planned.out.write_text(whole_run())
+    ran = adon("monitor", "run", planned.path, "--broker", f"http://{NOBODY}")
+    assert (ran.code, ran.out, ran.err.count("\n")) == (2, "", 1)
+    assert f"the broker at http://{NOBODY} cannot be reached" in ran.err
+
+
 def test_those_inside_are_named_by_their_whole(tmp_path: Path) -> None:
     outer = Submitted(tmp_path / "run")
     (tmp_path / "run" / "wf-0.dag").write_text("SUBDAG EXTERNAL sub inner.dag\n")
@@ -71,7 +79,8 @@ def test_those_inside_are_named_by_their_whole(tmp_path: Path) -> None:
     [
         ([], "found no DIR, expected submit directories, --user or --all"),
         (["--user", "--since", "soon"],
-         "--since: found 'soon', expected a number with a unit such as '53 ms'"),
+         "--since is 'soon', expected ISO 8601 such as '2026-11-21T14:00:00Z', or Unix seconds,"
+         " or how long ago such as '2 h'"),
         (["--user", "--broker", "nowhere"],
          "broker URL 'nowhere', expected one like 'http://127.0.0.1:8470'"),
         (["--user", "--broker", "--token-file", "none"],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import threading
 import time
@@ -125,6 +126,7 @@ def test_which_workflow_is_meant(archive: Path, tmp_path: Path) -> None:
 def test_where_nothing_is_known(tmp_path: Path) -> None:
     said = refusal("monitor", "list", "--archive", tmp_path / "none.sqlite")
     assert "found no such file, expected an archive" in said
+    refusal("monitor", "status", "x", "--now", "--archive", tmp_path / "none.sqlite")
     assert not (tmp_path / "none.sqlite").exists()
     assert NOBODY in refusal("monitor", "list", "--broker", f"http://{NOBODY}")
 
@@ -147,15 +149,35 @@ def test_measured_now_by_whoever_follows_it(tmp_path: Path) -> None:
         try:
             until = time.monotonic() + 60
             while True:
-                said = adon("monitor", "status", key, "--now", "--broker", url).out
-                if "nobody who follows it answered" not in said:
+                said = adon("monitor", "status", key, "--now", "--broker", url)
+                if "nobody who follows it answered" not in said.err:
                     break
                 assert time.monotonic() < until, said
-            assert "by refresh" in said
+            assert "by refresh" in said.out
         finally:
             stop.set()
             asked.stop()
             thread.join()
+
+
+def test_measured_now_from_an_archive(tmp_path: Path) -> None:
+    planned = Submitted(tmp_path / "run0001")
+    append(planned.out, starting() + table(T0, done=1, unready=2))
+    key = SubmitDir(planned.path).workflow
+    file = tmp_path / "archive.sqlite"
+    with Archive(file) as archive:
+        archive.record_many(
+            [
+                workflow(key, host=os.uname().nodename, submit_dir=str(planned.path)),
+                workflow("w9", host="elsewhere"),
+            ]
+        )
+    where = ("--now", "--json", "--archive", file)
+    here = adon("monitor", "status", key, *where)
+    assert json.loads(here.out)["source"] == "refresh"
+    away = adon("monitor", "status", "w9", *where)
+    assert json.loads(away.out)["id"] == "w9"  # what is said beside it is not in it
+    assert away.err == "adon: nobody who follows it answered: this is what is known\n"
 
 
 text = st.text(max_size=8)

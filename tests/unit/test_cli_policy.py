@@ -123,7 +123,7 @@ REFUSED = [
     (("policy", "show", "x"), "unknown policy 'x'"),
     (("policy", "usage", "--csv", "--json"), "--csv: found beside --json"),
     (("policy", "usage", "--since", "yesterday"), "expected ISO 8601"),
-    (("policy", "usage", "--since", "7 q"), "--since: found '7 q'"),
+    (("policy", "usage", "--since", "7 q"), "--since is '7 q'"),
 ]
 
 
