@@ -7,8 +7,9 @@
 
 A workflow belongs to the user that its ``workflow`` measurement names, the first one of its id: who
 recorded it stands in its details as ``by``. Since an id is taken once, ids are nobody's to take
-from others either: what belongs to a workflow has ``:UUID:`` in its id, or ends in ``:UUID``, and
-an id that begins with the name of a metric is of that metric.
+from others either: what belongs to a workflow has ``:UUID:`` in its id, or ends in ``:UUID``, an
+id that begins with the name of a metric is of that metric, and what belongs to no workflow is an
+agent's ``METRIC:agent:NAME:…``: what comes of the broker's own runs has their ids.
 """
 
 from __future__ import annotations
@@ -52,6 +53,9 @@ def own(who: Principal, sent: Sequence[Measurement], known: Known) -> list[Measu
         if not found.workflow:
             if who.role is not Role.AGENT or not _is_end(who.name, found.subject):
                 raise _forbidden(who, found, _EXPECTED[who.role is Role.AGENT])
+            mine = f"{found.metric}:agent:{who.name}:"
+            if not found.id.startswith(mine):  # what comes of a run has the run's id
+                raise _forbidden(who, found, f"its id may be a run's, expected {mine}…")
             continue
         if found.workflow not in checked:
             checked[found.workflow] = _is_own(who, found.workflow, described, known)

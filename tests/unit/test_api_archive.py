@@ -163,11 +163,15 @@ def test_nobody_takes_a_workflow_by_naming_it_in_another() -> None:
 
 
 def test_an_agent_records_what_it_is_an_end_of(here: Here) -> None:
-    good = [body("a"), body("b", subject="tacc>mu/n1"), body("c", subject="mu"),
-            body("d", subject="mu/n1", metric="cpu_use", unit="1")]  # fmt: skip
+    mine = "rtt:agent:mu:"
+    good = [body(mine + "a"), body(mine + "b", subject="tacc>mu/n1"),
+            body(mine + "c", subject="mu"),
+            body("cpu_use:agent:mu:d", subject="mu/n1", metric="cpu_use", unit="1")]  # fmt: skip
     assert here.post(*good, who="mu").json()["recorded"] == 4
     for subject in ("tacc>iplant", "mux>tacc", "iplant"):
-        assert error(here.post(body("e", subject=subject), who="mu"))[1] == "forbidden"
+        assert error(here.post(body(mine + "e", subject=subject), who="mu"))[1] == "forbidden"
+    for key in ("rtt:delay:1796000060.000", "a", "rtt:agent:tacc:a"):  # of a run, of another
+        assert error(here.post(body(key), who="mu"))[1] == "forbidden"
     here.post(described("bobs", "bob"))
     assert error(here.post(body("e:bobs", workflow="bobs"), who="mu"))[1] == "forbidden"
     assert here.post(described("w", "ada"), body("e:w", workflow="w"), who="mu").status_code == 200

@@ -28,7 +28,18 @@ def measured(
 workflows = st.sampled_from(("w1", "w2", "w3"))
 people = st.sampled_from(("ada", "bob", ""))
 keys = st.sampled_from(
-    ("status:w1:1", "status:w2:1", "rtt:1", "notice:x", "workflow:w3", "x:w1", "x:w1:y", "a")
+    (
+        "status:w1:1",
+        "status:w2:1",
+        "rtt:1",
+        "rtt:agent:mu:1",
+        "rtt:agent:tacc:1",
+        "notice:x",
+        "workflow:w3",
+        "x:w1",
+        "x:w1:y",
+        "a",
+    )
 )
 descriptions = st.builds(
     lambda key, workflow, user: measured(
@@ -85,7 +96,7 @@ def test_nobody_records_for_others(
             )
             assert owner.details["by"] == "mu"
         if not one.workflow:
-            assert who is SITE
+            assert who is SITE and one.id.startswith(f"{one.metric}:agent:mu:")
             assert {"mu", "mu/n1"} & set(one.subject.split(">"))
 
 
