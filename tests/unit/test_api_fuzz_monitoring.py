@@ -90,9 +90,11 @@ def test_whatever_is_sent(url: str, verb: str, path: str, mode: GenerationMode) 
             if isinstance(case.query, dict) and "wait_s" in case.query:
                 case.query["wait_s"] = 0  # a long poll would wait
         answer = case.call(base_url=url, session=web, timeout=FOR_EVER_S)
-        # Of a parameter that is given twice the last one counts.
-        twice = any(isinstance(value, list) for value in (case.query or {}).values())
-        looked_at = answer.status_code not in (403, 404, 413) and not twice
+        if answer.status_code == 503:  # so many exports and feeds at once, and no more
+            assert error(answer)[1] == "busy"
+            return
+        # Queries are read generously: of a parameter that is given twice the last one counts.
+        looked_at = answer.status_code not in (403, 404, 413) and not case.query
         case.validate_response(
             answer, checks=[c for c in checks if looked_at or c is not negative_data_rejection]
         )
