@@ -53,9 +53,9 @@ def own(who: Principal, sent: Sequence[Measurement], known: Known) -> list[Measu
         if not found.workflow:
             if who.role is not Role.AGENT or not _is_end(who.name, found.subject):
                 raise _forbidden(who, found, _EXPECTED[who.role is Role.AGENT])
-            mine = f"{found.metric}:agent:{who.name}:"
-            if not found.id.startswith(mine):  # what comes of a run has the run's id
-                raise _forbidden(who, found, f"its id may be a run's, expected {mine}…")
+            if not found.id.startswith(_mine(who, found)):  # what comes of a run has the run's id
+                why = f"its id may be a run's, expected {_mine(who, found)}…"
+                raise _forbidden(who, found, why)
             continue
         if found.workflow not in checked:
             checked[found.workflow] = _is_own(who, found.workflow, described, known)
@@ -68,6 +68,18 @@ _EXPECTED = {
     True: "expected what it is an end of, or a workflow that it described first",
     False: "expected a workflow whose user it acts for, described by a measurement 'workflow'",
 }
+
+
+def of_agent(who: Principal, sent: Sequence[Measurement]) -> list[Measurement]:
+    """What ``who`` sends of what another program measured: an agent's with ids of its own, which
+    still follow from the other program's."""
+    if who.role is not Role.AGENT:
+        return list(sent)
+    return [replace(found, id=f"{_mine(who, found)}{found.id}") for found in sent]
+
+
+def _mine(who: Principal, found: Measurement) -> str:
+    return f"{found.metric}:agent:{who.name}:"
 
 
 def _is_own(

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from monitors.archive import Archive
 from monitors.perfsonar.hosts import Hosts
 from monitors.perfsonar.results import measurements_of
-from monitors.recording import own
+from monitors.recording import of_agent, own
 from network_provisioner.access import May
 from network_provisioner.api import answers
 from network_provisioner.api.callers import Caller
@@ -56,7 +56,7 @@ def router(archive: Archive, hosts: Hosts) -> APIRouter:
     def take(body: RunBody, caller: Caller) -> Response:
         caller.need(May.RECORD)
         run = body.model_dump()
-        sent = own(caller, measurements_of(run, hosts), archive.get)
+        sent = own(caller, of_agent(caller, measurements_of(run, hosts)), archive.get)
         recorded = archive.record_many(sent)
         kind = body.test.get("type")
         ignored = "" if sent else f"nothing is read from tests of type {kind!r:.80}"
