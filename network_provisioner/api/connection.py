@@ -21,6 +21,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from network_provisioner.api.gate import TLS_NAME, App, Message, Receive, Send
 
 HEAD_S = 10.0  # for the head of a request to arrive, from connecting or from the last answer
+LINGER_S = 2.0  # for a client to read why it was refused, while it may still be sending
 STOP_S = 10  # for answers under way when the service is told to stop
 MOST_CONNECTIONS = 500  # half of the descriptors a process usually may have
 
@@ -29,6 +30,7 @@ class Connection(H11Protocol):
     """One connection, as uvicorn's own and stricter."""
 
     _deadline: asyncio.TimerHandle | None = None
+    _refused = False
     _unsent = math.inf  # bytes of the last answer that were not taken when it was last looked
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -44,6 +46,8 @@ class Connection(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Called by asyncio."""
+        if self._refused:
+            return
         super().data_received(data)
         if self._answers() and not self.flow.write_paused:
             self._request_came()
@@ -74,7 +78,11 @@ class Connection(H11Protocol):
         super().connection_lost(exc)
 
     def send_400_response(self, msg: str) -> None:
-        """Called by uvicorn for what is no HTTP."""
+        """Called by uvicorn for what is no HTTP, or has too long a head. The rest of it is read and
+        dropped for a while: closing at once resets the connection, and the answer with it."""
+        if self.cycle is not None and not self.cycle.response_complete:
+            self.cycle.disconnected = True  # what it answers from here on goes nowhere
+            self.cycle.message_event.set()
         body = json.dumps({"error": {"code": "bad_request", "message": msg}}).encode()
         headers = [
             (b"content-type", b"application/json"),
@@ -89,7 +97,11 @@ class Connection(H11Protocol):
             sent = self.conn.send(event)
             if sent:
                 self.transport.write(sent)
-        self.transport.close()
+        if self.transport.can_write_eof():  # not by TLS
+            self.transport.write_eof()
+        self._refused = True
+        self._request_came()
+        self._deadline = self.loop.call_later(LINGER_S, self.transport.abort)
 
     def _answers(self) -> bool:
         return self.cycle is not None and not self.cycle.response_complete

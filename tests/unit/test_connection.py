@@ -195,6 +195,31 @@ def test_what_is_no_http_is_answered_in_the_one_shape(rig: Rig, sent: bytes) -> 
     assert answer.startswith(b"HTTP/1.1 400 ") and b'{"error": {"code": "bad_request"' in answer
 
 
+def test_who_sends_far_too_long_a_head_reads_why_it_was_refused(rig: Rig) -> None:
+    with serving(application(rig)) as port:
+        for _ in range(10):  # a reset would take the answer away now and then only
+            answer = raw(port, b"GET /v1/health?" + b"a" * 2**20 + b" HTTP/1.1\r\n")
+            assert answer.startswith(b"HTTP/1.1 400 ")
+
+
+def test_who_goes_on_sending_is_let_go(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "LINGER_S", 0.2)
+    with (
+        serving(application(rig)) as port,
+        socket.create_connection(("127.0.0.1", port), FOR_EVER_S) as sock,
+        pytest.raises(ConnectionError),
+    ):
+        while True:
+            sock.sendall(b"no HTTP at all" * 1000)
+
+
+def test_a_body_that_becomes_garbage(rig: Rig) -> None:
+    with serving(application(rig)) as port:
+        answer = raw(port, HEAD + b"Transfer-Encoding: chunked\r\n\r\n", b"no length\r\n")
+        assert answer.startswith(b"HTTP/1.1 400 ") and answer.count(b"HTTP/1.1") == 1
+        assert BrokerClient(f"http://127.0.0.1:{port}", FOR_EVER_S).health()["live"] == 0
+
+
 def test_two_requests_on_one_connection_and_two_at_once(rig: Rig) -> None:
     ask = b"GET /v1/health HTTP/1.1\r\nHost: b\r\n\r\n"
     last = b"GET /v1/topology HTTP/1.1\r\nHost: b\r\nConnection: close\r\n\r\n"
