@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
-from fastapi import APIRouter, FastAPI
+from fastapi import APIRouter, Depends, FastAPI
 from prometheus_client.registry import Collector
 
 from network_provisioner.access import Keyring
@@ -18,6 +18,7 @@ from network_provisioner.api.books import Books
 from network_provisioner.api.gate import Gate
 from network_provisioner.api.metrics import Metrics
 from network_provisioner.api.problems import ErrorBody, add_errors
+from network_provisioner.api.queries import given_once
 from network_provisioner.api.turns import Turns
 from network_provisioner.broker import Broker
 from network_provisioner.errors import BrokerError
@@ -68,6 +69,7 @@ def create_app(
         version="1",
         description=_DESCRIPTION,
         lifespan=lifespan,
+        dependencies=[Depends(given_once)],
         responses={status: {"model": ErrorBody} for status in codes},
         docs_url=None,  # both load scripts from another host
         redoc_url=None,

@@ -110,6 +110,14 @@ def test_more_than_one_transaction_takes_is_all_or_none_too(here: Here) -> None:
     assert here.archive.latest_seq() == 0
 
 
+def test_what_is_given_twice_is_a_list_or_refused(here: Here) -> None:
+    assert here.get("/v1/measurements", metric=["rtt", "loss"], subject="mu").status_code == 200
+    twice = here.get("/v1/measurements", metric="rtt", subject=["mu", "mu"])
+    assert error(twice) == (400, "bad_request", "query: 'subject' is given 2 times, expected once")
+    unknown = here.get("/v1/measurements", metric="rtt", colour=["red", "red"])
+    assert unknown.status_code == 200  # as one that is given once
+
+
 def test_an_id_may_have_any_characters(here: Here) -> None:
     key = "custom:a/b c?d#e%2F>ü"
     here.post(body(key))
