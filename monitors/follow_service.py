@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from monitors.archive import Archive
+from monitors.background import Background
 from monitors.discovery import SINCE_S, Discovery, Found, Source, of_all, of_user
 from monitors.follow import Follower, OnStatus
 from monitors.pegasus_status import Fallback
@@ -61,23 +61,19 @@ class FollowService:
         check_workflows(whose)
         self._requests = requests or (sink if isinstance(sink, Archive) else None)
         self._sink, self._whose, self._clock, self._on_status = sink, whose, clock, on_status
-        self._stop = threading.Event()
+        self._thread = Background("follow", self._run)
+        self._stop = self._thread.stopping
         self._follower: Follower | None = None
-        self._thread: threading.Thread | None = None
 
     def start(self) -> None:
         """Begin; nothing where nobody's workflows are to be followed."""
-        if self._whose and self._thread is None:
+        if self._whose and self._follower is None:
             self._follower = self._made()
-            self._thread = threading.Thread(target=self._run, name="follow", daemon=True)
             self._thread.start()
 
     def stop(self) -> None:
         """End, after what was written until now is recorded. Harmless where it was never started"""
-        self._stop.set()
-        if self._thread is not None:
-            self._thread.join(_STOP_S)
-            self._thread = None
+        self._thread.stop(_STOP_S)
 
     def refresh(self, workflow: str, key: str) -> Status | None:
         """As :meth:`monitors.follow.Follower.refresh`; None also where nothing is followed."""

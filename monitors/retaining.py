@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import logging
 import math
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from monitors import rollups
 from monitors.archive import Archive, ArchiveError
+from monitors.background import Background
 from monitors.retention import (
     DAY_S,
     HOUR_S,
@@ -184,21 +184,17 @@ class RetentionService:
         self._retention = retention
         self._clock = clock
         self._every_s = every_s
-        self._stop = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._thread = Background("adon-retention", self._run)
+        self._stop = self._thread.stopping
 
     def start(self) -> None:
         """Begin; nothing where everything is kept for ever."""
-        if self._retention == Retention():
-            return
-        self._thread = threading.Thread(target=self._run, name="adon-retention", daemon=True)
-        self._thread.start()
+        if self._retention != Retention():
+            self._thread.start()
 
     def stop(self) -> None:
         """End, after the step that is under way."""
-        self._stop.set()
-        if self._thread is not None:
-            self._thread.join()
+        self._thread.stop()
 
     def _run(self) -> None:
         while not self._stop.is_set():

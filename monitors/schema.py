@@ -6,7 +6,7 @@ import sqlite3
 from pathlib import Path
 
 from network_provisioner.errors import InputError
-from network_provisioner.wal import use_wal
+from network_provisioner.wal import transaction, use_wal
 
 # "ADON" in ASCII, in the file's header: tells an archive from any other SQLite file.
 APPLICATION_ID = 0x41444F4E
@@ -163,8 +163,7 @@ def ensure_schema(db: sqlite3.Connection, path: Path, busy_s: float) -> None:
     Raises InputError as :func:`is_known`.
     """
     if not is_known(db, path):
-        db.execute("BEGIN IMMEDIATE")
-        try:
+        with transaction(db):
             if not is_known(db, path):  # nobody did it while we waited
                 done = db.execute("PRAGMA user_version").fetchone()[0]
                 for statements in MIGRATIONS[done:]:
@@ -172,11 +171,6 @@ def ensure_schema(db: sqlite3.Connection, path: Path, busy_s: float) -> None:
                         db.execute(statement)
                 db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
                 db.execute(f"PRAGMA user_version = {VERSION}")
-            db.execute("COMMIT")
-        except BaseException:
-            if db.in_transaction:
-                db.execute("ROLLBACK")
-            raise
     use_wal(db, busy_s)
     # In WAL mode this survives the death of the process; a power cut may cost the last moments.
     db.execute("PRAGMA synchronous = NORMAL")

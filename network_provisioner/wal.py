@@ -1,9 +1,11 @@
-"""SQLite's write-ahead log, switched on while other processes open the same file."""
+"""SQLite files that several processes write: the write-ahead log, and transactions."""
 
 from __future__ import annotations
 
 import sqlite3
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 _TRY_AGAIN_S = 0.01
 
@@ -25,3 +27,17 @@ def use_wal(db: sqlite3.Connection, busy_s: float) -> None:
             time.sleep(_TRY_AGAIN_S)
         else:
             return
+
+
+@contextmanager
+def transaction(db: sqlite3.Connection) -> Iterator[None]:
+    """All or nothing, nobody else writing meanwhile. The connection's own ``isolation_level`` is
+    None. Raises sqlite3.Error."""
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        db.execute("COMMIT")
+    except BaseException:
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+        raise

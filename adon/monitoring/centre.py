@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable
 from ipaddress import ip_address
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from adon.monitoring.parts import Around, Part
 from adon.monitoringconfig import MonitoringConfig
+from monitors.background import Background
 from monitors.rules import rules_from_list
 from network_provisioner.access import Role
 from network_provisioner.errors import AdonError, InputError
@@ -34,8 +34,8 @@ class Sweeper:
 
     def __init__(self, sweep: Callable[[], None], close: Callable[[], None]) -> None:
         self._sweep, self._close = sweep, close
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="adon-centre", daemon=True)
+        self._thread = Background("adon-centre", self._run)
+        self._stop = self._thread.stopping
 
     def start(self) -> None:
         """Begin."""
@@ -43,9 +43,7 @@ class Sweeper:
 
     def stop(self) -> None:
         """End, and wait for the end. Harmless where it was never started, or stopped before."""
-        self._stop.set()
-        if self._thread.ident is not None:
-            self._thread.join()
+        self._thread.stop()
         self._close()
 
     def _run(self) -> None:

@@ -22,6 +22,7 @@ from typing import Protocol
 
 from condor_plugins.sitepool import SitePool, pool_from_json
 from monitors.archive import Archive
+from monitors.background import Background
 from monitors.measurement import Measurement
 from network_provisioner.errors import AdonError
 
@@ -95,21 +96,19 @@ class PoolSize:
     def __init__(self, pool: Pool, archive: Archive, clock: Callable[[], float]) -> None:
         self._pool, self._archive, self._clock = pool, archive, clock
         self._changes = Changes()
-        self._stop = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._thread = Background("adon-pool-size", self._run)
+        self._stop = self._thread.stopping
         self._silent = False
 
     def start(self) -> None:
         """Begin."""
-        self._thread = threading.Thread(target=self._run, name="adon-pool-size", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
         """End, and wait for the end."""
         self._stop.set()
         self._pool.close()  # also ends an answer that is waited for
-        if self._thread is not None:
-            self._thread.join()
+        self._thread.stop()
 
     def sample(self) -> bool:
         """Ask once and record; False where nobody answered."""

@@ -17,6 +17,7 @@ from monitors.anomalies.records import METRIC, to_measurement, together
 from monitors.anomalies.watcher import Watcher
 from monitors.anomalies.words import told
 from monitors.archive import Archive, Selection
+from monitors.background import Background
 from network_provisioner.errors import AdonError, InputError
 
 _log = logging.getLogger(__name__)
@@ -49,8 +50,8 @@ class AnomalyService:
         self._archive, self._watch, self._tell, self._clock = archive, watch, tell, clock
         self._watcher = Watcher(watch)
         self._lock = threading.Lock()
-        self._stop = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._thread = Background("anomalies", self._run)
+        self._stop = self._thread.stopping
         self._seq = 0
         self._unpublished: list[Anomaly] = []
         self._started: float | None = None
@@ -59,16 +60,11 @@ class AnomalyService:
 
     def start(self) -> None:
         """Begin."""
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="anomalies", daemon=True)
-            self._thread.start()
+        self._thread.start()
 
     def stop(self) -> None:
         """End, and wait for it."""
-        self._stop.set()
-        if self._thread is not None:
-            self._thread.join()
-            self._thread = None
+        self._thread.stop()
 
     def limits(self, metric: str, subject: str) -> dict[str, Limits]:
         """What measurements would be judged by now, by their source."""

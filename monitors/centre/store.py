@@ -20,7 +20,7 @@ from typing import Any, BinaryIO
 
 from monitors.centre.run import Run, State, part_from_dict, uses_from_dict
 from network_provisioner.errors import AdonError
-from network_provisioner.wal import use_wal
+from network_provisioner.wal import transaction, use_wal
 
 _LAYOUT = 1
 _APPLICATION_ID = 0x41444F4D  # "ADOM": tells the file from a broker's state and from an archive
@@ -114,7 +114,7 @@ class MeasuringStore:
             )
         use_wal(self._db, _BUSY_S)
         self._db.execute("PRAGMA synchronous = NORMAL")
-        with self._transaction():
+        with transaction(self._db):
             for statement in _TABLES:
                 self._db.execute(statement)
             self._db.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
@@ -129,7 +129,7 @@ class MeasuringStore:
         tasks: Mapping[str, KeptTask | None] | None = None,
     ) -> None:
         """Write all of it or none; None takes a task away."""
-        with self._lock, self._explained(), self._transaction():
+        with self._lock, self._explained(), transaction(self._db):
             self._db.executemany(_PUT, [_row(run) for run in runs])
             for name, value in (facts or {}).items():
                 self._db.execute(
@@ -224,17 +224,6 @@ class MeasuringStore:
     def _rows(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
         with self._lock, self._explained():
             return self._db.execute(sql, values).fetchall()
-
-    @contextmanager
-    def _transaction(self) -> Iterator[None]:
-        self._db.execute("BEGIN IMMEDIATE")
-        try:
-            yield
-            self._db.execute("COMMIT")
-        except BaseException:
-            if self._db.in_transaction:
-                self._db.execute("ROLLBACK")
-            raise
 
     @contextmanager
     def _explained(self) -> Iterator[None]:

@@ -4,12 +4,12 @@ is stuck. Whoever records their status, this process or another, is no matter.""
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from monitors.analysis import analyse
 from monitors.archive import Archive, Measurement
+from monitors.background import Background
 from monitors.known_workflows import KnownWorkflows
 from monitors.notices.data import FINISHED, STUCK
 from monitors.notices.deciding import Notice, end_of, workflow_notice
@@ -49,8 +49,8 @@ class WorkflowNotices:
         self._before: dict[str, Status] = {}
         self._stuck: dict[str, float] = {}
         self._since: float | None = None
-        self._stop = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._thread = Background("workflow notices", self._run)
+        self._stop = self._thread.stopping
 
     def start(self) -> None:
         """Begin: what happens from now on is told."""
@@ -58,15 +58,11 @@ class WorkflowNotices:
             self._since = self._first_start()
         except AdonError as error:
             _log.warning("notices of workflows: %s", error)
-        self._thread = threading.Thread(target=self._run, name="workflow notices", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
         """End, after a last look."""
-        self._stop.set()
-        if self._thread is not None:
-            self._thread.join()
-            self._thread = None
+        self._thread.stop()
 
     def look(self) -> None:
         """Tell what is new now. Raises ArchiveError."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlencode
 
 from monitors.archive import Archive, Selection
+from monitors.background import Background
 from monitors.perfsonar import esmond
 from monitors.perfsonar.data import Remote
 from monitors.perfsonar.esmond import BESIDE, CLOCKS, DELAYS, READ, RUNS, Series
@@ -131,21 +131,17 @@ class Readers:
         """``clock`` gives Unix seconds."""
         self._readers = list(readers)
         self._clock = clock
-        self._stop = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._thread = Background("perfsonar", self._run)
+        self._stop = self._thread.stopping
 
     def start(self) -> None:
         """Begin, where there is anything to read."""
-        if self._readers and self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="perfsonar", daemon=True)
+        if self._readers:
             self._thread.start()
 
     def stop(self) -> None:
         """End, and wait for it."""
-        self._stop.set()
-        if self._thread is not None:
-            self._thread.join()
-            self._thread = None
+        self._thread.stop()
 
     def _run(self) -> None:
         due = dict.fromkeys(range(len(self._readers)), 0.0)

@@ -18,6 +18,7 @@ from monitors.measurement import COLUMNS
 from monitors.stores import base
 from monitors.stores.base import ArchiveError, Row, Rows
 from network_provisioner.errors import AdonError, InputError
+from network_provisioner.wal import transaction
 
 MEMORY = ":memory:"
 # Memory for pages of the two indexes that every row goes into; SQLite's own 2 MB are too few for a
@@ -73,14 +74,8 @@ class SqliteEngine:
                 raise ArchiveError(f"{self.path}: opened for reading, cannot be written")
             if self._db is None:
                 self._db = self._opened_to_write()
-            self._db.execute("BEGIN IMMEDIATE")
-            try:
+            with transaction(self._db):
                 yield _Writing(self._db)
-                self._db.execute("COMMIT")
-            except BaseException:
-                if self._db.in_transaction:
-                    self._db.execute("ROLLBACK")
-                raise
 
     def changed(self) -> object:
         with self._read_lock, self._explaining():

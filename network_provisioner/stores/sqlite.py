@@ -20,7 +20,7 @@ from typing import Any, BinaryIO
 
 from network_provisioner.model import Transit
 from network_provisioner.store import ACTIVE, PAGE, Document, StoreError
-from network_provisioner.wal import use_wal
+from network_provisioner.wal import transaction, use_wal
 
 MEMORY = ":memory:"
 _LAYOUT = 2  # of the tables, kept in the file's user_version
@@ -127,7 +127,7 @@ class SqliteStore:
             )
         use_wal(self._db, _BUSY_S)
         self._db.execute("PRAGMA synchronous = NORMAL")
-        with self._transaction():
+        with transaction(self._db):
             for statement in _TABLES:
                 self._db.execute(statement)
             self._db.execute(f"PRAGMA user_version = {_LAYOUT}")
@@ -144,7 +144,7 @@ class SqliteStore:
 
     def put_many(self, transits: Sequence[Transit]) -> None:
         rows = [(t.id, str(t.state), t.workflow, _text(t.as_dict())) for t in transits]
-        with self._lock, self._explained(), self._transaction():
+        with self._lock, self._explained(), transaction(self._db):
             self._db.executemany(_PUT, rows)
 
     def get(self, transit_id: str) -> Transit | None:
@@ -179,7 +179,7 @@ class SqliteStore:
     # -- documents ---------------------------------------------------------------------------
 
     def put_document(self, kind: str, name: str, body: dict[str, Any], keep: int = 0) -> int:
-        with self._lock, self._explained(), self._transaction():
+        with self._lock, self._explained(), transaction(self._db):
             version = self._add_version(kind, name, _text(body))
             if keep > 0:
                 self._db.execute(
@@ -189,7 +189,7 @@ class SqliteStore:
         return version
 
     def delete_document(self, kind: str, name: str) -> bool:
-        with self._lock, self._explained(), self._transaction():
+        with self._lock, self._explained(), transaction(self._db):
             found = self._db.execute(
                 f"SELECT body FROM documents AS d WHERE kind = ? AND name = ? AND {_NEWEST}",
                 (kind, name),
@@ -227,7 +227,7 @@ class SqliteStore:
             (d.kind, d.name, d.version, None if d.deleted else _text(d.body), d.at)
             for d in documents
         ]
-        with self._lock, self._explained(), self._transaction():
+        with self._lock, self._explained(), transaction(self._db):
             self._db.executemany(
                 "INSERT INTO documents (kind, name, version, body, at) VALUES (?, ?, ?, ?, ?)", rows
             )
@@ -262,17 +262,6 @@ class SqliteStore:
     def _rows(self, statement: str, *values: str | int) -> list[tuple[Any, ...]]:
         with self._lock, self._explained():
             return self._db.execute(statement, values).fetchall()
-
-    @contextmanager
-    def _transaction(self) -> Iterator[None]:
-        self._db.execute("BEGIN IMMEDIATE")
-        try:
-            yield
-            self._db.execute("COMMIT")
-        except BaseException:
-            if self._db.in_transaction:
-                self._db.execute("ROLLBACK")
-            raise
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
