@@ -1,12 +1,17 @@
 """What happened: workflows' status, jobs' runtimes, transfers' throughput, each measured once.
 
-    DAGMan's files ──► follow ──► archive ──► estimates ──► site_selector, network_provisioner
-    ended transits ──► transfers ──┘
+    files of DAGMan, HTCondor, Pegasus ──► logs ──► jobs ──► follow ──┐
+    ended transits ──────────────────────────────────► transfers ─────┤
+    agents' probes ──► schedule ──► centre ───────────────────────────┼──► archive ──► knowledge
+    other programs' results ──► perfsonar ────────────────────────────┘       │
+                                    dashboard, notices, anomalies, workflows ◄┘
 
-- :mod:`monitors.archive` keeps measurements and estimates from them
-- :mod:`monitors.follow` follows running workflows into the archive
-- :mod:`monitors.transfers` records what ended transits moved
-- :mod:`monitors.status` is where a workflow stands, :mod:`monitors.timeline` when each job ran
-- :mod:`monitors.jobfacts` is what jobs and their transfers did, :mod:`monitors.analysis` what it
-  comes to, :mod:`monitors.overview` all workflows; :mod:`monitors.notices` tells people
+- :mod:`monitors.archive` keeps measurements (in :mod:`monitors.stores`, until
+  :mod:`monitors.retention` makes roll-ups of them) and tells estimates; the site selector and the
+  provisioner read :mod:`monitors.knowledge`
+- :mod:`monitors.follow` follows running workflows, :mod:`monitors.workflows` says what came of them
+- :mod:`monitors.schedule` says when to measure, :mod:`monitors.centre` hands it out,
+  :mod:`monitors.agents` carry it out by :mod:`monitors.probes`
+- :mod:`monitors.anomalies` finds what changed, :mod:`monitors.notices` tells people
+- :mod:`monitors.rules` and :mod:`monitors.recording` say who may start, see and record what
 """

@@ -7,8 +7,9 @@
 
 Append-only: a measurement is never changed, and its ``id``, chosen by whoever measured, is taken
 exactly once. A monitor that is killed and started again may therefore record everything again:
-what is there stays, what was missing is added. Only retention (:mod:`monitors.retaining`) takes
-measurements away, and of what is older than it keeps nothing is taken again.
+what is there stays, what was missing is added. Only retention
+(:mod:`monitors.retention.service`) takes measurements away, and of what is older than it keeps
+nothing is taken again.
 
 Two places, with the same promises: a file (SQLite, for the processes of one machine) or
 ``postgresql://…`` (for writers on several).
@@ -24,12 +25,12 @@ from itertools import islice
 from pathlib import Path
 from types import TracebackType
 
-from monitors import selection as statements
 from monitors.estimates import Estimate
 from monitors.estimating import estimated
 from monitors.measurement import COLUMNS, UNITS, Measurement, from_row, to_row
-from monitors.selection import Cursor, Selection
+from monitors.stores import selection as statements
 from monitors.stores.base import ArchiveError, Engine, Row
+from monitors.stores.selection import Cursor, Selection
 from monitors.stores.sqlite import SqliteEngine
 from network_provisioner.stores.database_url import is_database_url
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from monitors.archive import Archive
-from monitors.rollups import COLUMNS, horizon
+from monitors.retention.rollups import COLUMNS, horizon
 from network_provisioner.errors import InputError
 
 _PART = 5000

@@ -8,7 +8,7 @@ later than the moment that is asked for is left out as a whole.
 from __future__ import annotations
 
 from monitors.estimates import WINDOW, Estimate, weighted, weights
-from monitors.rollups import COLUMNS, from_row, horizon
+from monitors.retention.rollups import COLUMNS, from_row, horizon
 from monitors.stores.base import Engine, Rows
 
 # The id breaks ties, so that the answer does not depend on who recorded first.

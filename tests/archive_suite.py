@@ -12,9 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from monitors.archive import Archive, ArchiveError, Measurement, Selection
-from monitors.retaining import retain
-from monitors.retention import DAY_S, HOUR_S, Keep, Point, Retention, roll_up
-from monitors.rollups import roll_ups
+from monitors.retention.horizons import DAY_S, HOUR_S, Keep, Point, Retention, roll_up
+from monitors.retention.rollups import roll_ups
+from monitors.retention.service import retain
 from network_provisioner.errors import InputError
 
 Opener = Callable[[], Archive]

@@ -208,8 +208,8 @@ def _known(
 
 
 def _rollups(args: argparse.Namespace) -> int:
-    from monitors.retention import DAY_S, HOUR_S, QUANTILES
-    from monitors.rollups import as_dict, roll_ups
+    from monitors.retention.horizons import DAY_S, HOUR_S, QUANTILES
+    from monitors.retention.rollups import as_dict, roll_ups
 
     width = HOUR_S if args.by == "hour" else DAY_S
     until = _moment(args.until, "--until") or time.time()

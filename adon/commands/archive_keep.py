@@ -56,8 +56,8 @@ def opened(place: str) -> Archive:
 def _retain(args: argparse.Namespace) -> int:
     from adon.config import load_config
     from monitors.archive import Archive
-    from monitors.retaining import due, retain
-    from monitors.retention import Retention, retention_from_dict
+    from monitors.retention.horizons import Retention, retention_from_dict
+    from monitors.retention.service import due, retain
     from network_provisioner.stores.database_url import place
 
     config = load_config(args.config)

@@ -19,10 +19,10 @@ from adon.commands.monitor_show import add_shows
 from adon.commands.parsing import DEFAULT_BROKER, Nouns, Parser, add_command, add_json, add_noun
 
 if TYPE_CHECKING:
-    from monitors.follow import Follower
-    from monitors.sink import Requests, Sink
+    from monitors.follow.follower import Follower
+    from monitors.follow.sink import Requests, Sink
+    from monitors.logs.submit_dir import SubmitDir
     from monitors.status import Status
-    from monitors.submit_dir import SubmitDir
     from network_provisioner.http1 import Tls
 
 _NOTICES_S = 30.0  # for the last ones to be sent before the command ends
@@ -89,11 +89,11 @@ def _add_sink(run: Parser) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
-    from monitors.discovery import Discovery, of_all, of_user
-    from monitors.family import ended_well
-    from monitors.follow import Follower
-    from monitors.pegasus_status import Fallback
-    from monitors.submit_dir import SubmitDir
+    from monitors.follow.discovery import Discovery, of_all, of_user
+    from monitors.follow.family import ended_well
+    from monitors.follow.follower import Follower
+    from monitors.follow.pegasus_status import Fallback
+    from monitors.logs.submit_dir import SubmitDir
     from network_provisioner.errors import InputError
 
     if not (args.dirs or args.user or args.all):
@@ -141,7 +141,7 @@ def _since(text: str) -> Any:
 def _sink(args: argparse.Namespace) -> Iterator[Sink]:
     """Where measurements go. Raises AdonError."""
     from monitors.archive import Archive
-    from monitors.sink import BrokerSink
+    from monitors.follow.sink import BrokerSink
 
     if args.broker is None:
         with Archive(args.archive) as archive:
@@ -164,7 +164,7 @@ def _credentials(args: argparse.Namespace) -> tuple[str | None, Tls]:
 def _requests(args: argparse.Namespace, sink: Sink) -> Iterator[Requests]:
     """Where others ask to have a workflow measured at once: where the measurements go."""
     from monitors.archive import Archive
-    from monitors.broker_requests import BrokerRequests
+    from monitors.follow.broker_requests import BrokerRequests
 
     if isinstance(sink, Archive):
         yield sink

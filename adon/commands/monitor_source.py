@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import quote, urlencode
 
-from monitors.analysis import analyse
 from monitors.archive import Archive
-from monitors.known_workflows import KnownWorkflows
-from monitors.refreshing import LOOK_S, Refresher
+from monitors.follow.refreshing import LOOK_S, Refresher
+from monitors.workflows.analysis import analyse
+from monitors.workflows.known import KnownWorkflows
 from network_provisioner.errors import AdonError, BrokerError, InputError
 from network_provisioner.http1 import Server
 

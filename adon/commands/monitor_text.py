@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from adon.commands.output import duration
-from monitors.stuck import for_people
+from monitors.workflows.stuck import for_people
 from network_provisioner.errors import printable
 from network_provisioner.units import format_rate, format_size
 from site_selector.tables import table

@@ -97,7 +97,7 @@ def _words(value: object) -> str:
 
 
 def of_placement(found: Measurement) -> Decision:
-    """Why a job runs where it does (:mod:`monitors.placements`: the subject is the site)."""
+    """Why a job runs where it does (:mod:`monitors.jobs.placements`: the subject is the site)."""
     told = found.details
     listed, seconds = told.get("alternatives"), told.get("seconds")
     alternatives = listed if isinstance(listed, list) else []

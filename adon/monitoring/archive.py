@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 def make(around: Around) -> Part:
     """The part. Raises InputError."""
     from monitors.metrics import ArchiveMetrics
-    from monitors.retaining import RetentionService
-    from monitors.retention import retention_from_dict
+    from monitors.retention.horizons import retention_from_dict
+    from monitors.retention.service import RetentionService
 
     archive, clock = around.archive, around.clock
     retention = retention_from_dict(around.settings.retention)
@@ -34,7 +34,7 @@ def make(around: Around) -> Part:
 
 def check(settings: MonitoringConfig, topology: Topology) -> None:
     """Raises InputError for what cannot be meant."""
-    from monitors.retention import retention_from_dict
+    from monitors.retention.horizons import retention_from_dict
 
     retention_from_dict(settings.retention)
 

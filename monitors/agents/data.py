@@ -10,7 +10,7 @@ from reprlib import repr as shown
 from typing import Any
 
 from monitors.agents.config import AgentSettings, Limits, Peers
-from monitors.follow_service import check_workflows
+from monitors.follow.service import check_workflows
 from monitors.probes.command import Command
 from monitors.probes.tools import tool_of
 from network_provisioner.credentials import long_enough, read_token

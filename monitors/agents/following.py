@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from monitors.agents.config import AgentSettings
-from monitors.broker_requests import BrokerRequests
-from monitors.follow_service import FollowService
-from monitors.sink import BrokerSink
+from monitors.follow.broker_requests import BrokerRequests
+from monitors.follow.service import FollowService
+from monitors.follow.sink import BrokerSink
 
 
 @contextmanager

@@ -16,8 +16,8 @@ from monitors.api.archive_shapes import EstimateAnswer, RollUpsAnswer, shown_est
 from monitors.api.streams import Room, Stream
 from monitors.archive import Archive, Estimate, Measurement, Selection
 from monitors.export import check_format, csv_parts, write_parquet
-from monitors.retention import DAY_S, HOUR_S, QUANTILES
-from monitors.rollups import as_dict, roll_ups
+from monitors.retention.horizons import DAY_S, HOUR_S, QUANTILES
+from monitors.retention.rollups import as_dict, roll_ups
 from monitors.rules import Rules
 from network_provisioner.access import May
 from network_provisioner.api import answers

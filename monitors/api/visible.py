@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from monitors.archive import Archive, Measurement
-from monitors.condor_moves import TOOL as CONDOR
-from monitors.known_workflows import KnownWorkflows
-from monitors.overview import Overview
+from monitors.jobs.condor_moves import TOOL as CONDOR
 from monitors.rules import Rules
+from monitors.workflows.known import KnownWorkflows
+from monitors.workflows.overview import Overview
 from network_provisioner.access import May, Principal
 from network_provisioner.api.shapes import MOST
 from network_provisioner.errors import BrokerError

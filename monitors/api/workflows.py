@@ -7,7 +7,6 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Response
 
-from monitors.analysis import analyse
 from monitors.api.visible import Visible
 from monitors.api.workflow_shapes import (
     AnalysisAnswer,
@@ -16,7 +15,8 @@ from monitors.api.workflow_shapes import (
     WorkflowAnswer,
     WorkflowDetailsAnswer,
 )
-from monitors.jobrows import by_job, job_row, text, transfer_row
+from monitors.workflows.analysis import analyse
+from monitors.workflows.rows import by_job, job_row, text, transfer_row
 from network_provisioner.api import answers
 from network_provisioner.api.callers import Caller
 from network_provisioner.api.shapes import MOST

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
 
-from monitors.analysed import Failed
 from monitors.notices.data import ANOMALY, FAILED, FINISHED, REMOVED, STUCK, Target
-from monitors.overview import Overview
 from monitors.status import State, Status
-from monitors.stuck import for_people
+from monitors.workflows.analysed import Failed
+from monitors.workflows.overview import Overview
+from monitors.workflows.stuck import for_people
 
 _ENDS = {State.DONE: FINISHED, State.FAILED: FAILED, State.REMOVED: REMOVED}
 _SHOWN_FAILURES = 3

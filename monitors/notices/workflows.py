@@ -7,14 +7,14 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from monitors.analysis import analyse
 from monitors.archive import Archive, Measurement
 from monitors.background import Background
-from monitors.known_workflows import KnownWorkflows
 from monitors.notices.data import FINISHED, STUCK
 from monitors.notices.deciding import Notice, end_of, workflow_notice
-from monitors.overview import Overview
 from monitors.status import Status
+from monitors.workflows.analysis import analyse
+from monitors.workflows.known import KnownWorkflows
+from monitors.workflows.overview import Overview
 from network_provisioner.errors import AdonError
 
 _log = logging.getLogger(__name__)

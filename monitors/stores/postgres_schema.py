@@ -74,8 +74,8 @@ TABLES = (
     )
     """,
     "CREATE INDEX adon_request_by_kind ON adon_request (kind, id)",
-    # As in monitors.schema. The search path is that of whoever looks, so the tables are named by
-    # where the trigger is.
+    # As in monitors.stores.schema. The search path is that of whoever looks, so the tables are
+    # named by where the trigger is.
     """
     CREATE FUNCTION adon_measurement_stays() RETURNS trigger LANGUAGE plpgsql AS $$
     DECLARE allowed BOOLEAN := false;

@@ -13,9 +13,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from monitors import schema
 from monitors.measurement import COLUMNS
-from monitors.stores import base
+from monitors.stores import base, schema
 from monitors.stores.base import ArchiveError, Row, Rows
 from network_provisioner.errors import AdonError, InputError
 from network_provisioner.wal import transaction

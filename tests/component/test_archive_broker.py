@@ -22,8 +22,8 @@ from adon.cli import main
 from adon.testbed.ports import free_ports
 from adon.testbed.postgres import Postgres
 from monitors.archive import Archive, Measurement
-from monitors.retention import DAY_S
-from monitors.rollups import roll_ups
+from monitors.retention.horizons import DAY_S
+from monitors.retention.rollups import roll_ups
 from tests.replay import replay
 
 pytestmark = pytest.mark.component
@@ -159,7 +159,7 @@ def test_retention_that_is_killed_loses_and_doubles_nothing(
         "import sys\n"
         "from monitors.archive import Archive\n"
         "from monitors import retaining\n"
-        "from monitors.retention import Keep, Retention\n"
+        "from monitors.retention.horizons import Keep, Retention\n"
         "retaining._STEP = 200\n"
         "keep = Retention(Keep(3600.0, 7200.0))\n"
         "with Archive(sys.argv[1]) as archive:\n"

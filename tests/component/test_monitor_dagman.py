@@ -14,11 +14,11 @@ from adon.testbed import packages
 from adon.testbed.pool import Pool
 from adon.testbed.poolconfig import SiteSpec
 from monitors.archive import Archive
-from monitors.attempts import Outcome
-from monitors.follow import Follower
+from monitors.follow.follower import Follower
+from monitors.jobs.attempts import Outcome
+from monitors.logs.submit_dir import JobKind, SubmitDir
 from monitors.status import State, Status
-from monitors.submit_dir import JobKind, SubmitDir
-from monitors.timeline import timeline
+from monitors.workflows.timeline import timeline
 
 pytestmark = pytest.mark.component
 

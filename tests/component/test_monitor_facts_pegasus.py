@@ -14,9 +14,9 @@ from test_pegasus_hooks_real import case_at_both_sites, ended, plan
 from adon.testbed.packages import ensure
 from adon.testbed.pool import Pool
 from adon.testbed.poolconfig import SiteSpec
-from monitors.analysis import Analysis, analyse
 from monitors.archive import Archive, Measurement
-from monitors.follow import Follower
+from monitors.follow.follower import Follower
+from monitors.workflows.analysis import Analysis, analyse
 
 pytestmark = [pytest.mark.component, pytest.mark.pegasus, pytest.mark.timeout(1800)]
 

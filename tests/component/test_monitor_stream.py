@@ -27,12 +27,12 @@ from adon.testbed.packages import ensure
 from adon.testbed.pool import Pool
 from adon.testbed.poolconfig import SiteSpec
 from monitors.archive import Archive
-from monitors.discovery import DATABASE, Found, PegasusDatabase, Queue
-from monitors.follow import Follower
-from monitors.pegasus_status import ask, parsed
+from monitors.follow.discovery import DATABASE, Found, PegasusDatabase, Queue
+from monitors.follow.follower import Follower
+from monitors.follow.pegasus_status import ask, parsed
+from monitors.follow.subworkflows import derived
+from monitors.logs.submit_dir import SubmitDir
 from monitors.status import FIELDS, State, Status
-from monitors.submit_dir import SubmitDir
-from monitors.subworkflows import derived
 from pegasus_hooks import pegasus_plan
 
 pytestmark = [pytest.mark.component, pytest.mark.timeout(900)]

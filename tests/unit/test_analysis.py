@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from workflow_world import BWA, T0, UUID, example, job, status, transfer
 
-from monitors.analysed import Spread
-from monitors.analysis import analyse
 from monitors.measurement import Measurement
+from monitors.workflows.analysed import Spread
+from monitors.workflows.analysis import analyse
 
 OUTCOMES = ("done", "failed", "removed")
 seconds = st.floats(0, 1e6, allow_nan=False)

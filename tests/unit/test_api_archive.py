@@ -28,8 +28,8 @@ from monitors.archive import Archive, ArchiveError, Measurement
 from monitors.feed import Feed
 from monitors.metrics import ArchiveMetrics
 from monitors.owners import Owners
-from monitors.retaining import retain
-from monitors.retention import DAY_S, Keep, Retention
+from monitors.retention.horizons import DAY_S, Keep, Retention
+from monitors.retention.service import retain
 from monitors.rules import Rule, Rules
 from network_provisioner.access import Key, Principal, Role, hash_of
 from network_provisioner.api import create_app

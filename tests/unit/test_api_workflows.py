@@ -26,11 +26,11 @@ from workflow_world import T0, UUID, example, job, placement, status, transfer, 
 from monitors.api import refreshes, workflows
 from monitors.api.visible import Visible
 from monitors.archive import Archive, Measurement
-from monitors.follow import Follower
-from monitors.refreshing import KIND, Refresher, answer_id
+from monitors.follow.follower import Follower
+from monitors.follow.refreshing import KIND, Refresher, answer_id
+from monitors.logs.submit_dir import SubmitDir
 from monitors.rules import Rules
 from monitors.status import State
-from monitors.submit_dir import SubmitDir
 from network_provisioner.access import ANYBODY, Keyring
 from network_provisioner.api import create_app
 from network_provisioner.errors import InputError

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from monitors.archive import Archive, ArchiveError, Measurement
 from monitors.estimates import estimate, weighted_median
-from monitors.schema import ensure_schema, is_known
+from monitors.stores.schema import ensure_schema, is_known
 from monitors.stores.sqlite import SqliteEngine
 from network_provisioner.errors import InputError
 

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from archive_suite import ArchiveSuite, Opener, World, measured
 
-from monitors import schema
 from monitors.archive import Archive
-from monitors.retaining import retain
-from monitors.retention import DAY_S, Keep, Retention
-from monitors.selection import by_number
+from monitors.retention.horizons import DAY_S, Keep, Retention
+from monitors.retention.service import retain
+from monitors.stores import schema
+from monitors.stores.selection import by_number
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from pyarrow import parquet
 
 from adon.cli import main
 from monitors.archive import Archive, Measurement
-from monitors.retention import DAY_S
+from monitors.retention.horizons import DAY_S
 
 Run = Callable[..., tuple[int, str, str]]
 

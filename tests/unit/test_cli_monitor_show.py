@@ -20,13 +20,13 @@ from test_api_workflows import Web
 from workflow_world import T0, UUID, example, job, status, transfer, workflow
 
 from adon.commands.monitor_text import analysis_text, list_text, status_text
-from monitors.analysis import analyse
 from monitors.archive import Archive
-from monitors.broker_requests import BrokerRequests
-from monitors.follow import Follower
-from monitors.known_workflows import KnownWorkflows
+from monitors.follow.broker_requests import BrokerRequests
+from monitors.follow.follower import Follower
+from monitors.logs.submit_dir import SubmitDir
 from monitors.status import State
-from monitors.submit_dir import SubmitDir
+from monitors.workflows.analysis import analyse
+from monitors.workflows.known import KnownWorkflows
 
 MEASURED = [
     *example(),

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from monitor_files import START, exiting, removal, stamp, starting, table, whole_run
 
-from monitors.dagman_log import Change, StatusParser
+from monitors.logs.dagman_log import Change, StatusParser
 from monitors.status import State
 
 

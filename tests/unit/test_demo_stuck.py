@@ -12,8 +12,8 @@ import pytest
 from adon.demo.stuck import PATIENCE_S, StuckJobs, stuck_words, waits
 from adon.testbed.pool import Pool
 from condor_plugins.waiting import Stuck
-from monitors.attempts import Attempt, Outcome
-from monitors.submit_dir import JobKind, PlannedJob
+from monitors.jobs.attempts import Attempt, Outcome
+from monitors.logs.submit_dir import JobKind, PlannedJob
 
 NOW = 1_700_000_000.0
 WHY = "matches no slot: the pool has none"

@@ -28,10 +28,10 @@ from monitor_files import (
 )
 
 from monitors.archive import Archive, ArchiveError, Measurement
-from monitors.follow import Follower, main
+from monitors.follow.follower import Follower, main
+from monitors.logs.tail import Tail
+from monitors.logs.watch import InotifyWatch, StatWatch, open_watch
 from monitors.status import State, Status
-from monitors.tail import Tail
-from monitors.watch import InotifyWatch, StatWatch, open_watch
 from network_provisioner.errors import InputError
 
 WAIT_S = 120.0  # how long a test waits for what should come at once
@@ -369,7 +369,8 @@ def test_many_workflows_in_one_follower(tmp_path: Path, archive: Archive) -> Non
 
 def command(archive: Path, *paths: Path) -> list[str]:
     return [
-        sys.executable, "-m", "monitors.follow", "--archive", str(archive), *map(str, paths),
+        sys.executable, "-m", "monitors.follow.follower", "--archive", str(archive),
+        *map(str, paths),
     ]  # fmt: skip
 
 

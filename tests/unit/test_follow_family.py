@@ -26,16 +26,16 @@ from monitor_files import (
 )
 
 from monitors.archive import Archive
-from monitors.discovery import Discovery, Found, PegasusDatabase
-from monitors.event_log import JobEvent, Kind
-from monitors.follow import Follower
+from monitors.follow.discovery import Discovery, Found, PegasusDatabase
+from monitors.follow.follower import Follower
+from monitors.follow.pegasus_status import Fallback
+from monitors.follow.subworkflows import derived, root_of, sub_workflows
+from monitors.follow.workflow import FollowedWorkflow
+from monitors.logs.event_log import JobEvent, Kind
+from monitors.logs.submit_dir import SubmitDir
+from monitors.logs.watch import StatWatch
 from monitors.measurement import Measurement
-from monitors.pegasus_status import Fallback
 from monitors.status import NOT_STARTED, State, Status, percent, total
-from monitors.submit_dir import SubmitDir
-from monitors.subworkflows import derived, root_of, sub_workflows
-from monitors.watch import StatWatch
-from monitors.workflow import FollowedWorkflow
 
 PLANNED = """\
 executable = /usr/bin/condor_dagman

@@ -21,8 +21,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from monitor_files import START, Submitted, append, exiting, starting, table
 
 from monitors.archive import Archive
-from monitors.dagman_log import StatusParser
-from monitors.follow import Follower
+from monitors.follow.follower import Follower
+from monitors.logs.dagman_log import StatusParser
 from monitors.status import Status
 
 JOBS = 60
@@ -177,7 +177,7 @@ def test_there_and_back_within_a_second_is_told_each_time(counts: list[int]) -> 
     assert len({change.key for change in changes}) == len(changes)
 
 
-COMMAND = [sys.executable, "-m", "monitors.follow", "--archive"]
+COMMAND = [sys.executable, "-m", "monitors.follow.follower", "--archive"]
 
 
 @pytest.mark.parametrize("seed", [1])

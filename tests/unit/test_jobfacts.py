@@ -28,12 +28,12 @@ from monitor_files import (
 )
 
 from monitors.archive import Archive
-from monitors.condor_moves import Execution, MovesParser
-from monitors.joboutput import TAIL_BYTES, said_by, tail
+from monitors.follow.workflow import FollowedWorkflow
+from monitors.jobs.condor_moves import Execution, MovesParser
+from monitors.jobs.output import TAIL_BYTES, said_by, tail
+from monitors.jobs.placements import FILE, placement_facts
+from monitors.logs.submit_dir import JobKind, PlannedJob, SubmitDir
 from monitors.measurement import Measurement, to_row
-from monitors.placements import FILE, placement_facts
-from monitors.submit_dir import JobKind, PlannedJob, SubmitDir
-from monitors.workflow import FollowedWorkflow
 
 ONE, TWO, STAGE = (name for name, *_ in Submitted.JOBS)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitors import kickstart
+from monitors.logs import kickstart
 
 DOCUMENT = """\
 - invocation: True

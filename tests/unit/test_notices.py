@@ -17,16 +17,16 @@ from workflow_world import T0, UUID, job, status, workflow
 
 from adon.monitoring.notices import watching
 from adon.monitoringconfig import MonitoringConfig
-from monitors.analysis import analyse
 from monitors.archive import Archive, Measurement
-from monitors.known_workflows import KnownWorkflows
 from monitors.notices.channels import Channels, Said
 from monitors.notices.data import KINDS, Target, check_targets, headers_of, targets_from_list
 from monitors.notices.deciding import Notice, notice_id, wants, workflow_notice
 from monitors.notices.service import TRIES, NoticeService, may_run
 from monitors.notices.workflows import WorkflowNotices
-from monitors.overview import Overview
 from monitors.status import State, Status
+from monitors.workflows.analysis import analyse
+from monitors.workflows.known import KnownWorkflows
+from monitors.workflows.overview import Overview
 from network_provisioner.errors import InputError
 
 ALL = Target(on=frozenset(KINDS), webhook="https://hook.example/x")

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from monitor_files import START, Submitted, append, starting, submitted, table
 
 from monitors.archive import Archive
-from monitors.follow import Follower
-from monitors.pegasus_status import Fallback, ask, key_of, parsed
+from monitors.follow.follower import Follower
+from monitors.follow.pegasus_status import Fallback, ask, key_of, parsed
 from monitors.status import State, Status
 
 WAIT_S = 60.0

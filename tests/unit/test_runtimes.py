@@ -21,12 +21,12 @@ from monitor_files import (
 )
 
 from monitors.archive import Measurement
-from monitors.attempts import Attempts, Outcome
-from monitors.event_log import EventParser, JobEvent, Kind
-from monitors.records import read_record
-from monitors.submit_dir import JobKind, PlannedJob, SubmitDir
-from monitors.timeline import timeline
-from monitors.workflow import FollowedWorkflow
+from monitors.follow.workflow import FollowedWorkflow
+from monitors.jobs.attempts import Attempts, Outcome
+from monitors.logs.event_log import EventParser, JobEvent, Kind
+from monitors.logs.records import read_record
+from monitors.logs.submit_dir import JobKind, PlannedJob, SubmitDir
+from monitors.workflows.timeline import timeline
 from network_provisioner.errors import InputError
 
 ONE, TWO, STAGE = (name for name, *_ in Submitted.JOBS)

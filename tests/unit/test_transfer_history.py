@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from monitor_files import START
 
-from monitors.attempts import Attempt, Outcome
-from monitors.condor_moves import without
+from monitors.jobs.attempts import Attempt, Outcome
+from monitors.jobs.condor_moves import without
+from monitors.jobs.transfer_history import CondorHistory, parse, plugin_facts
+from monitors.logs.submit_dir import JobKind, PlannedJob
 from monitors.measurement import Measurement, to_row
-from monitors.submit_dir import JobKind, PlannedJob
-from monitors.transfer_history import CondorHistory, parse, plugin_facts
 
 JOB = PlannedJob("fetch", JobKind.COMPUTE, "mu", "t::fetch:1")
 ATTEMPT = Attempt(JOB, 74, 0, 0, START, START + 5, START + 20, 1, 0, Outcome.DONE)

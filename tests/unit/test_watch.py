@@ -14,8 +14,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
-from monitors import watch as module
-from monitors.watch import ANY, BestWatch, InotifyWatch, StatWatch, Watch, open_watch
+from monitors.logs import watch as module
+from monitors.logs.watch import ANY, BestWatch, InotifyWatch, StatWatch, Watch, open_watch
 
 WAIT_S = 30.0
 

@@ -16,11 +16,19 @@ from hypothesis import strategies as st
 from monitor_files import START, Submitted, append, exiting, starting, table
 
 from monitors.archive import Archive
-from monitors.discovery import Discovery, Found, PegasusDatabase, Queue, Registry, of_all, of_user
-from monitors.follow import Follower
-from monitors.follow_service import FollowService
+from monitors.follow.discovery import (
+    Discovery,
+    Found,
+    PegasusDatabase,
+    Queue,
+    Registry,
+    of_all,
+    of_user,
+)
+from monitors.follow.follower import Follower
+from monitors.follow.service import FollowService
+from monitors.logs.submit_dir import SubmitDir
 from monitors.status import State, Status
-from monitors.submit_dir import SubmitDir
 from network_provisioner.errors import InputError
 from pegasus_hooks import registry as hooks_registry
 

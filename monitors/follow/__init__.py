@@ -1,0 +1,1 @@
+"""Finds workflows and follows them into an archive until they end."""

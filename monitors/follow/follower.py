@@ -1,0 +1,302 @@
+"""Follows running workflows into a sink of measurements, until each is done, failed or removed.
+
+    python -m monitors.follow.follower --archive archive.sqlite SUBMIT_DIR…
+
+or, as a function, ``Follower([submit_dir], archive).run(stop)``. The kernel tells when DAGMan has
+written (:mod:`monitors.logs.watch`); only what is new is read. Being killed and started again
+neither loses nor doubles anything (:mod:`monitors.follow.workflow`). Sub-workflows are followed as
+they begin (:mod:`monitors.follow.subworkflows`), other workflows as they are found
+(:mod:`monitors.follow.discovery`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+from monitors.archive import Archive, ArchiveError
+from monitors.follow.discovery import Discovery
+from monitors.follow.family import Family, Member
+from monitors.follow.pegasus_status import Fallback, key_of
+from monitors.follow.sink import Requests, Sink, SinkError, known_status, record_what_fits
+from monitors.logs.submit_dir import SubmitDir
+from monitors.logs.watch import Watch, open_watch
+from monitors.measurement import Measurement
+from monitors.status import NOT_STARTED, State, Status, status_text
+from network_provisioner.errors import AdonError
+
+_log = logging.getLogger(__name__)
+
+# DAGMan writes a table line by line; reading a moment after the first line takes it in one go.
+SETTLE_S = 0.03
+
+# How often everything is looked at although the kernel told nothing (network file systems), and
+# how often workflows that have ended.
+LOOK_ANYWAY_S, LOOK_AT_ENDED_S = 2.0, 30.0
+
+# What is kept while it cannot be recorded. With more nothing is read: it stands in the files.
+MOST_UNRECORDED = 100_000
+_PORTION = 5000  # recorded at once, as far as there is so much
+_AGAIN_S, _AGAIN_MOST_S = 0.5, 30.0  # how soon a sink that failed is tried again
+
+_STOP_CHECK_S = 0.25
+
+OnStatus = Callable[[SubmitDir, Status], None]
+
+
+def refresh_key(number: int, at: float) -> str:
+    """The key of the status that answers a request: its id is ``status:WORKFLOW:KEY``."""
+    return f"refresh:{number}:{at:.3f}"
+
+
+class Follower:
+    """Follows workflows by their submit directories, which must be planned already.
+
+    DAGMan need not have started. ``on_status`` is called with every change after it is in the
+    ``sink``; of what was before it was followed, with the last. ``discovery`` finds more workflows
+    while it runs, ``fallback`` is asked where DAGMan is not understood, ``requests`` are answered.
+    With ``keep`` it goes on when all have ended. Raises InputError as
+    :class:`~monitors.logs.submit_dir.SubmitDir`.
+    """
+
+    def __init__(
+        self,
+        submit_dirs: str | Path | Iterable[str | Path],
+        sink: Sink,
+        *,
+        on_status: OnStatus | None = None,
+        watch: Callable[[Mapping[Path, Iterable[str]]], Watch] = open_watch,
+        discovery: Discovery | None = None,
+        fallback: Fallback | None = None,
+        requests: Requests | None = None,
+        keep: bool = False,
+    ) -> None:
+        paths = [submit_dirs] if isinstance(submit_dirs, str | Path) else submit_dirs
+        self._sink, self._on_status = sink, on_status
+        self._open_watch = watch
+        self._watch: Watch | None = None
+        self._discovery, self._fallback, self._requests = discovery, fallback, requests
+        self._asked = 0  # number of the last request that was answered
+        self._asked_at = 0.0
+        self._keep = keep
+        self._lock = threading.RLock()
+        self._unrecorded: list[Measurement] = []
+        self._untold: list[tuple[SubmitDir, Status]] = []
+        self._unread: dict[Member, None] = {}  # those that changed and were not read yet, in order
+        self._sink_at, self._again_s = 0.0, _AGAIN_S
+        self._complaints: dict[Path, str] = {}
+        self.family = Family(self._complain, self._added, rests=keep, left=self._left)
+        for path in paths:
+            self.family.add(SubmitDir(path))
+
+    # ---------------------------------------------------------------- use
+
+    @property
+    def workflows(self) -> list[Member]:
+        """Those that are a part of no other."""
+        return self.family.roots
+
+    def poll(self) -> bool:
+        """Records what is new in all workflows now; whether all have ended.
+
+        Raises ArchiveError or SinkError where it cannot be recorded; what was read is kept for the
+        next call.
+        """
+        with self._lock:
+            self._changed(self.family.members)
+            while self._unread:
+                self._read()
+                self._record()
+            return self.family.ended
+
+    def run(self, stop: threading.Event | None = None) -> dict[Path, Status | None]:
+        """Follows until every workflow has ended or ``stop`` is set; the last status of each, by
+        submit directory.
+
+        Whatever is written before ``stop`` is set is recorded. A sink that cannot take measurements
+        for a while delays the recording; raises ArchiveError or SinkError where it still cannot at
+        the end.
+        """
+        stop = stop or threading.Event()
+        with self._lock:
+            self._watch = self._open_watch({})
+            for member in self.family.members:
+                self._watch.add(*member.files)
+        try:
+            if self._discovery is not None:
+                self._discovery.start()
+            self._loop(self._watch, stop)
+        finally:
+            with self._lock:
+                self._watch.close()
+                self._watch = None
+            if self._discovery is not None:
+                self._discovery.close()
+            if self._fallback is not None:
+                self._fallback.close()
+        self.poll()
+        return {member.dir.path: member.status for member in self.family.roots}
+
+    def refresh(self, workflow: str, key: str) -> Status | None:
+        """Reads all that a workflow (a UUID) and those inside it have written, now, and records its
+        status once more as ``status:WORKFLOW:KEY``, also where nothing changed. None where it is
+        not followed here. For any thread; raises ArchiveError or SinkError where it cannot be
+        recorded.
+        """
+        with self._lock:
+            member = self.family.of(workflow)
+            if member is None:
+                return None
+            self._changed([member, *self.family.below(member)])
+            self._read()
+            self._unrecorded.append(member.once_more(key))
+            self._record()
+            return member.status or NOT_STARTED
+
+    # ---------------------------------------------------------------- turns
+
+    def _loop(self, watch: Watch, stop: threading.Event) -> None:
+        looked = looked_at_ended = -1e9
+        while not stop.is_set():
+            now = time.monotonic()
+            everything = now - looked > LOOK_ANYWAY_S
+            with self._lock:
+                self._take_found()
+                if everything:
+                    looked = now
+                    ended_too = now - looked_at_ended > LOOK_AT_ENDED_S
+                    looked_at_ended = now if ended_too else looked_at_ended
+                    self._changed(self.family.to_look_at(ended_too))
+                    self._ask_fallback()
+                self._answer()
+                self._try()
+                if self.family.ended and not self._keep:
+                    return
+            changed = watch.wait(_STOP_CHECK_S)
+            if changed:
+                stop.wait(SETTLE_S)
+                changed |= watch.wait(0)
+                with self._lock:
+                    self._changed(m for folder in changed for m in self.family.in_folder(folder))
+
+    def _try(self) -> None:
+        """Reads and records; whatever the sink does not take now is kept."""
+        self._read()
+        self._record_if_due(1)
+
+    def _changed(self, members: Iterable[Member]) -> None:
+        self._unread.update(dict.fromkeys(members))
+
+    def _read(self) -> None:
+        while self._unread and len(self._unrecorded) < MOST_UNRECORDED:
+            member = next(iter(self._unread))
+            del self._unread[member]
+            measurements, statuses, others = self.family.step(member)
+            self._unrecorded += measurements
+            self._untold += [(member.dir, status) for status in statuses]
+            self._changed(others)
+            self._record_if_due(_PORTION)
+
+    def _record_if_due(self, least: int) -> None:
+        waiting = len(self._unrecorded) + len(self._untold)
+        if waiting >= least and time.monotonic() >= self._sink_at:
+            try:
+                self._record()
+            except (ArchiveError, SinkError) as error:
+                if self._keep or not self.family.ended:  # at the end it is raised
+                    self._complain(Path(), str(error))
+
+    def _record(self) -> None:
+        try:
+            if self._unrecorded:
+                record_what_fits(self._sink, self._unrecorded)
+        except (ArchiveError, SinkError):
+            self._sink_at = time.monotonic() + self._again_s
+            self._again_s = min(2 * self._again_s, _AGAIN_MOST_S)
+            raise
+        self._sink_at, self._again_s = 0.0, _AGAIN_S
+        self._unrecorded.clear()
+        told, self._untold = self._untold, []
+        if self._on_status is not None:
+            for submit_dir, status in told:
+                self._on_status(submit_dir, status)
+
+    def _added(self, member: Member) -> None:
+        """A workflow is followed from now on."""
+        member.known = partial(known_status, self._sink, member.dir.workflow)
+        self._unrecorded.append(member.facts())
+        self._changed([member])
+        if self._watch is not None:
+            self._watch.add(*member.files)
+
+    def _left(self, folder: Path) -> None:
+        """A folder is not there any more, and nothing is to be looked for in it."""
+        if self._watch is not None:
+            self._watch.drop(folder)
+
+    # ---------------------------------------------------------------- what comes from elsewhere
+
+    def _take_found(self) -> None:
+        for found in self._discovery.take() if self._discovery is not None else ():
+            self.family.found(found)
+
+    def _ask_fallback(self) -> None:
+        if self._fallback is None:
+            return
+        puzzling = {m.dir.path: m for m in self.family.members if m.puzzling and m.is_planned}
+        answers = self._fallback.look(dict.fromkeys(puzzling, True))
+        for folder, status in answers.items():
+            puzzling[folder].note(status, key_of(status), "pegasus-status")
+            self._changed([puzzling[folder]])
+
+    def _answer(self) -> None:
+        now = time.monotonic()
+        if self._requests is None or now - self._asked_at < _STOP_CHECK_S / 2:
+            return
+        self._asked_at = now
+        try:
+            for number, workflow, at in self._requests.asked("refresh", self._asked):
+                self.refresh(workflow, refresh_key(number, at))
+                self._asked = number
+        except (ArchiveError, SinkError) as error:
+            self._complain(Path(), str(error))
+
+    def _complain(self, about: Path, message: str) -> None:
+        """Warns once, however often the same happens again."""
+        if self._complaints.get(about) != message:
+            self._complaints[about] = message
+            _log.warning("%s", message)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit status 0 where all workflows were done, 1 where one was not, 2 for bad input."""
+    parser = argparse.ArgumentParser(prog="python -m monitors.follow.follower", description=__doc__)
+    parser.add_argument("--archive", required=True, help="SQLite file, made where it is not there")
+    parser.add_argument("--quiet", action="store_true", help="print nothing")
+    parser.add_argument("submit_dir", nargs="+")
+    options = parser.parse_args(arguments)
+    logging.basicConfig(format="%(message)s")
+
+    def show(submit_dir: SubmitDir, status: Status) -> None:
+        print(status_text(status, submit_dir.name), flush=True)
+
+    try:
+        with Archive(options.archive) as archive:
+            on_status = None if options.quiet else show
+            last = Follower(options.submit_dir, archive, on_status=on_status).run()
+    except AdonError as error:
+        print(error, file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 1
+    return 0 if all(s is not None and s.state is State.DONE for s in last.values()) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""What became of a workflow's jobs: attempts, runtimes, transfers, each as measurements."""

@@ -1,0 +1,178 @@
+"""What HTCondor itself moved for a job between access point and slot, from the job's event log:
+
+    040 (028.000.000) 2026-11-21 21:22:10.483 Started transferring input files
+    040 (028.000.000) 2026-11-21 21:22:10.487 Finished transferring input files
+    005 (028.000.000) 2026-11-21 21:22:10.831 Job terminated.
+            7111  -  Run Bytes Sent By Job
+            31858  -  Run Bytes Received By Job
+
+DAGMan's ``nodes.log`` has no transfer events, the workflow's own log has them. The bytes are those
+of the last execution, of HTCondor's own protocol and of transfer plug-ins together. Seen with
+HTCondor 25.14.1.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from monitors.jobs.attempts import Attempt
+from monitors.logs.event_log import Kind, header_of
+from monitors.logs.tail import Lines, Tail
+from monitors.measurement import Measurement
+from monitors.transfers import SMALL_BYTES
+from network_provisioner.errors import InputError
+from network_provisioner.units import goodput
+
+ACCESS_POINT = "local"  # Pegasus's name for the site that jobs are submitted at
+TOOL = "htcondor"
+_FILE_TRANSFER = 40
+_STEP = re.compile(rb" (Started|Finished) transferring (input|output) files")
+_BYTES = re.compile(rb"^\s*(\d{1,18})\s+-\s+Run Bytes (Sent|Received) By Job")
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """One direction of one execution: Unix seconds (0 where not told) and bytes."""
+
+    began: float = 0.0
+    ended: float = 0.0
+    n_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """What went in and out, and when the job ended (Unix seconds)."""
+
+    cluster: int
+    proc: int
+    at: float
+    ways: dict[str, Way]
+
+
+class MovesParser:
+    """Takes an event log in portions and gives the executions that ended. Never fails."""
+
+    def __init__(self, now: float | None = None) -> None:
+        self._lines = Lines()
+        self._now = time.time() if now is None else now
+        self._ways: dict[tuple[int, int], dict[str, Way]] = {}
+        self._ending: Execution | None = None
+
+    def feed(self, data: bytes) -> Iterator[Execution]:
+        """The executions whose end became whole with the next portion of the file."""
+        for _, line in self._lines.feed(data):
+            if self._ending is not None:
+                if found := _BYTES.match(line):
+                    way = "out" if found[2] == b"Sent" else "in"
+                    known = self._ending.ways.get(way, Way())
+                    self._ending.ways[way] = replace(known, n_bytes=int(found[1]))
+                elif line.rstrip() == b"...":
+                    yield self._ending
+                    self._ending = None
+            if header := header_of(line, self._now):
+                self._event(line, *header)
+
+    def _event(self, line: bytes, number: int, cluster: int, proc: int, at: float) -> None:
+        self._ending = None
+        if number == Kind.SUBMIT:
+            self._ways.pop((cluster, proc), None)
+        elif number == Kind.TERMINATED:
+            ways = self._ways.pop((cluster, proc), {})
+            self._ending = Execution(cluster, proc, at, ways)
+        elif number == _FILE_TRANSFER and (found := _STEP.search(line)):
+            ways = self._ways.setdefault((cluster, proc), {})
+            way = "in" if found[2] == b"input" else "out"
+            if found[1] == b"Started":
+                ways[way] = Way(began=at)
+            else:
+                ways[way] = replace(ways.get(way, Way()), ended=at)
+
+
+class CondorMoves:
+    """The log of one workflow, read as far as it is needed."""
+
+    def __init__(self, log: Path | None) -> None:
+        self._log = log
+        self._tail = None if log is None else Tail(log)
+        self._parser = MovesParser()
+        self._ended: dict[tuple[int, int], Execution] = {}
+
+    def facts(self, attempt: Attempt, workflow: str, retry: int) -> list[Measurement]:
+        """What HTCondor moved for an attempt that has ended, where that was more than its papers:
+        64 kB (:data:`~monitors.transfers.SMALL_BYTES`)."""
+        if self._tail is None or not attempt.start or not attempt.job.site:
+            return []
+        if attempt.job.site == ACCESS_POINT or self._log is None or not self._log.exists():
+            return []
+        try:
+            for piece in self._tail.read():
+                if piece.first:
+                    self._parser = MovesParser()
+                for execution in self._parser.feed(piece.data):
+                    self._ended[execution.cluster, execution.proc] = execution
+        except InputError:
+            return []  # not to be read: then nobody tells
+        key = (attempt.cluster, attempt.proc)
+        if key not in self._ended:
+            return []
+        ended = self._ended.pop(key)
+        if abs(ended.at - attempt.end) > 1.0:
+            return []
+        return [
+            _fact(attempt, direction, way, workflow, retry)
+            for direction, way in sorted(ended.ways.items())
+            if way.n_bytes >= SMALL_BYTES and way.ended >= way.began > 0
+        ]
+
+
+def without(facts: Sequence[Measurement], plugins: Sequence[Measurement]) -> list[Measurement]:
+    """What HTCondor's own protocol moved, of what the event log counts together with what
+    ``plugins`` moved; nothing where that is not more than papers."""
+    kept = []
+    for fact in facts:
+        way = fact.details["direction"]
+        by_plugins = sum(p.value for p in plugins if p.details["direction"] == way)
+        rest = int(fact.value - by_plugins)
+        if by_plugins and rest >= SMALL_BYTES:
+            # How long its part took nobody tells.
+            alone = {"bytes": rest, "seconds": None, "goodput_bps": None}
+            kept.append(replace(fact, value=float(rest), details={**fact.details, **alone}))
+        elif not by_plugins:
+            kept.append(fact)
+    return kept
+
+
+def _fact(attempt: Attempt, direction: str, way: Way, workflow: str, retry: int) -> Measurement:
+    ends = (ACCESS_POINT, attempt.job.site)
+    src, dst = ends if direction == "in" else ends[::-1]
+    seconds = way.ended - way.began
+    return Measurement(
+        id=f"job_transfer:{workflow}:{attempt.key}:htcondor:{direction}",
+        metric="job_transfer",
+        subject=f"{src}>{dst}",
+        value=float(way.n_bytes),
+        unit="byte",
+        at=way.ended,
+        source="event log",
+        workflow=workflow,
+        details={
+            "job": attempt.job.name,
+            "kind": str(attempt.job.kind),
+            "attempt": attempt.number,
+            "retry": retry,
+            "bytes": way.n_bytes,
+            "seconds": seconds,
+            "goodput_bps": goodput(way.n_bytes, seconds) if seconds > 0 else None,
+            "files": None,
+            "retries": 0,
+            "outcome": str(attempt.outcome),
+            "path": None,
+            "transit": "",
+            "tool": TOOL,
+            "direction": direction,
+        },
+    )

@@ -1,0 +1,213 @@
+"""Reads what DAGMan writes into ``<dag>.dagman.out``: how many jobs are where, and how it ended.
+
+DAGMan writes a table whenever something changed, older versions without the last column:
+
+    11/21/26 08:24:36 Of 4 nodes total:
+    11/21/26 08:24:36  Done     Pre   Queued    Post   Ready   Un-Ready   Failed   Futile
+    11/21/26 08:24:36   ===     ===      ===     ===     ===        ===      ===      ===
+    11/21/26 08:24:36     3       0        0       1       0          0        0        0
+
+and at the end ``**** … (condor_DAGMAN) pid 10277 EXITING WITH STATUS 1``. A later run of the same
+workflow (a rescue DAG, recovery after a crash) is appended to the same file.
+
+The times are local times of the submit host without a zone; they are read in the zone of this
+process, so read them on the submit host.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import count
+
+from monitors.logs.tail import Lines
+from monitors.status import NOT_STARTED, State, Status, percent
+
+# `11/21/26 08:24:36`, with a fraction where DAGMAN_DEBUG has D_SUB_SECOND, as ISO date where
+# DEBUG_TIME_FORMAT says so, or the seconds since 1970 in brackets where it has D_TIMESTAMP; then
+# perhaps (pid:…) (D_…) and the message.
+_LINE = re.compile(
+    rb"(?:(?:(\d\d)/(\d\d)/(\d\d)|(\d{4})-(\d\d)-(\d\d))[ T](\d\d):(\d\d):(\d\d)|\((\d{9,11}))"
+    rb"(\.\d{1,6})?\)?(?: \((?:pid|tid|cid|fd|D_)[^)]*\))* (.*)",
+    re.DOTALL,
+)
+_TOTAL = re.compile(rb"Of (\d{1,9}) nodes total:\s*\Z")
+_NUMBERS = re.compile(rb"\s*\d{1,9}(?:\s+\d{1,9})*\s*\Z")
+_RULES = re.compile(rb"\s*===(?:\s+===)*\s*\Z")
+EXIT = re.compile(rb"\*\*\*\* .*EXITING WITH STATUS (-?\d{1,9})\s*\Z")
+START = re.compile(rb"\*\* .*\(CONDOR_DAGMAN\) STARTING UP\s*\Z")
+_ASIDE = re.compile(rb"(?:Saving|Now in new) log file\b")
+_REMOVED = re.compile(rb"Received SIGUSR1\b|DAG status: \d+ \(DAG_STATUS_RM\)")
+
+# What a line must hold to be looked at: one word of each of the patterns above.
+_WORDS = (b"nodes total:", b"STARTING UP", b"EXITING WITH", b"SIGUSR1", b"(DAG_STATUS_RM)")
+
+_COLUMNS = {
+    b"Done": "done",
+    b"Pre": "pre",
+    b"Queued": "in_queue",
+    b"Post": "post",
+    b"Ready": "ready",
+    b"Un-Ready": "unready",
+    b"Failed": "fail",
+    b"Futile": "futile",
+}
+_NEEDED = frozenset(_COLUMNS.values()) - {"futile"}
+
+# DAGMan leaves with this to be started again by the schedd: the workflow goes on.
+EXIT_RESTART = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A status that differs from the one before.
+
+    ``key`` is a function of what DAGMan wrote alone: whoever reads it, from whenever, in whatever
+    portions and in whatever file it stands by now, gets the same keys.
+    """
+
+    key: str
+    status: Status
+
+
+class StatusParser:
+    """Takes a ``dagman.out`` in portions and gives the changes of status it tells of.
+
+    Never fails: what is not understood is passed over, and a torn table counts for nothing. One
+    parser reads one file from its beginning; a file that replaces it needs a new parser, which goes
+    on where the one ``before`` ended: a log is put aside between any two lines.
+    """
+
+    def __init__(self, before: StatusParser | None = None) -> None:
+        self.current: Status | None = None
+        self.started_at = 0.0  # of the last DAGMan (Unix seconds)
+        self.understood = False  # whether any line was one of DAGMan's that matter
+        self._total = 0
+        self._columns: list[str] = []
+        self._expected = ""  # which line of a table comes next
+        self._removed = False
+        self._second = b""
+        self._told: set[str] = set()  # keys of that second
+        if before is not None:
+            self.__dict__.update(before.__dict__)
+        self._lines = Lines()
+
+    def feed(self, data: bytes) -> list[Change]:
+        """The changes in the next portion of the file."""
+        changes: list[Change] = []
+        for _, line in self._lines.feed(data):
+            # Most lines are of no interest, and looking for a word is cheap.
+            if self._expected or any(word in line for word in _WORDS):
+                changes += self._line(line)
+        return changes
+
+    def _line(self, line: bytes) -> Iterator[Change]:
+        message = message_of(line)
+        if message is not None and _ASIDE.match(message[1]):
+            return  # may stand in the middle of a table
+        expected, self._expected = self._expected, ""
+        if message is None:
+            return
+        at, text = message
+        stamp = line[: len(line) - len(text)]
+        if expected == "header" and set(names := _columns(text)) >= _NEEDED:
+            self._columns = names
+            self._expected = "rules"
+        elif expected == "rules" and _RULES.match(text):
+            self._expected = "numbers"
+        elif expected == "numbers" and _NUMBERS.match(text):
+            numbers = [int(word) for word in text.split()]
+            if len(numbers) == len(self._columns):
+                counts = dict(zip(self._columns, numbers, strict=True))
+                self.understood = True
+                yield from self._changed(stamp, self._status(counts, at))
+        else:
+            yield from self._message(stamp, at, text)
+
+    def _message(self, stamp: bytes, at: float, text: bytes) -> Iterator[Change]:
+        status = self.current or NOT_STARTED
+        if total := _TOTAL.match(text):
+            self._total = int(total[1])
+            self._expected = "header"
+        elif START.match(text):
+            self._removed, self.started_at, self.understood = False, at, True
+            if status.ended:
+                yield from self._changed(stamp, replace(status, state=State.RUNNING, at=at))
+        elif _REMOVED.match(text):
+            self._removed = True
+        elif exited := EXIT.match(text):
+            state = self._end_state(int(exited[1]))
+            yield from self._changed(stamp, replace(status, state=state, at=at))
+
+    def _status(self, counts: dict[str, int], at: float) -> Status:
+        return Status(
+            unready=counts["unready"],
+            ready=counts["ready"],
+            pre=counts["pre"],
+            in_queue=counts["in_queue"],
+            post=counts["post"],
+            done=counts["done"],
+            fail=counts["fail"],
+            percent_done=percent(counts["done"], self._total),
+            total=self._total,
+            state=State.RUNNING,
+            at=at,
+            futile=counts.get("futile", 0),
+        )
+
+    def _end_state(self, exit_status: int) -> State:
+        if exit_status == EXIT_RESTART:
+            return State.RUNNING
+        if self._removed:
+            return State.REMOVED
+        return State.FAILED if exit_status else State.DONE
+
+    def _changed(self, stamp: bytes, status: Status) -> Iterator[Change]:
+        if self.current is not None and replace(self.current, at=status.at) == status:
+            return
+        if self.current is not None and status.at < self.current.at:
+            # The clock was set back, as every autumn: what came later must not look older.
+            status = replace(status, at=self.current.at)
+        self.current = status
+        # The time as it stands in the file: what this process makes of it depends on its zone.
+        if stamp != self._second:
+            self._second, self._told = stamp, set()
+        content = repr((stamp, replace(status, at=0.0))).encode()
+        key = hashlib.sha256(content).hexdigest()[:20]
+        for again in count(2):  # there and back within a second
+            if key not in self._told:
+                break
+            key = f"{key[:20]}.{again}"
+        self._told.add(key)
+        yield Change(key, status)
+
+
+def message_of(line: bytes) -> tuple[float, bytes] | None:
+    """The time (Unix seconds) and the message of a line; None where it is no line of DAGMan's."""
+    found = _LINE.match(line)
+    if found is None or (at := _time(found)) is None:
+        return None
+    return at, found[12]
+
+
+def _columns(text: bytes) -> list[str]:
+    return [_COLUMNS.get(word, "") for word in text.split()]
+
+
+def _time(found: re.Match[bytes]) -> float | None:
+    fraction = float(found[11] or 0)
+    if found[10]:
+        return float(found[10]) + fraction
+    if found[4]:
+        year, month, day = int(found[4]), int(found[5]), int(found[6])
+    else:
+        month, day, year = int(found[1]), int(found[2]), 2000 + int(found[3])
+    hour, minute, second = int(found[7]), int(found[8]), int(found[9])
+    try:
+        # -1: the C library decides whether summer time was in force
+        return time.mktime((year, month, day, hour, minute, second, 0, 0, -1)) + fraction
+    except (OverflowError, ValueError):
+        return None

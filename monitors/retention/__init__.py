@@ -1,0 +1,1 @@
+"""How long measurements are kept whole, and the roll-ups that stay of them."""

@@ -1,0 +1,189 @@
+"""The detailed analysis of a workflow (the thesis's Figure 15) from its measurements: what
+pegasus-statistics and pegasus-analyzer tell, while it runs as well as afterwards.
+
+Everything here is a function of measurements; when they were read, and from where, changes nothing.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
+
+from monitors.jobs.transfers import transfers_of
+from monitors.measurement import Measurement
+from monitors.workflows.analysed import Analysis, Failed, Runtimes, Spread, Transfers, Waits
+from network_provisioner.units import goodput
+
+DONE = "done"
+COMPUTE = "compute"
+_OWN = (COMPUTE, "other")  # of a DAG that Pegasus did not plan nobody says what jobs are for
+_LARGEST = 1e18  # seconds or bytes that anything can have had
+
+__all__ = ["Analysis", "analyse", "split_subject"]
+
+
+def analyse(measurements: Iterable[Measurement]) -> Analysis:
+    """The analysis of all ``job`` and ``job_transfer`` measurements among these, whatever their
+    order."""
+    known = (m for m in measurements if 0 <= m.value < _LARGEST)
+    found = sorted(known, key=lambda m: (m.at, m.id))
+    jobs = [m for m in found if m.metric == "job"]
+    moved = _transfers(found)
+    if not jobs:
+        return Analysis(transfers=moved)
+    first = min(_number(m.details.get("submitted_at")) or m.at for m in jobs)
+    last = max(m.at for m in jobs)
+    own = [m for m in jobs if _said(m, "kind") in _OWN]
+    return Analysis(
+        first_at=first,
+        last_at=last,
+        makespan_s=max(0.0, last - first),
+        cumulative_s=sum(m.value for m in own if _done(m)),
+        lost_s=sum(m.value for m in own if not _done(m)),
+        attempts=len(jobs),
+        retries=len(jobs) - len({(m.workflow, _said(m, "job")) for m in jobs}),
+        outcomes=dict(sorted(Counter(_said(m, "outcome") for m in jobs).items())),
+        runtimes=_runtimes(jobs),
+        waits=_waits(own),
+        transfers=moved,
+        failures=_failures(jobs),
+    )
+
+
+def split_subject(subject: str) -> tuple[str, str]:
+    """Transformation and site of a ``job`` measurement."""
+    name, _, site = subject.rpartition("@")
+    return name, site
+
+
+def _runtimes(jobs: Sequence[Measurement]) -> list[Runtimes]:
+    rows = []
+    by_kind = _grouped(jobs, lambda m: (*split_subject(m.subject), _said(m, "kind")))
+    for (name, site, kind), group in by_kind:
+        cpu = [_number(m.details.get("cpu_s")) for m in group]
+        known = [one for one in cpu if one is not None]
+        done = [m.value for m in group if _done(m)]
+        rows.append(
+            Runtimes(
+                transformation=name,
+                site=site,
+                kind=kind,
+                runtime=Spread.of(done),
+                failed=len(group) - len(done),
+                cpu_s=sum(known) if known else None,
+            )
+        )
+    # The workflow's own work first, and of it what takes longest.
+    return sorted(rows, key=lambda r: (r.kind != COMPUTE, -r.runtime.total_s, r.transformation,
+                                       r.site, r.kind))  # fmt: skip
+
+
+def _waits(own: Sequence[Measurement]) -> list[Waits]:
+    started = [m for m in own if m.details.get("started_at") is not None]
+    return [
+        Waits(site, Spread.of([_number(m.details.get("queued_s")) or 0.0 for m in group]))
+        for (site,), group in _grouped(started, lambda m: (split_subject(m.subject)[1],))
+    ]
+
+
+def _transfers(found: Sequence[Measurement]) -> list[Transfers]:
+    ways = [(src, dst, m) for src, dst, m in transfers_of(found)]
+    groups: dict[tuple[str, str, str], list[Measurement]] = defaultdict(list)
+    for src, dst, m in ways:
+        groups[src, dst, _said(m, "tool")].append(m)
+    return [_transfer_row(*ends, group) for ends, group in sorted(groups.items())]
+
+
+def _transfer_row(src: str, dst: str, tool: str, group: Sequence[Measurement]) -> Transfers:
+    timed = [
+        (m.value, seconds)
+        for m in group
+        if m.details.get("bytes") is not None
+        and (seconds := _number(m.details.get("seconds")) or 0.0) > 0
+    ]
+    rates = [goodput(int(n_bytes), seconds) for n_bytes, seconds in timed if n_bytes > 0]
+    seconds = sum(one for _, one in timed)
+    paths = Counter(
+        tuple(str(node) for node in path)
+        for m in group
+        if isinstance(path := m.details.get("path"), list) and path
+    )
+    return Transfers(
+        src=src,
+        dst=dst,
+        tool=tool,
+        count=len(group),
+        failed=sum(1 for m in group if not _done(m)),
+        retries=sum(int(_number(m.details.get("retries")) or 0) for m in group),
+        files=sum(int(_number(m.details.get("files")) or 0) for m in group),
+        bytes=sum(int(m.value) for m in group if m.details.get("bytes") is not None),
+        unsized=sum(1 for m in group if m.details.get("bytes") is None),
+        seconds=sum(_number(m.details.get("seconds")) or 0.0 for m in group),
+        goodput_bps=goodput(int(sum(n for n, _ in timed)), seconds) if rates else None,
+        median_bps=statistics.median(rates) if rates else None,
+        best_effort=sum(1 for m in group if m.details.get("path") == []),
+        paths=sorted(paths.items(), key=lambda item: (-item[1], item[0])),
+    )
+
+
+def _failures(jobs: Sequence[Measurement]) -> list[Failed]:
+    """The last bad attempt of each job that had one; those that failed for good first."""
+    rows = []
+    for (workflow, job), group in _grouped(jobs, lambda m: (m.workflow, _said(m, "job"))):
+        bad = [m for m in group if not _done(m)]
+        if not bad:
+            continue
+        last = bad[-1]
+        name, site = split_subject(last.subject)
+        never = last.details.get("submitted_at") == last.at and not last.details.get("starts")
+        stderr = _said(last, "stderr")
+        rows.append(
+            Failed(
+                workflow=workflow,
+                job=job,
+                task=_said(last, "task"),
+                transformation=name,
+                site=site,
+                host=_said(last, "host") or None,
+                outcome=_said(last, "outcome"),
+                exitcode=_exitcode(last),
+                attempts=len(group),
+                retried=_done(group[-1]),
+                at=last.at,
+                reason=stderr if never else "",
+                stderr="" if never else stderr,
+                output=_said(last, "output"),
+            )
+        )
+    return sorted(rows, key=lambda row: (row.retried, row.at, row.job))
+
+
+def _grouped(
+    found: Iterable[Measurement], key: Callable[[Measurement], tuple[str, ...]]
+) -> list[tuple[tuple[str, ...], list[Measurement]]]:
+    groups: dict[tuple[str, ...], list[Measurement]] = defaultdict(list)
+    for measurement in found:
+        groups[key(measurement)].append(measurement)
+    return sorted(groups.items())
+
+
+def _done(measurement: Measurement) -> bool:
+    return _said(measurement, "outcome") == DONE
+
+
+def _said(measurement: Measurement, key: str) -> str:
+    """Anybody may have recorded it: what is no text is none."""
+    value = measurement.details.get(key)
+    return value if isinstance(value, str) else ""
+
+
+def _exitcode(measurement: Measurement) -> int | None:
+    value = _number(measurement.details.get("exitcode"))
+    return None if value is None else int(value)
+
+
+def _number(value: object) -> float | None:
+    if not isinstance(value, int | float) or isinstance(value, bool) or not abs(value) < _LARGEST:
+        return None
+    return float(value)
