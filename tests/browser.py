@@ -1,33 +1,39 @@
-"""A real browser that does what a test says: Debian's Chromium, headless, by the protocol of its
-developer tools over two pipes. It needs no package and no port.
+"""A real browser: Debian's Chromium, headless.
 
-Chromium ends with the pipes, so a test that is killed leaves none behind.
+It draws one page and ends (:func:`draw`), or does what a test says (:func:`browsing`), by the
+protocol of its developer tools over two pipes, which needs no Python package and no port. Then it
+ends with the pipes, so a test that is killed leaves none behind.
 """
 
 from __future__ import annotations
 
 import base64
 import fcntl
+import functools
 import json
 import os
 import selectors
 import shutil
 import signal
+import subprocess
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
+from adon.testbed import packages
+
 _FLAGS = (
+    # Pages are our own; as root, or where user namespaces are not to be had, there is no sandbox.
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
-    "--hide-scrollbars", "--disable-dev-shm-usage", "--remote-debugging-pipe",
+    "--hide-scrollbars", "--disable-dev-shm-usage",
     # Whatever is not this machine cannot be found: a page that needs the internet fails.
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
 )  # fmt: skip
 _LIMIT_S = 60.0
+_DRAWN_S = 120.0
 KEYS = {
     "Tab": ("Tab", 9, ""), "Enter": ("Enter", 13, "\r"), "Space": (" ", 32, " "),
     "Escape": ("Escape", 27, ""), "ArrowRight": ("ArrowRight", 39, ""),
@@ -37,6 +43,32 @@ KEYS = {
 
 class BrowserError(Exception):
     """The browser refused, or what was waited for did not come."""
+
+
+@functools.cache
+def chromium() -> str:
+    """The machine's Chromium, or the private one. Raises MissingError when neither can be had."""
+    found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
+    if found is not None:
+        return found
+    return str(packages.ensure("chromium", progress=print) / "wrap" / "chromium-headless-shell")
+
+
+def _command(folder: Path, *words: str) -> tuple[list[str], dict[str, str]]:
+    """How Chromium is started with its profile, its settings and its caches in ``folder``."""
+    environment = {**os.environ, "HOME": str(folder), "XDG_CACHE_HOME": str(folder / "cache")}
+    return [chromium(), *_FLAGS, f"--user-data-dir={folder / 'profile'}", *words], environment
+
+
+def draw(folder: Path, url: str, *words: str) -> str:
+    """Chromium loads one page, does what ``words`` say (its options) and ends: what it printed."""
+    command, environment = _command(folder, *words, url)
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=_DRAWN_S, check=False
+    )
+    if done.returncode != 0:
+        raise BrowserError(f"Chromium ended with {done.returncode}: {done.stderr[-2000:]}")
+    return done.stdout
 
 
 class Page:
@@ -148,15 +180,14 @@ class Browser:
     """A running Chromium."""
 
     def __init__(self, folder: Path) -> None:
-        assert CHROMIUM is not None
+        command, environment = _command(folder, "--remote-debugging-pipe", "about:blank")
         # Descriptors of ours must not be 3 and 4, which the browser's are to be.
         ours, theirs = _pipe(), _pipe()
-        words = [CHROMIUM, *_FLAGS, f"--user-data-dir={folder / 'profile'}", "about:blank"]
         with (folder / "chromium.log").open("wb") as log:
             self._pid = os.posix_spawn(
-                CHROMIUM,
-                words,
-                {**os.environ, "HOME": str(folder)},
+                command[0],
+                command,
+                environment,
                 file_actions=[
                     (os.POSIX_SPAWN_DUP2, log.fileno(), 1),
                     (os.POSIX_SPAWN_DUP2, log.fileno(), 2),

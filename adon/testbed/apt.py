@@ -21,6 +21,9 @@ DEBIAN_KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 # The machine's fetching policy (proxies, certificates, retries) holds for us too; its index
 # targets (desktop metadata) and its hooks (which clean the system's cache) do not.
 _POLICY = re.compile(r"^(Acquire::(?!IndexTargets)|APT::Architectures?\b|Dir::Bin)")
+# Programs of a desktop that packages ask for and nothing here starts. To apt they are installed, so
+# that what they need does not come either: drivers of graphics cards and their compiler, 50 MB.
+_NEVER = ("x11-utils", "xdg-utils")
 _UNREACHED = "no network"
 _NO_NETWORK = re.compile(
     r"Could not resolve|Could not connect|Connection (?:failed|refused|timed out)"
@@ -106,6 +109,14 @@ def explain(text: str) -> str:
     return (errors or [ln for ln in lines if ln] or ["apt-get gave no reason"])[0]
 
 
+def _installed(package: str) -> str:
+    """What dpkg's status says of an installed package, as far as apt asks."""
+    return (
+        f"Package: {package}\nStatus: install ok installed\nVersion: 9999\n"
+        "Architecture: all\nMaintainer: none\nDescription: none\n\n"
+    )
+
+
 class PrivateApt:
     """An apt with its own lists, status and archives under ``home``.
 
@@ -120,9 +131,11 @@ class PrivateApt:
         self.suite = suite or codename()
         for part in ("lists/partial", "archives/partial"):
             (home / part).mkdir(parents=True, exist_ok=True)
-        (home / "status").write_text("")
+        (home / "status").write_text("".join(map(_installed, _NEVER)))
         form = "$(CREATED_BY)|$(REPO_URI)|$(RELEASE)|$(COMPONENT)"
-        known = parse_targets(self._run("apt-get", "indextargets", "--format", form, own=False))
+        # Without ReleaseInfo also sources whose lists the machine does not have, as it is new.
+        targets = ("apt-get", "-oAPT::Get::IndexTargets::ReleaseInfo=false", "indextargets")
+        known = parse_targets(self._run(*targets, "--format", form, own=False))
         chosen = choose_sources(known, codename(), suite)
         (home / "sources.list").write_text("".join(f"{s.line()}\n" for s in chosen))
         dump = self._run("apt-config", "dump", own=False).splitlines()

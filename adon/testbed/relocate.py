@@ -17,8 +17,10 @@ from pathlib import Path
 from network_provisioner.errors import MissingError
 
 # Debian keeps ovs-vswitchd, and the programs of a JDK, of Maven and of a PostgreSQL server, beside
-# their alternatives and links them, if at all, when the package is configured.
+# their alternatives and links them, if at all, when the package is configured. Of two with one name
+# the first is taken: Chromium's in usr/bin is a script that names its program by the whole path.
 _BIN = (
+    "usr/lib/chromium",
     *("usr/bin", "usr/sbin", "bin", "sbin"),
     "usr/lib/openvswitch-switch",
     "usr/lib/jvm/*-openjdk-*/bin",
@@ -30,12 +32,28 @@ _ELF = b"\x7fELF"
 _DATA = {
     "OVS_PKGDATADIR": "usr/share/openvswitch",
     "BCFTOOLS_PLUGINS": "usr/libexec/bcftools",
+    "FONTCONFIG_FILE": "usr/share/fonts/fonts.conf",
 }
+# No font is found without such a file, and a machine need have none. It says which of our fonts
+# stands for any other, as Debian's many files in /etc do.
+_FONTS = """\
+<?xml version="1.0"?>
+<!DOCTYPE fontconfig SYSTEM "urn:fontconfig:fonts.dtd">
+<fontconfig>
+  <dir prefix="relative">.</dir>
+  <cachedir prefix="xdg">fontconfig</cachedir>
+  <alias><family>serif</family><prefer><family>DejaVu Serif</family></prefer></alias>
+  <alias><family>monospace</family><prefer><family>DejaVu Sans Mono</family></prefer></alias>
+  <match>
+    <edit name="family" mode="append_last"><string>DejaVu Sans</string></edit>
+  </match>
+</fontconfig>
+"""
 
 
 def trim(root: Path) -> None:
     """Drop documents and start-up files, which nothing here reads; settings that a program reads
-    beside itself, by a link into ``/etc``, are put there."""
+    beside itself, by a link into ``/etc``, are put there, and so is what finds fonts."""
     for link in [path for path in root.rglob("*") if path.is_symlink()]:
         target = str(link.readlink())
         own = root / target.lstrip("/")
@@ -46,11 +64,15 @@ def trim(root: Path) -> None:
         shutil.rmtree(root / "usr/share" / part, ignore_errors=True)
     for part in ("etc", "var", "lib/systemd", "usr/lib/systemd", "usr/include", "usr/lib/python3"):
         shutil.rmtree(root / part, ignore_errors=True)
+    if (root / "usr/share/fonts").is_dir():
+        (root / _DATA["FONTCONFIG_FILE"]).write_text(_FONTS)
 
 
 def library_dirs(root: Path) -> list[Path]:
     """Every directory of ``root`` that shared libraries lie in, the most used first."""
-    places = [*sorted(root.glob("usr/lib/*-linux-gnu*")), *sorted(root.glob("lib/*-linux-gnu*"))]
+    # The library of PulseAudio, which Chromium cannot start without, finds its own by a whole path.
+    parts = ("usr/lib/*-linux-gnu*", "lib/*-linux-gnu*", "usr/lib/*-linux-gnu*/pulseaudio")
+    places = [d for part in parts for d in sorted(root.glob(part))]
     return [d for d in [*places, root / "usr/lib"] if any(d.glob("*.so*"))]
 
 
@@ -72,7 +94,7 @@ def wrap(tree: Path, home: Path) -> None:
     lines = ["#!/bin/sh", f"LD_LIBRARY_PATH={libraries}${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}"]
     exports = ["LD_LIBRARY_PATH"]
     for name, part in _DATA.items():
-        if (root / part).is_dir():
+        if (root / part).exists():
             lines.append(f"{name}=${{{name}:-{shlex.quote(str(home / 'root' / part))}}}")
             exports.append(name)
     lines.append(f"export {' '.join(exports)}")

@@ -1,8 +1,4 @@
-"""The dashboard in a real browser, Debian's Chromium, on a real broker.
-
-Where no Chromium is installed these tests are skipped. The set-up does not fetch one: it would be
-some 300 MB for pages whose files and routes other tests read.
-"""
+"""The dashboard in a real browser, Debian's Chromium, on a real broker."""
 
 from __future__ import annotations
 
@@ -20,7 +16,7 @@ from typing import Any
 import pytest
 import yaml
 from broker_rig import Rig
-from browser import CHROMIUM, Browser, Page, browsing
+from browser import Browser, Page, browsing
 from dashboard_world import FOREIGN, INSIDE, WORKFLOW, everything, measured, requests, status
 from fastapi import FastAPI
 from http_load import broker_process
@@ -53,10 +49,7 @@ CONFIG = QUIET | {
 }
 TOKEN = "adon_a-token-of-this-test-alone"
 
-pytestmark = [
-    pytest.mark.component,
-    pytest.mark.skipif(CHROMIUM is None, reason="no chromium on PATH (apt-get install chromium)"),
-]
+pytestmark = pytest.mark.component
 
 
 class World:

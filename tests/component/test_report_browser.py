@@ -1,47 +1,31 @@
-"""The report in a real browser: Debian's Chromium, headless.
-
-Where no Chromium is installed these tests are skipped. The set-up does not fetch one: it would be
-some 300 MB for a page that tests/unit/test_report.py already reads with a strict parser.
-"""
+"""The report in a real browser: Debian's Chromium, headless."""
 
 from __future__ import annotations
 
 import re
-import shutil
 import struct
-import subprocess
 import zlib
 from pathlib import Path
 
 import pytest
+from browser import chromium, draw
 from report_world import facts, large, taught
 
 from adon.demo.page import render
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
-FLAGS = (
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-    "--disable-background-networking", "--disable-component-update", "--disable-sync",
-    "--hide-scrollbars",
-)  # fmt: skip
-LIMIT_S = 120.0
-
-pytestmark = [
-    pytest.mark.component,
-    pytest.mark.skipif(CHROMIUM is None, reason="no chromium on PATH (apt-get install chromium)"),
-]
+pytestmark = pytest.mark.component
 
 
-def browse(page: str, folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+@pytest.fixture(scope="module", autouse=True)
+def fetched() -> None:
+    """What cannot be fetched is tried once, not in every test."""
+    chromium()
+
+
+def browse(page: str, folder: Path, *words: str) -> str:
     file = folder / "report.html"
     file.write_text(page, encoding="utf-8")
-    return subprocess.run(
-        [str(CHROMIUM), *FLAGS, f"--user-data-dir={folder / 'profile'}", *words, file.as_uri()],
-        capture_output=True,
-        text=True,
-        timeout=LIMIT_S,
-        check=True,
-    )
+    return draw(folder, file.as_uri(), *words)
 
 
 def pixels(png: Path) -> tuple[int, int, list[bytes]]:
@@ -91,7 +75,7 @@ def test_an_empty_page_has_no_ink(tmp_path: Path) -> None:
 @pytest.mark.parametrize("size", ["small", "large"])
 def test_the_browser_takes_the_whole_page(tmp_path: Path, size: str) -> None:
     page = render(facts() if size == "small" else large())
-    dom = browse(page, tmp_path, "--dump-dom").stdout
+    dom = browse(page, tmp_path, "--dump-dom")
     # A browser repairs what is malformed: what it repaired would be counted differently.
     for tag in ("<svg", "<rect", "<section", "<table", "<tbody", "<tr", "<td", "<details", "<dd"):
         assert dom.count(tag) == page.count(tag), tag
@@ -107,7 +91,7 @@ def test_nothing_is_wider_than_a_phone(tmp_path: Path) -> None:
         " f.contentDocument.documentElement.scrollWidth }</script>"
     )
     # Pages of files may not look into each other unless told that they may.
-    dom = browse(frame, tmp_path, "--allow-file-access-from-files", "--dump-dom").stdout
+    dom = browse(frame, tmp_path, "--allow-file-access-from-files", "--dump-dom")
     assert "<title>390</title>" in dom
 
 

@@ -6,6 +6,7 @@ import fcntl
 import json
 import subprocess
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from hypothesis import given
@@ -186,6 +187,41 @@ def test_programs_of_the_machine_are_used_when_all_are_there(
     assert (home / "wrap/bwa").readlink() == tools / "bwa"
     assert json.loads((home / "packages.json").read_text())["suite"] == "installed"
     assert ensure("bio", progress=say_nothing) == home
+
+
+def test_fonts_that_are_brought_are_found(tmp_path: Path) -> None:
+    tree, home = tmp_path / "tree", tmp_path / "home"
+    for part in ("etc/fonts", "usr/share/fonts/truetype", "usr/bin"):
+        (tree / "root" / part).mkdir(parents=True)
+    tool = tree / "root/usr/bin/tool"
+    tool.write_text('#!/bin/sh\necho "$FONTCONFIG_FILE"\n')
+    tool.chmod(0o755)
+    relocate.trim(tree / "root")
+    relocate.wrap(tree, home)
+    tree.rename(home)
+    said = subprocess.run([home / "wrap/tool"], capture_output=True, text=True, check=True).stdout
+    settings = ElementTree.parse(said.strip()).getroot()
+    # Beside the fonts, so that the place need not be known when it is written.
+    assert Path(said.strip()).parent == home / "root/usr/share/fonts"
+    assert [(e.get("prefix"), e.text) for e in settings.iter("dir")] == [("relative", ".")]
+
+
+def test_chromiums_program_is_taken_not_the_script_that_names_its_installed_place(
+    tmp_path: Path,
+) -> None:
+    for part in ("usr/bin", "usr/lib/chromium"):
+        (tmp_path / part).mkdir(parents=True)
+        (tmp_path / part / "chromium-headless-shell").touch(mode=0o755)
+    assert relocate.programs(tmp_path) == [tmp_path / "usr/lib/chromium/chromium-headless-shell"]
+
+
+def test_libraries_that_only_other_libraries_use_are_found(tmp_path: Path) -> None:
+    triplet = tmp_path / "usr/lib/x86_64-linux-gnu"
+    for part in ("pulseaudio", "alsa-lib"):
+        (triplet / part).mkdir(parents=True)
+        (triplet / part / "libx.so").touch()
+    (triplet / "liby.so.1").touch()
+    assert relocate.library_dirs(tmp_path) == [triplet, triplet / "pulseaudio"]
 
 
 def test_a_wrapper_gives_libraries_and_data_and_passes_arguments(tmp_path: Path) -> None:
