@@ -73,7 +73,7 @@ class Dispatcher:
         reason = unwanted(request)
         if request.best_effort:  # it is under way without one, or was: there is no door to open
             transit.reason = reason
-            self._life.end(transit, TransitState.BEST_EFFORT, now)
+            self._life.decline(transit, now)
         elif reason:
             self._without(transit, reason, now)
         elif reason := self.small.reason(transit, template, now):
@@ -173,13 +173,13 @@ class Dispatcher:
         way = self._door(transit)
         until = self._admission.window(transit, now)[1]
         if way is None or transit.start > now or until <= now:
-            self._life.end(transit, TransitState.BEST_EFFORT, now)
+            self._life.decline(transit, now)
             return
         try:
             self._life.open(transit, way, until, f"open, without a rate of its own: {reason}")
         except BrokerError as error:
             log.warning("transit %s is not let through: %s", transit.id, error)
-            self._life.end(transit, TransitState.BEST_EFFORT, now)
+            self._life.decline(transit, now)
 
     def _door(self, transit: Transit) -> Path | None:
         ends = (self._topology.nodes[transit.src], self._topology.nodes[transit.dst])
@@ -238,7 +238,7 @@ class Dispatcher:
         except BrokerError as error:  # the store is full, or the site has left the topology
             log.warning("transit %s stays without a path: %s", transit.id, error)
             transit.reason = str(error)
-            self._life.end(transit, TransitState.BEST_EFFORT, now)
+            self._life.decline(transit, now)
 
     def expire(self, now: float) -> bool:
         """End the leases and the patience that are over; whether that left room for others."""

@@ -81,7 +81,7 @@ class Engine:
             self.now, step,
         )  # fmt: skip
         self._installer = self.life.installer
-        self._recovery = Recovery(topology, self.ledger, self.life)
+        self._recovery = Recovery(topology, self.ledger, self.keeper, self.life)
         self._timeshift = TimeShift(topology, self.roster, self.ledger, self.keeper, self.switches)
         self.dispatch = Dispatcher(
             topology, templates, self.admission, self.roster, self.life, limits,

@@ -179,7 +179,8 @@ class Installer:
             self.take_off(start.transit)
             if start.before:
                 self._ledger.release(start.transit.id)
-                self._keeper.save(self.move_back(start.before, now))
+                # Not before the end of the one they moved for, which has their room till then.
+                self._keeper.save_with_next(self.move_back(start.before, now))
         self._share(now, everything=False)
         mended = bool(starts) and not known and self._told(now)
         if mended and len(starts) > 1:

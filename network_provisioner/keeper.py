@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from network_provisioner.errors import BrokerError
-from network_provisioner.model import Transit
+from network_provisioner.model import ENDED, Transit
 from network_provisioner.store import Store, StoreError
 
 log = logging.getLogger(__name__)
@@ -31,19 +31,12 @@ class Keeper:
         return bool(self._unsaved)
 
     def must(self, transits: Sequence[Transit]) -> None:
-        """Write all of them or none. Raises BrokerError ``store_unavailable``.
-
-        What the store had not taken goes with them: they may have been given what others gave back,
-        and the store must not have the one without the other.
-        """
+        """Write all of them or none. Raises BrokerError ``store_unavailable``."""
         self._step("about to be stored")
-        new = {transit.id for transit in transits}
-        late = [transit for name, transit in self._unsaved.items() if name not in new]
         try:
-            self._store.put_many([*late, *transits])
+            self._write(transits)
         except StoreError as error:
             raise BrokerError(str(error), "store_unavailable") from error
-        self._unsaved.clear()
         self._step("stored")
 
     def save(self, transits: Sequence[Transit]) -> None:
@@ -52,18 +45,43 @@ class Keeper:
             return
         self._step("about to be stored")
         try:
-            self._store.put_many(transits)
+            self._write(transits)
         except StoreError as error:
             log.warning("transit %s cannot be saved: %s", _names(transits), error)
-            self._unsaved.update((transit.id, transit) for transit in transits)
-        else:
-            for transit in transits:
-                self._unsaved.pop(transit.id, None)
+            self.save_with_next(transits)
         self._step("stored")
+
+    def save_with_next(self, transits: Sequence[Transit]) -> None:
+        """Write what has happened together with what is written next."""
+        self._unsaved.update((transit.id, transit) for transit in transits)
+
+    def _write(self, transits: Sequence[Transit]) -> None:
+        """All of them or none. What was not written before goes with them: they may have been given
+        what others gave back, and the store must not have the one without the other."""
+        new = {transit.id for transit in transits}
+        late = [transit for name, transit in self._unsaved.items() if name not in new]
+        self._store.put_many([*late, *transits])
+        self._unsaved.clear()
 
     def again(self) -> None:
         """Try again what the store did not take."""
         self.save(list(self._unsaved.values()))
+
+    def given_back(self, transit_id: str) -> bool:
+        """Whether a transit was given back, or its lease ended, and the store has not taken it."""
+        late = self._unsaved.get(transit_id)
+        return late is not None and late.released_at > 0
+
+    def late(self, but: Collection[str]) -> list[Transit]:
+        """As the store has them: transits that have not ended, and whose last change it has not
+        taken."""
+        late = [t.id for t in self._unsaved.values() if t.state not in ENDED and t.id not in but]
+        try:
+            found = [self._store.get(name) for name in late]
+        except StoreError as error:
+            log.warning("transit %s cannot be read: %s", ", ".join(late), error)
+            return []
+        return [transit for transit in found if transit is not None]
 
     def forget(self, transit_id: str) -> None:
         """Somebody else has saved it since."""

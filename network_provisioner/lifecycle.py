@@ -13,7 +13,7 @@ every call.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from network_provisioner import circuits
@@ -129,6 +129,8 @@ class Lifecycle:
         if transit.start <= now or before:
             otherwise = TransitState.QUEUED if queued else TransitState.FAILED
             self.installer.start(Start(transit, otherwise, before))
+        if before:  # by itself: were others refused with it, it could not be tried again
+            self.installer.carry_out(now)
 
     def open(self, transit: Transit, path: Path, lease_until: float, reason: str) -> None:
         """Open the way for a transit without a guarantee, where none is open by itself.
@@ -177,6 +179,23 @@ class Lifecycle:
 
     def end(self, transit: Transit, state: TransitState, now: float) -> None:
         """Free what a transit holds and save its last state."""
+        self._end(transit, state, now, self._keeper.save)
+
+    def decline(self, transit: Transit, now: float) -> None:
+        """Leave a transit to best effort. Raises BrokerError ``store_unavailable`` for a new one,
+        which then was never asked for."""
+        new = transit.id not in self._roster.all
+        # Answered is what the store has: whoever is asked about it next may be another broker.
+        write = self._keeper.must if new else self._keeper.save
+        self._end(transit, TransitState.BEST_EFFORT, now, write)
+
+    def _end(
+        self,
+        transit: Transit,
+        state: TransitState,
+        now: float,
+        write: Callable[[Sequence[Transit]], None],
+    ) -> None:
         meter(transit, now)
         if transit.state in ON_SWITCHES:
             transit.switch_bytes = self._switches.bytes_of(transit.id)
@@ -186,7 +205,7 @@ class Lifecycle:
             circuits.leave(transit)
         transit.state = state
         transit.earliest, transit.blocking = 0.0, []
-        self._keeper.save([transit])
+        write([transit])
         self._free(transit.id)
         self._roster.leave(transit)
         self.installer.take_off(transit)
@@ -206,26 +225,32 @@ class Lifecycle:
 
     def extend(self, transit: Transit, until: float, now: float) -> None:
         """A later end of a live lease, or BrokerError ``controller_unavailable`` (the switches did
-        not take it) or ``conflict`` (others hold the time after it) with nothing changed."""
+        not take it), ``conflict`` (others hold the time after it) or ``store_unavailable`` with
+        nothing changed."""
         before = transit.lease_until
         reserved = not transit.end and transit.id in self._ledger.reservations
         refusal = self._ledger.move_end(transit.id, until) if reserved else None
         if refusal is not None:
             raise BrokerError(f"the lease cannot be renewed: {refusal}", "conflict")
         transit.lease_until = until
+        on = transit.state in ON_SWITCHES
         try:
-            if transit.state in ON_SWITCHES:
+            if on:
                 self._switches.want(transit)
                 self.installer.tell(now)
-        except ControllerError as error:
+            # Other brokers give away the time after the lease that the store has.
+            self._keeper.must([transit])
+        except (ControllerError, BrokerError) as error:
             if reserved:
                 self._ledger.move_end(transit.id, before)
             transit.lease_until = before
-            self._switches.want(transit)
+            if on:
+                self._switches.want(transit)  # the next change takes it back where it was taken
+            if isinstance(error, BrokerError):
+                raise
             raise BrokerError(
                 f"the lease was not renewed: {error}", "controller_unavailable"
             ) from error
-        self._keeper.save([transit])
         self._roster.enter(transit)
 
     def mark(self, transit: Transit, flows: list[dict[str, Any]], now: float) -> None:

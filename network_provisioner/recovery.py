@@ -12,8 +12,9 @@ from collections.abc import Sequence
 
 from network_provisioner import circuits
 from network_provisioner.decisions.reservations import Ledger
+from network_provisioner.keeper import Keeper
 from network_provisioner.lifecycle import Lifecycle
-from network_provisioner.model import LIVE, Transit, TransitState
+from network_provisioner.model import ENDED, LIVE, Transit, TransitState
 from network_provisioner.store import ACTIVE
 from network_provisioner.topology import Topology
 
@@ -23,9 +24,10 @@ log = logging.getLogger(__name__)
 class Recovery:
     """Takes in transits that the store has and this broker does not know."""
 
-    def __init__(self, topology: Topology, ledger: Ledger, life: Lifecycle) -> None:
+    def __init__(self, topology: Topology, ledger: Ledger, keeper: Keeper, life: Lifecycle) -> None:
         self._topology = topology
         self._ledger = ledger
+        self._keeper = keeper
         self._life = life
 
     def adopt(self, transits: Sequence[Transit], now: float) -> None:
@@ -48,8 +50,14 @@ class Recovery:
         """Take in what other brokers that share the store did since our last turn.
 
         They decided in turns of their own, so it fits; the more so as all that moved is taken off
-        before any of it is put back.
+        before any of it is put back. But they could not know what the store has not taken of us:
+        what was given back stays so, for its owner was told and nobody would end it again; all else
+        is again as they found it, for they may have given away what it takes up.
         """
+        transits = [
+            *self._keeper.late({transit.id for transit in transits}),
+            *(t for t in transits if t.state in ENDED or not self._keeper.given_back(t.id)),
+        ]
         for transit in transits:
             self._life.forget(transit.id)
         for transit in transits:

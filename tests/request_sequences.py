@@ -8,11 +8,12 @@ controller is started again instead of made anew.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
 from itertools import pairwise
+from math import inf
 from random import Random
 from typing import Any, cast
 
@@ -112,27 +113,53 @@ class Rows(dict[str, Transit]):
 
 
 class MemoryStore:
-    """As much of a store as a broker needs: rows in a dictionary, as copies; a full disk on demand.
+    """As much of a store as a broker needs: rows in a dictionary, as copies.
 
-    Several may share the rows.
+    Several may share the rows. On demand it takes only so many writes more, until it is mended; and
+    of the first that fails nobody can tell whether it took effect.
     """
 
     def __init__(self, rows: Rows) -> None:
         self.rows = rows
-        self.full = False
         self._read: int | None = None
+        self.doubted: set[str] = set()
+        self.mend()
+
+    def mend(self) -> None:
+        """All is taken again."""
+        self._left, self._secretly = inf, False
+
+    def break_after(self, writes: int, secretly: bool) -> None:
+        """``secretly``: the first write that fails takes effect."""
+        self._left, self._secretly = writes, secretly
+
+    @property
+    def broken(self) -> bool:
+        return self._left < inf
 
     @contextmanager
     def turn(self) -> Iterator[Sequence[Transit]]:
         log = self.rows.log
         since = len(log) if self._read is None else self._read
         self._read = len(log)
-        changed = dict.fromkeys(name for who, name in log[since:] if who is not self)
+        last = {name: who for who, name in log[since:]}
+        changed = [n for n, who in last.items() if who is not self or n in self.doubted]
+        self.doubted.clear()
         yield [self.rows[name].copy() for name in changed]
 
     def put_many(self, transits: Sequence[Transit]) -> None:
-        if self.full:
-            raise StoreError("the disk is full")
+        self._left -= 1
+        if self._left >= 0:
+            self._write(transits)
+            self.doubted -= {transit.id for transit in transits}
+            return
+        if self._secretly:
+            self._secretly = False
+            self._write(transits)
+            self.doubted |= {transit.id for transit in transits}
+        raise StoreError("the connection broke")
+
+    def _write(self, transits: Sequence[Transit]) -> None:
         for transit in transits:
             self.rows[transit.id] = transit.copy()
             self.rows.log.append((self, transit.id))
@@ -214,6 +241,8 @@ class Sequences:
 class OneSequence:
     """Brokers, what they were asked, and what they must keep."""
 
+    doubtful = True  # a write that fails may have taken effect, as over a connection that breaks
+
     def __init__(self, world: Sequences, rng: Random, brokers: int) -> None:
         self.rng = rng
         self.clock = world.clock
@@ -253,7 +282,7 @@ class OneSequence:
             elif what < 0.67:
                 self.release(self.rng.choice(list(self.asked)))
             elif what < 0.74:
-                self.broker.renew(self.rng.choice(list(self.asked)), self.rng.choice((5.0, 60.0)))
+                self.renew(self.rng.choice(list(self.asked)), self.rng.choice((5.0, 60.0)))
             elif what < 0.78:
                 self.shift(self.rng.choice(list(self.asked)))
             elif what < 0.80:
@@ -265,14 +294,15 @@ class OneSequence:
                 self.broker.sweep()
             elif what < 0.96:
                 self.mend()
+                self.stores.pop(0)
                 self.brokers.pop(0)  # it is dead, as by kill -9
                 self.brokers.append(self.new_broker())
             elif what < 0.98:
                 self.controller.down = not self.controller.down
             elif what < 0.99:
                 self.controller.cursed = self.rng.choice(("", *(str(n) for n in range(8))))
-            elif len(self.brokers) == 1:
-                self.stores[-1].full = not self.stores[-1].full
+            else:
+                self.break_or_mend(self.rng.choice(self.stores))
         except BrokerError as error:
             assert error.code in ALLOWED, error.code
 
@@ -283,7 +313,11 @@ class OneSequence:
         else:
             request = self.drawn()
         self.asked[request.id] = request
-        self.broker.request(request)
+        self.answered(self.broker.request(request))
+
+    def answered(self, transit: Transit) -> None:
+        """Whoever is asked about it next, it is known to."""
+        assert transit.id in self.rows, transit
 
     def ask_together(self) -> None:
         """Several at once: new ones, some asked before, which may have ended, and small ones."""
@@ -298,6 +332,7 @@ class OneSequence:
             if answer.transit is None:
                 assert answer.error is not None and answer.error.code in ALLOWED, answer
             else:
+                self.answered(answer.transit)
                 found = answer.transit.id
                 self.asked.setdefault(found, replace(request, id=found))
 
@@ -321,6 +356,20 @@ class OneSequence:
             flows=rng.choice(((), (), FLOWS[:1], FLOWS[1:2], FLOWS[1:])),
         )
 
+    def renew(self, name: str, lease_s: float) -> None:
+        """No broker takes it for shorter than it was answered."""
+        transit = self.broker.renew(name, lease_s)
+        if transit.state in LIVE:
+            assert self.rows[name].lease_until == transit.lease_until
+
+    def break_or_mend(self, store: MemoryStore) -> None:
+        """It takes nothing, or nothing from the middle of a turn on; or all again."""
+        if store.broken:
+            store.mend()
+        else:
+            secretly = self.doubtful and self.rng.random() < 0.5
+            store.break_after(self.rng.choice((0, 0, 1, 2, 3)), secretly)
+
     def shift(self, name: str) -> None:
         """To other times, which may be none or have come."""
         start = self.clock.now + self.rng.choice((-10.0, -1.0, 0.0, 2.0, 12.0, 40.0))
@@ -342,23 +391,34 @@ class OneSequence:
 
     def mend(self) -> None:
         self.controller.down, self.controller.cursed = False, ""
-        self.stores[-1].full = False
+        for store in self.stores:
+            store.mend()
         self.clock.now += 6.0
-        for broker in self.brokers:
+        for broker in self.brokers * 2:  # what the second writes late, the first hears after it
             broker.sweep()
 
     def judge(self) -> None:
         """What must hold at every instant."""
+        problem = any(broker.problem() for broker in self.brokers)
+        problem = problem or any(store.doubted for store in self.stores)  # until the next turn
+        self.judge_view(self.rows.get, problem)
+        if problem and len(self.brokers) == 1:  # of several, each may be behind the others
+            self.judge_view(self.brokers[0]._engine.keeper.find, problem)
+
+    def judge_view(self, look: Callable[[str], Transit | None], problem: bool) -> None:
+        """What must hold in the eyes of one who is told of transits by ``look``."""
         now = self.clock.now
         live: list[Transit] = []
-        problem = "".join(broker.problem() for broker in self.brokers)
-        for name in (*self.asked, *self.standing()):
-            transit = self.look(name, problem)
+        self.standing()  # one of each pair at most
+        for name in self.known():
+            transit = look(name)
             if transit is None:
                 assert name not in self.accepted
                 continue
             if transit.state in LIVE:
-                assert transit.lease_until > now, transit
+                if transit.lease_until <= now:
+                    assert problem, transit  # it ended, which could not be written
+                    continue
                 assert (transit.path[0], transit.path[-1]) == (transit.src, transit.dst)
                 live.append(transit)
                 if transit.requested_bps:
@@ -374,21 +434,17 @@ class OneSequence:
                 if transit.state in ON_SWITCHES:
                     assert self.controller.told[transit.id].min_bps >= transit.requested_bps
 
+    def known(self) -> dict[str, None]:
+        """All ids that were asked for, and those that nobody was told of: they were refused since
+        nobody could tell that the store had taken them."""
+        return dict.fromkeys((*self.asked, *self.rows))
+
     def standing(self) -> list[str]:
         """The ids of circuits that the broker asked for itself; of each pair one at most lives."""
         found = [name for name in self.rows if name.startswith("standing:")]
         live = [name.partition(".")[0] for name in found if self.rows[name].state not in ENDED]
         assert len(set(live)) == len(live), live
         return found
-
-    def look(self, name: str, problem: str) -> Transit | None:
-        """What was promised: as a client sees it, or, cheaper, as the store has it."""
-        if not problem:
-            return self.rows.get(name)
-        try:
-            return self.broker.get(name)
-        except BrokerError:
-            return None
 
     def kept(self, transit: Transit, accepted: Transit, now: float) -> None:
         """Who was accepted has its minimum until it ends, and ends for a reason only."""
@@ -426,7 +482,11 @@ class OneSequence:
     def end(self) -> None:
         """All is given back, and all is free again."""
         self.mend()
-        for name in self.asked:
+        for name in self.released:
+            assert self.rows[name].state in ENDED, self.rows[name]  # whatever broke meanwhile
+        for name in self.known():
+            if name in self.standing():
+                continue
             try:
                 self.release(name)
             except BrokerError as error:

@@ -14,11 +14,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
+from broker_rig import Rig, code_of
 from commits import commits, oversubscribed, watch
-from postgres_world import new_place, server_in
+from postgres_world import new_place, server_in, stores_at
 
 from adon.testbed.ports import free_ports
 from adon.testbed.postgres import Postgres
@@ -142,6 +144,30 @@ def test_what_one_gave_the_other_does_not_give_again(brokers: Brokers) -> None:
     one.release("a")  # what it shows of others is as old as its last turn
     assert one.topology()["links"] == other.topology()["links"]
     assert len({commit.writer for commit in commits(brokers.url)}) == 2
+
+
+@pytest.mark.parametrize(
+    "terms", [{}, {"size_bytes": 1000}, {"best_effort": "nobody knows its files"}]
+)
+def test_a_request_that_is_answered_is_in_the_database(
+    tmp_path: Path, server: Postgres, terms: dict[str, Any]
+) -> None:
+    """The server dies in the middle of a turn, when the request is about to be stored."""
+    fatal = [""]
+
+    def step(name: str) -> None:
+        if name == fatal[0]:
+            fatal[0] = ""
+            server.kill()
+            server.start()
+
+    with stores_at(new_place(server)) as opened:
+        one, other = (Rig(tmp_path / "unused", store=opened(), step=step) for _ in range(2))
+        fatal[0] = "about to be stored"
+        assert code_of(one.ask, "t", "mu", "tacc", **terms) == "store_unavailable"
+        assert code_of(other.broker.release, "t") == "unknown_transit"
+        asked = one.ask("t", "mu", "tacc", **terms)
+        assert other.ask("t", "mu", "tacc", **terms).state is asked.state
 
 
 class Crowd:

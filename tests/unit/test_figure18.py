@@ -162,6 +162,8 @@ def refuse_put() -> Callable[[object], None]:
 
 def snapshot(day: Day) -> object:
     """All that a push touches."""
-    now = day.rig.broker.get("t4")
-    now.byte_seconds = now.metered_at = 0.0  # time went on
-    return day.rig.store.get("t4"), now, day.rig.reserved(), day.rig.controller.circuits
+    saved, now = day.rig.store.get("t4"), day.rig.broker.get("t4")
+    assert saved is not None
+    for t4 in (saved, now):
+        t4.byte_seconds = t4.metered_at = 0.0  # time went on
+    return saved, now, day.rig.reserved(), day.rig.controller.circuits

@@ -58,3 +58,15 @@ def test_only_the_newest_of_one_transit_is_stored() -> None:
     store.broken = False
     keeper.must([replace(transit("a"), state=TransitState.RELEASED)])
     assert store.written == [["a released"]] and not keeper.behind
+
+
+def test_nothing_is_stored_before_what_came_before_it() -> None:
+    store = Moody(":memory:")
+    keeper = Keeper(store, lambda _: None)
+    store.broken = True
+    keeper.save([transit("a", TransitState.RELEASED)])
+    store.broken = False
+    keeper.save_with_next([transit("b")])
+    assert keeper.behind and keeper.find("b") == transit("b") and store.get("b") is None
+    keeper.save([transit("c")])
+    assert store.written == [["a released", "b held", "c held"]] and not keeper.behind
