@@ -156,10 +156,14 @@ def _keep(engine: Engine, transit: Transit, wish: Transit, now: float) -> None:
     with instead.without(engine, transit) as held:
         if held is not None:
             until = max(held.end, instead.free_until(engine, held, until))
-    try:
-        _retime(engine, transit, replace(wish, lease_until=max(until, transit.lease_until)), now)
-    except BrokerError as error:  # it has a path all the same, until its end
-        log.warning("transit %s is not made longer: %s", transit.id, error)
+    now_until = transit.lease_until
+    for end in (max(until, now_until), now_until):  # it has a path all the same, until its end
+        try:
+            _retime(engine, transit, replace(wish, lease_until=end), now)
+        except BrokerError as error:
+            log.warning("transit %s is not made longer: %s", transit.id, error)
+        else:
+            return
 
 
 def _book(engine: Engine, transit: Transit, wish: Transit, grant: Grant, now: float) -> None:

@@ -274,3 +274,14 @@ def test_switches_that_are_away_start_it_when_they_are_back(rig: Rig) -> None:
     rig.let_pass(30)
     assert rig.broker.get("a").state is TransitState.INSTALLED
     assert rig.reserved()["s1>s2"] == 100 * MBPS
+
+
+def test_switches_that_refuse_a_longer_time_leave_it_begun_until_its_end(rig: Rig) -> None:
+    reserve(rig, "a", 10, 40)
+    rig.let_pass(20)
+    rig.controller.broken = refusing()
+    begun = claim(rig, "a")
+    assert (begun.state, begun.lease_until) == (TransitState.INSTALLED, T0 + 40)
+    assert begun.end == 0  # it is its job's now: nobody moves it any more
+    rig.controller.broken = None
+    assert rig.broker.renew("a", 85).lease_until == T0 + 105
