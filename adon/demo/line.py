@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from adon.demo import gather, running, steps
+from adon.demo import gather, poolsize, running, steps
 from adon.demo.course import Course, Interrupted, interruptible, reason
 from adon.demo.facts import RunFacts
 from adon.demo.figures import as_json
@@ -129,7 +129,8 @@ def _go(
     def on_stuck(found: Sequence[Stuck]) -> None:
         course.stuck = found
 
-    course.end = running.follow(course.planned, testbed.pool, archive, say, on_stuck)
+    with poolsize.recorded(testbed.pool, archive):
+        course.end = running.follow(course.planned, testbed.pool, archive, say, on_stuck)
     course.step = "the result was compared with the truth"
     if course.end.state == "success":
         course.science = steps.check_science(made, testbed.site_dir(steps.OUTPUT_SITE) / "storage")

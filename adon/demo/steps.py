@@ -18,6 +18,7 @@ from adon.placement import Placed, place
 from adon.testbed import plan as paper
 from adon.testbed.pool import Pool
 from adon.testbed.ports import LOOPBACK, free_port
+from condor_plugins.sitepool import SitePool, pool_from_json
 from monitors.archive import Archive
 from network_provisioner.errors import AdonError, InputError
 from network_provisioner.templates.data import BUILT_IN
@@ -115,15 +116,20 @@ def write_hooks(url: str, archive: Path, run_dir: Path) -> Path:
     return file
 
 
+def asked_pool(pool: Pool, timeout_s: float = 60.0) -> dict[str, SitePool]:
+    """Every site as HTCondor's collector and schedd report it now. Raises AdonError."""
+    words = [sys.executable, "-m", "condor_plugins.collector"]
+    return pool_from_json(pool.run(words, cwd=ROOT, timeout_s=timeout_s))
+
+
 def pool_slots(pool: Pool) -> tuple[dict[str, int], dict[str, int]]:
     """Slots per site as HTCondor's collector reports them now, and those that are free at once.
 
     Raises AdonError.
     """
-    text = pool.run([sys.executable, "-m", "condor_plugins.collector"], cwd=ROOT)
-    found = json.loads(text)
-    workers = {site: state["slots"] for site, state in found.items()}
-    idle = {site: state["idle_slots"] for site, state in found.items() if state["idle_jobs"] == 0}
+    found = asked_pool(pool)
+    workers = {name: site.slots for name, site in found.items()}
+    idle = {name: site.idle_slots for name, site in found.items() if site.idle_jobs == 0}
     return workers, idle
 
 
