@@ -140,6 +140,9 @@ _HUB_TIMING = {
     # Submit to start in about a second: the defaults suit pools of thousands, not a demonstration.
     "SCHEDD_INTERVAL": "1",
     "SCHEDD_MIN_INTERVAL": "0",
+    # At a new pool's first job schedd and negotiator would each wait for the other to authenticate,
+    # 20 s and often 40. The negotiator comes every second by itself.
+    "SCHEDD_SEND_RESCHEDULE": "False",
     "NEGOTIATOR_INTERVAL": "1",
     "NEGOTIATOR_MIN_INTERVAL": "0",
     "NEGOTIATOR_CYCLE_DELAY": "0",
@@ -149,6 +152,10 @@ _HUB_TIMING = {
     "CLAIM_WORKLIFE": "3600",
     "SHADOW_QUEUE_UPDATE_INTERVAL": "5",
     "SHADOW_WORKLIFE": "3600",
+    # Since 25.x a starter asks its shadow before it starts the job. A shadow that has not seen the
+    # end of its own half of the input's transfer by then lets it ask again, after 5 s; many short
+    # jobs wait for that. Otherwise it says to carry on, and here always.
+    "GUIDANCE_KEEP_CALM_AND": "True",
     "JOB_DEFAULT_REQUESTMEMORY": "64",
     "JOB_DEFAULT_REQUESTDISK": "1024",
     "MAX_JOBS_SUBMITTED": "20000",
