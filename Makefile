@@ -5,6 +5,8 @@
 PYTHON := .venv/bin/python
 TIED := setpriv --pdeathsig KILL --
 CODE := network_provisioner monitors site_selector pegasus_hooks condor_plugins adon
+# Whole files to a process; which files begin is said in tests/conftest.py.
+BY_FILE := --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo dashboard figure18 test test-opendaylight check bench clean
@@ -24,11 +26,12 @@ dashboard: setup ## look at what the demo measured, in a browser at http://127.0
 figure18: setup ## replay the thesis's Figure 18 on the testbed's network, with a plot
 	@$(TIED) $(PYTHON) examples/soykb/figure18.py
 
+# The tests start hundreds of processes, which would compile everything anew without bytecode.
+test: export PYTHONDONTWRITEBYTECODE :=
 test: setup ## run all tests that this machine and user can run: unit, component, end to end
 	@$(TIED) $(PYTHON) -m pytest -q -n 3 --dist loadfile tests/unit
-	@$(TIED) $(PYTHON) -m pytest -q -n 3 --dist loadfile -m "not alone" tests/component
+	@$(TIED) $(PYTHON) -m pytest -q -n 6 $(BY_FILE) -m "not alone" tests/component tests/e2e
 	@$(TIED) $(PYTHON) -m pytest -m alone tests/component
-	@$(TIED) $(PYTHON) -m pytest tests/e2e
 
 test-opendaylight: setup ## try the OpenDaylight driver with a real one, as root (assembled once, minutes)
 	@$(TIED) $(PYTHON) -m tests.opendaylight

@@ -1,7 +1,8 @@
 """The testbed's network with the embedded controller on it, for tests that run in a box.
 
 The network's names and addresses belong to a box (:mod:`adon.testbed.box`), and a process is in one
-or it is not. So each test file has one test outside, which runs the same file inside.
+or it is not. So each test file has one test outside, which runs the same file inside; or two, where
+what measures rates has to run with nothing beside it and the rest need not.
 """
 
 from __future__ import annotations
@@ -40,15 +41,18 @@ MBPS = 1e6
 RATE_BPS = 60 * MBPS
 
 
-def run_inside(file: str, tmp_path: Path) -> None:
-    """Run a test file in a box of its own; skips the calling test where none can be made."""
+def run_inside(file: str, tmp_path: Path, marked: str = "") -> None:
+    """Run a test file in a box of its own; skips the calling test where none can be made.
+
+    ``marked`` is pytest's expression for the tests to run: "" is all of them.
+    """
     reason = box.can_box()
     if reason is not None:
         pytest.skip(reason)
     # Downloads need the host's network, so before the box is made.
     packages.ensure("openvswitch", progress=print)
     words = [*box.command(), sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
-    words += [f"--basetemp={tmp_path / 'inside'}", str(Path(file).resolve())]
+    words += [f"--basetemp={tmp_path / 'inside'}", "-m", marked, str(Path(file).resolve())]
     done = subprocess.run(words, cwd=HERE.parents[1], capture_output=True, text=True, check=False)
     print(done.stdout, done.stderr)
     assert done.returncode == 0, done.stdout[-8000:]

@@ -24,7 +24,7 @@ from network_provisioner.access import hash_of
 from network_provisioner.errors import BrokerError
 from network_provisioner.http1 import Server, Tls
 
-pytestmark = [pytest.mark.component, pytest.mark.alone]
+pytestmark = pytest.mark.component
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE_S = 90.0  # nothing here takes nearly as long
@@ -242,7 +242,7 @@ def _nothing_twice_and_nothing_together(world: World) -> None:
         for row in world.rows(
             "SELECT id, task, release_ms, at_ms, end_ms, state, uses, demanded FROM run "
             "WHERE state != 'dropped' ORDER BY at_ms",
-            "adon-measuring.sqlite",
+            "state-measuring.sqlite",
         )
     ]
     releases = [(r["task"], r["release"]) for r in runs if not r["demanded"]]

@@ -31,13 +31,17 @@ from network_provisioner.controllers.shaper import CommandRunner
 from network_provisioner.controllers.vsctl import VsctlShaper
 from network_provisioner.topology import Topology
 
-# Outside, one test is all of them.
-pytestmark = [pytest.mark.component, pytest.mark.alone, pytest.mark.root, pytest.mark.timeout(900)]
+# Outside, one test is all that measure rates, and one is the rest.
+pytestmark = [pytest.mark.component, pytest.mark.root, pytest.mark.timeout(900)]
 
 if not box.inside():
 
     def test_bandwidth_on_open_vswitch(tmp_path: Path) -> None:
-        run_inside(__file__, tmp_path)
+        run_inside(__file__, tmp_path, "not alone")
+
+    @pytest.mark.alone
+    def test_rates_by_meters_on_open_vswitch(tmp_path: Path) -> None:
+        run_inside(__file__, tmp_path, "alone")
 
 else:
 
@@ -87,6 +91,7 @@ else:
         finally:
             bare.controller.stop()
 
+    @pytest.mark.alone
     def test_a_meter_holds_a_circuit_to_its_rate(metered: OvsRig) -> None:
         got = {}
         for rate in (20 * MBPS, 40 * MBPS):
@@ -98,18 +103,21 @@ else:
         for rate, bps in got.items():
             assert 0.65 * rate < bps < 1.15 * rate
 
+    @pytest.mark.alone
     def test_best_effort_is_held_to_what_circuits_leave(metered: OvsRig) -> None:
         ours = metered.circuit(L3, min_bps=14 * MBPS, max_bps=14 * MBPS)
         metered.controller.apply([ours])
         with sink("iplant", 5002):
             crowd = load("local", "send", plan.SITES["iplant"].address, 5002, 8, 600)
             try:
-                tries = [transfer("mu", "tacc", 5.0)["bps"] for _ in range(3)]
+                # A machine that is busy elsewhere makes a sender slower, never faster.
+                tries = (transfer("mu", "tacc", 5.0)["bps"] for _ in range(3))
+                got = next((bps for bps in tries if bps > 0.65 * 14 * MBPS), 0.0)
             finally:
                 crowd.kill()
                 crowd.wait()
-        print("b/s beside eight streams of best effort:", tries)
-        assert max(tries) > 0.65 * 14 * MBPS
+        print("b/s beside eight streams of best effort:", got)
+        assert got > 0.65 * 14 * MBPS
 
     def test_meters_go_with_their_circuits(metered: OvsRig) -> None:
         ofctl = metered.network.switches.ofctl

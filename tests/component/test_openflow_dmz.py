@@ -19,7 +19,7 @@ from network_provisioner.flows import Flow
 from network_provisioner.topology import Topology
 
 # Outside, one test is all of them.
-pytestmark = [pytest.mark.component, pytest.mark.alone, pytest.mark.root, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.component, pytest.mark.root, pytest.mark.timeout(900)]
 
 DTN = "iplant"
 PATH = ("mu", "s1", "s2", DTN)

@@ -26,13 +26,17 @@ from adon.testbed import box, plan
 from network_provisioner.controllers.base import Circuit, Part, Queue
 from network_provisioner.flows import Flow
 
-# Outside, one test is all of them.
-pytestmark = [pytest.mark.component, pytest.mark.alone, pytest.mark.root, pytest.mark.timeout(900)]
+# Outside, one test is all that measure rates, and one is the rest.
+pytestmark = [pytest.mark.component, pytest.mark.root, pytest.mark.timeout(900)]
 
 if not box.inside():
 
     def test_transfers_on_open_vswitch(tmp_path: Path) -> None:
-        run_inside(__file__, tmp_path)
+        run_inside(__file__, tmp_path, "not alone")
+
+    @pytest.mark.alone
+    def test_rates_of_transfers_on_open_vswitch(tmp_path: Path) -> None:
+        run_inside(__file__, tmp_path, "alone")
 
 else:
 
@@ -98,6 +102,7 @@ else:
         for name, counted in unnamed.items():  # the last packets of a transfer are counted late
             assert rig.controller.circuit_bytes(name) < counted + 10_000
 
+    @pytest.mark.alone
     def test_two_transfers_between_the_same_hosts_have_rates_of_their_own(rig: OvsRig) -> None:
         wanted = {5001: 30 * MBPS, 5002: 15 * MBPS}
         crowd = rig.circuit(BACKGROUND, "crowd", max_bps=RATE_BPS)
@@ -116,6 +121,7 @@ else:
         parts = (Part(L2, 40 * MBPS, RATE_BPS), Part(L3, 15 * MBPS, 20 * MBPS))
         return rig.circuit(L2, "split", min_bps=55 * MBPS, max_bps=80 * MBPS, parts=parts, **more)
 
+    @pytest.mark.alone
     def test_a_transfer_is_split_over_two_paths(rig: OvsRig) -> None:
         """Each stream goes one way; a fast path and a slow one carry more than either."""
         rig.controller.apply([split(rig, flows=to_port(5001))])
@@ -170,6 +176,7 @@ else:
     SEVEN_THREE = queues(HOP, ("one", 0.7, 0.7, 0, ""), ("two", 0.3, 0.3, 0, ""))
     TEN_THREE = queues(HOP, ("one", 1.0, 1.0, 0, ""), ("two", 0.05, 0.3, 1, "one"))
 
+    @pytest.mark.alone
     def test_queues_share_a_link_and_change_under_load(rig: OvsRig) -> None:
         rig.controller.apply(members(rig), SEVEN_THREE)
         qdiscs = rig.tc("qdisc", "s1-a")
@@ -192,6 +199,7 @@ else:
         rig.controller.apply([])
         assert set(rig.classes("s1-a")) == {"1:1", "1:2"}
 
+    @pytest.mark.alone
     def test_a_guaranteed_rate_is_kept_within_its_queue(rig: OvsRig) -> None:
         sure = rig.circuit(
             L2, "sure", flows=to_port(5003), min_bps=12 * MBPS, max_bps=12 * MBPS, queue="two"

@@ -291,6 +291,7 @@ def namespaces() -> Iterator[dict[str, SiteSpec]]:
             ip("netns", "del", name)
 
 
+@pytest.mark.alone  # it changes the machine's network, which others compare
 @pytest.mark.root
 def test_execute_nodes_live_in_network_namespaces_of_their_own(
     condor: Path, tmp_path: Path, namespaces: dict[str, SiteSpec]

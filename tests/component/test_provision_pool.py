@@ -160,14 +160,15 @@ def test_the_pool_grows_once_and_shrinks_without_harm_to_jobs(pool: Pool, tmp_pa
 def test_a_worker_leaves_after_its_lease_though_nobody_tells_it_to(
     pool: Pool, tmp_path: Path
 ) -> None:
-    config = configured(pool, tmp_path, idle="1 s")
+    # A busy machine needs seconds to bring a worker up and to find it work: long enough for both.
+    config = configured(pool, tmp_path, idle="8 s")
     (tmp_path / "j.sub").write_text(
         "executable = /bin/sleep\narguments = 1\nlog = j.log\nrequest_memory = 64\n"
         'requirements = AdonExpansion =?= "b"\nqueue 60\n'
     )
     cluster = pool.run(["condor_submit", "-terse", "j.sub"], cwd=tmp_path).split(".")[0]
     try:
-        adon(pool, config, "enlarge", "--for", "b", "--slots", "2", "--lease", "5s")
+        adon(pool, config, "enlarge", "--for", "b", "--slots", "2", "--lease", "12s")
         until(lambda: slots(pool).count("b") == 1, "the new slot")
         until(lambda: adon(pool, config, "show")["workers"] == [], "the worker to leave")
         waiting = pool.run(["condor_q", cluster, "-af", "JobStatus"]).split()

@@ -27,7 +27,7 @@ from adon.testbed.gridftp import PORT, GridFtp, endpoints
 from adon.testbed.network import LINKS, Network
 from network_provisioner.errors import AdonError, MissingError
 
-pytestmark = [pytest.mark.component, pytest.mark.alone]
+pytestmark = pytest.mark.component
 
 HERE = Path(__file__).resolve()
 PEGASUS_TRANSFER = Path(Pegasus.__path__[0]) / "cli" / "pegasus-transfer.py"
@@ -157,6 +157,7 @@ if not box.inside():
                 rest = boxed.stdout.read()
             assert (boxed.returncode, rest) == (9, "1\n")
 
+        @pytest.mark.alone  # it compares what is on the machine before and after
         @pytest.mark.parametrize("victim", ["parent", "init", "starter"])
         def test_kill_9_leaves_nothing(self, victim: str, tmp_path: Path) -> None:
             before = machine_state()

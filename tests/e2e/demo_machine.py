@@ -8,6 +8,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+# Semaphores of Python's multiprocessing, and what PostgreSQL has while a database is made: tests
+# that run meanwhile do both, and no demo does the second.
+_OTHERS = re.compile(r"/(sem\.mp-|PostgreSQL\.)")
 # Sysctls that count or adapt by themselves.
 _RESTLESS = re.compile(r"/(nf_conntrack_count|flush|tcp_fastopen_key)\Z")
 
@@ -21,8 +24,7 @@ def machine() -> dict[str, Any]:
         "interfaces": _entries(Path("/sys/class/net")),
         "sysctls": _sysctls(Path("/proc/sys/net")),
         "control groups": sorted(str(p) for p in Path("/sys/fs/cgroup").rglob("*condor*")),
-        # But for semaphores of Python's multiprocessing, which whoever else runs here may use.
-        "shared memory": [e for e in _entries(Path("/dev/shm")) if "/sem.mp-" not in e],
+        "shared memory": [e for e in _entries(Path("/dev/shm")) if not _OTHERS.search(e)],
     }
 
 

@@ -30,7 +30,7 @@ _RUN_S = 480.0
 # What was killed is gone "within seconds"; a busy machine has longer ones.
 _GONE_S = 60.0
 # PRE hooks live for a tenth of a second.
-_LOOK_S = 0.005
+_LOOK_S = 0.02
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ and after an error everything as it was before.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -96,13 +97,31 @@ class World:
         return transits, documents, self.rig.reserved(), dict(self.rig.controller.circuits)
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    rig = Rig(tmp_path / "state.sqlite")
+@contextmanager
+def filled(folder: Path) -> Iterator[World]:
+    rig = Rig(folder / "state.sqlite")
     with serving(application(rig, keyring(rig))) as port:
         world = World(rig, port)
         world.fill()
         yield world
+
+
+@pytest.fixture(scope="module")
+def looked_at(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """One for all who only look: it takes longer to make than to ask."""
+    with filled(tmp_path_factory.mktemp("looked-at")) as world:
+        before = world.state()
+        yield world
+        assert world.state() == before
+
+
+@pytest.fixture
+def world(request: pytest.FixtureRequest, verb: str, tmp_path: Path) -> Iterator[World]:
+    if verb == "get":
+        yield request.getfixturevalue("looked_at")
+    else:
+        with filled(tmp_path) as world:
+            yield world
 
 
 @pytest.mark.parametrize("mode", GenerationMode)
