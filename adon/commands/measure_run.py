@@ -5,60 +5,19 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from adon.commands import measure_help as words
 from adon.commands import measure_shown as text
 from adon.commands.brokers import bad_answer, client
 from adon.commands.output import print_json
 from adon.commands.parsing import Nouns, Parser, add_broker, add_command
 
-_LIST = """List what is measured regularly.
-
-When each task is measured next, and how many of its runs were done, failed or missed.
-"""
-_SCHEDULE = """Show the runs that come next and those just made.
-
-And how much of its time each host and link is used by measurements.
-"""
-_AGENTS = """List the agents.
-
-Which are there, when others were seen last, and how right their clocks are.
-"""
-_RUN = """Measure now: a task's measurement once more, or one that no task has.
-
-The broker squeezes it in where it disturbs no other measurement, and the command waits for what
-comes of it.
-"""
-_RUN_MORE = """
-Examples:
-  adon measure run mu-tacc-tcp
-  adon measure run --tool echo --from mu --to tacc --for '5 s'
-  adon measure run --tool tcp --from mu --to tacc --set streams=4 --set rate='200 Mb/s'
-
-Exit codes: 0 measured; 1 nothing was measured; 2 the broker refuses, or cannot be asked.
-"""
-_ADD = """Measure something regularly from now on, or change what was added so.
-
-No other measurement moves as long as the new one fits between them; where it cannot fit at all,
-nothing changes.
-"""
-_ADD_MORE = """
-Examples:
-  adon measure add mu-tacc --tool tcp --from mu --to tacc --every '1 h' --for '10 s'
-  adon measure add mu-load --tool host --from mu --every '1 min'
-"""
-_REMOVE = """Measure it no longer. What was measured stays in the archive."""
-_WHO = """Say who may start measurements between two sites, and who may see the results.
-
-The thesis's two questions (chapter 4). Asks the broker, or with --config reads adon.yml; a broker
-tells researchers of themselves alone.
-"""
-_WHO_MORE = """
-Examples:
-  adon measure who --from mu --to tacc
-  adon measure who --from mu --to tacc --metric tcp_throughput --config adon.yml
-"""
+_NOTHING = "nothing is measured regularly: 'adon measure add' adds a task"
+_NOBODY = "the broker knows no agent: they stand under monitoring.agents in its adon.yml"
 _SHOWN_S = 600.0  # of the past and of what comes, where nothing else is said
 _LOOK_S = 0.5
 _GRACE_S = 60.0  # after a run's end for its result to come
@@ -66,16 +25,16 @@ _GRACE_S = 60.0  # after a run's end for its result to come
 
 def add_more(verbs: Nouns[argparse.ArgumentParser]) -> None:
     """Add the verbs of ``adon measure`` that ask the broker."""
-    add_broker(add_command(verbs, "list", _LIST, _list))
-    schedule = add_command(verbs, "schedule", _SCHEDULE, _schedule)
+    add_broker(add_command(verbs, "list", words.LIST, _list, words.LIST_MORE))
+    schedule = add_command(verbs, "schedule", words.SCHEDULE, _schedule, words.SCHEDULE_MORE)
     schedule.add_argument("--task", metavar="NAME", help="of one task only")
     schedule.add_argument(
         "--for", dest="span", default="10 min", metavar="TIME",
         help="how far back and ahead (default: %(default)s)",
     )  # fmt: skip
     add_broker(schedule)
-    add_broker(add_command(verbs, "agents", _AGENTS, _agents))
-    run = add_command(verbs, "run", _RUN, _run, _RUN_MORE)
+    add_broker(add_command(verbs, "agents", words.AGENTS, _agents, words.AGENTS_MORE))
+    run = add_command(verbs, "run", words.RUN, _run, words.RUN_MORE)
     run.add_argument("task", nargs="?", metavar="TASK", help="a task's name")
     _add_what(run)
     run.add_argument(
@@ -84,7 +43,7 @@ def add_more(verbs: Nouns[argparse.ArgumentParser]) -> None:
     )  # fmt: skip
     run.add_argument("--no-wait", action="store_true", help="say when it will be, and end")
     add_broker(run)
-    add = add_command(verbs, "add", _ADD, _add, _ADD_MORE)
+    add = add_command(verbs, "add", words.ADD, _add, words.ADD_MORE)
     add.add_argument("name", metavar="NAME", help="what it is called")
     _add_what(add)
     add.add_argument("--every", required=True, metavar="TIME", help="how often")
@@ -92,10 +51,10 @@ def add_more(verbs: Nouns[argparse.ArgumentParser]) -> None:
         "--within", metavar="TIME", help="how late it may be over (default: until the next)"
     )
     add_broker(add)
-    remove = add_command(verbs, "remove", _REMOVE, _remove)
+    remove = add_command(verbs, "remove", words.REMOVE, _remove, words.REMOVE_MORE)
     remove.add_argument("name", metavar="NAME", help="what it is called")
     add_broker(remove)
-    who = add_command(verbs, "who", _WHO, _who, _WHO_MORE)
+    who = add_command(verbs, "who", words.WHO, _who, words.WHO_MORE)
     who.add_argument("--from", dest="source", required=True, metavar="SITE", help="where it begins")
     who.add_argument("--to", default="", metavar="SITE", help="the other end, where there is one")
     who.add_argument("--metric", default="rtt", help="what is measured (default: %(default)s)")
@@ -124,7 +83,7 @@ def _list(args: argparse.Namespace) -> int:
         print_json(found)
         return 0
     with bad_answer(args, "list of tasks"):
-        print(text.tasks(found, time.time()) if found else "nothing is measured regularly")
+        print(text.tasks(found, time.time()) if found else _NOTHING)
     return 0
 
 
@@ -134,7 +93,7 @@ def _agents(args: argparse.Namespace) -> int:
         print_json(found)
         return 0
     with bad_answer(args, "list of agents"):
-        print(text.agents(found, time.time()) if found else "the broker knows no agent")
+        print(text.agents(found, time.time()) if found else _NOBODY)
     return 0
 
 
@@ -148,6 +107,9 @@ def _schedule(args: argparse.Namespace) -> int:
         query += f"&task={quoted(args.task)}"
     found = broker.call("GET", "/v1/schedule")
     runs = broker.call("GET", f"/v1/runs?{query}")
+    if args.task is not None and not runs["runs"]:
+        with _named(broker, args.task):
+            broker.call("GET", f"/v1/tasks/{quoted(args.task)}")
     if args.json:
         print_json({"schedule": found, **runs})
         return 0
@@ -168,7 +130,8 @@ def _run(args: argparse.Namespace) -> int:
         path, body = f"/v1/tasks/{quoted(args.task)}/run", {"within": args.within}
     else:
         path, body = "/v1/tasks/run", {**what, "within": args.within}
-    run = broker.call("POST", path, body)
+    with _named(broker, args.task or ""):
+        run = broker.call("POST", path, body)
     with bad_answer(args, "run"):
         planned = text.planned(run, time.time())
         key, until = str(run["id"]), float(run["until"])
@@ -205,6 +168,25 @@ def _said(args: argparse.Namespace, broker: Any, run: dict[str, Any]) -> int:
     return 0 if run["state"] == "done" else 1
 
 
+@contextmanager
+def _named(broker: Any, wanted: str) -> Iterator[None]:
+    """Where there is no task ``wanted``, it is refused with the name of one that might be meant.
+    Raises BrokerError."""
+    from difflib import get_close_matches
+
+    from network_provisioner.errors import BrokerError
+
+    try:
+        yield
+    except BrokerError as error:
+        if error.code != "unknown_task":
+            raise
+        names = [str(task["name"]) for task in broker.call("GET", "/v1/tasks")]
+        near = get_close_matches(wanted, names, 1)
+        hint = f"did you mean {near[0]!r}?" if near else "'adon measure list' has all"
+        raise BrokerError(f"{error}: {hint}", error.code) from None
+
+
 def _add(args: argparse.Namespace) -> int:
     from network_provisioner.http1 import quoted
 
@@ -223,7 +205,9 @@ def _add(args: argparse.Namespace) -> int:
 def _remove(args: argparse.Namespace) -> int:
     from network_provisioner.http1 import quoted
 
-    found = client(args).call("DELETE", f"/v1/tasks/{quoted(args.name)}")
+    broker = client(args)
+    with _named(broker, args.name):
+        found = broker.call("DELETE", f"/v1/tasks/{quoted(args.name)}")
     if args.json:
         print_json(found)
     else:

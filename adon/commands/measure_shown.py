@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from adon.commands.output import duration
+from network_provisioner.errors import printable
 from site_selector.tables import table
 
 Rows = Sequence[Mapping[str, Any]]
@@ -17,14 +18,14 @@ def tasks(found: Rows, now: float) -> str:
     head = ("task", "tool", "of", "every>", "for>", "next", "done>", "failed>", "missed>", "from")
     rows = [
         (
-            str(t["name"]), str(t["tool"]), str(t["subject"]), duration(t["every_s"]),
+            _said(t["name"]), _said(t["tool"]), _said(t["subject"]), duration(t["every_s"]),
             duration(t["for_s"]), _ahead(t["next"], now),
             *(str(t["counts"].get(state, 0)) for state in ("done", "failed", "missed")),
-            "adon.yml" if t["configured"] else str(t["by"] or "-"),
+            "adon.yml" if t["configured"] else _said(t["by"]) or "-",
         )
         for t in found
     ]  # fmt: skip
-    problems = [f"{t['name']}: {t['problem']}" for t in found if t["problem"]]
+    problems = [_said(f"{t['name']}: {t['problem']}") for t in found if t["problem"]]
     return "\n".join([table(head, rows), *problems])
 
 
@@ -33,25 +34,31 @@ def agents(found: Rows, now: float) -> str:
     head = ("agent", "address", "is", "seen", "clock>", "waiting>", "to do>", "version", "tools")
     rows = [
         (
-            str(a["name"]), str(a["address"]), "there" if a["present"] else "away",
+            _said(a["name"]), _said(a["address"]), "there" if a["present"] else "away",
             _seen(a["last_seen"], now),
-            _clock(a), str(a["unsent"]), str(a["to_do"]), str(a["version"] or "-"),
-            "-" if a["tools"] is None else " ".join(a["tools"]),
+            _clock(a), str(a["unsent"]), str(a["to_do"]), _said(a["version"] or "-"),
+            "-" if a["tools"] is None else _said(" ".join(a["tools"])),
         )
         for a in found
     ]  # fmt: skip
     errors = [
-        f"{a['name']}, {_at(a['last_error_at'])}: {a['last_error']}"
+        _said(f"{a['name']}, {_seen(a['last_error_at'], now)}: {a['last_error']}")
         for a in found
         if a["last_error"]
     ]
+    unseen = [_said(a["name"]) for a in found if a["last_seen"] is None]
+    if unseen:
+        errors.append(
+            f"{', '.join(unseen)}: never seen; 'adon agent run --config agent.yml' starts an agent"
+        )
     return "\n".join([table(head, rows), *errors])
 
 
 def schedule(found: Mapping[str, Any], runs: Rows, now: float) -> str:
     """The runs, and the use of hosts and links."""
     lines = [
-        f"{found['tasks']} tasks, {found['slots']} runs in {duration(found['hyperperiod_s'])}, "
+        f"{_counted(found['tasks'], 'task')}, {_counted(found['slots'], 'run')} in "
+        f"{duration(found['hyperperiod_s'])}, "
         "then again"
     ]
     used = [(str(name), share) for name, share in found["hosts"].items()]
@@ -59,12 +66,13 @@ def schedule(found: Mapping[str, Any], runs: Rows, now: float) -> str:
     if used:
         uses = [(name, f"{100 * share:.1f} %") for name, share in used]
         lines += ["", table(("host or link", "in use>"), uses)]
-    head = ("at", "in>", "for>", "task", "of", "state", "why")
+    moved = {m["run"]: f"moved once, from {_at(m['instead_of'], now)}" for m in found["moved"]}
+    head = ("at (UTC)", "in>", "for>", "task", "of", "state", "why")
     rows = [
         (
-            _at(r["at"]), _ahead(r["at"], now), duration(r["until"] - r["at"]),
-            str(r["task"]) + (f" (asked for by {r['demanded']})" if r["demanded"] else ""),
-            str(r["subject"]), _state(r, now), str(r["error"]),
+            _at(r["at"], now), _ahead(r["at"], now), duration(r["until"] - r["at"]),
+            _said(r["task"]) + (f" (asked for by {_said(r['demanded'])})" if r["demanded"] else ""),
+            _said(r["subject"]), _state(r, now), _said(r["error"]) or moved.get(r["id"], ""),
         )
         for r in runs
     ]  # fmt: skip
@@ -75,18 +83,19 @@ def planned(run: Mapping[str, Any], now: float) -> str:
     """When a run will be."""
     wait_s = max(0.0, float(run["at"]) - now)
     return (
-        f"{run['id']}: {run['tool']} of {run['subject']} at {_at(run['at'])}, "
-        f"in {duration(wait_s)}, for {duration(run['until'] - run['at'])}"
+        _said(f"{run['id']}: {run['tool']} of {run['subject']} at {_at(run['at'], now)} UTC, ")
+        + f"in {duration(wait_s)}, for {duration(run['until'] - run['at'])}"
     )
 
 
 def results(run: Mapping[str, Any], found: Rows, hidden: int) -> str:
     """What came of a run."""
-    lines = [f"{m['metric']}  {m['subject']}  {_value(m)}" for m in found]
+    lines = [_said(f"{m['metric']}  {m['subject']}  {_value(m)}") for m in found]
     if hidden:
         lines.append(f"{hidden} more were recorded, which you may not see")
     if run["state"] != "done":
-        lines.append(f"{run['id']}: {run['state']}{': ' if run['error'] else ''}{run['error']}")
+        told = f"{run['id']}: {run['state']}{': ' if run['error'] else ''}{run['error']}"
+        lines.append(_said(told))
     return "\n".join(lines)
 
 
@@ -98,10 +107,19 @@ def who(keys: Rows, source: str, to: str, metric: str) -> str:
         ("start", f"Who may start measurements of {metric} {ends}?"),
         ("see", f"Who may see {metric} {ends}?"),
     ):
-        able = [(str(k["name"]) or "anybody", str(k[f"{what}_why"])) for k in keys if k[what]]
+        able = [(_said(k["name"]) or "anybody", _said(k[f"{what}_why"])) for k in keys if k[what]]
         rows = [f"  {name}: {why}" for name, why in able] or ["  nobody among those told of here"]
         lines += [question, *rows]
     return "\n".join(lines)
+
+
+def _said(words: object) -> str:
+    """What agents and other users say, on one line and without a terminal's own signs."""
+    return printable("" if words is None else str(words))
+
+
+def _counted(count: int, one: str) -> str:
+    return f"{count} {one}{'' if count == 1 else 's'}"
 
 
 def _value(found: Mapping[str, Any]) -> str:
@@ -134,8 +152,10 @@ def _seen(instant: float | None, now: float) -> str:
     return "never" if instant is None else f"{duration(max(0, round(now - instant)))} ago"
 
 
-def _at(instant: float) -> str:
-    return datetime.fromtimestamp(instant, UTC).strftime("%H:%M:%S")
+def _at(instant: float, now: float) -> str:
+    """The time of day in UTC, with its date where that is not today."""
+    moment, today = (datetime.fromtimestamp(t, UTC) for t in (instant, now))
+    return moment.strftime("%H:%M:%S" if moment.date() == today.date() else "%Y-%m-%d %H:%M:%S")
 
 
 def _ahead(instant: float | None, now: float) -> str:

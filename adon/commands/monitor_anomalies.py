@@ -26,6 +26,8 @@ Examples:
 Exit codes: 0 done; 2 the archive or the configuration cannot be read.
 """
 
+_UNWATCHED = "nothing that is watched was measured"
+
 
 def add_anomalies(verbs: Nouns[argparse.ArgumentParser]) -> None:
     """Add ``adon monitor anomalies``."""
@@ -44,11 +46,13 @@ def add_anomalies(verbs: Nouns[argparse.ArgumentParser]) -> None:
 
 def _run(args: argparse.Namespace) -> int:
     from adon.commands.archive_keep import opened
+    from adon.commands.monitor_source import there
     from adon.commands.output import print_json
     from adon.commands.times import moment_of
 
     now = time.time()
     since = moment_of(args.since, "--since", now)
+    there(args.archive)
     with opened(args.archive) as archive:
         if args.explain:
             explained = _explained(archive, args, now)
@@ -56,16 +60,37 @@ def _run(args: argparse.Namespace) -> int:
                 print_json({"series": [_limits_json(*one) for one in explained]})
             else:
                 shown = "\n\n".join(_limits_text(*one) for one in explained)
-                print(shown or "nothing that is watched was measured")
+                print(shown or _lacking(archive, args.metric) or _UNWATCHED)
             return 0
         found = _found(archive, args, since)
+        lacking = "" if found else _lacking(archive, args.metric)
     if args.json:
         from monitors.anomalies.records import as_dict
 
         print_json({"anomalies": [as_dict(one) for one in found]})
     else:
-        print("\n".join(_line(one) for one in found) or "no anomalies")
+        print("\n".join(_line(one) for one in found) or _none(lacking))
     return 0
+
+
+def _none(why: str) -> str:
+    return f"no anomalies: {why}" if why else "no anomalies"
+
+
+def _lacking(archive: Archive, metric: str | None) -> str:
+    """What was not measured that would have to be, "" where something was: then nothing is
+    unusual."""
+    from difflib import get_close_matches
+
+    from monitors.anomalies.data import WATCHED
+
+    known = archive.metrics()
+    if metric is None:
+        return "" if {*known} & {*WATCHED} else _UNWATCHED
+    if metric in known:
+        return ""
+    near = get_close_matches(metric, known, 1)
+    return f"no {metric} was measured" + (f", did you mean {near[0]!r}?" if near else "")
 
 
 def _found(archive: Archive, args: argparse.Namespace, since: float | None) -> list[Anomaly]:

@@ -52,6 +52,7 @@ Examples:
 
 Exit codes: 0 done; 2 there is no such workflow, or the archive or the broker cannot be asked.
 """
+_MOST = 10_000  # that a broker lists
 _STATES = ("planned", "running", "done", "failed", "removed", "stuck")
 
 
@@ -66,7 +67,7 @@ def add_shows(verbs: Nouns[argparse.ArgumentParser]) -> None:
     )  # fmt: skip
     listing.add_argument("--inside", action="store_true", help="also those inside others")
     listing.add_argument(
-        "--limit", type=whole(1, 10_000), default=1000, metavar="N",
+        "--limit", type=whole(1, _MOST), default=1000, metavar="N",
         help="at most so many (default: %(default)s)",
     )  # fmt: skip
     status = add_command(verbs, "status", _STATUS, _status, _MORE.format(verb="status"))
@@ -108,14 +109,20 @@ def _list(args: argparse.Namespace) -> int:
     from adon.commands.monitor_text import list_text
     from adon.commands.output import print_json
 
-    asked = {"user": args.user, "state": args.state, "limit": args.limit}
+    # One more than is shown says whether there are more.
+    asked = {"user": args.user, "state": args.state, "limit": min(args.limit + 1, _MOST)}
     asked |= {"since": _since(args.since), "roots": not args.inside}
     with source_of(args) as source:
         found = source.workflows(**asked)
+    more, found = len(found) > args.limit, found[: args.limit]
     if args.json:
         print_json(found)
+    elif not found and not any((args.user, args.state, args.since)):
+        print("no workflows yet: 'adon monitor run' follows them")
     else:
         print(list_text(found, time.time()))
+    if more:
+        print(f"adon: there are more than {args.limit}: see --limit", file=sys.stderr)
     return 0
 
 

@@ -13,6 +13,7 @@ from site_selector.tables import table
 
 Row = Mapping[str, Any]
 
+_WIDEST = 40  # letters of a name in a list
 _COLUMNS = ("unready", "ready", "pre", "in_queue", "post", "done", "fail")
 _HEAD = ("UNREADY>", "READY>", "PRE>", "IN_Q>", "POST>", "DONE>", "FAIL>", "%DONE>", "STATE")
 
@@ -27,8 +28,8 @@ def list_text(found: Sequence[Row], now: float) -> str:
             f"{one['totals']['percent_done']:.1f}",
             f"{one['totals']['done']}/{one['totals']['total']}",
             str(one["totals"]["fail"] or "-"),
-            printable(one["user"]) or "-",
-            printable(one["name"]),
+            _short(one["user"]) or "-",
+            _short(one["name"]),
             _ago(one["at"], now),
             printable(one["id"]),
         )
@@ -36,6 +37,13 @@ def list_text(found: Sequence[Row], now: float) -> str:
     ]
     head = ("state", "%done>", "done>", "failed>", "user", "name", "changed>", "id")
     return "\n".join([table(head, rows), *_stuck(found)])
+
+
+def _short(name: str) -> str:
+    """A name as it fits into a column: one that is very long would move all others' off a screen.
+    The id says which workflow it is."""
+    shown = printable(name)
+    return shown if len(shown) <= _WIDEST else f"{shown[: _WIDEST - 1]}…"
 
 
 def status_text(found: Row, inner: Sequence[Row], now: float) -> str:
@@ -91,6 +99,8 @@ def _summary(workflow: Row, found: Row) -> Iterable[str]:
         yield f"with {inside} workflow{'s' if inside > 1 else ''} inside it"
     if workflow["stuck"]:
         yield f"stuck: {printable(workflow['stuck'])}"
+    if workflow.get("reason"):
+        yield f"why: {printable(workflow['reason'])}"
     yield f"makespan {duration(found['makespan_s'])}, run times together " + (
         f"{duration(found['cumulative_s'])}, lost in failures {duration(found['lost_s'])}"
     )

@@ -4,7 +4,7 @@ import { get, post } from "./api.js";
 import { el } from "./dom.js";
 import { ago, clock, counted, duration, percent, rate, subjectText, whole, words } from "./format.js";
 import { addressOf } from "./anomalies.js";
-import { cards, empty, heading, meter, state, table } from "./parts.js";
+import { cards, code, empty, heading, meter, state, table } from "./parts.js";
 import { timeline } from "./runs.js";
 
 const COMING = 20;
@@ -45,7 +45,15 @@ export const agents = {
       return [
         heading("Agents"),
         empty(
-          "There are no agents. They stand in adon.yml under monitoring.agents, and what they measure under monitoring.tasks.",
+          "There are no agents. They stand in adon.yml under ",
+          code("monitoring.agents"),
+          ", and what they measure under ",
+          code("monitoring.tasks"),
+          "; ",
+          code("adon agent run --config agent.yml"),
+          " starts one on its host, and ",
+          code("adon measure add"),
+          " adds what is to be measured.",
         ),
       ];
     }
@@ -59,9 +67,26 @@ export const agents = {
         failed: whole(sum("failed")),
         missed: whole(sum("missed")),
         ...(s.schedule?.slots
-          ? { schedule: [duration(s.schedule.hyperperiod_s), `repeats, ${counted(s.schedule.slots, "run")}`] }
+          ? {
+              "schedule repeats": [
+                duration(s.schedule.hyperperiod_s),
+                `with ${counted(s.schedule.slots, "run")}`,
+              ],
+            }
           : {}),
       }),
+      s.agents.some((a) => !a.last_seen)
+        ? el(
+            "p",
+            { class: "note" },
+            `${s.agents
+              .filter((a) => !a.last_seen)
+              .map((a) => a.name)
+              .join(", ")}: never asked for anything to do. `,
+            code("adon agent run --config agent.yml"),
+            " starts an agent on its host.",
+          )
+        : null,
       people(s, now),
       tasks(c, s, now),
       timeline(
@@ -99,8 +124,8 @@ function people(s, now) {
     { name: "agent" },
     { name: "state", half: true },
     { name: "address", half: true },
-    { name: "asked", n: true },
-    { name: "clock", n: true },
+    { name: "last asked", n: true },
+    { name: "clock off by", n: true },
     { name: "to do", n: true },
     { name: "unsent", n: true },
     { name: "version" },
@@ -182,7 +207,7 @@ function tasks(c, s, now) {
                     type: "button",
                     "data-act": "run",
                     "data-task": t.name,
-                    "aria-label": `Measure ${t.name} now`,
+                    "aria-label": `Measure now: ${t.name}`,
                   },
                   "Measure now",
                 ),

@@ -1,7 +1,7 @@
 // What became of a workflow's jobs (Figure 15 of the thesis): failures with what they said, times, waits.
 
 import { el } from "./dom.js";
-import { counted, duration, number, shortName, whole } from "./format.js";
+import { clock, counted, duration, number, shortName, whole } from "./format.js";
 import { cards, empty, meter, state, table, workflowLink } from "./parts.js";
 
 /** Those inside it, with where each stands. */
@@ -37,14 +37,14 @@ export function inside({ inside: list }) {
 }
 
 /** Each job that failed, with the end of what it said on standard error. */
-export function failures({ analysis }) {
+export function failures({ analysis, failures: most }, now) {
   const list = analysis?.failures || [];
   if (!list.length) return null;
   return el(
     "section",
     { "data-key": "failures" },
     el("h2", {}, `Failures (${list.length})`),
-    list.slice(0, 100).map((f, n) => {
+    list.slice(0, most).map((f, n) => {
       const code = f.exitcode === null || f.exitcode === undefined ? f.outcome : `exit code ${f.exitcode}`;
       return el(
         "article",
@@ -58,9 +58,10 @@ export function failures({ analysis }) {
             { class: "soft" },
             [
               shortName(f.transformation || ""),
-              f.site && `at ${f.site}`,
+              [f.site && `at ${f.site}`, f.host && `on ${f.host}`].filter(Boolean).join(" "),
               code,
               f.attempts > 1 && `${f.attempts} attempts`,
+              clock(f.at, now),
             ]
               .filter(Boolean)
               .join(", "),
@@ -70,10 +71,18 @@ export function failures({ analysis }) {
         f.retried &&
           el("p", { class: "soft" }, "It was or will be tried again: the workflow does not fail by it."),
         f.stderr
-          ? el("pre", { tabindex: "0", "aria-label": `What ${f.job} said last` }, f.stderr)
+          ? el("pre", { tabindex: "0", role: "region", "aria-label": `What ${f.job} said last` }, f.stderr)
           : el("p", { class: "soft" }, "It said nothing on standard error."),
       );
     }),
+    list.length > most
+      ? el(
+          "p",
+          { class: "row" },
+          el("button", { type: "button", "data-act": "failures" }, "More of them"),
+          el("span", { class: "soft" }, `${whole(most)} of ${whole(list.length)} are shown`),
+        )
+      : null,
   );
 }
 
@@ -119,7 +128,7 @@ export function analysed({ analysis: a }) {
     }),
     el("h3", {}, "How long jobs ran"),
     table(
-      "by transformation and site, seconds on a worker",
+      "by transformation and site, on a worker; of those that ended well",
       runtimes,
       (a.runtimes || []).map((r) => ({
         key: `${r.transformation}@${r.site}`,
@@ -128,11 +137,8 @@ export function analysed({ analysis: a }) {
           r.site,
           whole(r.count),
           r.failed ? el("strong", { class: "bad" }, whole(r.failed)) : "0",
-          duration(r.min_s),
-          duration(r.median_s),
-          duration(r.mean_s),
-          duration(r.max_s),
-          duration(r.total_s),
+          // Where none ended well there is no time that says something.
+          ...[r.min_s, r.median_s, r.mean_s, r.max_s, r.total_s].map((s) => (r.count ? duration(s) : "–")),
         ],
       })),
     ),

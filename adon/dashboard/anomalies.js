@@ -31,7 +31,7 @@ const UNITS = {
 
 /** Where the measurements of a subject are plotted. */
 export const addressOf = (metric, subject) =>
-  `#/measurements?${new URLSearchParams({ metric, ...(subject && { subject }) })}`;
+  `#/measurements?${new URLSearchParams({ metric, ...(subject !== null && { subject }) })}`;
 
 /** A subject as people read it: a transformation without namespace and version. */
 export const labelled = (subject) =>

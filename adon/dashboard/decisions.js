@@ -1,9 +1,10 @@
 // Every decision with its reason: paths of transits, sites of jobs, sizes of the pool.
 
-import { get } from "./api.js";
+import { get, maybe } from "./api.js";
 import { el } from "./dom.js";
-import { ago, bytes, clock, counted, duration, number, quantity, rate, words } from "./format.js";
-import { choice, empty, facts, heading, table, workflowLink } from "./parts.js";
+import { ago, bytes, clock, counted, duration, number, quantity, rate, shortName, words } from "./format.js";
+import { blocked } from "./holdings.js";
+import { choice, code, empty, facts, heading, table, workflowLink } from "./parts.js";
 
 const KINDS = [
   ["", "all"],
@@ -13,6 +14,7 @@ const KINDS = [
 ];
 const NAMES = { transit: "path", placement: "site", expansion: "pool" };
 const SOME = 50;
+const NAMES_MS = 30000; // workflows get no other names; there may be new ones
 
 export const decisions = {
   title: "Decisions",
@@ -26,11 +28,18 @@ export const decisions = {
       text: "",
       limit: SOME,
       newest: "",
+      names: new Map(),
+      namedAt: -1e9,
     };
   },
 
   async load(c) {
     const s = c.state;
+    if (performance.now() - s.namedAt > NAMES_MS) {
+      const flows = await maybe("/v1/workflows", { limit: 1000 }, c.signal, []);
+      s.names = new Map(flows.filter((w) => w.name).map((w) => [w.id, w.name]));
+      s.namedAt = performance.now();
+    }
     const { decisions: list } = await get(
       "/v1/decisions",
       { kind: s.kind || null, workflow: s.workflow || null, limit: s.limit },
@@ -47,28 +56,39 @@ export const decisions = {
     const shown = s.list.filter(
       (d) =>
         !s.text ||
-        `${d.subject} ${d.outcome} ${d.why} ${d.job} ${d.id} ${d.workflow}`.toLowerCase().includes(s.text),
+        `${d.subject} ${d.outcome} ${d.why} ${d.job} ${d.id} ${d.workflow} ${d.details.transformation ?? ""} ${s.names.get(d.workflow) ?? ""}`
+          .toLowerCase()
+          .includes(s.text),
     );
+    const own = s.workflow && workflowLink(s.workflow, s.names.get(s.workflow));
     return [
-      heading("Decisions", "the newest first, each with its reason"),
+      heading("Decisions", [own ? ["of ", own, ", "] : null, "the newest first, each with its reason"]),
       el(
         "div",
         { class: "filters", role: "search" },
         choice("kind", "Kind", KINDS, s.kind),
         el("label", {}, "Search", el("input", { type: "search", "data-act": "text", value: s.text })),
-        s.workflow ? el("button", { type: "button", "data-act": "any" }, "of all workflows") : null,
+        s.workflow ? el("button", { type: "button", "data-act": "any" }, "Of all workflows") : null,
       ),
       shown.length
         ? el(
             "ol",
             { class: "plain" },
-            shown.map((d) => item(d, now)),
+            shown.map((d) => item(d, s.names, now)),
           )
-        : empty(
-            s.list.length
-              ? "None of them is like this."
-              : "Nothing has been decided yet: a request for a transit, a plan and a demand for slots show up here.",
-          ),
+        : s.list.length
+          ? empty("None of them is like this.")
+          : s.kind || s.workflow
+            ? empty("There is none of this kind, or you may not see it.")
+            : empty(
+                "Nothing has been decided yet. ",
+                code("adon transit request"),
+                " asks for a path, as the hooks do for each transfer of a workflow; ",
+                code("adon plan"),
+                " or the planner plug-in puts jobs at sites, which is told when their workflow is followed; ",
+                code("adon pool enlarge"),
+                " asks for slots.",
+              ),
       s.list.length >= s.limit
         ? el("p", {}, el("button", { type: "button", "data-act": "more" }, "Older ones"))
         : null,
@@ -95,7 +115,8 @@ export const decisions = {
   },
 };
 
-function item(d, now) {
+function item(d, names, now) {
+  const [kind, flow] = [d.details.transformation, names.get(d.workflow)];
   return el(
     "li",
     { class: "item", "data-key": `${d.kind}:${d.id}` },
@@ -104,12 +125,14 @@ function item(d, now) {
       { class: "head" },
       el("span", { class: "tag" }, NAMES[d.kind] || d.kind),
       el("strong", {}, d.subject),
+      kind && !d.subject.includes(shortName(kind)) ? el("span", {}, shortName(kind)) : null,
       el("span", {}, d.outcome),
       el(
         "time",
         { class: "soft", datetime: new Date(d.at * 1000).toISOString(), title: clock(d.at, now) },
         ago(d.at, now),
       ),
+      flow ? el("span", { class: "soft" }, "for ", workflowLink(d.workflow, flow)) : null,
     ),
     el("p", {}, el("span", { class: "soft" }, "Why: "), d.why),
     el(
@@ -121,7 +144,7 @@ function item(d, now) {
         d.choices.length ? `${counted(d.choices.length, "alternative")} and details` : "Details",
       ),
       d.kind === "transit" ? candidates(d) : d.kind === "placement" ? alternatives(d) : null,
-      facts(about(d, now)),
+      facts(about(d, names, now)),
     ),
   );
 }
@@ -179,7 +202,7 @@ function alternatives(d) {
   ];
   const term = (seconds) => (seconds === null ? "never" : duration(seconds));
   return table(
-    "what each site was expected to take",
+    "what the job was expected to take at each site: T_t = T_q + T_c + T_n",
     columns,
     d.choices.map((a, n) => ({
       key: `${a.site} ${n}`,
@@ -189,12 +212,12 @@ function alternatives(d) {
   );
 }
 
-function about(d, now) {
+function about(d, names, now) {
   const t = d.details;
   const common = {
     id: el("code", {}, d.id),
     decided: clock(d.at, now),
-    workflow: d.workflow && workflowLink(d.workflow),
+    workflow: d.workflow && workflowLink(d.workflow, names.get(d.workflow)),
     job: d.kind === "placement" ? "" : d.job,
   };
   if (d.kind === "transit") {
@@ -208,15 +231,12 @@ function about(d, now) {
       rates: t.requested_bps
         ? `at least ${rate(t.requested_bps)}, at most ${rate(t.max_bps)}, granted ${rate(t.granted_bps)}`
         : "",
+      "asked for": t.start || t.end ? wanted(t, now) : "",
       installed: t.installed_at ? clock(t.installed_at, now) : "",
       ended: t.released_at ? clock(t.released_at, now) : "",
       goodput: t.goodput_bps ? rate(t.goodput_bps) : "",
       "could start": t.earliest ? clock(t.earliest, now) : "",
-      "no room on": (t.blocking || [])
-        .map(
-          (b) => `${b.link} (free ${rate(b.free_bps)}, held by ${(b.holders || []).join(", ") || "nobody"})`,
-        )
-        .join("; "),
+      "no room on": blocked(t),
       moved: t.moves ? counted(t.moves, "time") : "",
     };
   }
@@ -230,3 +250,6 @@ function about(d, now) {
     ),
   };
 }
+
+const wanted = (t, now) =>
+  [t.start && `from ${clock(t.start, now)}`, t.end && `until ${clock(t.end, now)}`].filter(Boolean).join(" ");

@@ -77,6 +77,16 @@ export function clock(at, now, withSeconds = true) {
   return day === today ? time : `${day} ${time}`;
 }
 
+/** The zone that all times of the pages are in, as people name it. */
+export function zone() {
+  const minutes = -new Date().getTimezoneOffset();
+  const off = Math.abs(minutes);
+  const past = `${Math.floor(off / 60)}${off % 60 ? `:${two(off % 60)}` : ""}`;
+  const name = Intl.DateTimeFormat().resolvedOptions().timeZone || "";
+  const utc = minutes ? `UTC${minutes < 0 ? "−" : "+"}${past}` : "UTC";
+  return name && name !== "UTC" ? `${name}, ${utc}` : utc;
+}
+
 const SHOWN = {
   "bit/s": rate,
   byte: bytes,

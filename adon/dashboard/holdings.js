@@ -1,6 +1,8 @@
 // Who holds how much of which direction of a link, and when: from what the broker keeps of the time
 // to come, and from the transits of the time that is past, which nobody keeps a ledger of.
 
+import { rate } from "./format.js";
+
 export const hopOf = (from, to) => `${from}>${to}`;
 
 /** All holdings by direction: {id, bps, from, to, src, dst, job, user, past}. `topology` was asked
@@ -48,6 +50,12 @@ export function holdings(topology, transits, now) {
 }
 
 const about = (t) => (t ? { src: t.src, dst: t.dst, job: t.job, user: t.user, workflow: t.workflow } : {});
+
+/** What is in the way of a transit, in words. */
+export const blocked = (t) =>
+  (t.blocking || [])
+    .map((b) => `${b.link} (free ${rate(b.free_bps)}, held by ${(b.holders || []).join(", ") || "nobody"})`)
+    .join("; ");
 
 /** Those that hold something at an instant. */
 export const during = (list, at) => (list || []).filter((h) => h.from <= at && at < h.to);

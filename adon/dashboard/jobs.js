@@ -5,7 +5,7 @@ import { bytes, clock, counted, duration, percent, rate, shortName, whole } from
 import { choice, empty, fold, state, table } from "./parts.js";
 
 /** By pair of sites, and one by one to unfold. */
-export function transfers({ analysis, transfers: list }) {
+export function transfers({ analysis, transfers: list }, now) {
   const pairs = analysis?.transfers || [];
   if (!pairs.length && !list.length) return null;
   const columns = [
@@ -67,7 +67,7 @@ export function transfers({ analysis, transfers: list }) {
               cells: [
                 t.job,
                 `${t.src} → ${t.dst}`,
-                clock(t.ended_at, t.ended_at),
+                clock(t.ended_at, now),
                 bytes(t.bytes),
                 duration(t.seconds),
                 rate(t.goodput_bps),
@@ -83,7 +83,7 @@ export function transfers({ analysis, transfers: list }) {
 }
 
 /** The attempts that ended last, each with why it ran where it did. */
-export function jobs(c) {
+export function jobs(c, now) {
   const list = c.state.jobs;
   const columns = [
     { name: "job" },
@@ -133,7 +133,7 @@ export function jobs(c) {
               ],
               [state(j.outcome), j.exitcode ? el("small", {}, `exit code ${j.exitcode}`) : null],
               [j.site, j.host ? el("small", {}, j.host) : null],
-              clock(j.ended_at, j.ended_at),
+              clock(j.ended_at, now),
               duration(j.seconds),
               duration(j.queued_s),
               j.cpu_s === null || j.cpu_s === undefined

@@ -7,6 +7,7 @@
 
 import { ApiError, follow, now, setToken, token } from "./api.js";
 import { become, el } from "./dom.js";
+import { clock, zone } from "./format.js";
 import { heading } from "./parts.js";
 import { agents } from "./agents.js";
 import { decisions } from "./decisions.js";
@@ -81,6 +82,11 @@ function open() {
     reload: () => load(context),
     follow: () => context.line && listen(context),
     again: () => load(context).then(() => listen(context)),
+    early: () => {
+      // What is known first is shown while the rest is asked for.
+      context.loaded = true;
+      draw(context);
+    },
   };
   shown = context;
   drawNav(going.name);
@@ -157,6 +163,7 @@ async function load(context) {
     await context.page.load(context);
     context.error = null;
     context.loaded = true;
+    context.told = now();
     status(context);
   } catch (error) {
     if (error.name === "AbortError" || context.signal.aborted) return;
@@ -191,9 +198,18 @@ function draw(context) {
   context.width = Math.max(260, main.clientWidth - 2 * parseFloat(getComputedStyle(main).paddingLeft));
   const { page, error } = context;
   const wrong =
-    error && el("p", { class: "note bad-note", role: "alert", "data-key": "wrong" }, error.message);
+    error &&
+    el(
+      "p",
+      { class: "note bad-note", role: "alert", "data-key": "wrong" },
+      refused(error, context.told),
+    );
   if (!context.loaded) {
-    become(main, [heading(page.title), wrong || el("p", { class: "soft", "data-key": "wait" }, "Loading …")]);
+    become(main, [
+      wrong && page.back?.(),
+      heading(page.title),
+      wrong || el("p", { class: "soft", "data-key": "wait" }, "Loading …"),
+    ]);
     return;
   }
   const began = performance.now();
@@ -201,6 +217,13 @@ function draw(context) {
   context.drawnAt = performance.now();
   context.tookMs = context.drawnAt - began;
   byId("key").hidden = !token();
+}
+
+/** Why there is nothing, in words of the page: it knows where a token is given. */
+function refused(error, told) {
+  if (error.status === 401 && !token())
+    return "This broker wants to know who asks. “Token”, at the top right, takes what it knows you by.";
+  return told ? `${error.message}: what is shown is of ${clock(told, now())}` : error.message;
 }
 
 /** The page, or in words that it cannot be drawn: a fault of ours must not look like no news. */
@@ -264,6 +287,7 @@ window.addEventListener("resize", () => {
   cancelAnimationFrame(resized);
   resized = requestAnimationFrame(() => shown && draw(shown));
 });
+byId("zone").textContent = `Times are those of this device: ${zone()}.`;
 window.addEventListener("hashchange", open);
 // Browsers keep few lines to one broker, for all tabs together: one that nobody sees gives its back.
 document.addEventListener("visibilitychange", () => {

@@ -47,12 +47,18 @@ export function map(topology, layout, width, shareOf, picked) {
         "g",
         { class: on ? "pick on" : "pick", "data-act": "pick", "data-hop": hop, "data-key": hop },
         svg("title", {}, words),
-        svg("path", {
-          d,
-          class: "pipe",
-          "stroke-width": r(on ? wide + 2.5 : wide),
-          "stroke-dasharray": link.layer === "l3" ? "9 3" : null,
-        }),
+        // An edge that is seen against the page, and a filling that its use is seen against.
+        ...[
+          ["edge", on ? wide + 2.5 : wide],
+          ["pipe", wide - 1.6],
+        ].map(([cls, stroke]) =>
+          svg("path", {
+            d,
+            class: cls,
+            "stroke-width": r(stroke),
+            "stroke-dasharray": link.layer === "l3" ? "9 3" : null,
+          }),
+        ),
         share > 0
           ? svg("path", {
               d,

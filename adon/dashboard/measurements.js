@@ -4,7 +4,7 @@ import { get, maybe } from "./api.js";
 import { el } from "./dom.js";
 import { KINDS, addressOf, fromFeed, labelled, unusual, withEnds } from "./anomalies.js";
 import { counted, subjectText, words } from "./format.js";
-import { check, choice, empty, heading } from "./parts.js";
+import { check, choice, code, empty, heading } from "./parts.js";
 import { plotted, tiles } from "./series.js";
 
 const SPANS = [
@@ -57,7 +57,7 @@ export const measurements = {
     c.state = {
       series: [],
       metric: "",
-      subject: "",
+      subject: null,
       span: 0,
       points: [],
       latest: [],
@@ -82,7 +82,8 @@ export const measurements = {
     const { series } = await get("/v1/measurements/series", {}, c.signal);
     s.series = series.filter((one) => !ELSEWHERE.has(one.metric));
     const names = s.series.map((one) => one.metric);
-    if (!names.includes(s.metric)) {
+    // What somebody asked for and nobody has measured is said, and nothing else shown in its place.
+    if (!s.metric) {
       const first = [...FIRST, ...names].find((name) => names.includes(name)) || "";
       if (first && first !== s.metric) {
         s.metric = first;
@@ -96,8 +97,11 @@ export const measurements = {
     ]);
     s.latest = latest.measurements.sort((a, b) => b.at - a.at);
     told(c, withEnds(anomalies.anomalies));
-    if (!s.latest.some((m) => m.subject === s.subject)) s.subject = s.latest[0]?.subject ?? "";
-    if (!s.metric || !s.latest.length) return;
+    s.subject ??= s.latest[0]?.subject ?? null;
+    if (!s.latest.some((m) => m.subject === s.subject)) {
+      Object.assign(s, { points: [], estimate: null, limits: [], span: s.span || SPANS[0][0] });
+      return;
+    }
     s.span ||= await spanOf(c, now);
     const [found, estimate, limits] = await Promise.all([
       get(
@@ -116,7 +120,7 @@ export const measurements = {
     ]);
     s.limits = limits?.limits || [];
     s.points = found.measurements.reverse();
-    s.estimate = Array.isArray(estimate) ? estimate[0] : estimate?.estimates?.[0] || estimate;
+    s.estimate = estimate;
   },
 
   found(c, list) {
@@ -144,12 +148,21 @@ export const measurements = {
       return [
         heading("Measurements"),
         empty(
-          "Nothing has been measured yet. Transfers that end, jobs that run, agents and perfSONAR fill the archive.",
+          "Nothing has been measured yet. What fills the archive: transfers that end, jobs of workflows that are followed (",
+          code("adon monitor run"),
+          "), agents (",
+          code("adon agent run"),
+          ", ",
+          code("adon measure run"),
+          "), perfSONAR's results, and ",
+          code("POST /v1/measurements"),
+          ".",
         ),
         unusual(s.anomalies, now),
       ];
     }
-    const names = s.series.map((one) => one.metric);
+    const names = [...new Set([...s.series.map((one) => one.metric), s.metric])];
+    const subjects = [...new Set(s.latest.map((m) => m.subject).concat(s.subject ?? []))];
     return [
       heading("Measurements", counted(s.latest.length, "subject")),
       el(
@@ -164,8 +177,8 @@ export const measurements = {
         choice(
           "subject",
           "Of",
-          s.latest.map((m) => [m.subject, labelled(m.subject)]).sort((a, b) => (a[1] < b[1] ? -1 : 1)),
-          s.subject,
+          subjects.map((name) => [name, labelled(name)]).sort((a, b) => (a[1] < b[1] ? -1 : 1)),
+          s.subject ?? "",
         ),
         choice("span", "Last", SPANS, s.span),
         check("dots", "each measurement as a dot", s.dots),
@@ -180,7 +193,7 @@ export const measurements = {
   },
 
   actions: {
-    metric: (c, from) => go(from.value, ""),
+    metric: (c, from) => go(from.value, null),
     subject: (c, from) => go(c.state.metric, from.value),
     span(c, from) {
       c.state.span = Number(from.value);
@@ -220,6 +233,6 @@ function told(c, list) {
 function chosen(c) {
   const [metric, subject] = [c.query.get("metric"), c.query.get("subject")];
   if (metric && metric !== c.state.metric)
-    Object.assign(c.state, { metric, subject: "", points: [], estimate: null });
+    Object.assign(c.state, { metric, subject: null, points: [], estimate: null });
   if (subject !== null) c.state.subject = subject;
 }

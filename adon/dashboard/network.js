@@ -3,9 +3,10 @@
 import { get, maybe } from "./api.js";
 import { el } from "./dom.js";
 import { ago, clock, counted, duration, percent, rate, whole } from "./format.js";
+import { holders, waiting } from "./holders.js";
 import { during, holdings, hopOf, measuredRates, reserved } from "./holdings.js";
 import { map } from "./map.js";
-import { cards, heading, key, table, workflowLink } from "./parts.js";
+import { cards, heading, key, table } from "./parts.js";
 import { blocks } from "./reserved.js";
 
 const SPANS = [
@@ -116,6 +117,7 @@ export const network = {
             when,
           )
         : null,
+      waiting(s, now),
       charted(c, s, loads, at, now),
       links(s, loads, shares, taken, when),
     ];
@@ -204,43 +206,6 @@ function charted(c, s, loads, at, now) {
     el("h2", {}, "Reservations over time"),
     shown.length ? key(looks) : el("p", { class: "soft" }, "Nothing was or is reserved in this time."),
     shown.slice(0, CHARTS).map((one) => blocks(one, around(one), now, s.span, at, c.width)),
-  );
-}
-
-function holders(c, one, at, now, when) {
-  if (!one) return null;
-  const list = during(c.state.held.get(one.hop), at);
-  const columns = [
-    { name: "transit" },
-    { name: "between", half: true },
-    { name: "reserved", n: true },
-    { name: "from", n: true },
-    { name: "until", n: true },
-    { name: "for", full: true },
-  ];
-  return el(
-    "section",
-    { "data-key": "holders" },
-    el("h2", {}, `Who holds ${one.load.from} → ${one.load.to}, ${when}`),
-    list.length
-      ? table(
-          counted(list.length, "transit"),
-          columns,
-          list.map((h) => ({
-            key: h.id,
-            cells: [
-              el("code", {}, h.id),
-              h.src ? `${h.src} → ${h.dst}` : "–",
-              rate(h.bps),
-              clock(h.from, now),
-              h.to > 1e17 ? "open" : clock(h.to, now),
-              [h.user, h.job, h.workflow && [" ", workflowLink(h.workflow, "workflow")]]
-                .filter(Boolean)
-                .flatMap((p, n) => (n && typeof p === "string" ? [", ", p] : [p])),
-            ],
-          })),
-        )
-      : el("p", { class: "soft" }, "Nobody."),
   );
 }
 

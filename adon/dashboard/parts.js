@@ -91,6 +91,9 @@ export const heading = (title, beside = "") =>
 
 export const empty = (...words) => el("p", { class: "empty" }, words);
 
+/** A command, or a name of a file or of a key in one, inside of words. */
+export const code = (words) => el("code", {}, words);
+
 export const option = (value, text, chosen) => el("option", { value, selected: value === chosen }, text);
 
 /** A labelled choice. `options`: pairs of value and text. */

@@ -4,7 +4,7 @@ import { get } from "./api.js";
 import { chart } from "./chart.js";
 import { el } from "./dom.js";
 import { ago, clock, counted, number, percent, subjectText, whole } from "./format.js";
-import { cards, choice, empty, heading, key, meter, table } from "./parts.js";
+import { cards, choice, code, empty, heading, key, meter, table } from "./parts.js";
 
 const METRICS = ["pool_slots", "pool_busy", "pool_demand"];
 const SPANS = [
@@ -15,6 +15,7 @@ const SPANS = [
   [604800, "1 week"],
 ];
 const MOST = 10000;
+const AGAIN_S = 120; // one that stays is recorded each minute: what is older is no more said of now
 
 export const pool = {
   title: "Pool",
@@ -28,7 +29,7 @@ export const pool = {
   async load(c) {
     const s = c.state;
     const now = c.now();
-    const since = Math.floor(now - s.span - 120); // one that stays is recorded each minute
+    const since = Math.floor(now - s.span - AGAIN_S);
     const [latest, points, told] = await Promise.all([
       Promise.all(METRICS.map((metric) => get("/v1/measurements/latest", { metric }, c.signal))),
       Promise.all(
@@ -64,13 +65,22 @@ export const pool = {
     if (!sites.length) {
       return [
         heading("Pool"),
-        empty("The pool's size has not been recorded. The broker does so where adon.yml has a section pool."),
+        empty(
+          "The pool's size has not been recorded. The broker does so every 5 s where adon.yml has a section ",
+          code("pool"),
+          "; ",
+          code("adon pool enlarge"),
+          " and ",
+          code("adon pool shrink"),
+          " record what they were asked for.",
+        ),
         grown(s, now),
       ];
     }
     const value = (metric, site) => s.latest.get(`${metric} ${site}`)?.value;
     const [slots, busy, demand] = METRICS.map((metric) => value(metric, s.site));
     const missing = Math.max(0, (demand ?? 0) - (slots ?? 0));
+    const at = Math.max(0, ...METRICS.map((metric) => s.latest.get(`${metric} ${s.site}`)?.at ?? 0));
     return [
       heading("Pool", s.site ? `at ${s.site}` : "all sites together"),
       el(
@@ -84,8 +94,15 @@ export const pool = {
         ),
         choice("span", "Last", SPANS, s.span),
       ),
+      now - at > AGAIN_S
+        ? el(
+            "p",
+            { class: "note" },
+            `Nobody has looked at the pool since ${clock(at, now)}, ${ago(at, now)}. The broker does so where adon.yml has a section pool.`,
+          )
+        : null,
       cards({
-        slots: whole(slots),
+        slots: [whole(slots), ago(at, now)],
         busy: [whole(busy), slots ? percent(busy / slots) : ""],
         demand: [number(demand), "jobs that run or wait"],
         "slots missing": [number(missing), missing ? "for all to run at once" : "room for all"],
@@ -113,8 +130,8 @@ function plot(c, s, now) {
     name,
     cls,
     area,
-    to: now,
-    points: s.points[metric].filter((m) => m.at >= now - s.span - 120).map((m) => [m.at, m.value]),
+    to: Math.min(now, (s.points[metric].at(-1)?.at ?? now) + AGAIN_S),
+    points: s.points[metric].filter((m) => m.at >= now - s.span - AGAIN_S).map((m) => [m.at, m.value]),
   });
   const lines = [
     line("pool_demand", "demand", "t2 dash1"),
@@ -152,7 +169,7 @@ function bySite(s, sites, value, now) {
     { name: "slots", n: true },
     { name: "busy", n: true },
     { name: "demand", n: true },
-    { name: "told", n: true },
+    { name: "as of", n: true },
   ];
   return el(
     "section",
@@ -216,6 +233,6 @@ function grown(s, now) {
           })),
           { titled: true },
         )
-      : el("p", { class: "soft" }, "Nobody asked for more slots."),
+      : el("p", { class: "soft" }, "Nobody asked for more slots, or for fewer."),
   );
 }

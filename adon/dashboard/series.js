@@ -3,14 +3,17 @@
 import { KINDS, addressOf, item, labelled, limitsOf } from "./anomalies.js";
 import { chart } from "./chart.js";
 import { el } from "./dom.js";
-import { ago, duration, number, quantity, whole, words } from "./format.js";
+import { ago, counted, duration, number, quantity, whole, words } from "./format.js";
 import { cards, empty, key } from "./parts.js";
 
 const TILES = 60;
 
 /** The series that is chosen: the newest figures, the plot, its anomalies, what they are judged by. */
 export function plotted(c, s, now) {
-  if (!s.latest.length) return empty("Nothing of this metric may be seen.");
+  if (!s.latest.some((m) => m.subject === s.subject)) {
+    const what = s.subject === null ? "" : ` of ${labelled(s.subject)}`;
+    return empty(`No ${words(s.metric)}${what} has been measured yet, or you may not see it.`);
+  }
   const unit = s.latest.find((m) => m.subject === s.subject)?.unit || "";
   const from = now - s.span;
   const points = s.points.filter((m) => m.at >= from).map((m) => [m.at, m.value]);
@@ -33,7 +36,7 @@ export function plotted(c, s, now) {
         ? {
             estimate: [
               quantity(e.value, unit, s.metric),
-              `± ${quantity(e.spread, unit, s.metric)}, of ${whole(e.count)}`,
+              `± ${quantity(e.spread, unit, s.metric)}, from ${counted(e.count, "measurement")}, the newest ${ago(e.at, now)}`,
             ],
           }
         : {}),

@@ -24,6 +24,8 @@ import { apply, later, tell } from "./workflows.js";
 const HISTORY = 1000;
 const JOBS = 200;
 const CHILDREN = 50;
+const FAILURES = 20; // shown at once: hundreds of them mostly say the same
+const HEAVY = 5; // all that jobs did is asked for again after so many times what the last answer took
 const FIELDS = [
   ["unready", "unready"],
   ["ready", "ready"],
@@ -35,8 +37,11 @@ const FIELDS = [
 ];
 const path = (c, rest = "") => `/v1/workflows/${encodeURIComponent(c.id)}${rest}`;
 
+const all = () => el("nav", { "aria-label": "Where this is" }, link("#/workflows", "← all workflows"));
+
 export const workflow = {
   title: "Workflow",
+  back: all,
   every: 15000,
   metrics: () => ["status", "workflow", "job", "job_transfer", "placement"],
 
@@ -50,44 +55,30 @@ export const workflow = {
       outcome: "",
       told: "",
       whole: false,
+      failures: FAILURES,
+      asked: "",
+      heavyAt: -1e9,
+      heavyMs: 0,
     };
   },
 
   async load(c) {
     const s = c.state;
-    const [w, own] = await Promise.all([
-      get(path(c), { history: HISTORY }, c.signal),
-      get(path(c, "/analysis"), {}, c.signal),
-    ]);
-    // Both lists begin with the oldest; their ends are what one wants to see.
-    const ended = s.outcome ? own.outcomes[s.outcome] || 0 : own.attempts;
-    const moved = own.transfers.reduce((sum, t) => sum + t.count + t.failed, 0);
-    const [ran, sent, analysis, within] = await Promise.all([
-      get(
-        path(c, "/jobs"),
-        { outcome: s.outcome || null, limit: JOBS, offset: Math.max(0, ended - JOBS) },
-        c.signal,
-      ),
-      get(path(c, "/transfers"), { limit: JOBS, offset: Math.max(0, moved - JOBS) }, c.signal),
-      s.whole ? get(path(c, "/analysis"), { whole: true }, c.signal) : own,
-      Promise.all(
-        w.children
-          .slice(0, CHILDREN)
-          .map((id) => maybe(`/v1/workflows/${encodeURIComponent(id)}`, {}, c.signal)),
-      ),
-    ]);
+    const w = await get(path(c), { history: HISTORY }, c.signal);
     document.title = `${w.name || w.id} – ADON`;
     tell(c, w);
-    Object.assign(s, {
-      w,
-      analysis,
-      ended,
-      jobs: ran.reverse(),
-      transfers: sent.reverse(),
-      inside: within.filter(Boolean),
-    });
+    s.w = w;
+    // A workflow of 10,000 jobs has an analysis of seconds: where it stands is shown meanwhile.
+    if (!s.asked) c.early();
+    const asked = `${s.outcome} ${s.whole}`;
+    if (asked === s.asked && performance.now() - s.heavyAt < HEAVY * s.heavyMs) {
+      later(c);
+      return;
+    }
+    const began = performance.now();
+    await heavy(c, w);
+    Object.assign(s, { asked, heavyAt: performance.now(), heavyMs: performance.now() - began });
   },
-
   found(c, list) {
     const s = c.state;
     if (!s.w) return false;
@@ -109,23 +100,26 @@ export const workflow = {
     const now = c.now();
     const title = w.name || w.id;
     return [
-      el(
-        "nav",
-        { "aria-label": "Where this is" },
-        link("#/workflows", "← all workflows"),
-        w.parent && w.parent !== w.id ? [" ", workflowLink(w.parent, "← the workflow around it")] : null,
-      ),
+      w.parent && w.parent !== w.id
+        ? el(
+            "nav",
+            { "aria-label": "Where this is" },
+            link("#/workflows", "← all workflows"),
+            " ",
+            workflowLink(w.parent, "← the workflow around it"),
+          )
+        : all(),
       heading(title, [state(w.stuck ? "stuck" : w.state), w.at ? ` ${ago(w.at, now)}` : ""]),
       w.stuck ? el("p", { class: "note" }, `It does not go on: ${w.stuck}`) : null,
+      w.reason ? el("p", { class: "note" }, w.reason) : null,
       latest(c, w, now),
       inside(c.state),
       w.children.length
         ? el("div", { class: "filters" }, check("whole", "count those inside it too", c.state.whole))
         : null,
-      failures(c.state),
-      analysed(c.state),
-      transfers(c.state),
-      jobs(c),
+      c.state.asked
+        ? [failures(c.state, now), analysed(c.state), transfers(c.state, now), jobs(c, now)]
+        : el("p", { class: "soft", "data-key": "wait" }, "Its jobs are being looked at …"),
     ];
   },
 
@@ -146,6 +140,10 @@ export const workflow = {
       c.say(c.state.told);
       await c.reload();
     },
+    failures(c) {
+      c.state.failures *= 5;
+      c.redraw();
+    },
     whole(c, from) {
       c.state.whole = from.checked;
       c.reload();
@@ -157,6 +155,36 @@ export const workflow = {
   },
 };
 
+/** What became of its jobs, and of those inside it. */
+async function heavy(c, w) {
+  const s = c.state;
+  const own = await get(path(c, "/analysis"), {}, c.signal);
+  // Both lists begin with the oldest; their ends are what one wants to see.
+  const ended = s.outcome ? own.outcomes[s.outcome] || 0 : own.attempts;
+  const moved = own.transfers.reduce((sum, t) => sum + t.count + t.failed, 0);
+  const [ran, sent, analysis, within] = await Promise.all([
+    get(
+      path(c, "/jobs"),
+      { outcome: s.outcome || null, limit: JOBS, offset: Math.max(0, ended - JOBS) },
+      c.signal,
+    ),
+    get(path(c, "/transfers"), { limit: JOBS, offset: Math.max(0, moved - JOBS) }, c.signal),
+    s.whole ? get(path(c, "/analysis"), { whole: true }, c.signal) : own,
+    Promise.all(
+      w.children
+        .slice(0, CHILDREN)
+        .map((id) => maybe(`/v1/workflows/${encodeURIComponent(id)}`, {}, c.signal)),
+    ),
+  ]);
+  Object.assign(s, {
+    analysis,
+    ended,
+    jobs: ran.reverse(),
+    transfers: sent.reverse(),
+    inside: within.filter(Boolean),
+  });
+}
+
 function latest(c, w, now) {
   const s = w.status || {};
   const points = (w.history || [])
@@ -166,6 +194,7 @@ function latest(c, w, now) {
     .filter((h) => h.fail)
     .map((h) => [h.at, h.total ? (100 * h.fail) / h.total : 0]);
   const figures = Object.fromEntries(FIELDS.map(([name, words]) => [words, whole(s[name] || 0)]));
+  if (s.futile) figures.futile = [whole(s.futile), "wait for failed ones"];
   const sums =
     w.totals && w.totals.total !== s.total ? [`${number(w.totals.percent_done)} % with those inside`] : [];
   return el(

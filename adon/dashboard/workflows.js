@@ -3,7 +3,7 @@
 import { get } from "./api.js";
 import { el } from "./dom.js";
 import { ago, clock, counted, number, whole } from "./format.js";
-import { check, choice, empty, heading, meter, state, table, workflowLink } from "./parts.js";
+import { check, choice, code, empty, heading, meter, state, table, workflowLink } from "./parts.js";
 
 const MOST = 1000;
 const ROWS = 150; // drawn at once: more of them take long to draw, and nobody reads them
@@ -33,14 +33,21 @@ export const workflows = {
   metrics: () => ["status", "workflow"],
 
   begin(c) {
-    c.state = { list: [], user: "", only: "", text: "", inner: false, rows: ROWS };
-    Object.assign(c.state, { fresh: new Map(), looks: new Map() });
+    c.state = { list: [], users: new Set(), user: "", only: "", text: "", inner: false, rows: ROWS };
+    Object.assign(c.state, { fresh: new Map(), looks: new Map(), cut: false });
   },
 
   async load(c) {
-    const list = await get("/v1/workflows", { limit: MOST }, c.signal);
-    for (const w of list) tell(c, w);
-    c.state.list = list;
+    const s = c.state;
+    // Where there are more than can be listed, the broker finds those that are looked for.
+    const wanted = s.cut ? { user: s.user || null, state: s.only || null } : {};
+    const list = await get("/v1/workflows", { ...wanted, limit: MOST }, c.signal);
+    for (const w of list) {
+      tell(c, w);
+      if (w.user) s.users.add(w.user);
+    }
+    s.cut ||= list.length === MOST;
+    s.list = list;
   },
 
   /** A status as it is recorded. Of a workflow that is new, and of those inside others, whose totals
@@ -65,15 +72,16 @@ export const workflows = {
 
   view(c) {
     const s = c.state;
-    const users = [...new Set(s.list.map((w) => w.user).filter(Boolean))].sort();
-    const matches = s.list.filter(
+    const users = [...s.users].sort();
+    const ids = new Set(s.list.map((w) => w.id));
+    const wanted = s.list.filter(
       (w) =>
         (!s.user || w.user === s.user) &&
-        (!s.only || stateOf(w) === s.only) &&
-        (s.inner || !w.parent || !s.list.some((one) => one.id === w.parent)) &&
+        (s.inner || !w.parent || !ids.has(w.parent)) &&
         (!s.text || `${w.name} ${w.id} ${w.submit_dir} ${w.user}`.toLowerCase().includes(s.text)),
     );
-    const counts = STATES.map((name) => [name, s.list.filter((w) => stateOf(w) === name).length]).filter(
+    const matches = wanted.filter((w) => !s.only || stateOf(w) === s.only);
+    const counts = STATES.map((name) => [name, wanted.filter((w) => stateOf(w) === name).length]).filter(
       ([, n]) => n,
     );
     const looks = new Map();
@@ -84,7 +92,8 @@ export const workflows = {
         return s.looks.get(w.id) === looks.get(w.id) ? { key: w.id } : row(c, w, depth);
       });
     s.looks = looks;
-    const of = s.list.length < MOST ? counted(matches.length, "workflow") : `the ${MOST} that changed last`;
+    const all = counted(matches.length, "workflow");
+    const of = s.list.length < MOST ? all : `${all} among the ${whole(MOST)} that changed last`;
     return [
       heading("Workflows", counts.length ? counts.map(([name, n]) => `${whole(n)} ${name}`).join(", ") : ""),
       el(
@@ -99,11 +108,24 @@ export const workflows = {
         ? table(rows.length < matches.length ? `${whole(rows.length)} of ${of}` : of, COLUMNS, rows, {
             sparse: true,
           })
-        : empty(
-            s.list.length
-              ? "None of them is like this."
-              : "Nobody has followed a workflow yet. The broker follows those of monitoring.workflows in adon.yml; adon monitor run --broker tells it of others.",
-          ),
+        : s.list.length || s.cut
+          ? empty("None of them is like this.")
+          : empty(
+              "Nobody has followed a workflow yet. ",
+              code(`adon monitor run SUBMIT_DIR --broker ${location.origin}`),
+              " follows one and tells this broker, with ",
+              code("--user --keep"),
+              " instead of a directory all of yours. What ",
+              code("monitoring.workflows"),
+              " in adon.yml names, the broker follows by itself.",
+            ),
+      s.list.length === MOST
+        ? el(
+            "p",
+            { class: "soft" },
+            "There are more. Choose a user or a state, and the broker looks among all of them.",
+          )
+        : null,
       rows.length < matches.length
         ? el("p", {}, el("button", { type: "button", "data-act": "more" }, "More of them"))
         : null,
@@ -117,11 +139,11 @@ export const workflows = {
     },
     user: (c, from) => {
       c.state.user = from.value;
-      c.redraw();
+      chosen(c);
     },
     only: (c, from) => {
       c.state.only = from.value;
-      c.redraw();
+      chosen(c);
     },
     more: (c) => {
       c.state.rows *= 3;
@@ -133,6 +155,12 @@ export const workflows = {
     },
   },
 };
+
+/** Show those that are chosen, also those that were not listed. */
+function chosen(c) {
+  c.redraw();
+  if (c.state.cut) c.reload();
+}
 
 /** Say what has become of a workflow, whoever knew first: the feed or the list. */
 export function tell(c, w) {
@@ -205,10 +233,10 @@ function row(c, w, depth) {
     cls: fresh ? "fresh" : "",
     cells: [
       [
-        el("span", {}, depth ? `${"  ".repeat(depth - 1)}↳ ` : "", workflowLink(w.id, w.name || w.id)),
+        el("span", { class: "clamp" }, depth ? `${"  ".repeat(depth - 1)}↳ ` : "", workflowLink(w.id, w.name || w.id)),
         el(
           "small",
-          {},
+          { class: "clamp" },
           [w.user, w.planned_at ? `planned ${clock(w.planned_at, now, false)}` : ""]
             .filter(Boolean)
             .join(", "),

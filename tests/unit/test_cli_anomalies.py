@@ -34,11 +34,11 @@ def test_anomalies_are_listed(file: str) -> None:
     listed = json.loads(adon("monitor", "anomalies", "--archive", file, "--json").out)
     (one,) = listed["anomalies"]
     assert (one["kind"], one["subject"]) == ("level", "mu>tacc")
-    for narrow in (
-        ("--metric", "rtt"),
-        ("--subject", "a>b"),
-        ("--since", str(int(T0 + 6 * DAY_S))),
-    ):
+    mistyped = adon("monitor", "anomalies", "--archive", file, "--metric", "tcp_troughput").out
+    assert mistyped == (
+        "no anomalies: no tcp_troughput was measured, did you mean 'tcp_throughput'?\n"
+    )
+    for narrow in (("--subject", "a>b"), ("--since", str(int(T0 + 6 * DAY_S)))):
         assert adon("monitor", "anomalies", "--archive", file, *narrow).out == "no anomalies\n"
 
 
@@ -61,7 +61,8 @@ def test_what_is_not_there(tmp_path: Path) -> None:
         assert (refused.code, refused.err.count("\n")) == (2, 1)
         assert "none.sqlite: found no such file" in refused.err
     Archive(none).close()
-    assert adon("monitor", "anomalies", "--archive", none, "--since", "2 d").out == "no anomalies\n"
+    found = adon("monitor", "anomalies", "--archive", none, "--since", "2 d").out
+    assert found == "no anomalies: nothing that is watched was measured\n"
     explained = adon("monitor", "anomalies", "--archive", none, "--explain")
     assert explained.out == "nothing that is watched was measured\n"
     bad = tmp_path / "bad.sqlite"

@@ -13,6 +13,7 @@ from broker_rig import Rig
 from centre_rig import CentreRig
 from cli_world import NOBODY, adon
 
+from adon.commands.measure_shown import agents, planned
 from monitors.api import agents as agents_api
 from monitors.api import archive as archive_api
 from monitors.api import centre as centre_api
@@ -78,6 +79,20 @@ def test_agents_and_schedule(world: tuple[CentreRig, str]) -> None:
     assert measure(url, "schedule", "--for", "soon")[0] == 2
 
 
+def test_what_agents_say_is_text_and_when_is_said() -> None:
+    told = {
+        "name": "mu", "address": "192.0.2.1", "present": False, "last_seen": None, "tools": ["tcp"],
+        "offset_s": None, "error_s": None, "unsent": 0, "to_do": 0, "version": "\x1b[2J",
+        "last_error": "no\x1b[31m\nmore", "last_error_at": 940.0,
+    }  # fmt: skip
+    shown = agents([told], 1000.0)
+    assert "\x1b" not in shown and "mu, 60 s ago: no\\x1b[31m\\nmore" in shown
+    assert "mu: never seen; 'adon agent run --config agent.yml' starts an agent" in shown
+    run = {"id": "r", "tool": "tcp", "subject": "a>b", "at": 86_500.0, "until": 86_512.0}
+    assert "at 00:01:40 UTC, " in planned(run, 86_410.0)
+    assert "at 1970-01-02 00:01:40 UTC, " in planned(run, 86_399.0)
+
+
 def test_a_run_on_demand_and_its_result(
     world: tuple[CentreRig, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -122,6 +137,9 @@ def test_a_run_that_comes_to_nothing(
         (("run", "--tool", "tpc", "--from", "mu"), "did you mean 'tcp'"),
         (("run", "tcp", "--within", "2 h"), "within: found '2 h'"),
         (("run", "none"), "there is no measurement task 'none'"),
+        (("run", "tpc"), "did you mean 'tcp'?"),
+        (("remove", "none"), "'adon measure list' has all"),
+        (("schedule", "--task", "ecko"), "did you mean 'echo'?"),
         (("remove", "tcp"), "stands in adon.yml"),
         (("add", "x", "--tool", "host", "--from", "mars", "--every", "1 min"), "found 'mars'"),
         (("add", "x", "--tool", "host", "--every", "1 min"), "from"),

@@ -1,0 +1,368 @@
+"""The dashboard as people use it: with nothing there yet, with very much, with any names, enlarged,
+in another time zone, without scripts, and while the broker is away."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from browser import Browser, Page, browsing
+from dashboard_world import (
+    FAILED,
+    WORKFLOW,
+    everything,
+    job,
+    measured,
+    placement,
+    requests,
+    status,
+    workflow,
+)
+from http_load import broker_process
+
+from adon.testbed.ports import free_port
+from monitors.archive import Archive
+from monitors.measurement import Measurement
+
+pytestmark = pytest.mark.component
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLE = yaml.safe_load((ROOT / "examples" / "adon.yml").read_text(encoding="utf-8"))
+QUIET: dict[str, Any] = {
+    "topology": EXAMPLE["topology"],
+    "controller": {"driver": "simulated"},
+}
+AGENTS: dict[str, Any] = {
+    "agents": [{"name": name, "address": f"127.0.0.{n}"} for n, name in ((2, "mu"), (3, "tacc"))],
+    "tasks": {"rtt": {"tool": "echo", "from": "mu", "to": "tacc", "every": "1 min", "for": "5 s"}},
+}
+PAGES = ("workflows", "network", "decisions", "measurements", "agents", "pool")
+STRANGE = (
+    "w" * 300,
+    "\u202eworkflow\u202c مشروع سير العمل",
+    "<b>bold</b> & \"quoted\" 'name'",
+    "a name of many words " * 14,
+)
+MANY = 1000  # as many as the page lists at once
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with browsing(tmp_path_factory.mktemp("browser")) as opened:
+        yield opened
+
+
+@pytest.fixture
+def page(browser: Browser) -> Iterator[Page]:
+    with browser.tab() as opened:
+        opened.look()
+        yield opened
+
+
+@contextmanager
+def broker(folder: Path, config: dict[str, Any]) -> Iterator[tuple[str, Archive]]:
+    with broker_process(folder, config) as url, Archive(folder / "archive.sqlite") as archive:
+        yield url, archive
+
+
+@pytest.fixture(scope="module")
+def empty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A broker to which nothing has happened yet."""
+    with broker_process(tmp_path_factory.mktemp("empty"), QUIET) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A day of everything, and things of any name."""
+    with broker(tmp_path_factory.mktemp("world"), QUIET | {"monitoring": AGENTS}) as (url, archive):
+        now = time.time()
+        archive.record_many(everything(now))
+        archive.record_many(strange(now))
+        for body in requests(now):
+            data, kind = json.dumps(body).encode(), {"Content-Type": "application/json"}
+            with urllib.request.urlopen(urllib.request.Request(f"{url}/v1/transits", data, kind)):
+                pass
+        yield url
+
+
+@pytest.fixture(scope="module")
+def crowd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """More workflows than a page lists, and one of many jobs, of which many failed."""
+    with broker(tmp_path_factory.mktemp("crowd"), QUIET) as (url, archive):
+        now = time.time()
+        archive.record_many(crowded(now))
+        yield url
+
+
+def strange(now: float) -> Iterator[Measurement]:
+    for n, name in enumerate(STRANGE):
+        key = f"strange-{n}"
+        yield workflow(key, name, now - 60 - n, user=name, submit_dir=f"/home/{name}")
+        yield status(key, now - 50 - n, done=3, in_queue=2)
+        yield placement(key, name, "mu", now - 55)
+        yield job(
+            key, name, f"ns::{name}:1.0", "mu", now - 40, 5.0, outcome="failed", exitcode=1,
+            stderr=f"{name}\n{name}\n",
+        )  # fmt: skip
+        yield measured("tcp_throughput", f"mu>{name}", 1e8, now - 30)
+
+
+def crowded(now: float) -> Iterator[Measurement]:
+    for n in range(MANY + 5):
+        key = f"many-{n:04d}"
+        old = n >= MANY  # the ones that changed first, beyond what is listed
+        yield workflow(key, key, now - 5000 - n, user="zoe" if old else "ada")
+        yield status(key, now - 4000 - n, "removed" if old else "done", done=4)
+    yield workflow("large", "large", now - 3000)
+    yield status("large", now - 100, done=1960, fail=40)
+    for n in range(2000):
+        bad = {"outcome": "failed", "exitcode": 1, "stderr": "no\n"} if n % 50 == 0 else {}
+        yield job("large", f"t_{n}", f"ns::k{n % 9}:1.0", "mu", now - 2500 + n, 5.0, **bad)
+
+
+def drawn(page: Page, url: str, name: str) -> None:
+    """Open a page and wait until it is drawn and connected."""
+    page.go(f"{url}/dashboard/#/{name}")
+    page.wait("document.querySelector('main h1') && !document.body.innerText.includes('Loading …')")
+    page.wait("document.getElementById('line').dataset.state === 'live'")
+
+
+def width_of(page: Page) -> int:
+    return int(page.run("document.documentElement.scrollWidth"))
+
+
+# -- nothing there ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "how"),
+    [
+        ("workflows", "adon monitor run SUBMIT_DIR --broker "),
+        ("decisions", "adon transit request"),
+        ("measurements", "adon measure run"),
+        ("agents", "adon agent run --config agent.yml"),
+        ("pool", "adon pool enlarge"),
+    ],
+)
+def test_an_empty_page_says_what_would_fill_it(page: Page, empty: str, name: str, how: str) -> None:
+    drawn(page, empty, name)
+    assert any(how in one for one in page.run(CODES))
+    assert page.problems == []
+
+
+CODES = "[...document.querySelectorAll('.empty code')].map((e) => e.textContent)"
+
+
+def test_what_there_is_not_leads_back(page: Page, empty: str) -> None:
+    page.go(f"{empty}/dashboard/#/workflows/nothing-like-this")
+    page.wait("document.querySelector('[role=alert]')")
+    assert "unknown workflow 'nothing-like-this'" in page.text()
+    page.click("main nav a")
+    page.wait("document.querySelector('h1').textContent === 'Workflows'")
+
+
+def test_without_scripts_one_line_says_so(page: Page, empty: str) -> None:
+    page.call("Emulation.setScriptExecutionDisabled", value=True)
+    page.go(f"{empty}/dashboard/")
+    page.wait("document.querySelector('noscript p')?.innerText")
+    (line,) = page.text("main").strip().splitlines()
+    assert line.startswith("This page needs JavaScript.") and "adon monitor list" in line
+    assert page.text("#line") == ""
+
+
+# -- any names, any size ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize(
+    "name", ["workflows", "decisions", "measurements?metric=tcp_throughput", "workflows/strange-{}"]
+)
+def test_no_name_makes_a_page_wider(page: Page, world: str, name: str, width: int) -> None:
+    page.look(width, 900, touch=width < 600)
+    for n in range(len(STRANGE) if "{}" in name else 1):
+        drawn(page, world, name.format(n))
+        page.wait(f"document.body.innerText.includes({json.dumps(STRANGE[2])}) || {n} !== 2")
+        assert width_of(page) == width
+        assert page.run("document.querySelectorAll('main b').length") == 0
+
+
+@pytest.mark.parametrize("name", [*PAGES, f"workflows/{WORKFLOW}"])
+def test_enlarged_twice_or_four_times_nothing_is_cut_off(page: Page, world: str, name: str) -> None:
+    """WCAG 2.2, 1.4.4 and 1.4.10: a window of 1280 pixels at 200 and 400 %."""
+    for width, factor in ((640, 2), (320, 4)):
+        size = {"width": width, "height": 450, "deviceScaleFactor": factor, "mobile": False}
+        page.call("Emulation.setDeviceMetricsOverride", **size)
+        drawn(page, world, name)
+        assert width_of(page) == width
+
+
+def test_times_say_their_zone(page: Page, world: str) -> None:
+    page.call("Emulation.setTimezoneOverride", timezoneId="Asia/Tehran")
+    drawn(page, world, "network")
+    assert page.text("footer") == "Times are those of this device: Asia/Tehran, UTC+3:30."
+
+
+def test_what_is_said_of_a_control_is_what_it_shows(page: Page, world: str) -> None:
+    """WCAG 2.2, 2.5.3: who speaks to a page says what stands on a button."""
+    for name in (*PAGES, f"workflows/{WORKFLOW}"):
+        drawn(page, world, name)
+        unlike = page.run(
+            "[...document.querySelectorAll('main button[aria-label], main a[aria-label]')].filter("
+            "(e) => !e.ariaLabel.toLowerCase().includes(e.textContent.trim().toLowerCase()))"
+            ".map((e) => e.outerHTML)"
+        )
+        nameless = page.run(
+            "[...document.querySelectorAll('pre[aria-label]:not([role])')].map((e) => e.outerHTML)"
+        )
+        assert (unlike, nameless) == ([], [])
+
+
+# -- very much -------------------------------------------------------------------------------------
+
+
+def test_more_workflows_than_are_listed(page: Page, crowd: str) -> None:
+    drawn(page, crowd, "workflows")
+    assert "150 of 1,000 workflows among the 1,000 that changed last" in page.text("caption")
+    assert "There are more." in page.text()
+    page.run("document.querySelector('[data-act=only]').focus()")
+    page.type("removed")
+    page.run(
+        "(() => { const e = document.querySelector('[data-act=only]'); e.value = 'removed';"
+        " e.dispatchEvent(new Event('change', {bubbles: true})) })()"
+    )
+    page.wait("document.querySelector('[data-key=\"many-1004\"]')")  # the broker has found it
+    assert page.text("caption") == "5 workflows"
+
+
+def test_a_large_workflow_shows_where_it_stands_before_its_jobs(page: Page, crowd: str) -> None:
+    page.go("about:blank")
+    page.call(
+        "Page.addScriptToEvaluateOnNewDocument",
+        source="window.order = []; addEventListener('DOMContentLoaded', () => new"
+        " MutationObserver(() => { for (const w of ['being looked at', 'How long jobs ran'])"
+        " if (document.body.innerText.includes(w) && !order.includes(w)) order.push(w) })"
+        ".observe(document.body, {subtree: true, childList: true}))",
+    )
+    drawn(page, crowd, "workflows/large")
+    page.wait("order.length === 2")
+    assert page.run("order") == ["being looked at", "How long jobs ran"]
+    shown = "document.querySelectorAll('[data-key=failures] article').length"
+    assert page.run(shown) == 20
+    assert "20 of 40 are shown" in page.text("[data-key=failures]")
+    page.click("[data-act=failures]")
+    page.wait(f"{shown} === 40")
+
+
+# -- what people ask -------------------------------------------------------------------------------
+
+
+def test_who_waits_and_for_what(page: Page, tmp_path: Path) -> None:
+    with broker_process(tmp_path, QUIET) as url:
+        for n, (src, least) in enumerate((("mu", 1.2e8), ("local", 1.5e8))):
+            body = {"id": f"t{n}", "src": src, "dst": "tacc", "min_bps": least}
+            data, kind = json.dumps(body).encode(), {"Content-Type": "application/json"}
+            with urllib.request.urlopen(urllib.request.Request(f"{url}/v1/transits", data, kind)):
+                pass
+        drawn(page, url, "network")
+        row = page.text('[data-key=waiting] [data-key="t1"]')
+        assert "150 Mb/s" in row and "held by t0" in row
+
+
+def test_a_decision_says_what_the_job_does_and_for_which_workflow(page: Page, world: str) -> None:
+    drawn(page, world, f"decisions?workflow={WORKFLOW}&kind=placement")
+    assert "of soykb, the newest first" in page.text(".head")
+    head = page.text('[data-key$=":sort_ID0000007"] .head')
+    assert "bwa_mem" in head and "for soykb" in head
+
+
+def test_what_was_never_measured_is_said_and_nothing_shown_instead(page: Page, world: str) -> None:
+    drawn(page, world, "measurements?metric=udp_throughput&subject=mu%3Etacc")
+    page.wait(
+        "document.body.innerText.includes('No udp throughput of mu → tacc has been measured')"
+    )
+    assert page.run("document.querySelectorAll('main .series').length") == 0
+    drawn(page, world, "measurements?metric=rtt&subject=mu%3Etacc")
+    page.wait("document.querySelector('main .series')")
+    assert "from " in page.text(".cards") and "the newest" in page.text(".cards")
+
+
+def test_where_no_job_ended_well_there_is_no_time(page: Page, world: str) -> None:
+    drawn(page, world, f"workflows/{FAILED}")
+    assert page.run("document.querySelector('td[data-label=median]').textContent") == "–"
+    assert "4\nwait for failed ones" in page.text(".cards")
+
+
+def test_a_pool_that_nobody_looks_at_is_said_to_be_old(page: Page, tmp_path: Path) -> None:
+    with broker(tmp_path, QUIET) as (url, archive):
+        then = time.time() - 1500
+        for metric, value in (("pool_slots", 8.0), ("pool_busy", 3.0), ("pool_demand", 3.0)):
+            archive.record(measured(metric, "", value, then, "condor"))
+        drawn(page, url, "pool")
+        assert "Nobody has looked at the pool since" in page.text(".note")
+        ends = page.run(
+            "[...document.querySelectorAll('path.series')].map((p) => p.getBBox()).map((b) =>"
+            " (b.x + b.width) / document.querySelector('figure svg').clientWidth)"
+        )
+        assert ends and max(ends) < 0.8  # no line goes on to now
+
+
+def test_a_broker_that_is_stopped_and_started_again(browser: Browser, tmp_path: Path) -> None:
+    """Each page says so, how old what it shows is, and goes on by itself."""
+    listen, archive = f"127.0.0.1:{free_port()}", tmp_path / "archive.sqlite"
+    places = {"listen": listen, "state": str(tmp_path / "s.sqlite"), "archive": str(archive)}
+    file = tmp_path / "adon.yml"
+    file.write_text(json.dumps(QUIET | {"monitoring": AGENTS, "broker": places}), encoding="utf-8")
+    with browser.tab() as page:
+        page.look()
+        with serving(file):
+            with Archive(archive) as opened:
+                opened.record_many(everything())
+            drawn(page, f"http://{listen}", "workflows")
+        page.wait("document.getElementById('line').textContent === 'not connected'")
+        assert "the broker does not answer: what is shown is of " in page.text("[role=alert]")
+        assert "soykb" in page.text()
+        with serving(file), Archive(archive) as opened:
+            page.wait("document.getElementById('line').textContent === 'live'")
+            opened.record(status(WORKFLOW, time.time(), done=13, in_queue=1))
+            row = f"document.querySelector('[data-key=\"{WORKFLOW}\"]')"
+            page.wait(f"{row}.cells[9].textContent === '13'")
+            assert page.run("document.querySelector('[role=alert]')") is None
+
+
+@contextmanager
+def serving(file: Path) -> Iterator[None]:
+    """A broker as adon.yml says, until it is killed."""
+    words = [sys.executable, "-m", "adon.service", "--config", str(file)]
+    with (file.parent / "log").open("ab") as log, subprocess.Popen(words, stderr=log) as process:
+        try:
+            yield
+        finally:
+            process.kill()
+
+
+# -- who asks --------------------------------------------------------------------------------------
+
+
+def test_who_does_not_say_is_told_where_to(page: Page, tmp_path: Path) -> None:
+    keys = [{"name": "ada", "role": "researcher", "token": "adon_a-token-of-this-test-alone"}]
+    with broker_process(tmp_path, QUIET | {"security": {"tokens": keys}}) as url:
+        page.go(f"{url}/dashboard/#/pool")
+        page.wait("document.getElementById('ask').open")
+        page.press("Escape")
+        page.wait("document.querySelector('[role=alert]')")
+        assert "“Token”, at the top right" in page.text("[role=alert]")
+        page.run("document.getElementById('key').focus()")
+        page.press("Enter")
+        page.wait("document.activeElement.id === 'token'")
+        page.press("Escape")
+        page.wait("document.activeElement.id === 'key'")  # where one was before
