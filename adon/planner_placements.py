@@ -7,9 +7,10 @@ import os
 import signal
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
-from network_provisioner.errors import AdonError
+from network_provisioner.detached import detached
 from site_selector.beliefs import World, beliefs_dict
 from site_selector.describe import describe
 from site_selector.inputs import Inputs
@@ -35,26 +36,12 @@ def told(
 def leave(submit_dir: Path, tell: Callable[[], Mapping]) -> None:
     """Have ``tell`` asked, and what it says written into ``submit_dir``, by a process that outlives
     this one and belongs to nobody. Nothing where the directory is not there."""
-    if not submit_dir.is_dir():
-        return
-    try:
-        first = os.fork()
-    except OSError:
-        return  # too many processes: then nobody is told why
-    if first:
-        os.waitpid(first, 0)
-        return
-    # From here on nothing may return: this is a second process in the middle of the caller's code.
-    try:
-        os.setsid()
-        if os.fork() == 0:
-            nothing = os.open(os.devnull, os.O_RDWR)
-            for standard in (0, 1, 2):
-                os.dup2(nothing, standard)
-            signal.setitimer(signal.ITIMER_REAL, _LONGEST_S)
-            os.nice(10)
-            write_placements(submit_dir, tell(), time.time())
-    except (AdonError, OSError):
-        pass  # a disk that is full, a directory that is gone
-    finally:
-        os._exit(0)
+
+    def write() -> None:
+        signal.setitimer(signal.ITIMER_REAL, _LONGEST_S)
+        os.nice(10)
+        write_placements(submit_dir, tell(), time.time())
+
+    if submit_dir.is_dir():
+        with suppress(OSError):  # too many processes: then nobody is told why
+            detached(write)

@@ -203,27 +203,21 @@ def _name(workflow: str) -> str:
 
 
 def _start_detached(command: list[str], lock: int) -> None:
+    # Imported where it is needed: hooks that find a watcher at work start sooner without it.
+    from network_provisioner.detached import detached  # noqa: PLC0415
+
     environment = outlasting(os.environ)
-    first = os.fork()
-    if first:
-        os.waitpid(first, 0)
-        return
-    # From here on nothing may return: this is a second process in the middle of the caller's code.
-    try:
-        os.setsid()
-        if os.fork() == 0:
-            os.chdir("/")
-            nothing = os.open(os.devnull, os.O_RDWR)
-            for standard in (0, 1, 2):
-                os.dup2(nothing, standard)
-            for number in _open_files():
-                if number > 2 and number != lock:
-                    with suppress(OSError):
-                        os.close(number)
-            os.set_inheritable(lock, True)
-            os.execve(command[0], command, environment)
-    finally:
-        os._exit(0)
+
+    def watch() -> None:
+        os.chdir("/")
+        for number in _open_files():
+            if number > 2 and number != lock:
+                with suppress(OSError):
+                    os.close(number)
+        os.set_inheritable(lock, True)
+        os.execve(command[0], command, environment)
+
+    detached(watch)
 
 
 def _open_files() -> list[int]:

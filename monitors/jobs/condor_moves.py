@@ -20,12 +20,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from monitors.jobs.attempts import Attempt
+from monitors.jobs.transfer_fact import transfer_fact
 from monitors.logs.event_log import Kind, header_of
 from monitors.logs.tail import Lines, Tail
 from monitors.measurement import Measurement
 from monitors.transfers import SMALL_BYTES
 from network_provisioner.errors import InputError
-from network_provisioner.units import goodput
 
 ACCESS_POINT = "local"  # Pegasus's name for the site that jobs are submitted at
 TOOL = "htcondor"
@@ -149,30 +149,18 @@ def without(facts: Sequence[Measurement], plugins: Sequence[Measurement]) -> lis
 def _fact(attempt: Attempt, direction: str, way: Way, workflow: str, retry: int) -> Measurement:
     ends = (ACCESS_POINT, attempt.job.site)
     src, dst = ends if direction == "in" else ends[::-1]
-    seconds = way.ended - way.began
-    return Measurement(
-        id=f"job_transfer:{workflow}:{attempt.key}:htcondor:{direction}",
-        metric="job_transfer",
-        subject=f"{src}>{dst}",
-        value=float(way.n_bytes),
-        unit="byte",
-        at=way.ended,
+    return transfer_fact(
+        attempt,
+        (src, dst),
+        f"htcondor:{direction}",
+        workflow,
+        retry,
+        n_bytes=way.n_bytes,
+        seconds=way.ended - way.began,
+        files=None,
+        retries=0,
+        direction=direction,
+        tool=TOOL,
         source="event log",
-        workflow=workflow,
-        details={
-            "job": attempt.job.name,
-            "kind": str(attempt.job.kind),
-            "attempt": attempt.number,
-            "retry": retry,
-            "bytes": way.n_bytes,
-            "seconds": seconds,
-            "goodput_bps": goodput(way.n_bytes, seconds) if seconds > 0 else None,
-            "files": None,
-            "retries": 0,
-            "outcome": str(attempt.outcome),
-            "path": None,
-            "transit": "",
-            "tool": TOOL,
-            "direction": direction,
-        },
+        at=way.ended,
     )

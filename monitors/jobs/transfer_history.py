@@ -21,8 +21,8 @@ from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from monitors.jobs.attempts import Attempt
+from monitors.jobs.transfer_fact import transfer_fact
 from monitors.measurement import Measurement
-from network_provisioner.units import goodput
 
 _log = logging.getLogger(__name__)
 
@@ -142,33 +142,21 @@ def _fact(
     done = [one for one in files if one.get("TransferSuccess") is True]
     sizes = [_number(one.get("TransferTotalBytes")) for one in done]
     n_bytes = None if None in sizes else int(sum(size for size in sizes if size is not None))
-    seconds = seconds_of.get(protocol, 0.0)
     ends = (host, attempt.job.site) if direction == "in" else (attempt.job.site, host)
-    return Measurement(
-        id=f"job_transfer:{workflow}:{attempt.key}:{protocol}:{direction}:{host}",
-        metric="job_transfer",
-        subject=f"{ends[0]}>{ends[1]}",
-        value=float(n_bytes or 0),
-        unit="byte",
-        at=attempt.end,
+    return transfer_fact(
+        attempt,
+        ends,
+        f"{protocol}:{direction}:{host}",
+        workflow,
+        retry,
+        n_bytes=n_bytes,
+        seconds=seconds_of.get(protocol) or None,
+        files=len(done),
+        retries=len(files) - len(done),
+        direction=direction,
+        tool=f"htcondor ({protocol})",
         source="transfer history",
-        workflow=workflow,
-        details={
-            "job": attempt.job.name,
-            "kind": str(attempt.job.kind),
-            "attempt": attempt.number,
-            "retry": retry,
-            "bytes": n_bytes,
-            "seconds": seconds or None,
-            "goodput_bps": goodput(n_bytes, seconds) if n_bytes and seconds else None,
-            "files": len(done),
-            "retries": len(files) - len(done),
-            "outcome": str(attempt.outcome),
-            "path": None,
-            "transit": "",
-            "tool": f"htcondor ({protocol})",
-            "direction": direction,
-        },
+        at=attempt.end,
     )
 
 

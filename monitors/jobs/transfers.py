@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from monitors.jobs.attempts import Attempt
+from monitors.jobs.transfer_fact import transfer_fact
 from monitors.logs.submit_dir import JobKind
 from monitors.logs.tail import Lines, Tail
 from monitors.logs.transferlog import Attempt as Moved
@@ -22,7 +23,6 @@ from monitors.logs.transferlog import seconds_of
 from monitors.logs.transfersummary import Summary
 from monitors.measurement import Measurement
 from network_provisioner.errors import InputError
-from network_provisioner.units import goodput
 
 JOURNAL = "adon-hooks.jsonl"
 RELAY = "local"  # what pegasus-transfer calls the machine that it runs on, wherever that is
@@ -154,33 +154,23 @@ def _fact(
     seconds = (_number(line, "seconds") if line else None) or seconds_of(done)
     files = len({one.lfn for one in done}) if tries else int(_number(line, "files") or 0)
     failed = len(tries) - len(done) if tries else int(_number(line, "failed_attempts") or 0)
-    subject = f"{ends[0]}>{ends[1]}"
     path = line.get("path")
-    return Measurement(
-        id=f"job_transfer:{workflow}:{attempt.key}:{subject}",
-        metric="job_transfer",
-        subject=subject,
-        value=float(n_bytes or 0),
-        unit="byte",
-        at=attempt.end,
+    return transfer_fact(
+        attempt,
+        ends,
+        f"{ends[0]}>{ends[1]}",
+        workflow,
+        retry,
+        n_bytes=None if n_bytes is None else int(n_bytes),
+        seconds=seconds,
+        files=files,
+        retries=failed,
+        direction=_direction(attempt, ends),
+        tool="pegasus-transfer",
         source="hooks" if line else "pegasus-transfer",
-        workflow=workflow,
-        details={
-            "job": attempt.job.name,
-            "kind": str(attempt.job.kind),
-            "attempt": attempt.number,
-            "retry": retry,
-            "bytes": None if n_bytes is None else int(n_bytes),
-            "seconds": seconds,
-            "goodput_bps": goodput(int(n_bytes), seconds) if n_bytes and seconds else None,
-            "files": files,
-            "retries": failed,
-            "outcome": str(attempt.outcome),
-            "path": [str(node) for node in path] if isinstance(path, list) else None,
-            "transit": str(line.get("id", "")),
-            "tool": "pegasus-transfer",
-            "direction": _direction(attempt, ends),
-        },
+        at=attempt.end,
+        path=[str(node) for node in path] if isinstance(path, list) else None,
+        transit=str(line.get("id", "")),
     )
 
 
