@@ -1,7 +1,8 @@
 """An esmond-style archive: answers as documented, over HTTP.
 
-Metadata come in pages with ``metadata-count-total`` in the first; results are chosen by
-``time-start`` and ``time-end`` (both inclusive), ``limit`` and ``offset``.
+Metadata come in pages with ``metadata-count-total`` in the first, of tests that have something
+since ``time-start``; results are chosen by ``time-start`` and ``time-end`` (both inclusive),
+``limit`` and ``offset``.
 """
 
 from __future__ import annotations
@@ -47,10 +48,12 @@ class Esmond:
         """JSON of a GET; None where there is nothing."""
         limit = int(query.get("limit", ["1000"])[0])
         offset = int(query.get("offset", ["0"])[0])
+        first = int(query.get("time-start", ["0"])[0])
+        last = int(query.get("time-end", ["99999999999"])[0])
         if path == ROOT:
-            found = [self._metadata(key) for key in self.tests]
+            found = [self._metadata(key) for key in self.tests if self._has_since(key, first)]
             for name, wanted in query.items():
-                if name not in ("limit", "offset", "format"):
+                if name not in ("limit", "offset", "format", "time-start"):
                     found = [one for one in found if [one.get(name)] == wanted]
             page = found[offset : offset + limit]
             if page:
@@ -58,10 +61,13 @@ class Esmond:
             return page
         key, event_type, _ = path.removeprefix(ROOT).split("/")
         known = self.points.get((key, event_type), {})
-        first = int(query.get("time-start", ["0"])[0])
-        last = int(query.get("time-end", ["99999999999"])[0])
         chosen = [{"ts": at, "val": known[at]} for at in sorted(known) if first <= at <= last]
         return chosen[offset : offset + limit]
+
+    def _has_since(self, key: str, first: int) -> bool:
+        """A time in the query is for tests that have something since then."""
+        times = [at for (of, _), points in self.points.items() if of == key for at in points]
+        return not times or max(times) >= first
 
     def _metadata(self, key: str) -> dict[str, Any]:
         types = [

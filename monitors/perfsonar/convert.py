@@ -88,6 +88,19 @@ def round_trips(result: Mapping[str, Any]) -> Iterator[Finding]:
         yield from lost(result.get("lost"), result.get("sent"))
 
 
+def trip_statistics(value: Mapping[str, Any]) -> Iterator[Finding]:
+    """Milliseconds of round trips of which only statistics are known: their median, or the mean
+    where there is none. Raises InputError."""
+    middle = next((name for name in ("median", "mean") if value.get(name) is not None), "mean")
+    found = number(value.get(middle), middle)
+    details: dict[str, Any] = {"is": middle}
+    for name, known in (("least_s", "minimum"), ("most_s", "maximum")):
+        if value.get(known) is not None:
+            details[name] = number(value[known], known) / 1000
+    if found > 0:
+        yield Finding("rtt", found / 1000, details)
+
+
 def delays(value: object, metric: str, clock_error_ms: object = None) -> Iterator[Finding]:
     """A histogram of delays in milliseconds: their median, and as jitter how far the 95th
     percentile is above it. Raises InputError.

@@ -3,11 +3,15 @@
 ``GET <archive>/`` lists *metadata*: one object for each test, with its source and destination and
 its ``event-types``, each of which has a ``base-uri``. ``GET <base-uri>?time-start=&time-end=``
 gives the results of one event type as ``[{"ts": 1397421672, "val": …}, …]``.
+
+Two programs answer so: esmond, and elmond, which perfSONAR 5 has in its place. Elmond's links end
+in ``/base/0``; it has no histograms of round trips, only their statistics; a run is a link alone;
+and it does not say that a test was done in reverse, but can be asked for those that were.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from reprlib import repr as shown
 from typing import Any
@@ -17,7 +21,7 @@ from monitors.measurement import Measurement
 from monitors.perfsonar import convert
 from monitors.perfsonar.convert import Finding
 from monitors.perfsonar.hosts import Hosts
-from monitors.perfsonar.results import measurement
+from monitors.perfsonar.results import REVERSIBLE, measurement
 from monitors.perfsonar.values import number
 from network_provisioner.errors import InputError, printable
 from network_provisioner.instants import instant
@@ -26,18 +30,18 @@ RUNS, CLOCKS = "pscheduler-run-href", "time-error-estimates"
 BESIDE = (RUNS, CLOCKS)
 """Event types that say something about the results of others at the same time."""
 
-DELAYS = "histogram-owdelay"
+DELAYS, TRIPS, FAILURES = "histogram-owdelay", "histogram-rtt", "failures"
 READ = (
-    "throughput", DELAYS, "histogram-rtt", "packet-loss-rate",
-    "packet-loss-rate-bidir", "packet-trace", "failures",
+    "throughput", DELAYS, TRIPS, "packet-loss-rate",
+    "packet-loss-rate-bidir", "packet-trace", FAILURES,
 )  # fmt: skip
 """Event types that become measurements."""
 
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """The results of one event type of one test. ``updated``: when the archive had something new
-    last (Unix seconds), None where it does not say."""
+    """The results of one event type of one test: ``url`` of them, ``statistics`` of what stands in
+    for histograms, "" where there is none."""
 
     key: str
     event_type: str
@@ -46,7 +50,7 @@ class Series:
     udp: bool
     tool: str
     test: str
-    updated: float | None = None
+    statistics: str = ""
 
     @property
     def id(self) -> str:
@@ -54,8 +58,25 @@ class Series:
         return f"{self.key}/{self.event_type}"
 
 
-def series_of(metadata: object, archive: str, hosts: Hosts) -> list[Series]:
+def hides_reverse(metadata: object) -> bool:
+    """Whether a test may have been done in reverse without its metadata saying so: elmond's."""
+    return (
+        isinstance(metadata, Mapping)
+        and metadata.get("pscheduler-test-type") in REVERSIBLE
+        and isinstance(events := metadata.get("event-types"), list)
+        and any(isinstance(one, Mapping) and _is_elmonds(one.get("base-uri")) for one in events)
+    )
+
+
+def _is_elmonds(uri: object) -> bool:
+    return isinstance(uri, str) and uri.endswith("/base/0")
+
+
+def series_of(
+    metadata: object, archive: str, hosts: Hosts, reverse: Container[str] = ()
+) -> list[Series]:
     """What of a test there is to read, and its runs. Nothing for what is measured at one host.
+    ``reverse``: the keys of tests whose data went from the destination to the source.
 
     Raises InputError for what is no metadata, or points elsewhere than to the archive.
     """
@@ -65,10 +86,13 @@ def series_of(metadata: object, archive: str, hosts: Hosts) -> list[Series]:
     events = metadata.get("event-types")
     if not isinstance(key, str) or not _is_name(key) or not isinstance(events, list):
         raise InputError(f"found {shown(dict(metadata))}, expected a metadata-key and event-types")
-    if metadata.get("destination") is None:
+    ends = (metadata.get("input-destination"), metadata.get("destination"))
+    if ends == (None, None):
         return []
     source = hosts.name(metadata.get("input-source"), metadata.get("source"))
-    target = hosts.name(metadata.get("input-destination"), metadata.get("destination"))
+    target = hosts.name(*ends)
+    if key in reverse:
+        source, target = target, source
     found = []
     for event in events:
         name = event.get("event-type") if isinstance(event, Mapping) else None
@@ -83,7 +107,7 @@ def series_of(metadata: object, archive: str, hosts: Hosts) -> list[Series]:
                 metadata.get("ip-transport-protocol") == "udp",
                 printable(str(metadata.get("tool-name") or "")[:100]),
                 printable(str(metadata.get("pscheduler-test-type") or "")[:100]),
-                _updated(event.get("time-updated")),
+                _statistics(event, archive) if name == TRIPS else "",
             )
         )
     return found
@@ -106,7 +130,7 @@ def runs_of(points: Iterable[tuple[int, Any]]) -> dict[int, str]:
     posted as well."""
     found = {}
     for at, value in points:
-        href = value.get("href") if isinstance(value, Mapping) else None
+        href = value.get("href") if isinstance(value, Mapping) else value
         run = href.rstrip("/").rpartition("/")[2] if isinstance(href, str) else ""
         if _is_name(run):
             found[at] = run
@@ -121,7 +145,12 @@ def measurements(
 ) -> tuple[list[Measurement], str]:
     """The results of a series, and a line about those that cannot be understood, "" where all
     can. ``clocks``: by how many milliseconds those of both ends may differ, by time stamp."""
-    details = {"archive_key": series.key, "tool": series.tool, "test": series.test}
+    details = {
+        "archive_key": series.key,
+        "archive_type": series.event_type,
+        "tool": series.tool,
+        "test": series.test,
+    }
     taken: list[Measurement] = []
     problem, bad = "", 0
     for at, value in points:
@@ -146,13 +175,14 @@ def _found(series: Series, value: Any, clock_error_ms: Any) -> Iterator[Finding]
             yield from convert.throughput({"throughput-bits": value}, series.udp)
     elif kind == DELAYS:
         yield from convert.delays(value, "one_way_delay", clock_error_ms)
-    elif kind == "histogram-rtt":
-        yield from convert.delays(value, "rtt")
+    elif kind == TRIPS:
+        known = isinstance(value, Mapping) and "mean" in value
+        yield from convert.trip_statistics(value) if known else convert.delays(value, "rtt")
     elif kind in ("packet-loss-rate", "packet-loss-rate-bidir"):
         yield from _loss(value)
     elif kind == "packet-trace":
         yield from _trace(value)
-    elif kind == "failures":
+    elif kind == FAILURES:
         yield convert.failed(value.get("error") if isinstance(value, Mapping) else value)
 
 
@@ -193,8 +223,12 @@ def _is_name(text: str) -> bool:
     return 0 < len(text) <= 200 and text.isprintable()
 
 
-def _updated(value: object) -> float | None:
-    try:
-        return None if value is None else number(value, "time-updated")
-    except InputError:
-        return None
+def _statistics(event: Mapping[str, Any], archive: str) -> str:
+    """The link to the statistics of single results, "" where there is none."""
+    summaries = event.get("summaries")
+    for one in summaries if isinstance(summaries, list) else ():
+        if not isinstance(one, Mapping):
+            continue
+        if (one.get("summary-type"), str(one.get("summary-window"))) == ("statistics", "0"):
+            return _inside(archive, one.get("uri"))
+    return ""

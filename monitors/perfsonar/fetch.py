@@ -23,6 +23,14 @@ class FetchError(AdonError):
     """An archive did not answer, or answered with something else than JSON."""
 
 
+class RefusedError(FetchError):
+    """An archive answered that it will not, or cannot, answer this."""
+
+
+class TooLargeError(RefusedError):
+    """An archive answered more than is taken at once."""
+
+
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
     """A redirection could lead the token anywhere."""
 
@@ -52,11 +60,11 @@ def fetch_of(remote: Remote) -> Fetch:
                 body = answer.read(_MOST_BYTES + 1)
         except urllib.error.HTTPError as error:
             with error:
-                raise FetchError(f"{url}: answered {error.code} {error.reason}") from error
+                raise RefusedError(f"{url}: answered {error.code} {error.reason}") from error
         except (OSError, ValueError) as error:
             raise FetchError(f"{url}: {error}") from error
         if len(body) > _MOST_BYTES:
-            raise FetchError(f"{url}: answered more than {_MOST_BYTES} bytes")
+            raise TooLargeError(f"{url}: answered more than {_MOST_BYTES} bytes")
         try:
             return json.loads(body)
         except (ValueError, RecursionError) as error:

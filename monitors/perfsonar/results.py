@@ -21,6 +21,8 @@ from network_provisioner.instants import instant
 
 SOURCE = "perfsonar"
 KNOWN = ("throughput", "rtt", "latency", "latencybg", "trace", "disk-to-disk")
+REVERSIBLE = ("throughput", "latency", "latencybg")
+"""Types of tests whose data may go from the destination to the source."""
 
 
 def measurements_of(body: Mapping[str, Any], hosts: Hosts) -> list[Measurement]:
@@ -106,7 +108,7 @@ def _subject(kind: str, spec: Mapping[str, Any], participants: object, hosts: Ho
     last = named[-1] if len(named) > 1 else None
     source = hosts.name(spec.get("source"), spec.get("source-node"), first)
     target = hosts.name(spec.get("dest"), spec.get("dest-node"), last)
-    if spec.get("reverse") is True and kind in ("throughput", "latency", "latencybg"):
+    if spec.get("reverse") is True and kind in REVERSIBLE:
         source, target = target, source
     return f"{source}>{target}"
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 from hypothesis import given, settings
@@ -14,11 +14,10 @@ from hypothesis import strategies as st
 from test_perfsonar_results import AT, HOSTS, LATENCY, RUN, TCP, posted
 
 from monitors.archive import Archive
-from monitors.perfsonar import esmond
-from monitors.perfsonar import reader as reading
+from monitors.perfsonar import asking, esmond
 from monitors.perfsonar.convert import FAILURE
 from monitors.perfsonar.data import Remote
-from monitors.perfsonar.fetch import FetchError, fetch_of
+from monitors.perfsonar.fetch import FetchError, RefusedError, TooLargeError, fetch_of
 from monitors.perfsonar.reader import OVERLAP_S, Reader, Readers
 from monitors.perfsonar.results import measurements_of
 from network_provisioner.errors import InputError
@@ -107,8 +106,20 @@ def test_a_reader_that_comes_back_goes_on_where_it_was(world: Esmond, archive: A
     away = [int(NOW) + 3600 * n for n in range(1, 24 * 30)]  # a month, more than it looks back
     world.put("a", "throughput", dict.fromkeys(away, 9e8))
     assert reader_of(world, archive, back_s=86_400.0).once(NOW + 31 * 86_400) == len(away)
-    first = next(path for path in reversed(world.asked) if "throughput/base" in path)
+    again = world.asked[1 + next(n for n, path in enumerate(world.asked) if "/base" in path) :]
+    first = next(path for path in again if "throughput/base" in path)
     assert f"time-start={int(NOW) - 3600 - int(OVERLAP_S)}&" in first
+
+
+def test_what_one_kind_of_result_gave_hides_nothing_of_another(
+    world: Esmond, archive: Archive
+) -> None:
+    world.add("a", MU, TACC)
+    world.put("a", "failures", {int(NOW) - 60: {"error": "no answer"}})
+    world.put("a", "throughput", {int(NOW) - 5 * 86_400: 1e9})
+    assert reader_of(world, archive).once(NOW) == 2
+    world.put("a", "packet-loss-rate", {int(NOW) - 5 * 86_400: 0.1})
+    assert reader_of(world, archive).once(NOW) == 1  # another process
 
 
 def test_nothing_is_asked_of_tests_that_have_nothing_new(world: Esmond, archive: Archive) -> None:
@@ -121,7 +132,8 @@ def test_nothing_is_asked_of_tests_that_have_nothing_new(world: Esmond, archive:
 def test_all_pages_are_read(
     world: Esmond, archive: Archive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reading, "PAGE", 10)
+    monkeypatch.setattr(asking, "TESTS", 10)
+    monkeypatch.setattr(asking, "RESULTS", 10)
     for n in range(25):
         world.add(f"k{n}", MU, TACC)
         times = range(int(NOW) - 12_000 - n, int(NOW) - n, 1000)
@@ -131,15 +143,69 @@ def test_all_pages_are_read(
     assert reader_of(world, archive).once(NOW) == wanted
 
 
-def test_an_archive_that_knows_no_offset_does_not_hold_us_up(
-    world: Esmond, archive: Archive, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("limit", [2, 5, 9, 20])
+def test_an_archive_that_gives_always_the_same_does_not_hold_us_up(
+    world: Esmond, archive: Archive, monkeypatch: pytest.MonkeyPatch, limit: int
 ) -> None:
-    monkeypatch.setattr(reading, "PAGE", 2)
+    monkeypatch.setattr(asking, "RESULTS", limit)
     world.add("a", MU, TACC)
     world.put("a", "throughput", dict.fromkeys(range(int(NOW) - 50, int(NOW), 10), 1e9))
-    answer = json.dumps(world.answer(f"{ROOT}a/throughput/base", {})).encode()
-    world.answers[f"{ROOT}a/throughput/base"] = (200, answer)
+    for path in (ROOT, f"{ROOT}a/throughput/base"):
+        world.answers[path] = (200, json.dumps(world.answer(path, {})).encode())
     assert reader_of(world, archive).once(NOW) == 5
+    assert len(world.asked) < 40  # not one for every second of a week
+
+
+class Counting:
+    """An archive of one series that counts results as elmond does: those without a value are
+    counted, and left out; and nothing comes after the ``most`` of an answer."""
+
+    def __init__(self, points: dict[int, bool], most: int) -> None:
+        self.points, self.most = points, most
+
+    def __call__(self, url: str) -> Any:
+        asked = {
+            key: int(value) for key, value in parse_qsl(urlsplit(url).query) if key != "format"
+        }
+        first, last = asked["time-start"], asked["time-end"]
+        hits = [at for at in sorted(self.points) if first <= at <= last]
+        return [{"ts": at, "val": 1} for at in hits[: asked["limit"]] if self.points[at]]
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.dictionaries(st.integers(0, 400_000), st.booleans(), max_size=60),
+    st.integers(0, 200_000),
+    st.integers(0, 500_000),
+)
+def test_results_left_out_of_an_answer_hide_no_others(
+    points: dict[int, bool], first: int, last: int
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(asking, "RESULTS", 120)  # twice as many as there are
+        pages = list(asking.results(Counting(points, 120), "x", first, last))
+    found = {point["ts"] for page in pages for point in page}
+    assert found == {at for at, valued in points.items() if valued and first <= at <= last}
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.sets(st.integers(0, 5000), max_size=80), st.integers(2, 12))
+def test_every_result_is_found_however_few_are_given_at_once(times: set[int], most: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(asking, "RESULTS", most)
+        pages = asking.results(Counting(dict.fromkeys(times, True), most), "x", 0, 5000)
+        assert {point["ts"] for page in pages for point in page} == times
+
+
+def test_an_answer_that_is_too_large_is_asked_for_in_parts() -> None:
+    def fetch(url: str) -> Any:
+        asked = dict(parse_qsl(urlsplit(url).query))
+        if int(asked["time-end"]) - int(asked["time-start"]) > 1000:
+            raise TooLargeError("too much")
+        return Counting(dict.fromkeys(range(0, 10_000, 10), True), 100)(url)
+
+    found = {point["ts"] for page in asking.results(fetch, "x", 0, 9_999) for point in page}
+    assert found == set(range(0, 10_000, 10))
 
 
 def test_what_was_posted_is_not_recorded_again_when_it_is_read(
@@ -191,6 +257,92 @@ def test_filters_and_the_token_are_shown(world: Esmond, archive: Archive, tmp_pa
     reader = reader_of(world, archive, only=only, token_file=tmp_path / "token")
     assert reader.once(NOW) == 1
     assert all(headers["Authorization"] == "Token secret" for headers in world.headers)
+
+
+# ---------------------------------------------------------------- perfSONAR 5's elmond
+
+
+ELMOND = json.loads((Path(__file__).parent / "elmond_answers.json").read_text())
+"""What elmond 5.2.1 answered of results that were made up, kept by a stand-in for OpenSearch."""
+ELMOND_NOW = 1_763_000_000.0
+
+
+def elmond(url: str) -> Any:
+    path, asked = urlsplit(url).path, dict(parse_qsl(urlsplit(url).query))
+    first, last = float(asked["time-start"]), float(asked.get("time-end", "inf"))
+    if path == ROOT:
+        found = [
+            test for test in ELMOND["tests"]
+            if "reverse" not in asked or test["metadata-key"] in ELMOND["reverse"]
+        ]  # fmt: skip
+        return found[int(asked["offset"]) :][: int(asked["limit"])]
+    return [one for one in ELMOND["results"][path] if first <= one["ts"] <= last]
+
+
+def elmonds(archive: Archive, fetch: Any = elmond) -> Reader:
+    return Reader(Remote(f"http://ps.example.edu{ROOT}"), HOSTS, archive, fetch)
+
+
+def test_everything_that_elmond_has(archive: Archive) -> None:
+    reader = elmonds(archive)
+    assert (reader.once(ELMOND_NOW), reader.once(ELMOND_NOW + 60)) == (19, 0)
+    assert elmonds(archive).once(ELMOND_NOW + 120) == 0  # another process
+    assert {
+        metric: sorted(
+            (one.subject, ELMOND_NOW - one.at, one.value) for one in archive.query(metric)
+        )
+        for metric in archive.metrics()
+    } == {
+        "tcp_throughput": [
+            ("mu>tacc", 3600.0, 9.4e8 + 2),
+            ("mu>tacc", 7200.0, 9.4e8 + 1),
+            ("mu>tacc", 10_800.0, 9.4e8),
+            ("tacc>mu", 5100.0, 3e8),  # done in reverse
+        ],
+        FAILURE: [("mu>tacc", 1800.0, 1.0)],
+        "udp_throughput": [("mu>tacc", 5000.0, 5e7)],
+        "throughput": [("mu>tacc", 5400.0, 2e8)],
+        "one_way_delay": [("mu>tacc", at, pytest.approx(0.00257)) for at in (540.0, 900.0)],
+        "jitter": [("mu>tacc", at, pytest.approx(0.00003)) for at in (540.0, 900.0)],
+        "loss": [
+            ("10.1.1.1>tacc", 5200.0, 0.2),  # it names no source: who measured it
+            ("mu>tacc", 540.0, 0.005),
+            ("mu>tacc", 720.0, 1.0),
+            ("mu>tacc", 900.0, 0.005),
+            ("mu>tacc", 5250.0, 0.0),
+        ],
+        "rtt": [("10.1.1.1>tacc", 5200.0, 0.0551), ("mu>tacc", 5250.0, 0.055)],
+        "hops": [("mu>tacc", 5300.0, 4.0)],
+    }
+    assert archive.query("rtt")[0].details["is"] == "mean"
+
+
+def test_what_was_posted_is_not_recorded_again_from_elmond(archive: Archive) -> None:
+    good = posted("throughput", TCP) | {"id": "ffe51a3a-1762989200"}
+    good["schedule"] = {"start": "2025-11-12T23:13:20Z"}
+    bad = posted("throughput", {"succeeded": False, "error": "no answer"})
+    bad["schedule"] = {"start": "2025-11-13T01:43:20Z"}
+    for body in (good, bad):
+        assert archive.record_many(measurements_of(body, HOSTS)) == 1
+    assert elmonds(archive).once(ELMOND_NOW) == 17
+    assert [one.details["run"] for one in archive.query(FAILURE)] == [RUN]
+
+
+def test_results_that_elmond_cannot_give_cost_only_themselves(
+    archive: Archive, caplog: pytest.LogCaptureFixture
+) -> None:
+    broken = True
+
+    def fetch(url: str) -> Any:
+        if broken and "packet-trace" in url:
+            raise RefusedError(f"{url}: answered 500")
+        return elmond(url)
+
+    reader = elmonds(archive, fetch)
+    assert reader.once(ELMOND_NOW) == 18
+    assert "packet-trace/base/0" in caplog.text
+    broken = False
+    assert reader.once(ELMOND_NOW + 86_400) == 1
 
 
 # ---------------------------------------------------------------- what goes wrong
