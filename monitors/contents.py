@@ -74,6 +74,7 @@ def copy_archive(source: Archive, target: Archive) -> int:
         for table, columns in (
             ("rollup", COLUMNS),
             ("horizon", "metric, raw_until, hourly_until, daily_until"),
+            ("rolling", "metric, since"),
         ):
             marks = ", ".join("?" * len(columns.split(",")))
             for row in source.engine.rows(f"SELECT {columns} FROM {table}"):

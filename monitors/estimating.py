@@ -18,7 +18,7 @@ _WHOLE = (
 )
 _ROLLUPS = (
     f"SELECT {COLUMNS} FROM rollup WHERE metric = ? AND subject = ?"
-    " AND last_at <= ? AND first_at >= ? ORDER BY last_at DESC, width LIMIT ?"
+    " AND last_at <= ? AND first_at >= ? AND start < ? ORDER BY last_at DESC, width LIMIT ?"
 )
 
 
@@ -59,6 +59,6 @@ def _found(
         rows = engine.rows(_WHOLE, [metric, subject, now, max(oldest, given_up), WINDOW])
         before: Rows = []
         if len(rows) < WINDOW and given_up > oldest:
-            before = engine.rows(_ROLLUPS, [metric, subject, now, oldest, WINDOW])
+            before = engine.rows(_ROLLUPS, [metric, subject, now, oldest, given_up, WINDOW])
         if horizon(engine, metric) == given_up:  # else some may be in neither, or in both
             return rows, before

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from itertools import islice
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -15,6 +16,7 @@ from monitors.archive import Archive, ArchiveError, Measurement, Selection
 from monitors.retention.horizons import DAY_S, HOUR_S, Keep, Point, Retention, roll_up
 from monitors.retention.rollups import roll_ups
 from monitors.retention.service import retain
+from monitors.retention.steps import ROWS, steps
 from network_provisioner.errors import InputError
 
 Opener = Callable[[], Archive]
@@ -371,6 +373,68 @@ class ArchiveSuite:
             assert sum(found) == 0
             days = roll_ups(reader, "rtt", "mu>tacc", DAY_S, 0, NOW)
             assert sum(one.number for one in days) == 2000
+
+    def test_an_hour_with_very_many_goes_in_short_steps_and_counts_once_meanwhile(
+        self, world: Callable[[], World]
+    ) -> None:
+        """Whoever ends between two steps, another one goes on, and readers notice nothing."""
+        subjects = [f"h{n}" for n in range(ROWS + 50)]
+        sent = [
+            measured(f"{name}:{n}", float(n), 100.0 + n, name) for name in subjects for n in (1, 2)
+        ]
+        with world() as opened:
+            reader, late = opened(), [replace(one, id=f"late {one.id}") for one in sent]
+            reader.record_many(sent)
+            reader.record(measured("newest", at=NOW, metric="loss"))
+            keepers = [opened(), opened()]
+            shown = (subjects[0], subjects[-1])
+            before = [reader.estimate("rtt", name, NOW) for name in shown]
+            taken = steps_done = 0
+            while True:
+                keeper = steps(keepers[steps_done % 2], "rtt", Keep(DAY_S), NOW)
+                # Each goes on a little further than the one before it got, and is gone.
+                found = list(islice(keeper, 1 + steps_done))
+                keeper.close()
+                if not found:
+                    break
+                steps_done += 1
+                for step in found:
+                    assert max(step.removed, step.made, step.dropped) <= ROWS
+                    taken += step.removed
+                assert reader.record_many(late[:3]) == 0
+                for name in shown:
+                    for width in (HOUR_S, DAY_S):
+                        (one,) = roll_ups(reader, "rtt", name, width, 0, NOW)
+                        assert (one.number, one.total) == (2, 3.0)
+                after = [reader.estimate("rtt", name, NOW) for name in shown]
+                assert [(e.count, e.at) for e in after if e] == [
+                    (e.count, e.at) for e in before if e
+                ]
+                assert steps_done < 100
+            assert taken == len(sent) and reader.query("rtt") == []
+            count = reader.engine.rows("SELECT count(*), sum(number) FROM rollup")
+            assert [tuple(map(int, row)) for row in count] == [(len(subjects), len(sent))]
+            assert reader.engine.rows("SELECT * FROM rolling") == []
+            # The same of days, and of their end.
+            keep = Keep(DAY_S, 2 * DAY_S, 3 * DAY_S)
+            found = list(steps(reader, "rtt", keep, NOW))
+            assert all(max(step.made, step.dropped) <= ROWS for step in found)
+            assert sum(step.dropped for step in found) == 2 * len(subjects)
+            assert roll_ups(reader, "rtt", shown[0], DAY_S, 0, NOW) == []
+
+    def test_what_is_being_rolled_up_cannot_be_taken_away(self, world: Callable[[], World]) -> None:
+        with world() as opened:
+            archive = opened()
+            archive.record_many([measured("a"), measured("newest", at=NOW)])
+            next(steps(archive, "rtt", Keep(DAY_S), NOW))  # the horizon rose, and nothing else
+            assert archive.engine.rows("SELECT count(*) FROM rolling") == [(1,)]
+            with (
+                pytest.raises(ArchiveError, match="append-only"),
+                archive.engine.write() as writing,
+            ):
+                writing.run("INSERT INTO retaining (since) VALUES (1)")
+                writing.run("DELETE FROM measurement WHERE id = 'a'")
+            assert retain(archive, Retention(Keep(DAY_S)), NOW).removed == 1
 
     def test_an_estimate_stays_when_its_measurements_are_rolled_up(
         self, world: Callable[[], World]

@@ -18,19 +18,26 @@ COLUMNS = (
     " sketch"
 )
 _POINTS = "metric, subject, unit, value, at, source"
-_INSERT = f"INSERT INTO rollup ({COLUMNS}) VALUES ({', '.join('?' * 13)})"
+_MARKS = f"({', '.join('?' * 13)})"
 
 
-def add(writing: Writing, rollups: Sequence[RollUp]) -> None:
-    """Keep them, in a transaction that writes."""
-    for one in rollups:
-        writing.run(
-            _INSERT,
-            [
-                one.metric, one.subject, one.unit, one.width_s, one.start, one.number, one.total,
-                one.low, one.high, one.first_at, one.last_at, one.source, one.sketch.dumps(),
-            ],
-        )  # fmt: skip
+def add(writing: Writing, rollups: Sequence[RollUp]) -> int:
+    """Keep them, in a transaction that writes; how many were not there. One that is there is the
+    same: it was made of the same measurements, by a process that did not come to the end."""
+    if not rollups:
+        return 0
+    values = [
+        [
+            one.metric, one.subject, one.unit, one.width_s, one.start, one.number, one.total,
+            one.low, one.high, one.first_at, one.last_at, one.source, one.sketch.dumps(),
+        ]
+        for one in rollups
+    ]  # fmt: skip
+    return writing.run(
+        f"INSERT INTO rollup ({COLUMNS}) VALUES {', '.join([_MARKS] * len(rollups))}"
+        " ON CONFLICT DO NOTHING",
+        [value for row in values for value in row],
+    )
 
 
 def from_row(row: Row) -> RollUp:
@@ -51,8 +58,14 @@ def points(
 
 
 def horizon(asked: Engine | Writing, metric: str) -> float:
-    """Before this (Unix seconds) a metric's measurements are not whole any more."""
-    rows = asked.rows("SELECT raw_until FROM horizon WHERE metric = ?", [metric])
+    """Before this (Unix seconds) a metric has roll-ups, and its measurements are not whole any
+    more. While some are being rolled up it is where those begin; nothing older is taken from
+    ``raw_until`` on already."""
+    rows = asked.rows(
+        "SELECT coalesce((SELECT since FROM rolling WHERE metric = horizon.metric), raw_until)"
+        " FROM horizon WHERE metric = ?",
+        [metric],
+    )
     return float(rows[0][0]) if rows else -math.inf
 
 
@@ -64,16 +77,16 @@ def roll_ups(
     none of the hours."""
     first = start_of(since, width_s)
     engine = archive.engine
-    # In this order, what retention rolls up meanwhile may be found twice, but is never missed.
-    whole = points(engine, metric, subject, max(first, horizon(engine, metric)), until)
-    rows: list[Row] = engine.rows(
-        f"SELECT {COLUMNS} FROM rollup WHERE metric = ? AND subject = ? AND width <= ?"
-        " AND start >= ? AND start < ? ORDER BY start",
-        [metric, subject, width_s, first, until],
-    )
-    kept = [from_row(row) for row in rows]
-    rolled = max((one.start + one.width_s for one in kept), default=-math.inf)
-    return widened([*kept, *roll_up((p for p in whole if p.at >= rolled), width_s)], width_s)
+    while True:
+        rolled = horizon(engine, metric)
+        whole = points(engine, metric, subject, max(first, rolled), until)
+        rows: list[Row] = engine.rows(
+            f"SELECT {COLUMNS} FROM rollup WHERE metric = ? AND subject = ? AND width <= ?"
+            " AND start >= ? AND start < ? ORDER BY start",
+            [metric, subject, width_s, first, min(until, rolled)],
+        )
+        if horizon(engine, metric) == rolled:  # else some may be in neither, or in both
+            return widened([*map(from_row, rows), *roll_up(whole, width_s)], width_s)
 
 
 def as_dict(found: RollUp, shares: Sequence[float]) -> dict[str, Any]:

@@ -1,84 +1,52 @@
 """Retention carried out: old measurements become roll-ups, and old roll-ups wider ones.
 
-A metric's *horizon* only rises. The transaction that moves it rolls up what lies before it, takes
-that away, and is short: others write in between. Of what is older than the horizon nothing is
-taken any more (:meth:`monitors.archive.Archive.record_many`), so each roll-up is made once, of all
-there ever was, and an id that has gone stays taken.
+A metric's *horizon* only rises. Of what is older nothing is taken any more
+(:meth:`monitors.archive.Archive.record_many`), so each roll-up is made once, of all there ever was,
+and an id that has gone stays taken. :mod:`monitors.retention.steps` has the transactions.
 """
 
 from __future__ import annotations
 
 import logging
 import math
+import time
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from monitors.archive import Archive, ArchiveError
 from monitors.background import Background
 from monitors.retention import rollups
-from monitors.retention.horizons import (
-    DAY_S,
-    HOUR_S,
-    KEPT_LAST,
-    NO_SERIES,
-    Keep,
-    Retention,
-    roll_up,
-    start_of,
-    widened,
-)
-from monitors.stores.base import Writing
+from monitors.retention.horizons import HOUR_S, Retention, start_of
+from monitors.retention.steps import Retained, steps
 
 _log = logging.getLogger(__name__)
 
-_STEP = 5000  # measurements, about, that one transaction takes away
 EVERY_S = 3600.0
+_LONGEST_REST_S = 0.1
 
 Ended = Callable[[], bool]
-
-_OLDEST = "SELECT at FROM measurement WHERE metric = ? AND at >= ? AND at < ? ORDER BY at LIMIT 1"
-_DELETE = (
-    "DELETE FROM measurement WHERE metric = ? AND at < ?"
-    " AND seq < (SELECT max(m.seq) FROM measurement m)"  # its number must not be given again
-)
-_NOT_LAST = (
-    " AND EXISTS (SELECT 1 FROM measurement n WHERE n.metric = measurement.metric"
-    " AND n.subject = measurement.subject AND n.at >= measurement.at"
-    " AND (n.at > measurement.at OR n.seq > measurement.seq))"
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Retained:
-    """What one round did: measurements taken away, roll-ups made, and roll-ups taken away."""
-
-    removed: int = 0
-    made: int = 0
-    dropped: int = 0
-
-    def __add__(self, other: Retained) -> Retained:
-        return Retained(
-            self.removed + other.removed, self.made + other.made, self.dropped + other.dropped
-        )
+Rest = Callable[[float], object]
 
 
 def retain(
-    archive: Archive, retention: Retention, now: float, ended: Ended = lambda: False
+    archive: Archive,
+    retention: Retention,
+    now: float,
+    ended: Ended = lambda: False,
+    rest: Rest = time.sleep,
 ) -> Retained:
     """Bring the archive to what is kept at ``now`` (Unix seconds), or as far as it gets until
-    ``ended()``. Raises ArchiveError; what was done until then stays, and is whole."""
+    ``ended()``. ``rest`` waits so many seconds: after each step others get as long to write as it
+    took. Raises ArchiveError; what was done until then stays."""
     done = Retained()
     names = {row[0] for row in archive.engine.rows("SELECT metric FROM horizon")}
     for metric in sorted({*archive.metrics(), *names}):
-        keep = retention.of(metric)
-        for step in (_raw, _hourly, _daily):
-            more = True
-            while more and not ended():
-                with archive.engine.write() as writing:
-                    writing.run("INSERT INTO retaining (since) VALUES (?)", [now])
-                    did, more = step(writing, metric, keep, now)
-                    writing.run("DELETE FROM retaining")
-                done += did
+        began = time.monotonic()
+        for did in steps(archive, metric, retention.of(metric), now):
+            done += did
+            if ended():
+                return done
+            rest(min(time.monotonic() - began, _LONGEST_REST_S))
+            began = time.monotonic()
     return done
 
 
@@ -100,74 +68,6 @@ def due(archive: Archive, retention: Retention, now: float) -> dict[str, int]:
             if rows[0][0]:
                 found[metric] = int(rows[0][0])
     return found
-
-
-def _raw(writing: Writing, metric: str, keep: Keep, now: float) -> tuple[Retained, bool]:
-    """Move the horizon a step; whether there is another one."""
-    if not math.isfinite(keep.raw_s):
-        return Retained(), False
-    horizon, target = rollups.horizon(writing, metric), start_of(now - keep.raw_s, HOUR_S)
-    oldest = writing.rows(_OLDEST, [metric, horizon, target])
-    if target <= horizon or (not oldest and horizon == -math.inf):
-        return Retained(), False
-    end = target
-    if oldest:
-        # Whole hours, as many as are about a step, but one at least.
-        later = writing.rows(f"{_OLDEST} OFFSET {_STEP}", [metric, horizon, target])
-        first = start_of(oldest[0][0], HOUR_S) + HOUR_S
-        end = min(target, max(first, start_of(later[0][0], HOUR_S))) if later else target
-    made = []
-    if metric not in NO_SERIES:
-        made = roll_up(rollups.points(writing, metric, None, horizon, end), HOUR_S)
-        rollups.add(writing, made)
-    if horizon == -math.inf:
-        values: list[object] = [metric, end, -math.inf, -math.inf]
-        writing.run("INSERT INTO horizon VALUES (?, ?, ?, ?)", values)
-    else:
-        writing.run("UPDATE horizon SET raw_until = ? WHERE metric = ?", [end, metric])
-    statement = _DELETE + (_NOT_LAST if metric in KEPT_LAST else "")
-    removed = writing.run(statement, [metric, end])
-    return Retained(removed, len(made)), end < target
-
-
-def _hourly(writing: Writing, metric: str, keep: Keep, now: float) -> tuple[Retained, bool]:
-    """Make a day of hours."""
-    rows = writing.rows("SELECT raw_until, hourly_until FROM horizon WHERE metric = ?", [metric])
-    if not rows or not math.isfinite(keep.hourly_s):
-        return Retained(), False
-    # A day whose measurements are not all rolled up yet is not over.
-    target = min(start_of(now - keep.hourly_s, DAY_S), start_of(rows[0][0], DAY_S))
-    first = writing.rows(
-        "SELECT min(start) FROM rollup WHERE metric = ? AND width = ? AND start < ?",
-        [metric, HOUR_S, target],
-    )[0][0]
-    if first is None:
-        return Retained(), False
-    day = start_of(first, DAY_S)
-    of_day = "FROM rollup WHERE metric = ? AND width = ? AND start < ?"
-    values: list[object] = [metric, HOUR_S, day + DAY_S]
-    hours = writing.rows(f"SELECT {rollups.COLUMNS} {of_day}", values)
-    made = widened((rollups.from_row(row) for row in hours), DAY_S)
-    dropped = writing.run(f"DELETE {of_day}", values)
-    rollups.add(writing, made)
-    writing.run("UPDATE horizon SET hourly_until = ? WHERE metric = ?", [day + DAY_S, metric])
-    return Retained(0, len(made), dropped), day + DAY_S < target
-
-
-def _daily(writing: Writing, metric: str, keep: Keep, now: float) -> tuple[Retained, bool]:
-    """Drop days."""
-    if not math.isfinite(keep.daily_s):
-        return Retained(), False
-    until = start_of(now - keep.daily_s, DAY_S)
-    dropped = writing.run(
-        "DELETE FROM rollup WHERE metric = ? AND width = ? AND start < ?", [metric, DAY_S, until]
-    )
-    if dropped:
-        writing.run(
-            "UPDATE horizon SET daily_until = ? WHERE metric = ? AND daily_until < ?",
-            [until, metric, until],
-        )
-    return Retained(0, 0, dropped), False
 
 
 class RetentionService:
@@ -199,7 +99,13 @@ class RetentionService:
     def _run(self) -> None:
         while not self._stop.is_set():
             try:
-                done = retain(self._archive, self._retention, self._clock(), self._stop.is_set)
+                done = retain(
+                    self._archive,
+                    self._retention,
+                    self._clock(),
+                    self._stop.is_set,
+                    self._stop.wait,
+                )
             except ArchiveError as error:
                 _log.warning("measurements were not rolled up: %s", error)
             except Exception:  # a fault of ours must not end it for good

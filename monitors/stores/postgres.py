@@ -16,7 +16,7 @@ from typing import TypeVar
 from monitors.measurement import COLUMNS
 from monitors.stores import base
 from monitors.stores.base import ArchiveError, Row, Rows
-from monitors.stores.postgres_schema import LAYOUT, TABLES, translated
+from monitors.stores.postgres_schema import LAYOUT, MIGRATIONS, TABLES, translated
 from network_provisioner.errors import InputError
 from network_provisioner.store import StoreError
 from network_provisioner.stores.postgres_link import BusyError, Database, Link, LostError, run
@@ -111,6 +111,8 @@ class PostgresEngine:
                     return False
                 for statement in TABLES:
                     db.execute(statement.encode())  # as it is: it has its own % signs
+            if not self._read_only:
+                self._bring_up_to_date(db)
             layout, self._key, self._may_send_many = run(
                 db,
                 f"SELECT layout, {_KEY} | 'adon_measurement'::regclass::oid::bigint,"
@@ -118,10 +120,21 @@ class PostgresEngine:
             )[0]
         if layout != LAYOUT:
             raise InputError(
-                f"archive {self.shown}: found layout {layout}, expected {LAYOUT}: it was made by "
-                "another version of ADON"
+                f"archive {self.shown}: found layout {layout}, expected {LAYOUT}: "
+                + (
+                    "a process of this version that writes there brings it up to date"
+                    if layout < LAYOUT
+                    else "it was made by a newer version of ADON"
+                )
             )
         return True
+
+    @staticmethod
+    def _bring_up_to_date(db: Database) -> None:
+        while statements := MIGRATIONS.get(run(db, "SELECT layout FROM adon_archive")[0][0]):
+            for statement in statements:
+                db.execute(statement.encode())
+            run(db, "UPDATE adon_archive SET layout = layout + 1")
 
     def _patient(self, work: Callable[[], T]) -> T:
         """Once more where the connection broke, and for a while where others are at it."""

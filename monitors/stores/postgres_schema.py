@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-LAYOUT = 1
-_NAMES = re.compile(r"\b(measurement|rollup|horizon|retaining|request)\b")
+LAYOUT = 2
+_NAMES = re.compile(r"\b(measurement|rollup|rolling|horizon|retaining|request)\b")
 
 
 @lru_cache(maxsize=256)
@@ -18,6 +18,27 @@ def translated(statement: str) -> str:
 
 # Names sort by their bytes, as in SQLite, whatever language the database speaks.
 _NAME = 'TEXT COLLATE "C" NOT NULL'
+# As in monitors.stores.schema. The search path is that of whoever looks, so the tables are named by
+# where the trigger is.
+_ROLLING = (
+    f"CREATE TABLE adon_rolling (metric {_NAME} PRIMARY KEY, since DOUBLE PRECISION NOT NULL)",
+    """
+    CREATE OR REPLACE FUNCTION adon_measurement_stays() RETURNS trigger LANGUAGE plpgsql AS $$
+    DECLARE allowed BOOLEAN := false;
+    BEGIN
+        IF TG_OP = 'DELETE' THEN
+            EXECUTE format('SELECT EXISTS (SELECT 1 FROM %1$I.adon_retaining) AND $2 < coalesce('
+                '(SELECT since FROM %1$I.adon_rolling WHERE metric = $1), '
+                '(SELECT raw_until FROM %1$I.adon_horizon WHERE metric = $1), $2)',
+                TG_TABLE_SCHEMA) INTO allowed USING OLD.metric, OLD.at;
+        END IF;
+        IF NOT allowed THEN
+            RAISE EXCEPTION 'the archive is append-only';
+        END IF;
+        RETURN OLD;
+    END $$
+    """,
+)
 TABLES = (
     f"""
     CREATE TABLE adon_measurement (
@@ -74,23 +95,7 @@ TABLES = (
     )
     """,
     "CREATE INDEX adon_request_by_kind ON adon_request (kind, id)",
-    # As in monitors.stores.schema. The search path is that of whoever looks, so the tables are
-    # named by where the trigger is.
-    """
-    CREATE FUNCTION adon_measurement_stays() RETURNS trigger LANGUAGE plpgsql AS $$
-    DECLARE allowed BOOLEAN := false;
-    BEGIN
-        IF TG_OP = 'DELETE' THEN
-            EXECUTE format('SELECT EXISTS (SELECT 1 FROM %1$I.adon_retaining) AND EXISTS ('
-                'SELECT 1 FROM %1$I.adon_horizon WHERE metric = $1 AND $2 < raw_until)',
-                TG_TABLE_SCHEMA) INTO allowed USING OLD.metric, OLD.at;
-        END IF;
-        IF NOT allowed THEN
-            RAISE EXCEPTION 'the archive is append-only';
-        END IF;
-        RETURN OLD;
-    END $$
-    """,
+    *_ROLLING,
     """
     CREATE TRIGGER adon_measurement_never_goes BEFORE UPDATE OR DELETE ON adon_measurement
     FOR EACH ROW EXECUTE FUNCTION adon_measurement_stays()
@@ -112,3 +117,5 @@ TABLES = (
     "CREATE TABLE adon_archive (layout INTEGER NOT NULL)",
     f"INSERT INTO adon_archive VALUES ({LAYOUT})",
 )
+MIGRATIONS = {1: _ROLLING}
+"""What leads from a layout to the next one."""

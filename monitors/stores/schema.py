@@ -52,6 +52,10 @@ MORE_TABLES = (
     """,
 )
 
+# What came with the third. Measurements from ``since`` up to their metric's horizon are being
+# rolled up: no others come, none of them has gone yet, and no roll-up of them counts yet.
+ROLLING_TABLE = "CREATE TABLE rolling (metric TEXT PRIMARY KEY, since REAL NOT NULL)"
+
 # One entry per version, each a list of statements that leads there from the version before.
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (
@@ -103,6 +107,21 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         BEGIN SELECT RAISE(ABORT, 'what was given up does not come back'); END
         """,
     ),
+    (
+        ROLLING_TABLE,
+        "DROP TRIGGER measurement_never_goes",
+        """
+        CREATE TRIGGER measurement_never_goes BEFORE DELETE ON measurement
+        WHEN NOT EXISTS (SELECT 1 FROM retaining)
+            OR OLD.at >= coalesce(
+                (SELECT since FROM rolling WHERE metric = OLD.metric),
+                (SELECT raw_until FROM horizon WHERE metric = OLD.metric),
+                OLD.at
+            )
+            OR OLD.seq = (SELECT max(seq) FROM measurement)
+        BEGIN SELECT RAISE(ABORT, 'the archive is append-only'); END
+        """,
+    ),
 )
 VERSION = len(MIGRATIONS)
 
@@ -132,9 +151,10 @@ def known_version(db: sqlite3.Connection, path: Path) -> int:
     return version
 
 
-def stand_in(db: sqlite3.Connection) -> None:
-    """Empty tables, for this connection alone, in the place of those that an older file lacks."""
-    for statement in MORE_TABLES:
+def stand_in(db: sqlite3.Connection, version: int) -> None:
+    """Empty tables, for this connection alone, in the place of those that a file of an older
+    layout lacks."""
+    for statement in (*(MORE_TABLES if version < 2 else ()), ROLLING_TABLE):
         db.execute(statement.replace("CREATE TABLE", "CREATE TEMP TABLE", 1))
 
 

@@ -127,7 +127,7 @@ class SqliteEngine:
                 version = schema.known_version(db, self.path)
             self._old = 0 < version < schema.VERSION
             if self._old:
-                schema.stand_in(db)
+                schema.stand_in(db, version)
         except BaseException:
             db.close()
             raise

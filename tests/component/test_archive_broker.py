@@ -158,16 +158,17 @@ def test_retention_that_is_killed_loses_and_doubles_nothing(
     code = (
         "import sys\n"
         "from monitors.archive import Archive\n"
-        "from monitors import retaining\n"
+        "from monitors.retention import service, steps\n"
         "from monitors.retention.horizons import Keep, Retention\n"
-        "retaining._STEP = 200\n"
+        "steps.STEP, steps.ROWS = 200, 50\n"
         "keep = Retention(Keep(3600.0, 7200.0))\n"
         "with Archive(sys.argv[1]) as archive:\n"
-        "    retaining.retain(archive, keep, float(sys.argv[2]), lambda: print(flush=True))\n"
+        "    now = float(sys.argv[2])\n"
+        "    service.retain(archive, keep, now, lambda: print(flush=True), lambda _: None)\n"
     )
     kills = 0
     for _ in range(6):
-        steps = chooser.randrange(1, 40)
+        steps = chooser.randrange(1, 60)
         with subprocess.Popen(
             [sys.executable, "-c", code, place, str(count * 100.0)], stdout=subprocess.PIPE,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},

@@ -13,11 +13,13 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from archive_suite import ArchiveSuite, Opener, World, measured
+from archive_suite import NOW, ArchiveSuite, Opener, World, measured
 from postgres_world import new_place, server_in
 
 from adon.testbed.postgres import Postgres
 from monitors.archive import Archive, ArchiveError, Measurement
+from monitors.retention.horizons import DAY_S, Keep, Retention
+from monitors.retention.service import retain
 from monitors.stores.postgres import PostgresEngine
 from network_provisioner.errors import InputError
 
@@ -44,7 +46,7 @@ def database_world(server: Postgres) -> Iterator[Opener]:
     with ExitStack() as stack:
         yield lambda: stack.enter_context(Archive(place))
     with psycopg.connect(place) as db:  # making the tables takes much longer
-        names = "measurement, adon_rollup, adon_horizon, adon_retaining, adon_request"
+        names = "measurement, adon_rollup, adon_rolling, adon_horizon, adon_retaining, adon_request"
         db.execute(f"TRUNCATE adon_{names} RESTART IDENTITY")
     _FREE.append(place)
 
@@ -66,6 +68,20 @@ def test_a_reader_makes_nothing_and_sees_the_tables_once_they_are_there(url: str
         assert [one.id for one in reader.query("rtt")] == ["a"]
         with pytest.raises(ArchiveError, match="opened for reading"):
             reader.record(measured("b"))
+
+
+def test_an_older_layout_is_brought_up_to_date_by_who_writes(url: str) -> None:
+    with Archive(url) as archive:
+        archive.record(measured("a"))
+    with psycopg.connect(url) as db:
+        db.execute("DROP TABLE adon_rolling")
+        db.execute("UPDATE adon_archive SET layout = 1")
+    with pytest.raises(InputError, match="found layout 1, expected 2: a process of this version"):
+        Archive(url, read_only=True)
+    with Archive(url) as archive:
+        archive.record(measured("b", at=NOW))
+        assert retain(archive, Retention(Keep(DAY_S)), NOW).removed == 1
+    Archive(url, read_only=True).close()
 
 
 def test_another_layout_is_refused(url: str) -> None:

@@ -6,6 +6,7 @@ import sqlite3
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -30,14 +31,17 @@ class TestSqlite(ArchiveSuite):
         return file_world
 
 
-def first_layout(path: Path, count: int) -> None:
-    """A file as the first version of the archive wrote it."""
+older_layouts = pytest.mark.parametrize("version", range(1, schema.VERSION))
+
+
+def older_layout(path: Path, count: int, version: int) -> None:
+    """A file as an older version of the archive wrote it."""
     db = sqlite3.connect(path, isolation_level=None)
     db.execute("PRAGMA journal_mode = WAL")
-    for statement in schema.MIGRATIONS[0]:
+    for statement in chain(*schema.MIGRATIONS[:version]):
         db.execute(statement)
     db.execute(f"PRAGMA application_id = {schema.APPLICATION_ID}")
-    db.execute("PRAGMA user_version = 1")
+    db.execute(f"PRAGMA user_version = {version}")
     db.executemany(
         "INSERT INTO measurement (id, metric, subject, value, unit, at, source, workflow, details,"
         " recorded_at) VALUES (?, 'rtt', 'mu>tacc', 1.0, 's', ?, 'test', '', '', 1.0)",
@@ -46,9 +50,10 @@ def first_layout(path: Path, count: int) -> None:
     db.close()
 
 
-def test_a_file_of_the_first_layout_is_brought_up_to_date(tmp_path: Path) -> None:
+@older_layouts
+def test_a_file_of_an_older_layout_is_brought_up_to_date(tmp_path: Path, version: int) -> None:
     path = tmp_path / "old.sqlite"
-    first_layout(path, 10)
+    older_layout(path, 10, version)
     with Archive(path) as archive:
         assert archive.query("rtt") == [measured(str(n), at=float(n)) for n in range(10)]
         assert not archive.record(measured("3"))
@@ -62,9 +67,10 @@ def test_a_file_of_the_first_layout_is_brought_up_to_date(tmp_path: Path) -> Non
     db.close()
 
 
-def test_a_reader_brings_an_older_file_up_to_date(tmp_path: Path) -> None:
+@older_layouts
+def test_a_reader_brings_an_older_file_up_to_date(tmp_path: Path, version: int) -> None:
     path = tmp_path / "old.sqlite"
-    first_layout(path, 3)
+    older_layout(path, 3, version)
     with Archive(path, read_only=True) as archive:
         assert len(archive.query("rtt")) == 3
         assert archive.estimate("rtt", "mu>tacc", 10.0) is not None
@@ -73,11 +79,12 @@ def test_a_reader_brings_an_older_file_up_to_date(tmp_path: Path) -> None:
     db.close()
 
 
+@older_layouts
 def test_a_reader_that_may_not_write_reads_an_older_file_as_it_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: int
 ) -> None:
     path = tmp_path / "old.sqlite"
-    first_layout(path, 3)
+    older_layout(path, 3, version)
     monkeypatch.setattr("monitors.stores.sqlite.SqliteEngine._bring_up_to_date", lambda _: None)
     with Archive(path, read_only=True) as reader:
         assert len(reader.query("rtt")) == 3
