@@ -34,7 +34,8 @@ class Status:
 
     ``unready`` wait for their parents, ``ready`` could be submitted, ``pre`` and ``post`` run their
     scripts, ``in_queue`` are HTCondor's (waiting or running). ``futile`` jobs can never run as a
-    parent failed; pegasus-status and Figure 16 do not show them.
+    parent failed; pegasus-status and Figure 16 do not show them. ``reason`` says how it is known to
+    have ended where DAGMan did not say so.
     """
 
     unready: int
@@ -49,6 +50,7 @@ class Status:
     state: State
     at: float
     futile: int = 0
+    reason: str = ""
 
     @property
     def ended(self) -> bool:
@@ -66,6 +68,8 @@ class Status:
         part of ``root`` (of itself where that is empty)."""
         details = asdict(self) | {"state": str(self.state), "root": root or workflow}
         details.pop("at")
+        if not self.reason:
+            del details["reason"]
         return Measurement(
             id=f"status:{workflow}:{key}",
             metric="status",
@@ -115,6 +119,7 @@ def total(statuses: Sequence[Status]) -> Status:
         percent_done=percent(counts["done"], counts["total"]),
         state=statuses[0].state,
         at=max(status.at for status in statuses),
+        reason=statuses[0].reason,
     )
 
 
@@ -140,4 +145,5 @@ def status_text(status: Status | None, name: str = "", width: int = 24) -> str:
     return (
         f"{label}[{'#' * filled}{'.' * (width - filled)}] {status.percent_done:5.1f} %"
         f"  {status.done} of {status.total} done{shown}  {status.state}"
+        f"{f': {status.reason}' if status.reason else ''}"
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import math
 import signal
 import sys
 import threading
@@ -25,6 +26,10 @@ if TYPE_CHECKING:
     from monitors.status import Status
     from network_provisioner.http1 import Tls
 
+_LOOKED = (
+    " in the hooks' registry, in Pegasus's database or in HTCondor's queue;"
+    " a DIR names one, --keep waits for those to come"
+)
 _NOTICES_S = 30.0  # for the last ones to be sent before the command ends
 
 _RUN = """Follow workflows until every one is done, failed or removed.
@@ -36,7 +41,8 @@ nothing twice.
 _RUN_MORE = """
 With --user or --all, workflows are found in the hooks' registry, in Pegasus's database of
 workflows and in HTCondor's queue, also those that begin later. Where a workflow's own files cannot
-be understood, pegasus-status is asked.
+be understood, pegasus-status is asked; where DAGMan has not written for long, HTCondor is asked
+whether it is still there.
 
 Examples:
   adon monitor run submit/me/pegasus/soykb/run0001
@@ -65,6 +71,11 @@ def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
         help="tell of workflows that finish, fail or are stuck, as 'monitoring.notices' in this "
         "adon.yml says (a broker tells of those that it is sent by itself)",
     )  # fmt: skip
+    run.add_argument(
+        "--give-up-after", metavar="TIME",
+        help="wait no longer for workflows of which nothing was written for so long, such as 2 d "
+        "(default: wait for ever)",
+    )  # fmt: skip
     run.add_argument("--keep", action="store_true", help="go on when all have ended")
     add_json(run, "print one JSON object per line and change")
     add_shows(verbs)
@@ -89,16 +100,22 @@ def _add_sink(run: Parser) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
+    from monitors.follow.condor import Schedd
     from monitors.follow.discovery import Discovery, of_all, of_user
+    from monitors.follow.elsewhere import Elsewhere, inquiry_into
     from monitors.follow.family import ended_well
     from monitors.follow.follower import Follower
     from monitors.follow.pegasus_status import Fallback
     from monitors.logs.submit_dir import SubmitDir
     from network_provisioner.errors import InputError
+    from network_provisioner.units import parse_duration
 
     if not (args.dirs or args.user or args.all):
         raise InputError("found no DIR, expected submit directories, --user or --all")
     since = _since(args.since)
+    give_up_s = math.inf
+    if args.give_up_after is not None:
+        give_up_s = parse_duration(args.give_up_after, "--give-up-after")
     sources = of_all(since) if args.all else of_user(since) if args.user else []
     logging.basicConfig(format="adon: %(message)s")
     for submit_dir in args.dirs:
@@ -119,13 +136,14 @@ def _run(args: argparse.Namespace) -> int:
             sink,
             on_status=show,
             discovery=Discovery(sources) if sources else None,
-            fallback=Fallback(),
+            elsewhere=Elsewhere(Fallback(), inquiry_into(Schedd())),
             requests=requests,
             keep=args.keep,
+            give_up_s=give_up_s,
         )
         follower.run(stop)
     if not follower.family.roots:
-        print("adon: no workflows found", file=sys.stderr)
+        print(f"adon: no workflows found{_LOOKED if sources else ''}", file=sys.stderr)
     return 0 if ended_well(follower.family.roots) else 1
 
 

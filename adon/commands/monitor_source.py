@@ -8,6 +8,7 @@ import os
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import quote, urlencode
@@ -18,12 +19,14 @@ from monitors.workflows.analysis import analyse
 from monitors.workflows.known import KnownWorkflows
 from network_provisioner.errors import AdonError, BrokerError, InputError
 from network_provisioner.http1 import Server
+from network_provisioner.stores.database_url import is_database_url
 
 _STUCK_AFTER_S = 1800.0
 _TIMEOUT_S = 30.0
 _REFRESH_S = 2.0  # as long as a broker waits
 _SHORTEST = 4  # of the beginning of an id
 _SHOWN = 5
+_DEMOS = Path(".adon", "archive.sqlite")  # where 'adon demo' leaves its archive
 
 Rows = list[dict[str, Any]]
 
@@ -50,10 +53,20 @@ def source_of(args: argparse.Namespace, *, writes: bool = False) -> Iterator[Sou
     if args.broker is not None:
         yield BrokerSource(args.broker, args.token_file)
         return
-    if isinstance(args.archive, Path) and not args.archive.exists():
-        raise InputError(f"{args.archive}: found no such file, expected an archive")
+    there(args.archive)
     with Archive(args.archive, read_only=not writes) as archive:
         yield ArchiveSource(archive)
+
+
+def there(place: str | Path) -> None:
+    """An archive that is a file has to be there. Raises InputError, which says what makes one."""
+    if is_database_url(str(place)) or Path(place).exists():
+        return
+    demos = f"; the demo's is --archive {_DEMOS}" if _DEMOS.exists() else ""
+    raise InputError(
+        f"{place}: found no such file, expected an archive of measurements:"
+        f" 'adon monitor run' makes one{demos}"
+    )
 
 
 def find(source: Source, wanted: str) -> str:
@@ -79,9 +92,18 @@ def find(source: Source, wanted: str) -> str:
             raise InputError(
                 f"workflow {wanted!r}: found {len(rows)}, expected one of {some}{more}"
             )
-    raise InputError(
-        f"workflow {wanted!r}: found none, expected an id, a name or a submit directory"
-    )
+    raise InputError(f"workflow {wanted!r}: found none, {_instead(wanted, found)}")
+
+
+def _instead(wanted: str, found: Rows) -> str:
+    """What might be meant."""
+    if not found:
+        return "nor any other; 'adon monitor run' follows workflows"
+    near = get_close_matches(wanted, list(dict.fromkeys(row["name"] for row in found)), 1)
+    near = near or get_close_matches(wanted, [row["id"] for row in found], 1)
+    if near:
+        return f"did you mean {near[0]!r}?"
+    return "expected an id, a name or a submit directory ('adon monitor list' has them)"
 
 
 class ArchiveSource:

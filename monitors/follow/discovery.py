@@ -16,7 +16,6 @@ import os
 import pwd
 import re
 import sqlite3
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -25,6 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from monitors.follow.condor import PATIENCE_S, Run, ads, printed
 from monitors.follow.subworkflows import root_of
 from monitors.logs.watch import ANY, Watch, open_watch
 
@@ -35,7 +35,6 @@ DATABASE = ".pegasus/workflow.db"
 LOOK_EVERY_S = 10.0
 SINCE_S = 30 * 86400.0  # workflows that ended before are history
 
-_ASK_S = 20.0
 _WAIT_S = 0.25
 _DAG = re.compile(r"(?:^|\s)-[Dd]ag\s+(\S+)")
 _RUNNING = """
@@ -136,11 +135,11 @@ class PegasusDatabase:
 class Queue:
     """DAGMan's jobs in the schedd's queue, of one user or (``user`` "") of all.
 
-    ``ask`` runs a command and gives what it prints, "" where it could not.
+    ``ask`` runs a command and gives what it prints, None where it could not.
     """
 
-    def __init__(self, user: str, ask: Callable[[Sequence[str]], str] | None = None) -> None:
-        self._user, self._ask = user, ask or _printed
+    def __init__(self, user: str, ask: Run = printed) -> None:
+        self._user, self._ask = user, ask
 
     def files(self) -> Mapping[Path, Iterable[str]]:
         """See :class:`Source`."""
@@ -155,37 +154,15 @@ class Queue:
             ["condor_q", "-allusers", "-constraint", constraint,
              "-json", "-attributes", "Iwd,Arguments"]
         )  # fmt: skip
-        try:
-            jobs = json.loads(said) if said.strip() else []
-        except (ValueError, RecursionError):
-            return []
-        found = [_of_job(job) for job in jobs] if isinstance(jobs, list) else []
+        found = [_of_job(job) for job in ads(said) or ()]
         return [one for one in found if one is not None]
 
 
-def _of_job(job: Any) -> Found | None:
-    if not isinstance(job, dict) or not isinstance(job.get("Iwd"), str):
+def _of_job(job: Mapping[str, Any]) -> Found | None:
+    if not isinstance(job.get("Iwd"), str):
         return None
     dag = _DAG.search(str(job.get("Arguments", "")))
     return Found(Path(job["Iwd"]), dag[1]) if dag else None
-
-
-def _printed(command: Sequence[str]) -> str:
-    try:
-        done = subprocess.run(
-            list(command),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=_ASK_S,
-            check=False,
-        )
-    except (OSError, subprocess.SubprocessError) as error:
-        _log.info("%s: %s", command[0], error)
-        return ""
-    if done.returncode:
-        _log.info("%s: %s", command[0], done.stderr[-300:].decode(errors="replace").strip())
-        return ""
-    return done.stdout.decode(errors="replace")
 
 
 def of_user(since: Callable[[], float]) -> list[Source]:
@@ -238,7 +215,7 @@ class Discovery:
         """Look no longer."""
         self._stop.set()
         if self._thread is not None:
-            self._thread.join(timeout=_ASK_S + 5.0)
+            self._thread.join(timeout=PATIENCE_S + 5.0)
 
     def _files(self) -> dict[Path, list[str]]:
         files: dict[Path, list[str]] = {}

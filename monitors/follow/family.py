@@ -15,6 +15,7 @@ from monitors.logs.event_log import Kind
 from monitors.logs.submit_dir import SubmitDir
 from monitors.measurement import Measurement
 from monitors.status import NOT_STARTED, State, Status, total
+from monitors.workflows.stuck import for_people
 from network_provisioner.errors import InputError
 
 _log = logging.getLogger(__name__)
@@ -34,6 +35,7 @@ class Member(FollowedWorkflow):
         self.waiting: list[SubEvent] = []  # of jobs whose workflow is not there yet
         self.is_new = True
         self.is_gone = False
+        self.is_given_up = False  # nobody waits for it any more
 
     @property
     def is_planned(self) -> bool:
@@ -43,8 +45,10 @@ class Member(FollowedWorkflow):
     @property
     def is_over(self) -> bool:
         """Whether nothing more is to come: it has ended, or what it is a part of has, or it is not
-        there any more."""
-        return self.ended or self.is_gone or (self.above is not None and self.above.is_over)
+        there any more, or nobody waits for it."""
+        if self.ended or self.is_gone or self.is_given_up:
+            return True
+        return self.above is not None and self.above.is_over
 
 
 class Family:
@@ -170,11 +174,31 @@ class Family:
         if member.above is not None and member.above.is_over and not member.ended:
             self._ended_with(member, member.above)
         measurements, statuses = member.take()
+        if measurements and not member.is_new:
+            self._give_up_on(member, False)  # it goes on after all
         if member.is_new:
             member.is_new, statuses = False, statuses[-1:]
         if member.is_over and self._rests:
             member.rest()
         return measurements, statuses, others
+
+    def give_up(self, now: float, after_s: float) -> None:
+        """Waits no longer for those of which, with all inside them, nothing was written for
+        ``after_s`` seconds."""
+        for member in self.roots:
+            if member.is_over or member.is_new:
+                continue
+            quiet_s = now - max(one.written_at for one in (member, *self.below(member)))
+            if quiet_s >= after_s:
+                quiet = f"nothing was written for {for_people(quiet_s)}: no longer waited for"
+                self._complain(member.dir.path, f"{member.dir.path}: {quiet}")
+                self._give_up_on(member, True)
+
+    def _give_up_on(self, member: Member, value: bool) -> None:
+        top = member
+        while top.above is not None:
+            top = top.above
+        top.is_given_up = value
 
     def _sub_events(self, member: Member) -> list[Member]:
         """Tells the workflows inside what happened to their DAGMans; those that were told."""

@@ -1,35 +1,31 @@
 """Follows running workflows into a sink of measurements, until each is done, failed or removed.
 
-    python -m monitors.follow.follower --archive archive.sqlite SUBMIT_DIR…
-
-or, as a function, ``Follower([submit_dir], archive).run(stop)``. The kernel tells when DAGMan has
-written (:mod:`monitors.logs.watch`); only what is new is read. Being killed and started again
-neither loses nor doubles anything (:mod:`monitors.follow.workflow`). Sub-workflows are followed as
-they begin (:mod:`monitors.follow.subworkflows`), other workflows as they are found
+``Follower([submit_dir], archive).run(stop)``; ``adon monitor run`` is the command. The kernel tells
+when DAGMan has written (:mod:`monitors.logs.watch`); only what is new is read. Being killed and
+started again neither loses nor doubles anything (:mod:`monitors.follow.workflow`). Sub-workflows
+are followed as they begin (:mod:`monitors.follow.subworkflows`), other workflows as they are found
 (:mod:`monitors.follow.discovery`).
 """
 
 from __future__ import annotations
 
-import argparse
 import logging
-import sys
+import math
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 
-from monitors.archive import Archive, ArchiveError
+from monitors.archive import ArchiveError
 from monitors.follow.discovery import Discovery
+from monitors.follow.elsewhere import Elsewhere
 from monitors.follow.family import Family, Member
-from monitors.follow.pegasus_status import Fallback, key_of
 from monitors.follow.sink import Requests, Sink, SinkError, known_status, record_what_fits
 from monitors.logs.submit_dir import SubmitDir
 from monitors.logs.watch import Watch, open_watch
 from monitors.measurement import Measurement
-from monitors.status import NOT_STARTED, State, Status, status_text
-from network_provisioner.errors import AdonError
+from monitors.status import NOT_STARTED, Status
 
 _log = logging.getLogger(__name__)
 
@@ -60,8 +56,9 @@ class Follower:
 
     DAGMan need not have started. ``on_status`` is called with every change after it is in the
     ``sink``; of what was before it was followed, with the last. ``discovery`` finds more workflows
-    while it runs, ``fallback`` is asked where DAGMan is not understood, ``requests`` are answered.
-    With ``keep`` it goes on when all have ended. Raises InputError as
+    while it runs, ``elsewhere`` is asked where the files do not tell, ``requests`` are answered.
+    With ``keep`` it goes on when all have ended; those of which nothing was written for
+    ``give_up_s`` seconds are not waited for. Raises InputError as
     :class:`~monitors.logs.submit_dir.SubmitDir`.
     """
 
@@ -73,15 +70,18 @@ class Follower:
         on_status: OnStatus | None = None,
         watch: Callable[[Mapping[Path, Iterable[str]]], Watch] = open_watch,
         discovery: Discovery | None = None,
-        fallback: Fallback | None = None,
+        elsewhere: Elsewhere | None = None,
         requests: Requests | None = None,
         keep: bool = False,
+        give_up_s: float = math.inf,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         paths = [submit_dirs] if isinstance(submit_dirs, str | Path) else submit_dirs
         self._sink, self._on_status = sink, on_status
         self._open_watch = watch
         self._watch: Watch | None = None
-        self._discovery, self._fallback, self._requests = discovery, fallback, requests
+        self._discovery, self._requests = discovery, requests
+        self._elsewhere, self._give_up_s, self._clock = elsewhere, give_up_s, clock
         self._asked = 0  # number of the last request that was answered
         self._asked_at = 0.0
         self._keep = keep
@@ -138,8 +138,8 @@ class Follower:
                 self._watch = None
             if self._discovery is not None:
                 self._discovery.close()
-            if self._fallback is not None:
-                self._fallback.close()
+            if self._elsewhere is not None:
+                self._elsewhere.close()
         self.poll()
         return {member.dir.path: member.status for member in self.family.roots}
 
@@ -173,7 +173,7 @@ class Follower:
                     ended_too = now - looked_at_ended > LOOK_AT_ENDED_S
                     looked_at_ended = now if ended_too else looked_at_ended
                     self._changed(self.family.to_look_at(ended_too))
-                    self._ask_fallback()
+                    self._ask_elsewhere()
                 self._answer()
                 self._try()
                 if self.family.ended and not self._keep:
@@ -246,14 +246,11 @@ class Follower:
         for found in self._discovery.take() if self._discovery is not None else ():
             self.family.found(found)
 
-    def _ask_fallback(self) -> None:
-        if self._fallback is None:
-            return
-        puzzling = {m.dir.path: m for m in self.family.members if m.puzzling and m.is_planned}
-        answers = self._fallback.look(dict.fromkeys(puzzling, True))
-        for folder, status in answers.items():
-            puzzling[folder].note(status, key_of(status), "pegasus-status")
-            self._changed([puzzling[folder]])
+    def _ask_elsewhere(self) -> None:
+        if self._elsewhere is not None:
+            self._changed(self._elsewhere.look(self.family.members, self._clock()))
+        if math.isfinite(self._give_up_s):
+            self.family.give_up(self._clock(), self._give_up_s)
 
     def _answer(self) -> None:
         now = time.monotonic()
@@ -272,31 +269,3 @@ class Follower:
         if self._complaints.get(about) != message:
             self._complaints[about] = message
             _log.warning("%s", message)
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit status 0 where all workflows were done, 1 where one was not, 2 for bad input."""
-    parser = argparse.ArgumentParser(prog="python -m monitors.follow.follower", description=__doc__)
-    parser.add_argument("--archive", required=True, help="SQLite file, made where it is not there")
-    parser.add_argument("--quiet", action="store_true", help="print nothing")
-    parser.add_argument("submit_dir", nargs="+")
-    options = parser.parse_args(arguments)
-    logging.basicConfig(format="%(message)s")
-
-    def show(submit_dir: SubmitDir, status: Status) -> None:
-        print(status_text(status, submit_dir.name), flush=True)
-
-    try:
-        with Archive(options.archive) as archive:
-            on_status = None if options.quiet else show
-            last = Follower(options.submit_dir, archive, on_status=on_status).run()
-    except AdonError as error:
-        print(error, file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        return 1
-    return 0 if all(s is not None and s.state is State.DONE for s in last.values()) else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())

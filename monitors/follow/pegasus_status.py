@@ -16,14 +16,13 @@ from __future__ import annotations
 
 import json
 import subprocess
-import threading
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from monitors.follow.inquiry import Inquiry
 from monitors.status import State, Status
 
 TIMEOUT_S = 30.0
@@ -61,7 +60,7 @@ def parsed(text: str, at: float) -> Status | None:
     share = said.get("percent_done")
     if state is None or None in counts.values() or not isinstance(share, int | float):
         return None
-    known = {name: count for name, count in counts.items() if count is not None}
+    known: dict[str, Any] = {name: count for name, count in counts.items() if count is not None}
     all_jobs = known["total"]
     futile = all_jobs - sum(count for name, count in known.items() if name != "total")
     if not all_jobs or futile < 0 or not abs(share - 100 * known["done"] / all_jobs) <= 0.011:
@@ -90,8 +89,8 @@ def ask(folder: Path) -> str:
     return done.stdout[:_MOST_BYTES].decode(errors="replace") if done.returncode == 0 else ""
 
 
-class Fallback:
-    """Asks for workflows that have been puzzling for a while, one after the other, in a thread.
+class Fallback(Inquiry[Path, Status]):
+    """Asks for workflows that have been puzzling for a while.
 
     ``run`` prints what pegasus-status says of a directory, ``clock`` gives Unix seconds.
     """
@@ -103,49 +102,9 @@ class Fallback:
         patience_s: float = PATIENCE_S,
         again_s: float = AGAIN_S,
     ) -> None:
-        self._run, self._clock = run, clock
-        self._patience_s, self._again_s = patience_s, again_s
-        self._due: dict[Path, float] = {}  # when to ask, by the monotonic clock
-        self._asked: dict[Path, Future[Status | None]] = {}
-        self._threads: ThreadPoolExecutor | None = None
-        self._lock = threading.Lock()
-
-    def look(self, puzzling: Mapping[Path, bool]) -> dict[Path, Status]:
-        """What was answered since the last time; which workflows are puzzling now says whom to ask
-        about next. Never waits."""
-        now = time.monotonic()
-        answers: dict[Path, Status] = {}
-        with self._lock:
-            for folder, asked in list(self._asked.items()):
-                if asked.done():
-                    del self._asked[folder]
-                    status = asked.result()
-                    if status is not None and puzzling.get(folder):
-                        answers[folder] = status
-            for folder in [known for known in self._due if not puzzling.get(known)]:
-                del self._due[folder]
-            for folder in (folder for folder, is_so in puzzling.items() if is_so):
-                due = self._due.setdefault(folder, now + self._patience_s)
-                if now >= due and folder not in self._asked:
-                    self._due[folder] = now + self._again_s
-                    self._asked[folder] = self._pool().submit(self._ask, folder)
-        return answers
-
-    def _ask(self, folder: Path) -> Status | None:
-        return parsed(self._run(folder), self._clock())
-
-    def _pool(self) -> ThreadPoolExecutor:
-        if self._threads is None:
-            self._threads = ThreadPoolExecutor(1, "pegasus-status")
-        return self._threads
-
-    def close(self) -> None:
-        """Asks nobody any more; waits for the one that is being asked."""
-        with self._lock:
-            if self._threads is not None:
-                self._threads.shutdown(wait=True, cancel_futures=True)
-                self._threads = None
-                self._asked.clear()  # who begins again asks anew
+        super().__init__(
+            lambda folder: parsed(run(folder), clock()), "pegasus-status", patience_s, again_s
+        )
 
 
 def _count(said: Mapping[str, Any], name: str) -> int | None:

@@ -8,7 +8,9 @@ from pathlib import Path
 
 from monitors.archive import Archive
 from monitors.background import Background
+from monitors.follow.condor import Schedd
 from monitors.follow.discovery import SINCE_S, Discovery, Found, Source, of_all, of_user
+from monitors.follow.elsewhere import Elsewhere, inquiry_into
 from monitors.follow.follower import Follower, OnStatus
 from monitors.follow.pegasus_status import Fallback
 from monitors.follow.sink import Requests, Sink
@@ -90,7 +92,7 @@ class FollowService:
             self._sink,
             on_status=self._on_status,
             discovery=Discovery(sources),
-            fallback=Fallback(),
+            elsewhere=Elsewhere(Fallback(), inquiry_into(Schedd())),
             requests=self._requests,
             keep=True,
         )

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any, Protocol
 
 from monitors.archive import Archive, ArchiveError, Selection
-from monitors.measurement import Measurement, to_row
+from monitors.measurement import Measurement, check_sendable, to_row
 from monitors.status import Status
 from network_provisioner.errors import AdonError, BrokerError, InputError, printable
 from network_provisioner.http1 import Server, Tls
@@ -26,6 +27,7 @@ _MOST = 5000
 
 # What it says of a request that it will never take. Anything else may go another time.
 _REFUSED = frozenset({"bad_request", "bad_time", "forbidden", "too_large"})
+_MOST_REASONS = 100  # that are told apart
 
 
 class Sink(Protocol):
@@ -76,10 +78,12 @@ def record_what_fits(sink: Sink, measurements: Sequence[Measurement]) -> None:
         sink.record_many(fitting)
 
 
-def _fitting(measurements: Iterable[Measurement]) -> Iterator[Measurement]:
+def _fitting(
+    measurements: Iterable[Measurement], check: Callable[[Measurement], object] = to_row
+) -> Iterator[Measurement]:
     for one in measurements:
         try:
-            to_row(one)
+            check(one)
         except InputError as error:
             _log.warning("not recorded: %s", printable(str(error)))
         else:
@@ -89,9 +93,10 @@ def _fitting(measurements: Iterable[Measurement]) -> Iterator[Measurement]:
 class BrokerSink:
     """The archive of a broker, which is asked at ``url`` with ``token`` and ``tls``.
 
-    What the broker refuses for good (another user's workflow, a unit that is none) is said once in
-    the log and left out; it must not keep everything else from being sent. Raises InputError for a
-    URL or a token that is none.
+    What the broker refuses for good (another user's workflow, a unit that is none) is left out; it
+    must not keep everything else from being sent. The log says each reason once, and again, with
+    how often, whenever that has become ten times as often. Raises InputError for a URL or a token
+    that is none.
     """
 
     def __init__(
@@ -103,7 +108,7 @@ class BrokerSink:
     ) -> None:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         self._server = Server(url, timeout_s, headers, tls or Tls())
-        self._said: set[str] = set()
+        self._refused: Counter[str] = Counter()
 
     def record_many(self, measurements: Iterable[Measurement]) -> int:
         """See :class:`Sink`."""
@@ -118,7 +123,7 @@ class BrokerSink:
             if len(batch) > 1:  # all or none: the others are not to blame
                 half = len(batch) // 2
                 return self._send(batch[:half]) + self._send(batch[half:])
-            self._say(f"the broker will not take {batch[0]['id']}: {error}", str(error))
+            self._say(batch[0], str(error))
             return 0
 
     def _post(self, batch: Sequence[dict[str, Any]]) -> int:
@@ -136,17 +141,25 @@ class BrokerSink:
             ) from None
         raise BrokerError(message, code)
 
-    def _say(self, message: str, about: str) -> None:
-        if about not in self._said and len(self._said) < 100:
-            self._said.add(about)
-            _log.warning("%s", message)
+    def _say(self, item: dict[str, Any], error: str) -> None:
+        """Each reason once, and again when it was met ten times as often."""
+        reason = error
+        for name in ("id", "subject", "workflow"):  # of which each measurement has its own
+            reason = reason.replace(repr(item[name]), "…") if item[name] else reason
+        if reason not in self._refused and len(self._refused) == _MOST_REASONS:
+            reason = "other reasons"
+        self._refused[reason] += 1
+        count = self._refused[reason]
+        if count == 10 ** (len(str(count)) - 1):
+            times = f", the {count}th so refused" if count > 1 else ""
+            _log.warning("the broker will not take %s%s: %s", item["id"], times, error)
 
 
 def _batches(measurements: Iterable[Measurement]) -> Iterator[list[dict[str, Any]]]:
-    """Portions that a broker takes at once. What no archive takes is left out."""
+    """Portions that a broker takes at once. What no archive or broker takes is left out."""
     batch: list[dict[str, Any]] = []
     size = 0
-    for one in _fitting(measurements):
+    for one in _fitting(_fitting(measurements), check_sendable):
         item = asdict(one) | {"details": dict(one.details)}
         length = len(json.dumps(item)) + 2
         if batch and (size + length > _MOST_BYTES or len(batch) == _MOST):

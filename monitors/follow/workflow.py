@@ -9,14 +9,18 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from monitors.follow.condor import Dagman, Gone
 from monitors.follow.identity import workflow_facts
+from monitors.follow.job_events import JobEvents
 from monitors.jobs.facts import JobFacts
-from monitors.logs.dagman_log import StatusParser
-from monitors.logs.event_log import EventParser, JobEvent, Kind
+from monitors.logs.dagman_log import Change, StatusParser
+from monitors.logs.event_log import EventTail, JobEvent, Kind
 from monitors.logs.submit_dir import JobKind, SubmitDir
 from monitors.logs.tail import Tail, state_of
 from monitors.measurement import Measurement
@@ -65,14 +69,13 @@ class FollowedWorkflow:
         self._jobs = JobFacts(self.dir)
         self.attempts = self._jobs.attempts
         self._out, self._out_parser = Tail(self.dir.dagman_out), StatusParser()
-        self._nodes = _EventTail(self.dir.nodes_log)
-        self._nodes_seen: tuple[object, ...] = ()  # how that file was when it was last read
-        self._dagman = _EventTail(self.dir.dagman_log)
+        self._events = JobEvents(self.dir)
+        self._dagman = EventTail(self.dir.dagman_log)
         self._run: JobEvent | None = None  # DAGMan's own job while it is in the queue
         self._runs: set[JobEvent] = set()  # events of DAGMan's own job
+        self._waiting: deque[JobEvent] = deque()  # those before which DAGMan may have said more
         self._subs: dict[tuple[int, int], str] = {}  # jobs that are sub-workflows
         self._sub_events: list[SubEvent] = []
-        self._backfilled = False
 
     def facts(self) -> Measurement:
         """Who the workflow is."""
@@ -98,6 +101,33 @@ class FollowedWorkflow:
             return self._own_at < math.floor(self._run.at)
         return not self._own_at and not self._out_parser.understood and self._has_written()
 
+    @property
+    def written_at(self) -> float:
+        """When anything was written last (Unix seconds), as far as it was read: before DAGMan's
+        first word by whoever planned it."""
+        at = max(tail.changed_at for tail in (self._out, self._events, self._dagman))
+        if not at:
+            with suppress(OSError, ValueError):
+                at = self.dir.dag.stat().st_mtime
+        return at
+
+    @property
+    def dagman(self) -> Dagman | None:
+        """Its DAGMan's job, where that is said to be in the queue."""
+        run = self._run
+        return None if run is None else Dagman(run.cluster, run.at, run.schedd)
+
+    def gone(self, dagman: Dagman, how: Gone) -> None:
+        """Takes from HTCondor that its DAGMan is not there any more, which no file tells."""
+        if dagman != self.dagman:
+            return  # it is another run meanwhile
+        self._run, status = None, self.status or NOT_STARTED
+        if status.ended and status.at >= math.floor(dagman.submitted):
+            return
+        at = max(how.at or self.written_at, dagman.submitted, status.at)
+        ended = replace(status, state=how.state, at=at, reason=how.why)
+        self._change(f"gone:{dagman.cluster}:{dagman.submitted:.3f}", ended, "condor")
+
     def _has_written(self) -> bool:
         try:
             return self.dir.dagman_out.stat().st_size > 0
@@ -122,12 +152,14 @@ class FollowedWorkflow:
                 # With nothing new of DAGMan all holds that was said of it, whoever said so.
                 said = self.status
             self._wake()
-        # DAGMan tells of its end after the last job's events are written: reading its own words
-        # first, no job's events are missed when it has ended.
+        # Its job's events first: what DAGMan said before them stands there then. DAGMan tells of
+        # its end after the last job's events are written: reading its own words before those, none
+        # is missed when it has ended.
+        problem = self._read_dagman()
         self._read_out()
-        for event in self._dagman.read():
-            self.dagman_event(event)
-        for event in self._job_events():
+        if problem is not None:
+            raise problem
+        for event in self._events.read():
             self._measurements += self._jobs.feed(event)
             self._sub_event(event)
         if said is not None:
@@ -160,7 +192,7 @@ class FollowedWorkflow:
         """Lets go of all that was read. Where the files change after all, they are read again."""
         if self._rest is None:
             # What HTCondor writes of jobs that were removed comes after DAGMan's end.
-            seen = (self._out.seen, self._dagman.seen, self._nodes_seen)
+            seen = (self._out.seen, self._dagman.seen, self._events.seen)
             self._begin()
             self.dir.forget()
             self._rest = seen
@@ -173,17 +205,35 @@ class FollowedWorkflow:
         if self.status is None or replace(self.status, at=status.at) != status:
             self._change(key, status, source)
 
+    def _read_dagman(self) -> InputError | None:
+        try:
+            for event in self._dagman.read():
+                self._wait(event)
+        except InputError as error:
+            return error
+        return None
+
     def _read_out(self) -> None:
+        """What DAGMan says, and the events that wait, in the order of their times. Where DAGMan's
+        words cannot be read, InputError is raised and the events go on waiting for them."""
         for piece in self._out.read():
             if piece.first:
                 self._out_parser = StatusParser(self._out_parser)
-            for change in self._out_parser.feed(piece.data):
-                self._change(change.key, change.status)
-        status, started = self.status, self._out_parser.started_at
-        if status is not None and status.ended and started > status.at:
-            # Others told of that end: DAGMan never did, and to itself it just goes on.
-            again = replace(status, state=State.RUNNING, at=started)
-            self._change(f"started:{started:.3f}", again)
+            for step in self._out_parser.steps(piece.data):
+                at = step.status.at if isinstance(step, Change) else step
+                self._take_events(at)
+                if isinstance(step, Change):
+                    self._change(step.key, step.status)
+                else:
+                    self._begun(step)
+        self._take_events(math.inf)
+        self._begun(self._out_parser.started_at)
+
+    def _begun(self, at: float) -> None:
+        """A DAGMan began: where others told of the end before, to itself it just goes on."""
+        if self.status is not None and self.status.ended and at > self.status.at:
+            again = replace(self.status, state=State.RUNNING, at=at, reason="")
+            self._change(f"started:{at:.3f}", again)
 
     def _change(self, key: str, status: Status, source: str = _DAGMAN) -> None:
         known, self.known = self.known and self.known(status.at), None
@@ -199,30 +249,6 @@ class FollowedWorkflow:
         elif key == self._known:  # all that comes now is new
             self._known = ""
 
-    def _job_events(self) -> Iterator[JobEvent]:
-        # Before reading: what comes meanwhile makes the next look read again.
-        self._nodes_seen = state_of(self.dir.nodes_log)
-        if self._backfilled or self.dir.workflow_log is None:
-            yield from self._nodes.read()
-            return
-        # DAGMan empties nodes.log at every start; the workflow's own log has earlier runs too. Of
-        # jobs that are in both, nodes.log alone says how their POST scripts ended, and when.
-        self._backfilled = True
-        now = list(self._nodes.read())
-        began: dict[tuple[int, int], float] = {}
-        for event in now:
-            began.setdefault((event.cluster, event.proc), event.at)
-        problem: InputError | None = None
-        try:
-            for event in _EventTail(self.dir.workflow_log).read():
-                if event.at < began.get((event.cluster, event.proc), math.inf):
-                    yield event
-        except InputError as error:
-            problem = error
-        yield from now
-        if problem is not None:
-            raise problem
-
     def _sub_event(self, event: JobEvent) -> None:
         job = (event.cluster, event.proc)
         if event.kind is Kind.SUBMIT:
@@ -234,11 +260,24 @@ class FollowedWorkflow:
 
     def dagman_event(self, event: JobEvent) -> None:
         """DAGMan's own job: tells of reruns, and of ends that DAGMan could not tell of itself."""
+        self._wait(event)
+        with suppress(InputError):  # to be said at the next step
+            self._read_out()
+
+    def _wait(self, event: JobEvent) -> None:
+        """The event waits until DAGMan's words before it are read."""
         if event in self._runs:
             return
         if self._rest is not None:
             self._wake()
         self._runs.add(event)
+        self._waiting.append(event)
+
+    def _take_events(self, until: float) -> None:
+        while self._waiting and self._waiting[0].at < until:
+            self._take_event(self._waiting.popleft())
+
+    def _take_event(self, event: JobEvent) -> None:
         if event.kind is Kind.SUBMIT:
             self._run = event
             self._jobs.run_submitted(event.at)
@@ -246,7 +285,6 @@ class FollowedWorkflow:
         if event.kind not in _ENDS or self._run is None or event.at < self._run.at:
             return
         submitted, self._run = math.floor(self._run.at), None
-        self._read_out()  # DAGMan's last words stand there before this event does
         status = self.status or NOT_STARTED
         if status.at > event.at or (status.ended and status.at >= submitted):
             return  # DAGMan itself told of that end, or of what came after it
@@ -254,23 +292,4 @@ class FollowedWorkflow:
         if event.kind is Kind.ABORTED:
             state = State.REMOVED
         key = f"dagman:{event.cluster}:{event.at:.3f}"
-        self._change(key, replace(status, state=state, at=event.at))
-
-
-class _EventTail:
-    """An event log that is followed."""
-
-    def __init__(self, path: Path) -> None:
-        self._tail = Tail(path)
-        self._parser = EventParser()
-
-    @property
-    def seen(self) -> tuple[object, ...]:
-        """See :attr:`Tail.seen`."""
-        return self._tail.seen
-
-    def read(self) -> Iterator[JobEvent]:
-        for piece in self._tail.read():
-            if piece.first:
-                self._parser = EventParser()
-            yield from self._parser.feed(piece.data)
+        self._change(key, replace(status, state=state, at=event.at, reason=""))

@@ -97,14 +97,19 @@ class StatusParser:
 
     def feed(self, data: bytes) -> list[Change]:
         """The changes in the next portion of the file."""
-        changes: list[Change] = []
+        return [step for step in self.steps(data) if isinstance(step, Change)]
+
+    def steps(self, data: bytes) -> list[Change | float]:
+        """The same, and among them when a DAGMan began (Unix seconds) without having said before
+        that it ended."""
+        steps: list[Change | float] = []
         for _, line in self._lines.feed(data):
             # Most lines are of no interest, and looking for a word is cheap.
             if self._expected or any(word in line for word in _WORDS):
-                changes += self._line(line)
-        return changes
+                steps += self._line(line)
+        return steps
 
-    def _line(self, line: bytes) -> Iterator[Change]:
+    def _line(self, line: bytes) -> Iterator[Change | float]:
         message = message_of(line)
         if message is not None and _ASIDE.match(message[1]):
             return  # may stand in the middle of a table
@@ -127,7 +132,7 @@ class StatusParser:
         else:
             yield from self._message(stamp, at, text)
 
-    def _message(self, stamp: bytes, at: float, text: bytes) -> Iterator[Change]:
+    def _message(self, stamp: bytes, at: float, text: bytes) -> Iterator[Change | float]:
         status = self.current or NOT_STARTED
         if total := _TOTAL.match(text):
             self._total = int(total[1])
@@ -136,6 +141,8 @@ class StatusParser:
             self._removed, self.started_at, self.understood = False, at, True
             if status.ended:
                 yield from self._changed(stamp, replace(status, state=State.RUNNING, at=at))
+            else:
+                yield at
         elif _REMOVED.match(text):
             self._removed = True
         elif exited := EXIT.match(text):

@@ -17,8 +17,9 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import IntEnum
+from pathlib import Path
 
-from monitors.logs.tail import Lines
+from monitors.logs.tail import Lines, Tail
 
 
 class Kind(IntEnum):
@@ -42,6 +43,7 @@ class JobEvent:
     ``at`` is in Unix seconds. ``node`` is the job's name in the DAG, where the event tells it
     (submit and post script). ``returned`` is the exit status of a job or script that ended by
     itself, minus the signal where a signal ended it, None where the event tells of no end.
+    ``schedd`` is the address (``host:port``) that a job was submitted at, where the event tells it.
     """
 
     kind: Kind
@@ -51,6 +53,7 @@ class JobEvent:
     node: str = ""
     slot: str = ""
     returned: int | None = None
+    schedd: str = ""
 
 
 _HEADER = re.compile(
@@ -62,6 +65,7 @@ _NODE = re.compile(rb'\bDAGNodeName = "((?:[^"\\]|\\.)*)"|^\s+DAG Node: (\S+)')
 _RETURN = re.compile(rb"\(1\) Normal termination \(return value (-?\d{1,10})\)")
 _SIGNAL = re.compile(rb"\(0\) Abnormal termination \(signal (\d{1,3})\)")
 _SLOT = re.compile(rb"^\s+SlotName: (\S+)")
+_SCHEDD = re.compile(rb"Job submitted from host: <([^?>]{1,100})")
 _KINDS = frozenset(int(kind) for kind in Kind)
 
 
@@ -93,6 +97,8 @@ class EventParser:
             number, at = int(header[1]), _time(header, self._now)
             if number in _KINDS and at is not None:
                 self._open = JobEvent(Kind(number), int(header[2]), int(header[3]), at)
+                if number == Kind.SUBMIT and (schedd := _SCHEDD.search(line)):
+                    self._open = replace(self._open, schedd=schedd[1].decode(errors="replace"))
         elif self._open is not None:
             self._open = _with_detail(self._open, line)
 
@@ -100,6 +106,31 @@ class EventParser:
         if self._open is not None:
             yield self._open
             self._open = None
+
+
+class EventTail:
+    """An event log that is followed."""
+
+    def __init__(self, path: Path) -> None:
+        self._tail = Tail(path)
+        self._parser = EventParser()
+
+    @property
+    def seen(self) -> tuple[object, ...]:
+        """See :attr:`Tail.seen`."""
+        return self._tail.seen
+
+    @property
+    def changed_at(self) -> float:
+        """See :attr:`Tail.changed_at`."""
+        return self._tail.changed_at
+
+    def read(self) -> Iterator[JobEvent]:
+        """The events that are new. Raises InputError where the file cannot be read."""
+        for piece in self._tail.read():
+            if piece.first:
+                self._parser = EventParser()
+            yield from self._parser.feed(piece.data)
 
 
 def header_of(line: bytes, now: float) -> tuple[int, int, int, float] | None:

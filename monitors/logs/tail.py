@@ -80,6 +80,12 @@ class Tail:
         """How the file was when it was last read: changes with it, as :func:`state_of`."""
         return (self._identity, *self._seen)
 
+    @property
+    def changed_at(self) -> float:
+        """When the file was changed last (Unix seconds), as far as it was read; 0 where nothing
+        was."""
+        return max(0, self._seen[1]) / 1e9
+
     def read(self) -> Iterator[Piece]:
         """What is new since the last time; nothing where the file is not there.
 

@@ -83,6 +83,7 @@ def workflow_notice(workflow: Overview, kind: str, failures: Sequence[Failed] = 
         f"Workflow {workflow.name}{whose} {what}",
         "",
         f"{total.done} of {total.total} jobs done, {total.fail} failed ({total.percent_done:g} %).",
+        *([f"Why: {total.reason}"] if total.reason else []),
         f"Submit directory: {workflow.submit_dir}{where}" if workflow.submit_dir else "",
         f"Id: {workflow.id}",
     ]

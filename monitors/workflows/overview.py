@@ -64,6 +64,7 @@ class Overview:
             "planned_at": self.planned_at,
             "state": self.state,
             "stuck": self.stuck,
+            "reason": status.reason,
             "at": self.at,
             "percent_done": status.percent_done,
             "status": counts(status),

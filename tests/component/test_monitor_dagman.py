@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import shutil
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -14,11 +17,14 @@ from adon.testbed import packages
 from adon.testbed.pool import Pool
 from adon.testbed.poolconfig import SiteSpec
 from monitors.archive import Archive
+from monitors.follow.condor import Schedd
+from monitors.follow.elsewhere import Elsewhere, inquiry_into
 from monitors.follow.follower import Follower
 from monitors.jobs.attempts import Outcome
 from monitors.logs.submit_dir import JobKind, SubmitDir
 from monitors.status import State, Status
 from monitors.workflows.timeline import timeline
+from network_provisioner.errors import AdonError
 
 pytestmark = pytest.mark.component
 
@@ -181,3 +187,60 @@ def test_a_removal_ends_it(pool: Pool, tmp_path: Path, archive: Archive) -> None
     thread.join(WAIT_S)
     assert not thread.is_alive()
     assert archive.query("status")[-1].details["state"] == "removed"
+
+
+def snapshot(folder: Path, into: Path) -> Path:
+    """The run as it stands, which then loses its machine: nothing more is ever written there."""
+    shutil.copytree(folder, into)
+    for file in into.iterdir():
+        os.utime(file, (1.0, 1.0))  # long ago
+    return into
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def test_htcondor_tells_of_a_dagman_that_never_said_how_it_ended(
+    pool: Pool, tmp_path: Path, archive: Archive
+) -> None:
+    folder = plan(tmp_path / "run")
+    (folder / "job.sh").write_text("#!/bin/sh\nexec sleep 600\n")
+    cluster = submit(pool, folder)
+    out = folder / "wf-0.dag.dagman.out"
+    until(lambda: out.exists() and "ULOG_EXECUTE" in out.read_text())
+    lost = snapshot(folder, tmp_path / "lost")
+
+    forgets = False
+
+    def run(command: Sequence[str]) -> str | None:
+        if forgets and command[0] == "condor_history":
+            return "[\n]\n"
+        try:
+            return pool.run(list(command))
+        except AdonError:
+            return None
+
+    def end_of(archive: Archive) -> Status | None:
+        elsewhere = Elsewhere(dagmans=inquiry_into(Schedd(run), 0.0, 0.2))
+        stop = threading.Timer(10.0, lambda: None)
+        stop.start()
+        (last,) = Follower(lost, archive, elsewhere=elsewhere).run(stop.finished).values()
+        stop.cancel()
+        return last
+
+    there = end_of(archive)
+    assert there is not None and there.state is State.RUNNING  # it is in the queue
+    pool.run(["condor_rm", cluster])
+    until(lambda: not pool.run(["condor_q", cluster, "-af", "ClusterId"]).strip())
+    removed = end_of(archive)
+    assert removed is not None and removed.state is State.REMOVED
+    assert "condor_rm" in removed.reason
+    forgets = True
+    with Archive(":memory:") as another:
+        gone = end_of(another)
+    assert gone is not None and gone.state is State.FAILED
+    assert f"job {cluster}" in gone.reason and "neither in the queue" in gone.reason

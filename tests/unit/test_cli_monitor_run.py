@@ -50,7 +50,8 @@ def test_all_workflows_of_a_user(tmp_path: Path) -> None:
 
 def test_nobody_has_a_workflow() -> None:
     ran = adon("monitor", "run", "--user", "--since", "2026-01-01")
-    assert (ran.code, ran.out, ran.err) == (0, "", "adon: no workflows found\n")
+    assert (ran.code, ran.out) == (0, "")
+    assert ran.err.startswith("adon: no workflows found in the hooks' registry, ")
 
 
 def test_a_broker_that_is_not_there_is_told_of_once(tmp_path: Path) -> None:
@@ -59,6 +60,16 @@ def test_a_broker_that_is_not_there_is_told_of_once(tmp_path: Path) -> None:
     ran = adon("monitor", "run", planned.path, "--broker", f"http://{NOBODY}")
     assert (ran.code, ran.out, ran.err.count("\n")) == (2, "", 1)
     assert f"the broker at http://{NOBODY} cannot be reached" in ran.err
+
+
+def test_one_of_which_nothing_comes_is_given_up(tmp_path: Path) -> None:
+    planned = Submitted(tmp_path / "run")
+    planned.out.write_text(starting() + table(START, queued=2))
+    os.utime(planned.out, (START, START))
+    ran = adon("monitor", "run", planned.path, "--give-up-after", "2 d")
+    assert ran.code == 1 and ran.out.count("running") == 1
+    said = refusal("monitor", "run", planned.path, "--give-up-after", "soon")
+    assert said.startswith("--give-up-after: found 'soon'")
 
 
 def test_those_inside_are_named_by_their_whole(tmp_path: Path) -> None:

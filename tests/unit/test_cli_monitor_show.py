@@ -117,6 +117,8 @@ def test_what_is_inside_is_analysed_with_it(source: tuple[str, str]) -> None:
 def test_which_workflow_is_meant(archive: Path, tmp_path: Path) -> None:
     where = ("--archive", archive)
     assert "found none, expected an id" in refusal("monitor", "show", "x", *where)
+    assert "found none, did you mean 'soykb'?" in refusal("monitor", "show", "sokyb", *where)
+    assert f"did you mean '{UUID}'?" in refusal("monitor", "show", f"{UUID[:-1]}x", *where)
     assert "soykb of ada" in adon("monitor", "status", "/home/ada/soykb/run0001", *where).out
     with Archive(archive) as opened:
         opened.record(workflow("w4", name="outer", submit_dir=""))
@@ -126,9 +128,44 @@ def test_which_workflow_is_meant(archive: Path, tmp_path: Path) -> None:
 def test_where_nothing_is_known(tmp_path: Path) -> None:
     said = refusal("monitor", "list", "--archive", tmp_path / "none.sqlite")
     assert "found no such file, expected an archive" in said
+    assert said.endswith("'adon monitor run' makes one")
     refusal("monitor", "status", "x", "--now", "--archive", tmp_path / "none.sqlite")
     assert not (tmp_path / "none.sqlite").exists()
     assert NOBODY in refusal("monitor", "list", "--broker", f"http://{NOBODY}")
+
+
+def test_the_demos_archive_is_named_where_it_lies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path(".adon").mkdir()
+    with Archive(".adon/archive.sqlite"):
+        pass
+    for verb in ("list", "anomalies"):
+        said = refusal("monitor", verb)
+        assert said.endswith("; the demo's is --archive .adon/archive.sqlite")
+    empty = adon("monitor", "list", "--archive", ".adon/archive.sqlite").out
+    assert empty == "no workflows yet: 'adon monitor run' follows them\n"
+    said = refusal("monitor", "show", "x", "--archive", ".adon/archive.sqlite")
+    assert said.endswith("found none, nor any other; 'adon monitor run' follows workflows")
+
+
+def test_a_list_fits_a_screen_and_says_what_it_leaves_out(archive: Path) -> None:
+    with Archive(archive) as opened:
+        opened.record(workflow("w5", name="w" * 300, user="u" * 300))
+    listed = adon("monitor", "list", "--archive", archive)
+    assert max(map(len, listed.out.splitlines())) < 170
+    assert "w" * 39 + "…" in listed.out and listed.err == ""
+    some = adon("monitor", "list", "--limit", "1", "--archive", archive)
+    assert sum(line.startswith(("running", "stuck", "done")) for line in lines(some.out)) == 1
+    assert some.err == "adon: there are more than 1: see --limit\n"
+    assert len(json.loads(adon("monitor", "list", "--archive", archive, "--json").out)) == 3
+    (whole,) = [
+        one["name"]
+        for one in json.loads(adon("monitor", "list", "--archive", archive, "--json").out)
+        if one["id"] == "w5"
+    ]
+    assert whole == "w" * 300
 
 
 def test_measured_now_by_whoever_follows_it(tmp_path: Path) -> None:

@@ -180,3 +180,14 @@ def test_a_clock_that_is_set_back_leaves_the_newest_the_newest() -> None:
     found += read((table(START, queued=1) + exiting(START - 3600, 0)).encode())
     assert [change.status.at for change in found] == [START + 3000, START + 3000, START, START]
     assert len({change.key for change in found}) == 4
+
+
+def test_a_start_without_an_end_before_it_is_among_the_changes() -> None:
+    text = (
+        starting(START) + table(START + 1, queued=1) + starting(START + 50)
+        + table(START + 51, queued=1) + exiting(START + 52, 1) + starting(START + 60)
+    )  # fmt: skip
+    steps = StatusParser().steps(text.encode())
+    assert [step if isinstance(step, float) else str(step.status.state) for step in steps] == [
+        START, "running", START + 50, "failed", "running"]  # fmt: skip
+    assert StatusParser().feed(text.encode()) == [s for s in steps if isinstance(s, Change)]

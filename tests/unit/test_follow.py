@@ -28,7 +28,8 @@ from monitor_files import (
 )
 
 from monitors.archive import Archive, ArchiveError, Measurement
-from monitors.follow.follower import Follower, main
+from monitors.follow.command import main
+from monitors.follow.follower import Follower
 from monitors.logs.tail import Tail
 from monitors.logs.watch import InotifyWatch, StatWatch, open_watch
 from monitors.status import State, Status
@@ -369,7 +370,7 @@ def test_many_workflows_in_one_follower(tmp_path: Path, archive: Archive) -> Non
 
 def command(archive: Path, *paths: Path) -> list[str]:
     return [
-        sys.executable, "-m", "monitors.follow.follower", "--archive", str(archive),
+        sys.executable, "-m", "monitors.follow.command", "--archive", str(archive),
         *map(str, paths),
     ]  # fmt: skip
 

@@ -27,6 +27,7 @@ from monitor_files import (
 
 from monitors.archive import Archive
 from monitors.follow.discovery import Discovery, Found, PegasusDatabase
+from monitors.follow.elsewhere import Elsewhere
 from monitors.follow.follower import Follower
 from monitors.follow.pegasus_status import Fallback
 from monitors.follow.subworkflows import derived, root_of, sub_workflows
@@ -353,7 +354,7 @@ def test_a_name_that_is_none_stops_nobody(tmp_path: Path, archive: Archive) -> N
     good, bad = Submitted(tmp_path / "good", "good"), Submitted(tmp_path / "bad", "bad")
     (bad.path / "braindump.yml").write_text('wf_uuid: "bad"\ndag: "a\\0b.dag"\n')
     good.out.write_text(starting() + table(START, queued=1))
-    follower = Follower((), archive, fallback=Fallback(lambda _: ""))
+    follower = Follower((), archive, elsewhere=Elsewhere(Fallback(lambda _: "")))
     for path in (bad.path, good.path):
         follower.family.found(Found(path))
     follower.poll()

@@ -177,7 +177,7 @@ def test_there_and_back_within_a_second_is_told_each_time(counts: list[int]) -> 
     assert len({change.key for change in changes}) == len(changes)
 
 
-COMMAND = [sys.executable, "-m", "monitors.follow.follower", "--archive"]
+COMMAND = [sys.executable, "-m", "monitors.follow.command", "--archive"]
 
 
 @pytest.mark.parametrize("seed", [1])

@@ -306,10 +306,14 @@ class Told:
         self.notices.append(notice)
 
 
+def looking(archive: Archive, told: Told, time: Time) -> WorkflowNotices:
+    return WorkflowNotices(archive, told, time, KnownWorkflows(archive, time, 1800.0))
+
+
 @pytest.fixture
 def watched() -> tuple[Archive, Told, Time, WorkflowNotices]:
     archive, told, time = Archive(":memory:"), Told(), Time()
-    return archive, told, time, WorkflowNotices(archive, told, time, 1800.0)
+    return archive, told, time, looking(archive, told, time)
 
 
 Watched = tuple[Archive, Told, Time, WorkflowNotices]
@@ -356,7 +360,7 @@ def test_what_was_over_before_anybody_looked_is_not_told(watched: Watched) -> No
     time.now += 100
     archive.record_many([workflow("w2"), status("w2", time.now, 5, State.DONE)])
     time.now += 100
-    WorkflowNotices(archive, told, time, 1800.0).look()
+    looking(archive, told, time).look()
     assert [n.details["workflow"] for n in told.notices] == ["w2"]
 
 

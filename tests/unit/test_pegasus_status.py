@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from monitor_files import START, Submitted, append, starting, submitted, table
 
 from monitors.archive import Archive
+from monitors.follow.elsewhere import Elsewhere
 from monitors.follow.follower import Follower
 from monitors.follow.pegasus_status import Fallback, ask, key_of, parsed
 from monitors.status import State, Status
@@ -104,17 +105,17 @@ def test_it_is_asked_after_a_while_and_seldom() -> None:
         asked.append(folder)
         return said()
 
-    one, other = Path("/w/one"), Path("/w/other")
+    one = Path("/w/one")
     patient = Fallback(run, lambda: 5.0, patience_s=3600.0)
-    assert patient.look({one: True}) == {} and asked == []
+    assert patient.look([one]) == {} and asked == []
     quick = Fallback(run, lambda: 5.0, patience_s=0.0, again_s=3600.0)
-    (answer,) = until(lambda: quick.look({one: True, other: False})).items()
+    (answer,) = until(lambda: quick.look([one])).items()
     assert answer[0] == one and answer[1].at == 5.0
     for _ in range(3):
-        assert quick.look({one: True}) == {}
+        assert quick.look([one]) == {}
     assert asked == [one]
-    quick.look({one: False})
-    until(lambda: quick.look({one: True}))  # puzzling once more
+    quick.look([])
+    until(lambda: quick.look([one]))  # puzzling once more
     assert asked == [one, one]
     quick.close()
     patient.close()
@@ -128,10 +129,10 @@ def test_an_answer_that_comes_too_late_is_not_taken() -> None:
         return said()
 
     slow = Fallback(run, lambda: 5.0, patience_s=0.0)
-    slow.look({Path("/w"): True})
+    slow.look([Path("/w")])
     go.set()
     slow.close()
-    assert slow.look({Path("/w"): False}) == {}
+    assert slow.look([]) == {}
 
 
 PROGRAM = """\
@@ -189,7 +190,10 @@ def test_a_log_that_says_nothing_while_dagman_runs(
 
     with Archive(tmp_path / "a.sqlite") as archive:
         follower = Follower(
-            planned.path, archive, on_status=on_status, fallback=Fallback(patience_s=0.0)
+            planned.path,
+            archive,
+            on_status=on_status,
+            elsewhere=Elsewhere(Fallback(patience_s=0.0)),
         )
         thread = threading.Thread(target=follower.run, args=(stop,))
         thread.start()

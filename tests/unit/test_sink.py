@@ -17,7 +17,7 @@ from monitor_files import START, Submitted, append, exiting, starting, table
 
 from monitors.follow.follower import Follower
 from monitors.follow.sink import BrokerSink, SinkError
-from monitors.measurement import Measurement
+from monitors.measurement import LONGEST, MOST_DETAILS, Measurement
 from network_provisioner.errors import InputError
 
 TOKEN = "a-token-that-is-long-enough"
@@ -111,7 +111,43 @@ def test_what_is_refused_is_said_once_and_keeps_nothing_back(
     assert sink.record_many(all_of_them) == 42
     assert sink.record_many(all_of_them) == 0
     assert len(broker.taken) == 42
-    assert len(caplog.records) == 1 and "will not take rtt:0: forbidden" in caplog.text
+    assert len(caplog.records) == 2 and "will not take rtt:0: forbidden" in caplog.text
+
+
+def test_a_reason_is_said_once_however_many_it_meets(
+    broker: Broker, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As a broker says it: with the id and the subject of each."""
+
+    def answer(sent: list[dict[str, Any]]) -> tuple[int, Any]:
+        found = sent[0]
+        why = (
+            f"'mu' (role agent) may not record {found['id']!r} of {found['subject']!r}: not an end"
+        )
+        return 403, {"error": {"code": "forbidden", "message": why}}
+
+    broker.answer = answer
+    sink = BrokerSink(broker.url)
+    assert sink.record_many(one(n, subject=f"a{n}>b") for n in range(120)) == 0
+    said = [record.getMessage() for record in caplog.records]
+    assert len(said) == 3
+    assert "will not take rtt:0: 'mu' (role agent) may not record 'rtt:0'" in said[0]
+    assert "rtt:9, the 10th so refused" in said[1] and "rtt:99, the 100th" in said[2]
+
+
+def test_details_that_no_broker_takes_hold_up_nothing_else(
+    broker: Broker, caplog: pytest.LogCaptureFixture
+) -> None:
+    fits = {"stderr": "\0" * ((MOST_DETAILS - 14) // 6)}
+    assert len(json.dumps(fits)) <= MOST_DETAILS < len(json.dumps(fits)) + 6
+    large = [one(1, details=fits), one(2, details={"stderr": "\0" * (MOST_DETAILS // 6)}), one(3)]
+    large += [
+        one(4, **{name: "x" * (most + 1)}) for name, most in LONGEST.items() if name != "unit"
+    ]
+    assert BrokerSink(broker.url).record_many(large) == 2
+    assert sorted(broker.taken) == ["rtt:1", "rtt:3"]
+    assert "rtt:2': found details of" in caplog.text and str(MOST_DETAILS) in caplog.text
+    assert "found subject of 1001 characters, expected at most 1000" in caplog.text
 
 
 @pytest.mark.parametrize(
