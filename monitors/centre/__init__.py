@@ -7,7 +7,8 @@ what comes back may be believed.
     verdict      what a result may say (pure)
     run          one run, and what becomes of it: values
     book         all tasks and their schedule, changed without breaking what is promised
-    agenda       from the schedule to runs, and where one more has room
+    agenda       from the schedule to runs
+    demand       one run more: where it has room, and who moves for it
     diary        the runs of now, in memory and in the store alike
     roll         which agents there are, and how they are
     store        what outlives the process

@@ -1,4 +1,4 @@
-"""From a schedule to runs: which come next, which are taken back, and where one more has room."""
+"""From a schedule to runs: which come next, and which are taken back."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from monitors.centre.run import Run, State, Uses
 from monitors.centre.store import KeptTask, MeasuringStore
 from monitors.schedule.model import Infeasible, Schedule, Slot, Task
 from monitors.schedule.online import squeeze
-from network_provisioner.errors import BrokerError, InputError
+from network_provisioner.errors import InputError
 
 HORIZON_MS = 300_000
 """How far ahead agents are told what to do: for so long they go on without the broker."""
@@ -31,7 +31,7 @@ GRACE_MS = 30_000
 """For a result to come, before a run counts as missed."""
 
 _SET_BACK_MS = 10_000  # a clock that is kept right is not set back by so much
-_NOTHING = Schedule(1, ())
+NOTHING = Schedule(1, ())
 _log = logging.getLogger(__name__)
 
 
@@ -47,34 +47,36 @@ class Agenda:
         self.until_ms = int(store.fact("until_ms") or 0)
         """Up to here the schedule was followed: what begins before is a run, or never will be."""
 
-        self._anew = int(
-            store.fact("anew") or 0
-        )  # runs before do not count: the clock was set back
+        self.anew = int(store.fact("anew") or 0)  # runs before do not count: the clock was set back
+        self.without_room: list[Slot] = []
+        """Slots that are in the way of runs beside the schedule, and were not made."""
         self._seen_ms = 0
 
-    def extend(self, now_ms: int, to_ms: int | None = None) -> None:
-        """Make runs of what the schedule has up to the horizon, or up to ``to_ms``."""
-        until, anew = self.until_ms, self._anew
+    def extend(self, now_ms: int) -> None:
+        """Make runs of what the schedule has up to the horizon."""
+        until, anew = self.until_ms, self.anew
         dropped: dict[str, Run] = {}
         back = now_ms < self._seen_ms - _SET_BACK_MS
         if back or until > now_ms + LONGEST_WAIT_MS + 2 * HORIZON_MS:
             _log.warning("the clock was set back: the schedule of measurements is followed anew")
             until, anew = 0, self._store.newest()
-            to_come = (run for run in self._to_come(now_ms) if run.at_ms > now_ms)
-            dropped = {run.id: _taken_back(run, "the clock was set back") for run in to_come}
-        end = max(now_ms + HORIZON_MS, to_ms or 0)
-        if until <= end - (STEP_MS if to_ms is None else 0):
+            to_come = (run for run in self.to_come(now_ms) if run.at_ms > now_ms)
+            dropped = {run.id: taken_back(run, "the clock was set back") for run in to_come}
+        end = now_ms + HORIZON_MS
+        if until <= end - STEP_MS:
             if 0 < until < now_ms:
                 _log.warning(
                     "no measurement was begun for %d s before this: nobody followed the schedule",
                     (now_ms - until) // 1000,
                 )
             since = max(until, now_ms + LEAD_MS)
-            beyond = [run for run in self._occupying(now_ms, dropped) if run.end_ms > since]
+            beyond = [run for run in self.occupying(now_ms, dropped) if run.end_ms > since]
             slots = self._book.recurring.between(since, end)
             runs = [*dropped.values(), *self._of_slots(slots, beyond, dropped, anew)]
+            moved = [run for run in self.diary.all() if until <= run.at_ms < end]
             self.diary.write(runs, facts={"until_ms": end, "anew": anew})
-            self.until_ms, self._anew = end, anew
+            self.until_ms, self.anew = end, anew
+            self.diary.news(part.agent for run in moved for part in run.parts)
         self._seen_ms = now_ms  # where the store failed, all of it is tried again
 
     def replaced(
@@ -86,8 +88,8 @@ class Agenda:
         told. ``tasks`` are written to the store with it."""
         soon, recurring = now_ms + LEAD_MS, self._book.recurring
         dropped = {
-            run.id: _taken_back(run, "the schedule was changed")
-            for run in self._to_come(now_ms)
+            run.id: taken_back(run, "the schedule was changed")
+            for run in self.to_come(now_ms)
             if (
                 run.at_ms > now_ms
                 if run.task in change.gone
@@ -99,38 +101,19 @@ class Agenda:
         }
         slots = recurring.between(soon, self.until_ms)
         wanted = (slot for slot in slots if change.moved or slot.task in change.added)
-        taken = list(self._occupying(now_ms, dropped))
-        runs = [*dropped.values(), *self._of_slots(wanted, taken, dropped, self._anew)]
+        taken = list(self.occupying(now_ms, dropped))
+        runs = [*dropped.values(), *self._of_slots(wanted, taken, dropped, self.anew)]
         facts: dict[str, Any] = {"until_ms": self.until_ms, "schedule": self._book.saved()}
         self.diary.write(runs, facts=facts, tasks=tasks or {})
 
-    def demand(
-        self, definition: Definition, task: Task, by: str, now_ms: int, within_ms: int
-    ) -> Run:
-        """One run more, as early as it disturbs nobody, over ``within_ms`` from now.
-
-        Raises BrokerError ``conflict`` where an agent is away or there is no room.
-        """
-        for agent in definition.agents:
-            why = self._roll.away(agent, now_ms / 1000)
-            if not why and self._roll.lacks(agent, definition.tool.name):
-                why = f"agent {agent!r} says that it cannot use {definition.tool.name} now"
-            if why:
-                raise BrokerError(f"{why}; nothing was started", "conflict")
-        # Among what are runs already; where these leave no room, among all until then. So later
-        # changes of the schedule find a run wherever they must not move anything.
-        self.extend(now_ms)
-        try:
-            try:
-                slot = self._room(task, now_ms, min(now_ms + within_ms, self.until_ms))
-            except Infeasible:
-                self.extend(now_ms, now_ms + within_ms)
-                slot = self._room(task, now_ms, now_ms + within_ms)
-        except Infeasible as error:
-            raise BrokerError(f"{error}; nothing was started", "conflict") from None
-        run = self._new(definition, task, slot.start_ms, slot.end_ms, slot.start_ms, by)
-        self.diary.write([run])
-        return run
+    def to_tell(self, agent: str, now_ms: int) -> list[Run]:
+        """What the agent has to do, as far ahead as it may know: what it knows stays where it
+        is."""
+        return [
+            run
+            for run in self.diary.to_do(agent, now_ms)
+            if run.at_ms < self.until_ms or run.demanded
+        ]
 
     def close_overdue(self, now_ms: int) -> None:
         """Runs of which nothing was heard in time are missed."""
@@ -145,7 +128,7 @@ class Agenda:
 
     # -- within ------------------------------------------------------------------------------
 
-    def _to_come(self, now_ms: int) -> Iterator[Run]:
+    def to_come(self, now_ms: int) -> Iterator[Run]:
         """The schedule's runs that are not over."""
         return (
             run
@@ -153,7 +136,7 @@ class Agenda:
             if run.end_ms > now_ms and run.state is State.PLANNED and not run.demanded
         )
 
-    def _occupying(self, now_ms: int, dropped: Mapping[str, Run]) -> Iterator[Run]:
+    def occupying(self, now_ms: int, dropped: Mapping[str, Run]) -> Iterator[Run]:
         """What may be under way from now on: also what was taken back, where an agent that knows
         of it may not have heard."""
         for known in self.diary.all():
@@ -192,7 +175,10 @@ class Agenda:
         runs: list[Run] = []
         of_server: dict[str, list[Run]] = {}
         for slot in slots:
-            if (slot.task, slot.release_ms) in made or not self._has_room(slot, occupying):
+            if (slot.task, slot.release_ms) in made:
+                continue
+            if not self._has_room(slot, occupying, runs):
+                self.without_room.append(slot)
                 continue
             entry = self._book.get(slot.task)
             server = entry.definition.agents[-1]
@@ -201,7 +187,7 @@ class Agenda:
                 beside = of_server[server] = self.diary.to_do(server, slot.start_ms)
             times = slot.start_ms, slot.end_ms, slot.release_ms
             try:
-                run = self._new(entry.definition, entry.task, *times, "", beside)
+                run = self.new(entry.definition, entry.task, *times, "", beside)
             except InputError as error:
                 _log.warning("measurement %s is left out once: %s", slot.task, error)
                 continue
@@ -209,15 +195,10 @@ class Agenda:
             beside.append(run)
         return runs
 
-    def _room(self, task: Task, now_ms: int, until_ms: int) -> Slot:
-        """Raises Infeasible."""
-        taken = [_taken(run) for run in self._occupying(now_ms, {})]
-        since = now_ms + LEAD_MS
-        return squeeze(_NOTHING, (), self._book.agreement, task, since, until_ms, taken)
-
-    def _has_room(self, slot: Slot, occupying: Sequence[Run]) -> bool:
+    def _has_room(self, slot: Slot, occupying: Sequence[Run], news: Sequence[Run]) -> bool:
         """Whether a slot that disturbs no other of the schedule disturbs nothing else either:
-        runs on demand, and promises of an earlier schedule."""
+        runs on demand, and promises of an earlier schedule. ``news`` are runs of the schedule that
+        are made together with it: what a domain bears is the sum of all."""
         recurring = self._book.recurring
         near = [r for r in occupying if r.at_ms < slot.end_ms and slot.start_ms < r.end_ms]
         if all(
@@ -227,14 +208,15 @@ class Agenda:
             for run in near
         ):
             return True
-        task, taken = self._book.get(slot.task).task, [_taken(run) for run in near]
+        near += [r for r in news if r.at_ms < slot.end_ms and slot.start_ms < r.end_ms]
+        task, taken = self._book.get(slot.task).task, [as_taken(run) for run in near]
         try:
-            squeeze(_NOTHING, (), self._book.agreement, task, slot.start_ms, slot.end_ms, taken)
+            squeeze(NOTHING, (), self._book.agreement, task, slot.start_ms, slot.end_ms, taken)
         except Infeasible:
             return False
         return True
 
-    def _new(
+    def new(
         self, definition: Definition, task: Task, at_ms: int, end_ms: int, release_ms: int,
         by: str, beside: Iterable[Run] | None = None,
     ) -> Run:  # fmt: skip
@@ -261,11 +243,11 @@ class Agenda:
         return "nobody answered"
 
 
-def _taken_back(run: Run, why: str) -> Run:
+def taken_back(run: Run, why: str) -> Run:
     return replace(run, state=State.DROPPED, error=why)
 
 
-def _taken(run: Run) -> tuple[Task, Slot]:
+def as_taken(run: Run) -> tuple[Task, Slot]:
     """A run as something that stands in a schedule once."""
     span = max(1, run.end_ms - run.at_ms)
     uses = run.uses

@@ -22,6 +22,7 @@ from monitors.schedule.data import task_from_dict
 from monitors.schedule.model import Agreement, Infeasible, Schedule, Slot, Task
 from monitors.schedule.online import arrive, leave, moved
 from monitors.schedule.planning import plan
+from monitors.schedule.standing import Standing
 from network_provisioner.errors import BrokerError, InputError
 from network_provisioner.topology import Topology
 
@@ -68,8 +69,8 @@ class Book:
         for name, body in fixed.items():
             definition = definition_of(name, body, members, topology, "monitoring.tasks.")
             self._entries[name] = Entry(definition, task_from_dict(name, body, topology), body)
-        self._schedule = Schedule(1, ())
-        self.recurring = Recurring(self._schedule)
+        self._standing: Standing | None = None
+        self._set(Schedule(1, ()))
 
     def restore(self, kept: Mapping[str, KeptTask], saved: Any) -> Change:
         """Take up tasks that were added, and the schedule that an earlier process had, None where
@@ -108,6 +109,14 @@ class Book:
     def schedule(self) -> Schedule:
         """Of all tasks without a problem."""
         return self._schedule
+
+    @property
+    def standing(self) -> Standing:
+        """The same, to look for room in. It takes a while to make, so it is kept."""
+        standing = self._standing
+        if standing is None:
+            standing = self._standing = Standing(self._schedule, self.tasks(), self.agreement)
+        return standing
 
     def tasks(self) -> list[Task]:
         """Those that the schedule has."""
@@ -240,6 +249,7 @@ class Book:
     def _set(self, schedule: Schedule) -> None:
         self._schedule = schedule
         self.recurring = Recurring(schedule)
+        self._standing = None
 
     def _same_agreement(self, saved: Any) -> bool:
         return saved is not None and saved["agreement"] == _fingerprint(self.agreement)

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from monitors.centre.agenda import Agenda
 from monitors.centre.book import Book
 from monitors.centre.definition import Definition
+from monitors.centre.demand import Demands
 from monitors.centre.roll import Report, Roll
 from monitors.centre.run import Run, after
 from monitors.centre.store import KeptTask, MeasuringStore
@@ -57,6 +58,7 @@ class Centre:
         self._lock = threading.RLock()
         self._forgot_ms = 0
         self._agenda = Agenda(book, roll, store, self._now())
+        self._demands = Demands(self._agenda, book, roll, store)
         self._agenda.replaced(book.restore(store.tasks(), store.fact("schedule")), self._now())
         self.sweep()
 
@@ -66,6 +68,7 @@ class Centre:
         with self._lock:
             now = self._now()
             self._agenda.extend(now)
+            self._demands.settle(now)
             self._agenda.close_overdue(now)
             if now - self._forgot_ms > _FORGET_EVERY_MS:
                 self._store.forget(now - _KEEP_MS, _MOST_KEPT)
@@ -93,7 +96,7 @@ class Centre:
         with self._lock:
             self._roll.known(agent)
             now = self._now()
-            runs = self._agenda.diary.to_do(agent, now)
+            runs = self._agenda.to_tell(agent, now)
             self._agenda.diary.told(agent, runs)
             version, until = self._agenda.diary.version(agent), self._agenda.until_ms / 1000
         mine = [part.assignment for run in runs for part in run.parts if part.agent == agent]
@@ -156,15 +159,18 @@ class Centre:
         """Every task, when it is made next, and how its runs ended."""
         with self._lock:
             counts, now = self._store.counts(), self._now()
-            recurring = self._book.recurring
-            return [task_view(entry, recurring, counts, now) for entry in self._book.entries()]
+            next_of = self._demands.following(now)
+            return [
+                task_view(entry, next_of(entry.definition.name), counts)
+                for entry in self._book.entries()
+            ]
 
     def task(self, name: str) -> dict[str, Any]:
         """One, with its latest runs. Raises BrokerError ``unknown_task``."""
         with self._lock:
             entry, now = self._book.get(name), self._now()
             counts = {name: self._store.counts(name)}
-            found = task_view(entry, self._book.recurring, counts, now)
+            found = task_view(entry, self._demands.following(now)(name), counts)
             runs = self._store.runs(0, now + 1, name, _RECENT)
             return {**found, "runs": [run.as_dict() for run in runs]}
 
@@ -185,6 +191,7 @@ class Centre:
             with self._book.all_or_nothing():
                 change = self._book.put(definition, task, kept)
                 self._agenda.replaced(change, self._now(), {name: kept})
+            self._demands.settle(self._now())
             return self.task(name), before is None
 
     def delete_task(self, name: str, who: Principal) -> dict[str, Any]:
@@ -195,6 +202,7 @@ class Centre:
             before = self.task(name)
             with self._book.all_or_nothing():
                 self._agenda.replaced(self._book.delete(name), self._now(), {name: None})
+            self._demands.settle(self._now())
             return before
 
     def need_start(self, who: Principal, definition: Definition) -> None:
@@ -213,7 +221,7 @@ class Centre:
         with self._lock:
             entry = self._book.get(name)
             self.need_start(who, entry.definition)
-            return self._agenda.demand(
+            return self._demands.demand(
                 entry.definition, entry.task, who.name or "anybody", self._now(), within_ms
             )
 
@@ -224,7 +232,7 @@ class Centre:
             name = "-".join(["once", *(end.replace("/", ".") for end in ends if end)])[:100]
             definition, task = self._book.define(name, body, once=True)
             self.need_start(who, definition)
-            return self._agenda.demand(
+            return self._demands.demand(
                 definition, task, who.name or "anybody", self._now(), within_ms
             )
 
@@ -243,7 +251,8 @@ class Centre:
     def schedule(self) -> dict[str, Any]:
         """The schedule that repeats, and how it uses what there is."""
         with self._lock:
-            return schedule_view(self._book, self._agenda.until_ms)
+            until_ms = self._agenda.until_ms
+            return schedule_view(self._book, until_ms, self._demands.moved(self._now()))
 
     def counts(self) -> dict[str, int]:
         """How many runs that are kept are in each state, of all tasks together."""

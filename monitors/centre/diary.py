@@ -51,7 +51,11 @@ class Diary:
             if was != (run.state is not State.DROPPED):
                 changed.update(part.agent for part in run.parts)
             self._keep(run)
-        for agent in sorted(changed):
+        self.news(changed)
+
+    def news(self, agents: Iterable[str]) -> None:
+        """What these agents have to do has changed."""
+        for agent in sorted(set(agents)):
             self._versions[agent] = self.version(agent) + 1
             self._tell(agent)
 

@@ -50,6 +50,11 @@ class Recurring:
             cycle, place = cycle + 1, 0
         return moved(mine[place], cycle * length)
 
+    def of_release(self, task: str, release_ms: int) -> Slot | None:
+        """The slot of that release; None where the task is not released then."""
+        found = self.next_of(task, release_ms)  # no later release has a slot before it
+        return found if found is not None and found.release_ms == release_ms else None
+
     def has(self, task: str, at_ms: int) -> bool:
         """Whether a slot of the task begins at that instant."""
         found = self.next_of(task, at_ms)

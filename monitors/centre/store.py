@@ -189,6 +189,15 @@ class MeasuringStore:
         )  # fmt: skip
         return {(task, release): key for task, release, key in rows}
 
+    def has_release(self, task: str, release_ms: int, anew: int) -> bool:
+        """Whether :meth:`released` has a run of that task and release."""
+        rows = self._rows(
+            "SELECT 1 FROM run WHERE task = ? AND at_ms >= ? AND release_ms = ? AND state != ? AND"
+            " demanded = '' AND rowid > ? LIMIT 1",
+            task, release_ms, release_ms, str(State.DROPPED), anew,
+        )  # fmt: skip
+        return bool(rows)
+
     def newest(self) -> int:
         """The number of the newest run; numbers grow."""
         return int(self._rows("SELECT coalesce(max(rowid), 0) FROM run")[0][0])

@@ -15,7 +15,7 @@ from reprlib import repr as shown
 from typing import Any
 
 from monitors.centre.run import Part, Run, State
-from monitors.measurement import UNITS, Measurement
+from monitors.measurement import MOST_DETAILS, UNITS, Measurement
 from monitors.probes.tools import gives
 from network_provisioner.errors import InputError
 
@@ -23,7 +23,6 @@ SLACK_S = 2.0
 """How far outside of its run a measurement may say that it was true."""
 MOST_MEASUREMENTS = 20  # of one result; no tool has more metrics than that
 _LONGEST_ERROR = 500  # characters
-_LONGEST_DETAILS = 16_000  # characters of JSON: a long route has 3,000
 _LONGEST_METRIC = 200
 _SHARES = ("loss", "cpu_use", "memory_use", "io_wait")
 _KEYS = {"assignment", "task", "started", "ended", "measurements", "error"}
@@ -107,9 +106,9 @@ def _measurement(item: object, run: Run, part: Part) -> Measurement:
         length = len(json.dumps(details, allow_nan=False))
     except (ValueError, RecursionError):
         raise InputError(f"{metric}: found details that are not JSON") from None
-    if length > _LONGEST_DETAILS:
+    if length > MOST_DETAILS:
         raise InputError(
-            f"{metric}: found details of {length} characters, expected at most {_LONGEST_DETAILS}"
+            f"{metric}: found details of {length} characters, expected at most {MOST_DETAILS}"
         )
     known = {**details, "task": run.task, **({"demanded": run.demanded} if run.demanded else {})}
     return Measurement(

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from monitors.centre.book import Book, Entry
 from monitors.centre.diary import Diary
-from monitors.centre.recurring import Recurring
 from monitors.centre.roll import Roll
-from monitors.centre.run import State
+from monitors.centre.run import Run, State
+from monitors.schedule.model import Slot
 
 _NEXT = 5  # runs that an agent shows
 
@@ -28,11 +28,10 @@ def agent_view(roll: Roll, diary: Diary, name: str, now_ms: int) -> dict[str, An
 
 
 def task_view(
-    entry: Entry, recurring: Recurring, counts: Mapping[str, Mapping[str, int]], now_ms: int
+    entry: Entry, next_ms: int | None, counts: Mapping[str, Mapping[str, int]]
 ) -> dict[str, Any]:
     """A task, when it is made next, and how many of its runs ended how."""
     definition, task = entry.definition, entry.task
-    following = None if entry.problem else recurring.next_of(definition.name, now_ms)
     known = counts.get(definition.name, {})
     return {
         "name": definition.name,
@@ -51,14 +50,14 @@ def task_view(
         "by": None if entry.kept is None else entry.kept.by,
         "configured": entry.kept is None,
         "problem": entry.problem,
-        "next": None if following is None else following.start_ms / 1000,
+        "next": None if next_ms is None else next_ms / 1000,
         "counts": {str(state): known.get(str(state), 0) for state in State},
     }
 
 
-def schedule_view(book: Book, until_ms: int) -> dict[str, Any]:
-    """The schedule that repeats: its length, how many runs it has, and the share of time that each
-    host and link is used by them."""
+def schedule_view(book: Book, until_ms: int, moved: Sequence[tuple[Run, Slot]]) -> dict[str, Any]:
+    """The schedule that repeats: its length, how many runs it has, the share of time that each
+    host and link is used by them, and which runs to come are not where their slots are."""
     schedule = book.schedule
     use: dict[str, float] = {}
     link_use: dict[tuple[str, str], float] = {}
@@ -76,5 +75,16 @@ def schedule_view(book: Book, until_ms: int) -> dict[str, Any]:
         "hosts": {name: round(use[name], 6) for name in sorted(use)},
         "links": [
             {"link": list(link), "use": round(link_use[link], 6)} for link in sorted(link_use)
+        ],
+        "moved": [
+            {
+                "run": run.id,
+                "task": run.task,
+                "at": run.at_ms / 1000,
+                "instead_of": slot.start_ms / 1000,
+                "release": slot.release_ms / 1000,
+                "deadline": slot.deadline_ms / 1000,
+            }
+            for run, slot in moved
         ],
     }

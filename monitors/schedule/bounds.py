@@ -5,7 +5,8 @@ windows lie within it must fit into ``m`` times its length (Baruah, Rosier and H
 Systems 2, 1990, have it for one processor). Sets of such tasks are: those on one host or link (m =
 1); those that need at least two of the same three hosts or links, since any two of them share one
 (m = 1); those of a domain (m as agreed; likewise for its load, and for those with a high load as
-many as go into what is agreed).
+many as go into what is agreed; together with those of one host or link where nothing else fits
+beside so many).
 
 *Blocking.* A run is not interrupted. So whatever conflicts with a task fits between two of its runs
 that follow each other, which are at most period + deadline - 2 durations apart.
@@ -24,7 +25,7 @@ from fractions import Fraction
 from itertools import combinations
 
 from monitors.schedule.model import Agreement, Task
-from monitors.schedule.work import Resource, Work, seconds, work_of
+from monitors.schedule.work import Domain, Resource, Work, seconds, work_of
 
 MOST_BUSY = 64
 """Hosts and links, the busiest, that are looked at three together."""
@@ -32,6 +33,9 @@ TRIPLES = 40
 """Of these, the most demanding, of which the demand is computed."""
 MOST_INSTANTS = 400
 """Begins of stretches that are looked at, and ends of each."""
+
+BESIDE = 8
+"""Hosts and links, the busiest, that are looked at together with high loads in a domain."""
 
 HIGH = 16
 """A load is high where fewer than so many of them go into what is agreed."""
@@ -142,7 +146,28 @@ def _domains(work: Work) -> Iterator[Group]:
             yield Group(f"domain {domain.name!r} (load)", domain.most, needs)
             for load in _some({need for need in needs.values() if HIGH * need > domain.most}):
                 heavy = {index: 1 for index, need in needs.items() if need >= load}
-                yield Group(f"domain {domain.name!r} (high loads)", domain.most // load, heavy)
+                at_once = domain.most // load
+                yield Group(f"domain {domain.name!r} (high loads)", at_once, heavy)
+                yield from _beside(work, domain, heavy, at_once, domain.most - at_once * load)
+
+
+def _beside(
+    work: Work, domain: Domain, heavy: Mapping[int, int], at_once: int, left: int
+) -> Iterator[Group]:
+    """Where as many runs with a high load as can be leave so little that no other fits beside them,
+    one that does run takes the place of one of them. Others run at the same time, but not those
+    that share a host or a link."""
+    number = work.bounds.index(domain)
+    on: defaultdict[int, dict[int, int]] = defaultdict(dict)
+    weight: defaultdict[int, float] = defaultdict(float)
+    for index, inside in enumerate(work.domains):
+        if number in inside and index not in heavy and work.load[index] > left:
+            for resource in work.uses[index]:
+                on[resource][index] = 1
+                weight[resource] += work.tasks[index].duration_ms / work.tasks[index].deadline_ms
+    for resource in sorted(weight, key=lambda r: (-weight[r], r))[:BESIDE]:
+        what = f"domain {domain.name!r} (high loads, and {words(work.resources[resource])})"
+        yield Group(what, at_once, {**heavy, **on[resource]})
 
 
 def _threes(work: Work) -> Iterator[Group]:

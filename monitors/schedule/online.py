@@ -72,14 +72,15 @@ def repeated(schedule: Schedule, whole_ms: int) -> Schedule:
     for slot in schedule.slots:
         per_task[slot.task] = per_task.get(slot.task, 0) + 1
     slots = tuple(
-        _later(slot, turn * schedule.hyperperiod_ms, slot.number + turn * per_task[slot.task])
+        later(slot, turn * schedule.hyperperiod_ms, slot.number + turn * per_task[slot.task])
         for turn in range(times)
         for slot in schedule.slots
     )
     return Schedule(whole_ms, slots)
 
 
-def _later(slot: Slot, by_ms: int, number: int) -> Slot:
+def later(slot: Slot, by_ms: int, number: int) -> Slot:
+    """The slot so much later, as the run of that number."""
     return Slot(
         slot.start_ms + by_ms,
         slot.end_ms + by_ms,
@@ -161,5 +162,5 @@ def _during(schedule: Schedule, names: set[str], start_ms: int, end_ms: int) -> 
         if slot.task in names:
             turn = (start_ms - slot.end_ms) // whole + 1  # the first that ends after the start
             while slot.start_ms + turn * whole < end_ms:
-                yield _later(slot, turn * whole, slot.number)
+                yield later(slot, turn * whole, slot.number)
                 turn += 1

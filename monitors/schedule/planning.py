@@ -28,6 +28,7 @@ from monitors.schedule.runs import (
     Starts,
     by_deadline,
     by_task,
+    fillers_last,
     least_room,
     schedule_of,
     tightest,
@@ -41,6 +42,10 @@ ORDERS: tuple[Callable[[Work], Runs], ...] = (
     lambda work: by_task(work, tightest),
 )
 
+
+FEW = 60
+"""Of so many runs without room, where a domain bounds the sum of loads, repair is tried: there each
+ejection has to look at everything in the domain."""
 
 SPREAD = 0.4
 """Up to this part of the bound runs are spread over their windows. Beyond, there is no room to give
@@ -88,11 +93,15 @@ def attempt(work: Work) -> Attempt:
         if not missed:
             return Attempt(starts, [], most)
     best: Attempt | None = None
-    for order in ORDERS:
+    sums = any(bound.most is not None for bound in work.bounds)
+    for order in (fillers_last, *ORDERS) if sums else ORDERS:
         table = Timetable(work)
         starts, missed = place(table, order(work))
         if missed and most.load <= 1:  # above, there is no schedule
-            missed = Repair(table, starts).place(missed)
+            if not sums:
+                missed = Repair(table, starts).place(missed)
+            elif len(missed) <= FEW:
+                missed = Repair(table, starts).place(missed, FEW)
         if best is None or len(missed) < len(best.missed):
             best = Attempt(starts, missed, most)
         if not missed or most.load > 1:

@@ -10,13 +10,11 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import defaultdict, deque
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from monitors.schedule.runs import NOT, Starts
+from monitors.schedule.runs import NOT, Run, Starts
 from monitors.schedule.timetable import Timetable
-
-Run = tuple[int, int]
-"""The number of its task, and its own."""
+from monitors.schedule.work import Domain, Work
 
 CANDIDATES = 64
 """Starts that are looked at for a run."""
@@ -25,90 +23,130 @@ PATIENCE = 20
 LEAST, MOST = 500, 3_000
 """Ejections in all; for more runs than ``MOST`` nothing is tried."""
 
-_Taken = list[tuple[int, int, Run]]
+Taken = list[tuple[int, int, Run]]
 """Who has something from when to when, in order, within the hyperperiod."""
+
+
+class Windows:
+    """When runs may start. This one: from their release to their deadline."""
+
+    def __init__(self, work: Work) -> None:
+        self.work = work
+
+    def of(self, run: Run) -> tuple[int, int]:
+        """The first and the last instant at which it may start."""
+        task = self.work.tasks[run[0]]
+        release = task.offset_ms + run[1] * task.period_ms
+        return release, release + task.deadline_ms - task.duration_ms
+
+    def may_move(self, run: Run) -> bool:
+        """Whether it need not stay where it is."""
+        return True
 
 
 class Repair:
     """Changes a timetable and the starts that stand in it."""
 
-    def __init__(self, table: Timetable, starts: Starts, pinned: Collection[Run] = ()) -> None:
-        """``pinned`` runs stay where they are."""
+    def __init__(
+        self,
+        table: Timetable,
+        starts: Starts,
+        windows: Windows | None = None,
+        taken: Callable[[int], Taken] | None = None,
+        some: int = CANDIDATES,
+    ) -> None:
+        """``taken`` gives who has a resource, or (numbered after all resources) is in a domain,
+        where that is known already. ``some``: starts that are looked at for a run."""
+        self._some = some
         self._table, self._starts = table, starts
         self._work = table.work
-        self._pinned = frozenset(pinned)
+        self._windows = windows or Windows(self._work)
         self._longest = max((task.duration_ms for task in self._work.tasks), default=0)
-        # Resources first, then domains.
-        self._taken: defaultdict[int, _Taken] = defaultdict(list)
-        for run, at in starts.items():
-            for place, start, end in self._places(run, at):
-                self._taken[place].append((start, end, run))
-        for taken in self._taken.values():
-            taken.sort()
+        self._taken = _Copies(taken or taken_by(self._work, starts).__getitem__)
         self._ejected: defaultdict[Run, int] = defaultdict(int)
+        self._journal: list[tuple[bool, Run, int]] = []
 
-    def place(self, missed: Sequence[Run]) -> list[Run]:
-        """Place these runs; those that are left without room in the end."""
+    def place(self, missed: Sequence[Run], most: int | None = None) -> list[Run]:
+        """Place these runs; those that are left without room in the end. ``most``: how many are
+        placed in all, those that were ejected included; then it ends at the first without hope."""
         waiting = deque(sorted(missed, key=self._slack))
-        patience = min(MOST, max(LEAST, PATIENCE * len(missed)))
+        patience = min(MOST, max(LEAST, PATIENCE * len(missed))) if most is None else most
         for _ in range(patience if len(missed) <= MOST else 0):
             if not waiting:
                 break
             run = waiting.popleft()
-            release, last = self._window(run)
+            release, last = self._windows.of(run)
             at = self._table.earliest(run[0], release, last)
             if at != NOT:
-                self._put(run, at)
+                self.put(run, at)
                 continue
             at, others = self._least_disturbance(run)
             if at == NOT:
                 waiting.append(run)
-                if all(self._least_disturbance(other)[0] == NOT for other in waiting):
+                if most is not None or all(
+                    self._least_disturbance(other)[0] == NOT for other in waiting
+                ):
                     break
                 continue
             for other in others:
-                self._take_out(other)
-            self._put(run, at)
+                self.take_out(other)
+            self.put(run, at)
             self._ejected[run] += 1
             waiting.extend(sorted(others, key=self._slack))
         return list(waiting)
 
-    def _window(self, run: Run) -> tuple[int, int]:
-        """The first and the last instant at which it may start."""
-        task = self._work.tasks[run[0]]
-        release = task.offset_ms + run[1] * task.period_ms
-        return release, release + task.deadline_ms - task.duration_ms
-
     def _slack(self, run: Run) -> tuple[int, Run]:
-        release, last = self._window(run)
+        release, last = self._windows.of(run)
         return last - release, run
 
     def _places(self, run: Run, at: int) -> Iterator[tuple[int, int, int]]:
         """What a run has, and from when to when within the hyperperiod."""
-        n_resources = len(self._work.resources)
-        for start, end, _ in self._table.parts(run[0], at):
-            for resource in self._work.uses[run[0]]:
-                yield resource, start, end
-            for domain in self._work.domains[run[0]]:
-                yield n_resources + domain, start, end
+        return places(self._work, run[0], at)
 
-    def _put(self, run: Run, at: int) -> None:
+    def put(self, run: Run, at: int) -> None:
+        """It runs from then on, whether there is room or not."""
+        self._journal.append((True, run, at))
         self._table.take(run[0], at)
         self._starts[run] = at
         for place, start, end in self._places(run, at):
             insort(self._taken[place], (start, end, run))
 
-    def _take_out(self, run: Run) -> None:
+    def take_out(self, run: Run) -> None:
+        """It has no start any more."""
         at = self._starts.pop(run)
+        self._journal.append((False, run, at))
         self._table.release(run[0], at)
         for place, start, end in self._places(run, at):
             del self._taken[place][bisect_left(self._taken[place], (start, end, run))]
 
+    def changes(self) -> int:
+        """How many there were, for :meth:`undo`."""
+        return len(self._journal)
+
+    def undo(self, changes: int) -> None:
+        """As it was after so many changes."""
+        while len(self._journal) > changes:
+            was_put, run, at = self._journal[-1]
+            self.take_out(run) if was_put else self.put(run, at)
+            del self._journal[-2:]
+
+    def touched(self, changes: int) -> set[Run]:
+        """Whose start was changed since."""
+        return {run for _, run, _ in self._journal[changes:]}
+
     def _least_disturbance(self, run: Run) -> tuple[int, list[Run]]:
         """The best start of those that are looked at, and who is in the way of it."""
-        best: tuple[float, int] = (float("inf"), NOT)
-        found: list[Run] = []
-        for at in self._candidates(run):
+        ordered = self.candidates(run, *self._windows.of(run), self._some)
+        step = max(1.0, (len(ordered) - 1) / (self._some - 1))
+        some = (ordered[round(n * step)] for n in range(min(len(ordered), self._some)))
+        _, at, others = min(self.disturbances(run, some), default=(0.0, NOT, []))
+        return at, others
+
+    def disturbances(
+        self, run: Run, starts: Iterable[int]
+    ) -> Iterator[tuple[float, int, list[Run]]]:
+        """Of each start that disturbs nobody who has to stay: how much, and whom."""
+        for at in starts:
             others = self._in_the_way(run, at)
             if others is None:
                 continue
@@ -117,53 +155,122 @@ class Repair:
                 / (1 + self._slack(other)[0])
                 for other in others
             )  # fmt: skip
-            if (cost, at) < best:
-                best, found = (cost, at), others
-        return best[1], found
+            yield cost, at, others
 
-    def _candidates(self, run: Run) -> list[int]:
-        """Starts right after, and right before, something that is in the window."""
-        release, last = self._window(run)
+    def candidates(self, run: Run, first: int, last: int, most: int = MOST) -> list[int]:
+        """Starts right after, and right before, something that is in the window, and its ends; of
+        each thing that the run needs ``most`` are looked at, evenly."""
         duration = self._work.tasks[run[0]].duration_ms
-        whole = self._work.hyperperiod_ms
-        found = {release, last}
-        for resource in self._work.uses[run[0]]:
-            taken = self._taken[resource]
+        whole, n_resources = self._work.hyperperiod_ms, len(self._work.resources)
+        found = {first, last}
+        domains = (n_resources + domain for domain in self._work.domains[run[0]])
+        for place in (*self._work.uses[run[0]], *domains):
+            taken = self._taken[place]
             for ahead in (0, whole) if last + duration > whole else (0,):
-                since = bisect_left(taken, (release - ahead,))
+                since = max(0, bisect_left(taken, (first - ahead,)) - 1)
                 until = bisect_left(taken, (last + duration - ahead,))
-                for start, end, _ in taken[max(0, since - 1) : until]:
+                for start, end, _ in taken[since : until : -(-(until - since) // most) or 1]:
                     found.update((end + ahead, start + ahead - duration))
-        ordered = sorted(at for at in found if release <= at <= last)
-        step = max(1.0, (len(ordered) - 1) / (CANDIDATES - 1))
-        return [ordered[round(n * step)] for n in range(min(len(ordered), CANDIDATES))]
+        return sorted(at for at in found if first <= at <= last)
 
     def _in_the_way(self, run: Run, at: int) -> list[Run] | None:
-        """Those that must go for the run to start then; None where one of them is pinned."""
+        """Those that must go for the run to start then; None where one of them has to stay."""
         found: set[Run] = set()
         task = run[0]
         n_resources = len(self._work.resources)
         for place, start, end in self._places(run, at):
             if place < n_resources:
-                found.update(self._overlapping(place, start, end))
+                found.update(other for _, _, other in self._overlapping(place, start, end))
         for place, start, end in self._places(run, at):
             if place >= n_resources:
-                bound = self._work.bounds[place - n_resources]
-                there = [r for r in self._overlapping(place, start, end) if r not in found]
-                # Cautious: as if all of them ran at the same time.
-                there.sort(key=lambda r: (self._ejected[r], self._work.load[r[0]]))
-                load = sum(self._work.load[r[0]] for r in there) + self._work.load[task]
-                while there and (
-                    (bound.at_once is not None and len(there) >= bound.at_once)
-                    or (bound.most is not None and load > bound.most)
-                ):
-                    gone = there.pop(0)
-                    load -= self._work.load[gone[0]]
-                    found.add(gone)
-        return None if found & self._pinned else sorted(found)
+                there = [
+                    part for part in self._overlapping(place, start, end) if part[2] not in found
+                ]
+                found.update(self._too_many(self._work.bounds[place - n_resources], there, task))
+        return sorted(found) if all(map(self._windows.may_move, found)) else None
 
-    def _overlapping(self, place: int, start: int, end: int) -> list[Run]:
+    def on_the_same(self, run: Run, at: int) -> set[Run]:
+        """Who has a resource that the run would have then."""
+        n_resources = len(self._work.resources)
+        there = (place for place in self._places(run, at) if place[0] < n_resources)
+        return {other for place in there for _, _, other in self._overlapping(*place)}
+
+    def _too_many(self, bound: Domain, there: Taken, task: int) -> Iterator[Run]:
+        """Of those in a domain while a run of the task is, the ones that must go: few with a high
+        load rather than many with a low one."""
+        loads, under_way = self._work.load, list[tuple[int, Run]]()
+        load = loads[task]
+        for start, end, run in there:
+            for other in [other for other in under_way if other[0] <= start]:
+                under_way.remove(other)
+                load -= loads[other[1][0]]
+            under_way.append((end, run))
+            load += loads[run[0]]
+            while under_way and (
+                (bound.at_once is not None and len(under_way) >= bound.at_once)
+                or (bound.most is not None and load > bound.most)
+            ):
+                excess = 0 if bound.most is None else load - bound.most
+                gone = min(under_way, key=lambda other: self._least_missed(other[1], excess))
+                under_way.remove(gone)
+                load -= loads[gone[1][0]]
+                yield gone[1]
+
+    def _least_missed(self, run: Run, excess: int) -> tuple[int, bool, int, Run]:
+        """Whom to eject for so much load: the lowest load that is enough, else the highest."""
+        load = self._work.load[run[0]]
+        return self._ejected[run], load < excess, load if load >= excess else -load, run
+
+    def _overlapping(self, place: int, start: int, end: int) -> Taken:
         taken = self._taken[place]
         since = bisect_left(taken, (start - self._longest,))
         until = bisect_left(taken, (end,), since)
-        return [run for _, stop, run in taken[since:until] if stop > start]
+        return [part for part in taken[since:until] if part[1] > start]
+
+
+class _Copies(dict[int, Taken]):
+    """Lists that may be changed, made when they are needed first."""
+
+    def __init__(self, of: Callable[[int], Taken]) -> None:
+        super().__init__()
+        self._of = of
+
+    def __missing__(self, place: int) -> Taken:
+        self[place] = list(self._of(place))
+        return self[place]
+
+
+def places(work: Work, task: int, start_ms: int) -> Iterator[tuple[int, int, int]]:
+    """What a run of a task has, and from when to when within the hyperperiod: resources by their
+    numbers, then domains."""
+    whole, uses = work.hyperperiod_ms, work.uses[task]
+    start = start_ms % whole
+    end = start + work.tasks[task].duration_ms
+    for first, last in [(start, end)] if end <= whole else [(start, whole), (0, end - whole)]:
+        for resource in uses:
+            yield resource, first, last
+        for domain in work.domains[task]:
+            yield len(work.resources) + domain, first, last
+
+
+def taken_by(work: Work, starts: Starts) -> defaultdict[int, Taken]:
+    """Who has which place, and when."""
+    whole, n_resources = work.hyperperiod_ms, len(work.resources)
+    durations = [task.duration_ms for task in work.tasks]
+    needed = [
+        (*uses, *(n_resources + domain for domain in domains))
+        for uses, domains in zip(work.uses, work.domains, strict=True)
+    ]
+    parts = []
+    for run, at in starts.items():
+        start = at % whole
+        end = start + durations[run[0]]
+        parts.append((start, min(end, whole), run))
+        if end > whole:
+            parts.append((0, end - whole, run))
+    parts.sort()
+    found: defaultdict[int, Taken] = defaultdict(list)
+    for part in parts:  # one object for all lists, and sorted once
+        for place in needed[part[2][0]]:
+            found[place].append(part)
+    return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
@@ -11,8 +12,14 @@ from monitors.schedule.work import Work
 NOT = -1
 """A start that is not: there is no room."""
 
-Starts = dict[tuple[int, int], int]
-"""When runs start: by the number of the task and that of the run."""
+LITTLE = 0.001
+"""A part of what a domain bears that holds up nobody."""
+
+Run = tuple[int, int]
+"""The number of its task, and its own."""
+
+Starts = dict[Run, int]
+"""When runs start."""
 
 Key = Callable[[Work, int], tuple[int, ...]]
 """What a task is compared by with others: the lowest is the first."""
@@ -32,6 +39,36 @@ def by_deadline(work: Work, key: Key) -> Runs:
     first."""
     rank = _ranks(work, key)
     return _runs(sorted((run[0], -run[1], rank[run[2]], run[3], *run) for run in _all(work)))
+
+
+def fillers_last(work: Work) -> Runs:
+    """The earliest deadline first, but for runs that fill what others leave of a domain's load:
+    those come last. Before, they would take room from runs with a high load, which fit nowhere
+    else."""
+    fillers = _fillers(work)
+    rank = _ranks(work, tightest)
+    return _runs(
+        sorted(
+            (run[2] in fillers, run[0], -run[1], rank[run[2]], run[3], *run) for run in _all(work)
+        )
+    )
+
+
+def _fillers(work: Work) -> set[int]:
+    """The tasks that need a bounded domain with less than the highest load there, unless all with
+    that load together need next to nothing of it."""
+    found: set[int] = set()
+    for number, bound in enumerate(work.bounds):
+        inside = [index for index, domains in enumerate(work.domains) if number in domains]
+        if not bound.most or not inside:
+            continue
+        share: defaultdict[int, float] = defaultdict(float)
+        for index in inside:
+            task, load = work.tasks[index], work.load[index]
+            share[load] += load / bound.most * task.duration_ms / task.period_ms
+        highest = max(share)
+        found |= {i for i in inside if work.load[i] < highest and share[work.load[i]] > LITTLE}
+    return found
 
 
 def by_task(work: Work, key: Key) -> Runs:

@@ -11,6 +11,8 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
+from itertools import accumulate
+from typing import Protocol
 
 from monitors.schedule.runs import NOT
 from monitors.schedule.work import Domain, Work
@@ -19,14 +21,9 @@ from monitors.schedule.work import Domain, Work
 class Stretches:
     """Times at which something is taken: disjoint, in order, with gaps between them."""
 
-    def __init__(self) -> None:
-        self.starts: list[int] = []
-        self.ends: list[int] = []
-
-    def blocked(self, start_ms: int, end_ms: int) -> int:
-        """The end of the last stretch that overlaps; ``start_ms`` where there is none."""
-        before = bisect_left(self.starts, end_ms) - 1
-        return max(start_ms, self.ends[before]) if before >= 0 else start_ms
+    def __init__(self, starts: Iterable[int] = (), ends: Iterable[int] = ()) -> None:
+        self.starts = list(starts)
+        self.ends = list(ends)
 
     def add(self, start_ms: int, end_ms: int) -> None:
         """That time is taken."""
@@ -51,32 +48,18 @@ class Timetable:
     """Of one hyperperiod. Tasks are numbers of ``work.tasks``; a start lies between the run's
     release and its deadline, so it may be beyond the hyperperiod's end."""
 
-    def __init__(self, work: Work) -> None:
+    def __init__(self, work: Work, stands: Stands | None = None) -> None:
+        """Empty, or with everything that ``stands`` already."""
         self.work = work
         self._whole = work.hyperperiod_ms
         self._duration = [task.duration_ms for task in work.tasks]
-        self._resources = [Stretches() for _ in work.resources]
-        inside: list[set[int]] = [set() for _ in work.bounds]
-        for load, domains in zip(work.load, work.domains, strict=True):
-            for domain in domains:
-                inside[domain].add(load)
-        self._levels = [
-            Levels(bound, work.hyperperiod_ms, sorted(loads))
-            for bound, loads in zip(work.bounds, inside, strict=True)
-        ]
+        self._stands: Stands = stands or _Nothing(work)
+        # Made when they are needed first: a run on demand meets few of them.
+        self._resources: list[Stretches | None] = [None] * len(work.resources)
+        self._levels: list[Levels | None] = [None] * len(work.bounds)
         # What a task asks for room, the fullest first; tasks that ask the same share a list.
-        asked: dict[tuple[object, ...], list[Stretches]] = {}
-        self._asked: list[list[Stretches]] = []
-        for uses, domains, load in zip(work.uses, work.domains, work.load, strict=True):
-            key = uses, domains, load if domains else 0
-            if key not in asked:
-                asked[key] = [
-                    *(self._resources[resource] for resource in uses),
-                    *(self._levels[domain].full[load] for domain in domains),
-                ]
-            self._asked.append(asked[key])
-        lists = {id(found): [(s.starts, s.ends) for s in found] for found in asked.values()}
-        self._lists = [lists[id(found)] for found in self._asked]
+        self._same: dict[tuple[object, ...], list[tuple[list[int], list[int]]]] = {}
+        self._lists: list[list[tuple[list[int], list[int]]] | None] = [None] * len(work.tasks)
 
     def earliest(self, task: int, release_ms: int, last_ms: int) -> int:
         """The first start from ``release_ms`` to ``last_ms`` at which the task can run, ``NOT``
@@ -84,7 +67,7 @@ class Timetable:
         duration = self._duration[task]
         if last_ms + duration > self._whole:
             return self._around(task, release_ms, last_ms)
-        lists = self._lists[task]
+        lists = self._lists[task] or self._asked(task)
         at, end = release_ms, release_ms + duration
         turn = agreed = 0  # how many in a row have nothing against it
         while agreed < len(lists):
@@ -104,12 +87,14 @@ class Timetable:
     def _around(self, task: int, release_ms: int, last_ms: int) -> int:
         """The same where the run may go on beyond the hyperperiod's end, or begin there."""
         at = release_ms
+        lists = self._asked(task)
         while at <= last_ms:
             until = NOT
             for start, end, ahead in self.parts(task, at):
-                for found in self._asked[task]:
-                    blocked = found.blocked(start, end)
-                    until = max(until, blocked + ahead if blocked > start else NOT)
+                for starts, ends in lists:
+                    before = bisect_left(starts, end) - 1
+                    if before >= 0 and ends[before] > start:
+                        until = max(until, ends[before] + ahead)
             if until == NOT:
                 return at
             at = until
@@ -130,31 +115,99 @@ class Timetable:
         back what was."""
         for start, end, _ in self.parts(task, start_ms):
             for resource in self.work.uses[task]:
-                self._resources[resource].add(start, end)
+                (self._resources[resource] or self._resource(resource)).add(start, end)
             for domain in self.work.domains[task]:
-                self._levels[domain].change(start, end, 1, self.work.load[task])
+                self._domain(domain).change(start, end, 1, self.work.load[task])
 
     def release(self, task: int, start_ms: int) -> None:
         """The task does not run from then on after all."""
         for start, end, _ in self.parts(task, start_ms):
             for resource in self.work.uses[task]:
-                self._resources[resource].remove(start, end)
+                self._resource(resource).remove(start, end)
             for domain in self.work.domains[task]:
-                self._levels[domain].change(start, end, -1, -self.work.load[task])
+                self._domain(domain).change(start, end, -1, -self.work.load[task])
+
+    def _asked(self, task: int) -> list[tuple[list[int], list[int]]]:
+        """Starts and ends of the stretches in which the task cannot run, by what is in the way."""
+        uses, domains, load = self.work.uses[task], self.work.domains[task], self.work.load[task]
+        key = uses, domains, load if domains else 0
+        found = self._same.get(key)
+        if found is None:
+            asked = [self._resource(resource) for resource in uses]
+            asked += [self._domain(domain).without_room(load) for domain in domains]
+            found = self._same[key] = [(one.starts, one.ends) for one in asked]
+        self._lists[task] = found
+        return found
+
+    def _resource(self, number: int) -> Stretches:
+        found = self._resources[number]
+        if found is None:
+            found = self._resources[number] = self._stands.stretches(number)
+        return found
+
+    def _domain(self, number: int) -> Levels:
+        found = self._levels[number]
+        if found is None:
+            found = self._levels[number] = self._stands.levels(number)
+        return found
+
+
+class Stands(Protocol):
+    """What is in a timetable to begin with; the timetable changes what it is given."""
+
+    def stretches(self, resource: int) -> Stretches:
+        """When a resource is taken."""
+        ...
+
+    def levels(self, domain: int) -> Levels:
+        """How many run in a domain."""
+        ...
+
+
+class _Nothing:
+    def __init__(self, work: Work) -> None:
+        self._work = work
+
+    def stretches(self, resource: int) -> Stretches:
+        return Stretches()
+
+    def levels(self, domain: int) -> Levels:
+        return Levels(self._work.bounds[domain], self._work.hyperperiod_ms)
 
 
 class Levels:
-    """How many run in a domain and with what load, over time. ``full`` are, for each load that one
-    more may have, the times at which there is no room for it."""
+    """How many run in a domain and with what load, over time; and for each load that one more may
+    have, the times at which there is no room for it."""
 
-    def __init__(self, bound: Domain, whole_ms: int, loads: Iterable[int]) -> None:
+    def __init__(
+        self, bound: Domain, whole_ms: int, there: Iterable[tuple[int, int, int]] = ()
+    ) -> None:
+        """``there``: start, end and load of what is there from the beginning."""
         self._at_once = math.inf if bound.at_once is None else bound.at_once
         self._most = math.inf if bound.most is None else bound.most
         self._whole = whole_ms
-        self._begins = [0]
-        self._count = [0]
-        self._load = [0]
-        self.full = {load: Stretches() for load in loads}
+        changes: dict[int, tuple[int, int]] = {0: (0, 0)}
+        for start, end, load in there:
+            for at, sign in ((start, 1), (end, -1)):
+                count, sum_ = changes.get(at, (0, 0))
+                changes[at] = count + sign, sum_ + sign * load
+        self._begins = sorted(at for at in changes if at < whole_ms)
+        self._count = list(accumulate(changes[at][0] for at in self._begins))
+        self._load = list(accumulate(changes[at][1] for at in self._begins))
+        self._full: dict[int, Stretches] = {}
+
+    def without_room(self, load: int) -> Stretches:
+        """When there is none for so much more load; it goes on changing with what runs."""
+        found = self._full.get(load)
+        if found is None:
+            found = self._full[load] = Stretches()
+            ends = [*self._begins[1:], self._whole]
+            for at, end, count, now in zip(
+                self._begins, ends, self._count, self._load, strict=True
+            ):
+                if self._is_full(count, now, load):
+                    found.add(at, end)
+        return found
 
     def change(self, start_ms: int, end_ms: int, count: int, load: int) -> None:
         """So many more run from ``start_ms`` to ``end_ms``, with so much more load."""
@@ -165,7 +218,7 @@ class Levels:
             after = before[0] + count, before[1] + load
             self._count[at], self._load[at] = after
             end = self._begins[at + 1] if at + 1 < len(self._begins) else self._whole
-            for more, full in self.full.items():
+            for more, full in self._full.items():
                 was, is_now = self._is_full(*before, more), self._is_full(*after, more)
                 if is_now and not was:
                     full.add(self._begins[at], end)

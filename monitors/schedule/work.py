@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fractions import Fraction
 
 from monitors.schedule.model import Agreement, Infeasible, Task
 from network_provisioner.errors import InputError
@@ -42,6 +43,7 @@ class Work:
     ``load``     its load in units of which every load and bound has a whole number: sums of them
                  are exact
     ``use``      the share of time that each *resource* is needed
+    ``unit``     how many units 1 b/s is
     """
 
     tasks: tuple[Task, ...]
@@ -53,6 +55,7 @@ class Work:
     domains: tuple[tuple[int, ...], ...]
     load: tuple[int, ...]
     use: tuple[float, ...]
+    unit: int
 
     @property
     def runs(self) -> int:
@@ -110,6 +113,37 @@ def numbered(ordered: tuple[Task, ...], agreement: Agreement, whole_ms: int) -> 
         tuple(domains),
         tuple(_units(task.load_bps, unit) for task in ordered),
         tuple(use[resource] for resource in resources),
+        unit,
+    )
+
+
+def joined(work: Work, tasks: Sequence[Task], agreement: Agreement) -> Work:
+    """The same with more tasks, which come after those that are there; resources that only they
+    need come last, too. A load that is no whole number of units is rounded up.
+
+    Raises InputError and Infeasible as :func:`numbered` does.
+    """
+    number = {resource: n for n, resource in enumerate(work.resources)}
+    names = {bound.name: n for n, bound in enumerate(work.bounds)}
+    uses, domains, loads = [], [], []
+    for task in tasks:
+        check(task)
+        _check_load(task, agreement)
+        for resource in sorted(needs(task), key=lambda r: (isinstance(r, tuple), r)):
+            number.setdefault(resource, len(number))
+        uses.append(tuple(sorted(number[resource] for resource in needs(task))))
+        inside = (n for name, n in names.items() if agreement.domains[name] & task.links)
+        domains.append(tuple(sorted(inside)))
+        loads.append(math.ceil(Fraction(task.load_bps) * work.unit))
+    return replace(
+        work,
+        tasks=(*work.tasks, *tasks),
+        resources=tuple(number),
+        uses=(*work.uses, *uses),
+        mask=(*work.mask, *(sum(1 << n for n in found) for found in uses)),
+        domains=(*work.domains, *domains),
+        load=(*work.load, *loads),
+        use=(*work.use, *[0.0] * (len(number) - len(work.use))),
     )
 
 

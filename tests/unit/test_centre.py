@@ -237,6 +237,7 @@ def test_tasks_that_were_added_come_back(rig: CentreRig) -> None:
 
 def test_a_changed_configuration_is_followed(rig: CentreRig) -> None:
     rig.all_present()
+    promised_ms = rig.centre.assignments("mu")[1] * 1000
     changed = {"host": HOST, "echo": {**ECHO, "every": "60 s"}, "new": {**TCP, "from": "local"}}
     later = rig.restarted(tasks=changed)
     try:
@@ -245,7 +246,10 @@ def test_a_changed_configuration_is_followed(rig: CentreRig) -> None:
         kept = [r for r in later.runs() if r.state is not State.DROPPED]
         assert not [r for r in kept if r.task == "tcp"]
         assert len([r for r in kept if r.task == "new"]) > 8
-        starts = sorted(r.at_ms for r in kept if r.task == "echo")
+        # Where runs were promised that cannot be taken back, it is made at another time.
+        releases = sorted(r.release_ms for r in kept if r.task == "echo")
+        assert {b - a for a, b in pairwise(releases)} == {60_000}
+        starts = sorted(r.at_ms for r in kept if r.task == "echo" and r.at_ms > promised_ms)
         assert {b - a for a, b in pairwise(starts)} == {60_000}
     finally:
         later.close()
@@ -359,14 +363,52 @@ def test_a_run_on_demand_may_wait_longer_than_agents_look_ahead(tmp_path: Path) 
         rig.let_pass(850, 5)  # the first run has begun, and has 14 minutes to go
         rig.all_present()
         (busy,) = rig.runs()
-        assert code_of(rig.centre.run_once, {**_once(), "for": "6 min"}, ANYBODY, 3_600_000) == (
+        assert code_of(rig.centre.run_once, {**_once(), "for": "11 min"}, ANYBODY, 3_600_000) == (
             "conflict"
         )
         late = rig.centre.run_once({**_once(), "for": "4 min"}, ANYBODY, 3_600_000)
         assert late.at_ms == busy.end_ms > (rig.clock.now + 600) * 1000
+        assert rig.centre.schedule()["moved"] == []
         check(rig)
         rig.let_pass(4000, 20)
         check(rig)
+    finally:
+        rig.close()
+
+
+def test_others_move_once_for_a_run_on_demand(tmp_path: Path) -> None:
+    rig = CentreRig(tmp_path, {"busy": {**TCP, "every": "20 min", "for": "15 min"}})
+    try:
+        rig.let_pass(850, 5)
+        rig.all_present()
+        (busy,) = rig.runs()
+        now = rig.centre.run_once({**_once(), "for": "6 min"}, ANYBODY, 3_600_000)
+        assert now.at_ms == busy.end_ms
+        (moved,) = rig.centre.schedule()["moved"]
+        assert moved["at"] == now.end_ms / 1000 > moved["instead_of"] == moved["release"]
+        assert moved["at"] + 15 * 60 <= moved["deadline"]
+        assert rig.centre.task("busy")["next"] == moved["at"]
+        # Nobody hears of it before its time, so it may move again; the restart does not forget it.
+        assert moved["run"] not in {a["id"] for a in rig.ask("mu")}
+        rig = rig.restarted()
+        assert rig.centre.schedule()["moved"] == [moved]
+        again = rig.centre
+        rig.all_present()
+        next_one = again.run_once({**_once(), "for": "4 min"}, ANYBODY, 3_600_000)
+        assert next_one.at_ms == now.end_ms
+        (later,) = again.schedule()["moved"]
+        assert later["at"] == next_one.end_ms / 1000 and later["release"] == moved["release"]
+        assert again.run(moved["run"]).state is State.DROPPED
+        rig.let_pass(1200, 20)
+        assert later["run"] in {a["id"] for a in rig.ask("mu")}
+        rig.let_pass(4000, 20)
+        check(rig)
+        releases = [r.release_ms for r in rig.runs() if r.task == "busy" and not r.demanded
+                    and r.state is not State.DROPPED]  # fmt: skip
+        assert releases == sorted(set(releases)) and len(releases) > 3
+        step = {b - a for a, b in pairwise(releases)}
+        assert step == {1_200_000}
+        assert again.schedule()["moved"] == []
     finally:
         rig.close()
 

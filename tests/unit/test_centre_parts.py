@@ -125,7 +125,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
         ({"at": 0.0}, "found at 0.000, expected"),
         ({"details": [1]}, "expected an object"),
         ({"details": {"x": float("inf")}}, "details that are not JSON"),
-        ({"details": {"x": "y" * 20_000}}, "expected at most 16000"),
+        ({"details": {"x": "y" * 70_000}}, "expected at most 65536"),
         ({"extra": 1}, "a measurement has an unknown key 'extra'"),
     ],
 )

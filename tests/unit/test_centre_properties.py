@@ -7,7 +7,16 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from centre_rig import ANYBODY, ECHO, HOST, TCP, CentreRig, check, result_of
+from centre_rig import (
+    ANYBODY,
+    ECHO,
+    HOST,
+    TCP,
+    CentreRig,
+    check,
+    result_of,
+    within_agreement,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -77,6 +86,52 @@ def _done(rig: CentreRig, what: str, given: list[Any]) -> CentreRig:
         except AdonError:
             pass  # there is no room, or no such task, or an agent is away
     return rig
+
+
+FULL: dict[str, Any] = {
+    "tcp": {**TCP, "every": "10 min", "for": "5 min"},
+    "far": {**TCP, "from": "iplant", "to": "local", "every": "5 min", "for": "50 s"},
+    "echo": {**ECHO, "every": "10 min", "for": "100 s", "within": "9 min"},
+    "host": {**HOST, "every": "5 min"},
+}
+asked = st.one_of(
+    st.tuples(st.just("pass"), st.integers(1, 900)),
+    st.tuples(st.just("run"), st.sampled_from(sorted(FULL)), st.integers(60, 3600)),
+    st.tuples(st.just("once"), st.sampled_from(BODIES), st.integers(60, 3600)),
+    st.tuples(st.just("work"), st.sets(st.sampled_from(NAMES))),
+    st.tuples(st.just("kill")),
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(asked, max_size=14))
+def test_no_run_of_others_is_lost_or_late_for_a_run_on_demand(steps: list[tuple[Any, ...]]) -> None:
+    """More than 80 % of the time of two hosts is taken; every release has its run, in its window,
+    and what an agent was told stays."""
+    with tempfile.TemporaryDirectory() as folder:
+        rig = CentreRig(Path(folder), FULL, agreement=AGREEMENT)
+        try:
+            begun, told = rig.clock.now, dict[str, int]()
+            for what, *given in steps:
+                rig.all_present()
+                rig = _done(rig, what, given)
+                known = {r.id: r for r in rig.runs()}
+                assert all(known[key].at_ms == at for key, at in told.items())
+                assert all(known[key].state is not State.DROPPED for key in told)
+                told |= {r.id: r.at_ms for r in known.values() if any(p.told for p in r.parts)}
+                check(rig)
+                within_agreement(rig, [r for r in known.values() if r.state is not State.DROPPED])
+            rig.let_pass(1800, 20)
+            check(rig)
+            runs = [r for r in rig.runs() if not r.demanded and r.state is not State.DROPPED]
+            for task in rig.book.tasks():
+                made = {run.release_ms: run for run in runs if run.task == task.name}
+                first = -(-int(begun * 1000) // task.period_ms) * task.period_ms
+                for release in range(first, int(rig.clock.now * 1000), task.period_ms):
+                    run = made[release]
+                    assert release <= run.at_ms <= run.end_ms <= release + task.deadline_ms
+        finally:
+            rig.close()
 
 
 def _only_what_was_asked_for(rig: CentreRig) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Collection
 from dataclasses import replace
 
 import pytest
@@ -15,11 +16,11 @@ from monitors.schedule.checking import verify
 from monitors.schedule.edf import edf_ce, sweep
 from monitors.schedule.model import Agreement, Infeasible, Schedule, Slot, Task
 from monitors.schedule.planning import place, plan
-from monitors.schedule.repair import Repair
-from monitors.schedule.runs import by_deadline, by_task, schedule_of, tightest
+from monitors.schedule.repair import Repair, Windows
+from monitors.schedule.runs import Run, by_deadline, by_task, schedule_of, tightest
 from monitors.schedule.timetable import Timetable
 from monitors.schedule.usage import usage
-from monitors.schedule.work import MOST_RUNS, work_of
+from monitors.schedule.work import MOST_RUNS, Work, work_of
 from network_provisioner.errors import InputError
 from tests.unit.schedule_world import (
     agreements,
@@ -238,6 +239,17 @@ def test_periods_that_never_meet_are_named_with_a_way_out() -> None:
     assert "instead of" in str(caught.value)
 
 
+class Pinned(Windows):
+    """Some runs stay where they are."""
+
+    def __init__(self, work: Work, pinned: Collection[Run]) -> None:
+        super().__init__(work)
+        self.pinned = pinned
+
+    def may_move(self, run: Run) -> bool:
+        return run not in self.pinned
+
+
 def test_repair_makes_room_without_touching_what_is_pinned() -> None:
     """Two short runs stand where a long one would just fit."""
     short = [Task(f"short{n}", 30, 5, 30, frozenset("a")) for n in range(2)]
@@ -248,7 +260,7 @@ def test_repair_makes_room_without_touching_what_is_pinned() -> None:
         table, starts = Timetable(work), dict(places)
         for (task, _), at in starts.items():
             table.take(task, at)
-        assert Repair(table, starts, pinned).place([(0, 0)]) == left
+        assert Repair(table, starts, Pinned(work, pinned)).place([(0, 0)]) == left
         assert all(starts[run] == places[run] for run in pinned)
         if not left:
             assert verify([*short, long], FREE, schedule_of(work, starts)) == []
@@ -307,3 +319,20 @@ def test_the_earliest_start_is_the_first_instant_with_room(
                     table.take(index, at)
                     for t in range(at, at + task.duration_ms):
                         running[t % whole].append(task)
+
+
+def test_what_runs_where_nothing_fits_beside_high_loads_takes_their_place() -> None:
+    """Two of the four at once need all the time; a small one leaves room for one beside it."""
+    links = [frozenset({(f"h{n}", f"i{n}")}) for n in range(5)]
+    high = [
+        Task(f"high{n}", 20, 10, 20, frozenset({f"h{n}"}), links[n], load_bps=2.0) for n in range(4)
+    ]
+    low = Task("low", 20, 5, 20, frozenset({"h4"}), links[4], load_bps=0.5)
+    agreement = Agreement({}, {"all": frozenset().union(*links)}, {"all": 4.0})
+    assert bound(high, agreement).load == 1
+    assert verify(high, agreement, plan(high, agreement)) == []
+    found = bound([*high, low], agreement)
+    assert found.load == 45 / 40 and "high loads, and" in found.why
+    assert bound([*high, low], replace(agreement, domain_bps={"all": 4.5})).load == 1
+    less = [replace(task, duration_ms=7) for task in high]
+    assert verify([*less, low], agreement, plan([*less, low], agreement)) == []
