@@ -45,6 +45,14 @@ UNITS = {
     "notice": "1",
 }
 
+MOST_DETAILS = 65_536
+"""Characters of JSON that the details of a measurement may have where it is sent to a broker. The
+longest that ADON writes are of a failed job: 4 kB of what it said and the name of a file, of which
+each byte may need six."""
+
+LONGEST = {"id": 1000, "metric": 200, "subject": 1000, "unit": 50, "source": 200, "workflow": 1000}
+"""Characters of everything else, there."""
+
 OF_WORKFLOWS = frozenset({"workflow", "status", "held"})
 """Metrics whose subject is the workflow that they belong to."""
 
@@ -102,6 +110,23 @@ def to_row(measurement: Measurement) -> tuple[Any, ...]:
         measurement.workflow,
         details,
     )
+
+
+def check_sendable(measurement: Measurement) -> None:
+    """Raises InputError for what no broker takes: above :data:`LONGEST`, :data:`MOST_DETAILS`."""
+    for name, most in LONGEST.items():
+        length = len(getattr(measurement, name))
+        if length > most:
+            raise InputError(
+                f"measurement {measurement.id!r:.200}: found {name} of {length} characters,"
+                f" expected at most {most}"
+            )
+    length = len(_as_json(measurement))
+    if length > MOST_DETAILS:
+        raise InputError(
+            f"measurement {measurement.id!r:.200}: found details of {length} characters of JSON,"
+            f" expected at most {MOST_DETAILS}"
+        )
 
 
 def from_row(row: tuple[Any, ...]) -> Measurement:

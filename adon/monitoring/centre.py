@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import logging
+import sqlite3
 from collections.abc import Callable
 from ipaddress import ip_address
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from adon.monitoring.measuringfile import EARLIER, measuring_file, take_over
 from adon.monitoring.parts import Around, Part
 from adon.monitoringconfig import MonitoringConfig
 from monitors.background import Background
 from monitors.rules import rules_from_list
 from network_provisioner.access import Role
 from network_provisioner.errors import AdonError, InputError
-from network_provisioner.stores.database_url import is_database_url
 from network_provisioner.topology import Topology
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from monitors.centre.definition import Member
 
 _SWEEP_S = 1.0
-_FILE = "adon-measuring.sqlite"
 _MEMORY = ":memory:"
 _log = logging.getLogger(__name__)
 
@@ -172,9 +171,15 @@ def _need_keys(around: Around) -> None:
 
 
 def _file(around: Around) -> str:
-    """Beside the broker's state: where that is a database, beside adon.yml."""
+    """Raises InputError where the file of an earlier version cannot be taken over."""
     state = around.config.broker.state
     if not around.settings.agents or state == _MEMORY:
         return _MEMORY  # nothing is measured, so there is nothing to keep
-    folder = around.folder if is_database_url(state) else Path(state).absolute().parent
-    return str(folder / _FILE)
+    path = measuring_file(state, around.folder)
+    try:
+        take_over(path)
+    except (OSError, sqlite3.Error) as error:
+        raise InputError(
+            f"{path.with_name(EARLIER)} cannot be given the name {path.name}: {error}"
+        ) from None
+    return str(path)

@@ -44,9 +44,11 @@ def watching(
     and who finds what is to be told. Start both in this order, stop them in the other. Raises
     InputError."""
     from monitors.notices.workflows import WorkflowNotices
+    from monitors.workflows.known import KnownWorkflows
 
     notifier = notifier_of(settings, archive, clock, folder)
-    return notifier, WorkflowNotices(archive, notifier, clock, settings.stuck_after)
+    known = KnownWorkflows(archive, clock, settings.stuck_after)
+    return notifier, WorkflowNotices(archive, notifier, clock, known)
 
 
 def make(around: Around) -> Part:
@@ -57,9 +59,7 @@ def make(around: Around) -> Part:
     services: list[Notifier | WorkflowNotices] = [around.notifier]
     if around.settings.notices and isinstance(around.notifier, NoticeService):
         services.append(
-            WorkflowNotices(
-                around.archive, around.notifier, around.clock, around.settings.stuck_after
-            )
+            WorkflowNotices(around.archive, around.notifier, around.clock, around.workflows)
         )
     return Part(services=tuple(services))
 

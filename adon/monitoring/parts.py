@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from adon.config import Config
     from monitors.archive import Archive
     from monitors.rules import Rules
+    from monitors.workflows.known import KnownWorkflows
     from network_provisioner.broker import Broker
 
 _log = logging.getLogger(__name__)
@@ -63,6 +65,13 @@ class Around:
     def settings(self) -> MonitoringConfig:
         """Section ``monitoring``, or what holds without one."""
         return self.config.monitoring or MonitoringConfig()
+
+    @cached_property
+    def workflows(self) -> KnownWorkflows:
+        """What the archive knows of workflows, read once for all parts."""
+        from monitors.workflows.known import KnownWorkflows
+
+        return KnownWorkflows(self.archive, self.clock, self.settings.stuck_after)
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ def make(around: Around) -> Part:
     def transits_of(workflow: str) -> Sequence[Transit]:
         return around.broker.list(workflow=workflow)
 
-    seen = Visible(around.archive, around.rules, around.clock, settings.stuck_after, transits_of)
+    seen = Visible(around.archive, around.rules, around.workflows, transits_of)
     # What ends in a word of its own before what takes any name.
     return Part((refreshes.router(seen, refresher), workflows.router(seen)), services=(follows,))
 

@@ -15,21 +15,20 @@ from monitors.agents.agenda import Agenda
 from monitors.agents.brokerclock import BrokerClock
 from monitors.agents.config import AgentSettings
 from monitors.agents.limits import refusal
-from monitors.agents.link import Answer, Link
+from monitors.agents.link import Answer, Link, SignedRefusal
 from monitors.agents.messages import Assignment, Result
 from monitors.agents.perform import able, perform
-from monitors.agents.spool import Spool
+from monitors.agents.spool import MOST_RESULT_BYTES, Spool
 from monitors.agents.wire import MOST_RESULTS, Receipt, instant, orders_of, receipt_of
 from monitors.probes.halt import Halt
 from network_provisioner.clock import since_boot
-from network_provisioner.errors import AdonError, BrokerError
+from network_provisioner.errors import AdonError
 
 _log = logging.getLogger(__name__)
 
 _WAIT_S = 25.0  # of a long poll
 _GRACE_S = 10.0  # beyond that, and for an answer that needs no waiting
 _FIRST_PAUSE_S, _MOST_PAUSE_S = 0.5, 30.0
-_MOST_POST_BYTES = 200_000
 _LAST_POST_S = 3.0  # for results when the agent ends
 _END_RUNS_S = 10.0
 _KEEP_TAKEN_S = 900.0
@@ -216,14 +215,14 @@ class Agent:
 
     def _send(self, most: int, timeout_s: float) -> bool:
         """Send what waits; whether anything was taken. Raises AdonError."""
-        waiting = self._spool.waiting(most, _MOST_POST_BYTES)
+        waiting = self._spool.waiting(most, MOST_RESULT_BYTES)
         if not waiting:
             return False
         body = b'{"results": [' + b", ".join(text for _, text in waiting) + b"]}"
         try:
             answer = self._send_link.ask("results", timeout_s, body=body)
-        except BrokerError as error:
-            if error.code not in ("bad_request", "too_large"):
+        except SignedRefusal as error:  # nobody else's word makes a result be thrown away
+            if error.code != "bad_request":
                 raise
             if len(waiting) > 1:  # one of them spoils the others
                 return self._send(1, timeout_s)

@@ -40,6 +40,10 @@ class Answer:
     answered: float
 
 
+class SignedRefusal(BrokerError):
+    """What the broker itself refuses: it is signed. Any other refusal may be anybody's."""
+
+
 class Link:
     """One connection to the broker, kept open between questions. For one thread; only
     :meth:`close` may come from another."""
@@ -81,8 +85,9 @@ class Link:
     ) -> Answer:
         """GET, or POST with ``body``, of ``what``; the answer within ``timeout_s`` in all.
 
-        Raises BrokerError: ``unreachable``, ``not_known`` for an answer that is not our broker's,
-        ``bad_answer``, or the broker's own code.
+        Raises SignedRefusal with the broker's own code, and BrokerError: ``unreachable``,
+        ``not_known`` for an answer that is not our broker's, ``bad_answer``, or the code of a
+        refusal that is not signed.
         """
         nonce = secrets.token_hex(_NONCE_BYTES)
         headers = {**self._headers, NONCE: nonce, "Accept": "application/json"}
@@ -113,10 +118,12 @@ class Link:
         if len(text) > _MOST_BYTES:
             self._drop()
             raise BrokerError(f"the broker's answer is above {_MOST_BYTES} bytes", "bad_answer")
-        if response.status != http.client.OK:
-            raise wire.error_of(response.status, text)
         expected = signature(self._hash, nonce, text)
-        if not hmac.compare_digest(expected.encode(), signed.encode("utf-8", "replace")):
+        known = hmac.compare_digest(expected.encode(), signed.encode("utf-8", "replace"))
+        if response.status != http.client.OK:
+            refusal = wire.error_of(response.status, text)
+            raise SignedRefusal(str(refusal), refusal.code) if known else refusal
+        if not known:
             self._drop()
             raise BrokerError(
                 f"what answers at {self._address[0]} port {self._address[1]} does not know our"

@@ -26,6 +26,8 @@ _log = logging.getLogger(__name__)
 
 MOST_RESULTS = 20_000
 MOST_BYTES = 64 * 2**20
+MOST_RESULT_BYTES = 200_000
+"""Of one result, and of those that are sent together: the broker takes 256 KiB."""
 _KILLED = "the agent was killed while it measured"
 
 
@@ -108,7 +110,7 @@ class Spool:
     def end(self, result: Result, until: float) -> None:
         """A run has ended with this; ``until`` its time is over (broker's clock)."""
         with self._lock:
-            self._put(result.assignment, "ended", until, _json(result))
+            self._put(result.assignment, "ended", until, _sendable(_json(result)))
             self._make_room()
 
     def taken(self, keys: Iterable[str]) -> None:
@@ -196,6 +198,14 @@ def _json(result: Result) -> bytes:
     return json.dumps(result.as_dict()).encode()
 
 
+def _sendable(body: bytes) -> bytes:
+    """A result that a broker takes: one that is too large says so in place of what was measured."""
+    if len(body) <= MOST_RESULT_BYTES:
+        return body
+    why = f"the result has {len(body)} bytes, expected at most {MOST_RESULT_BYTES}"
+    return json.dumps(json.loads(body) | {"measurements": [], "error": why}).encode()
+
+
 def _read(data: bytes) -> tuple[str, _Entry]:
     """Raises ValueError, KeyError or TypeError for what no agent wrote."""
     head, _, rest = data.partition(b"\n")
@@ -205,5 +215,6 @@ def _read(data: bytes) -> tuple[str, _Entry]:
         raise ValueError("it is torn")
     if values["state"] != "taken" and json.loads(body)["assignment"] != values["id"]:
         raise ValueError("it holds another run's result")
+    body = _sendable(body)
     entry = _Entry(values["state"], float(values["until"]), body, int(values["order"]))
     return str(values["id"]), entry

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 
-from monitors.agents.messages import SIGNATURE, signature
 from monitors.api.bells import Bells
 from monitors.api.centre_shapes import (
     AgentAnswer,
@@ -18,6 +16,7 @@ from monitors.api.centre_shapes import (
     ResultsAnswer,
     ResultsBody,
 )
+from monitors.api.signed import HashOf, is_itself, is_nonce, signing
 from monitors.centre.centre import Centre
 from monitors.centre.roll import Report
 from network_provisioner.access import May, Principal
@@ -28,7 +27,6 @@ from network_provisioner.errors import BrokerError
 
 _LOOK_S = 1.0  # between looks at whether the service stops, while an agent waits
 _LONGEST_WAIT_S = 60.0
-_NONCE = re.compile(r"[0-9A-Fa-f]{16,64}\Z")
 _BIG = 1e12
 
 Nonce = Annotated[str | None, Header(alias="Adon-Nonce", max_length=200)]
@@ -37,9 +35,10 @@ Count = Annotated[int, Query(ge=0, le=2**53)]
 Words = Annotated[str, Query(max_length=500)]
 
 
-def router(centre: Centre, hash_of: Callable[[str], str], clock: Callable[[], float]) -> APIRouter:
+def router(centre: Centre, hash_of: HashOf, clock: Callable[[], float]) -> APIRouter:
     """The routes. ``hash_of`` gives the SHA-256 of an agent's token, ``clock`` Unix seconds."""
     routes = APIRouter(tags=["agents"])
+    own = APIRouter(route_class=signing(hash_of))  # what agents themselves ask
     bells = Bells()
     if centre is not None:  # None: only to be described
         centre.on_change(bells.ring)
@@ -53,12 +52,7 @@ def router(centre: Centre, hash_of: Callable[[str], str], clock: Callable[[], fl
                 "forbidden",
             )
 
-    def signed(name: str, nonce: str, content: Any) -> Response:
-        answer = answers.answer(content)
-        answer.headers[SIGNATURE] = signature(hash_of(name), nonce, bytes(answer.body))
-        return answer
-
-    @routes.get("/v1/agents/{name:path}/assignments", response_model=AssignmentsAnswer)
+    @own.get("/v1/agents/{name:path}/assignments", response_model=AssignmentsAnswer)
     async def get_assignments(
         name: str,
         request: Request,
@@ -76,7 +70,7 @@ def router(centre: Centre, hash_of: Callable[[str], str], clock: Callable[[], fl
         """Everything that an agent has to do, as soon as that is something else than ``after``, or
         after ``wait_s``. For that agent alone, and signed (docs/agents.md)."""
         received = clock()
-        nonce = _its_own(caller, name, adon_nonce)
+        _need_own(caller, name, adon_nonce)
         known = None if tools is None else tuple(t for t in tools.split(",") if t)
         report = Report(offset_s, error_s, unsent, dropped, version, known)
         await run_in_threadpool(heard, name, report)
@@ -84,21 +78,23 @@ def router(centre: Centre, hash_of: Callable[[str], str], clock: Callable[[], fl
         number, until, todo = await run_in_threadpool(centre.assignments, name)
         content = {"agent": name, "version": number, "received": received, "sent": clock(),
                    "until": until, "assignments": todo}  # fmt: skip
-        return signed(name, nonce, content)
+        return answers.answer(content)
 
-    @routes.post("/v1/agents/{name:path}/results", response_model=ResultsAnswer)
+    @own.post("/v1/agents/{name:path}/results", response_model=ResultsAnswer)
     def post_results(
         name: str, body: ResultsBody, caller: Caller, adon_nonce: Nonce = None
     ) -> Response:
         """What came of an agent's assignments. Each is accepted, also when it comes again, or
         refused for ever with the reason."""
         received = clock()
-        nonce = _its_own(caller, name, adon_nonce)
+        _need_own(caller, name, adon_nonce)
         heard(name)
         accepted, refused = centre.results(name, body.results)
         content = {"agent": name, "received": received, "sent": clock(), "accepted": accepted,
                    "refused": refused}  # fmt: skip
-        return signed(name, nonce, content)
+        return answers.answer(content)
+
+    routes.include_router(own)
 
     @routes.get("/v1/agents", response_model=list[AgentAnswer])
     def list_agents(caller: Caller) -> Response:
@@ -115,27 +111,26 @@ def router(centre: Centre, hash_of: Callable[[str], str], clock: Callable[[], fl
     return routes
 
 
-def _its_own(caller: Principal, name: str, nonce: str | None) -> str:
-    """The nonce, where the caller is this agent. Raises BrokerError."""
+def _need_own(caller: Principal, name: str, nonce: str | None) -> None:
+    """Raises BrokerError where the caller is not this agent, or sends no nonce."""
     caller.need(May.ACT)
-    # Without any keys the caller has no name, and everybody may do everything.
-    if caller.name and caller.name != name:
+    if not is_itself(caller, name):
         raise BrokerError(
             f"{caller.name!r} asks as agent {name!r:.80}, expected its own name", "forbidden"
         )
-    if nonce is None or not _NONCE.match(nonce):
+    if not is_nonce(nonce):
         raise BrokerError("found no Adon-Nonce of 16 to 64 hexadecimal digits", "bad_request")
-    return nonce
 
 
 async def _news(
     centre: Centre, bells: Bells, name: str, after: int, wait_s: float, request: Request
 ) -> None:
-    """Wait until the agent's list is not that of number ``after``, but not for ever."""
+    """Wait until the agent's list is not that of number ``after``, but not for ever, nor longer
+    than until the agent asks again: an agent has one question here."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + wait_s
-    with bells.at(name) as rung:
-        while centre.version(name) == after and not stopping(request.app):
+    with bells.alone_at(name) as (rung, alone):
+        while centre.version(name) == after and alone() and not stopping(request.app):
             left = deadline - loop.time()
             if left <= 0:
                 return

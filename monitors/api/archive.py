@@ -17,6 +17,7 @@ from monitors.api.archive_shapes import (
     shown,
 )
 from monitors.archive import Archive, Cursor, Measurement, Selection
+from monitors.measurement import check_sendable
 from monitors.recording import own
 from monitors.rules import Rules
 from network_provisioner.access import May
@@ -43,8 +44,10 @@ def router(archive: Archive, rules: Rules) -> APIRouter:
         """Record measurements, each once however often it is sent: all of them, or none where one
         cannot be taken. An agent may record what it is an end of, a researcher what belongs to its
         own workflows."""
-        sent = own(caller, [one.measurement() for one in body.measurements], archive.get)
-        recorded = archive.record_many(sent)
+        sent = [one.measurement() for one in body.measurements]
+        for one in sent:
+            check_sendable(one)
+        recorded = archive.record_many(own(caller, sent, archive.get))
         return answers.answer({"recorded": recorded, "known": len(sent) - recorded})
 
     @routes.get("/v1/measurements", response_model=PageAnswer)

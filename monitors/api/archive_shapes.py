@@ -7,10 +7,9 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from monitors.estimates import Estimate
-from monitors.measurement import Measurement
-from network_provisioner.api.shapes import MOST, Answer, Body, Text
+from monitors.measurement import LONGEST, MOST_DETAILS, Measurement
+from network_provisioner.api.shapes import MOST, Answer, Body
 
-Key = Annotated[str, Field(min_length=1, max_length=1000)]
 Number = Annotated[float, Field(ge=-1e300, le=1e300)]
 Moment = Annotated[float, Field(ge=0, le=MOST)]
 MOST_SENT = 5000
@@ -19,15 +18,17 @@ MOST_SENT = 5000
 class MeasurementBody(Body):
     """One thing that was measured. ``id`` is the sender's, and taken once."""
 
-    id: Key = Field(examples=["rtt:campus-1"])
-    metric: Annotated[str, Field(min_length=1, max_length=200)] = Field(examples=["rtt"])
-    subject: Text = Field(examples=["mu>tacc"])
+    id: str = Field(min_length=1, max_length=LONGEST["id"], examples=["rtt:campus-1"])
+    metric: str = Field(min_length=1, max_length=LONGEST["metric"], examples=["rtt"])
+    subject: str = Field(max_length=LONGEST["subject"], examples=["mu>tacc"])
     value: Number = Field(examples=[0.053])
-    unit: Annotated[str, Field(max_length=50)] = Field(examples=["s"])
+    unit: str = Field(max_length=LONGEST["unit"], examples=["s"])
     at: Moment = Field(description="when it was true", examples=[1000000.0])
-    source: Annotated[str, Field(max_length=200)] = Field(examples=["ping"])
-    workflow: Text = ""
-    details: dict[str, Any] = Field(default_factory=dict)
+    source: str = Field(max_length=LONGEST["source"], examples=["ping"])
+    workflow: str = Field(default="", max_length=LONGEST["workflow"])
+    details: dict[str, Any] = Field(
+        default_factory=dict, description=f"at most {MOST_DETAILS} characters of JSON"
+    )
 
     def measurement(self) -> Measurement:
         """As the archive takes it."""

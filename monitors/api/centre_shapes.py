@@ -143,7 +143,8 @@ class TaskAnswer(Answer):
 
 
 class ScheduleAnswer(Answer):
-    """The schedule. ``hosts`` and ``links``: the share of time that each is used."""
+    """The schedule. ``hosts`` and ``links``: the share of time that each is used. ``moved``: runs
+    to come that start ``at`` ``instead_of`` their slot, because of a run on demand."""
 
     hyperperiod_s: float
     slots: int
@@ -151,6 +152,7 @@ class ScheduleAnswer(Answer):
     until: float
     hosts: dict[str, float]
     links: list[dict[str, Any]]
+    moved: list[dict[str, Any]]
 
 
 class WhoAnswer(Answer):

@@ -34,13 +34,12 @@ class Visible:
         self,
         archive: Archive,
         rules: Rules,
-        clock: Callable[[], float],
-        stuck_after_s: float,
+        known: KnownWorkflows,
         transits_of: TransitsOf = _none,
     ) -> None:
         self.archive = archive
         self._transits_of = transits_of
-        self.known = KnownWorkflows(archive, clock, stuck_after_s)
+        self.known = known
         self._rules = rules
 
     def all(self, caller: Principal) -> dict[str, Overview]:

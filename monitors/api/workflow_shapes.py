@@ -32,7 +32,8 @@ class TotalsAnswer(Answer):
 
 class WorkflowAnswer(Answer):
     """A workflow: who it is and where it stands. ``at`` is when that was; ``stuck`` says why it
-    does not go on, "" where it does."""
+    does not go on, "" where it does; ``reason`` how it is known to have ended where its DAGMan did
+    not say so."""
 
     id: str
     name: str
@@ -44,6 +45,7 @@ class WorkflowAnswer(Answer):
     planned_at: float | None
     state: str
     stuck: str
+    reason: str
     at: float
     percent_done: float
     status: CountsAnswer

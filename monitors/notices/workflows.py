@@ -36,16 +36,17 @@ class WorkflowNotices:
     """Looks at an archive, from :meth:`start` to :meth:`stop`, and has ``tells`` told.
 
     Nothing is told of what happened before the first start ever on this archive; what happened
-    while no such process ran is told at the next start. ``clock`` gives Unix seconds.
+    while no such process ran is told at the next start. ``known`` are the archive's workflows;
+    ``clock`` gives Unix seconds.
     """
 
     def __init__(
-        self, archive: Archive, tells: Tells, clock: Callable[[], float], stuck_after_s: float
+        self, archive: Archive, tells: Tells, clock: Callable[[], float], known: KnownWorkflows
     ) -> None:
         self._archive = archive
         self._tells = tells
         self._clock = clock
-        self._known = KnownWorkflows(archive, clock, stuck_after_s)
+        self._known = known
         self._before: dict[str, Status] = {}
         self._stuck: dict[str, float] = {}
         self._since: float | None = None

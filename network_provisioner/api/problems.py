@@ -92,6 +92,11 @@ def answer_to(error: AdonError) -> JSONResponse:
     return error_answer(next(found, "internal"), str(error))
 
 
+def answer_to_invalid(error: RequestValidationError) -> JSONResponse:
+    """The answer for what is not of the shape that a route takes."""
+    return error_answer("bad_request", "; ".join(_problem(e) for e in error.errors()[:5]))
+
+
 def add_errors(app: FastAPI) -> None:
     """Make every error of ``app`` have the one shape."""
 
@@ -101,7 +106,7 @@ def add_errors(app: FastAPI) -> None:
 
     def invalid(_: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, RequestValidationError)
-        return error_answer("bad_request", "; ".join(_problem(e) for e in error.errors()[:5]))
+        return answer_to_invalid(error)
 
     def unrouted(request: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, HTTPException)

@@ -21,11 +21,12 @@ from monitors.agents.agent import Agent
 from monitors.agents.config import AgentSettings, Limits
 from monitors.agents.following import following
 from monitors.agents.link import Link, _was_closed
-from monitors.agents.messages import Assignment, Result
+from monitors.agents.messages import NONCE, Assignment, Result, signature
 from monitors.agents.perform import perform
 from monitors.archive import Archive
 from monitors.measurement import Measurement
 from monitors.probes.halt import Halt
+from network_provisioner.access import hash_of
 from network_provisioner.api.connection import server_context
 from network_provisioner.errors import BrokerError, InputError
 from network_provisioner.http1 import Tls
@@ -237,28 +238,68 @@ def test_a_refused_result_is_dropped_and_said(
     assert "does not take the result of a: never given to this agent" in caplog.text
 
 
-def test_a_result_that_spoils_a_batch_is_found(
-    broker: FakeBroker, doer: Doer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@contextmanager
+def refusing(
+    broker: FakeBroker, monkeypatch: pytest.MonkeyPatch, code: str, token: str | None
+) -> Iterator[list[bytes]]:
+    """Posts with the result ``bad`` are refused, signed with ``token``; gives their bodies."""
+
     def answer(request: Any, body: bytes | None) -> None:
         if body is not None and b'"bad"' in body:
-            refusal = {"error": {"code": "bad_request", "message": "no"}}
-            broker._send(request, 400, json.dumps(refusal).encode(), "")
+            refused.append(body)
+            text = json.dumps({"error": {"code": code, "message": "no"}}).encode()
+            nonce = request.headers[NONCE]
+            signed = "" if token is None else signature(hash_of(token), nonce, text)
+            broker._send(request, 413 if code == "too_large" else 400, text, signed)
         else:
             ordinary(request, body)
 
-    ordinary = broker.answer
-    monkeypatch.setattr(broker, "answer", answer)
+    ordinary, refused = broker.answer, list[bytes]()
+    with monkeypatch.context() as patched:
+        patched.setattr(broker, "answer", answer)
+        yield refused
+
+
+def test_a_result_that_spoils_a_batch_is_found(
+    broker: FakeBroker, doer: Doer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     at = broker.clock() + 0.5
     doer.hold.clear()
     broker.tell("mu", job("a", at), job("bad", at), job("c", at))
-    with working(settings(broker.url, tmp_path), doer) as agent:
+    with (
+        refusing(broker, monkeypatch, "bad_request", TOKEN),
+        working(settings(broker.url, tmp_path), doer) as agent,
+    ):
         for _ in range(3):
             assert doer.begun.acquire(timeout=30)
         doer.hold.set()
         broker.wait("mu", "a", "c")
         while agent._spool.unsent():
             time.sleep(0.01)
+
+
+@pytest.mark.parametrize(
+    ("code", "token"),
+    [("bad_request", None), ("too_large", None), ("bad_request", "another token than ours")],
+)
+def test_nobody_elses_refusal_makes_it_throw_a_result_away(
+    broker: FakeBroker,
+    doer: Doer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    code: str,
+    token: str | None,
+) -> None:
+    broker.tell("mu", job("bad", broker.clock(), DAY_S / 1000))
+    with working(settings(broker.url, tmp_path), doer) as agent:
+        with refusing(broker, monkeypatch, code, token) as refused:
+            while len(refused) < 2:
+                time.sleep(0.01)
+            assert agent._spool.unsent() == 1
+        broker.wait("mu", "bad")
+        while agent._spool.unsent():
+            time.sleep(0.01)
+    assert broker.desks["mu"].times == {"bad": 1}
 
 
 # -- whom it obeys -------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,8 @@ from monitors.agents.config import Limits
 from monitors.agents.data import settings_from_dict
 from monitors.agents.limits import refusal
 from monitors.agents.messages import Assignment, Result
-from monitors.agents.spool import Spool
+from monitors.agents.spool import MOST_RESULT_BYTES, Spool
+from monitors.measurement import Measurement
 from monitors.probes.tools import TOOLS
 from network_provisioner.errors import BrokerError, InputError
 
@@ -102,6 +104,19 @@ def test_too_many_results_push_the_oldest_out(tmp_path: Path) -> None:
     again = Spool(tmp_path, most_bytes=2 * len(json.dumps(result("0").as_dict())))
     assert list(told(again)) == ["3", "4"]
     again.close()
+
+
+def test_a_result_that_no_broker_takes_says_so_in_place_of_what_was_measured(
+    spool: Spool, tmp_path: Path
+) -> None:
+    large = Measurement(
+        "rtt:a", "rtt", "mu", 1.0, "s", 1.0, "agent:mu", details={"x": "x" * MOST_RESULT_BYTES}
+    )
+    spool.end(replace(result("a"), measurements=(large,)), 1.0)
+    ((key, body),) = spool.waiting(1, 1)
+    sent = json.loads(body)
+    assert len(body) < 1000 and (key, sent["measurements"]) == ("a", [])
+    assert f"expected at most {MOST_RESULT_BYTES}" in sent["error"]
 
 
 def test_a_batch_is_bounded_and_never_empty(spool: Spool) -> None:

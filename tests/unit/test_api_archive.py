@@ -26,6 +26,8 @@ from monitors.api.streams import Room
 from monitors.api.streams import Stream as Streamed
 from monitors.archive import Archive, ArchiveError, Measurement
 from monitors.feed import Feed
+from monitors.jobs.output import TAIL_BYTES
+from monitors.measurement import LONGEST, MOST_DETAILS
 from monitors.metrics import ArchiveMetrics
 from monitors.owners import Owners
 from monitors.retention.horizons import DAY_S, Keep, Retention
@@ -72,6 +74,19 @@ def here(rig: Rig) -> Here:
 def body(key: str, **more: Any) -> dict[str, Any]:
     usual = {"metric": "rtt", "subject": "mu>tacc", "value": 0.05, "unit": "s", "at": 100.0}
     return {"id": key, "source": "ping", **usual, **more}
+
+
+def test_details_have_a_bound_of_their_own(here: Here) -> None:
+    # The longest that ADON writes: what a failed job said, of which each byte needs six.
+    longest = {"stderr": "\0" * TAIL_BYTES, "output": "/é" * 2048, "host": "h" * 4000}
+    assert here.post(body("fits", details=longest)).status_code == 200
+    status, code, words = error(here.post(body("a"), body("b", details={"x": "y" * MOST_DETAILS})))
+    assert (status, code) == (400, "bad_request")
+    assert f"'b': found details of {MOST_DETAILS + 9} characters" in words
+    assert here.archive.get("a") is None
+    for field, most in LONGEST.items():
+        found = error(here.post(body("a") | {field: "x" * (most + 1)}))
+        assert found[:2] == (400, "bad_request") and f"at most {most} characters" in found[2]
 
 
 def described(workflow: str, user: str) -> dict[str, Any]:

@@ -220,6 +220,53 @@ def test_a_waiting_agent_hears_of_news_at_once(app: FastAPI, centre: CentreRig) 
         assert again["version"] == heard[0]["version"]
 
 
+def test_a_newer_question_of_an_agent_ends_the_older_one(app: FastAPI, centre: CentreRig) -> None:
+    with serving(app) as port:
+
+        def poll(agent: str, wait_s: float, after: int) -> Any:
+            headers = bearer(agent) | {"Adon-Nonce": NONCE}
+            path = f"/v1/agents/{agent}/assignments?wait_s={wait_s}&after={after}"
+            return json.loads(
+                Server(f"http://127.0.0.1:{port}", FOR_EVER_S, headers, Tls()).ask("GET", path)[1]
+            )
+
+        versions = {name: poll(name, 0, 0)["version"] for name in ("local", "mu")}
+        answered: list[tuple[str, int, int]] = []
+
+        def wait(name: str, number: int) -> None:
+            found = poll(name, 50, versions[name])
+            answered.append((name, number, found["version"]))
+
+        began = time.monotonic()
+        threads = [threading.Thread(target=wait, args=("mu", 0))]
+        threads += [threading.Thread(target=wait, args=("local", n)) for n in range(20)]
+        for thread in threads:
+            thread.start()
+        while len(answered) < 19:
+            assert time.monotonic() - began < 45, "older questions waited until their time was over"
+            time.sleep(0.01)
+        # As if their time were over; the newest one, and another agent's, wait on.
+        assert {(name, version) for name, _, version in answered} == {("local", versions["local"])}
+        poll("local", 0, 0)
+        poll("mu", 0, 0)
+        for thread in threads:
+            thread.join(FOR_EVER_S)
+        assert len(answered) == 21 and time.monotonic() - began < 45
+
+
+def test_refusals_to_an_agent_are_signed_and_to_nobody_else(web: TestClient) -> None:
+    for answer in (post(web, "mu", [3]), post(web, "mu", "all"), ask(web, "mu", after="x")):
+        assert error(answer)[:2] == (400, "bad_request")
+        right = signature(hash_of(token_of("mu")), NONCE, answer.content)
+        assert answer.headers["Adon-Signature"] == right
+    for answer in (
+        post(web, "mu", [3], "tacc"),
+        post(web, "mu", [3], "engineer"),
+        ask(web, "mu", nonce="x", after="x"),
+    ):
+        assert "error" in answer.json() and "Adon-Signature" not in answer.headers
+
+
 def test_a_service_that_stops_does_not_wait_for_agents(app: FastAPI, centre: CentreRig) -> None:
     version = centre.centre.version("mu")
     answers: list[int] = []

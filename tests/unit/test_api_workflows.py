@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,17 +21,19 @@ from fastapi.testclient import TestClient
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from monitor_files import START, Submitted, append, starting, table
+from monitoring_rig import monitored
 from test_api_documented import EXAMPLE, part_of
 from workflow_world import T0, UUID, example, job, placement, status, transfer, workflow
 
 from monitors.api import refreshes, workflows
 from monitors.api.visible import Visible
-from monitors.archive import Archive, Measurement
+from monitors.archive import Archive, ArchiveError, Measurement
 from monitors.follow.follower import Follower
 from monitors.follow.refreshing import KIND, Refresher, answer_id
 from monitors.logs.submit_dir import SubmitDir
 from monitors.rules import Rules
 from monitors.status import State
+from monitors.workflows.known import KnownWorkflows
 from network_provisioner.access import ANYBODY, Keyring
 from network_provisioner.api import create_app
 from network_provisioner.errors import InputError
@@ -48,7 +51,8 @@ class Web:
         self.archive = Archive(":memory:")
         self.clock = lambda: T0 + 300
         owner = {UUID: "ada", "w2": "bob"}
-        seen = Visible(self.archive, Rules((), owner.get), self.clock, STUCK_AFTER_S)
+        known = KnownWorkflows(self.archive, self.clock, STUCK_AFTER_S)
+        seen = Visible(self.archive, Rules((), owner.get), known)
         refresher = Refresher(self.archive, self.clock)
         self.app = create_app(
             self.rig.broker,
@@ -247,7 +251,8 @@ def test_htcondors_own_transfers_have_the_paths_that_the_broker_gave(tmp_path: P
             transfer("z", pair="local>mu", at=T0 + 5, **more),
             transfer("w", pair="local>mu", at=T0 + 50, **(more | {"tool": "pegasus-transfer"})),
         ])  # fmt: skip
-        seen = Visible(archive, Rules(), lambda: T0, STUCK_AFTER_S, {UUID: asked}.__getitem__)
+        known = KnownWorkflows(archive, lambda: T0, STUCK_AFTER_S)
+        seen = Visible(archive, Rules(), known, {UUID: asked}.__getitem__)
         found = seen.transfers(ANYBODY, [UUID])
     assert [(m.details["path"], m.details["transit"]) for m in found] == [
         (None, ""), (["local", "s1", "mu"], "condor:a#1:in:1"), ([], "condor:a#1:in:2"), (None, ""),
@@ -265,8 +270,9 @@ def followed(tmp_path: Path, archive: Archive) -> Submitted:
 
 
 def test_a_directory_on_this_machine_is_read_at_once(
-    web: tuple[TestClient, Archive], tmp_path: Path
+    web: tuple[TestClient, Archive], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(refreshes, "EVERY_S", 1e6)
     client, archive = web
     planned = followed(tmp_path, archive)
     (key,) = archive.latest("status")
@@ -279,9 +285,70 @@ def test_a_directory_on_this_machine_is_read_at_once(
     assert answer.json()["workflow"]["status"]["done"] == 2
     number = answer.json()["request"]
     assert archive.get(f"status:{key}:refresh:{number}:{T0 + 300:.3f}") is not None
-    # Again, with nothing new: a status of its own all the same.
+    # Within the same second it is not measured again.
+    append(planned.out, table(START + 30, done=3, unready=0))
+    assert client.post(f"/v1/workflows/{key}/refresh").json() == answer.json()
+    # Later it is, with nothing new as well: a status of its own all the same.
+    monkeypatch.setattr(refreshes, "EVERY_S", 0.0)
+    again = client.post(f"/v1/workflows/{key}/refresh").json()
+    assert again["workflow"]["status"]["done"] == 3
+    number = again["request"]
     again = client.post(f"/v1/workflows/{key}/refresh").json()
     assert again["refreshed"] is True and again["request"] > number
+
+
+def test_who_asks_while_it_is_measured_gets_that_answer(web: tuple[TestClient, Archive]) -> None:
+    client, archive = web
+    archive.record_many([workflow("w2", host="elsewhere"), workflow("w3", host="elsewhere")])
+    with ThreadPoolExecutor(30) as pool:
+        ask = partial(client.post, "/v1/workflows/w2/refresh?wait_s=10")
+        waits = [pool.submit(ask) for _ in range(30)]
+        other = client.post("/v1/workflows/w3/refresh?wait_s=0")
+        assert other.status_code == 202
+        while len(asked := archive.asked(KIND)) < 2:
+            threading.Event().wait(0.01)
+        late = client.post("/v1/workflows/w2/refresh?wait_s=0").json()
+        requests = {workflow: (number, at) for number, workflow, at in asked}
+        number, at = requests["w2"]
+        assert (late["refreshed"], late["request"]) == (False, number)
+        archive.record(replace(status("w2"), id=answer_id("w2", number, at)))
+        answers = [wait.result() for wait in waits]
+    assert {(a.status_code, a.json()["request"]) for a in answers} == {(200, number)}
+    assert len(archive.asked(KIND)) == 2
+
+
+def test_a_measurement_that_failed_is_nobody_elses_answer(
+    web: tuple[TestClient, Archive], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, archive = web
+    archive.record(workflow("w2", host="elsewhere"))
+    with monkeypatch.context() as broken:
+
+        def full(*_: object) -> int:
+            raise ArchiveError("the disk is full")
+
+        broken.setattr(archive, "ask", full)
+        assert client.post("/v1/workflows/w2/refresh?wait_s=0").status_code == 503
+    assert client.post("/v1/workflows/w2/refresh?wait_s=0").status_code == 202
+
+
+def test_what_the_archive_knows_of_workflows_is_read_once_for_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, ordinary = [], KnownWorkflows.__init__
+
+    def counted(self: KnownWorkflows, *args: Any) -> None:
+        made.append(self)
+        ordinary(self, *args)
+
+    monkeypatch.setattr(KnownWorkflows, "__init__", counted)
+    rig = Rig(tmp_path / "s.sqlite", demo_network(), clock=Clock())
+    with monitored(tmp_path, rig, {"notices": [{"command": ["true"]}]}) as (app, archive):
+        archive.record_many([workflow(), status()])
+        with TestClient(app) as client:
+            found = client.get("/v1/workflows", headers=bearer("engineer")).json()
+    assert [one["id"] for one in found] == [UUID]
+    assert len(made) == 1
 
 
 def test_what_somebody_sent_over_the_network_is_not_read_here(
