@@ -90,7 +90,8 @@ def explained(metric: str, limits: Limits) -> list[str]:
     """What a series is judged by, in sentences."""
     unit = UNITS.get(metric, "")
     period = "" if limits.period_s is None else f", usually one every {_span(limits.period_s)}"
-    lines = [f"{limits.measured} measurements in {_span(limits.learnt_s)}{period}"]
+    plural = "" if limits.measured == 1 else "s"
+    lines = [f"{limits.measured} measurement{plural} in {_span(limits.learnt_s)}{period}"]
     if not limits.ready:
         return [*lines, "not yet enough to judge changes by; outages are noticed"]
     by_noise = limits.threshold > scale_of(metric).shift(limits.min_change)
