@@ -39,6 +39,12 @@ class Keeper:
             raise BrokerError(str(error), "store_unavailable") from error
         self._step("stored")
 
+    def answer(self, transits: Sequence[Transit]) -> None:
+        """Write what is answered in a moment and changes nothing on the switches: where other
+        brokers share the store, as :meth:`must`, for whoever is asked about it next may be one of
+        them; else as :meth:`save`."""
+        (self.must if self._store.shared else self.save)(transits)
+
     def save(self, transits: Sequence[Transit]) -> None:
         """Write what has happened, all in one; where the store does not take it, later."""
         if not transits:

@@ -182,11 +182,10 @@ class Lifecycle:
         self._end(transit, state, now, self._keeper.save)
 
     def decline(self, transit: Transit, now: float) -> None:
-        """Leave a transit to best effort. Raises BrokerError ``store_unavailable`` for a new one,
-        which then was never asked for."""
+        """Leave a transit to best effort. Raises BrokerError ``store_unavailable`` for a new one
+        that other brokers would not know of, and which then was never asked for."""
         new = transit.id not in self._roster.all
-        # Answered is what the store has: whoever is asked about it next may be another broker.
-        write = self._keeper.must if new else self._keeper.save
+        write = self._keeper.answer if new else self._keeper.save
         self._end(transit, TransitState.BEST_EFFORT, now, write)
 
     def _end(
@@ -239,7 +238,7 @@ class Lifecycle:
                 self._switches.want(transit)
                 self.installer.tell(now)
             # Other brokers give away the time after the lease that the store has.
-            self._keeper.must([transit])
+            self._keeper.answer([transit])
         except (ControllerError, BrokerError) as error:
             if reserved:
                 self._ledger.move_end(transit.id, before)

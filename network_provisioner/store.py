@@ -52,6 +52,9 @@ class Store(Protocol):
     process, also within a turn.
     """
 
+    shared: bool
+    """Whether other brokers may be at it at the same time."""
+
     def turn(self) -> AbstractContextManager[Sequence[Transit]]:
         """Take the turn to decide: nobody else who shares the store has theirs until it ends.
 

@@ -119,6 +119,8 @@ class MemoryStore:
     of the first that fails nobody can tell whether it took effect.
     """
 
+    shared = True
+
     def __init__(self, rows: Rows) -> None:
         self.rows = rows
         self._read: int | None = None

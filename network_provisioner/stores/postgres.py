@@ -69,6 +69,8 @@ _NEWS = (
 class PostgresStore(PostgresDocuments):
     """A :class:`~network_provisioner.store.Store` in the PostgreSQL database at a URL."""
 
+    shared = True
+
     def __init__(self, url: str, clock: Callable[[], float] = time.time) -> None:
         """Connect, and make the tables where there are none; ``clock`` dates documents.
 

@@ -47,6 +47,8 @@ class SqliteStore:
     """A :class:`~network_provisioner.store.Store` in one SQLite file, or in memory for
     ``":memory:"``."""
 
+    shared = False
+
     def __init__(self, path: Path | str, clock: Callable[[], float] = time.time) -> None:
         """Open or create the file and its folder; ``clock`` dates documents. Raises StoreError."""
         self._path = Path(path)
