@@ -139,3 +139,7 @@ async def _news(
             except TimeoutError:
                 continue
             rung.clear()
+        taken = not alone()
+    if taken and not stopping(request.app):
+        # Of two agents with one name each ends the other's question, and would ask again at once.
+        await asyncio.sleep(_LOOK_S)

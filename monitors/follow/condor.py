@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -18,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from monitors.logs.event_log import schedd_of
 from monitors.status import State
 from network_provisioner.errors import printable
 
@@ -67,7 +69,7 @@ def ads(text: str | None) -> list[Ad] | None:
 @dataclass(frozen=True, slots=True)
 class Dagman:
     """The job that a DAGMan is: its number, when it was ``submitted`` (Unix seconds) and at which
-    ``schedd`` (``host:port``), "" where nobody told."""
+    ``schedd`` (:func:`~monitors.logs.event_log.schedd_of`), "" where nobody told."""
 
     cluster: int
     submitted: float
@@ -141,12 +143,15 @@ class Schedd:
         return self._queue
 
     def _is_where(self, dagman: Dagman) -> bool:
-        """Whether this is the schedd that it was submitted at, by the address it listens at."""
+        """Whether this is the schedd that it was submitted at, by the address it listens at; not
+        where there are several, which share an address."""
+        daemons = re.split(r"[\s,]+", self._run(["condor_config_val", "DAEMON_LIST"]) or "")
+        if sum("SCHEDD" in name.upper() for name in daemons) > 1:
+            return False
         said = self._run(["condor_config_val", "SCHEDD_ADDRESS_FILE"]) or ""
         with suppress(OSError, ValueError, IndexError):
             line = Path(said.strip()).read_text(encoding="utf-8", errors="replace").splitlines()[0]
-            ours = line.strip().lstrip("<").partition("?")[0].rstrip(">")
-            return bool(dagman.schedd) and ours == dagman.schedd
+            return bool(dagman.schedd) and schedd_of(line) == dagman.schedd
         return False
 
 

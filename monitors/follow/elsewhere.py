@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass
 
 from monitors.follow.condor import Dagman, Dagmans, Gone
@@ -49,14 +50,19 @@ class Elsewhere:
     def _by_condor(self, members: Collection[Member], now: float) -> list[Member]:
         if self.dagmans is None:
             return []
-        silent = {
-            member.dagman: member
-            for member in members
-            if not member.is_over and now - member.written_at >= self.silent_s
-        }
-        answers = self.dagmans.look([dagman for dagman in silent if dagman is not None])
+        silent: dict[Dagman, Member] = {}
+        for member in members:
+            dagman = None if member.is_over else member.dagman
+            if dagman is None:
+                continue
+            # One that was begun just now, such as a sub-workflow's that is tried again, is not
+            # silent, however old its files are.
+            if now - max(member.written_at, dagman.submitted) >= self.silent_s:
+                silent[dagman] = member
+        answers = self.dagmans.look(list(silent))
         for dagman, gone in answers.items():
-            silent[dagman].step()  # its last words, where they come now
+            with suppress(Exception):  # whoever reads it next complains
+                silent[dagman].step()  # its last words, where they come now
             silent[dagman].gone(dagman, gone)
         return [silent[dagman] for dagman in answers]
 

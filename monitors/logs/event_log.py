@@ -43,7 +43,7 @@ class JobEvent:
     ``at`` is in Unix seconds. ``node`` is the job's name in the DAG, where the event tells it
     (submit and post script). ``returned`` is the exit status of a job or script that ended by
     itself, minus the signal where a signal ended it, None where the event tells of no end.
-    ``schedd`` is the address (``host:port``) that a job was submitted at, where the event tells it.
+    ``schedd`` is where a job was submitted (:func:`schedd_of`), where the event tells it.
     """
 
     kind: Kind
@@ -65,7 +65,8 @@ _NODE = re.compile(rb'\bDAGNodeName = "((?:[^"\\]|\\.)*)"|^\s+DAG Node: (\S+)')
 _RETURN = re.compile(rb"\(1\) Normal termination \(return value (-?\d{1,10})\)")
 _SIGNAL = re.compile(rb"\(0\) Abnormal termination \(signal (\d{1,3})\)")
 _SLOT = re.compile(rb"^\s+SlotName: (\S+)")
-_SCHEDD = re.compile(rb"Job submitted from host: <([^?>]{1,100})")
+_SCHEDD = re.compile(rb"Job submitted from host: (<[^>]{1,1000}>)")
+_ALIAS = re.compile(r"[?&]alias=([^&>]+)")
 _KINDS = frozenset(int(kind) for kind in Kind)
 
 
@@ -98,7 +99,8 @@ class EventParser:
             if number in _KINDS and at is not None:
                 self._open = JobEvent(Kind(number), int(header[2]), int(header[3]), at)
                 if number == Kind.SUBMIT and (schedd := _SCHEDD.search(line)):
-                    self._open = replace(self._open, schedd=schedd[1].decode(errors="replace"))
+                    told = schedd_of(schedd[1].decode(errors="replace"))
+                    self._open = replace(self._open, schedd=told)
         elif self._open is not None:
             self._open = _with_detail(self._open, line)
 
@@ -106,6 +108,15 @@ class EventParser:
         if self._open is not None:
             yield self._open
             self._open = None
+
+
+def schedd_of(address: str) -> str:
+    """``host:port`` and the machine's name, where it is there, of an address as HTCondor writes it,
+    ``<127.0.0.1:9618?alias=hub&sock=schedd_7_0>``: what stays the same when a schedd is started
+    again, and two machines that listen on loopback do not share."""
+    alias = _ALIAS.search(address)
+    place = address.strip().lstrip("<").partition("?")[0].rstrip(">")
+    return f"{place} {alias[1]}" if alias else place
 
 
 class EventTail:

@@ -74,7 +74,7 @@ class Connection(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Called by asyncio."""
-        self._request_came()
+        self._forget_deadline()
         super().connection_lost(exc)
 
     def send_400_response(self, msg: str) -> None:
@@ -99,14 +99,16 @@ class Connection(H11Protocol):
                 self.transport.write(sent)
         if self.transport.can_write_eof():  # not by TLS
             self.transport.write_eof()
-        self._refused = True
         self._request_came()
         self._deadline = self.loop.call_later(LINGER_S, self.transport.abort)
+        self._refused = True  # from here on nothing moves the deadline
 
     def _answers(self) -> bool:
         return self.cycle is not None and not self.cycle.response_complete
 
     def _expect_request(self) -> None:
+        if self._refused:
+            return
         self._request_came()
         self._deadline = self.loop.call_later(HEAD_S, self._late)
 
@@ -119,6 +121,10 @@ class Connection(H11Protocol):
             self.transport.abort()
 
     def _request_came(self) -> None:
+        if not self._refused:
+            self._forget_deadline()
+
+    def _forget_deadline(self) -> None:
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None

@@ -17,12 +17,12 @@ async def given_once(request: Request) -> None:
     twice = [name for name, times in given.items() if times > 1]
     if not twice:
         return
-    operation: dict[str, Any] = request.app.openapi()["paths"][request.scope["route"].path_format][
-        request.method.lower()
-    ]
-    for described in operation.get("parameters", ()):
-        name = described["name"]
-        if name in twice and described["in"] == "query" and not _is_list(described["schema"]):
+    described = request.app.openapi()["paths"]
+    verbs = described.get(request.scope["route"].path_format, {})  # pages are not described
+    operation: dict[str, Any] = verbs.get(request.method.lower(), {})
+    for one in operation.get("parameters", ()):
+        name = one["name"]
+        if name in twice and one["in"] == "query" and not _is_list(one["schema"]):
             raise InputError(f"query: {name!r} is given {given[name]} times, expected once")
 
 

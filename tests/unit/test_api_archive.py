@@ -129,6 +129,7 @@ def test_what_is_given_twice_is_a_list_or_refused(here: Here) -> None:
     assert here.get("/v1/measurements", metric=["rtt", "loss"], subject="mu").status_code == 200
     twice = here.get("/v1/measurements", metric="rtt", subject=["mu", "mu"])
     assert error(twice) == (400, "bad_request", "query: 'subject' is given 2 times, expected once")
+    assert here.get("/v1/policies", ended=["1", "0"]).status_code == 404  # not described
     unknown = here.get("/v1/measurements", metric="rtt", colour=["red", "red"])
     assert unknown.status_code == 200  # as one that is given once
 

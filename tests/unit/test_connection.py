@@ -183,6 +183,25 @@ def test_a_body_of_100_mb_is_refused_before_it_is_kept(
     assert sum(kept) < 2**20
 
 
+def test_who_is_refused_behind_a_big_answer_is_let_go_as_well(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "LINGER_S", 0.2)
+    big_one = b"GET /big HTTP/1.1\r\nHost: b\r\n\r\n"
+    with serving(big(application(rig))) as port:
+        with socket.create_connection(("127.0.0.1", port), FOR_EVER_S) as sock:
+            sock.sendall(big_one + HEAD + b"Transfer-Encoding: chunked\r\n\r\nno length\r\n")
+            threading.Event().wait(0.1)
+            got = 0
+            with contextlib.suppress(ConnectionResetError):
+                while piece := sock.recv(2**20):
+                    got += len(piece)
+            with pytest.raises(ConnectionError):
+                while True:
+                    sock.sendall(b"more")
+                    threading.Event().wait(0.01)
+
+
 @pytest.mark.parametrize(
     "sent",
     [b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", b"SSH-2.0-OpenSSH_9.2\r\n\r\n",

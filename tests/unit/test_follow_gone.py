@@ -20,7 +20,7 @@ from monitors.follow.elsewhere import Elsewhere, inquiry_into
 from monitors.follow.follower import Follower
 from monitors.status import State, Status, status_text
 
-DAGMAN = Dagman(12, START + 0.5, "10.254.0.1:1")
+DAGMAN = Dagman(12, START + 0.5, "10.254.0.1:1 ap")
 PAST = {"ClusterId": 12, "QDate": START, "CompletionDate": START + 50}
 
 
@@ -83,7 +83,11 @@ def test_a_job_that_is_nowhere_is_gone(address: Path) -> None:
 
 def test_what_does_not_say_that_it_is_gone(address: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
-    other.write_text("<10.254.0.2:1?alias=other>\n")
+    other.write_text("<10.254.0.2:1?alias=ap>\n")
+    twin = tmp_path / "twin"  # where both listen on loopback, the address is the same
+    twin.write_text("<10.254.0.1:1?addrs=10.254.0.1-1&alias=other>\n")
+    two = Commands(address=address)
+    two.said["condor_config_val"] = f"{address} SCHEDD2\n"
     for commands in (
         Commands(queue=[{"ClusterId": 12}], address=address),  # it is there
         Commands(queue=None, address=address),  # nobody answers
@@ -91,6 +95,8 @@ def test_what_does_not_say_that_it_is_gone(address: Path, tmp_path: Path) -> Non
         Commands(history=[PAST | {"QDate": START - 3600, "JobStatus": 4}], address=address),
         Commands(history=[PAST | {"JobStatus": 2}], address=address),
         Commands(address=other),  # another pool
+        Commands(address=twin),
+        two,  # one of several at one address
         Commands(address=tmp_path / "none"),
         Commands(),
     ):
@@ -175,7 +181,7 @@ def test_the_following_ends_and_says_why(
         assert last is not None and (last.state, last.reason) == (State.FAILED, "it is gone")
         assert status_text(last).endswith("failed: it is gone")
     assert shown(archive) == [("running", 20.0), ("failed", 20.0 if at is None else 3000.0)]
-    assert knows.asked == [Dagman(12, START, "10.254.0.1:1")] * 2
+    assert knows.asked == [Dagman(12, START, "10.254.0.1:1 ap")] * 2
     told = archive.query("status")[-1]
     assert told.source == "condor" and Status.from_measurement(told) == last
     assert "reason" not in archive.query("status")[0].details
@@ -218,7 +224,9 @@ def test_nobody_is_asked_while_it_writes_or_where_it_never_ran(
     append(ended.out, exiting(START + 30, 1))
     os.utime(ended.out, (START, START))
     Submitted(tmp_path / "c", "planned alone")
-    folders = [writes.path, ended.path, tmp_path / "c"]
+    again = power_lost(tmp_path / "d", time.time())  # submitted anew, and has not written yet
+    os.utime(again.out, (START, START))
+    folders = [writes.path, ended.path, tmp_path / "c", again.path]
     follower = Follower(folders, archive)
     follower.poll()
     elsewhere = Elsewhere(dagmans=inquiry_into(knows, patience_s=0.0))
