@@ -11,6 +11,7 @@ from monitors.retention.rollups import COLUMNS, horizon
 from network_provisioner.errors import InputError
 
 _PART = 5000
+_START = COLUMNS.split(", ").index("start")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,13 +71,25 @@ def copy_archive(source: Archive, target: Archive) -> int:
         if reached == seq:
             break
         seq = reached
+    # Retention may be at work. What counts at one moment is copied; the roll-ups that come after
+    # it, the retention of the copy makes of what was copied whole.
+    horizons = source.engine.rows(
+        "SELECT horizon.metric, raw_until, hourly_until, daily_until, since"
+        " FROM horizon LEFT JOIN rolling ON rolling.metric = horizon.metric"
+    )
+    counts_until = {row[0]: row[1] if row[4] is None else row[4] for row in horizons}
+    rolled = [
+        row
+        for row in source.engine.rows(f"SELECT {COLUMNS} FROM rollup")
+        if row[_START] < counts_until.get(row[0], -math.inf)
+    ]
     with target.engine.write() as writing:  # last: what is older than a horizon is not taken
-        for table, columns in (
-            ("rollup", COLUMNS),
-            ("horizon", "metric, raw_until, hourly_until, daily_until"),
-            ("rolling", "metric, since"),
+        for table, columns, rows in (
+            ("rollup", COLUMNS, rolled),
+            ("horizon", "metric, raw_until, hourly_until, daily_until", [r[:4] for r in horizons]),
+            ("rolling", "metric, since", [(r[0], r[4]) for r in horizons if r[4] is not None]),
         ):
             marks = ", ".join("?" * len(columns.split(",")))
-            for row in source.engine.rows(f"SELECT {columns} FROM {table}"):
+            for row in rows:
                 writing.run(f"INSERT INTO {table} ({columns}) VALUES ({marks})", row)
     return count

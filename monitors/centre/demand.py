@@ -99,10 +99,19 @@ class Demands:
         for run, _ in self.moved(now_ms):
             moved.setdefault(run.task, {})[run.release_ms] = run.at_ms
 
+        elsewhere = {
+            (run.task, run.release_ms)
+            for run in self._agenda.diary.all()
+            if not run.demanded
+            and run.state is not State.DROPPED
+            and (slot := self._book.recurring.of_release(run.task, run.release_ms)) is not None
+            and slot.start_ms != run.at_ms
+        }
+
         def next_of(task: str) -> int | None:
             mine = moved.get(task, {})
             slot = self._book.recurring.next_of(task, now_ms)
-            while slot is not None and slot.release_ms in mine:
+            while slot is not None and (task, slot.release_ms) in elsewhere:
                 slot = self._book.recurring.next_of(task, slot.start_ms + 1)
             regular = [slot.start_ms] if slot is not None else []
             return min([*(at for at in mine.values() if at >= now_ms), *regular], default=None)

@@ -63,21 +63,30 @@ def make_room(
     # Twice as long: what is in the way at the end has somewhere to go.
     standing = standing.for_at_least(2 * (until_ms - since_ms))
     whole = standing.work.hyperperiod_ms
+    first_ms = since_ms // whole * whole  # where the hyperperiod began that it begins in
+    moved_ones: list[tuple[Run, int | None]] = []
+    beside = list(fixed)
+    for one in elsewhere:
+        run = _ahead_of(standing, one.task, one.release_ms - first_ms, since_ms - first_ms)
+        if run is not None:
+            moved_ones.append((run, one.start_ms))
+        elif one.start_ms is not None:  # its slot has passed, or is not near yet, but not itself
+            task = standing.work.tasks[standing.number[one.task]]
+            beside.append((task, _slot(task, one)))
     once = [
         Task(f" {n}", task.duration_ms, task.duration_ms, task.duration_ms, task.hosts, task.links,
              task.load_bps)
-        for n, task in enumerate((request, *(task for task, _ in fixed)))
+        for n, task in enumerate((request, *(task for task, _ in beside)))
     ]  # fmt: skip
     work = joined(standing.work, once, standing.agreement)
-    first_ms = since_ms // whole * whole  # where the hyperperiod began that it begins in
     ahead = _Ahead(work, standing, since_ms - first_ms, frozen_ms - first_ms)
-    for run in elsewhere:
-        ahead.stands_elsewhere(
-            run.task,
-            run.release_ms - first_ms,
-            None if run.start_ms is None else run.start_ms - first_ms,
-        )
-    for n, (_, slot) in enumerate(fixed, 1):
+    # All are taken out before any is put back: one may be where another was.
+    for run, _ in moved_ones:
+        ahead.take_out(run)
+    for run, start_ms in moved_ones:
+        if start_ms is not None:
+            ahead.stands_elsewhere(run, start_ms - first_ms)
+    for n, (_, slot) in enumerate(beside, 1):
         if slot.end_ms > since_ms and slot.start_ms < since_ms + whole:
             ahead.stays((len(standing.number) + n, 0), slot.start_ms - first_ms)
     start, moved = ahead.squeezed((len(standing.number), 0), until_ms - first_ms)
@@ -90,6 +99,25 @@ def make_room(
     at = first_ms + start
     found = Slot(at, at + request.duration_ms, request.name, 0, since_ms, until_ms)
     return found, [later(slot, first_ms, slot.number) for slot in moved]
+
+
+def _ahead_of(standing: Standing, name: str, release: int, since: int) -> Run | None:
+    """The run of a task's release in the hyperperiod that begins at ``since``; None where it is in
+    another one."""
+    index, whole = standing.number[name], standing.work.hyperperiod_ms
+    task = standing.work.tasks[index]
+    run = index, (release - task.offset_ms) // task.period_ms % (whole // task.period_ms)
+    if run not in standing.starts:
+        return None
+    start = standing.starts[run]
+    later_ms = (start - since) // whole * whole  # its slot is so much before since's hyperperiod
+    own = task.offset_ms + run[1] * task.period_ms - later_ms
+    return run if own == release else None
+
+
+def _slot(task: Task, one: Elsewhere) -> Slot:
+    at = one.start_ms or 0
+    return Slot(at, at + task.duration_ms, task.name, 0, one.release_ms, at + task.duration_ms)
 
 
 class _Ahead(Windows):
@@ -123,16 +151,13 @@ class _Ahead(Windows):
         first, last = self.of(run)
         return first <= self._at.get(run, self._regular(run)) <= last
 
-    def stands_elsewhere(self, task: str, release: int, start: int | None) -> None:
-        """Instead of where its slot is."""
-        index = self._standing.number[task]
-        known = self.work.tasks[index]
-        number = (release - known.offset_ms) // known.period_ms
-        run = index, number % (self.work.hyperperiod_ms // known.period_ms)
-        if run not in self._starts or self._window(run)[0] != release:
-            return  # not in this hyperperiod
+    def take_out(self, run: Run) -> None:
+        """It is not where its slot is."""
         self._repair.take_out(run)
-        if start is not None and self._since <= start < self._end:
+
+    def stands_elsewhere(self, run: Run, start: int) -> None:
+        """Where one that was taken out is."""
+        if self._since <= start < self._end:
             self._at[run] = start
             self.stays(run, start, only_if_in_the_way=True)
 

@@ -242,7 +242,7 @@ def _nothing_twice_and_nothing_together(world: World) -> None:
         for row in world.rows(
             "SELECT id, task, release_ms, at_ms, end_ms, state, uses, demanded FROM run "
             "WHERE state != 'dropped' ORDER BY at_ms",
-            "state-measuring.sqlite",
+            "state.measuring.sqlite",
         )
     ]
     releases = [(r["task"], r["release"]) for r in runs if not r["demanded"]]

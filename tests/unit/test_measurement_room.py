@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -145,3 +146,41 @@ def test_what_is_elsewhere_or_done_leaves_its_place_free() -> None:
     assert (slot.start_ms, moved) == (60, [])
     slot, moved = make_room(standing, replace(REQUEST, duration_ms=20), 60, 90, 60, (), there)
     assert slot.start_ms == 60 and [m.start_ms for m in moved] == [80]
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("frozen_ms", [950_000, 1_300_000])
+def test_one_that_moved_may_stand_where_another_was(turned: bool, frozen_ms: int) -> None:
+    """In whichever order they are told."""
+    whole, host = 3_600_000, frozenset({"h"})
+
+    def task(name: str, duration_ms: int) -> Task:
+        return Task(name, whole, duration_ms, whole, host)
+
+    def slot(task: Task, at: int) -> Slot:
+        return Slot(at, at + task.duration_ms, task.name, 0, 0, whole)
+
+    a, b = task("a", 60_000), task("b", 60_000)
+    standing = Standing(Schedule(whole, (slot(b, 1_000_000), slot(a, 1_100_000))), [a, b],
+                        Agreement())  # fmt: skip
+    others = [(task("d", 60_000), 1_000_000), (task("e", 100_000), 900_000)]
+    fixed = [(one, slot(one, at)) for one, at in others]
+    elsewhere = [Elsewhere("b", 0, 1_100_000), Elsewhere("a", 0, 1_200_000)]
+    found, moved = make_room(standing, task("r", 60_000), 900_000, 1_700_000, frozen_ms, fixed,
+                             elsewhere[::-1] if turned else elsewhere)  # fmt: skip
+    at = {"b": 1_100_000, "a": 1_200_000, **{one.task: one.start_ms for one in moved}}
+    taken = sorted([found.start_ms, *at.values(), *(at for _, at in others)])
+    ends = {900_000: 1_000_000}
+    for one, following in pairwise(taken):
+        assert ends.get(one, one + 60_000) <= following
+
+
+def test_one_whose_slot_has_passed_is_in_the_way_where_it_is() -> None:
+    whole, host = 3_600_000, frozenset({"h"})
+    busy = Task("busy", whole, 600_000, whole, host)
+    standing = Standing(Schedule(whole, (Slot(0, 600_000, "busy", 0, 0, whole),)), [busy],
+                        Agreement())  # fmt: skip
+    request = Task("r", 300_000, 300_000, 300_000, host)
+    elsewhere = [Elsewhere("busy", 0, 1_300_000)]
+    found, _ = make_room(standing, request, 1_200_000, 2_600_000, 1_250_000, (), elsewhere)
+    assert found.start_ms >= 1_900_000

@@ -10,6 +10,7 @@ import pytest
 
 from adon.monitoring.measuringfile import EARLIER, measuring_file, take_over
 from monitors.centre.store import KeptTask, MeasuringStore
+from network_provisioner.errors import InputError
 
 KEPT = {"mine": KeptTask({"tool": "host"}, "ada", 1.0)}
 
@@ -17,12 +18,12 @@ KEPT = {"mine": KeptTask({"tool": "host"}, "ada", 1.0)}
 @pytest.mark.parametrize(
     ("state", "name"),
     [
-        ("/here/adon-broker.sqlite", "/here/adon-broker-measuring.sqlite"),
-        ("/here/other.db", "/here/other-measuring.sqlite"),
-        ("postgresql://adon@db.example.org/campus", "/folder/campus-measuring.sqlite"),
-        ("postgresql://adon@a,b:1/campus?sslmode=require", "/folder/campus-measuring.sqlite"),
-        ("postgresql://adon@db.example.org", "/folder/adon-measuring.sqlite"),
-        ("postgresql://db.example.org/../x%2Fy", "/folder/..x2Fy-measuring.sqlite"),
+        ("/here/adon-broker.sqlite", "/here/adon-broker.measuring.sqlite"),
+        ("/here/other.db", "/here/other.measuring.sqlite"),
+        ("postgresql://adon@db.example.org/campus", "/folder/campus.measuring.sqlite"),
+        ("postgresql://adon@a,b:1/campus?sslmode=require", "/folder/campus.measuring.sqlite"),
+        ("postgresql://adon@db.example.org", "/folder/adon.measuring.sqlite"),
+        ("postgresql://db.example.org/../x%2Fy", "/folder/..x2Fy.measuring.sqlite"),
     ],
 )
 def test_it_is_named_after_the_brokers_state(state: str, name: str) -> None:
@@ -40,8 +41,9 @@ def test_an_earlier_file_goes_to_the_first_broker_that_is_started(tmp_path: Path
     earlier = tmp_path / EARLIER
     before = MeasuringStore(earlier)
     before.write(tasks=KEPT)
-    first, second = tmp_path / "a-measuring.sqlite", tmp_path / "b-measuring.sqlite"
-    assert not take_over(first), "a broker of the earlier version has it"
+    first, second = tmp_path / "a.measuring.sqlite", tmp_path / "b.measuring.sqlite"
+    with pytest.raises(InputError, match="earlier version has it"):
+        take_over(first)
     before.close()
     # As after kill -9: what was written stands beside the file.
     db = sqlite3.connect(earlier, isolation_level=None)
@@ -64,5 +66,6 @@ def test_one_that_is_held_stays(tmp_path: Path) -> None:
     MeasuringStore(tmp_path / EARLIER).close()
     with Path(tmp_path / f"{EARLIER}.lock").open("ab") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-        assert not take_over(tmp_path / "a-measuring.sqlite")
-    assert take_over(tmp_path / "a-measuring.sqlite")
+        with pytest.raises(InputError, match="earlier version has it"):
+            take_over(tmp_path / "a.measuring.sqlite")
+    assert take_over(tmp_path / "a.measuring.sqlite")

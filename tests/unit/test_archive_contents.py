@@ -1,0 +1,59 @@
+"""An archive that is copied while retention is at work: the copy has everything, once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from monitors.archive import Archive, Measurement
+from monitors.contents import copy_archive
+from monitors.retention.horizons import HOUR_S, Keep
+from monitors.retention.steps import steps
+
+COUNT = 2000
+KEEP, NOW = Keep(raw_s=HOUR_S), 60 * HOUR_S
+
+
+@pytest.mark.parametrize("done", [0, 1, 3, 12, 25, 40])
+def test_nothing_is_lost_whatever_retention_has_done(
+    tmp_path: Path, done: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with (
+        Archive(tmp_path / "a.sqlite") as source,
+        Archive(tmp_path / "a.sqlite") as retained,
+        Archive(tmp_path / "b.sqlite") as target,
+    ):
+        source.record_many(
+            Measurement(f"m{n}", "rtt", f"s{n % 50}", 1.0 + n % 7, "s", n * 72.0, "x")
+            for n in range(COUNT)
+        )
+        work = steps(retained, "rtt", KEEP, NOW)
+        for _ in range(done):
+            next(work)
+
+        engine = source.engine
+
+        class Busy:
+            """Retention comes to its end as soon as anybody has asked for roll-ups or horizons."""
+
+            def rows(self, statement: str, values: Sequence[object] = ()) -> Any:
+                found = engine.rows(statement, values)
+                if "rollup" in statement or "horizon" in statement:
+                    for _ in work:
+                        pass
+                return found
+
+            def __getattr__(self, name: str) -> Any:
+                return getattr(engine, name)
+
+        monkeypatch.setattr(source, "_engine", Busy())
+        copy_archive(source, target)
+        monkeypatch.undo()
+        for archive in (source, target):
+            for _ in steps(archive, "rtt", KEEP, NOW):
+                pass
+            rolled = archive.engine.rows("SELECT sum(number) FROM rollup")[0][0]
+            assert rolled == COUNT
