@@ -60,9 +60,8 @@ def event(number: int, cluster: int, at: float, text: str, *details: str) -> str
 
 def submitted(cluster: int, at: float, node: str = "") -> str:
     ad = f'[ DAGNodeName = "{node}"; JobBatchName = "wf-0.dag+1" ]'
-    return event(
-        0, cluster, at, "Job submitted from host: <10.254.0.1:1?alias=ap>", *([ad] if node else [])
-    )
+    first = "Job submitted from host: <10.254.0.1:1?alias=ap>"
+    return event(0, cluster, at, first, *([ad] if node else []))
 
 
 def executing(cluster: int, at: float) -> str:

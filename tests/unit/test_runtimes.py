@@ -65,7 +65,7 @@ def parse(text: str | bytes, now: float | None = None) -> list[JobEvent]:
 
 def test_events_with_milliseconds_and_names() -> None:
     assert parse(run(7, "A", START + 0.25)) == [
-        JobEvent(Kind.SUBMIT, 7, 0, START + 0.25, node="A"),
+        JobEvent(Kind.SUBMIT, 7, 0, START + 0.25, node="A", schedd="10.254.0.1:1 ap"),
         JobEvent(Kind.EXECUTE, 7, 0, START + 1.25, slot="slot1_1@mu"),
         JobEvent(Kind.TERMINATED, 7, 0, START + 11.25, returned=0),
     ]
