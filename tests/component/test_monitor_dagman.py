@@ -225,7 +225,8 @@ def test_htcondor_tells_of_a_dagman_that_never_said_how_it_ended(
             return None
 
     def end_of(archive: Archive) -> Status | None:
-        elsewhere = Elsewhere(dagmans=inquiry_into(Schedd(run), 0.0, 0.2))
+        asked = inquiry_into(Schedd(run), 0.0, 0.2)
+        elsewhere = Elsewhere(dagmans=asked, silent_s=0.0)  # it was submitted just now
         stop = threading.Timer(10.0, lambda: None)
         stop.start()
         (last,) = Follower(lost, archive, elsewhere=elsewhere).run(stop.finished).values()
