@@ -323,7 +323,8 @@ else:
     def test_udp_on_a_line_that_loses_a_tenth(agents: Agents) -> None:
         agents.world.line(loss=0.1)
         agents.start()
-        found = agents.values(agents.pair("udp", 7.0, rate=4e6, length=1000))
+        # iperf3 first agrees by TCP, whose packets are lost as well: some seconds, now and then.
+        found = agents.values(agents.pair("udp", 15.0, rate=4e6, length=1000))
         assert found["loss"]["value"] == pytest.approx(0.1, abs=0.04)
         assert found["udp_throughput"]["value"] == pytest.approx(3.6e6, rel=0.1)
         assert found["jitter"]["value"] < DELAY_S
