@@ -8,7 +8,7 @@ else's way, and its release is not made a second time where its slot is.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from monitors.centre.agenda import LEAD_MS, LONGEST_WAIT_MS, NOTHING, Agenda, as_taken, taken_back
 from monitors.centre.book import Book
@@ -87,36 +87,39 @@ class Demands:
 
     def moved(self, now_ms: int) -> list[tuple[Run, Slot]]:
         """The schedule's runs to come that are not where their slots are, and those slots."""
-        found = (
-            (run, self._book.recurring.of_release(run.task, run.release_ms))
-            for run in sorted(self._agenda.to_come(now_ms), key=lambda run: (run.at_ms, run.id))
-        )
-        return [(run, slot) for run, slot in found if slot and slot.start_ms != run.at_ms]
+        to_come = sorted(self._agenda.to_come(now_ms), key=lambda run: (run.at_ms, run.id))
+        return list(self._elsewhere(to_come))
 
     def following(self, now_ms: int) -> Callable[[str], int | None]:
         """When a task is made next."""
-        moved: dict[str, dict[int, int]] = {}
+        all_moved = self._elsewhere(self._agenda.diary.all())
+        elsewhere = {(run.task, run.release_ms) for run, _ in all_moved}
+        moved: dict[str, list[int]] = {}
         for run, _ in self.moved(now_ms):
-            moved.setdefault(run.task, {})[run.release_ms] = run.at_ms
-
-        elsewhere = {
-            (run.task, run.release_ms)
-            for run in self._agenda.diary.all()
-            if not run.demanded
-            and run.state is not State.DROPPED
-            and (slot := self._book.recurring.of_release(run.task, run.release_ms)) is not None
-            and slot.start_ms != run.at_ms
-        }
+            moved.setdefault(run.task, []).append(run.at_ms)
 
         def next_of(task: str) -> int | None:
-            mine = moved.get(task, {})
+            mine = moved.get(task, ())
             slot = self._book.recurring.next_of(task, now_ms)
             while slot is not None and (task, slot.release_ms) in elsewhere:
                 slot = self._book.recurring.next_of(task, slot.start_ms + 1)
             regular = [slot.start_ms] if slot is not None else []
-            return min([*(at for at in mine.values() if at >= now_ms), *regular], default=None)
+            return min([*(at for at in mine if at >= now_ms), *regular], default=None)
 
         return next_of
+
+    def _elsewhere(self, runs: Iterable[Run]) -> Iterator[tuple[Run, Slot]]:
+        """Those that do not start, or did not, where their slots are, and the slots."""
+        for run in runs:
+            slot = self._slot_of(run)
+            if slot is not None and slot.start_ms != run.at_ms:
+                yield run, slot
+
+    def _slot_of(self, run: Run) -> Slot | None:
+        """The schedule's own slot of a run, None where it has none or the run was taken back."""
+        if run.demanded or run.state is State.DROPPED:
+            return None
+        return self._book.recurring.of_release(run.task, run.release_ms)
 
     def _room(self, task: Task, now_ms: int, until_ms: int) -> Slot:
         """Raises Infeasible."""
@@ -133,9 +136,7 @@ class Demands:
         elsewhere = [] if own is None else [Elsewhere(own.task, own.release_ms, None)]
         occupying = {run.id for run in self._agenda.occupying(since_ms, {})}
         for run in self._agenda.diary.all():
-            slot = None
-            if not run.demanded and run.state is not State.DROPPED:
-                slot = self._book.recurring.of_release(run.task, run.release_ms)
+            slot = self._slot_of(run)
             if slot is not None and slot.start_ms == run.at_ms:
                 continue
             may_move = slot is not None and self._may_move(run)

@@ -7,6 +7,7 @@ import json
 import logging
 import threading
 
+from monitors.background import Background
 from network_provisioner.errors import AdonError
 from network_provisioner.http1 import Server, Tls
 
@@ -24,10 +25,10 @@ class BrokerRequests:
     def __init__(self, url: str, token: str | None = None, tls: Tls | None = None) -> None:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         self._server = Server(url, _WAIT_S + 15.0, headers, tls or Tls())
-        self._stop = threading.Event()
+        self._thread = Background("requests", self._run)
+        self._stop = self._thread.stopping
         self._lock = threading.Lock()
         self._found: list[tuple[int, str, float]] = []
-        self._thread: threading.Thread | None = None
 
     def asked(self, kind: str, after: int = 0) -> list[tuple[int, str, float]]:
         """See :class:`monitors.follow.sink.Requests`. Returns at once."""
@@ -36,12 +37,11 @@ class BrokerRequests:
 
     def start(self) -> None:
         """Begin to ask."""
-        self._thread = threading.Thread(target=self._run, name="requests", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
         """End; a question that waits for its answer is left to itself."""
-        self._stop.set()
+        self._thread.stop(longest_s=0)
 
     def _run(self) -> None:
         after, first, said, failed = 0, True, "", ""

@@ -72,7 +72,8 @@ def make_room(
             moved_ones.append((run, one.start_ms))
         elif one.start_ms is not None:  # its slot has passed, or is not near yet, but not itself
             task = standing.work.tasks[standing.number[one.task]]
-            beside.append((task, _slot(task, one)))
+            end_ms = one.start_ms + task.duration_ms
+            beside.append((task, Slot(one.start_ms, end_ms, one.task, 0, one.release_ms, end_ms)))
     once = [
         Task(f" {n}", task.duration_ms, task.duration_ms, task.duration_ms, task.hosts, task.links,
              task.load_bps)
@@ -109,15 +110,8 @@ def _ahead_of(standing: Standing, name: str, release: int, since: int) -> Run | 
     run = index, (release - task.offset_ms) // task.period_ms % (whole // task.period_ms)
     if run not in standing.starts:
         return None
-    start = standing.starts[run]
-    later_ms = (start - since) // whole * whole  # its slot is so much before since's hyperperiod
-    own = task.offset_ms + run[1] * task.period_ms - later_ms
+    own = Windows(standing.work).of(run)[0] + standing.later_ms(run, since)
     return run if own == release else None
-
-
-def _slot(task: Task, one: Elsewhere) -> Slot:
-    at = one.start_ms or 0
-    return Slot(at, at + task.duration_ms, task.name, 0, one.release_ms, at + task.duration_ms)
 
 
 class _Ahead(Windows):
@@ -205,14 +199,13 @@ class _Ahead(Windows):
 
     def _regular(self, run: Run) -> int:
         """When its slot starts."""
-        since = self._since
-        return since + (self._standing.starts[run] - since) % self.work.hyperperiod_ms
+        return self._standing.starts[run] + self._standing.later_ms(run, self._since)
 
     def _window(self, run: Run) -> tuple[int, int]:
         """Without regard to what is frozen."""
         release, last = super().of(run)
-        later = self._regular(run) - self._standing.starts[run]
-        return release + later, last + later
+        later_ms = self._standing.later_ms(run, self._since)
+        return release + later_ms, last + later_ms
 
     def _taken(self, place: int) -> Taken:
         domain = place - len(self.work.resources)

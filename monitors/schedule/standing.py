@@ -12,7 +12,7 @@ from functools import cached_property
 from monitors.schedule.model import Agreement, Schedule, Task
 from monitors.schedule.online import repeated
 from monitors.schedule.repair import Taken, taken_by
-from monitors.schedule.runs import Starts
+from monitors.schedule.runs import Run, Starts
 from monitors.schedule.timetable import Levels, Stretches
 from monitors.schedule.work import MOST_RUNS, numbered
 
@@ -45,6 +45,11 @@ class Standing:
     def starts(self) -> Starts:
         """Of all runs."""
         return {(self.number[s.task], s.number): s.start_ms for s in self._schedule.slots}
+
+    def later_ms(self, run: Run, since_ms: int) -> int:
+        """By how much a run's slot is later in the hyperperiod that begins at ``since_ms``."""
+        whole = self.work.hyperperiod_ms
+        return (since_ms - self.starts[run] + whole - 1) // whole * whole
 
     @cached_property
     def _taken(self) -> dict[int, Taken]:
