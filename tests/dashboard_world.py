@@ -3,15 +3,40 @@ dashboard's tests look at."""
 
 from __future__ import annotations
 
+import json
 import math
 import time
+import urllib.request
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
+
+import yaml
 
 from monitors.anomalies.model import Anomaly
 from monitors.anomalies.records import to_measurement
 from monitors.measurement import UNITS, Measurement
+
+_EXAMPLE = Path(__file__).resolve().parents[1] / "examples" / "adon.yml"
+QUIET: dict[str, Any] = {
+    "topology": yaml.safe_load(_EXAMPLE.read_text(encoding="utf-8"))["topology"],
+    "controller": {"driver": "simulated"},
+}
+"""What a broker is told that nothing happens to by itself."""
+AGENTS: dict[str, Any] = {
+    "agents": [{"name": name, "address": f"127.0.0.{n}"} for n, name in ((2, "mu"), (3, "tacc"))],
+    "tasks": {"rtt": {"tool": "echo", "from": "mu", "to": "tacc", "every": "1 min", "for": "5 s"}},
+}
+"""Section ``monitoring`` of one that has agents, which never come."""
+
+
+def post(url: str, path: str, body: object) -> Any:
+    """What a broker answers."""
+    data, kind = json.dumps(body).encode(), {"Content-Type": "application/json"}
+    with urllib.request.urlopen(urllib.request.Request(url + path, data, kind)) as answer:
+        return json.load(answer)
+
 
 WORKFLOW = "5b0e2c1e-8f0a-4b52-9f5e-0d8b5a6f1c11"
 INSIDE = "5b0e2c1e-8f0a-4b52-9f5e-0d8b5a6f1c12"

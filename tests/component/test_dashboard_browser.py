@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 import threading
 import time
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
 from broker_rig import Rig
-from browser import Browser, Page, browsing
-from dashboard_world import FOREIGN, INSIDE, WORKFLOW, everything, measured, requests, status
+from browser import Page
+from dashboard_world import (
+    AGENTS,
+    FOREIGN,
+    INSIDE,
+    QUIET,
+    WORKFLOW,
+    everything,
+    measured,
+    post,
+    requests,
+    status,
+)
 from fastapi import FastAPI
 from http_load import broker_process
 
@@ -35,18 +42,6 @@ PAGES = ("workflows", "network", "decisions", "measurements", "agents", "pool")
 DETAIL = f"workflows/{WORKFLOW}"
 
 ROOT = Path(__file__).resolve().parents[2]
-EXAMPLE = yaml.safe_load((ROOT / "examples" / "adon.yml").read_text(encoding="utf-8"))
-QUIET = {"topology": EXAMPLE["topology"], "controller": {"driver": "simulated"}}
-CONFIG = QUIET | {
-    "monitoring": {
-        "agents": [
-            {"name": name, "address": f"127.0.0.{n}"} for n, name in ((2, "mu"), (3, "tacc"))
-        ],
-        "tasks": {
-            "rtt": {"tool": "echo", "from": "mu", "to": "tacc", "every": "1 min", "for": "5 s"},
-        },
-    },
-}
 TOKEN = "adon_a-token-of-this-test-alone"
 
 pytestmark = pytest.mark.component
@@ -61,34 +56,16 @@ class World:
         self.began = time.time()
         self.archive.record_many(everything(self.began))
         for body in requests(self.began):
-            self.post("/v1/transits", body)
-
-    def post(self, path: str, body: object) -> Any:
-        data, kind = json.dumps(body).encode(), {"Content-Type": "application/json"}
-        with urllib.request.urlopen(urllib.request.Request(self.url + path, data, kind)) as answer:
-            return json.load(answer)
+            post(self.url, "/v1/transits", body)
 
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     folder = tmp_path_factory.mktemp("broker")
-    with broker_process(folder, CONFIG) as url:
+    with broker_process(folder, QUIET | {"monitoring": AGENTS}) as url:
         made = World(url, folder)
         yield made
         made.archive.close()
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    with browsing(tmp_path_factory.mktemp("browser")) as opened:
-        yield opened
-
-
-@pytest.fixture
-def page(browser: Browser) -> Iterator[Page]:
-    with browser.tab() as opened:
-        opened.look()
-        yield opened
 
 
 def show(page: Page, url: str, name: str) -> None:
@@ -291,9 +268,9 @@ def test_a_transit_is_on_the_map_when_it_begins_and_gone_when_it_ends(
     share = "document.querySelector('tr[data-key=\"tacc>s2\"] td[data-label=share]').textContent"
     assert page.run(share) == "0 %"
     body = {"id": "live-1", "src": "tacc", "dst": "local", "min_bps": 5e6, "max_bps": 6e6}
-    assert world.post("/v1/transits", body)["state"] == "installed"
+    assert post(world.url, "/v1/transits", body)["state"] == "installed"
     page.wait(f"{share} === '0.5 %'")
-    world.post("/v1/transits/live-1/release", {})
+    post(world.url, "/v1/transits/live-1/release", {})
     page.wait(f"{share} === '0 %'")
 
 

@@ -7,22 +7,23 @@ import json
 import subprocess
 import sys
 import time
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
-from browser import Browser, Page, browsing
+from browser import Browser, Page
 from dashboard_world import (
+    AGENTS,
     FAILED,
+    QUIET,
     WORKFLOW,
     everything,
     job,
     measured,
     placement,
+    post,
     requests,
     status,
     workflow,
@@ -36,15 +37,6 @@ from monitors.measurement import Measurement
 pytestmark = pytest.mark.component
 
 ROOT = Path(__file__).resolve().parents[2]
-EXAMPLE = yaml.safe_load((ROOT / "examples" / "adon.yml").read_text(encoding="utf-8"))
-QUIET: dict[str, Any] = {
-    "topology": EXAMPLE["topology"],
-    "controller": {"driver": "simulated"},
-}
-AGENTS: dict[str, Any] = {
-    "agents": [{"name": name, "address": f"127.0.0.{n}"} for n, name in ((2, "mu"), (3, "tacc"))],
-    "tasks": {"rtt": {"tool": "echo", "from": "mu", "to": "tacc", "every": "1 min", "for": "5 s"}},
-}
 PAGES = ("workflows", "network", "decisions", "measurements", "agents", "pool")
 STRANGE = (
     "w" * 300,
@@ -53,19 +45,6 @@ STRANGE = (
     "a name of many words " * 14,
 )
 MANY = 1000  # as many as the page lists at once
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    with browsing(tmp_path_factory.mktemp("browser")) as opened:
-        yield opened
-
-
-@pytest.fixture
-def page(browser: Browser) -> Iterator[Page]:
-    with browser.tab() as opened:
-        opened.look()
-        yield opened
 
 
 @contextmanager
@@ -89,9 +68,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         archive.record_many(everything(now))
         archive.record_many(strange(now))
         for body in requests(now):
-            data, kind = json.dumps(body).encode(), {"Content-Type": "application/json"}
-            with urllib.request.urlopen(urllib.request.Request(f"{url}/v1/transits", data, kind)):
-                pass
+            post(url, "/v1/transits", body)
         yield url
 
 
@@ -270,9 +247,7 @@ def test_who_waits_and_for_what(page: Page, tmp_path: Path) -> None:
     with broker_process(tmp_path, QUIET) as url:
         for n, (src, least) in enumerate((("mu", 1.2e8), ("local", 1.5e8))):
             body = {"id": f"t{n}", "src": src, "dst": "tacc", "min_bps": least}
-            data, kind = json.dumps(body).encode(), {"Content-Type": "application/json"}
-            with urllib.request.urlopen(urllib.request.Request(f"{url}/v1/transits", data, kind)):
-                pass
+            post(url, "/v1/transits", body)
         drawn(page, url, "network")
         row = page.text('[data-key=waiting] [data-key="t1"]')
         assert "150 Mb/s" in row and "held by t0" in row
