@@ -158,6 +158,20 @@ class OvsRig:
             lambda: self.controller.circuit_bytes(name) >= n_bytes,
         )
 
+    def settled(self, name: str, quiet_s: float = 2.0) -> int:
+        """A circuit's bytes once nothing more is counted: the last packets are counted late."""
+        last, since = -1, time.monotonic()
+
+        def still() -> bool:
+            nonlocal last, since
+            now = self.controller.circuit_bytes(name)
+            if now != last:
+                last, since = now, time.monotonic()
+            return time.monotonic() - since >= quiet_s
+
+        self.wait_for(f"end of the bytes of {name}", still)
+        return last
+
     def sent(self) -> dict[tuple[str, str], int]:
         """Bytes sent on every link direction."""
         return {(c.a, c.b): c.bytes for c in self.controller.counters()}
