@@ -77,14 +77,20 @@ def shift(
     """Hold a transit from ``start`` to ``end`` (Unix seconds) instead of when it was asked for, on
     whichever path has room then.
 
-    One that is on the switches may be put off while it carries nothing; of one that does, or that
-    was asked for without times, only the end can move. One that waits, waits for the new times
-    where they are taken too. Raises BrokerError ``bad_time``, ``conflict`` (no room, or it has
-    begun, or ended), ``controller_unavailable``, ``store_unavailable``: it is as it was.
+    One that is on the switches may be put off while it carries nothing; of one that does, only the
+    end can move. One that waits, waits for the new times where they are taken too. Raises
+    BrokerError ``bad_time``, ``conflict`` (no room, or it has begun, or ended, or has no times: its
+    transfer has asked for it), ``controller_unavailable``, ``store_unavailable``: it is as it was.
     """
     if transit.state in ENDED:
         raise BrokerError(
             f"transit {transit.id!r} is {transit.state}, expected one that has not ended",
+            "conflict",
+        )
+    if not (transit.start or transit.end):  # who moves it may not have heard of its transfer yet
+        raise BrokerError(
+            f"transit {transit.id!r} was asked for without times, expected one that is reserved in "
+            "advance",
             "conflict",
         )
     begun = transit.state in ON_SWITCHES or transit.start <= now
@@ -248,8 +254,6 @@ def _requeue(engine: Engine, transit: Transit, wish: Transit, now: float) -> Non
 def _in_use(engine: Engine, transit: Transit) -> bool:
     """Whether it cannot be put off: a transfer uses it, or nothing but the way is kept for one."""
     if transit.state is TransitState.ACTIVE or not transit.requested_bps:
-        return True
-    if not (transit.start or transit.end):  # asked for by the transfer itself
         return True
     return transit.state in ON_SWITCHES and engine.switches.bytes_of(transit.id) > 0
 

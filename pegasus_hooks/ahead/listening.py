@@ -14,13 +14,14 @@ from pegasus_hooks.ahead.booking import Booking
 from pegasus_hooks.ahead.correct import Back, Corrections, Rules
 from pegasus_hooks.ahead.dag import PlannedDag
 from pegasus_hooks.ahead.predict import Prediction, predict
-from pegasus_hooks.ahead.progress import NOT_BEGUN, Phase, Stand, after
+from pegasus_hooks.ahead.progress import NOT_BEGUN, Phase, Stand, after, after_start
 from pegasus_hooks.watch.events import Event, Watched, What
 
 log = logging.getLogger(__name__)
 
 EVERY_S = 5.0  # a prediction without news
 REST = 20.0  # times what a look took there is until the next
+REST_AT_MOST_S = 10.0  # a busy machine stops a look for seconds, and the run goes on meanwhile
 AT_MOST_S = 2.0  # of the watcher's time for one look
 AWAY_S = 5.0  # until a broker that was away is asked again
 BELIEVE_S = 10.0  # until what is believed is asked for anew
@@ -45,6 +46,8 @@ class Ahead:
     prediction: Prediction = field(default_factory=lambda: Prediction(()))
     _stands: dict[str, Stand] = field(default_factory=dict)
     _runs: bool = False
+    _gone: bool = False  # its DAGMan, and another may go on
+    _started: float = 0.0  # the DAGMan that runs (Unix seconds)
     _news: bool = True
     _next: float = 0.0
     _last: float = -EVERY_S
@@ -59,15 +62,15 @@ class Ahead:
         """Take note of what happened."""
         self._news = True
         if event.what is What.DAG_STARTED:
-            self._runs = True
-            done = {n: s for n, s in self._stands.items() if s.phase is Phase.DONE}
-            self._stands = done
+            at, goes_on = event.at, self._gone
+            self._stands = {n: after_start(s, at, goes_on) for n, s in self._stands.items()}
+            self._runs, self._gone, self._started = True, False, at
         elif event.what in (What.DAG_ENDED, What.DAG_GONE):
-            self._runs = False
+            self._runs, self._gone = False, event.what is What.DAG_GONE
         elif event.job in self.dag.nodes:
             was = self._stands.get(event.job, NOT_BEGUN)
             now = after(was, event, self.dag.nodes[event.job].retries)
-            if was.phase is Phase.WAITING and now.phase in (Phase.ASKED, Phase.SUBMITTED):
+            if was == NOT_BEGUN and now.phase in (Phase.ASKED, Phase.SUBMITTED):
                 self._learn_lag(event)
             self._stands[event.job] = now
             if now.phase in _BEGUN:
@@ -90,7 +93,7 @@ class Ahead:
         self._trouble = ""
         took = self.clock() - begun
         self._last, self._news = begun, not all_done
-        self._next = begun + took + REST * took
+        self._next = begun + took + min(REST * took, REST_AT_MOST_S)
 
     # -- what it does ----------------------------------------------------------------------------
 
@@ -102,7 +105,9 @@ class Ahead:
             self._looked = self.clock()
         if self._runs:
             begun = {name for name, stand in self._stands.items() if stand.phase in _BEGUN}
-            windows = self._predicted(now).windows
+            # What is tried again asks by other ids, which nobody knows before it does.
+            tried = {name for name, stand in self._stands.items() if stand.failures}
+            windows = [w for w in self._predicted(now).windows if w.job not in tried]
             done = self.booking.fit(windows, begun, now, self.rules, go_on)
         else:
             over = [Back(held, "the workflow has ended") for held in self.booking.held.values()]
@@ -126,10 +131,11 @@ class Ahead:
         return self._believed[1]
 
     def _learn_lag(self, event: Event) -> None:
-        """What passed between the end of the last parent and the beginning of a job."""
+        """What passed between the end of the last parent and the beginning of a job, where one
+        DAGMan saw both."""
         parents = self.dag.nodes[event.job].parents
         ends = [self._stands.get(parent, NOT_BEGUN) for parent in parents]
-        if ends and all(stand.phase is Phase.DONE for stand in ends):
-            lag = event.at - max(stand.since for stand in ends)
-            if lag >= 0:
-                self._lags = [*self._lags[1 - LAGS :], lag]
+        if self._runs and ends and all(stand.phase is Phase.DONE for stand in ends):
+            last = max(stand.since for stand in ends)
+            if self._started <= last <= event.at:
+                self._lags = [*self._lags[1 - LAGS :], event.at - last]

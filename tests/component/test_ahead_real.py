@@ -8,19 +8,20 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hooks_world import POST, PRE, make_submit_dir, move
-from test_watcher_real import PROMISED_S, SUB, Flow, Service, until
+from hooks_world import PATIENT_S, POST, PRE, make_submit_dir, move
+from test_watcher_real import BUSY_S, PROMISED_S, SUB, Flow, Service, until
 
 from adon.testbed import packages
 from adon.testbed.pool import Pool
 from adon.testbed.poolconfig import SiteSpec
 from network_provisioner.model import Transit, TransitState
+from pegasus_hooks import registry, submitdir
 
-# What is believed of the time that jobs take is judged by the time that they take.
-pytestmark = [pytest.mark.component, pytest.mark.alone]
+pytestmark = pytest.mark.component
 
 FIRST, RUN, LAST = "stage_in_local_tacc_0_0", "run_ID1", "stage_out_local_mu_1_0"
-SIZE = 5_000_000_000
+# At the rate that is believed a transfer takes 320 s: longer than a busy machine takes for all.
+SIZE = 40_000_000_000
 
 
 @pytest.fixture(scope="module")
@@ -45,6 +46,7 @@ def flow(pool: Pool, service: Service, tmp_path: Path) -> Iterator[Flow]:
     made.submit()
     until(lambda: made.held() != [])
     yield made
+    show(made)
     for job in (FIRST, RUN, LAST):
         let_go(made, job, 0)
     made.end()
@@ -58,7 +60,9 @@ def planned(pool: Pool, service: Service, folder: Path) -> Flow:
     )
     watch, config = folder.parent / "watch", folder / "hooks.json"
     config.write_text(
-        json.dumps({"broker": service.url, "timeout_s": 2.0, "watch": str(watch), "ahead": True})
+        json.dumps(
+            {"broker": service.url, "timeout_s": PATIENT_S, "watch": str(watch), "ahead": True}
+        )
     )
     flow = Flow(pool, service, folder, watch)
     flow.hook("pre.sh", f"{PRE} --config {config}")
@@ -79,6 +83,15 @@ def planned(pool: Pool, service: Service, folder: Path) -> Flow:
     lines += [f"PARENT {FIRST} CHILD {RUN}", f"PARENT {RUN} CHILD {LAST}"]
     (folder / "flow-0.dag").write_text("\n".join(lines) + "\n")
     return flow
+
+
+def show(flow: Flow) -> None:
+    """What a test that fails is understood by."""
+    for transit in flow.service.held(flow.id):
+        print(transit.id, transit.state, transit.requested_at, transit.start, transit.end)
+    told = [flow.watch / registry.LOG, flow.folder / submitdir.HOOK_JOURNAL]
+    for path in [*told, *sorted(flow.folder.glob("*.nodes.log"))]:
+        print(path.name, path.read_text() if path.exists() else "is not there", sep="\n")
 
 
 def let_go(flow: Flow, job: str, code: int) -> None:
@@ -105,7 +118,7 @@ def test_the_last_transfers_path_is_there_before_it_asks(flow: Flow) -> None:
     (now,) = of(flow, LAST)
     assert (now.id, now.start, now.state) == (before.id, 0, TransitState.INSTALLED)
     let_go(flow, LAST, 0)
-    assert flow.given_back() < PROMISED_S
+    assert flow.given_back() < PROMISED_S + BUSY_S
     assert flow.service.get(before.id).state is TransitState.RELEASED
 
 
@@ -115,5 +128,5 @@ def test_what_will_not_run_is_given_back(flow: Flow) -> None:
     let_go(flow, FIRST, 1)
     until(lambda: flow.job() == "")
     until(lambda: not flow.dagman())
-    assert flow.given_back() < PROMISED_S
+    assert flow.given_back() < PROMISED_S + BUSY_S
     assert flow.service.get(before.id).state is TransitState.RELEASED

@@ -193,6 +193,16 @@ def test_a_start_that_has_come_is_now(rig: Rig) -> None:
     assert rig.controller.applied[-1] == ["a"]
 
 
+@pytest.mark.parametrize("late_s", [-1.0, 0.0, 5.0])
+def test_what_its_transfer_has_begun_meanwhile_is_not_moved(rig: Rig, late_s: float) -> None:
+    """Whoever keeps reservations in step with a workflow may hear of that after it has asked."""
+    reserve(rig, "a", 600, 720)
+    begun = claim(rig, "a")
+    assert code_of(rig.broker.shift, "a", T0 + late_s, T0 + 20) == "conflict"
+    assert rig.broker.get("a") == begun
+    assert rig.controller.circuits["a"].lease_until == begun.lease_until
+
+
 # -- claim -----------------------------------------------------------------------------------------
 
 

@@ -30,7 +30,7 @@ TABLE: dict[tuple[str, str], tuple[set[Role], str, object]] = {
         {R, E}, "/v1/transits/mine/renew", {"lease_s": 9},
     ),
     ("post", "/v1/transits/{transit_id}/shift"): (
-        {R, E}, "/v1/transits/mine/shift", {"start": 1_000_000.0, "end": 1_001_000.0},
+        {R, E}, "/v1/transits/ahead/shift", {"start": 1_020_000.0, "end": 1_020_100.0},
     ),
     ("put", "/v1/transits/{transit_id}/flows"): (
         {R, E}, "/v1/transits/mine/flows", {"flows": [{"dst_ports": 5}]},
@@ -75,6 +75,9 @@ def opened(rig: Rig) -> Iterator[TestClient]:
             body = {**ASK, "id": name, "user": user, "size_bytes": 10**9}
             made = client.post("/v1/transits", json=body, headers=bearer("engineer"))
             assert (made.status_code, made.json()["state"]) == (201, "installed")
+        ahead = {**ASK, "id": "ahead", "user": MINE, "start": 1_010_000.0, "end": 1_010_100.0}
+        made = client.post("/v1/transits", json=ahead, headers=bearer("engineer"))
+        assert made.json()["state"] == "held"
         report = {"bytes": 10**9, "seconds": 80.0, "outcome": "success"}
         path = "/v1/transits/done/release"
         assert client.post(path, json=report, headers=bearer("researcher")).status_code == 200
@@ -163,9 +166,9 @@ def test_a_researcher_sees_its_own(web: TestClient) -> None:
         answer = web.get(f"/v1/transits{query}", headers=bearer(role))
         return [t["id"] for t in answer.json()]
 
-    assert ids("researcher") == ["mine", "done"]
+    assert ids("researcher") == ["mine", "done", "ahead"]
     assert ids("researcher", f"?user={OTHERS}") == []
-    assert ids("measurement") == ["mine", "done", "others"]
+    assert ids("measurement") == ["mine", "done", "others", "ahead"]
     used = web.get("/v1/accounting", headers=bearer("researcher")).json()
     assert [row["name"] for row in used] == [MINE]
 
