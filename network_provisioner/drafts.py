@@ -63,9 +63,11 @@ class Drafts:
     ) -> None:
         """Raises BrokerError ``impossible_rate`` for a minimum of the caller's own that is more
         than can ever be reserved."""
+        if not terms.asked:
+            return
         paths = template.paths if multipath else 1
         largest = self._admission.largest(request.src, request.dst, paths)
-        if terms.asked and 0 < largest < terms.min_bps:
+        if 0 < largest < terms.min_bps:
             raise BrokerError(
                 f"min_bps {format_rate(terms.min_bps)} between {request.src} and {request.dst}, "
                 f"expected at most {format_rate(largest)}, all that can be reserved between them",

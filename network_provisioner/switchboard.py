@@ -33,6 +33,8 @@ class Switchboard:
 
     def __init__(self, controller: Controller) -> None:
         self._controller = controller
+        # Asked once: what a protocol wants is looked up attribute by attribute.
+        self._reported = controller if isinstance(controller, CountsReports) else None
         self.matches = False  # whether it looks at the flows of circuits
         self._circuits: dict[str, Circuit] = {}
         self._queues: tuple[Queue, ...] = ()
@@ -87,9 +89,9 @@ class Switchboard:
 
     def report(self, transit_id: str, n_bytes: int) -> bool:
         """Tell a controller that sees no packets what a transfer has moved; False for others."""
-        if not isinstance(self._controller, CountsReports):
+        if self._reported is None:
             return False
-        self._controller.report_bytes(transit_id, n_bytes)
+        self._reported.report_bytes(transit_id, n_bytes)
         return True
 
     def bytes_of(self, transit_id: str) -> int:

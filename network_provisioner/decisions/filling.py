@@ -67,17 +67,19 @@ class Table:
     def _read(self) -> tuple[Whole, Whole, Whole]:
         """The columns, and for each entry its row and its link."""
         columns = self._columns[:, : len(self._names)]
-        row_of = np.repeat(np.arange(len(self._names)), columns[_COUNT])
+        row_of = np.arange(len(self._names)).repeat(columns[_COUNT])
         return columns, row_of, self._link[: self._entries]
 
     def fill(self, spare: Sequence[int]) -> dict[str, float]:
         """The rate of each demand by name. ``spare``: what minima leave of each link."""
+        if not self._row:
+            return {}
         columns, row_of, link = self._read()
         alive, span, priority = columns[_ALIVE] == 1, columns[_SPAN], columns[_PRIORITY]
         rest = np.maximum(np.array(spare, np.int64), 0)
-        extra = np.zeros_like(span)
+        extra = np.zeros(len(span), np.int64)
         wants = alive & (span > 0)
-        for tier in np.unique(priority[wants])[::-1]:
+        for tier in sorted(set(priority[wants].tolist()), reverse=True):
             rows = wants & (priority == tier)
             entries = rows[row_of]
             _fill_tier(rows, row_of[entries], link[entries], span, rest, extra)
@@ -93,17 +95,19 @@ def _fill_tier(
     extra[rows] = span[rows]  # what they have unless a link of theirs is too narrow
     asked = np.bincount(link, span[row_of], len(rest))  # not exact, and cannot overflow
     narrow = (asked > rest * 0.999999)[link]
-    _settle(row_of[narrow], link[narrow], span, rest.copy(), extra)
+    if narrow.any():
+        _settle(row_of[narrow], link[narrow], span, rest.copy(), extra)
     np.subtract.at(rest, link, extra[row_of])
 
 
 def _settle(row_of: Whole, link: Whole, span: Whole, rest: Whole, extra: Whole) -> None:
     """Sets ``extra`` of the demands on links that cannot carry all that is asked of them."""
     # The demands in question, numbered from 0 as they are settled and drop out.
-    rows, row_of, count = np.unique(row_of, return_inverse=True, return_counts=True)
-    span = span[rows]
+    entries = np.bincount(row_of, minlength=len(span))
+    rows = entries.nonzero()[0]
+    row_of, count, span = ((entries > 0).cumsum() - 1)[row_of], entries[rows], span[rows]
     while len(link):
-        first = np.cumsum(count) - count
+        first = count.cumsum() - count
         sharing = np.bincount(link, minlength=len(rest))
         level = (rest // np.maximum(sharing, 1))[link]
         gets = np.minimum(np.minimum.reduceat(level, first), span)
@@ -117,5 +121,5 @@ def _settle(row_of: Whole, link: Whole, span: Whole, rest: Whole, extra: Whole) 
         extra[rows[settled]] = gets[settled]
         done, left = settled[row_of], ~settled
         np.subtract.at(rest, link[done], gets_here[done])
-        row_of, link = (np.cumsum(left) - 1)[row_of[~done]], link[~done]
+        row_of, link = (left.cumsum() - 1)[row_of[~done]], link[~done]
         rows, count, span = rows[left], count[left], span[left]
