@@ -37,6 +37,7 @@ from network_provisioner.stores.database_url import is_database_url
 __all__ = ["UNITS", "Archive", "ArchiveError", "Cursor", "Estimate", "Measurement", "Selection"]
 
 _BATCH = 5000  # rows per transaction: others get their turn, and memory stays flat
+_ASKED = 500  # ids in one statement
 _PAGE = 5000  # rows that are read at a time where all are wanted
 _WINDOW = 20_000  # rows that are looked at for some metrics alone
 _AT = 5  # where ``at`` stands in a row
@@ -180,6 +181,16 @@ class Archive:
         rows = self._engine.rows(f"SELECT {COLUMNS} FROM measurement WHERE id = ?", [key])
         return from_row(rows[0]) if rows else None
 
+    def those(self, keys: Sequence[str]) -> dict[str, Measurement]:
+        """The measurements with these ids, by id."""
+        found: list[Row] = []
+        for i in range(0, len(keys), _ASKED):
+            some = list(keys[i : i + _ASKED])
+            marks = ", ".join("?" * len(some))
+            wanted = f"SELECT {COLUMNS} FROM measurement WHERE id IN ({marks})"
+            found += self._engine.rows(wanted, some)
+        return {measurement.id: measurement for measurement in map(from_row, found)}
+
     def latest(self, metric: str, subjects: Iterable[str] | None = None) -> dict[str, Measurement]:
         """The newest measurement of each subject, or of those named that have one; of two at the
         same time the one recorded last."""
@@ -210,6 +221,8 @@ class Archive:
         not used, nor those more than ``max_age_s`` seconds before it. Where measurements were
         rolled up, the roll-ups stand for them.
         """
+        if math.isnan(now):  # the databases do not agree on what is before it
+            return None
         oldest = -math.inf if max_age_s is None else now - max_age_s
         return estimated(self._engine, metric, subject, now, oldest)
 

@@ -94,7 +94,7 @@ def to_row(measurement: Measurement) -> tuple[Any, ...]:
         )
     texts = f"{measurement.id}{measurement.metric}{measurement.subject}{measurement.unit}"
     texts += f"{measurement.source}{measurement.workflow}"
-    if not _storable(texts):
+    if not storable(texts):
         raise InputError(
             f"measurement {measurement.id!r:.200}: found characters that are no text, expected none"
         )
@@ -140,8 +140,9 @@ def from_row(row: tuple[Any, ...]) -> Measurement:
 _DECODER = json.JSONDecoder(parse_constant=lambda _: None)
 
 
-def _storable(text: str) -> bool:
-    """Neither database takes half of a character (a lone surrogate), nor one of them a zero."""
+def storable(text: str) -> bool:
+    """Whether both databases take it: neither has half a character (a lone surrogate), nor one of
+    them a zero."""
     if "\0" in text:
         return False
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from monitors.archive import Archive, ArchiveError, Measurement, Selection
 from monitors.retention.horizons import DAY_S, HOUR_S, Keep, Point, Retention, roll_up
 from monitors.retention.rollups import roll_ups
-from monitors.retention.service import retain
+from monitors.retention.service import due, retain
 from monitors.retention.steps import ROWS, steps
 from network_provisioner.errors import InputError
 
@@ -89,6 +90,8 @@ class ArchiveSuite:
     ) -> None:
         with world() as opened, pytest.raises(InputError, match="characters that are no text"):
             opened().record(measured("a", subject=text))
+        with world() as opened, pytest.raises(InputError, match="is no text, expected a name"):
+            opened().query("rtt", text)
 
     def test_numbers_that_json_does_not_have_become_null(self, world: Callable[[], World]) -> None:
         with world() as opened:
@@ -334,6 +337,27 @@ class ArchiveSuite:
                         assert found.at <= now
                         assert max_age_s is None or found.at >= now - max_age_s
                         assert found.count <= len(known)
+
+    def test_what_is_said_to_go_goes(self, world: Callable[[], World]) -> None:
+        with world() as opened:
+            archive = opened()
+            states = [
+                Measurement(f"{n}", "status", f"w{n % 3}", 1.0, "%", n, "t") for n in range(9)
+            ]
+            archive.record_many([*states, *(measured(f"r{n}", at=float(n)) for n in range(5))])
+            everything = Retention(Keep(DAY_S))
+            said = due(archive, everything, NOW)
+            # Of each workflow the last status stays, and what was recorded last of all.
+            assert said == {"status": 6, "rtt": 4}
+            assert retain(archive, everything, NOW).removed == 10
+            assert due(archive, everything, NOW) == {}
+
+    def test_a_moment_that_is_none_has_no_estimate(self, world: Callable[[], World]) -> None:
+        with world() as opened:
+            archive = opened()
+            archive.record(measured("a"))
+            for now in (math.nan, -math.inf):  # to PostgreSQL everything is before NaN
+                assert archive.estimate("rtt", "mu>tacc", now) is None
 
     def test_retention_beside_writers_neither_loses_nor_doubles(
         self, world: Callable[[], World]

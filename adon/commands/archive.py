@@ -119,9 +119,11 @@ def _selection(args: argparse.Namespace) -> Selection:
 
 
 def _utc(at: float) -> str:
+    from network_provisioner.instants import iso
+
     if not math.isfinite(at):
         return "-"
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(at))
+    return iso(at).replace("T", " ").removesuffix("Z")
 
 
 def _show(args: argparse.Namespace) -> int:
@@ -165,7 +167,8 @@ def _query(args: argparse.Namespace) -> int:
 
 
 def _estimate(args: argparse.Namespace) -> int:
-    now = _moment(args.now, "--now") or time.time()
+    asked = _moment(args.now, "--now")
+    now = time.time() if asked is None else asked  # 0 is a moment, too
     with opened(args.archive) as archive:
         metric, subject, found = _known(archive, args.what, args.subject, now)
     if found is None:
@@ -212,7 +215,8 @@ def _rollups(args: argparse.Namespace) -> int:
     from monitors.retention.rollups import as_dict, roll_ups
 
     width = HOUR_S if args.by == "hour" else DAY_S
-    until = _moment(args.until, "--until") or time.time()
+    until = _moment(args.until, "--until")
+    until = time.time() if until is None else until
     since = _moment(args.since, "--since") or 0.0
     with opened(args.archive) as archive:
         found = roll_ups(archive, args.metric, args.subject, width, since, until)

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
+# Unix seconds as programs print them, with a fraction or without.
+_SECONDS = re.compile(r"\d+(\.\d*)?", re.ASCII)
+
 
 def instant_of(text: str | None, option: str, now: float) -> float | None:
     """Unix seconds from ISO 8601 (UTC without an offset), from Unix seconds, or from ``+2 h``,
@@ -13,7 +18,7 @@ def instant_of(text: str | None, option: str, now: float) -> float | None:
         return None
     if text.startswith("+"):
         return now + parse_duration(text[1:], option)
-    return instant(float(text) if text.isdecimal() else text, option)
+    return instant(float(text) if _SECONDS.fullmatch(text) else text, option)
 
 
 def moment_of(text: str | None, option: str, now: float) -> float | None:
@@ -21,7 +26,7 @@ def moment_of(text: str | None, option: str, now: float) -> float | None:
     from network_provisioner.errors import InputError
     from network_provisioner.units import parse_duration
 
-    if text is not None and not text.isdecimal():
+    if text is not None and not _SECONDS.fullmatch(text):  # no unit: these are no duration
         try:
             return now - parse_duration(text, option)
         except InputError:  # an instant, then, or neither

@@ -2,7 +2,19 @@
 
 import { get, maybe } from "./api.js";
 import { el } from "./dom.js";
-import { ago, bytes, clock, counted, duration, number, quantity, rate, shortName, words } from "./format.js";
+import {
+  ago,
+  bytes,
+  clock,
+  counted,
+  duration,
+  number,
+  quantity,
+  rate,
+  shortName,
+  stamp,
+  words,
+} from "./format.js";
 import { blocked } from "./holdings.js";
 import { choice, code, empty, facts, heading, table, workflowLink } from "./parts.js";
 
@@ -116,7 +128,8 @@ export const decisions = {
 };
 
 function item(d, names, now) {
-  const [kind, flow] = [d.details.transformation, names.get(d.workflow)];
+  const [told, flow] = [d.details.transformation, names.get(d.workflow)];
+  const kind = typeof told === "string" ? shortName(told) : ""; // somebody wrote it down
   return el(
     "li",
     { class: "item", "data-key": `${d.kind}:${d.id}` },
@@ -125,11 +138,11 @@ function item(d, names, now) {
       { class: "head" },
       el("span", { class: "tag" }, NAMES[d.kind] || d.kind),
       el("strong", {}, d.subject),
-      kind && !d.subject.includes(shortName(kind)) ? el("span", {}, shortName(kind)) : null,
+      kind && !d.subject.includes(kind) ? el("span", {}, kind) : null,
       el("span", {}, d.outcome),
       el(
         "time",
-        { class: "soft", datetime: new Date(d.at * 1000).toISOString(), title: clock(d.at, now) },
+        { class: "soft", datetime: stamp(d.at), title: clock(d.at, now) },
         ago(d.at, now),
       ),
       flow ? el("span", { class: "soft" }, "for ", workflowLink(d.workflow, flow)) : null,

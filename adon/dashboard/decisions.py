@@ -15,6 +15,7 @@ from heapq import nlargest
 from typing import Any
 
 from monitors.measurement import Measurement
+from monitors.workflows.rows import number, text
 from network_provisioner.model import Transit
 from network_provisioner.units import format_rate
 
@@ -92,25 +93,21 @@ def _waits_for(transit: Transit) -> str:
     return f"there is no room yet on {', '.join(links)}" if links else ""
 
 
-def _words(value: object) -> str:
-    return value if isinstance(value, str) else ""
-
-
 def of_placement(found: Measurement) -> Decision:
     """Why a job runs where it does (:mod:`monitors.jobs.placements`: the subject is the site)."""
     told = found.details
-    listed, seconds = told.get("alternatives"), told.get("seconds")
+    listed, seconds = told.get("alternatives"), number(found, "seconds")
     alternatives = listed if isinstance(listed, list) else []
-    expected = f", expected to take {seconds:.3g} s" if isinstance(seconds, int | float) else ""
+    expected = "" if seconds is None else f", expected to take {seconds:.3g} s"
     return Decision(
         kind="placement",
         id=found.id,
         at=found.at,
-        subject=_words(told.get("job")) or found.id,
+        subject=text(found, "job") or found.id,
         outcome=f"runs at {found.subject}{expected}",
-        why=_words(told.get("reason")) or _UNSAID,
+        why=text(found, "reason") or _UNSAID,
         workflow=found.workflow,
-        job=_words(told.get("job")),
+        job=text(found, "job"),
         choices=[one for one in alternatives if isinstance(one, dict)],
         details={"site": found.subject}
         | {k: v for k, v in told.items() if k not in ("alternatives", "reason", "job")},
@@ -133,7 +130,7 @@ def of_expansion(found: Measurement) -> Decision:
         at=found.at,
         subject=found.subject,
         outcome=outcome,
-        why="; ".join(filter(None, map(_words, (told.get("reason"), told.get("note"))))) or _UNSAID,
+        why="; ".join(filter(None, (text(found, "reason"), text(found, "note")))) or _UNSAID,
         workflow=found.workflow,
         details=dict(told),
     )

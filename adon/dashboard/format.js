@@ -77,6 +77,9 @@ export function clock(at, now, withSeconds = true) {
   return day === today ? time : `${day} ${time}`;
 }
 
+/** For machines; nothing where no calendar has it: who records something says when it was. */
+export const stamp = (at) => (Math.abs(at) <= 8.64e12 ? new Date(at * 1000).toISOString() : null);
+
 /** The zone that all times of the pages are in, as people name it. */
 export function zone() {
   const minutes = -new Date().getTimezoneOffset();
@@ -115,3 +118,12 @@ export const subjectText = (subject) => (subject === "" ? "whole pool" : subject
 
 /** The state of something, in words. */
 export const words = (name) => name.replaceAll("_", " ");
+
+/** Part of an address; as it stands where somebody cut it in the middle of a character. */
+export function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}

@@ -7,7 +7,7 @@
 
 import { ApiError, follow, now, setToken, token } from "./api.js";
 import { become, el } from "./dom.js";
-import { clock, zone } from "./format.js";
+import { clock, decoded, zone } from "./format.js";
 import { heading } from "./parts.js";
 import { agents } from "./agents.js";
 import { decisions } from "./decisions.js";
@@ -28,7 +28,7 @@ function route() {
   const [path, query] = location.hash.replace(/^#\/?/, "").split("?");
   const [name, ...rest] = path.split("/");
   const chosen = name in PAGES ? name : "workflows";
-  const id = rest.length ? decodeURIComponent(rest.join("/")) : "";
+  const id = decoded(rest.join("/"));
   const page = chosen === "workflows" && id ? workflow : PAGES[chosen];
   return { name: chosen, page, id, query: new URLSearchParams(query || "") };
 }

@@ -16,6 +16,7 @@ const SPANS = [
 ];
 const MOST = 10000;
 const SOME = 60;
+const HOURLY_S = 604800;
 // Those that say something as a line over time; what belongs to one job or workflow has pages of its own.
 const FIRST = [
   "throughput",
@@ -60,6 +61,7 @@ export const measurements = {
       subject: null,
       span: 0,
       points: [],
+      older: [],
       latest: [],
       anomalies: [],
       estimate: null,
@@ -99,7 +101,7 @@ export const measurements = {
     told(c, withEnds(anomalies.anomalies));
     s.subject ??= s.latest[0]?.subject ?? null;
     if (!s.latest.some((m) => m.subject === s.subject)) {
-      Object.assign(s, { points: [], estimate: null, limits: [], span: s.span || SPANS[0][0] });
+      Object.assign(s, { points: [], older: [], estimate: null, limits: [], span: s.span || SPANS[0][0] });
       return;
     }
     s.span ||= await spanOf(c, now);
@@ -120,6 +122,7 @@ export const measurements = {
     ]);
     s.limits = limits?.limits || [];
     s.points = found.measurements.reverse();
+    s.older = await unlisted(c, Math.floor(now - s.span), found.next ? s.points[0].at : now);
     s.estimate = estimate;
   },
 
@@ -216,6 +219,24 @@ async function spanOf(c, now) {
   const some = await get("/v1/measurements", { metric, subject, order: "newest", limit: SOME }, c.signal);
   const age = now - (some.measurements.at(-1)?.at ?? now);
   return (SPANS.find(([span]) => span >= age) || SPANS.at(-1))[0];
+}
+
+/** Of hours or days with more measurements than are listed one by one (of some only roll-ups are
+ * left, or they are too many): their median, and how many more there were. */
+async function unlisted(c, since, until) {
+  const { metric, subject, span, points } = c.state;
+  const by = span > HOURLY_S ? "day" : "hour"; // days are kept the longest
+  const { rollups } = await get("/v1/measurements/rollups", { metric, subject, by, since, until }, c.signal);
+  const listed = new Map();
+  const start = (m) => Math.floor(m.at / (by === "day" ? 86400 : 3600));
+  for (const m of points) if (m.at < until) listed.set(start(m), (listed.get(start(m)) || 0) + 1);
+  return rollups
+    .filter((r) => r.start >= since) // of the first one a part is not asked for
+    .map((r) => {
+      const count = r.count - (listed.get(start({ at: r.start })) || 0);
+      return { at: (r.start + Math.min(r.start + r.width_s, until)) / 2, value: r.median, count, by };
+    })
+    .filter((one) => one.count > 0);
 }
 
 /** Take what is known of anomalies now, and say what is new. */

@@ -23,15 +23,22 @@ export const pool = {
   metrics: () => [...METRICS, "expansion"],
 
   begin(c) {
-    c.state = { span: 3600, site: "", latest: new Map(), points: {}, expansions: [] };
+    const points = Object.fromEntries(METRICS.map((metric) => [metric, []]));
+    c.state = { span: 3600, site: "", latest: new Map(), points, expansions: [] };
   },
 
   async load(c) {
     const s = c.state;
     const now = c.now();
     const since = Math.floor(now - s.span - AGAIN_S);
-    const [latest, points, told] = await Promise.all([
-      Promise.all(METRICS.map((metric) => get("/v1/measurements/latest", { metric }, c.signal))),
+    const latest = await Promise.all(
+      METRICS.map((metric) => get("/v1/measurements/latest", { metric }, c.signal)),
+    );
+    s.latest = new Map(latest.flatMap((a) => a.measurements).map((m) => [`${m.metric} ${m.subject}`, m]));
+    // Who may see some sites alone does not see the whole pool, whose name is empty and comes first.
+    const sites = sitesOf(s);
+    if (!sites.includes(s.site)) s.site = sites[0] ?? "";
+    const [points, told] = await Promise.all([
       Promise.all(
         METRICS.map((metric) =>
           get("/v1/measurements", { metric, subject: s.site, since, order: "newest", limit: MOST }, c.signal),
@@ -39,7 +46,6 @@ export const pool = {
       ),
       get("/v1/decisions", { kind: "expansion", limit: 50 }, c.signal),
     ]);
-    s.latest = new Map(latest.flatMap((a) => a.measurements).map((m) => [`${m.metric} ${m.subject}`, m]));
     METRICS.forEach((metric, n) => {
       s.points[metric] = points[n].measurements.reverse();
     });
@@ -61,7 +67,7 @@ export const pool = {
   view(c) {
     const s = c.state;
     const now = c.now();
-    const sites = [...new Set([...s.latest.values()].map((m) => m.subject))].sort();
+    const sites = sitesOf(s);
     if (!sites.length) {
       return [
         heading("Pool"),
@@ -124,6 +130,8 @@ export const pool = {
     },
   },
 };
+
+const sitesOf = (s) => [...new Set([...s.latest.values()].map((m) => m.subject))].sort();
 
 function plot(c, s, now) {
   const line = (metric, name, cls, area) => ({

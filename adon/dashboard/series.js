@@ -17,6 +17,9 @@ export function plotted(c, s, now) {
   const unit = s.latest.find((m) => m.subject === s.subject)?.unit || "";
   const from = now - s.span;
   const points = s.points.filter((m) => m.at >= from).map((m) => [m.at, m.value]);
+  const older = s.older.filter((m) => m.at >= from).map((m) => [m.at, m.value]);
+  const many = s.older.reduce((sum, m) => sum + m.count, points.length);
+  const medians = `median of each ${s.older[0]?.by}`;
   const own = s.anomalies.filter(
     (a) => a.metric === s.metric && a.subject === s.subject && (a.until || now) >= from,
   );
@@ -40,10 +43,10 @@ export function plotted(c, s, now) {
             ],
           }
         : {}),
-      measured: [whole(points.length), `in ${duration(s.span)}`],
+      measured: [whole(many), `in ${duration(s.span)}`],
       anomalies: whole(own.length),
     }),
-    points.length
+    points.length || older.length
       ? chart({
           key: "one",
           title: `${title}, last ${duration(s.span)}`,
@@ -54,7 +57,10 @@ export function plotted(c, s, now) {
           t0: from,
           t1: now,
           now,
-          series: [{ name: "measured", cls: "t1", points, dots: s.dots, area: points.length > 1 }],
+          series: [
+            { name: "measured", cls: "t1", points, dots: s.dots, area: points.length > 1 },
+            { name: medians, cls: "t1 dash1", points: older },
+          ],
           bands: own
             .filter((a) => a.kind !== "level")
             .map((a) => ({ from: a.since, to: a.until || now, words: a.why })),
@@ -66,11 +72,18 @@ export function plotted(c, s, now) {
           })),
         })
       : empty(`Nothing was measured in the last ${duration(s.span)}.`),
-    own.length
+    own.length || older.length
       ? key([
           ["line t1", "measured"],
-          ["mark", "an anomaly begins; its letter is in the list"],
-          ["band", "while it lasted"],
+          ...(older.length
+            ? [["line t1 dash1", `${medians}: what is older, or too much to show one by one`]]
+            : []),
+          ...(own.length
+            ? [
+                ["mark", "an anomaly begins; its letter is in the list"],
+                ["band", "while it lasted"],
+              ]
+            : []),
         ])
       : null,
     lettered.map(([a, letter]) => item(a, unit, now, letter)),

@@ -159,16 +159,11 @@ export const workflow = {
 async function heavy(c, w) {
   const s = c.state;
   const own = await get(path(c, "/analysis"), {}, c.signal);
-  // Both lists begin with the oldest; their ends are what one wants to see.
   const ended = s.outcome ? own.outcomes[s.outcome] || 0 : own.attempts;
-  const moved = own.transfers.reduce((sum, t) => sum + t.count + t.failed, 0);
+  const last = { newest: true, limit: JOBS };
   const [ran, sent, analysis, within] = await Promise.all([
-    get(
-      path(c, "/jobs"),
-      { outcome: s.outcome || null, limit: JOBS, offset: Math.max(0, ended - JOBS) },
-      c.signal,
-    ),
-    get(path(c, "/transfers"), { limit: JOBS, offset: Math.max(0, moved - JOBS) }, c.signal),
+    get(path(c, "/jobs"), { ...last, outcome: s.outcome || null }, c.signal),
+    get(path(c, "/transfers"), last, c.signal),
     s.whole ? get(path(c, "/analysis"), { whole: true }, c.signal) : own,
     Promise.all(
       w.children
@@ -179,8 +174,8 @@ async function heavy(c, w) {
   Object.assign(s, {
     analysis,
     ended,
-    jobs: ran.reverse(),
-    transfers: sent.reverse(),
+    jobs: ran,
+    transfers: sent,
     inside: within.filter(Boolean),
   });
 }

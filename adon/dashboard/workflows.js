@@ -2,7 +2,7 @@
 
 import { get } from "./api.js";
 import { el } from "./dom.js";
-import { ago, clock, counted, number, whole } from "./format.js";
+import { ago, clock, counted, number, stamp, whole } from "./format.js";
 import { check, choice, code, empty, heading, meter, state, table, workflowLink } from "./parts.js";
 
 const MOST = 1000;
@@ -258,7 +258,7 @@ function row(c, w, depth) {
       w.at
         ? el(
             "time",
-            { datetime: new Date(w.at * 1000).toISOString(), title: clock(w.at, now) },
+            { datetime: stamp(w.at), title: clock(w.at, now) },
             ago(w.at, now),
           )
         : "–",

@@ -16,7 +16,7 @@ from monitors.archive import Archive, ArchiveError
 from monitors.background import Background
 from monitors.retention import rollups
 from monitors.retention.horizons import HOUR_S, Retention, start_of
-from monitors.retention.steps import Retained, steps
+from monitors.retention.steps import Retained, goes, steps
 
 _log = logging.getLogger(__name__)
 
@@ -51,14 +51,14 @@ def retain(
 
 
 def due(archive: Archive, retention: Retention, now: float) -> dict[str, int]:
-    """How many measurements of each metric :func:`retain` would take away, of some that stay for
-    being the newest of their subject one too many."""
+    """How many measurements of each metric :func:`retain` would take away."""
     found = {}
     for metric in archive.metrics():
         keep = retention.of(metric)
         if math.isfinite(keep.raw_s):
             rows = archive.engine.rows(
-                "SELECT count(*) FROM measurement WHERE metric = ? AND at >= ? AND at < ?",
+                "SELECT count(*) FROM measurement WHERE metric = ? AND at >= ? AND at < ?"
+                f" AND {goes(metric)}",
                 [
                     metric,
                     rollups.horizon(archive.engine, metric),

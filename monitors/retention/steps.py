@@ -57,6 +57,11 @@ _NOT_LAST = (
 )
 
 
+def goes(metric: str) -> str:
+    """The condition under which a measurement that is too old goes: some of the newest stay."""
+    return _GOES + (_NOT_LAST if metric in KEPT_LAST else "")
+
+
 @dataclass(frozen=True, slots=True)
 class Retained:
     """What was done: measurements taken away, roll-ups made, and roll-ups taken away."""
@@ -154,7 +159,7 @@ def _rolled_up(archive: Archive, metric: str, since: float, until: float) -> lis
 
 def _remove(archive: Archive, metric: str, since: float) -> Iterator[Retained]:
     """Take away what has roll-ups, or needs none. What may go once may always go."""
-    numbers = _NUMBERS.format(goes=_GOES + (_NOT_LAST if metric in KEPT_LAST else ""))
+    numbers = _NUMBERS.format(goes=goes(metric))
     until = rollups.horizon(archive.engine, metric)
     for page in _pages(archive, numbers, metric, since, until, ROWS):
         going = [seq for _, seq, goes in page if goes]

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
-from network_provisioner.errors import AdonError
+from monitors.measurement import storable
+from network_provisioner.errors import AdonError, InputError
 
 Row = tuple[Any, ...]
 Rows = list[Row]
@@ -22,6 +23,13 @@ class ArchiveError(AdonError):
     """The archive could not be read or written just now: disk full, locked, no permission."""
 
     code = "archive_unavailable"
+
+
+def check_texts(values: Sequence[object]) -> None:
+    """Raises InputError where a question has a text in it that no database takes."""
+    for value in values:
+        if isinstance(value, str) and not storable(value):
+            raise InputError(f"found {value!r:.200}, which is no text, expected a name")
 
 
 class Writing(Protocol):
@@ -45,7 +53,8 @@ class Engine(Protocol):
     """Where it is, as messages may say it."""
 
     def rows(self, statement: str, values: Sequence[object] = ()) -> Rows:
-        """Ask. What others committed before is seen, whole transactions only."""
+        """Ask. What others committed before is seen, whole transactions only. Raises InputError as
+        :func:`check_texts`."""
 
     def write(self) -> AbstractContextManager[Writing]:
         """Write, alone: transactions of all processes follow one another, so that a later one

@@ -13,10 +13,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
+import psycopg
+
 from monitors.measurement import COLUMNS
 from monitors.stores import base
 from monitors.stores.base import ArchiveError, Row, Rows
-from monitors.stores.postgres_schema import LAYOUT, MIGRATIONS, TABLES, translated
+from monitors.stores.postgres_schema import BESIDE, LAYOUT, MIGRATIONS, TABLES, translated
 from network_provisioner.errors import InputError
 from network_provisioner.store import StoreError
 from network_provisioner.stores.postgres_link import BusyError, Database, Link, LostError, run
@@ -64,6 +66,7 @@ class PostgresEngine:
             raise
 
     def rows(self, statement: str, values: Sequence[object] = ()) -> Rows:
+        base.check_texts(values)
         if not self._ready and not self._prepare():
             return []
         return self._patient(lambda: self._rows(translated(statement), values))
@@ -129,12 +132,19 @@ class PostgresEngine:
             )
         return True
 
-    @staticmethod
-    def _bring_up_to_date(db: Database) -> None:
+    def _bring_up_to_date(self, db: Database) -> None:
         while statements := MIGRATIONS.get(run(db, "SELECT layout FROM adon_archive")[0][0]):
-            for statement in statements:
-                db.execute(statement.encode())
-            run(db, "UPDATE adon_archive SET layout = layout + 1")
+            run(db, BESIDE)
+            try:
+                for statement in statements:
+                    db.execute(statement.encode())
+                run(db, "UPDATE adon_archive SET layout = layout + 1")
+            except psycopg.errors.InsufficientPrivilege as error:
+                raise InputError(
+                    f"archive {self.shown}: found an older layout, expected {LAYOUT}: a process "
+                    "of this version that owns the tables brings it up to date "
+                    f"({error.diag.message_primary})"
+                ) from None
 
     def _patient(self, work: Callable[[], T]) -> T:
         """Once more where the connection broke, and for a while where others are at it."""

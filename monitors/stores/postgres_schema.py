@@ -117,5 +117,36 @@ TABLES = (
     "CREATE TABLE adon_archive (layout INTEGER NOT NULL)",
     f"INSERT INTO adon_archive VALUES ({LAYOUT})",
 )
-MIGRATIONS = {1: _ROLLING}
+# A table that comes later is its neighbours' owner's, and for whom they are: what an administrator
+# granted was granted before it was there.
+_AS_ITS_NEIGHBOURS = """
+    DO $$
+    DECLARE one RECORD;
+    BEGIN
+        FOR one IN SELECT pg_get_userbyid(relowner) AS owner FROM pg_class
+            WHERE oid = 'adon_horizon'::regclass AND relowner <>
+                (SELECT relowner FROM pg_class WHERE oid = 'adon_rolling'::regclass)
+        LOOP
+            EXECUTE format('ALTER TABLE adon_rolling OWNER TO %I', one.owner);
+        END LOOP;
+        FOR one IN SELECT privilege_type AS what, is_grantable AS further,
+                CASE grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(grantee)) END
+                    AS name
+            FROM pg_class, aclexplode(relacl)
+            WHERE pg_class.oid = 'adon_horizon'::regclass AND grantee <> relowner
+        LOOP
+            EXECUTE format('GRANT %s ON adon_rolling TO %s%s', one.what, one.name,
+                CASE WHEN one.further THEN ' WITH GRANT OPTION' ELSE '' END);
+        END LOOP;
+    END $$
+"""
+MIGRATIONS = {1: (*_ROLLING, _AS_ITS_NEIGHBOURS)}
 """What leads from a layout to the next one."""
+
+BESIDE = """
+    SELECT set_config('search_path', quote_ident(nspname), true)
+    FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
+    WHERE pg_class.oid = 'adon_archive'::regclass
+"""
+"""Has what is made until the transaction ends made where the archive is: it need not be in the
+first schema of who is here now."""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from monitors.measurement import COLUMNS
+
+_LARGEST = 2**63 - 1  # number that either database knows
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +57,10 @@ class Cursor:
     def parse(cls, text: str) -> Cursor:
         """The inverse of ``str``. Raises ValueError."""
         at, _, seq = text.partition(":")
-        return cls(float(at), int(seq))
+        found = cls(float(at), int(seq))
+        if not (math.isfinite(found.at) and 0 <= found.seq <= _LARGEST):
+            raise ValueError(f"found {text!r}, expected a time and a number of the archive's")
+        return found
 
 
 def page(

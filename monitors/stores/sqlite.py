@@ -7,6 +7,7 @@ long question does not keep this process from writing.
 from __future__ import annotations
 
 import contextlib
+import os
 import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
@@ -48,6 +49,8 @@ class SqliteEngine:
         self._db: sqlite3.Connection | None = None
         self._reader: sqlite3.Connection | None = None
         self._old = False  # a reader's file has an older layout, and cannot be brought up to date
+        self._rest: tuple[int, ...] | None = None  # of a reader's file that nobody seems to write
+        self._opened = 0  # how often it was opened to read
         with self._explaining():
             if read_only:
                 self._reader = self._opened_to_read()
@@ -61,6 +64,7 @@ class SqliteEngine:
     # ---------------------------------------------------------------- asking and writing
 
     def rows(self, statement: str, values: Sequence[object] = ()) -> Rows:
+        base.check_texts(values)
         with self._read_lock, self._explaining():
             db = self._to_read()
             return [] if db is None else db.execute(statement, values).fetchall()
@@ -81,8 +85,10 @@ class SqliteEngine:
             db = self._to_read()
             if db is None:
                 return None
-            # The first counts what other connections committed, the second what this one did.
-            return db.execute("PRAGMA data_version").fetchone()[0], db.total_changes
+            # The second counts what other connections committed, for the one that is asked; the
+            # third what this one did.
+            version = db.execute("PRAGMA data_version").fetchone()[0]
+            return self._opened, version, db.total_changes
 
     def close(self) -> None:
         with self._lock, self._read_lock:
@@ -103,23 +109,42 @@ class SqliteEngine:
         self._check()
         if self._in_memory and not self._read_only:
             return self._db
-        if self._reader is not None and self._old and not self._still_old(self._reader):
+        if self._reader is not None and self._has_moved_on(self._reader):
             self._reader.close()
             self._reader = None
         if self._reader is None:
             self._reader = self._opened_to_read()
         return self._reader
 
-    @staticmethod
-    def _still_old(db: sqlite3.Connection) -> bool:
-        return bool(db.execute("PRAGMA user_version").fetchone()[0] < schema.VERSION)
+    def _has_moved_on(self, db: sqlite3.Connection) -> bool:
+        """Whether what a reader had to make do with is over."""
+        if self._rest is not None:
+            return self._at_rest() != self._rest
+        if self._old:
+            return bool(db.execute("PRAGMA user_version").fetchone()[0] == schema.VERSION)
+        return False
+
+    def _at_rest(self) -> tuple[int, ...] | None:
+        """What would be another if somebody wrote; None where somebody does, or this user may. A
+        file in WAL mode is read by who may make a log beside it, or where somebody else has."""
+        log = self.path.with_name(f"{self.path.name}-wal")
+        if log.exists() or os.access(self.path.absolute().parent, os.W_OK):
+            return None
+        try:
+            found = self.path.stat()
+        except OSError:  # it is gone
+            return None
+        return found.st_ino, found.st_size, found.st_mtime_ns
 
     def _opened_to_read(self) -> sqlite3.Connection | None:
         if self.path.is_dir():
             raise self._directory()
         if self._in_memory or not self.path.exists():
             return None
-        db = self._connected(f"{self.path.absolute().as_uri()}?mode=ro")
+        self._rest = self._at_rest()
+        self._opened += 1
+        how = "mode=ro" if self._rest is None else "mode=ro&immutable=1"
+        db = self._connected(f"{self.path.absolute().as_uri()}?{how}")
         try:
             version = schema.known_version(db, self.path)
             if 0 < version < schema.VERSION:

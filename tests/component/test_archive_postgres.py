@@ -84,6 +84,62 @@ def test_an_older_layout_is_brought_up_to_date_by_who_writes(url: str) -> None:
     Archive(url, read_only=True).close()
 
 
+@pytest.mark.parametrize("by_owner", [True, False], ids=["by its owner", "by the administrator"])
+def test_an_older_layout_is_brought_up_to_date_where_it_is(
+    server: Postgres, by_owner: bool
+) -> None:
+    """Whoever does it, and whatever schema is the first of who does."""
+    site = new_place(server).rpartition("%3D")[2]
+    roles = [f"{site}_{name}" for name in ("owner", "writer", "recorder", "reader")]
+    owner, writer, recorder, reader = roles
+    with psycopg.connect(server.url) as db:
+        (administrator,) = db.execute("SELECT current_user").fetchone() or ("",)
+        for role in roles:
+            db.execute(f"CREATE ROLE {role} LOGIN")
+            db.execute(f"CREATE SCHEMA {role} AUTHORIZATION {role}")
+        db.execute(f"GRANT ALL ON SCHEMA {site} TO {owner}")
+        db.execute(f"GRANT USAGE ON SCHEMA {site} TO {', '.join(roles)}")
+
+    def place(role: str, *schemas: str) -> str:
+        url = server.url.replace(f"//{administrator}@", f"//{role}@")
+        return f"{url}&options=-csearch_path%3D{','.join(schemas)}"
+
+    with Archive(place(owner, site)) as archive:
+        archive.record(measured("a"))
+    with psycopg.connect(place(owner, site)) as db:
+        whom = {writer: "SELECT, INSERT, UPDATE, DELETE", recorder: "SELECT, INSERT"}
+        for role, what in (whom | {reader: "SELECT"}).items():
+            db.execute(f"GRANT {what} ON ALL TABLES IN SCHEMA {site} TO {role}")
+        db.execute("DROP TABLE adon_rolling")
+        db.execute(
+            "CREATE OR REPLACE FUNCTION adon_measurement_stays() RETURNS trigger"
+            " LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'nothing goes'; END $$"
+        )
+        db.execute("UPDATE adon_archive SET layout = 1")
+    with pytest.raises(InputError, match="expected 2: a process of this version that owns"):
+        Archive(place(writer, writer, site))
+
+    migrating = owner if by_owner else administrator
+    Archive(place(migrating, owner, site)).close()
+
+    with psycopg.connect(server.url) as db:
+        found = db.execute(
+            "SELECT schemaname, tableowner FROM pg_tables WHERE tablename = 'adon_rolling'"
+            " AND schemaname = ANY(%s)", [[site, *roles]],
+        ).fetchall()  # fmt: skip
+    assert found == [(site, owner)]
+    # Everybody goes on as before, also with the table that is new.
+    with Archive(place(recorder, recorder, site)) as archive:
+        assert archive.record(measured("b", at=NOW))
+        assert archive.record_many(measured(f"many-{n}", at=NOW) for n in range(300)) == 300
+    with Archive(place(writer, writer, site)) as archive:
+        assert retain(archive, Retention(Keep(DAY_S)), NOW).removed == 1
+        assert archive.ask("refresh", "w", NOW) == 1
+    with Archive(place(reader, reader, site), read_only=True) as archive:
+        found = archive.estimate("rtt", "mu>tacc", NOW)
+        assert found is not None and found.count == 128
+
+
 def test_another_layout_is_refused(url: str) -> None:
     Archive(url).close()
     with psycopg.connect(url) as db:

@@ -31,6 +31,7 @@ from http_load import broker_process
 from adon.dashboard.pages import PATHS
 from adon.dashboard.pages import router as pages
 from adon.dashboard.routes import router
+from adon.testbed.ports import free_port
 from monitors.archive import Archive
 from monitors.rules import Rules
 from network_provisioner.api import create_app
@@ -71,7 +72,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 def show(page: Page, url: str, name: str) -> None:
     """Open a page of the dashboard and wait until it is drawn and connected."""
     page.go(f"{url}/dashboard/#/{name}")
-    page.wait("document.querySelector('main h1') && !document.body.innerText.includes('Loading …')")
+    # Neither the page nor, of a workflow, what is asked for after it is still to come.
+    page.wait("document.querySelector('main h1') && !document.querySelector('[data-key=wait]')")
     page.wait("document.getElementById('line').dataset.state === 'live'")
 
 
@@ -186,7 +188,7 @@ def test_the_network_now_and_later(page: Page, world: World) -> None:
     page.run("document.querySelector('[data-act=at]').focus()")
     page.press("ArrowRight", 6)
     page.wait("document.querySelector('label[for=at]').textContent.includes('in ')")
-    page.press("ArrowLeft", 12)
+    page.press("Home")  # an hour ago, when there was no broker
     page.wait("document.querySelector('label[for=at]').textContent.includes(' ago')")
     page.wait("document.querySelector('[data-key=holders]').innerText.includes('Nobody')")
     page.click("[data-act=now]")
@@ -219,7 +221,7 @@ def test_anomalies_are_marked_on_the_plot(page: Page, world: World) -> None:
 
 def test_the_pool_and_what_it_was_given(page: Page, world: World) -> None:
     show(page, world.url, "pool")
-    page.wait("document.querySelectorAll('.series').length >= 3")
+    page.wait("document.querySelectorAll('figure .series').length >= 3")
     assert "soykb-night" in page.text() and "8 slots asked for" in page.text()
 
 
@@ -315,11 +317,12 @@ def test_one_goes_on_by_keyboard_alone(page: Page, world: World) -> None:
 
 
 @pytest.fixture
-def guarded(tmp_path: Path) -> Iterator[str]:
-    """A broker that knows its callers by token."""
+def guarded(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[str]:
+    """A broker that knows its callers by token; its parameter is the section ``monitoring``."""
     keys = [{"name": "ada", "role": "researcher", "token": TOKEN}]
+    config = QUIET | {"security": {"tokens": keys}, "monitoring": getattr(request, "param", {})}
     with (
-        broker_process(tmp_path, QUIET | {"security": {"tokens": keys}}) as url,
+        broker_process(tmp_path, config) as url,
         Archive(tmp_path / "archive.sqlite") as archive,
     ):
         archive.record_many(everything())
@@ -337,7 +340,7 @@ def test_a_token_is_asked_for_and_kept_in_the_tab(page: Page, guarded: str) -> N
     page.wait("document.querySelector('main table')")
     assert not page.run("document.getElementById('ask').open")
     page.go(f"{guarded}/dashboard/#/pool")
-    page.wait("document.querySelector('main .series')")
+    page.wait("document.querySelector('main figure .series')")
     assert page.run("Object.keys(localStorage).length") == 0
     assert page.run("document.cookie") == ""
     assert all(TOKEN not in url for url in page.requests)
@@ -346,15 +349,33 @@ def test_a_token_is_asked_for_and_kept_in_the_tab(page: Page, guarded: str) -> N
     assert not page.run("document.getElementById('ask').open")
 
 
+ONE_SITE = {"access": [{"who": ["researcher"], "may": ["see"], "sites": ["mu"]}]}
+
+
+@pytest.mark.parametrize("guarded", [ONE_SITE], indirect=True)
+def test_who_may_see_one_site_is_shown_it(page: Page, guarded: str) -> None:
+    page.go(f"{guarded}/dashboard/#/pool")
+    page.wait("document.activeElement.id === 'token'")
+    page.type(TOKEN)
+    page.press("Enter")
+    page.wait("document.querySelectorAll('figure .series').length >= 3")
+    assert page.run("document.querySelector('[data-act=site]').value") == "mu"
+    text = page.text()
+    assert text.startswith("Pool\nat mu") and "tacc" not in text and "–, –" not in text
+    page.go(f"{guarded}/dashboard/#/workflows")
+    page.wait("document.querySelector('main tbody')")
+    assert "montage-m17" not in page.text()  # another's
+
+
 @contextmanager
-def serving(app: FastAPI, port: int = 0) -> Iterator[int]:
-    """A service in this process, on a port that can be had again."""
+def serving(app: FastAPI, port: int) -> Iterator[None]:
+    """A service in this process."""
     listening = socket.create_server(("127.0.0.1", port), backlog=64)
     web = server(app)
     thread = threading.Thread(target=web.run, kwargs={"sockets": [listening]})
     thread.start()
     try:
-        yield listening.getsockname()[1]
+        yield
     finally:
         web.should_exit = True
         thread.join()
@@ -364,10 +385,11 @@ def serving(app: FastAPI, port: int = 0) -> Iterator[int]:
 def test_a_broker_that_goes_away_and_comes_back(page: Page, tmp_path: Path) -> None:
     rig = Rig(tmp_path / "state")
     more = [pages(), router(rig.broker, Archive(":memory:"), Rules(), rig.topology)]
-    with serving(create_app(rig.broker, None, more=more, pages=PATHS)) as port:
+    port, away = free_port(), "document.body.innerText.includes('the broker does not answer')"
+    with serving(create_app(rig.broker, None, more=more, pages=PATHS), port):
         show(page, f"http://127.0.0.1:{port}", "network")
     page.wait("document.getElementById('line').textContent === 'not connected'")
-    assert "the broker does not answer" in page.text()
+    page.wait(away)
     with serving(create_app(rig.broker, None, more=more, pages=PATHS), port):
         page.wait("document.getElementById('line').textContent === 'live'")
-        assert "the broker does not answer" not in page.text()
+        page.wait(f"!{away}")

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
 import sqlite3
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from itertools import chain
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
@@ -77,6 +80,51 @@ def test_a_reader_brings_an_older_file_up_to_date(tmp_path: Path, version: int) 
     with sqlite3.connect(path) as db:
         assert db.execute("PRAGMA user_version").fetchone() == (schema.VERSION,)
     db.close()
+
+
+def _asked_as_anybody(path: Path, asked: Connection) -> None:
+    if os.getuid() == 0:
+        os.setgid(65534)
+        os.setuid(65534)
+    with Archive(path, read_only=True) as archive:
+        before = archive.changed()
+        while asked.recv():
+            asked.send((archive.changed() != before, [one.id for one in archive.query("rtt")]))
+
+
+def test_who_may_not_write_reads_what_nobody_writes_and_what_somebody_does() -> None:
+    """SQLite wants to make files beside one in WAL mode, for readers, too."""
+    context = multiprocessing.get_context("fork")
+    with tempfile.TemporaryDirectory() as name:
+        folder, path = Path(name), Path(name) / "archive.sqlite"
+        with Archive(path) as archive:
+            archive.record(measured("a"))
+        folder.chmod(0o555)
+        ours, theirs = context.Pipe()
+        reader = context.Process(target=_asked_as_anybody, args=(path, theirs))
+        reader.start()
+        theirs.close()
+        ours.send(True)
+        assert ours.recv() == (False, ["a"])
+        folder.chmod(0o755)
+        with Archive(path) as archive:  # and is gone before anybody asks
+            archive.record_many(measured(f"b{n}") for n in range(300))
+        folder.chmod(0o555)
+        ours.send(True)
+        changed, ids = ours.recv()
+        assert changed and len(ids) == 301
+        folder.chmod(0o755)
+        with Archive(path) as archive:
+            for key in ("c", "d"):
+                archive.record(measured(key))
+                folder.chmod(0o555)
+                ours.send(True)
+                changed, ids = ours.recv()
+                assert changed and ids[-1] == key
+                folder.chmod(0o755)
+        ours.send(False)
+        reader.join()
+        assert reader.exitcode == 0
 
 
 @older_layouts

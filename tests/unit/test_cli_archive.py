@@ -73,6 +73,15 @@ def test_show(run: Run) -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("at", [1e15, 1e300, -1e300])
+def test_a_time_that_no_calendar_has_is_shown_as_it_is(run: Run, at: float) -> None:
+    with Archive("adon-archive.sqlite") as archive:  # as somebody's program may send it
+        archive.record(Measurement("odd", "rtt", "mu>tacc", 0.05, "s", at, "x"))
+    for words in (("show",), ("query", "rtt")):
+        code, out, _ = run(*words)
+        assert code == 0 and f"{at:g}" in out
+
+
 def test_query(run: Run) -> None:
     found = [json.loads(line) for line in run("query", "throughput", "--json")[1].splitlines()]
     assert [one["id"] for one in found] == [f"t{n}" for n in range(100)]
@@ -91,6 +100,7 @@ def test_estimate(run: Run) -> None:
     assert found["count"] == 50
     assert run("estimate", "gamma_c", "t@mu")[:2] == (1, "nothing is known of gamma_c of t@mu\n")
     assert run("estimate", "t_q", "mu")[0] == 1
+    assert run("estimate", "throughput", "mu>tacc", "--now", "0")[0] == 1  # a moment as any other
     for what, subject in (("gamma_a", "mu"), ("gamma_c", "t")):
         code, _, err = run("estimate", what, subject)
         assert code == 2 and "SUBJECT: found" in err
@@ -101,6 +111,17 @@ def test_rollups(run: Run) -> None:
     assert code == 0 and len(out.splitlines()) in (4, 5)
     days = json.loads(run("rollups", "throughput", "mu>tacc", "--json")[1])["rollups"]
     assert sum(day["count"] for day in days) == 100
+    assert json.loads(run("rollups", "throughput", "mu>tacc", "--until", "0", "--json")[1]) == {
+        "rollups": []
+    }
+
+
+def test_what_is_printed_as_a_time_is_taken_as_one(run: Run) -> None:
+    newest = json.loads(run("estimate", "throughput", "mu>tacc", "--json")[1])["at"]
+    found = json.loads(run("estimate", "throughput", "mu>tacc", "--now", str(newest), "--json")[1])
+    assert (found["at"], found["count"]) == (newest, 100)
+    since = run("query", "throughput", "--since", str(newest), "--json")[1]
+    assert [json.loads(line)["at"] for line in since.splitlines()] == [newest]
 
 
 def test_export(place: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
@@ -125,6 +146,7 @@ def test_export(place: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
         (("query", "x", "--archive", "none.sqlite"), "found no such file, expected an archive"),
         (("query", "x", "--archive", "http://x"), "expected postgresql://"),
         (("query", "x", "--since", "soon"), "--since"),
+        (("query", "\udcff"), "found '\\udcff', which is no text, expected a name"),
     ],
 )
 def test_what_cannot_be_done_is_one_line(run: Run, args: tuple[str, ...], message: str) -> None:

@@ -160,6 +160,9 @@ def test_what_was_written_down_badly_is_shown_all_the_same() -> None:
     assert (found.subject, found.why) == (odd.id, "nothing was written down")
     assert found.choices == [{"site": "mu"}]
     assert found.outcome == "runs at mu"
+    for wrong in (10**400, "4", None, [4]):  # one that a researcher records is on everybody's page
+        odd = measured("placement", "mu", 4.0, NOW, job="j", seconds=wrong)
+        assert decisions.of_placement(odd).outcome == "runs at mu"
     good = decisions.of_placement(placement("w", "j", "mu", NOW))
     assert good.outcome == "runs at mu, expected to take 42 s"
     assert good.subject == "j" and good.details["site"] == "mu" and len(good.choices) == 3
