@@ -242,15 +242,15 @@ def _configured(args: argparse.Namespace) -> Any:
     from adon.config import load_config
     from adon.security import keyring_of
     from monitors.rules import rules_from_list
+    from monitors.schedule.data import known_end
     from network_provisioner.access import ANYBODY
-    from network_provisioner.errors import InputError
     from network_provisioner.topologies.data import topology_from_dict
 
     config = load_config(args.config)
     topology = topology_from_dict(config.topology)
-    for end in filter(None, (args.source, args.to)):
-        if end.partition("/")[0] not in topology.sites:
-            raise InputError(f"found {end!r}, expected one of {', '.join(topology.sites)}")
+    for option, end in (("--from", args.source), ("--to", args.to)):
+        if end:
+            known_end(end, option, topology)
     rules = rules_from_list(config.monitoring.access if config.monitoring else [], topology)
     keys = keyring_of(config).principals() or [ANYBODY]
     return rules.table(keys, [end for end in (args.source, args.to) if end], args.metric)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -142,10 +143,16 @@ def _state(run: Mapping[str, Any], now: float) -> str:
 def _clock(agent: Mapping[str, Any]) -> str:
     if agent["offset_s"] is None:
         return "-"
-    error_s = agent["error_s"]
-    return f"{1e3 * agent['offset_s']:+.3g} ms" + (
-        "" if error_s is None else f" ± {1e3 * error_s:.2g}"
-    )
+    offset_s, error_s = agent["offset_s"], agent["error_s"]
+    in_s = max(abs(offset_s), error_s or 0.0) >= 0.9995
+    unit, factor = ("s", 1) if in_s else ("ms", 1000)
+    offset = f"{_figures(factor * offset_s, 3):+g} {unit}"
+    return offset if error_s is None else f"{offset} ± {_figures(factor * error_s, 2):g}"
+
+
+def _figures(value: float, count: int) -> float:
+    """Rounded to so many figures, but never a whole part."""
+    return round(value, max(0, count - 1 - math.floor(math.log10(abs(value))))) if value else 0.0
 
 
 def _seen(instant: float | None, now: float) -> str:

@@ -116,6 +116,7 @@ def router(
         they give, each with the reason. Of others than themselves only those are told who read
         counters."""
         caller.need(May.READ)
+        centre.need_ends(source, to)
         known = keys() if caller.may(May.MEASURE) and keys() else [caller]
         ends = (source, to) if to else (source,)
         return answers.answer({"from": source, "to": to, "metric": metric,

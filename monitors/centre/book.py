@@ -63,7 +63,7 @@ class Book:
     ) -> None:
         """``fixed`` are the tasks of the configuration; nothing is scheduled before
         :meth:`restore`. Raises InputError for one that cannot be meant."""
-        self._members, self._topology = members, topology
+        self._members, self.topology = members, topology
         self.agreement = agreement
         self._entries: dict[str, Entry] = {}
         for name, body in fixed.items():
@@ -140,8 +140,8 @@ class Book:
         self, name: str, body: Mapping[str, Any], once: bool = False
     ) -> tuple[Definition, Task]:
         """A task, checked, and not in the book; ``once``: of one run. Raises InputError."""
-        definition = definition_of(name, body, self._members, self._topology)
-        return definition, task_from_dict(name, body, self._topology, once)
+        definition = definition_of(name, body, self._members, self.topology)
+        return definition, task_from_dict(name, body, self.topology, once)
 
     def saved(self) -> dict[str, Any]:
         """The schedule and what it is of, as JSON, for :meth:`restore`."""

@@ -23,6 +23,7 @@ from monitors.centre.verdict import judged
 from monitors.centre.views import agent_view, schedule_view, task_view
 from monitors.measurement import Measurement
 from monitors.rules import Rules
+from monitors.schedule.data import known_end
 from network_provisioner.access import Principal
 from network_provisioner.errors import BrokerError, InputError
 
@@ -209,6 +210,13 @@ class Centre:
         """Raises BrokerError ``forbidden`` where ``who`` may not start this."""
         for metric in definition.metrics:
             self._rules.need_start(who, definition.src, definition.dst, metric)
+
+    def need_ends(self, source: str, target: str) -> None:
+        """Raises InputError where one of them is at no site; ``target`` is "" for what is measured
+        at one end."""
+        for key, end in (("from", source), ("to", target)):
+            if end or key == "from":
+                known_end(end, key, self._book.topology)
 
     # -- on demand ---------------------------------------------------------------------------
 

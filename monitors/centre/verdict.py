@@ -7,15 +7,14 @@ its own ends at the time of their runs, and no others.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from reprlib import repr as shown
 from typing import Any
 
 from monitors.centre.run import Part, Run, State
-from monitors.measurement import MOST_DETAILS, UNITS, Measurement
+from monitors.measurement import UNITS, Measurement, check_sendable
 from monitors.probes.tools import gives
 from network_provisioner.errors import InputError
 
@@ -81,10 +80,10 @@ def _measurement(item: object, run: Run, part: Part) -> Measurement:
     if not isinstance(metric, str) or len(metric) > _LONGEST_METRIC or not gives(run.tool, metric):
         raise InputError(f"found metric {shown(metric)}, which {run.tool} does not measure")
     unit = item.get("unit")
-    if not isinstance(unit, str) or len(unit) > _LONGEST_METRIC:
+    if not isinstance(unit, str):
         raise InputError(f"{metric}: found unit {shown(unit)}, expected a text")
     if metric in UNITS and unit != UNITS[metric]:
-        raise InputError(f"{metric}: found unit {unit!r}, expected {UNITS[metric]!r}")
+        raise InputError(f"{metric}: found unit {shown(unit)}, expected {UNITS[metric]!r}")
     expected = {
         "id": f"{metric}:{run.id}",
         "subject": run.subject,
@@ -102,18 +101,12 @@ def _measurement(item: object, run: Run, part: Part) -> Measurement:
     details = item.get("details", {})
     if not isinstance(details, dict):
         raise InputError(f"{metric}: found details {shown(details)}, expected an object")
-    try:
-        length = len(json.dumps(details, allow_nan=False))
-    except (ValueError, RecursionError):
-        raise InputError(f"{metric}: found details that are not JSON") from None
-    if length > MOST_DETAILS:
-        raise InputError(
-            f"{metric}: found details of {length} characters, expected at most {MOST_DETAILS}"
-        )
-    known = {**details, "task": run.task, **({"demanded": run.demanded} if run.demanded else {})}
-    return Measurement(
-        expected["id"], metric, run.subject, value, unit, at, expected["source"], "", known
+    found = Measurement(
+        expected["id"], metric, run.subject, value, unit, at, expected["source"], "", details
     )
+    check_sendable(found)
+    known = {**details, "task": run.task, **({"demanded": run.demanded} if run.demanded else {})}
+    return replace(found, details=known)
 
 
 def _value(found: object, metric: str) -> float:

@@ -15,7 +15,7 @@ from monitors.perfsonar.data import Remote
 from monitors.perfsonar.esmond import BESIDE, CLOCKS, DELAYS, FAILURES, READ, RUNS, Series
 from monitors.perfsonar.fetch import Fetch, RefusedError
 from monitors.perfsonar.hosts import Hosts
-from monitors.perfsonar.results import SOURCE
+from monitors.perfsonar.results import SOURCE, not_yet
 from network_provisioner.errors import AdonError, InputError
 
 _log = logging.getLogger(__name__)
@@ -100,7 +100,7 @@ class Reader:
             taken, problem = esmond.measurements(one, points, runs, clocks)
             if problem:
                 _log.warning("perfSONAR archive %s: %s", self.remote.url, problem)
-            recorded += self.archive.record_many(taken)
+            recorded += self.archive.record_many(not_yet(taken, self.archive))
         self.read[one.id] = now
         return recorded
 

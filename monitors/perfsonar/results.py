@@ -7,10 +7,12 @@ it. Schemas of specifications differ in options that do not matter here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from reprlib import repr as shown
 from typing import Any
 
+from monitors.archive import Archive
 from monitors.measurement import Measurement
 from monitors.perfsonar import convert
 from monitors.perfsonar.convert import Finding
@@ -98,6 +100,29 @@ def measurement(
         SOURCE,
         details={**details, **found.details},
     )
+
+
+def not_yet(found: Sequence[Measurement], archive: Archive) -> list[Measurement]:
+    """Those that the archive does not have from the same run: what an agent posted has ids of the
+    agent's, so one run may come under two. The same are metric, subject, run and the second in
+    which it began; an archive has no more of an instant."""
+    series: defaultdict[tuple[str, str], list[Measurement]] = defaultdict(list)
+    for one in found:
+        if "run" in one.details:
+            series[one.metric, one.subject].append(one)
+    known: set[tuple[str, str, Any, int]] = set()
+    for (metric, subject), some in series.items():
+        since, until = int(min(one.at for one in some)), int(max(one.at for one in some)) + 1
+        known |= {
+            (metric, subject, there.details["run"], int(there.at))
+            for there in archive.query(metric, subject, since=since, until=until)
+            if there.source == SOURCE and isinstance(there.details.get("run"), str)
+        }
+    return [
+        one
+        for one in found
+        if (one.metric, one.subject, one.details.get("run"), int(one.at)) not in known
+    ]
 
 
 def _subject(kind: str, spec: Mapping[str, Any], participants: object, hosts: Hosts) -> str:

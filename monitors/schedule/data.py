@@ -125,14 +125,16 @@ def agreement_from_dict(section: object, topology: Topology) -> Agreement:
 
 
 def _endpoint(item: Mapping[str, Any], key: str, what: str, topology: Topology) -> str:
-    endpoint = text(item, key, what)
+    return known_end(text(item, key, what), f"{what}: {key}", topology)
+
+
+def known_end(endpoint: str, what: str, topology: Topology) -> str:
+    """A site of the topology, or a host of one. Raises InputError with one that may be meant."""
     site, slash, host = endpoint.partition("/")
     if site not in topology.sites or (slash and not host):
         near = get_close_matches(site, topology.sites, 1)
         hint = f"did you mean {near[0]!r}?" if near else f"sites are {', '.join(topology.sites)}"
-        raise InputError(
-            f"{what}: {key} is {shown(endpoint)}, expected a site or SITE/HOST; {hint}"
-        )
+        raise InputError(f"{what} is {shown(endpoint)}, expected a site or SITE/HOST; {hint}")
     return endpoint
 
 

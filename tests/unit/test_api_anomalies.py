@@ -140,6 +140,12 @@ def test_results_are_recorded_for_ones_own_end_alone(tmp_path: Path) -> None:
         assert again.json() == {"recorded": 0, "known": 2, "ignored": ""}
         (loss,) = made.archive.query("loss")
         assert (loss.subject, loss.id[:14]) == ("mu>tacc", "loss:agent:mu:")
+        # The same run under another id: posted by somebody else, or read from an archive before.
+        twice = client.post(route, json=run_of(), headers=bearer("engineer"))
+        assert twice.json() == {"recorded": 0, "known": 2, "ignored": ""}
+        assert client.post(route, json=run_of(id="9"), headers=bearer("engineer")).json() == {
+            "recorded": 2, "known": 0, "ignored": "",
+        }  # fmt: skip
         other = client.post(route, json=run_of("iplant", id="7"), headers=mu)
         assert error(other)[:2] == (403, "forbidden")
         engineer = client.post(route, json=run_of("iplant", id="7"), headers=bearer("engineer"))

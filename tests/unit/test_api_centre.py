@@ -188,6 +188,13 @@ def test_the_two_questions(web: TestClient) -> None:
     # A researcher is told of itself alone.
     mine = web.get("/v1/access?from=mu&to=local&metric=rtt", headers=bearer("a")).json()["keys"]
     assert [(key["name"], key["start"]) for key in mine] == [("ada", True)]
+    for ends, words in (
+        ("from=muu&to=tacc", "from is 'muu', expected a site or SITE/HOST; did you mean 'mu'?"),
+        ("from=mu&to=mars/dtn", "to is 'mars/dtn', expected a site or SITE/HOST; "),
+    ):
+        answer = web.get(f"/v1/access?{ends}&metric=rtt", headers=bearer("engineer"))
+        assert error(answer)[:2] == (400, "bad_request") and words in error(answer)[2]
+    assert web.get("/v1/access?from=mu/dtn&metric=rtt", headers=bearer("a")).status_code == 200
 
 
 def test_a_waiting_agent_hears_of_news_at_once(app: FastAPI, centre: CentreRig) -> None:

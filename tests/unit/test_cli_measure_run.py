@@ -88,6 +88,14 @@ def test_what_agents_say_is_text_and_when_is_said() -> None:
     shown = agents([told], 1000.0)
     assert "\x1b" not in shown and "mu, 60 s ago: no\\x1b[31m\\nmore" in shown
     assert "mu: never seen; 'adon agent run --config agent.yml' starts an agent" in shown
+    for offset_s, error_s, words in (
+        (0.0012, 0.004, "+1.2 ms ± 4  "),
+        (1.18, 1.2, "+1.18 s ± 1.2  "),
+        (-0.2, 3.0, "-0.2 s ± 3  "),
+        (-7200.0, None, "-7200 s  "),
+    ):
+        clock = told | {"offset_s": offset_s, "error_s": error_s}
+        assert words in agents([clock], 1000.0)
     run = {"id": "r", "tool": "tcp", "subject": "a>b", "at": 86_500.0, "until": 86_512.0}
     assert "at 00:01:40 UTC, " in planned(run, 86_410.0)
     assert "at 1970-01-02 00:01:40 UTC, " in planned(run, 86_399.0)
@@ -189,7 +197,9 @@ def test_who_may(world: tuple[CentreRig, str], tmp_path: Path) -> None:
     ]
     assert "  nobody among those told of here" in asked("--from", "mu", "--metric", "cpu_use")
     bad = adon("measure", "who", "--config", str(file), "--from", "mars")
-    assert bad.code == 2 and "found 'mars', expected one of" in bad.err
+    assert bad.code == 2 and "--from is 'mars', expected a site or SITE/HOST; sites" in bad.err
+    code, out, err = measure(world[1], "who", "--from", "mu", "--to", "tac")
+    assert (code, out) == (2, "") and "to is 'tac', " in err and "did you mean 'tacc'?" in err
 
 
 def test_a_broker_that_is_not_there() -> None:

@@ -20,6 +20,8 @@ from monitors.perfsonar.data import Remote
 from monitors.perfsonar.fetch import FetchError, RefusedError, TooLargeError, fetch_of
 from monitors.perfsonar.reader import OVERLAP_S, Reader, Readers
 from monitors.perfsonar.results import measurements_of
+from monitors.recording import of_agent
+from network_provisioner.access import Principal, Role
 from network_provisioner.errors import InputError
 from tests.esmond_world import ROOT, Esmond, serving
 
@@ -208,11 +210,14 @@ def test_an_answer_that_is_too_large_is_asked_for_in_parts() -> None:
     assert found == set(range(0, 10_000, 10))
 
 
+@pytest.mark.parametrize("role", [Role.ENGINEER, Role.AGENT])
 def test_what_was_posted_is_not_recorded_again_when_it_is_read(
-    world: Esmond, archive: Archive
+    world: Esmond, archive: Archive, role: Role
 ) -> None:
-    archive.record_many(measurements_of(posted("throughput", TCP), HOSTS))
-    archive.record_many(measurements_of(posted("latencybg", LATENCY), HOSTS))
+    """Neither where an agent posted it, under ids of its own."""
+    who = Principal("mu", role)
+    for body in (posted("throughput", TCP), posted("latencybg", LATENCY)):
+        archive.record_many(of_agent(who, measurements_of(body, HOSTS)))
     at = int(AT)
     href = {at: {"href": f"https://ps/pscheduler/tasks/1/runs/{RUN}"}}
     world.add("a", MU, TACC, **{"pscheduler-test-type": "throughput"})
@@ -223,6 +228,10 @@ def test_what_was_posted_is_not_recorded_again_when_it_is_read(
     for key in ("a", "b"):
         world.put(key, "pscheduler-run-href", href)
     assert reader_of(world, archive).once(NOW) == 0
+    # Another run in the same second is another one.
+    other = {at: {"href": "https://ps/pscheduler/tasks/1/runs/another"}}
+    world.put("a", "pscheduler-run-href", other)
+    assert reader_of(world, archive).once(NOW) == 1
 
 
 def test_no_delay_where_the_clocks_do_not_allow_it(world: Esmond, archive: Archive) -> None:
