@@ -115,14 +115,15 @@ class Agent:
                 self._to_send.set()
 
     def _query(self, wait_s: float, version: int) -> dict[str, str]:
-        settings, steady = self._settings, since_boot()
+        settings = self._settings
         query = {"wait_s": f"{wait_s:g}", "after": str(version), "version": settings.version}
         self._able = able(settings)  # something may have been installed meanwhile
         query |= {"unsent": str(self._spool.unsent()), "dropped": str(self._spool.dropped)}
         usable = [t for t, why in self._able.items() if not why and t in settings.limits.tools]
         query["tools"] = ",".join(usable)
         with self._lock:
-            offset_s, error_s = self._clock.now(steady) - time.time(), self._clock.error_s(steady)
+            steady, wall = since_boot(), time.time()  # at once: looking for tools takes its time
+            offset_s, error_s = self._clock.now(steady) - wall, self._clock.error_s(steady)
         if math.isfinite(offset_s):
             query |= {"offset_s": f"{offset_s:.6f}", "error_s": f"{error_s:.6f}"}
         return query

@@ -22,7 +22,7 @@ from monitors.agents.config import AgentSettings, Limits
 from monitors.agents.following import following
 from monitors.agents.link import Link, _was_closed
 from monitors.agents.messages import NONCE, Assignment, Result, signature
-from monitors.agents.perform import perform
+from monitors.agents.perform import able, perform
 from monitors.archive import Archive
 from monitors.measurement import Measurement
 from monitors.probes.halt import Halt
@@ -34,6 +34,7 @@ from tests.agents_broker import FakeBroker
 
 TOKEN = "a token of some length"
 DAY_S = 86_400.0
+SOON_S = 2.0  # what begins a second late is not begun: time to be told of it, on a busy machine
 
 
 def settings(broker: str, folder: Path, **more: Any) -> AgentSettings:
@@ -73,7 +74,7 @@ def working(of: AgentSettings, doer: Doer) -> Iterator[Agent]:
         yield agent
     finally:
         halt.set()
-        thread.join(30)
+        thread.join(120)
         assert not thread.is_alive()
 
 
@@ -98,28 +99,38 @@ def test_it_does_what_it_is_told_when_it_is_told(
     broker: FakeBroker, doer: Doer, tmp_path: Path
 ) -> None:
     now = broker.clock()
-    broker.tell("mu", job("later", now + 1.0), job("sooner", now + 0.5), job("never", now + DAY_S))
+    broker.tell(
+        "mu", job("later", now + 2.5), job("sooner", now + SOON_S), job("never", now + DAY_S)
+    )
     with working(settings(broker.url, tmp_path), doer):
         later, sooner = broker.wait("mu", "later", "sooner")
     assert [key for key, _ in doer.done] == ["sooner", "later"]
-    assert doer.done[0][1] >= now + 0.5
-    assert doer.done[1][1] >= now + 1.0
+    assert doer.done[0][1] >= now + SOON_S
+    assert doer.done[1][1] >= now + 2.5
     assert later["measurements"][0]["id"] == "rtt:later"
     assert sooner["error"] == ""
 
 
-def test_it_goes_by_the_brokers_clock(doer: Doer, tmp_path: Path) -> None:
+def test_it_goes_by_the_brokers_clock(
+    doer: Doer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def slowly(of: AgentSettings) -> dict[str, str]:
+        time.sleep(0.5)  # which is nothing that the clocks differ by
+        return able(of)
+
+    monkeypatch.setattr("monitors.agents.agent.able", slowly)
     ahead = FakeBroker({"mu": TOKEN}, clock=lambda: time.time() + DAY_S)
     try:
-        at = ahead.clock() + 0.5
+        at = ahead.clock() + SOON_S
         ahead.tell("mu", job("a", at))
         with working(settings(ahead.url, tmp_path), doer):
             (result,) = ahead.wait("mu", "a")
             ahead.wait_asked("mu", 2)
         assert at <= result["measurements"][0]["at"] < at + DAY_S / 2
         told = ahead.desks["mu"].asked[1]
-        assert float(told["offset_s"]) == pytest.approx(DAY_S, abs=60.0)
-        assert float(told["error_s"]) >= 0
+        error_s = float(told["error_s"])
+        assert error_s >= 0
+        assert float(told["offset_s"]) == pytest.approx(DAY_S, abs=error_s + 0.25)
     finally:
         ahead.stop()
 
@@ -127,22 +138,23 @@ def test_it_goes_by_the_brokers_clock(doer: Doer, tmp_path: Path) -> None:
 def test_new_orders_come_at_once_and_take_the_place_of_old_ones(
     broker: FakeBroker, doer: Doer, tmp_path: Path
 ) -> None:
-    broker.tell("mu", job("withdrawn", broker.clock() + 3.0))
+    broker.tell("mu", job("withdrawn", broker.clock() + 6.0))
     with working(settings(broker.url, tmp_path), doer):
         broker.wait_asked("mu", 2)  # the second time it waits
         broker.desks["mu"].assignments.clear()
-        broker.tell("mu", job("new", broker.clock()), job("last", broker.clock() + 3.5))
+        now = broker.clock()
+        broker.tell("mu", job("new", now + SOON_S), job("last", now + 6.5))
         broker.wait("mu", "new", "last")
     assert [key for key, _ in doer.done] == ["new", "last"]
 
 
 def test_it_goes_on_without_its_broker_and_reports_later(doer: Doer, tmp_path: Path) -> None:
     broker = FakeBroker({"mu": TOKEN})
-    broker.tell("mu", job("a", broker.clock() + 1.0))
+    broker.tell("mu", job("a", broker.clock() + SOON_S))
     with working(settings(broker.url, tmp_path), doer):
         broker.wait_asked("mu", 2)
         broker.stop()
-        assert doer.begun.acquire(timeout=30)
+        assert doer.begun.acquire(timeout=120)
         again = FakeBroker({}, port=broker.port, desks=broker.desks)
         try:
             again.wait("mu", "a")
@@ -195,7 +207,7 @@ def test_of_too_many_at_once_some_are_refused(
     broker: FakeBroker, doer: Doer, tmp_path: Path
 ) -> None:
     doer.hold.clear()
-    at = broker.clock() + 0.5
+    at = broker.clock() + SOON_S
     broker.tell("mu", job("a", at), job("b", at), job("c", at))
     with working(settings(broker.url, tmp_path, limits=Limits(at_once=2)), doer):
         (refused,) = broker.wait("mu", "c")
@@ -212,8 +224,8 @@ def test_what_was_measured_in_an_earlier_life_is_sent_and_not_measured_again(
     broker.tell("mu", job("a", now, 60.0), job("b", now, 60.0))
     doer.hold.clear()
     with working(settings(broker.url, tmp_path), doer):
-        assert doer.begun.acquire(timeout=30)
-        assert doer.begun.acquire(timeout=30)
+        assert doer.begun.acquire(timeout=120)
+        assert doer.begun.acquire(timeout=120)
         broker.stop()  # the results cannot be sent
     again = FakeBroker({}, port=broker.port, desks=broker.desks)
     try:
@@ -263,7 +275,7 @@ def refusing(
 def test_a_result_that_spoils_a_batch_is_found(
     broker: FakeBroker, doer: Doer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    at = broker.clock() + 0.5
+    at = broker.clock() + SOON_S
     doer.hold.clear()
     broker.tell("mu", job("a", at), job("bad", at), job("c", at))
     with (
@@ -271,7 +283,7 @@ def test_a_result_that_spoils_a_batch_is_found(
         working(settings(broker.url, tmp_path), doer) as agent,
     ):
         for _ in range(3):
-            assert doer.begun.acquire(timeout=30)
+            assert doer.begun.acquire(timeout=120)
         doer.hold.set()
         broker.wait("mu", "a", "c")
         while agent._spool.unsent():
@@ -409,7 +421,7 @@ def test_one_that_dribbles_has_its_time_and_no_more(tmp_path: Path) -> None:
         link = Link(settings(f"http://127.0.0.1:{listening.getsockname()[1]}", tmp_path))
         with pytest.raises(BrokerError, match=r"no answer within 0\.5 s"):
             link.ask("assignments", 0.5)
-        thread.join(30)
+        thread.join(120)
         assert not thread.is_alive()
 
 
@@ -439,7 +451,7 @@ def test_a_connection_that_was_closed_while_nothing_was_asked_is_made_anew(
 
 def test_a_run_is_measured_at_the_brokers_time(tmp_path: Path) -> None:
     of = settings("http://127.0.0.1:1", tmp_path)
-    result = perform(job("a", 7.0), of, time.monotonic() + 0.4, Halt(), lambda: 7.25)
+    result = perform(job("a", 7.0), of, time.monotonic() + 1.5, Halt(), lambda: 7.25)
     assert result.error == ""
     assert {m.id for m in result.measurements} == {"cpu_use:a", "memory_use:a", "io_wait:a"}
     assert {(m.at, m.source, m.subject) for m in result.measurements} == {(7.25, "agent:mu", "mu")}
@@ -451,10 +463,10 @@ def test_a_fault_of_a_probe_is_a_result(tmp_path: Path, monkeypatch: pytest.Monk
 
     monkeypatch.setattr("monitors.probes.hostload.measure", fault)
     of = settings("http://127.0.0.1:1", tmp_path)
-    result = perform(job("a", 7.0), of, time.monotonic() + 0.4, Halt())
+    result = perform(job("a", 7.0), of, time.monotonic() + 1.5, Halt())
     assert result.error == "a fault of the agent: RuntimeError: a\\nfault"
     assert result.measurements == ()
-    odd = perform(job("a", 7.0, role="server"), of, time.monotonic() + 0.4, Halt())
+    odd = perform(job("a", 7.0, role="server"), of, time.monotonic() + 1.5, Halt())
     assert odd.error == "there is no host as server"
 
 
