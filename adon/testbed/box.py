@@ -51,7 +51,7 @@ tc qdisc add dev adon-veth root tbf rate 1gbit burst 256kb limit 4mb
 tc qdisc add dev adon-tap root handle 1: htb
 """
 """Each kind of device and queue that the testbed needs."""
-_PROBE_TIMEOUT_S = 20.0
+_PROBE_TIMEOUT_S = 60.0
 _ROOT = Path(__file__).resolve().parents[2]
 _Mask = set[signal.Signals | int]
 

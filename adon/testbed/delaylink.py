@@ -188,7 +188,7 @@ class DelayLink:
         }
 
 
-def control(path: Path, timeout_s: float = 3.0, **settings: float | bool) -> dict[str, Any]:
+def control(path: Path, timeout_s: float = 30.0, **settings: float | bool) -> dict[str, Any]:
     """Change a running link (or only look at it) through its control socket; returns its state.
 
     Raises AdonError where no link answers there, InputError for settings it refuses.
