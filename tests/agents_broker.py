@@ -109,7 +109,7 @@ class FakeBroker:
             self.desks[name].version += 1
             self.changed.notify_all()
 
-    def wait(self, name: str, *ids: str, timeout_s: float = 60.0) -> list[dict[str, Any]]:
+    def wait(self, name: str, *ids: str, timeout_s: float = 240.0) -> list[dict[str, Any]]:
         """The results of these assignments, once they are all there."""
         results = self.desks[name].results
         with self.changed:
@@ -117,7 +117,7 @@ class FakeBroker:
         assert there, f"{name}: {[i for i in ids if i not in results]} did not come: {results}"
         return [results[i] for i in ids]
 
-    def wait_asked(self, name: str, times: int = 1, timeout_s: float = 60.0) -> None:
+    def wait_asked(self, name: str, times: int = 1, timeout_s: float = 240.0) -> None:
         """Until the agent has asked so often in all."""
         with self.changed:
             assert self.changed.wait_for(lambda: len(self.desks[name].asked) >= times, timeout_s), (

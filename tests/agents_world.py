@@ -26,7 +26,7 @@ ROUTE = ("10.78.1.1", "10.78.9.2", "10.78.2.2")
 RATE_BPS = 40e6
 DELAY_S = 0.02
 _ROOT = Path(__file__).resolve().parents[1]
-_READY_S = 20.0
+_READY_S = 120.0
 
 
 class World:
@@ -66,7 +66,7 @@ class World:
         return daemon
 
     def adon(
-        self, where: str, *words: str, under: Sequence[str] = (), timeout_s: float = 60.0
+        self, where: str, *words: str, under: Sequence[str] = (), timeout_s: float = 240.0
     ) -> str:
         """Run ``adon`` there to its end, started by ``under``; what it printed. Raises AdonError
         where it fails."""

@@ -32,7 +32,7 @@ import json, subprocess, sys
 asked = json.load(sys.stdin)
 for file in asked["files"]:
     done = subprocess.run(
-        [*asked["command"], file], env=asked["env"], capture_output=True, timeout=60
+        [*asked["command"], file], env=asked["env"], capture_output=True, timeout=600
     )
     out, err = done.stdout.decode(), done.stderr.decode()
     print(json.dumps({"code": done.returncode, "out": out, "err": err}))
@@ -103,7 +103,7 @@ class Planning:
     ) -> list[Answered]:  # fmt: skip
         """One planner process that asks for every file, in the folder of the workflow."""
         planner = self.start(*arguments, files=files, env=env, java=java)
-        out, err = planner.communicate(timeout=120)
+        out, err = planner.communicate(timeout=600)
         assert planner.returncode == 0, err
         return [Answered(**json.loads(line)) for line in out.splitlines()]
 

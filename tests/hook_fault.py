@@ -10,7 +10,8 @@ them. FAULTS is a folder with
     broker.pid    of the broker, and so on for other processes
     broker.port   that it listens on
     clock         seconds that the hooks' wall clock is ahead
-    log           one JSON line for each hook that ended or was killed
+    log           one JSON line for each hook that ended or was killed, with the seconds it took
+                  but for those in which it waited for a processor that did something else
 
 ``kill`` is ``hook``, ``dagman`` (the parent of this process) or a process of FAULTS. Standard
 library only, as the hooks.
@@ -42,7 +43,7 @@ class Fault:
         self.folder, self.key = folder, key
         self.steps = 0
         self.names: list[str] = []
-        self.began = time.monotonic()
+        self.began = own_time()
         self.own = os.getpid()
 
     def __call__(self, _frame: object, event: str, what: object) -> None:
@@ -86,7 +87,7 @@ class Fault:
             "kill": self.kill,
             "steps": self.steps,
             "at": time.time(),
-            "spent_s": time.monotonic() - self.began,
+            "spent_s": own_time() - self.began,
             "last": self.names[-1:],
         }
         if event == "ended":
@@ -94,6 +95,15 @@ class Fault:
         out = os.open(f"{self.folder}/log", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
         os.write(out, (json.dumps(line) + "\n").encode())
         os.close(out)
+
+
+def own_time() -> float:
+    """Seconds that pass while this process works or waits for others, not for a processor."""
+    try:  # nanoseconds: on a processor, waiting for one; Documentation/scheduler/sched-stats.rst
+        waited = int(Path("/proc/self/schedstat").read_text().split()[1])
+    except OSError:  # a kernel that does not count it
+        waited = 0
+    return time.monotonic() - waited / 1e9
 
 
 def wait_for(port: int) -> None:

@@ -36,6 +36,17 @@ TEMPLATES = {
 Deed = tuple[float, Callable[[Rig], object]]
 
 
+def note(file: Path, line: object) -> None:
+    """The file's newest line. Nothing is cut off: to write a file anew waits for the disk."""
+    with file.open("a") as notes:
+        notes.write(f"{line}\n")
+
+
+def noted(file: Path) -> str:
+    """The newest line, "" of a file that is not there."""
+    return file.read_text().splitlines()[-1] if file.exists() else ""
+
+
 def _ask(name: str, src: str, dst: str, **terms: Any) -> Callable[[Rig], object]:
     return lambda rig: rig.ask(name, src, dst, **{"template": "low", **terms})
 
@@ -78,13 +89,13 @@ class LastingSwitches(FakeController):
         self._file = folder / "switches"
 
     def start(self, timeout_s: float) -> None:
-        if self._file.exists():
-            self.left = json.loads(self._file.read_text())
+        if left := noted(self._file):
+            self.left = json.loads(left)
 
     def apply(self, circuits: Sequence[Circuit], queues: Sequence[Queue] = ()) -> None:
         super().apply(circuits, queues)
         told = sorted((c.id, list(c.path), c.min_bps) for c in circuits)
-        self._file.write_text(json.dumps(told))
+        note(self._file, json.dumps(told))
 
 
 def broker(
@@ -116,7 +127,7 @@ def live(
     for number, (after, deed) in enumerate(DAY[done:], done):
         if number > done:
             rig.clock.now += after
-        (folder / "done").write_text(str(number))
+        note(folder / "done", number)
         deed(rig)
     found = said(rig, folder)
     rig.store.close()
@@ -134,7 +145,7 @@ def said(rig: Rig, folder: Path) -> dict[str, Any]:
     }
     return {
         "transits": transits,
-        "switches": json.loads((folder / "switches").read_text()),
+        "switches": json.loads(noted(folder / "switches")),
         "reserved": rig.reserved(),
     }
 
@@ -158,4 +169,4 @@ def die_at(number: int, folder: Path, open_store: Callable[[], Store]) -> int:
         os._exit(1)
     _, status = os.waitpid(child, 0)
     assert os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL, status
-    return int((folder / "done").read_text()) if (folder / "done").exists() else 0
+    return int(noted(folder / "done") or 0)

@@ -153,7 +153,7 @@ def _job_facts(scene: Scene, job: SceneJob) -> Iterator[Sequence[str]]:
 
 
 def fake_plan(
-    scene: Scene, timeout_s: float = 120.0, extra: Sequence[Sequence[str]] = ()
+    scene: Scene, timeout_s: float = 600.0, extra: Sequence[Sequence[str]] = ()
 ) -> Outcome:
     """Planned by the planner of our own; raises Refused where it ends with an error."""
     text = "".join("\t".join(fact) + "\n" for fact in [*facts(scene), *extra])
@@ -228,7 +228,7 @@ def write_scene(scene: Scene, root: Path) -> list[str]:
     return [*command, "--cleanup", "none", str(root / "workflow.yml")]
 
 
-def real_plan(scene: Scene, root: Path, timeout_s: float = 200.0) -> Outcome:
+def real_plan(scene: Scene, root: Path, timeout_s: float = 600.0) -> Outcome:
     """Planned by ``pegasus-plan``; raises Refused where it ends with an error."""
     command = write_scene(scene, root)
     condor = ensure("condor", progress=print) / "wrap"  # the planner looks for its programs

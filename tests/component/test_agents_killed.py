@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,59 +20,55 @@ from tests.agents_broker import FakeBroker
 pytestmark = pytest.mark.component
 
 ADON = (sys.executable, "-c", "from adon.cli import main; raise SystemExit(main())")
+PATIENCE_S = 300.0
 TOKEN = "a-token-of-some-length"
-RUNS = 120
+TURNS = 13  # all but the last of these agents are killed
+EACH = 10  # runs that it is told when it is there, and so often:
 EVERY_S = 0.2
-RUN_S = 0.6
-KILLS = 12
+RUN_S = 3.0
+HELD = 3  # turns in which a run lasts until it is ended: some are killed in the middle of it
+# Notes that it began, and measures 1 unless it is held.
+NOTE = 'echo "$ADON_SUBJECT" >> {done}; while [ -e {hold} ]; do sleep 0.05; done; sleep 0.1; echo 1'
 
 
 def test_kill_9_at_random_points(tmp_path: Path) -> None:
     seed = random.randrange(2**32)
     print(f"seed {seed}")
     chance = random.Random(seed)
-    done = tmp_path / "done"
-    command = ["sh", "-c", f'echo "$ADON_SUBJECT" >> {done}; sleep 0.1; echo 1']
+    done, hold = tmp_path / "done", tmp_path / "hold"
+    for file in (done, hold):
+        file.touch()
     broker = FakeBroker({"mu": TOKEN})
+    desk = broker.desks["mu"]
     config = {
         "name": "mu", "broker": broker.url, "token": TOKEN, "state": "state",
-        "commands": {"note": {"argv": command}},
+        "commands": {"note": {"argv": ["sh", "-c", NOTE.format(done=done, hold=hold)]}},
     }  # fmt: skip
     (tmp_path / "agent.yml").write_text(yaml.safe_dump(config))
     argv = [*ADON, "agent", "run", "--config", str(tmp_path / "agent.yml")]
-    at = broker.clock() + 3.0
-    ids = [str(number) for number in range(RUNS)]
-    broker.tell(
-        "mu",
-        *(
-            Assignment(
-                key, "note", "command", "alone", key, at + number * EVERY_S, RUN_S,
-                options={"command": "note"},
-            )
-            for number, key in enumerate(ids)
-        ),
-    )  # fmt: skip
-    kills, log = 0, (tmp_path / "log").open("w")
-    with log:
-        while True:
+    with (tmp_path / "log").open("w") as log:
+        for turn in range(TURNS):
+            if turn == HELD:
+                hold.unlink()
             broker.forget_receipts = chance.randrange(2)
+            asked, begun = len(desk.asked), len(done.read_text())
             agent = subprocess.Popen(argv, stdout=log, stderr=log)
             try:
-                if kills == KILLS:
-                    # What was over while no agent ran, nobody tells: the broker knows that itself.
-                    over = at + RUNS * EVERY_S + RUN_S
-                    while broker.clock() < over or _unsent(tmp_path):
-                        time.sleep(0.1)
-                    agent.send_signal(signal.SIGTERM)
-                    assert agent.wait(60) == 0
-                    break
-                time.sleep(chance.uniform(0.3, 2.5))
+                broker.wait_asked("mu", asked + 1, PATIENCE_S)
+                over = tell_runs(broker, turn)
+                until(lambda before=begun: len(done.read_text()) > before)  # type: ignore[misc]
+                if turn < TURNS - 1:
+                    time.sleep(chance.uniform(0.0, 2.0))
+                    continue
+                # What was over while no agent ran, nobody tells: the broker knows that itself.
+                until(lambda end=over: broker.clock() > end)  # type: ignore[misc]
+                until(lambda: not _unsent(tmp_path))
+                agent.send_signal(signal.SIGTERM)
+                assert agent.wait(PATIENCE_S) == 0
             finally:
                 agent.kill()
                 agent.wait()
-            kills += 1
     broker.stop()
-    desk = broker.desks["mu"]
     noted = done.read_text().split()
     assert len(noted) == len(set(noted)), "a run was done twice"
     assert set(desk.times.values()) == {1}, "a result was told in two ways"
@@ -79,12 +77,37 @@ def test_kill_9_at_random_points(tmp_path: Path) -> None:
     measured = [key for key, result in desk.results.items() if result["measurements"]]
     assert set(measured) <= set(noted)
     killed = [r for r in desk.results.values() if r["error"].startswith("the agent was killed")]
-    print(f"{len(noted)} of {RUNS} begun, {len(measured)} measured, {len(killed)} told as killed")
+    print(f"{len(noted)} begun, {len(measured)} measured, {len(killed)} told as killed")
     assert measured
     assert killed
 
 
+def tell_runs(broker: FakeBroker, turn: int) -> float:
+    """Tell the agent what to do from now on; when the last of it is over (Unix seconds)."""
+    at = broker.clock() + 0.3
+    starts = [at + number * EVERY_S for number in range(EACH)]
+    runs = [
+        Assignment(
+            f"{turn}-{number}", "note", "command", "alone", f"{turn}-{number}", start, RUN_S,
+            options={"command": "note"},
+        )
+        for number, start in enumerate(starts)
+    ]  # fmt: skip
+    broker.tell("mu", *runs)
+    return starts[-1] + RUN_S
+
+
+def until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
 def _unsent(folder: Path) -> bool:
     """Whether a result waits on disk."""
-    heads = (file.read_bytes().partition(b"\n")[0] for file in (folder / "state").glob("*.run"))
-    return any(b'"taken"' not in head for head in heads)
+    for file in (folder / "state").glob("*.run"):
+        with contextlib.suppress(FileNotFoundError):  # it is long taken, and was thrown away
+            if b'"taken"' not in file.read_bytes().partition(b"\n")[0]:
+                return True
+    return False

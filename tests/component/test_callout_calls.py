@@ -142,7 +142,7 @@ def test_planners_side_by_side_keep_apart(planning: Planning, tmp_path: Path) ->
     other.cache = planning.cache
     other.case.change("workflow", lambda d: d.update(name="else"))
     mine, theirs = planning.start("workflow.yml"), other.start("workflow.yml")
-    ends = [p.communicate(timeout=120) for p in (mine, theirs)]
+    ends = [p.communicate(timeout=600) for p in (mine, theirs)]
     assert [out.count("SOLUTION:") for out, _ in ends] == [4, 4]
     assert "built-in" not in ends[0][0]
     # The other planner is asked about a workflow of another name than its files hold.

@@ -20,7 +20,7 @@ from adon.testbed.ports import free_port
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples" / "soykb" / "workflow.py"
 ADON = (sys.executable, "-c", "from adon.cli import main; raise SystemExit(main())")
-TIMEOUT_S = 240.0
+TIMEOUT_S = 600.0  # nothing here takes nearly as long
 
 pytestmark = pytest.mark.component
 

@@ -25,7 +25,7 @@ from adon.testbed.poolconfig import SiteSpec
 from network_provisioner.client import BrokerClient
 from network_provisioner.model import ENDED, Transit
 
-pytestmark = [pytest.mark.component, pytest.mark.pegasus, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.component, pytest.mark.pegasus, pytest.mark.timeout(1800)]
 
 NETWORK = star(*SITES)
 # However small: every transfer is worth a path here.
@@ -103,7 +103,7 @@ def submit_dir(user: User, tmp_path_factory: pytest.TempPathFactory) -> Path:
     user.types(["pegasus-run", str(submit)], case.root)
     (dag,) = submit.glob("*.dag")
     log = dag.with_name(f"{dag.name}.dagman.out")
-    until(lambda: log.exists() and "EXITING WITH STATUS" in log.read_text(), "its end", 300)
+    until(lambda: log.exists() and "EXITING WITH STATUS" in log.read_text(), "its end", 600)
     assert "EXITING WITH STATUS 0" in log.read_text()
     assert (case.storage("local") / "result.txt").read_text() == RESULT
     return submit
@@ -115,7 +115,7 @@ def test_every_compute_job_had_a_path_for_what_htcondor_moved(
     def transits() -> list[Transit]:
         return [t for t in broker.list() if t.id.startswith("condor:")]
 
-    until(lambda: all(t.state in ENDED for t in transits()), "all paths to be given back", 10)
+    until(lambda: all(t.state in ENDED for t in transits()), "all paths to be given back", 40)
     brought = {t.job: t for t in transits() if ":in:" in t.id}
     assert {job.rpartition("_")[2]: t.dst for job, t in brought.items()} == MAPPING
     assert {t.src for t in brought.values()} == {"local"}

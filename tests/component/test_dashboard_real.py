@@ -35,7 +35,12 @@ request_disk = 100
 +pegasus_job_class = 1
 queue
 """
-JOBS = {"left": "true", "right": "true", "broken": "echo no such genome >&2; exit 4"}
+# The first one runs until somebody has seen it run.
+JOBS = {
+    "left": "until [ -e {folder}/seen ]; do sleep 0.2; done",
+    "right": "true",
+    "broken": "echo no such genome >&2; exit 4",
+}
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +62,8 @@ def planned(folder: Path) -> Path:
     """Three jobs, one of which fails, and one that waits for all."""
     folder.mkdir()
     for name, does in {**JOBS, "join": "true"}.items():
-        (folder / f"{name}.sub").write_text(SUB.format(folder=folder, name=name, does=does))
+        text = SUB.format(folder=folder, name=name, does=does.format(folder=folder))
+        (folder / f"{name}.sub").write_text(text)
     (folder / "wf-0.dag").write_text(
         "".join(f"JOB {name} {name}.sub\n" for name in (*JOBS, "join"))
         + f"PARENT {' '.join(JOBS)} CHILD join\n"
@@ -90,6 +96,7 @@ def test_a_real_workflow_and_its_pool(
         assert re.search(r"cluster \d+", said)
         row = "document.querySelector('[data-key=a-real-one]')"
         page.wait(f"{row}?.querySelector('[data-s=running]')")
+        (folder / "seen").touch()
         page.wait(f"{row}?.querySelector('[data-s=failed]')")
         page.click("[data-key=a-real-one] a")
         page.wait("document.body.innerText.includes('no such genome')")

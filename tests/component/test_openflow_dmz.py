@@ -33,6 +33,9 @@ else:
     print("connected")
 """
 
+# Not even that nobody listens. On a busy machine the neighbour may have to be asked for anew.
+NO_ANSWER = ("TimeoutError timed out", "OSError [Errno 113] No route to host")
+
 if not box.inside():
 
     def test_a_science_dmz_on_open_vswitch(tmp_path: Path) -> None:
@@ -95,7 +98,7 @@ else:
         for stranger in ("tacc", "local"):
             assert "No route to host" in knock(stranger)
             assert neighbours(DTN, stranger) == ""
-        assert "REACHABLE" in neighbours(DTN, "mu") or "STALE" in neighbours(DTN, "mu")
+        assert "lladdr" in neighbours(DTN, "mu")
         for bridge in ("s1", "s2"):
             rules = rig.flows(bridge)
             assert len(rules) == 4 and all("hard_timeout=" in rule for rule in rules)
@@ -107,18 +110,18 @@ else:
         rig.controller.apply([])
         # Both ends know each other's address now; packets are dropped all the same.
         before = through(rig)
-        assert knock("mu", seconds=2.0) == "TimeoutError timed out"
+        assert knock("mu", seconds=2.0) in NO_ANSWER
         for name in plan.SITES:
             forget_neighbours(name)
         assert "No route to host" in knock("mu")
         assert through(rig) == before
 
     def test_the_way_is_closed_by_the_switch_when_the_lease_ends(rig: OvsRig) -> None:
-        rig.controller.apply([rig.circuit(PATH, "open", lease_until=rig.now() + 6)])
+        rig.controller.apply([rig.circuit(PATH, "open", lease_until=rig.now() + 20)])
         assert transfer("mu", DTN, 0.3)["bytes"] > 0
         rig.wait_for("end of the lease", lambda: not rig.flows("s1") and not rig.flows("s2"))
         before = through(rig)
-        assert knock("mu", seconds=2.0) == "TimeoutError timed out"
+        assert knock("mu", seconds=2.0) in NO_ANSWER
         assert through(rig) == before
 
     def test_a_transit_of_named_ports_opens_no_others(rig: OvsRig) -> None:
@@ -126,7 +129,7 @@ else:
         rig.controller.apply([rig.circuit(PATH, "open", flows=flows)])
         assert transfer("mu", DTN, 0.3, 5001)["bytes"] > 0
         rig.controller.apply([rig.circuit(PATH, "open", flows=(Flow("tcp", None, (5002, 5002)),))])
-        assert knock("mu", seconds=2.0) == "TimeoutError timed out"
+        assert knock("mu", seconds=2.0) in NO_ANSWER
         # The overlay is there for others as before.
         rig.controller.apply([rig.circuit(L2, "other")])
         assert transfer("mu", "tacc", 0.3)["bytes"] > 0

@@ -243,10 +243,10 @@ def test_a_process_that_is_too_slow_is_ended_with_what_it_started(tmp_path: Path
         f"open({str(tmp_path / 'pids')!r}, 'w').write(f'{{os.getpid()}} {{child.pid}}')\n"
         "time.sleep(600)"
     )
-    scene = chain(3000, command=script(tmp_path / "slow.py", body), timeout_s=3)
+    scene = chain(3000, command=script(tmp_path / "slow.py", body), timeout_s=8)
     found = fake_plan(scene)
     (line,) = found.warnings
-    assert "no answer within 3.00 s (pegasus.selector.site.adon.timeout)" in line
+    assert "no answer within 8.00 s (pegasus.selector.site.adon.timeout)" in line
     assert len(found.sites) == 3000
     for pid in (tmp_path / "pids").read_text().split():
         assert gone(int(pid)), pid
@@ -261,11 +261,16 @@ def test_a_process_that_lingers_after_its_answer_is_ended(tmp_path: Path) -> Non
 
 
 def gone(pid: int) -> bool:
-    """Whether the process has ended; one that nobody has waited for yet has, too."""
-    try:
-        return " Z " in Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return True
+    """Whether the process ends; one that nobody has waited for yet has ended, too."""
+    until = time.monotonic() + 60.0
+    while time.monotonic() < until:  # one that was killed may still have to die
+        try:
+            if " Z " in Path(f"/proc/{pid}/stat").read_text():
+                return True
+        except OSError:
+            return True
+        time.sleep(0.05)
+    return False
 
 
 def test_a_flood_of_notes_is_cut_and_holds_nothing_up(tmp_path: Path) -> None:
@@ -296,7 +301,7 @@ FIRST = READ + (
 @pytest.mark.parametrize(
     ("after", "reason"),
     [
-        ("time.sleep(600)", "no answer within 3.00 s"),
+        ("time.sleep(600)", "no answer within 8.00 s"),
         ("print('j0\\ttacc')", "it ended with exit status 0 after 1 of 3 jobs"),
         ("print('x')", "it answered 'x', which is no job and site"),
     ],
@@ -304,7 +309,7 @@ FIRST = READ + (
 def test_a_first_mapping_counts_where_no_better_one_follows(
     after: str, reason: str, tmp_path: Path
 ) -> None:
-    found = fake_plan(chain(command=script(tmp_path / "a.py", FIRST + after), timeout_s=3))
+    found = fake_plan(chain(command=script(tmp_path / "a.py", FIRST + after), timeout_s=8))
     assert set(found.sites.values()) == {"mu"}
     (line,) = found.warnings
     assert "by quick, expected to take 2.50 s, its first mapping: " in line
@@ -414,7 +419,7 @@ def test_the_jar_is_for_java_8_and_holds_nothing_of_pegasus() -> None:
 def test_why_each_job_is_where_it_is_stands_in_the_submit_directory(tmp_path: Path) -> None:
     found = real_plan(chain(3), tmp_path / "p")
     (run,) = (path.parent for path in (tmp_path / "p/submit").rglob("braindump.yml"))
-    until = time.monotonic() + 60.0
+    until = time.monotonic() + 300.0
     while not (run / FILE).exists():  # nobody who plans waits for it
         assert time.monotonic() < until
         time.sleep(0.05)

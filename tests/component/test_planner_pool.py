@@ -20,7 +20,7 @@ from pegasus_hooks import submitdir
 from pegasus_hooks.planner import Options, PlannedWorkflow, plan
 
 pytestmark = pytest.mark.component
-_ENOUGH_S = 200.0
+_ENOUGH_S = 600.0
 
 
 @pytest.fixture(scope="module")

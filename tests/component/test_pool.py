@@ -38,7 +38,7 @@ def pool(condor: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Poo
         yield pool
 
 
-def until(condition: Callable[[], bool], what: str, timeout_s: float = 120.0) -> None:
+def until(condition: Callable[[], bool], what: str, timeout_s: float = 300.0) -> None:
     deadline = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline, f"waited {timeout_s} s for {what}"
@@ -74,7 +74,7 @@ def test_a_dag_runs_at_its_site_and_its_script_sees_its_environment(
     dag = write_dag(tmp_path / "dag")
     given = {"ADON_CONFIG": "/c.json", "LAB": 'it\'s "one" | two', "PEGASUS_HOME": "/p"}
     cluster = dagman.submit_dag(dag, pool.run, env=given)
-    assert dagman.wait(dag, cluster, 200) == dagman.DagEnd("success", 0)
+    assert dagman.wait(dag, cluster, 600) == dagman.DagEnd("success", 0)
     (started, local) = events(tmp_path / "dag/two.dag.nodes.log", "001")
     assert "alias=tacc.adon.test" in started
     assert "alias=hub.adon.test" in local
@@ -88,7 +88,7 @@ def test_a_dag_runs_at_its_site_and_its_script_sees_its_environment(
 
 def test_job_logs_have_the_full_date_and_milliseconds(pool: Pool, tmp_path: Path) -> None:
     dag = write_dag(tmp_path / "dag")
-    dagman.wait(dag, dagman.submit_dag(dag, pool.run), 200)
+    dagman.wait(dag, dagman.submit_dag(dag, pool.run), 600)
     (line, _) = events(tmp_path / "dag/two.dag.nodes.log", "005")
     date, clock = line.split()[2:4]
     assert len(date.split("-")) == 3
@@ -104,7 +104,7 @@ def test_a_dag_can_be_removed(pool: Pool, tmp_path: Path) -> None:
     log = tmp_path / "long.dag.nodes.log"
     until(lambda: log.exists() and bool(events(log, "001")), "the job to start")
     dagman.remove(cluster, pool.run)
-    assert dagman.wait(dag, cluster, 200).state == "removed"
+    assert dagman.wait(dag, cluster, 600).state == "removed"
     until(lambda: not pool.run(["condor_q", "-af", "ClusterId"]).split(), "an empty queue")
 
 
@@ -304,7 +304,7 @@ def test_execute_nodes_live_in_network_namespaces_of_their_own(
             'requirements = AdonSite == "tacc"\nqueue\n'
         )
         cluster = dagman.submit_dag(dag, pool.run)
-        assert dagman.wait(dag, cluster, 200) == dagman.DagEnd("success", 0)
+        assert dagman.wait(dag, cluster, 600) == dagman.DagEnd("success", 0)
         assert "10.253.2.2" in (tmp_path / "a.out").read_text()
         assert "10.253.1.2" not in (tmp_path / "a.out").read_text()
     assert leftovers.marked(tmp_path) == []

@@ -6,6 +6,7 @@ What must hold at every instant of them is in :mod:`request_sequences`; tests/un
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 from concurrent.futures import ProcessPoolExecutor
@@ -20,6 +21,12 @@ pytestmark = [pytest.mark.component, pytest.mark.timeout(3000)]
 COUNT = int(os.environ.get("ADON_SEQUENCES", "100500"))
 AT_ONCE = 250
 FIRST = 1_000_000  # of the seeds, which others do not use
+
+
+def begin() -> None:
+    """They take what the tests that run meanwhile leave, and what was imported is no garbage."""
+    os.nice(19)
+    gc.freeze()
 
 
 def run_some(first: int) -> tuple[int, int, dict[str, int]]:
@@ -40,9 +47,7 @@ def run_some(first: int) -> tuple[int, int, dict[str, int]]:
 
 def test_promises_hold_in_a_hundred_thousand_sequences() -> None:
     count, steps, states = 0, 0, dict[str, int]()
-    # They take what the tests that run meanwhile leave.
-    polite = {"initializer": os.nice, "initargs": (19,)}
-    with ProcessPoolExecutor(os.cpu_count(), get_context("spawn"), **polite) as pool:
+    with ProcessPoolExecutor(os.cpu_count(), get_context("spawn"), begin) as pool:
         for some, taken, ended in pool.map(run_some, range(FIRST, FIRST + COUNT, AT_ONCE)):
             count, steps = count + some, steps + taken
             for state, number in ended.items():

@@ -45,7 +45,7 @@ def catalog(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "sites.yml"
 
 
-def until(condition: Callable[[], bool], what: str, timeout_s: float = 60.0) -> None:
+def until(condition: Callable[[], bool], what: str, timeout_s: float = 300.0) -> None:
     deadline = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline, f"waited {timeout_s} s for {what}"

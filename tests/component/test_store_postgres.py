@@ -213,7 +213,7 @@ def test_a_broker_that_dies_in_its_turn_frees_it(
 def test_a_broker_that_stands_still_loses_its_turn(
     opened: Callable[[], PostgresStore], url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(postgres_store, "TURN_S", 0.2)
+    monkeypatch.setattr(postgres_store, "TURN_S", 2.0)
     slow, store = opened(), opened()
     with pytest.raises(StoreError, match="idle-session timeout"), slow.turn():
         with store.turn():  # waits until the server has ended the other's session
@@ -302,9 +302,9 @@ def test_a_server_that_goes_and_comes_again(tmp_path: Path) -> None:
 
 
 def test_a_server_that_says_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(postgres_link, "_SILENT_S", 0.3)
+    monkeypatch.setattr(postgres_link, "_SILENT_S", 3.0)
     monkeypatch.setattr(postgres_link, "_HOPELESS_S", 60.0)
-    monkeypatch.setitem(postgres_link._FOUND, "connect_timeout", 2)
+    monkeypatch.setitem(postgres_link._FOUND, "connect_timeout", 5)
     with server_in(tmp_path / "pg") as server, stores_at(server.url) as opened:
         store = opened()
         processes = server.processes()

@@ -224,7 +224,10 @@ if not box.inside():
             source = tmp_path / "raw.fq"
             source.write_bytes(os.urandom(3_000_000))
             pegasus_transfer(loopback, tmp_path, source, tmp_path / "a" / "b" / "raw.fq")
-            assert "NBYTES=3000000" in loopback.transfer_log("iplant").read_text(encoding="utf-8")
+            log, end = loopback.transfer_log("iplant"), time.monotonic() + PATIENCE_S
+            while "NBYTES=3000000" not in log.read_text(encoding="utf-8"):
+                assert time.monotonic() < end  # the client may be gone before the server's word
+                time.sleep(0.05)
 
         def test_start_and_stop_twice(self, loopback: GridFtp) -> None:
             loopback.start()

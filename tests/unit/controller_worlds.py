@@ -136,7 +136,7 @@ class WallClock:
         return time.time()
 
     def wait_for(self, what: str, check: Callable[[], bool]) -> None:
-        end = time.monotonic() + 60
+        end = time.monotonic() + 240
         while not check():
             if time.monotonic() > end:
                 raise TimeoutError(what)

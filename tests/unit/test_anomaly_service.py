@@ -241,9 +241,9 @@ def test_the_thread_follows_the_archive(archive: Archive) -> None:
     service = AnomalyService(archive, Watch(), lambda *_: heard.set(), clock)
     service.start()
     try:
-        assert service.up_to_date.wait(20)
+        assert service.up_to_date.wait(120)
         archive.record_many(series(T0, 5.5, DROP))
-        assert heard.wait(20)
+        assert heard.wait(120)
     finally:
         service.stop()
     service.stop()  # harmless

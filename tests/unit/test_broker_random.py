@@ -1,7 +1,7 @@
 """Random sequences of requests, releases, renewals, refusals, restarts and hours that pass.
 
 Promises that hold at every instant are in :mod:`request_sequences`. There are more than a hundred
-thousand sequences in tests/component; here are a few thousand, and some that Hypothesis shrinks
+thousand sequences in tests/component; here are a few hundred, and some that Hypothesis shrinks
 where they fail.
 """
 
@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from request_sequences import Sequences
 
-SEQUENCES = 1000
+SEQUENCES = 400
 
 
 @pytest.fixture(scope="module")

@@ -32,7 +32,7 @@ def rig(tmp_path: Path) -> Rig:
 def test_clients_that_send_nothing_block_nobody_and_are_let_go(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection, "HEAD_S", 0.3)
+    monkeypatch.setattr(connection, "HEAD_S", 2.0)
     with serving(application(rig)) as port:
         idle = [socket.create_connection(("127.0.0.1", port)) for _ in range(50)]
         idle[0].sendall(b"GET /v1/he")  # half a request line
@@ -81,7 +81,7 @@ def big(app: FastAPI) -> FastAPI:
 def test_an_answer_that_is_taken_slowly_is_sent_to_its_end(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection, "HEAD_S", 0.2)
+    monkeypatch.setattr(connection, "HEAD_S", 1.0)
     with serving(big(application(rig))) as port, socket.socket() as sock:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         sock.settimeout(FOR_EVER_S)
@@ -92,12 +92,12 @@ def test_an_answer_that_is_taken_slowly_is_sent_to_its_end(
             got += len(piece)
             if got > (paused + 1) * BIG / 8:  # pauses that are longer together than the patience
                 paused += 1
-                threading.Event().wait(0.1)
+                threading.Event().wait(0.15)
         assert got > BIG and paused >= 7
 
 
 def test_an_answer_that_nobody_takes_is_given_up(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "HEAD_S", 0.2)
+    monkeypatch.setattr(connection, "HEAD_S", 1.0)
     late, given_up = connection.Connection._late, threading.Event()
 
     def watched(self: connection.Connection) -> None:
@@ -122,7 +122,7 @@ def test_an_answer_that_nobody_takes_is_given_up(rig: Rig, monkeypatch: pytest.M
 def test_an_answer_without_an_end_that_nobody_takes_is_given_up(
     rig: Rig, monkeypatch: pytest.MonkeyPatch, more: bytes
 ) -> None:
-    monkeypatch.setattr(connection, "HEAD_S", 0.2)
+    monkeypatch.setattr(connection, "HEAD_S", 1.0)
     app, ended = application(rig), threading.Event()
 
     async def for_ever() -> AsyncIterator[bytes]:

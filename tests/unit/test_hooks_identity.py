@@ -55,7 +55,7 @@ def test_every_request_says_whose_it_is(tmp_path: Path) -> None:
     (where / "00/00" / f"{job}.sub").write_text('+ProjectName = "SoyKB"\nqueue\n')
     broker = FakeBroker()
     config = HookConfig("http://127.0.0.1:1", template="soykb")
-    prejob.run(where, job, 0, config, Effects(broker, Budget(2.0)))
+    prejob.run(where, job, 0, config, Effects(broker, Budget(60.0)))
     asked = broker.asked[0]
     assert (asked.user, asked.project, asked.experiment) == ("u", "SoyKB", "soykb")
     assert asked.application == "soykb"

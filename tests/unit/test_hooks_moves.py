@@ -29,7 +29,7 @@ def asks(plan: Planned, job: str, broker: FakeBroker | None = None) -> Asked:
     """The pairs and sizes that PRE of ``job`` asks for; and its quick look is of the same mind."""
     broker = broker or FakeBroker()
     before = len(broker.asked)
-    assert prejob.run(plan.where, job, 0, CONFIG, Effects(broker, Budget(2.0))) == 0
+    assert prejob.run(plan.where, job, 0, CONFIG, Effects(broker, Budget(60.0))) == 0
     asked = [(r.src, r.dst, r.size_bytes) for r in broker.asked[before:]]
     with MonkeyPatch.context() as patch:
         patch.chdir(plan.where)
@@ -130,7 +130,7 @@ def test_what_a_node_moved_itself_is_reported(plan: Planned) -> None:
     broker = FakeBroker()
     asks(plan, "split_ID1", broker)
     (plan.folder / "split_ID1.out").write_text(RECORDS)
-    effects = Effects(broker, Budget(2.0), now=lambda: 0.0)
+    effects = Effects(broker, Budget(60.0), now=lambda: 0.0)
     postjob.run(plan.where, "split_ID1", 0, 0, CONFIG, effects)
     assert [r[1:] for r in broker.released] == [(1000, 2.0, "success"), (77, 1.0, "success")]
     decision = submitdir.read_json(plan.folder / "split_ID1.adon.json")
@@ -158,7 +158,7 @@ def test_an_input_that_bypasses_the_staging_site_comes_from_where_it_lies(plan: 
         'src_label: "stage"', 'src_label: "mu"', 1
     )
     (plan.folder / "split_ID1.out").write_text(records)
-    effects = Effects(broker, Budget(2.0), now=lambda: 0.0)
+    effects = Effects(broker, Budget(60.0), now=lambda: 0.0)
     postjob.run(plan.where, "split_ID1", 0, 0, CONFIG, effects)
     assert [r[1] for r in broker.released] == [1000, 0]
 
@@ -308,7 +308,7 @@ def test_what_a_killed_pre_may_have_got_for_a_node_is_given_back_by_the_next(
     lite(plan)
     broker = FakeBroker()
     asks(plan, "split_ID1", broker)
-    prejob.run(plan.where, "split_ID1", 1, CONFIG, Effects(broker, Budget(2.0)))
+    prejob.run(plan.where, "split_ID1", 1, CONFIG, Effects(broker, Budget(60.0)))
     ids = {f"{WORKFLOW}:split_ID1:0:{pair}" for pair in ("stage-mu", "mu-stage")}
     assert {r[0] for r in broker.released} == ids
     assert TransitState.BEST_EFFORT in {x["state"] for x in journal(plan.where)}

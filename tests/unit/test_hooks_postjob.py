@@ -38,7 +38,7 @@ def submit_dir(tmp_path: Path) -> Path:
 
 
 def effects(broker: FakeBroker) -> Effects:
-    return Effects(broker, Budget(2.0), now=lambda: 0.0)
+    return Effects(broker, Budget(60.0), now=lambda: 0.0)
 
 
 def before(submit_dir: Path, broker: FakeBroker) -> None:

@@ -43,7 +43,7 @@ class World:
         def now() -> float:
             return 1000.0 + self.seconds
 
-        return Effects(self.broker, Budget(2.0), now, monotonic, self.sleep)
+        return Effects(self.broker, Budget(60.0), now, monotonic, self.sleep)
 
 
 @pytest.fixture

@@ -151,7 +151,9 @@ def test_pegasus_alone_judges_a_job_for_which_nothing_was_asked(
     assert not post.has_nothing_to_do(argv)
 
 
-def test_what_pegasus_judges_alone_costs_no_imports(tmp_path: Path) -> None:
+def test_what_pegasus_judges_alone_costs_no_imports(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The check becomes of the hook before anything is imported, with its arguments as they are."""
     check = tmp_path / "pegasus-exitcode"
     check.write_text('#!/bin/sh\nprintf "%s|" "$@"\nexit 41\n')
@@ -166,6 +168,7 @@ def test_what_pegasus_judges_alone_costs_no_imports(tmp_path: Path) -> None:
     )
     assert (done.returncode, done.stdout) == (41, "".join(f"{w}|" for w in [*THEIRS, "a b.out"]))
     assert "hookrun" not in done.stderr and "import 'json'" not in done.stderr
-    # Where it cannot be run, it is said.
+    # Where it cannot be run, it is said, and noted where the hook runs.
+    monkeypatch.chdir(tmp_path)
     lost = ["--config", "missing", "--exitcode-path", str(tmp_path / "gone"), "--"]
     assert post.main([*lost, *THEIRS, "x.out"]) == 127

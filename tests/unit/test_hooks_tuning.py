@@ -181,7 +181,7 @@ def test_pre_tunes_and_post_reports(plan: Planned, text: str) -> None:
     config = HookConfig("http://127.0.0.1:1")
 
     def before() -> dict[str, object]:
-        prejob.run(plan.where, JOB, 0, config, Effects(broker, Budget(2.0)))
+        prejob.run(plan.where, JOB, 0, config, Effects(broker, Budget(60.0)))
         return submitdir.read_json(plan.folder / f"{JOB}.adon.json")
 
     tuned = {"streams": 8, "buffer_bytes": 4096, "threads": 3}
@@ -191,7 +191,7 @@ def test_pre_tunes_and_post_reports(plan: Planned, text: str) -> None:
     assert before()["tuned"] == tuned and submit_file.read_text() == made
     assert submit_file.stat().st_mode & 0o777 == 0o640
     assert {"event": "tuned", **tuned}.items() <= journal(plan.where)[1].items()
-    postjob.run(plan.where, JOB, 0, 0, config, Effects(broker, Budget(2.0)))
+    postjob.run(plan.where, JOB, 0, 0, config, Effects(broker, Budget(60.0)))
     assert broker.used == [{**tuned, "retries": 0}]
     # When the template wants nothing any more, or nobody knows, it is as Pegasus wrote it.
     broker.service = Service()
@@ -209,7 +209,7 @@ def test_a_submit_file_that_cannot_be_written_costs_the_tuning_only(
     broker.service = Service(streams=8)
     monkeypatch.setattr(tuning, "tune", full)
     config = HookConfig("http://127.0.0.1:1")
-    prejob.run(plan.where, JOB, 0, config, Effects(broker, Budget(2.0)))
+    prejob.run(plan.where, JOB, 0, config, Effects(broker, Budget(60.0)))
     decision = submitdir.read_json(plan.folder / f"{JOB}.adon.json")
     assert decision["pairs"][0]["state"] == "installed" and decision["tuned"] == {}
     assert "not tuned" in submitdir.warnings(plan.where)[0]

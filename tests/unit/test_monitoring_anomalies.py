@@ -21,7 +21,7 @@ SECTION: dict[str, Any] = {
     "anomalies": {"rtt": {"min_change": "30 %"}},
     "perfsonar": [{"hosts": {"*.mu.example.edu": "mu", "*.tacc.example.edu": "tacc/dtn"}}],
 }
-WAIT_S = 30.0
+WAIT_S = 120.0
 
 
 def test_what_perfsonar_posts_is_judged(tmp_path: Path) -> None:

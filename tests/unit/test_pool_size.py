@@ -85,7 +85,7 @@ def test_it_is_sampled_from_the_start_to_the_stop(tmp_path: Path) -> None:
     with Archive(tmp_path / "a.sqlite") as archive:
         service = PoolSize(pool, archive, lambda: NOW)
         service.start()
-        assert pool.asked.wait(20)
+        assert pool.asked.wait(120)
         service.stop()
         assert pool.closed
         assert [m.value for m in archive.query("pool_slots", "mu")] == [8]
@@ -169,7 +169,7 @@ def test_closing_lets_go_of_who_waits(tmp_path: Path, monkeypatch: pytest.Monkey
     while not heard.exists():
         thread.join(0.02)
     pool.close()
-    thread.join(10)
+    thread.join(120)
     assert not thread.is_alive() and len(said) == 1
 
 
@@ -227,6 +227,6 @@ def test_a_fault_does_not_end_the_sampling(
 
     size = PoolSize(Faulty(), Archive(":memory:"), lambda: NOW)
     size.start()
-    assert again.wait(10.0)
+    assert again.wait(120.0)
     size.stop()
     assert "a fault of ours" in caplog.text

@@ -19,6 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from adon.testbed.ports import free_port
 from monitors.measurement import UNITS, Measurement, to_row
 from monitors.probes import (
     clocks,
@@ -314,9 +315,7 @@ def test_a_stream_ends_in_time(
 
 @pytest.fixture
 def port() -> int:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
+    return free_port()
 
 
 def both(serve: Callable[[], Any], ask: Callable[[], Any]) -> tuple[Any, Any]:
@@ -339,13 +338,22 @@ def both(serve: Callable[[], Any], ask: Callable[[], Any]) -> tuple[Any, Any]:
     return said[0], answer
 
 
+def unlost(serve: Callable[[], Any], ask: Callable[[], Any]) -> Any:
+    """What the client finds once it has all answers: on a busy machine some may come too late."""
+    for _ in range(5):
+        served, found = both(serve, ask)
+        assert served == []
+        if metrics(found)["loss"].value == 0:
+            break
+    return found
+
+
 def test_echo_between_two_ends(port: int) -> None:
     shared: dict[str, Any] = {"port": port, "secret": b"s", "options": {"interval": 0.01}}
-    served, found = both(
+    found = unlost(
         lambda: echo.server(order("echo", 4.0, role="server", **shared), 0.001),
         lambda: echo.client(order("echo", 2.0, **shared), 0.001, 0.01),
     )
-    assert served == []
     by_name = metrics(found)
     assert set(by_name) == {"loss", "rtt", "jitter", "one_way_delay"}
     assert by_name["loss"].value == 0
@@ -376,11 +384,10 @@ def test_echo_in_ipv6(port: int) -> None:
     if not _has_ipv6():
         pytest.skip("this machine has no IPv6 on loopback")
     shared: dict[str, Any] = {"port": port, "secret": b"s", "peer": "::1"}
-    served, found = both(
+    found = unlost(
         lambda: echo.server(order("echo", 3.0, role="server", **shared), 0.001),
         lambda: echo.client(order("echo", 2.0, options={"count": 3}, **shared), 0.001, 0.01),
     )
-    assert served == []
     assert metrics(found)["loss"].value == 0
 
 

@@ -17,7 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, rule
 from monitors.logs import watch as module
 from monitors.logs.watch import ANY, BestWatch, InotifyWatch, StatWatch, Watch, open_watch
 
-WAIT_S = 30.0
+WAIT_S = 120.0
 
 
 def heard(watch: Watch, folder: Path) -> bool:

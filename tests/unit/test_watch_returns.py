@@ -61,7 +61,7 @@ class Broker(FakeBroker):
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
     run = make_submit_dir(tmp_path / "run", {JOB: [move("f", "a", "b", 500)]})
-    effects = Effects(FakeBroker(), Budget(2.0), now=lambda: 0.0)
+    effects = Effects(FakeBroker(), Budget(60.0), now=lambda: 0.0)
     prejob.run(run, JOB, 0, CONFIG, effects)
     return run
 
