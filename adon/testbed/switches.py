@@ -109,7 +109,7 @@ class Switches:
 
     def vsctl(self, *words: str) -> str:
         """ovs-vsctl; returns its output. Raises AdonError."""
-        return self._run("ovs-vsctl", f"--db={self._database}", "--timeout=60", *words)
+        return self._run("ovs-vsctl", f"--db={self._database}", "--timeout=45", *words)
 
     def ofctl(self, bridge: str, command: str, *words: str) -> str:
         """ovs-ofctl over the bridge's management socket; returns its output. Raises AdonError."""

@@ -14,7 +14,7 @@ from reprlib import repr as shown
 from typing import Any
 
 from monitors.centre.run import Part, Run, State
-from monitors.measurement import UNITS, Measurement, check_sendable
+from monitors.measurement import UNITS, Measurement, check_sendable, to_row
 from monitors.probes.tools import gives
 from network_provisioner.errors import InputError
 
@@ -105,6 +105,7 @@ def _measurement(item: object, run: Run, part: Part) -> Measurement:
         expected["id"], metric, run.subject, value, unit, at, expected["source"], "", details
     )
     check_sendable(found)
+    to_row(found)  # what the archive does not take is refused here, and costs no other result
     known = {**details, "task": run.task, **({"demanded": run.demanded} if run.demanded else {})}
     return replace(found, details=known)
 

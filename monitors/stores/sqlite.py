@@ -66,8 +66,16 @@ class SqliteEngine:
     def rows(self, statement: str, values: Sequence[object] = ()) -> Rows:
         base.check_texts(values)
         with self._read_lock, self._explaining():
-            db = self._to_read()
-            return [] if db is None else db.execute(statement, values).fetchall()
+            while (db := self._to_read()) is not None:
+                try:
+                    found = db.execute(statement, values).fetchall()
+                except sqlite3.DatabaseError:
+                    if not self._was_written():
+                        raise
+                else:
+                    if not self._was_written():
+                        return found
+            return []
 
     @contextmanager
     def write(self) -> Iterator[_Writing]:
@@ -118,11 +126,14 @@ class SqliteEngine:
 
     def _has_moved_on(self, db: sqlite3.Connection) -> bool:
         """Whether what a reader had to make do with is over."""
-        if self._rest is not None:
-            return self._at_rest() != self._rest
-        if self._old:
+        if self._old and self._rest is None:
             return bool(db.execute("PRAGMA user_version").fetchone()[0] == schema.VERSION)
-        return False
+        return self._was_written()
+
+    def _was_written(self) -> bool:
+        """Whether somebody wrote a file that was thought to be at rest, or does: what was read of
+        it meanwhile may be of several states, or of none."""
+        return self._rest is not None and self._at_rest() != self._rest
 
     def _at_rest(self) -> tuple[int, ...] | None:
         """What would be another if somebody wrote; None where somebody does, or this user may. A

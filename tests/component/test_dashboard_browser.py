@@ -316,6 +316,10 @@ def test_one_goes_on_by_keyboard_alone(page: Page, world: World) -> None:
 # -- who asks ------------------------------------------------------------------------------------
 
 
+# Of ada's workflow, at a site whose figures on the whole she may not be shown.
+OWN = measured("runtime", "align@tacc", 4.0, time.time(), "dagman", WORKFLOW)
+
+
 @pytest.fixture
 def guarded(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[str]:
     """A broker that knows its callers by token; its parameter is the section ``monitoring``."""
@@ -325,7 +329,7 @@ def guarded(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[str]:
         broker_process(tmp_path, config) as url,
         Archive(tmp_path / "archive.sqlite") as archive,
     ):
-        archive.record_many(everything())
+        archive.record_many([*everything(), OWN])
         yield url
 
 
@@ -365,6 +369,8 @@ def test_who_may_see_one_site_is_shown_it(page: Page, guarded: str) -> None:
     page.go(f"{guarded}/dashboard/#/workflows")
     page.wait("document.querySelector('main tbody')")
     assert "montage-m17" not in page.text()  # another's
+    page.go(f"{guarded}/dashboard/#/measurements?metric=runtime&subject=align%40tacc")
+    page.wait("document.querySelector('main').innerText.includes('measured\\n1\\n')")
 
 
 @contextmanager

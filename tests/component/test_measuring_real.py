@@ -187,7 +187,8 @@ def test_agents_measure_what_the_broker_says_and_survive_each_other(world: World
     world.until(lambda: world.measured("cpu_use", "mu") >= 1, "the host is measured")
     world.until(lambda: world.measured("rtt", "tacc>mu") >= 1, "the way back is measured")
     (clock,) = [a for a in world.ask("GET", "/v1/agents") if a["name"] == "mu"]
-    assert abs(clock["offset_s"]) <= clock["error_s"]  # it is the same machine's clock
+    # It is the same machine's clock; an answer takes twice the error at most.
+    assert abs(clock["offset_s"]) <= clock["error_s"] < PATIENCE_S / 2
 
     # On demand, by a researcher who may, between the scheduled ones. A busy machine may begin too
     # late, as it may with any run; of this one there is no next unless it is asked for.

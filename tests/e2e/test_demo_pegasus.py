@@ -36,5 +36,7 @@ def test_pegasus_plans_and_each_transfer_gives_back_what_it_got(tmp_path: Path) 
         assert transit["released_at"] > 0 and transit["bytes"] > 0
         # What is too small for a circuit goes without one.
         assert transit["path"] or "below" in transit["reason"] or LATE in transit["reason"], transit
+    # Out of breath now and then, and not for good.
+    assert not all(LATE in transit["reason"] for transit in transits.values())
     # From server to server: nothing was carried through the submit host.
     assert all("local" not in (t["src"], t["dst"]) for j, t in transits.items() if "in_" in j)

@@ -127,6 +127,31 @@ def test_who_may_not_write_reads_what_nobody_writes_and_what_somebody_does() -> 
         assert reader.exitcode == 0
 
 
+def test_a_file_that_is_written_while_it_is_read_as_one_at_rest_is_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, steps = tmp_path / "archive.sqlite", []
+
+    def write(last: str) -> None:
+        """And be gone again."""
+        with Archive(path) as archive:
+            archive.record_many(measured(f"{n:04d}-{last}") for n in range(5000))
+
+    def in_between() -> int:
+        steps.append(1)
+        if len(steps) == 15:
+            write("b")
+        return 0
+
+    write("a")
+    monkeypatch.setattr(os, "access", lambda *_: False)  # as for who may not write beside it
+    with Archive(path, read_only=True) as reader:
+        reader.engine._reader.set_progress_handler(in_between, 500)  # type: ignore[attr-defined]
+        found = [key for (key,) in reader.engine.rows("SELECT id FROM measurement ORDER BY id")]
+    assert len(steps) > 15
+    assert found == [f"{n:04d}-{last}" for n in range(5000) for last in "ab"]
+
+
 @older_layouts
 def test_a_reader_that_may_not_write_reads_an_older_file_as_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: int

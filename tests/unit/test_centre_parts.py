@@ -143,6 +143,19 @@ def test_measurements_that_are_not_believed(run: Run, change: dict[str, Any], wo
     assert words in str(caught.value) and "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("change", [{"unit": "k\0g"}, {"metric": "custom:\ud800"}])
+def test_what_no_archive_takes_does_not_keep_others_from_it(
+    run: Run, change: dict[str, Any]
+) -> None:
+    """A result is refused by itself: the others of its agent are recorded."""
+    right, run = result_of(run, "tacc"), replace(run, tool="command")
+    one = {"metric": "custom:mass", "value": 1.0, "unit": "kg", "at": run.at_ms / 1000}
+    told = replace(run.parts[0], told=True)
+    assert judged(right | {"measurements": [one]}, run, told, run.end_ms).measurements
+    with pytest.raises(InputError, match="characters that are no text"):
+        judged(right | {"measurements": [one | change]}, run, told, run.end_ms)
+
+
 def test_results_that_are_not_believed(run: Run) -> None:
     part = replace(run.parts[0], told=True)
     right = result_of(run, "tacc")
