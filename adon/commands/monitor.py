@@ -30,6 +30,7 @@ _LOOKED = (
     " in the hooks' registry, in Pegasus's database or in HTCondor's queue;"
     " a DIR names one, --keep waits for those to come"
 )
+_BAR = 10  # letters of a bar: with a name and some counts a line fits into 80
 _NOTICES_S = 30.0  # for the last ones to be sent before the command ends
 
 _RUN = """Follow workflows until every one is done, failed or removed.
@@ -57,7 +58,9 @@ def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
     """Add ``adon monitor``."""
     verbs = add_noun(nouns, "monitor", __doc__)
     run = add_command(verbs, "run", _RUN, _run, _RUN_MORE)
-    run.add_argument("dirs", nargs="*", type=Path, metavar="DIR", help="submit directory")
+    run.add_argument(
+        "dirs", nargs="*", type=Path, metavar="DIR", help="submit directory, or a .dag file"
+    )
     run.add_argument("--user", action="store_true", help="all workflows of whoever calls this")
     run.add_argument("--all", action="store_true", help="of all users, as far as they can be read")
     _add_sink(run)
@@ -106,7 +109,8 @@ def _run(args: argparse.Namespace) -> int:
     from monitors.follow.family import ended_well
     from monitors.follow.follower import Follower
     from monitors.follow.pegasus_status import Fallback
-    from monitors.logs.submit_dir import SubmitDir
+    from monitors.logs.dag_files import is_file
+    from monitors.logs.submit_dir import submit_dir_of
     from network_provisioner.errors import InputError
     from network_provisioner.units import parse_duration
 
@@ -119,7 +123,7 @@ def _run(args: argparse.Namespace) -> int:
     sources = of_all(since) if args.all else of_user(since) if args.user else []
     logging.basicConfig(format="adon: %(message)s")
     for submit_dir in args.dirs:
-        SubmitDir(submit_dir)  # refused before an archive is made
+        submit_dir_of(submit_dir)  # refused before an archive is made
     with (
         _sink(args) as sink,
         _notifying(args, sink),
@@ -141,6 +145,10 @@ def _run(args: argparse.Namespace) -> int:
             keep=args.keep,
             give_up_s=give_up_s,
         )
+        for member in follower.workflows:
+            if not is_file(member.dir.dagman_out):
+                waits = "DAGMan has not begun: waiting for pegasus-run or condor_submit_dag"
+                print(f"adon: {member.dir.path}: {waits}", file=sys.stderr)
         follower.run(stop)
     if not follower.family.roots:
         print(f"adon: no workflows found{_LOOKED if sources else ''}", file=sys.stderr)
@@ -251,7 +259,7 @@ def _name(follower: Follower, submit_dir: SubmitDir) -> str:
 def _as_text(follower: Follower, submit_dir: SubmitDir, status: Status) -> str:
     from monitors.status import status_text
 
-    return status_text(status, _name(follower, submit_dir))
+    return status_text(status, _name(follower, submit_dir), _BAR)
 
 
 def _as_json(follower: Follower, submit_dir: SubmitDir, status: Status) -> str:

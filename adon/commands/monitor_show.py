@@ -155,10 +155,13 @@ def _show(args: argparse.Namespace) -> int:
             _refresh(source, key)
         workflow = source.workflow(key, 0)
         found = source.analysis(key, not args.alone)
+        names = {}
+        if any(failed["workflow"] != key for failed in found["failures"]):
+            names = {row["id"]: row["name"] for row in source.workflows(limit=_MOST)}
     if args.json:
         print_json(found)
     else:
-        print(analysis_text(workflow, found))
+        print(analysis_text(workflow, found, names))
     return 0
 
 

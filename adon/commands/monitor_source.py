@@ -76,6 +76,8 @@ def find(source: Source, wanted: str) -> str:
     ids = [row["id"] for row in found]
     if wanted in ids:
         return wanted
+    if (place := os.path.realpath(wanted)) in ids:  # some are known by their DAG's path
+        return place
     path = str(Path(wanted).absolute())
     by = [
         # Plain sub-DAGs lie in the directory of the workflow that they are a part of.

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 from monitors.archive import Archive, Measurement
 from monitors.jobs.condor_moves import TOOL as CONDOR
+from monitors.jobs.placements import placement_id
 from monitors.rules import Rules
+from monitors.stores.selection import Selection
 from monitors.workflows.known import KnownWorkflows
 from monitors.workflows.overview import Overview
 from network_provisioner.access import May, Principal
@@ -15,6 +17,7 @@ from network_provisioner.api.shapes import MOST
 from network_provisioner.errors import BrokerError
 from network_provisioner.model import Transit
 
+_PAGE = 5000  # measurements that are read at once
 _CONDORS = "condor:"  # how ids of transits for HTCondor's own transfers begin
 
 
@@ -59,12 +62,55 @@ class Visible:
     def of(self, caller: Principal, metric: str, ids: Sequence[str]) -> list[Measurement]:
         """What was measured of these workflows, oldest first. Raises ArchiveError."""
         found = [m for key in ids for m in self.archive.query(metric, workflow=key)]
-        return [m for m in found if 0 <= m.value < MOST and self._rules.may_see(caller, m)]
+        return [m for m in found if self._may_see(caller, m)]
+
+    def some(
+        self,
+        caller: Principal,
+        metric: str,
+        workflow: str,
+        offset: int,
+        limit: int,
+        newest: bool,
+        wanted: Callable[[Measurement], bool] = lambda _: True,
+    ) -> list[Measurement]:
+        """What was measured of a workflow and is ``wanted``, oldest or ``newest`` first, after
+        ``offset`` others at most ``limit``. No more is read than that takes. Raises ArchiveError"""
+        selection, cursor = Selection((metric,), workflow=workflow), None
+        found: list[Measurement] = []
+        most = offset + limit
+        while len(found) < most:
+            page = self.archive.page(selection, cursor, newest=newest, limit=min(most, _PAGE))
+            found += (m for _, m in page if wanted(m) and self._may_see(caller, m))
+            if len(page) < min(most, _PAGE):
+                break
+            cursor = page[-1][0]
+        return found[offset:most]
+
+    def placements(
+        self, caller: Principal, workflow: str, jobs: Collection[str]
+    ) -> dict[str, Measurement]:
+        """Why these jobs of a workflow are where they are, or tasks of what it was planned from.
+        Raises ArchiveError."""
+        keys = {placement_id(workflow, job): job for job in jobs}
+        found = self.archive.those(list(keys))
+        return {
+            keys[key]: m
+            for key, m in found.items()
+            # Ids are what somebody recorded, and names may hold what parts them.
+            if (m.metric, m.workflow) == ("placement", workflow) and self._may_see(caller, m)
+        }
+
+    def _may_see(self, caller: Principal, found: Measurement) -> bool:
+        return 0 <= found.value < MOST and self._rules.may_see(caller, found)
 
     def transfers(self, caller: Principal, ids: Sequence[str]) -> list[Measurement]:
         """What jobs of these workflows moved, oldest first, with all paths that are known. Raises
         ArchiveError, StoreError."""
-        found = self.of(caller, "job_transfer", ids)
+        return self.with_paths(self.of(caller, "job_transfer", ids))
+
+    def with_paths(self, found: Sequence[Measurement]) -> list[Measurement]:
+        """Transfers with all paths that are known. Raises StoreError."""
         unknown = {m.workflow for m in found if _may_have_path(m)}
         transits = {workflow: self._transits_of(workflow) for workflow in unknown}
         return [_with_path(m, transits[m.workflow]) if _may_have_path(m) else m for m in found]

@@ -15,8 +15,9 @@ from monitors.api.workflow_shapes import (
     WorkflowAnswer,
     WorkflowDetailsAnswer,
 )
+from monitors.measurement import Measurement
 from monitors.workflows.analysis import analyse
-from monitors.workflows.rows import by_job, job_row, text, transfer_row
+from monitors.workflows.rows import job_row, text, transfer_row
 from network_provisioner.api import answers
 from network_provisioner.api.callers import Caller
 from network_provisioner.api.shapes import MOST
@@ -74,29 +75,33 @@ def router(seen: Visible) -> APIRouter:
         caller: Caller,
         kind: Kind | None = None,
         outcome: Outcome | None = None,
+        newest: bool = False,
         limit: Limit = 1000,
         offset: Offset = 0,
     ) -> Response:
-        """Every attempt of its jobs that has ended, oldest first."""
+        """Every attempt of its jobs that has ended, oldest or ``newest`` first."""
+
+        def wanted(job: Measurement) -> bool:
+            return kind in (None, text(job, "kind")) and outcome in (None, text(job, "outcome"))
+
         seen.one(caller, workflow)
-        placements = by_job(seen.of(caller, "placement", [workflow]))
-        found = [
-            job
-            for job in seen.of(caller, "job", [workflow])
-            if (kind is None or text(job, "kind") == kind)
-            and (outcome is None or text(job, "outcome") == outcome)
-        ]
-        page = found[offset : offset + limit]
+        page = seen.some(caller, "job", workflow, offset, limit, newest, wanted)
+        names = {text(job, name) for job in page for name in ("job", "task")}
+        placements = seen.placements(caller, workflow, names - {""})
         return answers.answer([job_row(job, placements) for job in page])
 
     @routes.get("/v1/workflows/{workflow:path}/transfers", response_model=list[JobTransferAnswer])
     def list_transfers(
-        workflow: str, caller: Caller, limit: Limit = 1000, offset: Offset = 0
+        workflow: str,
+        caller: Caller,
+        newest: bool = False,
+        limit: Limit = 1000,
+        offset: Offset = 0,
     ) -> Response:
-        """What its jobs moved between sites, oldest first."""
+        """What its jobs moved between sites, oldest or ``newest`` first."""
         seen.one(caller, workflow)
-        page = seen.transfers(caller, [workflow])[offset : offset + limit]
-        return answers.answer([transfer_row(moved) for moved in page])
+        page = seen.some(caller, "job_transfer", workflow, offset, limit, newest)
+        return answers.answer([transfer_row(moved) for moved in seen.with_paths(page)])
 
     @routes.get("/v1/workflows/{workflow:path}", response_model=WorkflowDetailsAnswer)
     def get_workflow(

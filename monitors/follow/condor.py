@@ -8,62 +8,23 @@ history, or it is gone. Seen with HTCondor 25.14.1.
 
 from __future__ import annotations
 
-import json
-import logging
 import re
-import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from monitors.logs.event_log import schedd_of
+from monitors.printed import Ad, Run, ads, printed
 from monitors.status import State
 from network_provisioner.errors import printable
 
-_log = logging.getLogger(__name__)
-
-PATIENCE_S = 20.0
 _QUEUE_S = 60.0  # for so long one answer serves all workflows
 _SAME_S = 2.0  # the queue has whole seconds
 _REMOVED, _COMPLETED = 3, 4
 _WANTED = "ClusterId,QDate,JobStatus,ExitCode,CompletionDate,EnteredCurrentStatus,RemoveReason"
-
-Run = Callable[[Sequence[str]], str | None]
-Ad = Mapping[str, Any]
-
-
-def printed(command: Sequence[str]) -> str | None:
-    """What a command prints; None where it is not there, fails, or takes too long."""
-    try:
-        done = subprocess.run(
-            list(command),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=PATIENCE_S,
-            check=False,
-        )
-    except (OSError, subprocess.SubprocessError) as error:
-        _log.info("%s: %s", command[0], error)
-        return None
-    if done.returncode:
-        _log.info("%s: %s", command[0], done.stderr[-300:].decode(errors="replace").strip())
-        return None
-    return done.stdout.decode(errors="replace")
-
-
-def ads(text: str | None) -> list[Ad] | None:
-    """The jobs in what a command printed with ``-json``: no job may be no text. None where nobody
-    answered, or with something else."""
-    if text is None:
-        return None
-    try:
-        found = json.loads(text) if text.strip() else []
-    except (ValueError, RecursionError):
-        return None
-    return [ad for ad in found if isinstance(ad, dict)] if isinstance(found, list) else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,6 @@ import json
 import logging
 import os
 import pwd
-import re
 import sqlite3
 import threading
 import time
@@ -24,9 +23,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from monitors.follow.condor import PATIENCE_S, Run, ads, printed
 from monitors.follow.subworkflows import root_of
+from monitors.logs.dag_files import dag_of
 from monitors.logs.watch import ANY, Watch, open_watch
+from monitors.printed import PATIENCE_S, Run, ads, printed
 
 _log = logging.getLogger(__name__)
 
@@ -36,7 +36,6 @@ LOOK_EVERY_S = 10.0
 SINCE_S = 30 * 86400.0  # workflows that ended before are history
 
 _WAIT_S = 0.25
-_DAG = re.compile(r"(?:^|\s)-[Dd]ag\s+(\S+)")
 _RUNNING = """
     SELECT w.submit_dir, s.state, s.timestamp FROM master_workflow w
     LEFT JOIN master_workflowstate s ON s.wf_id = w.wf_id AND s.timestamp =
@@ -161,8 +160,8 @@ class Queue:
 def _of_job(job: Mapping[str, Any]) -> Found | None:
     if not isinstance(job.get("Iwd"), str):
         return None
-    dag = _DAG.search(str(job.get("Arguments", "")))
-    return Found(Path(job["Iwd"]), dag[1]) if dag else None
+    dag = dag_of(str(job.get("Arguments", "")))
+    return Found(Path(job["Iwd"]), dag) if dag else None
 
 
 def of_user(since: Callable[[], float]) -> list[Source]:

@@ -12,7 +12,7 @@ from monitors.follow.discovery import Found
 from monitors.follow.subworkflows import sub_workflows
 from monitors.follow.workflow import FollowedWorkflow, SubEvent
 from monitors.logs.event_log import Kind
-from monitors.logs.submit_dir import SubmitDir
+from monitors.logs.submit_dir import SubmitDir, running
 from monitors.measurement import Measurement
 from monitors.status import NOT_STARTED, State, Status, total
 from monitors.workflows.stuck import for_people
@@ -129,7 +129,9 @@ class Family:
         if known is not None and not (known.is_gone and _is_there(found.folder)):
             return
         try:
-            member = self.add(_opened(found))
+            member = self.add(
+                running(found.folder, found.dag) if found.dag else SubmitDir(found.folder)
+            )
         except InputError as error:
             if _is_there(found.folder):
                 self._complain(found.folder / found.dag, str(error))
@@ -254,21 +256,6 @@ def _is_within(member: Member, other: Member) -> bool:
 
 def _is_there(folder: Path) -> bool:
     return os.path.isdir(folder)  # noqa: PTH112  # Path's raises where one may not look
-
-
-def _opened(found: Found) -> SubmitDir:
-    if found.dag:
-        dag = found.folder / found.dag
-        try:
-            planned = SubmitDir(dag.parent)
-        except InputError:
-            planned = None
-        if planned is None or planned.dag.name != dag.name:
-            if not dag.exists():
-                raise InputError(f"{dag}: found no such file, expected a DAG")
-            return SubmitDir(found.folder, dag, str(dag.absolute()))
-        return planned
-    return SubmitDir(found.folder)
 
 
 def ended_well(members: Iterable[Member]) -> bool:

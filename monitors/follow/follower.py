@@ -22,7 +22,7 @@ from monitors.follow.discovery import Discovery
 from monitors.follow.elsewhere import Elsewhere
 from monitors.follow.family import Family, Member
 from monitors.follow.sink import Requests, Sink, SinkError, known_status, record_what_fits
-from monitors.logs.submit_dir import SubmitDir
+from monitors.logs.submit_dir import SubmitDir, submit_dir_of
 from monitors.logs.watch import Watch, open_watch
 from monitors.measurement import Measurement
 from monitors.status import NOT_STARTED, Status
@@ -52,14 +52,14 @@ def refresh_key(number: int, at: float) -> str:
 
 
 class Follower:
-    """Follows workflows by their submit directories, which must be planned already.
+    """Follows workflows by their submit directories, or DAGs in them, which must be there already.
 
     DAGMan need not have started. ``on_status`` is called with every change after it is in the
     ``sink``; of what was before it was followed, with the last. ``discovery`` finds more workflows
     while it runs, ``elsewhere`` is asked where the files do not tell, ``requests`` are answered.
     With ``keep`` it goes on when all have ended; those of which nothing was written for
     ``give_up_s`` seconds are not waited for. Raises InputError as
-    :class:`~monitors.logs.submit_dir.SubmitDir`.
+    :func:`~monitors.logs.submit_dir.submit_dir_of`.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class Follower:
         self._complaints: dict[Path, str] = {}
         self.family = Family(self._complain, self._added, rests=keep, left=self._left)
         for path in paths:
-            self.family.add(SubmitDir(path))
+            self.family.add(submit_dir_of(path))
 
     # ---------------------------------------------------------------- use
 

@@ -18,6 +18,8 @@ def workflow_facts(submit_dir: SubmitDir, root: str = "", parent: str = "") -> M
     ``planned_at`` and ``at`` are when it was planned, in Unix seconds.
     """
     dump, workflow = submit_dir.braindump, submit_dir.workflow
+    # A part's DAG may lie elsewhere, and be called as another one in the directory.
+    folder, dag = submit_dir.path, submit_dir.dag
     planned_at = _planned_at(dump.get("timestamp", "")) or _written_at(submit_dir)
     return Measurement(
         id=f"workflow:{workflow}",
@@ -32,8 +34,8 @@ def workflow_facts(submit_dir: SubmitDir, root: str = "", parent: str = "") -> M
             "name": submit_dir.name,
             "label": dump.get("dax_label", ""),
             "user": dump.get("user") or _owner(submit_dir),
-            "submit_dir": str(submit_dir.path.absolute()),
-            "dag": submit_dir.dag.name,
+            "submit_dir": str(folder.absolute()),
+            "dag": str(dag.relative_to(folder) if dag.is_relative_to(folder) else dag.absolute()),
             "host": _host(dump.get("submit_hostname", "")),
             "root": root or dump.get("root_wf_uuid") or workflow,
             "parent": parent,

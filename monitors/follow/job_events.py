@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from pathlib import Path
 
 from monitors.logs.event_log import EventTail, JobEvent
 from monitors.logs.submit_dir import SubmitDir
 from monitors.logs.tail import state_of
-from network_provisioner.errors import InputError
 
 
 class JobEvents:
@@ -18,9 +18,9 @@ class JobEvents:
         self._dir = submit_dir
         self._nodes = EventTail(submit_dir.nodes_log)
         self._backfilled = False
-        self._began: dict[tuple[int, int], float] = {}  # first events of jobs, until then
+        self._waiting: list[JobEvent] = []  # until those of earlier runs are read
         self.seen: tuple[object, ...] = ()
-        """How that file was when it was last read, as :func:`~monitors.logs.tail.state_of`."""
+        """How that file was when all was last read, as :func:`~monitors.logs.tail.state_of`."""
 
     @property
     def changed_at(self) -> float:
@@ -28,28 +28,27 @@ class JobEvents:
         return self._nodes.changed_at
 
     def read(self) -> Iterator[JobEvent]:
-        """Those that are new. Raises InputError where a file is there and cannot be read; what can
-        be had comes first."""
+        """Those that are new. Raises InputError where a file is there and cannot be read: what
+        comes later in time waits until it can be."""
         # Before reading: what comes meanwhile makes the next look read again.
-        self.seen = state_of(self._dir.nodes_log)
-        if self._backfilled or self._dir.workflow_log is None:
-            yield from self._nodes.read()
-            return
-        # DAGMan empties nodes.log at every start; the workflow's own log has earlier runs too. Of
-        # jobs that are in both, nodes.log alone says how their POST scripts ended, and when.
-        now = list(self._nodes.read())
-        for event in now:
-            self._began.setdefault((event.cluster, event.proc), event.at)
-        problem: InputError | None = None
-        try:
-            for event in EventTail(self._dir.workflow_log).read():
-                self._backfilled = True  # what was read in part is not read again
-                if event.at < self._began.get((event.cluster, event.proc), math.inf):
-                    yield event
-            self._backfilled = True
-            self._began.clear()
-        except InputError as error:
-            problem = error  # it may become readable
-        yield from now
-        if problem is not None:
-            raise problem
+        seen = state_of(self._dir.nodes_log)
+        if not self._backfilled and self._dir.workflow_log is not None:
+            yield from self._earlier(self._dir.workflow_log)
+        waiting, self._waiting = self._waiting, []
+        yield from waiting
+        yield from self._nodes.read()
+        self.seen = seen
+
+    def _earlier(self, workflow_log: Path) -> Iterator[JobEvent]:
+        """DAGMan empties nodes.log at every start; the workflow's own log has earlier runs too. Of
+        jobs that are in both, nodes.log alone says how their POST scripts ended, and when."""
+        began: dict[tuple[int, int], float] = {}
+        for event in self._nodes.read():
+            self._waiting.append(event)
+        for event in self._waiting:
+            began.setdefault((event.cluster, event.proc), event.at)
+        for event in EventTail(workflow_log).read():
+            self._backfilled = True  # what was read in part is not read again
+            if event.at < began.get((event.cluster, event.proc), math.inf):
+                yield event
+        self._backfilled = True

@@ -15,7 +15,6 @@ Tried with Pegasus 5.1.3 and 6.0.
 from __future__ import annotations
 
 import json
-import subprocess
 import time
 from collections.abc import Callable, Mapping
 from hashlib import sha256
@@ -23,12 +22,12 @@ from pathlib import Path
 from typing import Any
 
 from monitors.follow.inquiry import Inquiry
+from monitors.printed import printed
 from monitors.status import State, Status
 
 TIMEOUT_S = 30.0
 PATIENCE_S = 20.0  # for DAGMan's own words, before anybody else is asked
 AGAIN_S = 60.0
-_MOST_BYTES = 1 << 24
 
 _NAMES = {
     "unready": "unready",
@@ -43,14 +42,14 @@ _NAMES = {
 _STATES = {"Running": State.RUNNING, "Success": State.DONE, "Failure": State.FAILED}
 _MOST_JOBS = 10**9
 
-Run = Callable[[Path], str]
+Ask = Callable[[Path], str | None]
 
 
-def parsed(text: str, at: float) -> Status | None:
-    """What it says of the workflow itself at ``at`` (Unix seconds); None where that is nothing, or
-    cannot be: counts that are none, more jobs than there are, or another share than theirs."""
+def parsed(text: str | None, at: float) -> Status | None:
+    """What it says of the workflow itself at ``at`` (Unix seconds); None where it says nothing, or
+    what cannot be: counts that are none, more jobs than there are, or another share than theirs."""
     try:
-        said = json.loads(text)["dags"]["root"]
+        said = json.loads(text or "")["dags"]["root"]
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
     if not isinstance(said, dict):
@@ -73,20 +72,9 @@ def key_of(status: Status) -> str:
     return f"pegasus-status:{status.at:.3f}:{sha256(repr(status).encode()).hexdigest()[:8]}"
 
 
-def ask(folder: Path) -> str:
-    """What it prints of a submit directory; "" where it is not there, or takes too long."""
-    try:
-        done = subprocess.run(
-            ["pegasus-status", "-j", "-Q", str(folder.absolute())],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            timeout=TIMEOUT_S,
-            check=False,
-        )
-    except (OSError, subprocess.SubprocessError):
-        return ""
-    return done.stdout[:_MOST_BYTES].decode(errors="replace") if done.returncode == 0 else ""
+def ask(folder: Path) -> str | None:
+    """What it prints of a submit directory; None where it is not there, or takes too long."""
+    return printed(["pegasus-status", "-j", "-Q", str(folder.absolute())], TIMEOUT_S)
 
 
 class Fallback(Inquiry[Path, Status]):
@@ -97,7 +85,7 @@ class Fallback(Inquiry[Path, Status]):
 
     def __init__(
         self,
-        run: Run = ask,
+        run: Ask = ask,
         clock: Callable[[], float] = time.time,
         patience_s: float = PATIENCE_S,
         again_s: float = AGAIN_S,

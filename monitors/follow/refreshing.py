@@ -12,11 +12,13 @@ import logging
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 from monitors.archive import Archive
 from monitors.follow.follower import refresh_key
 from monitors.follow.workflow import FollowedWorkflow
+from monitors.logs.submit_dir import SubmitDir, running
 from monitors.measurement import Measurement
 from monitors.status import Status
 from network_provisioner.errors import InputError
@@ -53,12 +55,24 @@ def read_now(facts: Measurement, key: str) -> list[Measurement]:
         return []
     if facts.details.get("host") != os.uname().nodename or not os.path.isdir(path):  # noqa: PTH112
         return []
-    followed = FollowedWorkflow(path)
-    if followed.dir.workflow != facts.subject:
+    here = _planned(Path(path), facts)
+    if here is None:
         return []
+    followed = FollowedWorkflow(here, str(facts.details.get("root", "")))
     followed.step()
     found, _ = followed.take()
     return [*found, followed.once_more(key)]
+
+
+def _planned(folder: Path, facts: Measurement) -> SubmitDir | None:
+    """The workflow itself; None where another is in its place meanwhile. Raises InputError."""
+    name = facts.details.get("dag")
+    here = running(folder, name) if isinstance(name, str) and name else SubmitDir(folder)
+    if here.workflow == facts.subject:
+        return here
+    if here.braindump or not facts.details.get("parent"):
+        return None
+    return SubmitDir(folder, here.dag, facts.subject)  # a part without a UUID of its own
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from monitors.follow.elsewhere import Elsewhere, inquiry_into
 from monitors.follow.follower import Follower, OnStatus
 from monitors.follow.pegasus_status import Fallback
 from monitors.follow.sink import Requests, Sink
+from monitors.logs.dag_files import DAG, is_file
 from monitors.status import Status
 from network_provisioner.errors import AdonError, InputError
 
@@ -25,8 +27,8 @@ _STOP_S = 60.0
 
 
 def check_workflows(whose: Sequence[str]) -> None:
-    """Whether these can be followed: ``user``, ``all``, or submit directories by their absolute
-    paths. Raises InputError."""
+    """Whether these can be followed: ``user``, ``all``, or submit directories (or .dag files in
+    them) by their absolute paths. Raises InputError."""
     for one in whose:
         if one not in (USER, ALL) and not Path(one).is_absolute():
             raise InputError(
@@ -86,7 +88,7 @@ class FollowService:
         sources = sources_of(self._whose, lambda: self._clock() - SINCE_S)
         folders = [Path(one) for one in self._whose if one not in (USER, ALL)]
         if folders:
-            sources.append(_Folders(folders))
+            sources.append(Named(folders))
         return Follower(
             (),
             self._sink,
@@ -110,16 +112,21 @@ class FollowService:
             self._stop.wait(_AGAIN_S)
 
 
-class _Folders:
-    """Directories that are named, whether they are there or not."""
+class Named:
+    """Directories, and DAGs, that are named, whether they are there or not."""
 
     def __init__(self, folders: Sequence[Path]) -> None:
         self._folders = folders
 
     def files(self) -> dict[Path, list[str]]:
         """See :class:`~monitors.follow.discovery.Source`."""
-        return {folder.parent: [folder.name] for folder in self._folders}
+        files: dict[Path, list[str]] = {}
+        for folder in self._folders:
+            files.setdefault(folder.parent, []).append(folder.name)
+        return files
 
     def look(self) -> list[Found]:
         """See :class:`~monitors.follow.discovery.Source`."""
-        return [Found(folder) for folder in self._folders if folder.is_dir()]
+        dags = [one for one in self._folders if one.suffix == DAG and is_file(one)]
+        folders = [one for one in self._folders if os.path.isdir(one)]  # noqa: PTH112  # Path's raises
+        return [*map(Found, folders), *(Found(dag.parent, dag.name) for dag in dags)]

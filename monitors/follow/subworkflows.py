@@ -21,12 +21,12 @@ import uuid
 from contextlib import suppress
 from pathlib import Path
 
+from monitors.logs.dag_files import dag_of
 from monitors.logs.submit_dir import JobKind, SubmitDir
 from network_provisioner.errors import InputError
 
 _NUMBERED = re.compile(r"(.+)\.(\d{3})")
 _SHARED = ("user", "submit_hostname")  # what a plain sub-DAG has from its parent
-_DAG = re.compile(r"(?:^|\s)-[Dd]ag\s+(\S+)")
 
 
 def sub_workflows(parent: SubmitDir, job: str) -> list[SubmitDir]:
@@ -43,8 +43,8 @@ def sub_workflows(parent: SubmitDir, job: str) -> list[SubmitDir]:
     values = parent.values(job)
     if values:
         folder = _real(parent.path / values.get("initialdir", ""))
-        found = _DAG.search(values.get("arguments", ""))
-        dag = folder / found[1] if found else None
+        name = dag_of(values.get("arguments", ""))
+        dag = folder / name if name else None
     else:
         folder, dag = parent.folder(job), file
     if dag is None or not dag.is_file():

@@ -45,6 +45,11 @@ def placement_facts(submit_dir: Path, workflow: str) -> list[Measurement]:
     return [fact for fact in facts if fact is not None]
 
 
+def placement_id(workflow: str, job: str) -> str:
+    """The id of the measurement that says where a job of a workflow was put."""
+    return f"placement:{workflow}:{job}"
+
+
 def _fact(row: object, at: float, policy: str, workflow: str) -> Measurement | None:
     if not isinstance(row, Mapping):
         return None
@@ -54,7 +59,7 @@ def _fact(row: object, at: float, policy: str, workflow: str) -> Measurement | N
     seconds = _number(row.get("seconds"))
     others = row.get("alternatives")
     return Measurement(
-        id=f"placement:{workflow}:{job}",
+        id=placement_id(workflow, job),
         metric="placement",
         subject=site,
         value=seconds or 0.0,

@@ -12,26 +12,21 @@ It has what the event log only counts together: which server, how much, how long
 
 from __future__ import annotations
 
-import json
 import logging
 import shutil
-import subprocess
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 from urllib.parse import urlsplit
 
 from monitors.jobs.attempts import Attempt
 from monitors.jobs.transfer_fact import transfer_fact
 from monitors.measurement import Measurement
-
-_log = logging.getLogger(__name__)
+from monitors.printed import Ad, ads, printed
 
 _PROGRAM = "condor_history"
 _TIMEOUT_S = 5.0
 _CLOCK_S = 3.0  # dates are in whole seconds, and are those of the end of the transfer
 _MOST = 2**53
-
-Ad = Mapping[str, Any]
 
 
 class History(Protocol):
@@ -55,21 +50,9 @@ class CondorHistory:
             return []
         wanted = f"member(ClusterId, {{{', '.join(map(str, clusters))}}})"
         words = [program, "-transfer-history", "-json", "-constraint", wanted]
-        try:
-            done = subprocess.run(
-                words, capture_output=True, timeout=_TIMEOUT_S, check=True, stdin=subprocess.DEVNULL
-            )
-            return parse(done.stdout)
-        except (OSError, subprocess.SubprocessError, ValueError) as error:
-            self._away = True
-            _log.warning("HTCondor's history of transfers cannot be asked: %s", error)
-            return []
-
-
-def parse(text: bytes) -> list[Ad]:
-    """What ``condor_history -json`` prints. Raises ValueError."""
-    data = json.loads(text) if text.strip() else []
-    return [ad for ad in data if isinstance(ad, dict)] if isinstance(data, list) else []
+        found = ads(printed(words, _TIMEOUT_S, logging.WARNING))
+        self._away = found is None
+        return found or []
 
 
 def plugin_facts(

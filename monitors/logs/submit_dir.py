@@ -14,6 +14,8 @@ from pathlib import Path
 
 import yaml
 
+from monitors.logs.dag_files import DAG, is_file, only_dag, place, text_of
+from monitors.logs.submit_file import expanded, submit_values, variables
 from network_provisioner.errors import InputError
 
 
@@ -60,10 +62,6 @@ _JOB = re.compile(
 )
 _SUBDAG = re.compile(r"\s*SUBDAG\s+EXTERNAL\s+(\S+)\s+(\S+)(?:\s+DIR\s+(\S+))?", re.IGNORECASE)
 _VARS = re.compile(r"\s*VARS\s+(\S+)\s+(.*)", re.IGNORECASE)
-_VARIABLE = re.compile(r'(\+?[\w.]+)\s*=\s*"((?:[^"\\]|\\.)*)"')
-_ASSIGNMENT = re.compile(r"\s*(\+?[\w.]+)\s*=\s*(.*?)\s*\Z")
-_LONGEST = 4096  # no path is longer; macros of macros would be, without end
-_MACRO = re.compile(r"\$\(([\w.]+)\)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +86,10 @@ class SubmitDir:
 
     ``dag`` names a DAG without a directory of its own, whose DAGMan runs in ``path``: a sub-DAG of
     the workflow there. It is known as ``workflow`` then, and what ``braindump.yml`` says is not
-    about it.
+    about it. A workflow that has no UUID is known by its DAG's path.
 
-    Raises InputError where the directory is none, or holds no DAG or several without saying which.
+    Raises InputError where the directory is none, or holds no DAG, or several of which none has all
+    others inside it, without saying which.
     """
 
     def __init__(self, path: str | Path, dag: Path | None = None, workflow: str = "") -> None:
@@ -98,8 +97,8 @@ class SubmitDir:
         if not self.path.is_dir():
             raise InputError(f"{self.path}: found no such directory, expected a submit directory")
         self.braindump = _braindump(self.path / "braindump.yml") if dag is None else {}
-        self.dag = dag or self.path / (self.braindump.get("dag") or self._only_dag())
-        self.workflow = workflow or self.braindump.get("wf_uuid") or str(self.path.resolve())
+        self.dag = dag or self.path / (self.braindump.get("dag") or only_dag(self.path))
+        self.workflow = workflow or self.braindump.get("wf_uuid") or place(self.dag)
         self.name = self.braindump.get("dax_label") or self.dag.stem
         log = self.braindump.get("condor_log", "")
         self.workflow_log = self.path / log if log else None
@@ -154,26 +153,17 @@ class SubmitDir:
         file = self.submit_file(name)
         if file is None or name in self._folders:
             return {}
-        values = _submit_values(file) | {"job": name} | self._variables.get(name, {})
-        return {key: _expanded(value, values).strip('"') for key, value in values.items()}
+        values = submit_values(file) | {"job": name} | self._variables.get(name, {})
+        return {key: expanded(value, values).strip('"') for key, value in values.items()}
 
     def job_names(self) -> list[str]:
         """All jobs, in the order of the DAG file. Raises InputError where it cannot be read."""
         return list(self._job_files())
 
-    def _only_dag(self) -> str:
-        dags = sorted(path.name for path in self.path.glob("*.dag"))
-        if len(dags) != 1:
-            raise InputError(
-                f"{self.path}: found {len(dags)} .dag files and no braindump.yml that names one,"
-                " expected a submit directory"
-            )
-        return dags[0]
-
     def _job_files(self) -> dict[str, Path]:
         if self._files is None:
             files: dict[str, Path] = {}
-            for line in _text(self.dag).splitlines():
+            for line in text_of(self.dag).splitlines():
                 if found := _JOB.match(line):
                     files[found[1]] = self.path / (found[3] or "") / found[2]
                 elif found := _SUBDAG.match(line):
@@ -182,7 +172,7 @@ class SubmitDir:
                     files[found[1]] = folder / found[2]
                 elif found := _VARS.match(line):
                     known = self._variables.setdefault(found[1], {})
-                    known.update(_variables(found[2]))
+                    known.update(variables(found[2]))
             self._files = files
         return self._files
 
@@ -210,6 +200,32 @@ class SubmitDir:
         )
 
 
+def submit_dir_of(path: str | Path) -> SubmitDir:
+    """The workflow in a submit directory, or that of a DAG's own file, for a directory with
+    several. Raises InputError as :class:`SubmitDir`."""
+    path = Path(path)
+    if not is_file(path):
+        return SubmitDir(path)
+    if path.suffix != DAG:
+        raise InputError(f"{path}: found a file, expected a submit directory or a {DAG} file")
+    return running(path.parent, path.name)
+
+
+def running(folder: Path, name: str) -> SubmitDir:
+    """The workflow whose DAGMan runs the DAG called ``name`` in ``folder``: the planned one there,
+    or another. Raises InputError where there is no such DAG."""
+    dag = folder / name
+    try:
+        planned = SubmitDir(dag.parent)
+    except InputError:
+        planned = None
+    if planned is not None and planned.dag.name == dag.name:
+        return planned
+    if not dag.exists():
+        raise InputError(f"{dag}: found no such file, expected a DAG")
+    return SubmitDir(folder, dag, place(dag))
+
+
 def _kind(name: str, job_class: str, transformation: str) -> JobKind:
     if job_class:
         return _CLASSES.get(job_class, JobKind.OTHER)
@@ -226,7 +242,7 @@ def _braindump(path: Path) -> dict[str, str]:
         return {}
     try:
         # Text as it is written: a date that is none is no error here, and no value is built.
-        data = yaml.load(_text(path), Loader=yaml.BaseLoader)
+        data = yaml.load(text_of(path), Loader=yaml.BaseLoader)
     except (yaml.YAMLError, RecursionError) as error:
         problem = " ".join(str(error).split())
         raise InputError(
@@ -236,47 +252,3 @@ def _braindump(path: Path) -> dict[str, str]:
         raise InputError(f"{path}: found no keys, expected Pegasus's braindump")
     known = {key: value for key, value in data.items() if isinstance(value, str)}
     return {str(key): value for key, value in known.items() if value not in ("", "~", "null")}
-
-
-def _submit_values(path: Path) -> dict[str, str]:
-    """The assignments of a submit file by lower-case name, ``+x`` and ``MY.x`` as ``my.x``."""
-    if not _exists(path):
-        return {}
-    values: dict[str, str] = {}
-    for line in _text(path).splitlines():
-        if found := _ASSIGNMENT.match(line):
-            values[_key(found[1])] = found[2]
-    return values
-
-
-def _variables(text: str) -> dict[str, str]:
-    found = _VARIABLE.findall(text)
-    return {_key(name): value.replace('\\"', '"').replace("\\\\", "\\") for name, value in found}
-
-
-def _key(name: str) -> str:
-    lower = name.lower()
-    return f"my.{lower[1:]}" if lower.startswith("+") else lower
-
-
-def _expanded(value: str, values: dict[str, str]) -> str:
-    for _ in range(5):  # macros may hold macros; one that holds itself must not hold us
-        if "$(" not in value or len(value) > _LONGEST:
-            break
-        value = _MACRO.sub(lambda found: values.get(found[1].lower(), found[0]), value)
-    return value
-
-
-def _exists(path: Path) -> bool:
-    try:
-        return path.exists()
-    except OSError:  # a name that is too long
-        return False
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace")
-    except (OSError, ValueError) as error:  # ValueError: a name with a zero byte in it
-        problem = error.strerror if isinstance(error, OSError) else error
-        raise InputError(f"{path}: cannot be read: {problem}") from error

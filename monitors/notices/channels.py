@@ -13,12 +13,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from email.message import Message
 from typing import IO, Protocol
+from urllib.parse import quote
 
 from monitors.notices.data import Target, headers_of
 from monitors.notices.deciding import Notice
 from network_provisioner.errors import InputError
 
 _HOOK_S = 10.0
+_PLAIN = "".join(map(chr, range(32, 127)))  # what a header takes
 _COMMAND_S = 60.0
 _LATER = frozenset({408, 425, 429})  # what is no refusal for good
 _MOST_LATER_S = 3600.0
@@ -78,7 +80,7 @@ def _posted(target: Target, notice: Notice, key: str) -> Said:
     try:
         headers = headers_of(target) | {
             "Content-Type": "application/json",
-            "Idempotency-Key": key,
+            "Idempotency-Key": quote(key, safe=_PLAIN),
             "User-Agent": "adon",
         }
         data = json.dumps(body).encode()

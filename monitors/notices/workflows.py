@@ -49,6 +49,7 @@ class WorkflowNotices:
         self._known = known
         self._before: dict[str, Status] = {}
         self._stuck: dict[str, float] = {}
+        self._went_on: set[str] = set()  # those that were seen while they were not stuck
         self._since: float | None = None
         self._thread = Background("workflow notices", self._run)
         self._stop = self._thread.stopping
@@ -84,8 +85,11 @@ class WorkflowNotices:
                 self._tells.tell_of(self._notice(workflow, kind, found))
         elif workflow.stuck and not workflow.parent and self._stuck.get(workflow.id) != status.at:
             self._stuck[workflow.id] = status.at
-            if recent:
+            # Its last change may be older than anybody who tells, and its standstill not.
+            if recent or workflow.id in self._went_on:
                 self._tells.tell_of(self._notice(workflow, STUCK, found))
+        if not workflow.stuck:
+            self._went_on.add(workflow.id)
         self._before[workflow.id] = status
 
     def _notice(self, workflow: Overview, kind: str, found: Mapping[str, Overview]) -> Notice:

@@ -6,7 +6,7 @@ what is of the right kind.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from monitors.measurement import Measurement
@@ -73,11 +73,6 @@ def transfer_row(moved: Measurement) -> dict[str, Any]:
         "tool": text(moved, "tool"),
         "direction": text(moved, "direction"),
     }
-
-
-def by_job(placements: Iterable[Measurement]) -> dict[str, Measurement]:
-    """The newest placement of each job."""
-    return {text(one, "job"): one for one in sorted(placements, key=lambda m: (m.at, m.id))}
 
 
 def text(measurement: Measurement, key: str) -> str:

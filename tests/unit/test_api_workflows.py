@@ -177,6 +177,51 @@ def test_jobs_by_kind_outcome_and_page(web: tuple[TestClient, Archive]) -> None:
     assert names(kind="stage_in") == ["j1", "j3", "j5"]
     assert names(outcome="failed") == ["j4"]
     assert names(limit=2, offset=3) == ["j3", "j4"]
+    assert names(newest=True) == ["j5", "j4", "j3", "j2", "j1", "j0"]
+    assert names(newest=True, kind="compute", limit=2, offset=1) == ["j2", "j0"]
+
+
+def test_a_page_is_read_without_all_the_others(
+    web: tuple[TestClient, Archive], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, archive = web
+    archive.record(workflow())
+    for n in range(50):
+        some = (job(f"j{n}", at=T0 + n), transfer(f"t{n}", at=T0 + n), placement(f"j{n}"))
+        archive.record_many(some)
+    read = []
+    rows = archive.engine.rows
+
+    def counted(*asked: Any) -> list[Any]:
+        found = rows(*asked)
+        read.append(len(found))
+        return found
+
+    client.get(f"/v1/workflows/{UUID}")  # what is known of workflows is read once for all
+    monkeypatch.setattr(archive.engine, "rows", counted)
+    for what, name in {"jobs": "j", "transfers": "t"}.items():
+        for asked, first in (({}, 0), ({"offset": 3}, 3), ({"newest": True}, 49)):
+            read.clear()
+            page = {"limit": 2, **asked}
+            found = client.get(f"/v1/workflows/{UUID}/{what}", params=page).json()
+            assert found[0]["job"] == f"{name}{first}" and len(found) == 2
+            assert sum(read) <= 8, (what, asked)
+
+
+@given(st.integers(0, 12), st.integers(1, 12), st.booleans(), st.lists(st.booleans(), max_size=9))
+def test_a_page_is_a_part_of_the_whole(
+    offset: int, limit: int, newest: bool, visible: list[bool]
+) -> None:
+    """Also where some may not be seen, whatever the archive reads at once."""
+    with Archive(":memory:") as archive:
+        archive.record_many(
+            [job(f"j{n}", at=T0 + n // 3, seconds=2.0 * may - 1.0) for n, may in enumerate(visible)]
+        )
+        known = KnownWorkflows(archive, lambda: T0, STUCK_AFTER_S)
+        seen = Visible(archive, Rules(), known)
+        whole = seen.of(ANYBODY, "job", [UUID])
+        page = seen.some(ANYBODY, "job", UUID, offset, limit, newest)
+    assert page == (whole[::-1] if newest else whole)[offset : offset + limit]
 
 
 def test_a_placement_by_task_is_found(web: tuple[TestClient, Archive]) -> None:
@@ -184,6 +229,18 @@ def test_a_placement_by_task_is_found(web: tuple[TestClient, Archive]) -> None:
     archive.record_many([workflow(), job("bwa_ID7"), placement("ID7", site="tacc")])
     (found,) = client.get(f"/v1/workflows/{UUID}/jobs").json()
     assert found["placement"]["site"] == "tacc"
+
+
+def test_what_has_a_placements_id_and_is_none_is_no_placement(
+    web: tuple[TestClient, Archive],
+) -> None:
+    """Ids are whatever somebody recorded; and a name may have a colon in it."""
+    client, archive = web
+    other = replace(job("x"), id=f"placement:{UUID}:a")
+    archive.record_many([workflow(), job("a"), job("b:c"), other])
+    archive.record_many([workflow(f"{UUID}:b"), placement("c", key=f"{UUID}:b")])
+    found = client.get(f"/v1/workflows/{UUID}/jobs").json()
+    assert {row["job"]: row["placement"] for row in found} == {"a": None, "b:c": None, "x": None}
 
 
 def test_a_researcher_sees_its_own_workflows_alone(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from cli_world import NOBODY, adon, refusal
 from monitor_files import START, Submitted, exiting, starting, submitted, table, whole_run
 
 from monitors.archive import Archive
+from monitors.follow.subworkflows import derived
 from pegasus_hooks import registry
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -72,6 +73,15 @@ def test_one_of_which_nothing_comes_is_given_up(tmp_path: Path) -> None:
     assert said.startswith("--give-up-after: found 'soon'")
 
 
+def test_one_that_has_not_begun_is_waited_for_and_it_is_said(tmp_path: Path) -> None:
+    planned, begun = Submitted(tmp_path / "run"), Submitted(tmp_path / "begun", "uuid-2")
+    begun.out.write_text(whole_run())
+    os.utime(planned.path / "wf-0.dag", (START, START))
+    ran = adon("monitor", "run", planned.path, begun.path, "--give-up-after", "2 d")
+    waits = "DAGMan has not begun: waiting for pegasus-run or condor_submit_dag"
+    assert (ran.code, ran.err) == (1, f"adon: {planned.path}: {waits}\n")
+
+
 def test_those_inside_are_named_by_their_whole(tmp_path: Path) -> None:
     outer = Submitted(tmp_path / "run")
     (tmp_path / "run" / "wf-0.dag").write_text("SUBDAG EXTERNAL sub inner.dag\n")
@@ -83,6 +93,39 @@ def test_those_inside_are_named_by_their_whole(tmp_path: Path) -> None:
     assert ran.code == 0
     first, second = ran.out.splitlines()
     assert first.startswith("wf  [") and second.startswith("wf/inner  [")
+
+
+def test_a_directory_with_several_dags(tmp_path: Path) -> None:
+    for name, text in {
+        "outer": "SUBDAG EXTERNAL sub inner.dag\n",
+        "inner": "JOB a a.sub\n",
+    }.items():
+        Path(f"{name}.dag").write_text(text)
+        Path(f"{name}.dag.dagman.out").write_text(whole_run(steps=1))
+    Path("outer.dag.nodes.log").write_text(submitted(1, START, "sub"))
+    first, second = adon("monitor", "run", ".").out.splitlines()
+    assert first.startswith("outer  [") and second.startswith("outer/inner  [")
+    Path("other.dag").write_text("JOB b b.sub\n")
+    assert refusal("monitor", "run", ".") == (
+        ".: found 3 .dag files and no braindump.yml that names one, expected a submit directory,"
+        " or one of them: other.dag, outer.dag"
+    )
+    assert adon("monitor", "run", "outer.dag").out.splitlines()[0] == first
+    with Archive("adon-archive.sqlite") as archive:
+        ids = [
+            str(tmp_path.resolve() / "outer.dag"),
+            derived(f"{tmp_path.resolve()}/outer.dag", "sub"),
+        ]
+        assert archive.subjects("workflow") == ids
+        count = len(archive.query("status"))
+    # Each can be measured again, by whatever it is called, and is itself still.
+    for number, word in enumerate(("outer.dag", ids[1])):
+        ran = adon("monitor", "status", word, "--now", "--json")
+        assert (ran.err, json.loads(ran.out)["source"]) == ("", "refresh")
+        with Archive("adon-archive.sqlite") as archive:
+            found = archive.query("status")
+            assert len(found) == count + 1 + number
+            assert {m.details["root"] for m in found} == {ids[0]}
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ from monitors.archive import Archive
 from monitors.follow.broker_requests import BrokerRequests
 from monitors.follow.follower import Follower
 from monitors.logs.submit_dir import SubmitDir
+from monitors.measurement import Measurement
 from monitors.status import State
 from monitors.workflows.analysis import analyse
 from monitors.workflows.known import KnownWorkflows
@@ -36,6 +37,11 @@ MEASURED = [
     status("w3", T0 + 5, 5, State.DONE),
     job("join_ID9", key="w3", outcome="failed", exitcode=7, stderr="a\x1b[31mb\nlast words"),
 ]
+
+
+@pytest.fixture(autouse=True)
+def _wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "160")
 
 
 @pytest.fixture
@@ -95,7 +101,7 @@ def test_the_latest_status_is_figure_16s(source: tuple[str, str]) -> None:
 def test_the_analysis(source: tuple[str, str]) -> None:
     said = adon("monitor", "show", UUID[:8], *source).out
     assert "makespan 3 min, run times together 60 s, lost in failures 10 s" in said
-    assert "3 attempts (2 done, 1 failed), 1 retries" in said
+    assert "3 attempts (2 done, 1 failed), 1 retry" in said
     assert "soykb::bwa_mem:1.0 mu 2 1 20 s 30 s 30 s 40 s 60 s 55 s" in lines(said)
     assert "mu 3 1 s 2 s 2 s 3 s" in lines(said)
     assert "iplant mu pegasus-transfer 1 - - 1 GB 800 Mb/s 800 Mb/s iplant-s2-s1-mu (1)" in lines(
@@ -108,10 +114,54 @@ def test_the_analysis(source: tuple[str, str]) -> None:
 def test_what_is_inside_is_analysed_with_it(source: tuple[str, str]) -> None:
     said = adon("monitor", "show", "outer", *source).out
     assert "with 1 workflow inside it" in said
-    assert "Failed: join_ID9 at mu on n1.mu: exit code 7" in said
+    assert "Failed: join_ID9 of inner at mu on n1.mu: exit code 7" in said
     assert "  | last words" in said
     assert "\x1b" not in said  # what a job says is no command to a terminal
     assert "join_ID9" not in adon("monitor", "show", "outer", "--alone", *source).out
+
+
+def long_ones() -> list[Measurement]:
+    """What takes much room: hours, terabytes, long names, a way with many nodes."""
+    rare = {"bytes": None, "goodput_bps": None, "tool": "gfal-copy", "retries": 12}
+    day = 86400.0
+    return [
+        workflow(name="resequencing-of-302-soybean-lines", user="khan.saad"),
+        status(done=12345, total=100_000, in_queue=54321),
+        job("bwa", seconds=5.5 * day, at=T0 + 9 * day, cpu_s=7 * day, queued_s=2 * day),
+        job("gatk", subject="gatk::haplotype_caller_of_one_chromosome:4.1.2@tacc-stampede2",
+            seconds=59.94, at=T0 + 9 * day, cpu_s=None, outcome="failed"),
+        transfer("in", n_bytes=999 * 10**9, seconds=day, path=[f"switch-{n}" for n in range(6)]),
+        transfer("out", n_bytes=123_456_789, at=T0 + 1, path=[]),
+        transfer("rare", pair="iplant-data-store>tacc-stampede2", **rare),
+        workflow("c3b1b6d2-0000-4000-8000-000000000001", name="w" * 99, at=T0),
+        workflow(f"{UUID[:10]}0{UUID[11:]}", name="another that begins as the first does", at=T0),
+    ]  # fmt: skip
+
+
+def test_all_of_it_fits_into_80_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    where = ("--archive", tmp_path / "archive.sqlite")
+    with Archive(where[1]) as opened:
+        opened.record_many(long_ones())
+    shown: dict[int, list[str]] = {}
+    for columns in (300, 80):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        shown[columns] = [
+            adon("monitor", *words, *where).out
+            for words in (("show", UUID), ("status", UUID, "--history", "3"), ("list",))
+        ]
+    for wide, narrow in zip(shown[300], shown[80], strict=True):
+        assert max(map(len, wide.splitlines())) > 80 >= max(map(len, narrow.splitlines())), narrow
+    # Nothing of it is lost: what the columns are called stands in words, or in the values.
+    for wide, narrow in zip(shown[300][:2], shown[80][:2], strict=True):
+        said = {word.strip(",") for word in narrow.split()}
+        named = {"transformation", "site", "WORKFLOW"}
+        assert {word.strip(",") for word in wide.split()} - said <= named
+    assert "gatk::haplotype_caller_of_one_chromosome:4.1.2 at tacc-stampede2\n" in shown[80][0]
+    # Ids are as short as they may be typed.
+    ids = {line.split()[-1] for line in shown[80][2].splitlines()[1:4]}
+    assert ids == {"c3b1b6d2-000", UUID[:12], f"{UUID[:10]}0{UUID[11:12]}"}
+    for one in ids:
+        assert f"({one}" in adon("monitor", "status", one, *where).out
 
 
 def test_which_workflow_is_meant(archive: Path, tmp_path: Path) -> None:
@@ -120,6 +170,8 @@ def test_which_workflow_is_meant(archive: Path, tmp_path: Path) -> None:
     assert "found none, did you mean 'soykb'?" in refusal("monitor", "show", "sokyb", *where)
     assert f"did you mean '{UUID}'?" in refusal("monitor", "show", f"{UUID[:-1]}x", *where)
     assert "soykb of ada" in adon("monitor", "status", "/home/ada/soykb/run0001", *where).out
+    (tmp_path / "circle").symlink_to("circle")
+    assert "found none" in refusal("monitor", "status", tmp_path / "circle", *where)
     with Archive(archive) as opened:
         opened.record(workflow("w4", name="outer", submit_dir=""))
     assert "found 2, expected one of w2, w4" in refusal("monitor", "status", "outer", *where)
@@ -205,7 +257,9 @@ def test_measured_now_from_an_archive(tmp_path: Path) -> None:
     with Archive(file) as archive:
         archive.record_many(
             [
-                workflow(key, host=os.uname().nodename, submit_dir=str(planned.path)),
+                workflow(
+                    key, host=os.uname().nodename, submit_dir=str(planned.path), dag="wf-0.dag"
+                ),
                 workflow("w9", host="elsewhere"),
             ]
         )

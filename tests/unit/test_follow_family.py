@@ -8,7 +8,6 @@ import threading
 import uuid
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import ClassVar
 
 import pytest
 from hypothesis import given
@@ -30,6 +29,7 @@ from monitors.follow.discovery import Discovery, Found, PegasusDatabase
 from monitors.follow.elsewhere import Elsewhere
 from monitors.follow.follower import Follower
 from monitors.follow.pegasus_status import Fallback
+from monitors.follow.refreshing import read_now
 from monitors.follow.subworkflows import derived, root_of, sub_workflows
 from monitors.follow.workflow import FollowedWorkflow
 from monitors.logs.event_log import JobEvent, Kind
@@ -186,6 +186,23 @@ def test_plain_sub_dags_have_uuids_that_follow_from_names(tmp_path: Path, archiv
     assert list(states(archive)) == ids or set(states(archive)) == set(ids)
     assert follower.family.total_of(root).done == 6
     assert str(uuid.UUID(ids[2])) == ids[2]
+
+
+def test_a_part_is_measured_at_once_and_not_what_has_its_name(
+    tmp_path: Path, archive: Archive
+) -> None:
+    (tmp_path / "deep").mkdir()
+    outer, inner = tmp_path / "wf.dag", tmp_path / "deep" / "wf.dag"
+    outer.write_text("SUBDAG EXTERNAL one deep/wf.dag\n")
+    inner.write_text("JOB a a.sub\n")
+    for dag, done in ((outer, 1), (inner, 2)):
+        dag.with_name("wf.dag.dagman.out").write_text(starting() + table(START, done=done))
+    (tmp_path / "wf.dag.nodes.log").write_text(submitted(1, START, "one"))
+    Follower(tmp_path, archive).poll()
+    part = derived(str(outer), "one")
+    for workflow, done in ((str(outer), 1), (part, 2)):
+        *_, status = read_now(facts(archive)[workflow], "now")
+        assert (status.subject, status.details["done"]) == (workflow, done)
 
 
 def test_dags_that_hold_each_other_end_somewhere(tmp_path: Path, archive: Archive) -> None:
@@ -380,23 +397,23 @@ def test_a_folder_that_may_not_be_read_stops_nobody(
 def test_what_is_planned_where_one_was_deleted_is_another_workflow(
     tmp_path: Path, archive: Archive
 ) -> None:
-    class Watched(StatWatch):
-        folders: ClassVar[set[Path]] = set()
+    watched: set[Path] = set()
+    run, stop = tmp_path / "run", threading.Event()
 
+    class Watched(StatWatch):
         def add(self, folder: Path, names: Iterable[str]) -> None:
             super().add(folder, names)
-            self.folders.add(folder)
+            watched.add(folder)
 
         def drop(self, folder: Path) -> None:
             super().drop(folder)
-            self.folders.discard(folder)
+            watched.discard(folder)
 
-    run = tmp_path / "run"
-    follower = Follower((), archive, keep=True, watch=Watched)
-    stop = threading.Event()
-    thread = threading.Thread(target=follower.run, args=[stop])
-    thread.start()
-    try:
+        def wait(self, timeout_s: float) -> set[Path]:
+            next(turns, None)  # between the follower's own, never beside them
+            return set()
+
+    def happens() -> Iterator[None]:
         for number in range(2):
             outer = Outer(run, f"outer-{number}")
             inner = outer.plan(number)
@@ -405,13 +422,16 @@ def test_what_is_planned_where_one_was_deleted_is_another_workflow(
             outer.out.write_text(starting() + table(START, done=1) + exiting(START + 2, 0))
             follower.family.found(Found(run))
             follower.poll()
-            assert Watched.folders == {run, inner.path}
+            assert watched == {run, inner.path}
             shutil.rmtree(run)
             follower.family.to_look_at(ended_too=True)
-            assert Watched.folders == set()
-    finally:
+            assert watched == set()
+            yield
         stop.set()
-        thread.join()
+
+    turns = happens()
+    follower = Follower((), archive, keep=True, watch=Watched)
+    follower.run(stop)
     assert states(archive) == {f"{w}-{n}": "done" for w in ("outer", "inner") for n in range(2)}
 
 

@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 from monitor_files import START, Submitted, append, exiting, starting, submitted, table
 
 from monitors.archive import Archive
-from monitors.follow.condor import Dagman, Gone, Schedd, ads, printed
+from monitors.follow.condor import Dagman, Gone, Schedd
 from monitors.follow.elsewhere import Elsewhere, inquiry_into
 from monitors.follow.follower import Follower
+from monitors.printed import ads, printed
 from monitors.status import State, Status, status_text
 
 DAGMAN = Dagman(12, START + 0.5, "10.254.0.1:1 ap")
@@ -136,6 +137,8 @@ def test_commands_that_are_not_there_or_fail_say_nothing() -> None:
     assert printed(["/nowhere/condor_q"]) is None
     assert printed(["false"]) is None
     assert printed(["echo", "[]"]) == "[]\n"
+    assert printed(["printf", r"\377"]) == "\ufffd"
+    assert printed(["sleep", "600"], 0.01) is None
 
 
 # ---------------------------------------------------------------- what becomes of the workflow

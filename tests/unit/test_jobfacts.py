@@ -34,6 +34,7 @@ from monitors.jobs.output import TAIL_BYTES, said_by, tail
 from monitors.jobs.placements import FILE, placement_facts
 from monitors.logs.submit_dir import JobKind, PlannedJob, SubmitDir
 from monitors.measurement import Measurement, to_row
+from network_provisioner.errors import InputError
 
 ONE, TWO, STAGE = (name for name, *_ in Submitted.JOBS)
 
@@ -112,6 +113,29 @@ def test_a_pool_that_was_made_anew_counts_its_jobs_from_the_start(planned: Submi
     planned.nodes.write_text(ran[1])
     found = took(FollowedWorkflow(planned.path))
     assert [job.details["outcome"] for job in found] == ["failed", "done"]
+
+
+@pytest.mark.parametrize("rests", [False, True])
+def test_earlier_runs_count_though_their_log_could_not_be_read_at_first(
+    planned: Submitted, monkeypatch: pytest.MonkeyPatch, rests: bool
+) -> None:
+    monkeypatch.setattr("monitors.follow.workflow._LATE_S", 0.0)
+    ran = [
+        submitted(n, at, ONE) + executing(n, at + 1) + terminated(n, at + 5, returned)
+        for n, at, returned in ((1, START, 1), (2, START + 50, 0))
+    ]
+    planned.nodes.write_text(ran[1])
+    planned.log.mkdir()  # is there, and is no file
+    followed = FollowedWorkflow(planned.path)
+    for _ in range(2):
+        with pytest.raises(InputError, match="cannot be read"):
+            followed.step()
+        if rests:  # nothing more is expected of it
+            followed.rest()
+    planned.log.rmdir()
+    planned.log.write_text("".join(ran))
+    found = [(job.details["attempt"], job.details["outcome"]) for job in took(followed)]
+    assert found == [(0, "failed"), (1, "done")]
 
 
 def test_auxiliary_jobs_are_told_too(planned: Submitted) -> None:

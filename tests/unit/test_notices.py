@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import threading
 from collections.abc import Callable
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 from hypothesis import given, settings
@@ -383,6 +386,23 @@ def test_stuck_is_told_once_for_each_standstill(watched: Watched) -> None:
     assert len({n.key for n in told.notices}) == 2
 
 
+def test_a_standstill_that_begins_after_all_else_is_told(watched: Watched) -> None:
+    """Its last change is older than whoever tells; held jobs are no change."""
+    archive, told, time, notices = watched
+    archive.record_many([workflow("w2"), status("w2", time.now - 7200)])
+    archive.record_many([workflow(), status(at=time.now - 100)])
+    notices.look()
+    time.now += 50
+    archive.record(Measurement("h", "held", UUID, 2.0, "1", time.now, "event log", UUID, {}))
+    notices.look()
+    time.now += 61
+    notices.look()
+    notices.look()
+    assert [n.subject for n in told.notices] == [
+        "Workflow soykb of ada is stuck: all 2 jobs in the queue held for 61 s"
+    ]
+
+
 def test_workflows_inside_others_are_told_with_them(watched: Watched) -> None:
     archive, told, time, notices = watched
     notices.look()
@@ -408,6 +428,32 @@ def test_no_name_breaks_a_notice(name: str, said: str) -> None:
 
 
 # ------------------------------------------------------------------ commands
+
+
+@pytest.mark.parametrize("key", ["notice:1:failed:w:1.5", "/wörk 日本/ü\n.dag", "%41"])
+def test_a_web_hook_gets_the_key_whatever_a_workflow_is_called(key: str) -> None:
+    got: list[tuple[str, str]] = []
+
+    class Receiver(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            got.append((self.headers["Idempotency-Key"], body["key"]))
+            self.send_response(204)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Receiver) as server:
+        server.timeout = 30.0  # where nobody comes
+        thread = threading.Thread(target=server.handle_request)
+        thread.start()
+        target = Target(webhook=f"http://127.0.0.1:{server.server_port}/")
+        said = Channels().deliver(target, Notice("failed", "k", "text", T0), key)
+        thread.join()
+    assert said == Said(True)
+    ((header, told),) = got
+    assert told == key and (unquote(header) == key or header == key)
 
 
 def test_a_command_gets_the_text(tmp_path: Path) -> None:
@@ -447,7 +493,7 @@ def test_the_service_runs_and_ends(tmp_path: Path) -> None:
                                                             state=State.DONE)])  # fmt: skip
         watcher.start()
         done = threading.Event()
-        for _ in range(600):
+        for _ in range(2400):
             if ends(archive):
                 break
             done.wait(0.05)

@@ -167,9 +167,9 @@ def test_it_is_asked_by_its_command_line(
     assert parsed(ask(tmp_path / "run"), 0.0) is not None
     assert log.read_text() == f"-j -Q {tmp_path}/run\n"
     program(said(), 1)
-    assert ask(tmp_path) == ""
+    assert ask(tmp_path) is None
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert ask(tmp_path) == ""
+    assert ask(tmp_path) is None
 
 
 def test_a_log_that_says_nothing_while_dagman_runs(

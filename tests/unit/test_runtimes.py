@@ -25,7 +25,7 @@ from monitors.follow.workflow import FollowedWorkflow
 from monitors.jobs.attempts import Attempts, Outcome
 from monitors.logs.event_log import EventParser, JobEvent, Kind
 from monitors.logs.records import read_record
-from monitors.logs.submit_dir import JobKind, PlannedJob, SubmitDir
+from monitors.logs.submit_dir import JobKind, PlannedJob, SubmitDir, submit_dir_of
 from monitors.workflows.timeline import timeline
 from network_provisioner.errors import InputError
 
@@ -175,14 +175,41 @@ def test_macros_and_variables_of_the_dag(tmp_path: Path) -> None:
     assert (job.site, job.transformation, job.kind) == ("tacc", "x::y:1", JobKind.COMPUTE)
     assert job.output == tmp_path / "tacc-o" / "a.out"
     assert submit_dir.job("inner").kind is JobKind.SUBWORKFLOW
-    assert submit_dir.workflow == str(tmp_path.resolve())
+    assert submit_dir.workflow == str(tmp_path.resolve() / "w.dag")
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["SUBDAG EXTERNAL x inner.dag", "subdag external x ./inner.dag DIR there", "SPLICE x inner.dag",
+     "INCLUDE inner.dag", "SUBDAG EXTERNAL x {folder}/inner.dag"],
+)  # fmt: skip
+def test_a_dag_with_parts_of_itself_beside_it(tmp_path: Path, line: str) -> None:
+    (tmp_path / "inner.dag").write_text("JOB a a.sub\nSUBDAG EXTERNAL again inner.dag\n")
+    (tmp_path / "outer.dag").write_text(f"JOB b b.sub\n{line.format(folder=tmp_path)}\n")
+    whole = SubmitDir(tmp_path)
+    assert (whole.dag, whole.name) == (tmp_path / "outer.dag", "outer")
+    named = submit_dir_of(tmp_path / "outer.dag")
+    assert (named.dag, named.workflow) == (whole.dag, whole.workflow)
+    # Any other is followed where it is named; a DAG that comes later changes no workflow's name.
+    (tmp_path / "two.dag").write_text(f"{line.replace('inner', 'nowhere/inner')}\n")
+    with pytest.raises(InputError, match=r"found 3 \.dag files .*/outer\.dag, .*/two\.dag$"):
+        submit_dir_of(tmp_path)
+    assert submit_dir_of(tmp_path / "outer.dag").workflow == whole.workflow
+    (tmp_path / "link").symlink_to(tmp_path)
+    assert submit_dir_of(tmp_path / "link" / "outer.dag").workflow == whole.workflow
+    assert submit_dir_of(str(tmp_path / "inner.dag")).name == "inner"
+    with pytest.raises(InputError, match=r"x\.sub: found a file, expected a submit directory or"):
+        (tmp_path / "x.sub").touch()
+        submit_dir_of(tmp_path / "x.sub")
 
 
 @pytest.mark.parametrize(
     ("files", "message"),
     [
         ({}, "found 0 .dag files"),
-        ({"a.dag": "", "b.dag": ""}, "found 2 .dag files"),
+        ({"a.dag": "", "b.dag": ""}, "found 2 .dag files .*or one of them: .*/a.dag, .*/b.dag"),
+        ({f"{name}.dag": "" for name in range(7)}, "one of them: .*/4.dag, …"),
+        ({"a.dag": "INCLUDE b.dag", "b.dag": "INCLUDE a.dag"}, "one of them: .*/a.dag, .*/b.dag"),
         ({"braindump.yml": "[1, 2", "a.dag": ""}, "expected Pegasus's braindump"),
         ({"braindump.yml": "just text", "a.dag": ""}, "expected Pegasus's braindump"),
     ],

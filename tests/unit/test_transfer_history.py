@@ -14,9 +14,10 @@ from monitor_files import START
 
 from monitors.jobs.attempts import Attempt, Outcome
 from monitors.jobs.condor_moves import without
-from monitors.jobs.transfer_history import CondorHistory, parse, plugin_facts
+from monitors.jobs.transfer_history import CondorHistory, plugin_facts
 from monitors.logs.submit_dir import JobKind, PlannedJob
 from monitors.measurement import Measurement, to_row
+from monitors.printed import ads as ads_of
 
 JOB = PlannedJob("fetch", JobKind.COMPUTE, "mu", "t::fetch:1")
 ATTEMPT = Attempt(JOB, 74, 0, 0, START, START + 5, START + 20, 1, 0, Outcome.DONE)
@@ -42,7 +43,7 @@ def ad(way: str = "INPUT", **more: Any) -> dict[str, Any]:
 
 
 def facts(*ads: dict[str, Any]) -> list[Measurement]:
-    return plugin_facts(ATTEMPT, parse(json.dumps(ads).encode()), "w", 0)
+    return plugin_facts(ATTEMPT, ads_of(json.dumps(ads)) or [], "w", 0)
 
 
 def test_each_server_is_told_of() -> None:
@@ -93,7 +94,7 @@ def test_no_history_breaks_anything(ads: Sequence[Any]) -> None:
         if isinstance(one, dict):
             for fact in plugin_facts(ATTEMPT, [ad() | one], "w", 0):
                 to_row(fact)
-    parse(json.dumps(list(ads)).encode())
+    ads_of(json.dumps(list(ads)))
 
 
 def test_a_history_that_cannot_be_asked_is_asked_once(

@@ -26,7 +26,8 @@ from monitors.follow.discovery import (
     of_user,
 )
 from monitors.follow.follower import Follower
-from monitors.follow.service import FollowService
+from monitors.follow.service import FollowService, Named
+from monitors.logs.dag_files import dag_of
 from monitors.logs.submit_dir import SubmitDir
 from monitors.status import State, Status
 from network_provisioner.errors import InputError
@@ -212,6 +213,21 @@ def test_a_source_that_names_what_is_no_workflow(
     assert len(caplog.records) == 2
 
 
+def test_a_dag_whose_name_has_spaces_is_found() -> None:
+    """As HTCondor 25.14.1 shows the arguments of such a DAGMan."""
+    words = "-f -l . -Lockfile ü' 'ñ.dag.lock -Dag ü' 'ñ.dag -Dag second.dag -AutoRescue 1"
+    said = json.dumps([{"Iwd": "/w/a b", "Arguments": words}])
+    assert Queue("", lambda _: said).look() == [Found(Path("/w/a b"), "ü ñ.dag")]
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1), st.text(max_size=5))
+def test_whatever_a_dag_is_called(name: str, before: str) -> None:
+    quoted = "'" + name.replace("'", "''") + "'"
+    assert dag_of(f"-p 0 -Dag {quoted} -MaxPost 20") == name
+    found = dag_of(before + name)
+    assert found is None or "dag" in (before + name).lower()
+
+
 # ------------------------------------------------------------------ as a service
 
 
@@ -219,14 +235,19 @@ def test_the_service_follows_and_measures_at_once(tmp_path: Path) -> None:
     told = Told()
     planned = Submitted(tmp_path / "run")
     planned.out.write_text(starting() + table(START, queued=1, ready=1))
-    later = tmp_path / "later"
+    later, dag = tmp_path / "later", tmp_path / "one.dag"
     with Archive(tmp_path / "archive.sqlite") as archive:
-        service = FollowService(archive, [str(planned.path), str(later)], time.time, told)
+        names = [str(planned.path), str(later), str(dag)]
+        service = FollowService(archive, names, time.time, told)
         service.start()
         service.start()
         told.wait_for(planned.uuid)
         finished(later, "later")
         told.wait_for("later")
+        (tmp_path / "two.dag").touch()
+        dag.touch()
+        append(dag.with_name("one.dag.dagman.out"), starting() + table(START, queued=1))
+        told.wait_for(str(dag))
         # In this process…
         status = service.refresh(planned.uuid, "refresh:now")
         assert status is not None and status.in_queue == 1
@@ -243,6 +264,26 @@ def test_the_service_follows_and_measures_at_once(tmp_path: Path) -> None:
         service.stop()
         assert archive.query("status", planned.uuid)[-1].details["done"] == 2
         service.stop()
+
+
+def test_directories_that_are_named_are_followed_beside_one_that_cannot_be(tmp_path: Path) -> None:
+    told = Told()
+    planned = Submitted(tmp_path / "run")
+    planned.out.write_text(starting() + table(START, queued=1))
+    with Archive(tmp_path / "archive.sqlite") as archive:
+        names = [f"/{'n' * 300}", str(planned.path)]
+        service = FollowService(archive, names, time.time, told)
+        service.start()
+        try:
+            told.wait_for(planned.uuid)
+        finally:
+            service.stop()
+
+
+def test_all_that_is_named_in_a_folder_is_waited_for(tmp_path: Path) -> None:
+    places = [tmp_path / "a.dag", tmp_path / "run", tmp_path / "there" / "b.dag"]
+    files = Named(places).files()
+    assert files == {tmp_path: ["a.dag", "run"], tmp_path / "there": ["b.dag"]}
 
 
 def test_a_service_for_nobody(tmp_path: Path) -> None:
