@@ -78,9 +78,8 @@ def bound(tasks: Iterable[Task], agreement: Agreement) -> Bound:
 
 def bound_of(work: Work) -> Bound:
     """The same for work that is numbered already."""
-    best = Bound(0.0, "nothing is scarce", ())
-    for found in (*_alone(work), *_blocked(work)):
-        best = max(best, found, key=lambda b: b.load)
+    nothing = Bound(0.0, "nothing is scarce", ())
+    best = max((nothing, *_alone(work), *_blocked(work)), key=lambda b: b.load)
     groups = [*_resources(work), *_domains(work), *_threes(work)]
     # No stretch of time has a higher demand than this, so most need not be looked at.
     ceilings = {n: _ceiling(work, group) for n, group in enumerate(groups)}
@@ -92,7 +91,8 @@ def bound_of(work: Work) -> Bound:
 
 
 def _alone(work: Work) -> Iterator[Bound]:
-    for task in work.tasks:
+    """For the task that takes the largest part of its own deadline."""
+    for task in sorted(work.tasks, key=lambda task: -task.duration_ms / task.deadline_ms)[:1]:
         yield Bound(
             task.duration_ms / task.deadline_ms,
             f"{task.name!r} takes {seconds(task.duration_ms)} within {seconds(task.deadline_ms)}",
@@ -101,23 +101,28 @@ def _alone(work: Work) -> Iterator[Bound]:
 
 
 def _blocked(work: Work) -> Iterator[Bound]:
-    """For each resource the longest run beside each task."""
+    """For each resource the task with the least room beside the longest run of another."""
+    tasks = work.tasks
     on: defaultdict[int, list[int]] = defaultdict(list)
     for index, uses in enumerate(work.uses):
         for resource in uses:
             on[resource].append(index)
     for members in on.values():
-        longest = sorted(members, key=lambda i: -work.tasks[i].duration_ms)[:2]
-        for index in members:
-            task = work.tasks[index]
-            other = next((work.tasks[i] for i in longest if i != index), None)
-            if other is not None:
-                room = task.period_ms + task.deadline_ms
-                yield Bound(
-                    (other.duration_ms + 2 * task.duration_ms) / room,
-                    f"a run of {other.name!r} has to fit between two of {task.name!r}",
-                    (other.name, task.name),
-                )
+        if len(members) < 2:
+            continue
+        first, second = sorted(members, key=lambda i: -tasks[i].duration_ms)[:2]
+        load, index = 0.0, first
+        for i in members:
+            task, other = tasks[i], tasks[second if i == first else first]
+            part = (other.duration_ms + 2 * task.duration_ms) / (task.period_ms + task.deadline_ms)
+            if part > load:
+                load, index = part, i
+        task, other = tasks[index], tasks[second if index == first else first]
+        yield Bound(
+            load,
+            f"a run of {other.name!r} has to fit between two of {task.name!r}",
+            (other.name, task.name),
+        )
 
 
 def _resources(work: Work) -> Iterator[Group]:

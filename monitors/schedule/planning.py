@@ -43,9 +43,11 @@ ORDERS: tuple[Callable[[Work], Runs], ...] = (
 )
 
 
-FEW = 60
-"""Of so many runs without room, where a domain bounds the sum of loads, repair is tried: there each
-ejection has to look at everything in the domain."""
+FEW, PLACED = 400, 1500
+"""Where a domain bounds the sum of loads, repair is tried for the first order with up to so many
+runs without room, and places so many at most: each ejection has to look at everything there."""
+FEWER = 60
+"""Both, for the other orders."""
 
 SPREAD = 0.4
 """Up to this part of the bound runs are spread over their windows. Beyond, there is no room to give
@@ -100,8 +102,9 @@ def attempt(work: Work) -> Attempt:
         if missed and most.load <= 1:  # above, there is no schedule
             if not sums:
                 missed = Repair(table, starts).place(missed)
-            elif len(missed) <= FEW:
-                missed = Repair(table, starts).place(missed, FEW)
+            elif len(missed) <= (FEW if order is fillers_last else FEWER):
+                placed = PLACED if order is fillers_last else FEWER
+                missed = Repair(table, starts).place(missed, placed)
         if best is None or len(missed) < len(best.missed):
             best = Attempt(starts, missed, most)
         if not missed or most.load > 1:

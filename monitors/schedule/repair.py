@@ -8,9 +8,11 @@ in circles. No chance is involved: the same input gives the same schedule.
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left, insort
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from heapq import heapify, heappop, heappush
 
 from monitors.schedule.runs import NOT, Run, Starts
 from monitors.schedule.timetable import Timetable
@@ -64,6 +66,7 @@ class Repair:
         self._longest = max((task.duration_ms for task in self._work.tasks), default=0)
         self._taken = _Copies(taken or taken_by(self._work, starts).__getitem__)
         self._ejected: defaultdict[Run, int] = defaultdict(int)
+        self._slacks: dict[Run, int] = {}
         self._journal: list[tuple[bool, Run, int]] = []
 
     def place(self, missed: Sequence[Run], most: int | None = None) -> list[Run]:
@@ -96,8 +99,11 @@ class Repair:
         return list(waiting)
 
     def _slack(self, run: Run) -> tuple[int, Run]:
-        release, last = self._windows.of(run)
-        return last - release, run
+        slack = self._slacks.get(run)
+        if slack is None:
+            release, last = self._windows.of(run)
+            slack = self._slacks[run] = last - release
+        return slack, run
 
     def _places(self, run: Run, at: int) -> Iterator[tuple[int, int, int]]:
         """What a run has, and from when to when within the hyperperiod."""
@@ -138,24 +144,43 @@ class Repair:
         """The best start of those that are looked at, and who is in the way of it."""
         ordered = self.candidates(run, *self._windows.of(run), self._some)
         step = max(1.0, (len(ordered) - 1) / (self._some - 1))
-        some = (ordered[round(n * step)] for n in range(min(len(ordered), self._some)))
-        _, at, others = min(self.disturbances(run, some), default=(0.0, NOT, []))
-        return at, others
+        some = [ordered[round(n * step)] for n in range(min(len(ordered), self._some))]
+        best: tuple[float, int, list[Run]] = math.inf, NOT, []
+        # Domains are looked at last, and not where hosts and links alone are too much.
+        for harm, at, there in sorted(self._on_hosts_and_links(run, some)):
+            if harm > best[0]:
+                break
+            others = sorted({*there, *self._in_domains(run, at, there)})
+            if all(map(self._windows.may_move, others)):
+                best = min(best, (self._harm(others), at, others))
+        return best[1:]
 
     def disturbances(
         self, run: Run, starts: Iterable[int]
     ) -> Iterator[tuple[float, int, list[Run]]]:
         """Of each start that disturbs nobody who has to stay: how much, and whom."""
+        for _, at, there in self._on_hosts_and_links(run, starts):
+            others = sorted({*there, *self._in_domains(run, at, there)})
+            if all(map(self._windows.may_move, others)):
+                yield self._harm(others), at, others
+
+    def _on_hosts_and_links(
+        self, run: Run, starts: Iterable[int]
+    ) -> Iterator[tuple[float, int, list[Run]]]:
+        """The same without a look at domains."""
         for at in starts:
-            others = self._in_the_way(run, at)
-            if others is None:
-                continue
-            cost = sum(
-                self._work.tasks[other[0]].duration_ms * (1 + self._ejected[other]) ** 2
-                / (1 + self._slack(other)[0])
-                for other in others
-            )  # fmt: skip
-            yield cost, at, others
+            there = sorted(self.on_the_same(run, at))
+            if all(map(self._windows.may_move, there)):
+                yield self._harm(there), at, there
+
+    def _harm(self, others: Iterable[Run]) -> float:
+        """Of ejecting them: most of the long ones, those with little room and those that were
+        ejected before."""
+        return sum(
+            self._work.tasks[other[0]].duration_ms * (1 + self._ejected[other]) ** 2
+            / (1 + self._slack(other)[0])
+            for other in others
+        )  # fmt: skip
 
     def candidates(self, run: Run, first: int, last: int, most: int = MOST) -> list[int]:
         """Starts right after, and right before, something that is in the window, and its ends; of
@@ -173,46 +198,51 @@ class Repair:
                     found.update((end + ahead, start + ahead - duration))
         return sorted(at for at in found if first <= at <= last)
 
-    def _in_the_way(self, run: Run, at: int) -> list[Run] | None:
-        """Those that must go for the run to start then; None where one of them has to stay."""
-        found: set[Run] = set()
-        task = run[0]
-        n_resources = len(self._work.resources)
-        for place, start, end in self._places(run, at):
-            if place < n_resources:
-                found.update(other for _, _, other in self._overlapping(place, start, end))
-        for place, start, end in self._places(run, at):
-            if place >= n_resources:
-                there = [
-                    part for part in self._overlapping(place, start, end) if part[2] not in found
-                ]
-                found.update(self._too_many(self._work.bounds[place - n_resources], there, task))
-        return sorted(found) if all(map(self._windows.may_move, found)) else None
-
     def on_the_same(self, run: Run, at: int) -> set[Run]:
         """Who has a resource that the run would have then."""
         n_resources = len(self._work.resources)
-        there = (place for place in self._places(run, at) if place[0] < n_resources)
-        return {other for place in there for _, _, other in self._overlapping(*place)}
+        found: set[Run] = set()
+        for place, start, end in self._places(run, at):
+            if place < n_resources:
+                there = self._overlapping(place, start, end)
+                if there:
+                    found.update([other for _, _, other in there])
+        return found
+
+    def _in_domains(self, run: Run, at: int, gone: Collection[Run]) -> set[Run]:
+        """Those that must go from domains for the run to start then, if these are gone."""
+        found: set[Run] = set()
+        for place, start, end in self._places(run, at):
+            number = place - len(self._work.resources)
+            if number >= 0:
+                there = [
+                    part
+                    for part in self._overlapping(place, start, end)
+                    if part[2] not in gone and part[2] not in found
+                ]
+                found.update(self._too_many(self._work.bounds[number], there, run[0]))
+        return found
 
     def _too_many(self, bound: Domain, there: Taken, task: int) -> Iterator[Run]:
         """Of those in a domain while a run of the task is, the ones that must go: few with a high
         load rather than many with a low one."""
-        loads, under_way = self._work.load, list[tuple[int, Run]]()
+        loads = self._work.load
+        most = math.inf if bound.most is None else bound.most
+        at_once = math.inf if bound.at_once is None else bound.at_once
         load = loads[task]
+        if len(there) < at_once and load + sum(loads[run[0]] for _, _, run in there) <= most:
+            return  # not even if all were there at the same time
+        under_way: list[tuple[int, Run]] = []  # a heap: who ends first
         for start, end, run in there:
-            for other in [other for other in under_way if other[0] <= start]:
-                under_way.remove(other)
-                load -= loads[other[1][0]]
-            under_way.append((end, run))
+            while under_way and under_way[0][0] <= start:
+                load -= loads[heappop(under_way)[1][0]]
+            heappush(under_way, (end, run))
             load += loads[run[0]]
-            while under_way and (
-                (bound.at_once is not None and len(under_way) >= bound.at_once)
-                or (bound.most is not None and load > bound.most)
-            ):
+            while under_way and (len(under_way) >= at_once or load > most):
                 excess = 0 if bound.most is None else load - bound.most
                 gone = min(under_way, key=lambda other: self._least_missed(other[1], excess))
                 under_way.remove(gone)
+                heapify(under_way)
                 load -= loads[gone[1][0]]
                 yield gone[1]
 

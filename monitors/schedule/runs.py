@@ -44,14 +44,17 @@ def by_deadline(work: Work, key: Key) -> Runs:
 def fillers_last(work: Work) -> Runs:
     """The earliest deadline first, but for runs that fill what others leave of a domain's load:
     those come last. Before, they would take room from runs with a high load, which fit nowhere
-    else."""
-    fillers = _fillers(work)
-    rank = _ranks(work, tightest)
-    return _runs(
-        sorted(
-            (run[2] in fillers, run[0], -run[1], rank[run[2]], run[3], *run) for run in _all(work)
-        )
-    )
+    else. Of those with the same deadline the ones that need the same come together, the longest
+    first, so that they leave few gaps."""
+    fillers, uses = _fillers(work), work.uses
+    lasts = [-task.duration_ms for task in work.tasks]
+
+    def turn(run: tuple[int, ...]) -> tuple[object, ...]:
+        deadline, release, task = run[:3]
+        fills = task in fillers
+        return fills, deadline, -release if fills else 0, uses[task], lasts[task], *run[2:]
+
+    return _runs(sorted(_all(work), key=turn))
 
 
 def _fillers(work: Work) -> set[int]:
@@ -127,6 +130,6 @@ def schedule_of(work: Work, starts: Mapping[tuple[int, int], int]) -> Schedule:
         task = work.tasks[index]
         release = task.offset_ms + number * task.period_ms
         end, deadline = at + task.duration_ms, release + task.deadline_ms
-        slots.append(Slot(at, end, task.name, number, release, deadline))
-    slots.sort()
-    return Schedule(work.hyperperiod_ms, tuple(slots))
+        slots.append((at, end, task.name, number, release, deadline))
+    slots.sort()  # quicker than to sort what they become
+    return Schedule(work.hyperperiod_ms, tuple(Slot(*slot) for slot in slots))

@@ -17,6 +17,13 @@ from typing import Protocol
 from monitors.schedule.runs import NOT
 from monitors.schedule.work import Domain, Work
 
+FRONT = 3
+"""Of the hosts and links that a task needs so many, the busiest, are asked first together. Many
+tasks have these in common, and mostly they decide."""
+
+Lists = list[tuple[list[int], list[int]]]
+"""Starts and ends of the stretches in which there is no room, by what is in the way."""
+
 
 class Stretches:
     """Times at which something is taken: disjoint, in order, with gaps between them."""
@@ -29,11 +36,15 @@ class Stretches:
         """That time is taken."""
         starts, ends = self.starts, self.ends
         first = bisect_left(ends, start_ms)  # from here on they end at the start or later ...
+        if first == len(starts) or starts[first] > end_ms:
+            starts.insert(first, start_ms)
+            ends.insert(first, end_ms)
+            return
         beyond = bisect_right(starts, end_ms, first)  # ... up to here they begin by the end
-        if first < beyond:
-            start_ms, end_ms = min(start_ms, starts[first]), max(end_ms, ends[beyond - 1])
-        starts[first:beyond] = [start_ms]
-        ends[first:beyond] = [end_ms]
+        starts[first] = min(starts[first], start_ms)
+        ends[beyond - 1] = max(ends[beyond - 1], end_ms)
+        if beyond - first > 1:
+            del starts[first + 1 : beyond], ends[first : beyond - 1]
 
     def remove(self, start_ms: int, end_ms: int) -> None:
         """That time, which lies within one stretch, is free again."""
@@ -57,9 +68,13 @@ class Timetable:
         # Made when they are needed first: a run on demand meets few of them.
         self._resources: list[Stretches | None] = [None] * len(work.resources)
         self._levels: list[Levels | None] = [None] * len(work.bounds)
-        # What a task asks for room, the fullest first; tasks that ask the same share a list.
-        self._same: dict[tuple[object, ...], list[tuple[list[int], list[int]]]] = {}
-        self._lists: list[list[tuple[list[int], list[int]]] | None] = [None] * len(work.tasks)
+        # What a task asks for room, and how many of that first; tasks that ask the same share it.
+        self._same: dict[tuple[object, ...], Lists] = {}
+        self._asked: list[tuple[int, int, Lists] | None] = [None] * len(work.tasks)
+        # What is asked first has a number, with how long it is needed. For that and a release the
+        # first start that may be free there: it only becomes later, until something is released.
+        self._fronts: dict[tuple[object, ...], int] = {}
+        self._not_before: dict[tuple[int, int], int] = {}
 
     def earliest(self, task: int, release_ms: int, last_ms: int) -> int:
         """The first start from ``release_ms`` to ``last_ms`` at which the task can run, ``NOT``
@@ -67,27 +82,21 @@ class Timetable:
         duration = self._duration[task]
         if last_ms + duration > self._whole:
             return self._around(task, release_ms, last_ms)
-        lists = self._lists[task] or self._asked(task)
-        at, end = release_ms, release_ms + duration
-        turn = agreed = 0  # how many in a row have nothing against it
-        while agreed < len(lists):
-            starts, ends = lists[turn]
-            before = bisect_left(starts, end) - 1
-            agreed += 1
-            while before >= 0 and ends[before] > at:
-                at = ends[before]
-                if at > last_ms:
-                    return NOT
-                end = at + duration
-                agreed = 1
-                before = bisect_left(starts, end, before + 1) - 1
-            turn = turn + 1 if turn + 1 < len(lists) else 0
-        return at
+        front, asked_first, lists = self._asked[task] or self._ask(task)
+        at = self._not_before.get((front, release_ms), release_ms)
+        if at > release_ms and at > last_ms:
+            return NOT
+        at = _agreed(lists[:asked_first], at, last_ms, duration)
+        if at == NOT:
+            self._not_before[front, release_ms] = max(release_ms, last_ms + 1)
+            return NOT
+        self._not_before[front, release_ms] = at
+        return _agreed(lists, at, last_ms, duration, asked_first)
 
     def _around(self, task: int, release_ms: int, last_ms: int) -> int:
         """The same where the run may go on beyond the hyperperiod's end, or begin there."""
         at = release_ms
-        lists = self._asked(task)
+        lists = self._ask(task)[-1]
         while at <= last_ms:
             until = NOT
             for start, end, ahead in self.parts(task, at):
@@ -113,30 +122,35 @@ class Timetable:
     def take(self, task: int, start_ms: int) -> None:
         """The task runs from then on. Where there is no room for it, :meth:`release` does not bring
         back what was."""
+        resources = self._resources
         for start, end, _ in self.parts(task, start_ms):
             for resource in self.work.uses[task]:
-                (self._resources[resource] or self._resource(resource)).add(start, end)
+                (resources[resource] or self._resource(resource)).add(start, end)
             for domain in self.work.domains[task]:
                 self._domain(domain).change(start, end, 1, self.work.load[task])
 
     def release(self, task: int, start_ms: int) -> None:
         """The task does not run from then on after all."""
+        self._not_before.clear()
         for start, end, _ in self.parts(task, start_ms):
             for resource in self.work.uses[task]:
                 self._resource(resource).remove(start, end)
             for domain in self.work.domains[task]:
                 self._domain(domain).change(start, end, -1, -self.work.load[task])
 
-    def _asked(self, task: int) -> list[tuple[list[int], list[int]]]:
-        """Starts and ends of the stretches in which the task cannot run, by what is in the way."""
+    def _ask(self, task: int) -> tuple[int, int, Lists]:
+        """The number of what the task asks first, how many that are, and all that it asks."""
         uses, domains, load = self.work.uses[task], self.work.domains[task], self.work.load[task]
-        key = uses, domains, load if domains else 0
-        found = self._same.get(key)
-        if found is None:
-            asked = [self._resource(resource) for resource in uses]
+        first, inside = uses[:FRONT], (domains, load if domains else 0)
+        lists = self._same.get((uses, inside))
+        if lists is None:
+            asked = [self._resource(resource) for resource in first]
             asked += [self._domain(domain).without_room(load) for domain in domains]
-            found = self._same[key] = [(one.starts, one.ends) for one in asked]
-        self._lists[task] = found
+            asked += [self._resource(resource) for resource in uses[FRONT:]]
+            lists = self._same[uses, inside] = [(one.starts, one.ends) for one in asked]
+        front = (first, inside, self._duration[task])
+        number = self._fronts.setdefault(front, len(self._fronts))
+        found = self._asked[task] = number, len(first) + len(domains), lists
         return found
 
     def _resource(self, number: int) -> Stretches:
@@ -150,6 +164,26 @@ class Timetable:
         if found is None:
             found = self._levels[number] = self._stands.levels(number)
         return found
+
+
+def _agreed(lists: Lists, at: int, last_ms: int, duration: int, agreed: int = 0) -> int:
+    """The first instant from ``at`` to ``last_ms`` from which on nothing is in the way for so long,
+    ``NOT`` where there is none. The first ``agreed`` have nothing against ``at``."""
+    end = at + duration
+    turn = agreed if agreed < len(lists) else 0
+    while agreed < len(lists):  # so many in a row have nothing against it
+        starts, ends = lists[turn]
+        before = bisect_left(starts, end) - 1
+        agreed += 1
+        while before >= 0 and ends[before] > at:
+            at = ends[before]
+            if at > last_ms:
+                return NOT
+            end = at + duration
+            agreed = 1
+            before = bisect_left(starts, end, before + 1) - 1
+        turn = turn + 1 if turn + 1 < len(lists) else 0
+    return at
 
 
 class Stands(Protocol):

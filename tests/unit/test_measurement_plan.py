@@ -291,7 +291,7 @@ def test_a_timetable_forgets_what_is_released(found: list[Task], agreement: Agre
 def test_the_earliest_start_is_the_first_instant_with_room(
     found: list[Task], agreement: Agreement, data: st.DataObject
 ) -> None:
-    """Against a look at every instant of every start."""
+    """Against a look at every instant of every start, also after something was given back."""
     try:
         work = work_of(found, agreement)
     except Infeasible:
@@ -299,6 +299,7 @@ def test_the_earliest_start_is_the_first_instant_with_room(
     whole = work.hyperperiod_ms
     table = Timetable(work)
     running: list[list[Task]] = [[] for _ in range(whole)]
+    taken: list[tuple[int, int]] = []
     for index, task in enumerate(work.tasks):
         for number in range(whole // task.period_ms):
             release = task.offset_ms + number * task.period_ms
@@ -311,14 +312,30 @@ def test_the_earliest_start_is_the_first_instant_with_room(
                     for t in range(at, at + task.duration_ms)
                 )
 
+            if taken and data.draw(st.booleans()):
+                table.earliest(index, release, last)  # what it remembers of this is over then
+                gone, since = taken.pop(data.draw(st.integers(0, len(taken) - 1)))
+                table.release(gone, since)
+                for t in range(since, since + work.tasks[gone].duration_ms):
+                    running[t % whole].remove(work.tasks[gone])
             first = next((at for at in range(release, last + 1) if fits(at)), -1)
             assert table.earliest(index, release, last) == first
             later = data.draw(st.integers(release, last)) if first >= 0 else -1
             for at in {first, later} - {-1}:
                 if fits(at):
                     table.take(index, at)
+                    taken.append((index, at))
                     for t in range(at, at + task.duration_ms):
                         running[t % whole].append(task)
+
+
+def test_room_that_was_given_back_is_found_by_others_that_need_the_same() -> None:
+    twins = [Task(name, 100, 10, 100, frozenset("a")) for name in "bc"]
+    table = Timetable(work_of(twins, Agreement()))
+    table.take(0, 0)
+    assert table.earliest(1, 0, 90) == 10
+    table.release(0, 0)
+    assert table.earliest(1, 0, 90) == 0
 
 
 def test_what_runs_where_nothing_fits_beside_high_loads_takes_their_place() -> None:
@@ -336,3 +353,31 @@ def test_what_runs_where_nothing_fits_beside_high_loads_takes_their_place() -> N
     assert bound([*high, low], replace(agreement, domain_bps={"all": 4.5})).load == 1
     less = [replace(task, duration_ms=7) for task in high]
     assert verify([*less, low], agreement, plan([*less, low], agreement)) == []
+
+
+def test_a_domain_with_nothing_beside_high_loads_is_packed() -> None:
+    """They take 95 % of what is possible, and beside four of 1 Gb/s nothing fits."""
+    rng = random.Random(25)
+    hour_ms = 3_600_000
+    kinds = [(1e9, (2, 4), (10_000, 20_000, 40_000))] * 2
+    kinds += [(1e8, (2, 4), (20_000,)), (1e5, (1, 2), (4_000, 8_000))]
+    found = []
+    for number in range(100):
+        load, periods, durations = rng.choice(kinds)
+        period = hour_ms * rng.choice(periods)
+        hosts = {f"x{number % 17}"} if load < 1e9 else {f"h{number}"}
+        link = frozenset({(f"h{number}", f"i{number}")})
+        found.append(
+            Task(
+                f"t{number:03}", period, rng.choice(durations), period, frozenset(hosts), link, load
+            )
+        )
+    links = frozenset().union(*(task.links for task in found))
+    agreement = Agreement({}, {"all": links}, {"all": 4e9})
+    most = bound(found, agreement)
+    assert "high loads" in most.why
+    full = [
+        replace(task, duration_ms=math.ceil(task.duration_ms * 0.95 * most.scale)) for task in found
+    ]
+    assert 0.95 <= bound(full, agreement).load < 0.951
+    assert verify(full, agreement, plan(full, agreement)) == []
