@@ -101,12 +101,12 @@ def explain(text: str) -> str:
     """One line that says why apt failed, from what it wrote."""
     if "No space left on device" in text or "not enough free space" in text:
         return "the disk is full"
-    lines = [ln.strip() for ln in text.splitlines()]
+    lines = [ln for ln in map(str.strip, text.splitlines()) if ln not in ("", "E:", "W:")]
     errors = [ln[2:].strip() for ln in lines if ln.startswith(("E:", "W:"))]
     if any(_NO_NETWORK.search(line) for line in errors):
         where = re.search(r"https?://([^/\s]+)", text)
         return f"{_UNREACHED}: {where.group(1) if where else 'the mirror'} could not be reached"
-    return (errors or [ln for ln in lines if ln] or ["apt-get gave no reason"])[0]
+    return (errors or lines or ["apt-get gave no reason"])[0]
 
 
 def _installed(package: str) -> str:

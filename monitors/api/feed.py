@@ -16,6 +16,7 @@ from monitors.api.streams import Room, Stream
 from monitors.archive import Measurement
 from monitors.feed import Feed, Numbered
 from monitors.rules import Rules
+from monitors.stores.base import check_texts
 from network_provisioner.access import May
 from network_provisioner.api.callers import Caller
 from network_provisioner.api.connection import stopping
@@ -50,6 +51,7 @@ def router(feed: Feed, rules: Rules) -> APIRouter:
         ``id``. A client that comes back with ``Last-Event-ID`` misses nothing. Ends after an
         hour. Where too many follow already, ``busy``."""
         caller.need(May.SEE)
+        check_texts(metrics)  # once it has begun, an answer can refuse nothing
         began = time.monotonic()
 
         def ended() -> bool:

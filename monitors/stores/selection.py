@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from monitors.measurement import COLUMNS
+from monitors.stores.base import check_texts
 
 _LARGEST = 2**63 - 1  # number that either database knows
 
@@ -15,7 +16,8 @@ _LARGEST = 2**63 - 1  # number that either database knows
 class Selection:
     """Measurements that are all of this; what is None, or empty, asks nothing.
 
-    ``since <= at <= until`` in Unix seconds.
+    ``since <= at <= until`` in Unix seconds. Raises InputError for a name that no database takes,
+    before anything is answered.
     """
 
     metrics: tuple[str, ...] = ()
@@ -24,6 +26,9 @@ class Selection:
     source: str | None = None
     since: float | None = None
     until: float | None = None
+
+    def __post_init__(self) -> None:
+        check_texts((*self.metrics, self.subject, self.workflow, self.source))
 
     def conditions(self) -> tuple[str, list[object]]:
         """What stands behind WHERE, and its values."""

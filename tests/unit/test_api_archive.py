@@ -338,6 +338,18 @@ def test_export(here: Here) -> None:
     assert table.column("time").to_pylist()[1].isoformat() == "2001-09-09T01:46:40+00:00"
 
 
+@pytest.mark.parametrize(
+    "path",
+    ["/v1/measurements/export?metric=%00", "/v1/measurements/export?format=parquet&subject=%00",
+     "/v1/feed?metrics=%00", "/v1/measurements?metric=%00"],
+)  # fmt: skip
+def test_a_name_that_is_none_is_refused_before_an_answer_begins(here: Here, path: str) -> None:
+    here.post(body("a"))
+    status, _, words = error(here.get(path))
+    assert status == 400
+    assert "which is no text" in words
+
+
 def test_an_archive_that_cannot_be_read_is_told(
     here: Here, monkeypatch: pytest.MonkeyPatch
 ) -> None:

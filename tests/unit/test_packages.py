@@ -9,7 +9,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from adon.testbed import packages, relocate
@@ -86,6 +86,8 @@ def test_plan_and_sizes_are_read_from_apt() -> None:
         ("E: Write error - write (28: No space left on device)", "the disk is full"),
         ("N: note\nE: Unable to locate package condor\n", "Unable to locate package condor"),
         ("", "no reason"),
+        (" E: \n", "no reason"),
+        ("E:\nE: Unable to locate package condor\n", "Unable to locate package condor"),
     ],
 )
 def test_apts_failure_becomes_one_line(wrote: str, line: str) -> None:
@@ -93,6 +95,7 @@ def test_apts_failure_becomes_one_line(wrote: str, line: str) -> None:
 
 
 @given(st.text())
+@example("E:")
 def test_whatever_apt_writes_is_explained_in_one_line(wrote: str) -> None:
     said = explain(wrote)
     assert said
