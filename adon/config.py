@@ -9,7 +9,6 @@ that pool grows and shrinks), ``monitoring`` (what is measured, by whom, and who
 
 from __future__ import annotations
 
-import difflib
 import re
 from datetime import date
 from pathlib import Path
@@ -30,6 +29,7 @@ from adon.yamlfile import read_yaml
 from network_provisioner.access import Role
 from network_provisioner.errors import InputError
 from network_provisioner.instants import instant
+from network_provisioner.meant import meant
 from network_provisioner.stores.database_url import check_state
 from network_provisioner.templates.data import templates_from_dict
 from network_provisioner.templates.sitepolicy import policy_from_dict
@@ -89,10 +89,10 @@ class ControllerConfig(Section):
     @classmethod
     def _known(cls, value: str) -> str:
         if value not in DRIVERS and not _CLASS.match(value):
-            near = difflib.get_close_matches(value, DRIVERS, n=1)
-            hint = f", did you mean {near[0]!r}?" if near else ""
+            hint = meant(value, DRIVERS)
             raise ValueError(
-                f"found {shown(value)}, expected {', '.join(DRIVERS)} or package.module:Class{hint}"
+                f"found {shown(value)}, expected {', '.join(DRIVERS)} or package.module:Class"
+                + (f", {hint}" if hint else "")
             )
         return value
 
@@ -281,8 +281,7 @@ def _suggestion(loc: tuple[int | str, ...]) -> str:
     place = ".".join(part for part in loc[:-1] if isinstance(part, str))
     model: type[Section] = _SECTIONS.get(place, Config)
     names = list(model.model_fields)
-    close = difflib.get_close_matches(str(loc[-1]), names, n=1)
-    return f", did you mean {close[0]!r}?" if close else f", expected one of {', '.join(names)}"
+    return ", " + meant(loc[-1], names, f"expected one of {', '.join(names)}")
 
 
 def check_monitoring(settings: MonitoringConfig, network: Topology) -> None:

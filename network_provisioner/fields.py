@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from difflib import get_close_matches
 from ipaddress import AddressValueError, IPv4Address
 from reprlib import repr as shown
 from typing import Any, TypeVar
 
 from network_provisioner.errors import InputError
+from network_provisioner.meant import meant
 
 T = TypeVar("T")
 _MAC = re.compile(r"[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}\Z")
@@ -24,8 +24,7 @@ def known_keys(item: object, known: Sequence[str], what: str) -> None:
         raise InputError(f"{what} is {shown(item)}, expected a mapping")
     for key in item:
         if key not in known:
-            near = get_close_matches(str(key), known, 1)
-            hint = f"did you mean {near[0]!r}?" if near else f"expected among {', '.join(known)}"
+            hint = meant(key, known, f"expected among {', '.join(known)}")
             raise InputError(f"{what} has the unknown key {shown(key)}, {hint}")
 
 

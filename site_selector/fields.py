@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
-from itertools import islice
 from reprlib import repr as shown
 from typing import Any
 
 from network_provisioner.errors import InputError
+from network_provisioner.meant import meant
 from network_provisioner.units import parse_size
 from site_selector.yamlevents import kind_of
 from site_selector.yamltext import Document, Key
@@ -18,7 +17,6 @@ Profiles = Mapping[str, Mapping[str, str]]
 
 EXPECTED_NAME = "expected a name without line breaks and control characters"
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
-_COMPARED = 5000
 
 
 def full_name(namespace: str | None, name: str, version: str | None) -> str:
@@ -28,9 +26,8 @@ def full_name(namespace: str | None, name: str, version: str | None) -> str:
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """``, did you mean 'x'?`` where a known name is close, else nothing."""
-    # Among a hundred thousand names the closest takes seconds to find.
-    close = get_close_matches(name[:_COMPARED], list(islice(known, _COMPARED)), n=1)
-    return f", did you mean {close[0]!r}?" if close else ""
+    hint = meant(name, known)
+    return f", {hint}" if hint else ""
 
 
 def brief(value: Any) -> str:

@@ -172,9 +172,8 @@ def _said(args: argparse.Namespace, broker: Any, run: dict[str, Any]) -> int:
 def _named(broker: Any, wanted: str) -> Iterator[None]:
     """Where there is no task ``wanted``, it is refused with the name of one that might be meant.
     Raises BrokerError."""
-    from difflib import get_close_matches
-
     from network_provisioner.errors import BrokerError
+    from network_provisioner.meant import meant
 
     try:
         yield
@@ -182,8 +181,7 @@ def _named(broker: Any, wanted: str) -> Iterator[None]:
         if error.code != "unknown_task":
             raise
         names = [str(task["name"]) for task in broker.call("GET", "/v1/tasks")]
-        near = get_close_matches(wanted, names, 1)
-        hint = f"did you mean {near[0]!r}?" if near else "'adon measure list' has all"
+        hint = meant(wanted, names, "'adon measure list' has all")
         raise BrokerError(f"{error}: {hint}", error.code) from None
 
 

@@ -80,17 +80,16 @@ def _none(why: str) -> str:
 def _lacking(archive: Archive, metric: str | None) -> str:
     """What was not measured that would have to be, "" where something was: then nothing is
     unusual."""
-    from difflib import get_close_matches
-
     from monitors.anomalies.data import WATCHED
+    from network_provisioner.meant import meant
 
     known = archive.metrics()
     if metric is None:
         return "" if {*known} & {*WATCHED} else _UNWATCHED
     if metric in known:
         return ""
-    near = get_close_matches(metric, known, 1)
-    return f"no {metric} was measured" + (f", did you mean {near[0]!r}?" if near else "")
+    hint = meant(metric, known)
+    return f"no {metric} was measured" + (f", {hint}" if hint else "")
 
 
 def _found(archive: Archive, args: argparse.Namespace, since: float | None) -> list[Anomaly]:

@@ -8,7 +8,6 @@ import os
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import quote, urlencode
@@ -19,6 +18,7 @@ from monitors.workflows.analysis import analyse
 from monitors.workflows.known import KnownWorkflows
 from network_provisioner.errors import AdonError, BrokerError, InputError
 from network_provisioner.http1 import Server
+from network_provisioner.meant import meant
 from network_provisioner.stores.database_url import is_database_url
 
 _STUCK_AFTER_S = 1800.0
@@ -101,11 +101,9 @@ def _instead(wanted: str, found: Rows) -> str:
     """What might be meant."""
     if not found:
         return "nor any other; 'adon monitor run' follows workflows"
-    near = get_close_matches(wanted, list(dict.fromkeys(row["name"] for row in found)), 1)
-    near = near or get_close_matches(wanted, [row["id"] for row in found], 1)
-    if near:
-        return f"did you mean {near[0]!r}?"
-    return "expected an id, a name or a submit directory ('adon monitor list' has them)"
+    anything = "expected an id, a name or a submit directory ('adon monitor list' has them)"
+    by_id = meant(wanted, [row["id"] for row in found], anything)
+    return meant(wanted, dict.fromkeys(row["name"] for row in found), by_id)
 
 
 class ArchiveSource:

@@ -6,12 +6,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from reprlib import repr as shown
 from typing import Any
 
 from monitors.probes.tools import Tool, tool_of
 from network_provisioner.errors import InputError
+from network_provisioner.meant import meant
 from network_provisioner.topology import Topology
 
 _NAME = re.compile(r"[A-Za-z0-9_.:-]{1,100}\Z")
@@ -131,7 +131,4 @@ def _target(
 
 def _near(found: object, known: Iterable[str]) -> str:
     names = sorted(set(known))
-    close = get_close_matches(str(found), names, 1)
-    if close:
-        return f"did you mean {close[0]!r}?"
-    return f"expected one of {', '.join(names)}" if names else "expected one of monitoring.agents"
+    return meant(found, names, f"expected one of {', '.join(names) or 'monitoring.agents'}")

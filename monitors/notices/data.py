@@ -11,7 +11,6 @@ notices:
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import json
 import re
@@ -21,6 +20,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from network_provisioner.errors import InputError
+from network_provisioner.meant import meant
 
 FINISHED, FAILED, REMOVED, STUCK, ANOMALY = "finished", "failed", "removed", "stuck", "anomaly"
 KINDS = (FINISHED, FAILED, STUCK, ANOMALY, REMOVED)
@@ -95,9 +95,8 @@ def _target(where: str, item: object, folder: Path) -> Target:
         raise InputError(f"{where}: found {item!r:.80}, expected on, webhook or command")
     for key in item:
         if key not in _KEYS:
-            close = difflib.get_close_matches(str(key), _KEYS, 1)
-            meant = f", did you mean {close[0]!r}?" if close else f", expected {', '.join(_KEYS)}"
-            raise InputError(f"{where}: unknown key {key!r:.80}{meant}")
+            hint = meant(key, _KEYS, f"expected {', '.join(_KEYS)}")
+            raise InputError(f"{where}: unknown key {key!r:.80}, {hint}")
     on = _names(where, item, "on") or tuple(sorted(_USUAL))
     for kind in on:
         if kind not in KINDS:

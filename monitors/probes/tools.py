@@ -9,11 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from reprlib import repr as shown
 from typing import Any
 
 from network_provisioner.errors import InputError
+from network_provisioner.meant import meant
 from network_provisioner.units import parse_duration, parse_rate, parse_size
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}\Z")
@@ -52,8 +52,7 @@ class Tool:
         """
         for key in options:
             if key not in self.options:
-                close = get_close_matches(str(key), self.options, 1)
-                hint = f"did you mean {close[0]!r}?" if close else f"expected {self._expected()}"
+                hint = meant(key, self.options, f"expected {self._expected()}")
                 raise InputError(f"{what}: unknown option {shown(key)} of {self.name}, {hint}")
         found = {name: option.default for name, option in self.options.items()}
         for key, value in options.items():
@@ -177,8 +176,7 @@ def tool_of(name: object, what: str = "tool") -> Tool:
     """Raises InputError for a tool that is not known."""
     tool = TOOLS.get(name) if isinstance(name, str) else None
     if tool is None:
-        close = get_close_matches(str(name), TOOLS, 1)
-        hint = f"did you mean {close[0]!r}?" if close else f"expected one of {', '.join(TOOLS)}"
+        hint = meant(name, TOOLS, f"expected one of {', '.join(TOOLS)}")
         raise InputError(f"{what}: found {shown(name)}, {hint}")
     return tool
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from difflib import get_close_matches
 from reprlib import repr as shown
 from typing import Any
 
@@ -25,6 +24,7 @@ from monitors.schedule.work import check
 from network_provisioner.controllers.routes import default_path
 from network_provisioner.errors import InputError
 from network_provisioner.fields import known_keys, name, text, whole
+from network_provisioner.meant import meant
 from network_provisioner.topology import Topology
 from network_provisioner.units import bits, parse_duration, parse_rate
 
@@ -132,8 +132,7 @@ def known_end(endpoint: str, what: str, topology: Topology) -> str:
     """A site of the topology, or a host of one. Raises InputError with one that may be meant."""
     site, slash, host = endpoint.partition("/")
     if site not in topology.sites or (slash and not host):
-        near = get_close_matches(site, topology.sites, 1)
-        hint = f"did you mean {near[0]!r}?" if near else f"sites are {', '.join(topology.sites)}"
+        hint = meant(site, topology.sites, f"sites are {', '.join(topology.sites)}")
         raise InputError(f"{what} is {shown(endpoint)}, expected a site or SITE/HOST; {hint}")
     return endpoint
 
@@ -202,8 +201,7 @@ def _links(topology: Topology) -> dict[str, LinkId]:
 def _link(value: object, what: str, names: Mapping[str, LinkId]) -> LinkId:
     found = names.get(value) if isinstance(value, str) else None
     if found is None:
-        near = get_close_matches(str(value), names, 1)
-        hint = f"did you mean {near[0]!r}?" if near else "expected two neighbours such as 'a-b'"
+        hint = meant(value, names, "expected two neighbours such as 'a-b'")
         raise InputError(f"{what} names the link {shown(value)}, {hint}")
     return found
 
@@ -229,8 +227,7 @@ def _members(
     found = {_link(value, what, names) for value in _list(item, "links", what)}
     for value in _list(item, "nodes", what):
         if not isinstance(value, str) or value not in topology.nodes:
-            near = get_close_matches(str(value), topology.nodes, 1)
-            hint = f"did you mean {near[0]!r}?" if near else "expected a node of the topology"
+            hint = meant(value, topology.nodes, "expected a node of the topology")
             raise InputError(f"{what} names the node {shown(value)}, {hint}")
         found |= {link_id(x.a, x.b) for x in topology.links if value in (x.a, x.b)}
     if not found:

@@ -1,0 +1,15 @@
+"""What somebody may have meant who wrote a name that nobody knows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+from itertools import islice
+
+_COMPARED = 5000  # names, and letters of one: among a hundred thousand the closest takes seconds
+
+
+def meant(found: object, known: Iterable[str], otherwise: str = "") -> str:
+    """``did you mean 'x'?`` where a known name is close to what was found, else ``otherwise``."""
+    close = get_close_matches(str(found)[:_COMPARED], list(islice(known, _COMPARED)), 1)
+    return f"did you mean {close[0]!r}?" if close else otherwise
