@@ -4,7 +4,7 @@ import { get, maybe } from "./api.js";
 import { el } from "./dom.js";
 import { KINDS, addressOf, fromFeed, labelled, unusual, withEnds } from "./anomalies.js";
 import { counted, subjectText, words } from "./format.js";
-import { check, choice, code, empty, heading } from "./parts.js";
+import { check, choice, code, empty, heading, reaching } from "./parts.js";
 import { plotted, tiles } from "./series.js";
 
 const SPANS = [
@@ -220,7 +220,7 @@ async function spanOf(c, now) {
   const { metric, subject } = c.state;
   const some = await get("/v1/measurements", { metric, subject, order: "newest", limit: SOME }, c.signal);
   const age = now - (some.measurements.at(-1)?.at ?? now);
-  return (SPANS.find(([span]) => span >= age) || SPANS.at(-1))[0];
+  return reaching(SPANS, age);
 }
 
 /** Of hours or days with more measurements than are listed one by one (of some only roll-ups are

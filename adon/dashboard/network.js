@@ -6,7 +6,7 @@ import { ago, clock, counted, duration, percent, rate, whole } from "./format.js
 import { holders, waiting } from "./holders.js";
 import { during, holdings, hopOf, measuredRates, reserved } from "./holdings.js";
 import { map } from "./map.js";
-import { cards, heading, key, table } from "./parts.js";
+import { cards, heading, key, reaching, table } from "./parts.js";
 import { blocks } from "./reserved.js";
 
 const SPANS = [
@@ -16,6 +16,7 @@ const SPANS = [
   [86400, "1 day"],
   [604800, "1 week"],
 ];
+const USUAL_S = 3600;
 const MOST = 2000;
 const SLOW_MS = 5000; // for what changes less often than load: past transits, counters
 const CHARTS = 4;
@@ -27,7 +28,7 @@ export const network = {
 
   begin(c) {
     c.state = {
-      span: 3600,
+      span: 0,
       off: 0,
       picked: "",
       transits: [],
@@ -42,6 +43,7 @@ export const network = {
   async load(c) {
     const s = c.state;
     const now = c.now();
+    s.span ||= await spanOf(c, now);
     const [topology, health] = await Promise.all([
       get("/v1/topology", { until: Math.ceil(now + s.span) }, c.signal),
       get("/v1/health", {}, c.signal),
@@ -145,6 +147,14 @@ export const network = {
     },
   },
 };
+
+/** An hour or, where the last transit is over, as far as back to it: of a time without any there is
+ * nothing to see. */
+async function spanOf(c, now) {
+  const [last] = await get("/v1/transits", { limit: 1 }, c.signal);
+  const over = last && (last.released_at || (last.lease_until && last.lease_until < now));
+  return Math.max(USUAL_S, reaching(SPANS, over ? now - last.requested_at : 0));
+}
 
 function slider(s, at, now, when) {
   return el(

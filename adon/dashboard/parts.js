@@ -109,6 +109,10 @@ export const choice = (name, label, options, chosen) =>
     ),
   );
 
+/** Of spans as [seconds, words] the first that reaches back to what is so many seconds old, else the
+ * longest. */
+export const reaching = (spans, age) => (spans.find(([span]) => span >= age) || spans.at(-1))[0];
+
 export const check = (name, label, on) =>
   el("label", { class: "check" }, el("input", { type: "checkbox", "data-act": name, checked: on }), label);
 

@@ -4,7 +4,7 @@ import { get } from "./api.js";
 import { chart } from "./chart.js";
 import { el } from "./dom.js";
 import { ago, clock, counted, number, percent, subjectText, whole } from "./format.js";
-import { cards, choice, code, empty, heading, key, meter, table } from "./parts.js";
+import { cards, choice, code, empty, heading, key, meter, reaching, table } from "./parts.js";
 
 const METRICS = ["pool_slots", "pool_busy", "pool_demand"];
 const SPANS = [
@@ -14,6 +14,7 @@ const SPANS = [
   [86400, "1 day"],
   [604800, "1 week"],
 ];
+const USUAL_S = 3600;
 const MOST = 10000;
 const AGAIN_S = 120; // one that stays is recorded each minute: what is older is no more said of now
 
@@ -24,13 +25,12 @@ export const pool = {
 
   begin(c) {
     const points = Object.fromEntries(METRICS.map((metric) => [metric, []]));
-    c.state = { span: 3600, site: "", latest: new Map(), points, expansions: [] };
+    c.state = { span: 0, site: "", latest: new Map(), points, expansions: [] };
   },
 
   async load(c) {
     const s = c.state;
     const now = c.now();
-    const since = Math.floor(now - s.span - AGAIN_S);
     const latest = await Promise.all(
       METRICS.map((metric) => get("/v1/measurements/latest", { metric }, c.signal)),
     );
@@ -38,6 +38,9 @@ export const pool = {
     // Who may see some sites alone does not see the whole pool, whose name is empty and comes first.
     const sites = sitesOf(s);
     if (!sites.includes(s.site)) s.site = sites[0] ?? "";
+    // An hour, or as far as somebody has looked: there is nothing to see of a time without.
+    s.span ||= Math.max(USUAL_S, reaching(SPANS, now - newest(s, now)));
+    const since = Math.floor(now - s.span - AGAIN_S);
     const [points, told] = await Promise.all([
       Promise.all(
         METRICS.map((metric) =>
@@ -86,7 +89,7 @@ export const pool = {
     const value = (metric, site) => s.latest.get(`${metric} ${site}`)?.value;
     const [slots, busy, demand] = METRICS.map((metric) => value(metric, s.site));
     const missing = Math.max(0, (demand ?? 0) - (slots ?? 0));
-    const at = Math.max(0, ...METRICS.map((metric) => s.latest.get(`${metric} ${s.site}`)?.at ?? 0));
+    const at = newest(s, 0);
     return [
       heading("Pool", s.site ? `at ${s.site}` : "all sites together"),
       el(
@@ -130,6 +133,10 @@ export const pool = {
     },
   },
 };
+
+/** When the pool was looked at last, or ``otherwise``. */
+const newest = (s, otherwise) =>
+  METRICS.reduce((at, metric) => Math.max(at, s.latest.get(`${metric} ${s.site}`)?.at ?? 0), 0) || otherwise;
 
 const sitesOf = (s) => [...new Set([...s.latest.values()].map((m) => m.subject))].sort();
 

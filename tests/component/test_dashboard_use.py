@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from broker_rig import Rig
 from browser import Browser, Page
 from dashboard_world import (
     AGENTS,
@@ -364,6 +365,26 @@ def test_a_pool_that_nobody_looks_at_is_said_to_be_old(page: Page, tmp_path: Pat
             " (b.x + b.width) / document.querySelector('figure svg').clientWidth)"
         )
         assert ends and max(ends) < 0.8  # no line goes on to now
+
+
+def test_what_is_past_is_shown_as_far_back_as_it_is(page: Page, tmp_path: Path) -> None:
+    """As of a demo of this morning: an hour would show nothing of it."""
+    rig = Rig(tmp_path / "state.sqlite")
+    rig.clock.now = time.time() - 5 * 3600
+    rig.ask("w1:stage_in_0:0:mu-tacc", "mu", "tacc")
+    rig.let_pass(60.0)
+    rig.broker.release("w1:stage_in_0:0:mu-tacc")
+    rig.broker.stop()
+    with broker(tmp_path, QUIET) as (url, archive):
+        for metric in ("pool_slots", "pool_busy", "pool_demand"):
+            for ago in (18_060.0, 18_000.0):
+                archive.record(measured(metric, "", 3.0, time.time() - ago, "condor"))
+        for name, drawing in (("network", ".block"), ("pool", "path.series")):
+            drawn(page, url, name)
+            page.wait(f"document.querySelector('main {drawing}')")
+            chosen = "document.querySelector('[data-act=span]').selectedOptions[0].textContent"
+            assert page.run(chosen) == "6 hours"
+        assert page.problems == []
 
 
 def test_a_broker_that_is_stopped_and_started_again(browser: Browser, tmp_path: Path) -> None:
