@@ -8,8 +8,15 @@ import shutil
 import pytest
 from hypothesis import HealthCheck, settings
 
-# A busy machine stops any process for seconds: how long an example takes proves nothing.
-settings.register_profile("adon", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# A busy machine stops any process for seconds: how long an example takes proves nothing. Examples
+# are the same at each run, so that a change is judged by what it changes; with ADON_SEARCH they are
+# new ones, which is how to look for what nobody has thought of.
+settings.register_profile(
+    "adon",
+    deadline=None,
+    derandomize=not os.environ.get("ADON_SEARCH"),
+    suppress_health_check=[HealthCheck.too_slow],
+)
 settings.load_profile("adon")
 pytest.register_assert_rewrite("store_suite")  # tests that several modules run
 # Files that take minutes, the longest first. With several files at a time, whoever begins one of
