@@ -29,7 +29,7 @@ from adon.yamlfile import read_yaml
 from network_provisioner.access import Role
 from network_provisioner.errors import InputError
 from network_provisioner.instants import instant
-from network_provisioner.meant import meant
+from network_provisioner.meant import did_you_mean, meant
 from network_provisioner.stores.database_url import check_state
 from network_provisioner.templates.data import templates_from_dict
 from network_provisioner.templates.sitepolicy import policy_from_dict
@@ -89,10 +89,9 @@ class ControllerConfig(Section):
     @classmethod
     def _known(cls, value: str) -> str:
         if value not in DRIVERS and not _CLASS.match(value):
-            hint = meant(value, DRIVERS)
+            hint = did_you_mean(value, DRIVERS)
             raise ValueError(
-                f"found {shown(value)}, expected {', '.join(DRIVERS)} or package.module:Class"
-                + (f", {hint}" if hint else "")
+                f"found {shown(value)}, expected {', '.join(DRIVERS)} or package.module:Class{hint}"
             )
         return value
 

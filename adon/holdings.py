@@ -22,10 +22,10 @@ import yaml
 from adon.yamlfile import read_yaml
 from network_provisioner import fields
 from network_provisioner.errors import InputError
+from network_provisioner.meant import did_you_mean
 from network_provisioner.topology import LAYERS, Topology
 from network_provisioner.units import parse_rate
 from site_selector.edge import Holding, bandwidth_of, workers_of
-from site_selector.fields import did_you_mean
 from site_selector.wholefile import write_whole
 
 _MOST_WORKERS = 10**9

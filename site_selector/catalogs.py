@@ -13,12 +13,12 @@ from reprlib import repr as shown
 from typing import Any, TypeGuard
 
 from network_provisioner.errors import InputError
+from network_provisioner.meant import did_you_mean
 from network_provisioner.units import MAX_DURATION_S
 from site_selector.fields import (
     EXPECTED_NAME,
     Profiles,
     brief,
-    did_you_mean,
     full_name,
     is_name,
     positive_number,

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from network_provisioner.errors import InputError
+from network_provisioner.meant import did_you_mean
 from network_provisioner.units import format_size
 from site_selector.beliefs import World, beliefs_dict
 from site_selector.changes import changes, changes_text
 from site_selector.cited import age_of, cited, value_of
-from site_selector.fields import did_you_mean
 from site_selector.flips import Flip, flips
 from site_selector.placement import Alternative, Placement
 from site_selector.placement import Mapping as SiteMapping

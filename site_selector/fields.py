@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from reprlib import repr as shown
 from typing import Any
 
 from network_provisioner.errors import InputError
-from network_provisioner.meant import meant
 from network_provisioner.units import parse_size
 from site_selector.yamlevents import kind_of
 from site_selector.yamltext import Document, Key
@@ -22,12 +21,6 @@ _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 def full_name(namespace: str | None, name: str, version: str | None) -> str:
     """Pegasus's full name of a transformation, ``soykb::bwa_mem:1.0``."""
     return f"{namespace + '::' if namespace else ''}{name}{':' + version if version else ''}"
-
-
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """``, did you mean 'x'?`` where a known name is close, else nothing."""
-    hint = meant(name, known)
-    return f", {hint}" if hint else ""
 
 
 def brief(value: Any) -> str:

@@ -20,8 +20,9 @@ from reprlib import repr as shown
 from typing import TypeVar
 
 from network_provisioner.errors import InputError
+from network_provisioner.meant import did_you_mean
 from network_provisioner.units import parse_duration, parse_rate, parse_size
-from site_selector.fields import Profiles, did_you_mean
+from site_selector.fields import Profiles
 from site_selector.yamltext import Document, Key
 
 T = TypeVar("T")

@@ -12,6 +12,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from network_provisioner.errors import InputError
+from network_provisioner.meant import did_you_mean
 from site_selector.catalogs import (
     ReplicaCatalog,
     Site,
@@ -21,7 +22,6 @@ from site_selector.catalogs import (
     transformations_of,
 )
 from site_selector.dag import Job, Workflow
-from site_selector.fields import did_you_mean
 from site_selector.workflow import read_workflow
 from site_selector.yamltext import Document, Key, read_document, uncollected
 

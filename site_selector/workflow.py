@@ -12,12 +12,12 @@ from reprlib import repr as shown
 from typing import Any
 
 from network_provisioner.errors import InputError
+from network_provisioner.meant import did_you_mean
 from network_provisioner.units import MAX_DURATION_S
 from site_selector.dag import DataFile, Job, Profiles, Workflow, find_cycle, topological_order
 from site_selector.fields import (
     EXPECTED_NAME,
     brief,
-    did_you_mean,
     full_name,
     is_name,
     positive_number,
@@ -31,7 +31,6 @@ __all__ = [
     "DataFile",
     "Job",
     "Workflow",
-    "did_you_mean",
     "full_name",
     "parse_workflow",
     "read_workflow",

@@ -152,8 +152,8 @@ def _sides(
 def _template(args: argparse.Namespace) -> Template:
     from adon.config import load_config
     from network_provisioner.errors import InputError
+    from network_provisioner.meant import did_you_mean
     from network_provisioner.templates.data import templates_from_dict
-    from site_selector.fields import did_you_mean
 
     known = templates_from_dict(load_config(args.config).templates if args.config else None)
     if args.template not in known:

@@ -81,15 +81,14 @@ def _lacking(archive: Archive, metric: str | None) -> str:
     """What was not measured that would have to be, "" where something was: then nothing is
     unusual."""
     from monitors.anomalies.data import WATCHED
-    from network_provisioner.meant import meant
+    from network_provisioner.meant import did_you_mean
 
     known = archive.metrics()
     if metric is None:
         return "" if {*known} & {*WATCHED} else _UNWATCHED
     if metric in known:
         return ""
-    hint = meant(metric, known)
-    return f"no {metric} was measured" + (f", {hint}" if hint else "")
+    return f"no {metric} was measured{did_you_mean(metric, known)}"
 
 
 def _found(archive: Archive, args: argparse.Namespace, since: float | None) -> list[Anomaly]:

@@ -6,17 +6,9 @@ import { ago, clock, counted, duration, percent, rate, whole } from "./format.js
 import { holders, waiting } from "./holders.js";
 import { during, holdings, hopOf, measuredRates, reserved } from "./holdings.js";
 import { map } from "./map.js";
-import { cards, heading, key, reaching, table } from "./parts.js";
+import { SPANS, cards, heading, key, table, usualSpan } from "./parts.js";
 import { blocks } from "./reserved.js";
 
-const SPANS = [
-  [900, "15 min"],
-  [3600, "1 hour"],
-  [21600, "6 hours"],
-  [86400, "1 day"],
-  [604800, "1 week"],
-];
-const USUAL_S = 3600;
 const MOST = 2000;
 const SLOW_MS = 5000; // for what changes less often than load: past transits, counters
 const CHARTS = 4;
@@ -153,7 +145,7 @@ export const network = {
 async function spanOf(c, now) {
   const [last] = await get("/v1/transits", { limit: 1 }, c.signal);
   const over = last && (last.released_at || (last.lease_until && last.lease_until < now));
-  return Math.max(USUAL_S, reaching(SPANS, over ? now - last.requested_at : 0));
+  return usualSpan(over ? now - last.requested_at : 0);
 }
 
 function slider(s, at, now, when) {

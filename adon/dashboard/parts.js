@@ -113,6 +113,18 @@ export const choice = (name, label, options, chosen) =>
  * longest. */
 export const reaching = (spans, age) => (spans.find(([span]) => span >= age) || spans.at(-1))[0];
 
+/** What network and pool may look back to. */
+export const SPANS = [
+  [900, "15 min"],
+  [3600, "1 hour"],
+  [21600, "6 hours"],
+  [86400, "1 day"],
+  [604800, "1 week"],
+];
+
+/** Of these an hour or, where what there is to see is older (seconds), as far as back to it. */
+export const usualSpan = (age) => Math.max(3600, reaching(SPANS, age));
+
 export const check = (name, label, on) =>
   el("label", { class: "check" }, el("input", { type: "checkbox", "data-act": name, checked: on }), label);
 

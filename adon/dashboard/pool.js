@@ -4,17 +4,9 @@ import { get } from "./api.js";
 import { chart } from "./chart.js";
 import { el } from "./dom.js";
 import { ago, clock, counted, number, percent, subjectText, whole } from "./format.js";
-import { cards, choice, code, empty, heading, key, meter, reaching, table } from "./parts.js";
+import { SPANS, cards, choice, code, empty, heading, key, meter, table, usualSpan } from "./parts.js";
 
 const METRICS = ["pool_slots", "pool_busy", "pool_demand"];
-const SPANS = [
-  [900, "15 min"],
-  [3600, "1 hour"],
-  [21600, "6 hours"],
-  [86400, "1 day"],
-  [604800, "1 week"],
-];
-const USUAL_S = 3600;
 const MOST = 10000;
 const AGAIN_S = 120; // one that stays is recorded each minute: what is older is no more said of now
 
@@ -39,7 +31,7 @@ export const pool = {
     const sites = sitesOf(s);
     if (!sites.includes(s.site)) s.site = sites[0] ?? "";
     // An hour, or as far as somebody has looked: there is nothing to see of a time without.
-    s.span ||= Math.max(USUAL_S, reaching(SPANS, now - newest(s, now)));
+    s.span ||= usualSpan(now - newest(s, now));
     const since = Math.floor(now - s.span - AGAIN_S);
     const [points, told] = await Promise.all([
       Promise.all(
