@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import random
 import socket
+from collections import deque
 from pathlib import Path
 
 from network_provisioner.errors import MissingError
@@ -12,6 +14,10 @@ LOOPBACK = "127.0.0.1"
 _RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 _LOWEST = 10_000
 _TRIES = 200
+_MOST_HELD = 100
+_held: deque[int] = deque()  # descriptors
+# Never seeded: two processes with the same seed would look at the same ports in the same order.
+_dice = random.SystemRandom()
 
 
 def free_ports(count: int, lowest_ephemeral: int | None = None) -> list[int]:
@@ -19,14 +25,15 @@ def free_ports(count: int, lowest_ephemeral: int | None = None) -> list[int]:
 
     They lie below those that the kernel itself gives to who connects or binds to port 0: else one
     of this machine's many connections might be given such a port before its server takes it, or
-    while that is started again. ``lowest_ephemeral`` is where the kernel's begin, as it says itself
-    when None. Raises MissingError where none is free.
+    while that is started again. Nor are they given to another process that asks here, for as long
+    as this one runs and does not ask for a hundred more. ``lowest_ephemeral`` is where the kernel's
+    begin, as it says itself when None. Raises MissingError where none is free.
     """
     top = _lowest_ephemeral() if lowest_ephemeral is None else lowest_ephemeral
     if top - _LOWEST < count:
         return _any_ports(count)
     # Not in order: whoever else looks for ports at this moment should look elsewhere.
-    places = random.sample(range(_LOWEST, top), min(top - _LOWEST, _TRIES + count))
+    places = _dice.sample(range(_LOWEST, top), min(top - _LOWEST, _TRIES + count))
     found: list[int] = []
     for port in places:
         if len(found) == count:
@@ -51,11 +58,19 @@ def _lowest_ephemeral() -> int:
 
 
 def _is_free(port: int) -> bool:
-    with socket.socket() as sock:
-        try:
+    """Whether nobody listens at ``port`` and nobody else was given it; now it is this process's."""
+    # A name that the kernel gives to one process per network and takes back when it ends.
+    mark = socket.socket(socket.AF_UNIX)
+    try:
+        mark.bind(f"\0adon-port-{port}")
+        with socket.socket() as sock:
             sock.bind((LOOPBACK, port))
-        except OSError:
-            return False
+    except OSError:
+        mark.close()
+        return False
+    _held.append(mark.detach())
+    if len(_held) > _MOST_HELD:
+        os.close(_held.popleft())
     return True
 
 
