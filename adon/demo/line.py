@@ -78,7 +78,7 @@ def run(options: DemoOptions, say: steps.Say) -> tuple[RunFacts, Trouble | None]
         try:
             _go(course, options, testbed, archive, earlier, broker, say)
         except (AdonError, OSError, Interrupted) as error:
-            course.trouble = error
+            course.trouble = running.behind(error, run_dir)
             say(f"stopped: {course.stopped}")
         facts = gather.gather(
             course,

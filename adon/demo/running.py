@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Self
+from typing import Self, TypeVar
 
 from adon.demo.course import Ended
 from adon.demo.steps import Say
@@ -30,18 +30,32 @@ _LAST_LINES_S = 10.0
 _SHOW_EVERY_S = 2.0
 _CHECK_EVERY_S = 2.0
 _ROOM_BYTES = 1 << 16  # of one write of HTCondor's logs, generously
+_SCARCE_BYTES = 1 << 24  # what jobs give back of a full disk when HTCondor ends, generously
+_Error = TypeVar("_Error", bound=BaseException)
 
 
-def check_room(folder: Path) -> None:
-    """Raise OSError where nothing can be written any more: HTCondor waits for room for ever.
+def check_room(folder: Path, room_bytes: int = _ROOM_BYTES) -> None:
+    """Raise OSError where ``room_bytes`` cannot be written any more: HTCondor waits for room for
+    ever.
 
     Tried and not asked, since quotas and the part that is kept for root make the answer wrong.
     """
     probe = folder / "adon-room"
     try:
-        probe.write_bytes(bytes(_ROOM_BYTES))
+        probe.write_bytes(bytes(room_bytes))
     finally:
         probe.unlink(missing_ok=True)
+
+
+def behind(error: _Error, folder: Path) -> _Error | AdonError:
+    """An error of the run in ``folder``, with the full disk before it where the disk is full:
+    daemons then end in any order, and tell why in logs that have no room for it."""
+    if isinstance(error, AdonError):
+        try:
+            check_room(folder, _SCARCE_BYTES)
+        except OSError as full:
+            return AdonError(f"{folder}: {full.strerror}; {error}")
+    return error
 
 
 def start(planned: PlannedWorkflow, pool: Pool) -> int:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import errno
+import signal
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from monitor_files import Submitted
 
-from adon.demo.running import _Following, end_state
+from adon.demo.course import Interrupted
+from adon.demo.running import _Following, behind, end_state
 from condor_plugins.dagman import DagEnd
 from monitors.archive import Archive
 from monitors.status import NOT_STARTED, State, Status
+from network_provisioner.errors import AdonError
 
 
 @pytest.mark.parametrize(
@@ -52,3 +56,19 @@ def test_the_last_change_is_shown_although_it_came_soon(
 
 def status(done: int) -> Status:
     return replace(NOT_STARTED, total=2, done=done, unready=2 - done)
+
+
+def test_behind_what_ended_may_be_a_full_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended, stopped = AdonError("HTCondor at hub ended"), Interrupted(signal.SIGTERM)
+    assert behind(ended, tmp_path) is ended
+
+    def full(_path: Path, _data: bytes) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    said = f"{tmp_path}: No space left on device; HTCondor at hub ended"
+    assert str(behind(ended, tmp_path)) == said
+    assert behind(stopped, tmp_path) is stopped
+    assert list(tmp_path.iterdir()) == []
