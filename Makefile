@@ -30,8 +30,8 @@ figure18: setup ## replay the thesis's Figure 18 on the testbed's network, with 
 test: export PYTHONDONTWRITEBYTECODE :=
 test: setup ## run all tests that this machine and user can run: unit, component, end to end
 	@$(TIED) $(PYTHON) -m pytest -q -n 3 --dist loadfile tests/unit
-	@$(TIED) $(PYTHON) -m pytest -q -n 6 $(BY_FILE) -m "not alone" tests/component tests/e2e
-	@$(TIED) $(PYTHON) -m pytest -m alone tests/component
+	@$(TIED) $(PYTHON) -m tests.again -q -n 6 $(BY_FILE) -m "not alone" tests/component tests/e2e
+	@$(TIED) $(PYTHON) -m tests.again -m alone tests/component
 
 test-opendaylight: setup ## try the OpenDaylight driver with a real one, as root (assembled once, minutes)
 	@$(TIED) $(PYTHON) -m tests.opendaylight
