@@ -74,6 +74,7 @@ class FollowedWorkflow:
         self._run: JobEvent | None = None  # DAGMan's own job while it is in the queue
         self._runs: set[JobEvent] = set()  # events of DAGMan's own job
         self._waiting: deque[JobEvent] = deque()  # those before which DAGMan may have said more
+        self._own_ends: deque[float] = deque()  # that DAGMan told of, and its job's events not yet
         self._subs: dict[tuple[int, int], str] = {}  # jobs that are sub-workflows
         self._sub_events: list[SubEvent] = []
 
@@ -224,6 +225,8 @@ class FollowedWorkflow:
                 self._take_events(at)
                 if isinstance(step, Change):
                     self._change(step.key, step.status)
+                    if step.status.ended:
+                        self._own_ends.append(step.status.at)
                 else:
                     self._begun(step)
         self._take_events(math.inf)
@@ -286,10 +289,20 @@ class FollowedWorkflow:
             return
         submitted, self._run = math.floor(self._run.at), None
         status = self.status or NOT_STARTED
-        if status.at > event.at or (status.ended and status.at >= submitted):
+        if self._told_itself(submitted) or status.at > event.at:
             return  # DAGMan itself told of that end, or of what came after it
+        if status.ended and status.at >= submitted:
+            return  # others told of it
         state = State.DONE if event.returned == 0 else State.FAILED
         if event.kind is Kind.ABORTED:
             state = State.REMOVED
         key = f"dagman:{event.cluster}:{event.at:.3f}"
         self._change(key, replace(status, state=state, at=event.at, reason=""))
+
+    def _told_itself(self, submitted: float) -> bool:
+        """Whether DAGMan told of the end of the run that was submitted then. It may have begun
+        again since: within the same second its own times do not say which was first."""
+        while self._own_ends:
+            if self._own_ends.popleft() >= submitted:
+                return True
+        return False
