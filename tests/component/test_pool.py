@@ -182,8 +182,9 @@ def test_nothing_of_the_pool_runs_as_root(pool: Pool) -> None:
 
 
 def test_a_client_that_fails_says_why(pool: Pool) -> None:
-    with pytest.raises(AdonError, match=r"condor_rm: exit code 1: "):
-        pool.run(["condor_rm", "99999"])
+    # Not condor_rm of a job that is not there: with an empty queue that is a success.
+    with pytest.raises(AdonError, match=r"condor_submit: exit code 1: "):
+        pool.run(["condor_submit", "nowhere.sub"])
 
 
 def test_two_pools_live_side_by_side(pool: Pool, condor: Path, tmp_path: Path) -> None:
