@@ -177,7 +177,8 @@ def test_which_workflow_is_meant(archive: Path, tmp_path: Path) -> None:
     assert "found 2, expected one of w2, w4" in refusal("monitor", "status", "outer", *where)
 
 
-def test_where_nothing_is_known(tmp_path: Path) -> None:
+def test_where_nothing_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # where no demo has run
     said = refusal("monitor", "list", "--archive", tmp_path / "none.sqlite")
     assert "found no such file, expected an archive" in said
     assert said.endswith("'adon monitor run' makes one")
