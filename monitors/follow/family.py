@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from network_provisioner.errors import InputError
 
 _log = logging.getLogger(__name__)
 
+_WHOLE_S = 1.0  # HTCondor's logs may have whole seconds
 _DEEPEST = 50  # workflows within workflows; a DAG that holds itself must not hold us
 
 
@@ -32,6 +34,7 @@ class Member(FollowedWorkflow):
         self.above = parent
         self.depth: int = 0 if parent is None else parent.depth + 1
         self.inside: dict[str, list[Member]] = {}  # by the job that runs it, the newest plan last
+        self.run_by: dict[str, Member] = {}  # the plan that the job's newest DAGMan runs
         self.waiting: list[SubEvent] = []  # of jobs whose workflow is not there yet
         self.is_new = True
         self.is_gone = False
@@ -214,9 +217,10 @@ class Family:
                     continue
                 told.update(dict.fromkeys(plans))
                 member.inside[event.job] = plans
-            newest = member.inside[event.job][-1]
-            newest.dagman_event(event.event)
-            told[newest] = None
+                member.run_by[event.job] = _plan_at(plans, event.event.at)
+            plan = member.run_by[event.job]
+            plan.dagman_event(event.event)
+            told[plan] = None
         return list(told)
 
     def _plans(self, member: Member, job: str) -> list[Member]:
@@ -244,6 +248,16 @@ class Family:
             f"with:{above.dir.workflow}:{status.at:.3f}",
             "dagman",
         )
+
+
+def _plan_at(plans: Sequence[Member], at: float) -> Member:
+    """The newest that was there at a time (Unix seconds): who begins to follow late finds those
+    that came later too. Where no file says so, the newest of all."""
+    for plan in reversed(plans):
+        with suppress(OSError, ValueError):
+            if plan.dir.dag.stat().st_mtime <= at + _WHOLE_S:
+                return plan
+    return plans[-1]
 
 
 def _is_within(member: Member, other: Member) -> bool:

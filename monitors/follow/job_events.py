@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Iterable, Iterator
+from heapq import merge
 
-from monitors.logs.event_log import EventTail, JobEvent
+from monitors.logs.event_log import EventTail, JobEvent, Kind
 from monitors.logs.submit_dir import SubmitDir
 from monitors.logs.tail import state_of
 
+_EMPTY = (-1, 0)  # sizes of a file that is not there or has nothing in it
+
 
 class JobEvents:
-    """The events in ``<dag>.nodes.log``, each once, and at first those of earlier runs."""
+    """The events in ``<dag>.nodes.log``, each once, and before them what that has lost.
+
+    DAGMan empties it at every start. The workflow's own log has earlier runs too, and the last
+    words of a run whose end nobody read before the next began.
+    """
 
     def __init__(self, submit_dir: SubmitDir) -> None:
         self._dir = submit_dir
         self._nodes = EventTail(submit_dir.nodes_log)
-        self._backfilled = False
-        self._waiting: list[JobEvent] = []  # until those of earlier runs are read
+        log = submit_dir.workflow_log
+        self._log = None if log is None else EventTail(log)
+        self._lacks = True  # whether what stands in the other log alone is to be read
+        self._begun = 0  # how many files nodes.log was until then
+        self._has_any = False  # whether the one that it is told of anything
+        self._before: list[JobEvent] = []  # of files that it was, not told yet
+        self._waiting: list[JobEvent] = []  # of the one that it is
+        self._other: list[JobEvent] = []  # of the other log
+        self._told: set[JobEvent] = set()  # since the other log was read
         self.seen: tuple[object, ...] = ()
         """How that file was when all was last read, as :func:`~monitors.logs.tail.state_of`."""
 
@@ -32,23 +44,58 @@ class JobEvents:
         comes later in time waits until it can be."""
         # Before reading: what comes meanwhile makes the next look read again.
         seen = state_of(self._dir.nodes_log)
-        if not self._backfilled and self._dir.workflow_log is not None:
-            yield from self._earlier(self._dir.workflow_log)
+        self._lacks |= not self._has_any or seen[1] in _EMPTY
+        self._wait()
+        if self._log is not None and self._lacks:
+            for event in self._log.read():
+                self._other.append(event)
+            self._wait()  # whose events they are that were written since
+            self._lacks = False
+            yield from self._earlier()
         waiting, self._waiting = self._waiting, []
+        if self._log is not None:
+            self._told.update(waiting)
         yield from waiting
-        yield from self._nodes.read()
         self.seen = seen
 
-    def _earlier(self, workflow_log: Path) -> Iterator[JobEvent]:
-        """DAGMan empties nodes.log at every start; the workflow's own log has earlier runs too. Of
-        jobs that are in both, nodes.log alone says how their POST scripts ended, and when."""
-        began: dict[tuple[int, int], float] = {}
+    def _wait(self) -> None:
         for event in self._nodes.read():
+            self._turn()
             self._waiting.append(event)
-        for event in self._waiting:
-            began.setdefault((event.cluster, event.proc), event.at)
-        for event in EventTail(workflow_log).read():
-            self._backfilled = True  # what was read in part is not read again
-            if event.at < began.get((event.cluster, event.proc), math.inf):
-                yield event
-        self._backfilled = True
+            self._has_any = True
+        self._turn()
+
+    def _turn(self) -> None:
+        """Where it is another file than before, what was written last into that may be lost."""
+        if self._nodes.begun != self._begun:
+            self._begun, self._lacks, self._has_any = self._nodes.begun, True, False
+            self._before += self._waiting
+            self._waiting = []
+
+    def _earlier(self) -> Iterator[JobEvent]:
+        """Of the run that is in nodes.log, that alone says in what order things happened, and how
+        POST scripts ended; of those before, what it said comes with the rest."""
+        before, self._before = self._before, []
+        other, self._other = self._other, []
+        told, self._told = self._told.union(before), set()
+        first = min(_submissions(self._waiting), default=None)
+        later: set[tuple[int, int]] = set()
+        lost: list[JobEvent] = []
+        for event in other:
+            job = (event.cluster, event.proc)
+            if event.kind is Kind.SUBMIT:
+                later.discard(job)
+                if first is not None and (event.at, event.cluster) >= first:
+                    later.add(job)
+            if job in later:
+                self._other.append(event)  # nodes.log may be emptied before it is read there
+            elif event not in told:
+                lost.append(event)
+        return merge(before, lost, key=lambda event: event.at)
+
+
+def _submissions(events: Iterable[JobEvent]) -> Iterator[tuple[float, int]]:
+    """When jobs were submitted, and their numbers, which tell what was first in one second."""
+    for event in events:
+        if event.kind is Kind.SUBMIT:
+            yield event.at, event.cluster

@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import math
 import time
-from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import count
 from pathlib import Path
 
 from monitors.follow.condor import Dagman, Gone
 from monitors.follow.identity import workflow_facts
 from monitors.follow.job_events import JobEvents
+from monitors.follow.runs import ENDS, Runs
 from monitors.jobs.facts import JobFacts
-from monitors.logs.dagman_log import Change, StatusParser
+from monitors.logs.dagman_log import Begun, Change, Posted, StatusParser
 from monitors.logs.event_log import EventTail, JobEvent, Kind
 from monitors.logs.submit_dir import JobKind, SubmitDir
 from monitors.logs.tail import Tail, state_of
@@ -28,7 +29,6 @@ from monitors.status import NOT_STARTED, State, Status
 from network_provisioner.errors import InputError
 
 _DAGMAN = "dagman"
-_ENDS = (Kind.TERMINATED, Kind.ABORTED)
 _LATE_S = 10.0  # how often events after the end are read: all is read again for them
 
 
@@ -62,6 +62,7 @@ class FollowedWorkflow:
         self._last = ""
         self._own_at = 0.0  # of the newest status that DAGMan told itself
         self._late_at = -math.inf  # when events of jobs were read that came after its end
+        self._is_old = False  # whether the newest status is of what is being read again
         self._begin()
 
     def _begin(self) -> None:
@@ -71,10 +72,9 @@ class FollowedWorkflow:
         self._out, self._out_parser = Tail(self.dir.dagman_out), StatusParser()
         self._events = JobEvents(self.dir)
         self._dagman = EventTail(self.dir.dagman_log)
-        self._run: JobEvent | None = None  # DAGMan's own job while it is in the queue
-        self._runs: set[JobEvent] = set()  # events of DAGMan's own job
-        self._waiting: deque[JobEvent] = deque()  # those before which DAGMan may have said more
-        self._own_ends: deque[float] = deque()  # that DAGMan told of, and its job's events not yet
+        self._runs = Runs()
+        self._begun_at: set[str] = set()  # keys of beginnings
+        self._failed: list[tuple[dict[str, str], tuple[float, int], float]] = []  # not told yet
         self._subs: dict[tuple[int, int], str] = {}  # jobs that are sub-workflows
         self._sub_events: list[SubEvent] = []
 
@@ -93,13 +93,14 @@ class FollowedWorkflow:
         """Whether DAGMan has ended and is not in the queue again (a rescue or a rerun)."""
         if self.status is None or not self.status.ended:
             return False
-        return self._run is None or self._run.at <= self.status.at
+        run = self._runs.current
+        return run is None or self._runs.is_over or run.at < self.status.at
 
     @property
     def puzzling(self) -> bool:
         """Whether DAGMan is at work, or has written, and what it says is not understood."""
-        if self._run is not None:
-            return self._own_at < math.floor(self._run.at)
+        if self._runs.current is not None:
+            return self._own_at < math.floor(self._runs.current.at)
         return not self._own_at and not self._out_parser.understood and self._has_written()
 
     @property
@@ -115,15 +116,15 @@ class FollowedWorkflow:
     @property
     def dagman(self) -> Dagman | None:
         """Its DAGMan's job, where that is said to be in the queue."""
-        run = self._run
+        run = self._runs.current
         return None if run is None else Dagman(run.cluster, run.at, run.schedd)
 
     def gone(self, dagman: Dagman, how: Gone) -> None:
         """Takes from HTCondor that its DAGMan is not there any more, which no file tells."""
         if dagman != self.dagman:
             return  # it is another run meanwhile
-        self._run, status = None, self.status or NOT_STARTED
-        if status.ended and status.at >= math.floor(dagman.submitted):
+        status = self.status or NOT_STARTED
+        if self._runs.gone(self.status):
             return
         at = max(how.at or self.written_at, dagman.submitted, status.at)
         ended = replace(status, state=how.state, at=at, reason=how.why)
@@ -164,10 +165,12 @@ class FollowedWorkflow:
             self._measurements += self._jobs.feed(event)
             self._sub_event(event)
         if said is not None:
-            self.status, self._known = said, ""
-        if self.ended and self.status is not None:
-            failed = self.status.state is State.FAILED
-            self._measurements += self._jobs.workflow_ended(self.status.at, failed)
+            self.status, self._known, self._is_old = said, "", False
+        failed, self._failed = self._failed, []
+        for names, run, at in failed:
+            self._measurements += self._jobs.never_submitted(names, run, at)
+        if self.ended:
+            self._measurements += self._jobs.workflow_ended()
         if self._known:  # what was said last does not stand there any more: this is another file
             self._known = ""
             self._statuses += [self.status] if self.status is not None else []
@@ -199,7 +202,7 @@ class FollowedWorkflow:
             self._rest = seen
 
     def _wake(self) -> None:
-        self._rest, self._known = None, self._last
+        self._rest, self._known, self._is_old = None, self._last, True
 
     def note(self, status: Status, key: str, source: str) -> None:
         """Takes a status that somebody else tells of, where it differs from the newest one."""
@@ -215,35 +218,69 @@ class FollowedWorkflow:
         return None
 
     def _read_out(self) -> None:
-        """What DAGMan says, and the events that wait, in the order of their times. Where DAGMan's
-        words cannot be read, InputError is raised and the events go on waiting for them."""
+        """What DAGMan says, and the events that wait, in the order in which it happened. Where
+        DAGMan's words cannot be read, InputError is raised and the events go on waiting."""
+        self._read_out_once()
+        while self._runs.waiting:  # what came meanwhile: DAGMan may have said more before it
+            self._read_out_once()
+        self._begun(self._out_parser.started_at)
+
+    def _read_out_once(self) -> None:
+        known = self._runs.taken + self._runs.waiting
         for piece in self._out.read():
             if piece.first:
                 self._out_parser = StatusParser(self._out_parser)
             for step in self._out_parser.steps(piece.data):
-                at = step.status.at if isinstance(step, Change) else step
-                self._take_events(at)
+                if isinstance(step, Posted):
+                    self._jobs.script_said(step)
+                    continue
+                self._take_events(step.at if isinstance(step, Begun) else step.status.at)
                 if isinstance(step, Change):
                     self._change(step.key, step.status)
-                    if step.status.ended:
-                        self._own_ends.append(step.status.at)
                 else:
-                    self._begun(step)
-        self._take_events(math.inf)
-        self._begun(self._out_parser.started_at)
+                    self._next_run(step)
+        while self._runs.taken < known:
+            self._take_event()
 
-    def _begun(self, at: float) -> None:
-        """A DAGMan began: where others told of the end before, to itself it just goes on."""
-        if self.status is not None and self.status.ended and at > self.status.at:
-            again = replace(self.status, state=State.RUNNING, at=at, reason="")
-            self._change(f"started:{at:.3f}", again)
+    def _next_run(self, begun: Begun) -> None:
+        """A DAGMan says that it began. What HTCondor told of it, and of the one before, is in its
+        log by then; within a second, times do not say what was first."""
+        self._read_dagman()
+        self._take_events(begun.at)
+        while count_before := self._runs.before_begin(begun.at):
+            for _ in range(count_before):
+                self._take_event()
+        known = self._runs.begin(begun.at)
+        if not begun.again:
+            self._begun(begun.at, surely=known and not self._is_old)
+
+    def _begun(self, at: float, surely: bool = False) -> None:
+        """A DAGMan began: where others told of the end before, to itself it just goes on.
+        ``surely`` where it is known to have begun after that."""
+        if self.status is None or not self.status.ended or not (surely or at > self.status.at):
+            return
+        key = first = f"started:{at:.3f}"
+        for number in count(2):
+            if key not in self._begun_at:
+                break
+            key = f"{first}.{number}"
+        self._begun_at.add(key)
+        self._change(key, replace(self.status, state=State.RUNNING, at=at, reason=""))
 
     def _change(self, key: str, status: Status, source: str = _DAGMAN) -> None:
+        self._runs.said(status.ended)
         known, self.known = self.known and self.known(status.at), None
         if known is not None and status.at > known.at and replace(known, at=status.at) == status:
-            self.status = status  # of a log that was emptied since: no change of what is known
+            # Of a log that was emptied since: no change of what is known.
+            self.status, self._is_old = status, False
             return
-        self.status, self._last = status, key
+        before = None if self._is_old else self.status
+        if before is not None and math.floor(before.at) <= status.at < before.at:
+            # DAGMan has whole seconds: what it says next is not older than what HTCondor said.
+            status = replace(status, at=before.at)
+        self.status, self._last, self._is_old = status, key, False
+        if status.state is State.FAILED:
+            self._take_failed(status.at)
         if source == _DAGMAN:
             self._own_at = status.at
         self._measurements.append(status.measurement(self.dir.workflow, key, self.root, source))
@@ -252,13 +289,21 @@ class FollowedWorkflow:
         elif key == self._known:  # all that comes now is new
             self._known = ""
 
+    def _take_failed(self, at: float) -> None:
+        """What DAGMan said of jobs that failed, to be told when all events before are read."""
+        parser, run = self._out_parser, self._runs.current
+        if parser.failed:
+            began = (parser.started_at, 0) if run is None else (run.at, run.cluster)
+            self._failed.append((parser.failed, began, at))
+            parser.failed = {}
+
     def _sub_event(self, event: JobEvent) -> None:
         job = (event.cluster, event.proc)
         if event.kind is Kind.SUBMIT:
             self._subs.pop(job, None)
             if event.node and self.dir.job(event.node).kind is JobKind.SUBWORKFLOW:
                 self._subs[job] = event.node
-        if job in self._subs and event.kind in (Kind.SUBMIT, *_ENDS):
+        if job in self._subs and event.kind in (Kind.SUBMIT, Kind.EXECUTE, *ENDS):
             self._sub_events.append(SubEvent(self._subs[job], event))
 
     def dagman_event(self, event: JobEvent) -> None:
@@ -269,40 +314,25 @@ class FollowedWorkflow:
 
     def _wait(self, event: JobEvent) -> None:
         """The event waits until DAGMan's words before it are read."""
-        if event in self._runs:
+        if not self._runs.is_new(event):
             return
         if self._rest is not None:
             self._wake()
         self._runs.add(event)
-        self._waiting.append(event)
+        if event.kind is Kind.SUBMIT:
+            self._jobs.run_submitted(event)
 
     def _take_events(self, until: float) -> None:
-        while self._waiting and self._waiting[0].at < until:
-            self._take_event(self._waiting.popleft())
+        while self._runs.waits_before(until):
+            self._take_event()
 
-    def _take_event(self, event: JobEvent) -> None:
-        if event.kind is Kind.SUBMIT:
-            self._run = event
-            self._jobs.run_submitted(event.at)
+    def _take_event(self) -> None:
+        event = self._runs.take(self.status)
+        if event is None:
             return
-        if event.kind not in _ENDS or self._run is None or event.at < self._run.at:
-            return
-        submitted, self._run = math.floor(self._run.at), None
-        status = self.status or NOT_STARTED
-        if self._told_itself(submitted) or status.at > event.at:
-            return  # DAGMan itself told of that end, or of what came after it
-        if status.ended and status.at >= submitted:
-            return  # others told of it
         state = State.DONE if event.returned == 0 else State.FAILED
         if event.kind is Kind.ABORTED:
             state = State.REMOVED
         key = f"dagman:{event.cluster}:{event.at:.3f}"
-        self._change(key, replace(status, state=state, at=event.at, reason=""))
-
-    def _told_itself(self, submitted: float) -> bool:
-        """Whether DAGMan told of the end of the run that was submitted then. It may have begun
-        again since: within the same second its own times do not say which was first."""
-        while self._own_ends:
-            if self._own_ends.popleft() >= submitted:
-                return True
-        return False
+        status = replace(self.status or NOT_STARTED, state=state, at=event.at, reason="")
+        self._change(key, status)

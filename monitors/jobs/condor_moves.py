@@ -22,6 +22,7 @@ from pathlib import Path
 from monitors.jobs.attempts import Attempt
 from monitors.jobs.transfer_fact import transfer_fact
 from monitors.logs.event_log import Kind, header_of
+from monitors.logs.localtime import LocalClock
 from monitors.logs.tail import Lines, Tail
 from monitors.measurement import Measurement
 from monitors.transfers import SMALL_BYTES
@@ -59,6 +60,7 @@ class MovesParser:
     def __init__(self, now: float | None = None) -> None:
         self._lines = Lines()
         self._now = time.time() if now is None else now
+        self._clock = LocalClock()
         self._ways: dict[tuple[int, int], dict[str, Way]] = {}
         self._ending: Execution | None = None
 
@@ -73,7 +75,7 @@ class MovesParser:
                 elif line.rstrip() == b"...":
                     yield self._ending
                     self._ending = None
-            if header := header_of(line, self._now):
+            if header := header_of(line, self._now, self._clock):
                 self._event(line, *header)
 
     def _event(self, line: bytes, number: int, cluster: int, proc: int, at: float) -> None:

@@ -11,8 +11,10 @@ attempt or the workflow's end.
 from __future__ import annotations
 
 import logging
+import math
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from monitors.jobs.attempts import Attempt, Attempts, Outcome
@@ -22,8 +24,8 @@ from monitors.jobs.placements import placement_facts
 from monitors.jobs.runtimes import queue_wait, run_facts, runtime_subject
 from monitors.jobs.transfer_history import CondorHistory, History, plugin_facts
 from monitors.jobs.transfers import Journal, listed, transfer_facts
+from monitors.logs.dagman_log import Posted
 from monitors.logs.event_log import JobEvent, Kind
-from monitors.logs.failed_nodes import listed as failed_nodes
 from monitors.logs.records import end_of
 from monitors.logs.submit_dir import PlannedJob, SubmitDir
 from monitors.measurement import Measurement, to_row
@@ -36,7 +38,6 @@ _POST = re.compile(
 )
 _ALL = "ALL_NODES"
 _CLOCK_S = 2.0
-_LAST_WORDS_BYTES = 1 << 22
 # Where a submit file names what HTCondor is to move.
 _FILES = (
     "transfer_input_files",
@@ -55,8 +56,9 @@ class JobFacts:
         self.attempts = Attempts(submit_dir.job)
         self._with_post: frozenset[str] | None = None
         self._pending: dict[str, Attempt] = {}  # by the job's name: their POST has not ended
-        self._runs: list[float] = []  # when DAGMan was submitted
-        self._failed_at = 0.0
+        self._runs: list[tuple[float, int]] = []  # when DAGMan was submitted, and its number
+        self._scripts: dict[tuple[int, int], Posted] = {}  # what DAGMan said of them
+        self._lost: Counter[tuple[str, float]] = Counter()  # jobs that were never submitted
         self._held: set[str] = set()
         self._placed = False  # whether it was said why jobs are where they are
         self._journal = Journal(submit_dir.path)
@@ -64,9 +66,13 @@ class JobFacts:
         self._history = history or CondorHistory()
         self._asking: list[tuple[Attempt, int, list[Measurement]]] = []
 
-    def run_submitted(self, at: float) -> None:
-        """DAGMan's own job was put into the queue (Unix seconds): retries count from 0 again."""
-        self._runs.append(at)
+    def run_submitted(self, event: JobEvent) -> None:
+        """DAGMan's own job was put into the queue: retries count from 0 again."""
+        self._runs.append((event.at, event.cluster))
+
+    def script_said(self, posted: Posted) -> None:
+        """DAGMan says how a POST script ended: the event is lost where it emptied its log since."""
+        self._scripts[posted.cluster, posted.proc] = posted
 
     def feed(self, event: JobEvent) -> list[Measurement]:
         """What the next event tells."""
@@ -80,7 +86,7 @@ class JobFacts:
             if self.dir.braindump:
                 facts += placement_facts(self.dir.path, self.dir.workflow)
         if event.kind is Kind.SUBMIT and self._is_next(event):
-            facts += self._told(self._pending.pop(event.node))
+            facts += self._left_behind(self._pending.pop(event.node))
         attempt = self.attempts.feed(event)
         facts += self._held_now(event)
         if event.kind is Kind.POST_SCRIPT_TERMINATED:
@@ -105,17 +111,43 @@ class JobFacts:
         known = None if waits is None else (waits.cluster, waits.proc, waits.submit)
         return known is not None and known != (event.cluster, event.proc, event.at)
 
-    def workflow_ended(self, at: float, failed: bool) -> list[Measurement]:
-        """What is left to tell when DAGMan has ended: attempts whose POST never came and, where it
-        ``failed``, jobs that failed without having been submitted."""
+    def workflow_ended(self) -> list[Measurement]:
+        """What is left to tell when DAGMan has ended: attempts whose POST never came."""
         facts: list[Measurement] = []
         for attempt in self._pending.values():
-            facts += self._told(attempt)
+            facts += self._left_behind(attempt)
         self._pending.clear()
         facts += self._ask() if self._asking else []
-        if failed and at != self._failed_at:
-            self._failed_at = at
-            facts += self._never_submitted(at)
+        return _recordable(facts)
+
+    def _left_behind(self, attempt: Attempt) -> list[Measurement]:
+        """An attempt whose POST is in no event log."""
+        said = self._scripts.get((attempt.cluster, attempt.proc))
+        # Numbers of jobs begin anew with each pool.
+        if said is None or said.at < math.floor(attempt.end):
+            return self._told(attempt)
+        attempt.outcome = Outcome.FAILED if said.returned else Outcome.DONE
+        return self._told(attempt, said.at)
+
+    def never_submitted(
+        self, failed: Mapping[str, str], run: tuple[float, int], at: float
+    ) -> list[Measurement]:
+        """Of the jobs that DAGMan says ``failed``, with its reasons, those that no event log knows
+        of: their PRE scripts failed, or their submission. ``run`` is that DAGMan, submitted then
+        (Unix seconds) under that number, which ended ``at``."""
+        later = [other for other in self._runs if other > run]
+        if later and self.dir.workflow_log is None:
+            return []  # the next run emptied the only log that tells which of them ran
+        after = min(later, default=(math.inf, 0))
+        facts = []
+        for name, reason in failed.items():
+            tries = self.attempts.of_job(name)
+            if not any(run <= (one.submit, one.cluster) < after for one in tries):
+                # Of those that are told at one time, each has a number.
+                number = self._lost[name, at]
+                self._lost[name, at] += 1
+                lost = Attempt(self.dir.job(name), 0, number, 0, at, end=at, outcome=Outcome.FAILED)
+                facts.append(_job_fact(lost, Said(stderr=reason), self.dir.workflow, 0))
         return _recordable(facts)
 
     def _held_now(self, event: JobEvent) -> list[Measurement]:
@@ -126,9 +158,10 @@ class JobFacts:
             return []
         self._held ^= {attempt.key}
         workflow = self.dir.workflow
+        again = f":{event.nth + 1}" if event.nth else ""
         return [
             Measurement(
-                id=f"held:{workflow}:{attempt.key}:{int(event.kind)}:{event.at:.3f}",
+                id=f"held:{workflow}:{attempt.key}:{int(event.kind)}:{event.at:.3f}{again}",
                 metric="held",
                 subject=workflow,
                 value=float(len(self._held)),
@@ -147,11 +180,13 @@ class JobFacts:
 
     def _retry(self, attempt: Attempt) -> int:
         """How often DAGMan tried before, in this run of it."""
-        began = max((at for at in self._runs if at <= attempt.submit), default=0.0)
+        # Numbers of jobs tell what was first in one second.
+        this = (attempt.submit, attempt.cluster)
+        began = max((run for run in self._runs if run <= this), default=(0.0, 0))
         return sum(
             1
             for other in self.attempts.of_job(attempt.job.name)
-            if other is not attempt and began <= other.submit <= attempt.submit
+            if other is not attempt and began <= (other.submit, other.cluster) <= this
         )
 
     def _told(self, attempt: Attempt, post_at: float | None = None) -> list[Measurement]:
@@ -190,17 +225,6 @@ class JobFacts:
         for attempt, retry, moved in asking:
             plugins = plugin_facts(attempt, ads, self.dir.workflow, retry)
             facts += [*plugins, *without(moved, plugins)]
-        return facts
-
-    def _never_submitted(self, at: float) -> list[Measurement]:
-        """By DAGMan's own list: no event log knows of a job whose PRE script failed."""
-        run = max((began for began in self._runs if began <= at), default=0.0)
-        facts = []
-        for name, reason in failed_nodes(end_of(self.dir.dagman_out, _LAST_WORDS_BYTES)).items():
-            if all(attempt.submit < run for attempt in self.attempts.of_job(name)):
-                job = self.dir.job(name)
-                lost = Attempt(job, 0, 0, 0, at, end=at, outcome=Outcome.FAILED)
-                facts.append(_job_fact(lost, Said(stderr=reason), self.dir.workflow, 0))
         return facts
 
 

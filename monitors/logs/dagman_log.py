@@ -18,11 +18,11 @@ from __future__ import annotations
 
 import hashlib
 import re
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import count
 
+from monitors.logs.localtime import LocalClock
 from monitors.logs.tail import Lines
 from monitors.status import NOT_STARTED, State, Status, percent
 
@@ -42,8 +42,32 @@ START = re.compile(rb"\*\* .*\(CONDOR_DAGMAN\) STARTING UP\s*\Z")
 _ASIDE = re.compile(rb"(?:Saving|Now in new) log file\b")
 _REMOVED = re.compile(rb"Received SIGUSR1\b|DAG status: \d+ \(DAG_STATUS_RM\)")
 
+# The jobs that failed, also those whose PRE script or submission did and which no event log knows:
+#     ERROR: the following job(s) failed:
+#     ---------------------- Node ----------------------
+#           Node Name: align_ID1
+#               Error: Job proc (5.0.0) failed with status 3 (after 1 node retries)
+_FAILED = re.compile(rb"ERROR: the following job\(s\) failed:")
+_NODE = re.compile(rb" *Node Name: (\S+)\s*\Z")
+_ERROR = re.compile(rb" *Error: (.+?)\s*\Z")
+
+# How a job's POST script ended, which of the event logs only nodes.log has, until it is emptied:
+#     Event: ULOG_POST_SCRIPT_TERMINATED for HTCondor Node align_ID1 (5.0.0) {11/21/26 08:24:35}
+#     POST Script of node align_ID1 failed with status 1
+_SCRIPT = re.compile(
+    rb"Event: ULOG_POST_SCRIPT_TERMINATED for HTCondor (?:[Nn]ode|Job) (\S+)"
+    rb" \((\d{1,10})\.(\d{1,10})\."
+)
+_SCRIPT_ENDED = re.compile(
+    rb"POST [Ss]cript of (?:[Nn]ode|Job) (\S+) "
+    rb"(?:(completed successfully)|failed with status (-?\d{1,10})|died on signal (\d{1,3}))"
+)
+
 # What a line must hold to be looked at: one word of each of the patterns above.
-_WORDS = (b"nodes total:", b"STARTING UP", b"EXITING WITH", b"SIGUSR1", b"(DAG_STATUS_RM)")
+_WORDS = (
+    b"nodes total:", b"STARTING UP", b"EXITING WITH", b"SIGUSR1", b"(DAG_STATUS_RM)",
+    b"job(s) failed:", b"ULOG_POST_SCRIPT", b"POST Script of", b"POST script of",
+)  # fmt: skip
 
 _COLUMNS = {
     b"Done": "done",
@@ -73,6 +97,26 @@ class Change:
     status: Status
 
 
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A DAGMan began (Unix seconds); ``again`` where it had said before that it ended, and the
+    change comes next."""
+
+    at: float
+    again: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Posted:
+    """The POST script of a job ended, of which HTCondor had the numbers ``cluster`` and ``proc``:
+    with that status, minus the signal where one ended it."""
+
+    at: float
+    cluster: int
+    proc: int
+    returned: int
+
+
 class StatusParser:
     """Takes a ``dagman.out`` in portions and gives the changes of status it tells of.
 
@@ -85,12 +129,18 @@ class StatusParser:
         self.current: Status | None = None
         self.started_at = 0.0  # of the last DAGMan (Unix seconds)
         self.understood = False  # whether any line was one of DAGMan's that matter
+        self.failed: dict[str, str] = {}
+        """The jobs that this DAGMan says failed, with the reasons."""
         self._total = 0
         self._columns: list[str] = []
         self._expected = ""  # which line of a table comes next
         self._removed = False
+        self._listing = ""  # the job of that list of which the reason comes next
+        self._lists = False
+        self._script: tuple[bytes, int, int] | None = None  # of which job one ended
         self._second = b""
         self._told: set[str] = set()  # keys of that second
+        self._clock = LocalClock()
         if before is not None:
             self.__dict__.update(before.__dict__)
         self._lines = Lines()
@@ -99,18 +149,16 @@ class StatusParser:
         """The changes in the next portion of the file."""
         return [step for step in self.steps(data) if isinstance(step, Change)]
 
-    def steps(self, data: bytes) -> list[Change | float]:
-        """The same, and among them when a DAGMan began (Unix seconds) without having said before
-        that it ended."""
-        steps: list[Change | float] = []
+    def steps(self, data: bytes) -> Iterator[Change | Begun | Posted]:
+        """The same, and when DAGMans began and POST scripts ended; :attr:`failed` is as it was when
+        each was told."""
         for _, line in self._lines.feed(data):
             # Most lines are of no interest, and looking for a word is cheap.
-            if self._expected or any(word in line for word in _WORDS):
-                steps += self._line(line)
-        return steps
+            if self._expected or self._lists or any(word in line for word in _WORDS):
+                yield from self._line(line)
 
-    def _line(self, line: bytes) -> Iterator[Change | float]:
-        message = message_of(line)
+    def _line(self, line: bytes) -> Iterator[Change | Begun | Posted]:
+        message = message_of(line, self._clock)
         if message is not None and _ASIDE.match(message[1]):
             return  # may stand in the middle of a table
         expected, self._expected = self._expected, ""
@@ -132,22 +180,42 @@ class StatusParser:
         else:
             yield from self._message(stamp, at, text)
 
-    def _message(self, stamp: bytes, at: float, text: bytes) -> Iterator[Change | float]:
+    def _message(self, stamp: bytes, at: float, text: bytes) -> Iterator[Change | Begun | Posted]:
         status = self.current or NOT_STARTED
+        if self._lists:
+            self._list(text)
         if total := _TOTAL.match(text):
             self._total = int(total[1])
             self._expected = "header"
         elif START.match(text):
             self._removed, self.started_at, self.understood = False, at, True
+            self._lists, self.failed = False, {}
+            yield Begun(at, status.ended)
             if status.ended:
                 yield from self._changed(stamp, replace(status, state=State.RUNNING, at=at))
-            else:
-                yield at
         elif _REMOVED.match(text):
             self._removed = True
+        elif script := _SCRIPT.match(text):
+            self._script = (script[1], int(script[2]), int(script[3]))
+        elif ended := _SCRIPT_ENDED.match(text):
+            script_of, self._script = self._script, None
+            if script_of is not None and script_of[0] == ended[1]:
+                returned = -int(ended[4]) if ended[4] else int(ended[3] or 0)
+                yield Posted(at, *script_of[1:], returned)
+        elif _FAILED.match(text):
+            self._lists, self._listing, self.failed = True, "", {}
         elif exited := EXIT.match(text):
+            self._lists = False
             state = self._end_state(int(exited[1]))
             yield from self._changed(stamp, replace(status, state=state, at=at))
+
+    def _list(self, text: bytes) -> None:
+        if node := _NODE.match(text):
+            self._listing = node[1].decode(errors="replace")
+            self.failed[self._listing] = ""
+        elif self._listing and (error := _ERROR.match(text)):
+            self.failed[self._listing] = error[1].decode(errors="replace")
+            self._listing = ""
 
     def _status(self, counts: dict[str, int], at: float) -> Status:
         return Status(
@@ -192,10 +260,10 @@ class StatusParser:
         yield Change(key, status)
 
 
-def message_of(line: bytes) -> tuple[float, bytes] | None:
+def message_of(line: bytes, clock: LocalClock) -> tuple[float, bytes] | None:
     """The time (Unix seconds) and the message of a line; None where it is no line of DAGMan's."""
     found = _LINE.match(line)
-    if found is None or (at := _time(found)) is None:
+    if found is None or (at := _time(found, clock)) is None:
         return None
     return at, found[12]
 
@@ -204,7 +272,7 @@ def _columns(text: bytes) -> list[str]:
     return [_COLUMNS.get(word, "") for word in text.split()]
 
 
-def _time(found: re.Match[bytes]) -> float | None:
+def _time(found: re.Match[bytes], clock: LocalClock) -> float | None:
     fraction = float(found[11] or 0)
     if found[10]:
         return float(found[10]) + fraction
@@ -213,8 +281,4 @@ def _time(found: re.Match[bytes]) -> float | None:
     else:
         month, day, year = int(found[1]), int(found[2]), 2000 + int(found[3])
     hour, minute, second = int(found[7]), int(found[8]), int(found[9])
-    try:
-        # -1: the C library decides whether summer time was in force
-        return time.mktime((year, month, day, hour, minute, second, 0, 0, -1)) + fraction
-    except (OverflowError, ValueError):
-        return None
+    return clock.unix(year, month, day, hour, minute, second + fraction)

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from monitors.logs.dagman_log import EXIT, EXIT_RESTART, START, message_of
+from monitors.logs.localtime import LocalClock
 from monitors.logs.tail import Lines
 
 _PID = re.compile(rb"\*\* PID = (\d{1,10})\b")
@@ -76,14 +77,17 @@ class RunParser:
 
     def __init__(self) -> None:
         self._lines = Lines()
+        self._clock = LocalClock()
 
     def feed(self, data: bytes) -> Iterator[Told]:
         """The steps in the next portion of the file."""
         for _, line in self._lines.feed(data):
-            if any(word in line for word in _WORDS) and (message := message_of(line)):
-                told = _told(*message)
-                if told is not None:
-                    yield told
+            if not any(word in line for word in _WORDS):
+                continue
+            message = message_of(line, self._clock)
+            told = None if message is None else _told(*message)
+            if told is not None:
+                yield told
 
 
 def _told(at: float, text: bytes) -> Told | None:

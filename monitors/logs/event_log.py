@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 from pathlib import Path
 
+from monitors.logs.localtime import LocalClock
 from monitors.logs.tail import Lines, Tail
 
 
@@ -43,7 +44,9 @@ class JobEvent:
     ``at`` is in Unix seconds. ``node`` is the job's name in the DAG, where the event tells it
     (submit and post script). ``returned`` is the exit status of a job or script that ended by
     itself, minus the signal where a signal ended it, None where the event tells of no end.
-    ``schedd`` is where a job was submitted (:func:`schedd_of`), where the event tells it.
+    ``schedd`` is where a job was submitted (:func:`schedd_of`), where the event tells it. ``nth``
+    tells events from each other that are the same, time and all: held, released and held again
+    within a second, where the log has whole ones.
     """
 
     kind: Kind
@@ -54,6 +57,7 @@ class JobEvent:
     slot: str = ""
     returned: int | None = None
     schedd: str = ""
+    nth: int = 0
 
 
 _HEADER = re.compile(
@@ -68,6 +72,7 @@ _SLOT = re.compile(rb"^\s+SlotName: (\S+)")
 _SCHEDD = re.compile(rb"Job submitted from host: (<[^>]{1,1000}>)")
 _ALIAS = re.compile(r"[?&]alias=([^&>]+)")
 _KINDS = frozenset(int(kind) for kind in Kind)
+_LAST = frozenset({Kind.TERMINATED, Kind.ABORTED})
 
 
 class EventParser:
@@ -80,7 +85,9 @@ class EventParser:
     def __init__(self, now: float | None = None) -> None:
         self._lines = Lines()
         self._now = time.time() if now is None else now
+        self._clock = LocalClock()
         self._open: JobEvent | None = None
+        self._moment: dict[tuple[int, int], list[JobEvent]] = {}  # each job's at its newest time
 
     def feed(self, data: bytes) -> list[JobEvent]:
         """The events that became whole with the next portion of the file."""
@@ -95,7 +102,7 @@ class EventParser:
         elif line[:3].isdigit() and (header := _HEADER.match(line)):
             # An event that was never finished: its writer was killed. What it says still holds.
             yield from self._close()
-            number, at = int(header[1]), _time(header, self._now)
+            number, at = int(header[1]), _time(header, self._now, self._clock)
             if number in _KINDS and at is not None:
                 self._open = JobEvent(Kind(number), int(header[2]), int(header[3]), at)
                 if number == Kind.SUBMIT and (schedd := _SCHEDD.search(line)):
@@ -106,8 +113,23 @@ class EventParser:
 
     def _close(self) -> Iterator[JobEvent]:
         if self._open is not None:
-            yield self._open
+            yield self._numbered(self._open)
             self._open = None
+
+    def _numbered(self, event: JobEvent) -> JobEvent:
+        job = (event.cluster, event.proc)
+        if event.kind in _LAST:
+            self._moment.pop(job, None)
+            return event
+        known = self._moment.get(job)
+        if known is None or known[-1].at != event.at:
+            self._moment[job] = [event]
+            return event
+        same = sum(replace(one, nth=0) == event for one in known)
+        if same and replace(known[-1], nth=0) == event:
+            return known[-1]  # with nothing between, one was written twice
+        known.append(replace(event, nth=same))
+        return known[-1]
 
 
 def schedd_of(address: str) -> str:
@@ -127,6 +149,11 @@ class EventTail:
         self._parser = EventParser()
 
     @property
+    def begun(self) -> int:
+        """See :attr:`Tail.begun`."""
+        return self._tail.begun
+
+    @property
     def seen(self) -> tuple[object, ...]:
         """See :attr:`Tail.seen`."""
         return self._tail.seen
@@ -144,12 +171,12 @@ class EventTail:
             yield from self._parser.feed(piece.data)
 
 
-def header_of(line: bytes, now: float) -> tuple[int, int, int, float] | None:
+def header_of(line: bytes, now: float, clock: LocalClock) -> tuple[int, int, int, float] | None:
     """Number, cluster, process and time (Unix seconds) of the event that a line begins, of whatever
     kind; None where it begins none."""
     if not line[:3].isdigit() or (header := _HEADER.match(line)) is None:
         return None
-    at = _time(header, now)
+    at = _time(header, now, clock)
     return None if at is None else (int(header[1]), int(header[2]), int(header[3]), at)
 
 
@@ -167,25 +194,25 @@ def _with_detail(event: JobEvent, line: bytes) -> JobEvent:
     return event
 
 
-def _time(header: re.Match[bytes], now: float) -> float | None:
+def _time(header: re.Match[bytes], now: float, local: LocalClock) -> float | None:
     clock = (int(header[9]), int(header[10]), int(header[11]))
     fraction = float(header[12] or 0)
     zone = header[13]
-    try:
-        if header[4]:
-            date = (int(header[4]), int(header[5]), int(header[6]))
-            if zone is None:
-                return time.mktime((*date, *clock, 0, 0, -1)) + fraction
+    if header[4]:
+        date = (int(header[4]), int(header[5]), int(header[6]))
+        if zone is None:
+            return local.unix(*date, *clock[:2], clock[2] + fraction)
+        try:
             return calendar.timegm((*date, *clock, 0, 0, 0)) - _offset_s(zone) + fraction
-        # No year: the latest that does not lie in the future (a day's grace for skewed clocks).
-        year = time.localtime(now).tm_year
-        month_and_day = (int(header[7]), int(header[8]))
-        at = time.mktime((year, *month_and_day, *clock, 0, 0, -1)) + fraction
-        if at > now + 86400:
-            at = time.mktime((year - 1, *month_and_day, *clock, 0, 0, -1)) + fraction
-    except (OverflowError, ValueError):
-        return None
-    return at
+        except (OverflowError, ValueError):
+            return None
+    # No year: the latest that does not lie in the future (a day's grace for skewed clocks).
+    year = time.localtime(now).tm_year
+    date = (year, int(header[7]), int(header[8]))
+    at = LocalClock().unix(*date, *clock[:2], clock[2] + fraction)
+    if at is None or at > now + 86400:
+        date = (year - 1, *date[1:])
+    return local.unix(*date, *clock[:2], clock[2] + fraction)
 
 
 def _offset_s(zone: bytes) -> int:

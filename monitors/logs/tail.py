@@ -71,6 +71,8 @@ class Tail:
         self._begin()
         self._seen: tuple[int, int] = (-1, -1)  # size and time of change at the last look
         self._aside: set[tuple[int, int, bytes]] = set()  # what was put aside and has been read
+        self.begun = 0
+        """How many files were read: one that was emptied and written anew is another."""
 
     def _begin(self) -> None:
         self._offset, self._head, self._mark = 0, b"", b""
@@ -137,6 +139,7 @@ class Tail:
     def _forward(self, descriptor: int) -> Iterator[Piece]:
         while data := os.pread(descriptor, _PIECE_BYTES, self._offset):
             first = self._offset == 0
+            self.begun += first
             self._offset += len(data)
             if len(self._head) < _HEAD_BYTES:
                 self._head = (self._head + data[:_HEAD_BYTES])[:_HEAD_BYTES]

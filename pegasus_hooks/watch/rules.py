@@ -14,9 +14,9 @@ A job holds its paths from its PRE on, while it waits for a slot and while it ru
 The time runs from when the watcher heard of it, by a clock that no one sets, so that neither a
 clock that jumps nor a watcher that starts late shortens or lengthens it.
 
-What happened before a PRE asked is no word about what it got. The logs' times have whole seconds
-only, so an event counts for a decision if it stands in the logs in a later look than the decision,
-or is not older than it by its time.
+What happened before a PRE asked is no word about what it got. An event counts for a decision if it
+stands in the logs in a later look than the decision, or is not older than it by its time, as far as
+that is told: some logs have whole seconds only.
 """
 
 from __future__ import annotations
@@ -153,6 +153,8 @@ def due(decision: Decision, standing: Standing | None, dag: Fact | None, now: fl
     if dag is not None and now - dag.heard >= _DAG_WAITS_S.get(dag.what, math.inf):
         over = dag.what
     if over is What.DAG_ENDED:
+        if found is not None and not found.pause:
+            return found  # a failed PRE says more than the end that came of it
         ended = last is not None and standing is not None and last.what in _OVER
         return Due(outcome_of(standing) if ended and standing is not None else DAG_ENDED)
     # Whatever was submitted runs on without its DAGMan.
@@ -195,4 +197,6 @@ def outcome_of(standing: Standing) -> str:
 
 
 def _counts(fact: Fact, decision: Decision) -> bool:
-    return fact.look > decision.look or fact.event.at >= math.floor(decision.at)
+    at = fact.event.at
+    since = decision.at if at % 1 else math.floor(decision.at)
+    return fact.look > decision.look or at >= since

@@ -168,6 +168,7 @@ class Files:
                 if told.step is Step.PID:
                     self._pid = told.number
                 elif told.step is Step.STARTED:
+                    self._pid = 0  # that of the one before; its own comes next
                     yield Event(What.DAG_STARTED, told.at)
                 elif told.step is Step.EXITED:
                     self._pid = 0

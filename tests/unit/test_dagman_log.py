@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from monitor_files import START, exiting, removal, stamp, starting, table, whole_run
 
-from monitors.logs.dagman_log import Change, StatusParser
+from monitors.logs.dagman_log import Begun, Change, StatusParser
 from monitors.status import State
 
 
@@ -187,7 +187,8 @@ def test_a_start_without_an_end_before_it_is_among_the_changes() -> None:
         starting(START) + table(START + 1, queued=1) + starting(START + 50)
         + table(START + 51, queued=1) + exiting(START + 52, 1) + starting(START + 60)
     )  # fmt: skip
-    steps = StatusParser().steps(text.encode())
-    assert [step if isinstance(step, float) else str(step.status.state) for step in steps] == [
-        START, "running", START + 50, "failed", "running"]  # fmt: skip
+    steps = list(StatusParser().steps(text.encode()))
+    assert [step if isinstance(step, Begun) else str(step.status.state) for step in steps] == [
+        Begun(START), "running", Begun(START + 50), "failed", Begun(START + 60, True), "running",
+    ]  # fmt: skip
     assert StatusParser().feed(text.encode()) == [s for s in steps if isinstance(s, Change)]

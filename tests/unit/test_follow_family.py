@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import shutil
 import threading
 import uuid
@@ -137,6 +138,20 @@ def test_one_that_is_planned_again_is_another_workflow(tmp_path: Path, archive: 
         assert Follower(outer.path, afterwards).poll()
         assert states(afterwards) == expected
         assert {m.id for m in afterwards.query("status")} == {m.id for m in archive.query("status")}
+
+
+def test_an_end_is_that_of_the_plan_that_ran_then(tmp_path: Path, archive: Archive) -> None:
+    """Who begins to follow late finds both plans at once: the first was killed without a word."""
+    outer = Outer(tmp_path / "run")
+    outer.out.write_text(starting() + table(START, queued=1))
+    for number, at in enumerate((START, START + 20)):
+        inner = outer.plan(number)
+        append(inner.out, starting(at) + table(at, queued=1 + number))
+        os.utime(inner.path / "wf-0.dag", (at - 1, at - 1))
+        append(outer.nodes, submitted(7 + number, at, "plan_sub"))
+        append(outer.nodes, "" if number else aborted(7, START + 10))
+    Follower(outer.path, archive).poll()
+    assert states(archive) == {"outer-uuid": "running", "inner-0": "removed", "inner-1": "running"}
 
 
 def test_a_dagman_inside_that_never_said_how_it_ended(tmp_path: Path, archive: Archive) -> None:

@@ -174,12 +174,7 @@ class Storm(RuleBasedStateMachine):
             act = self.acts[self.next]
             path = path_of(self.planned, act.file)
             if act.text == EMPTIED:
-                if path.exists() and path.stat().st_size:
-                    # What stands there and nowhere else is DAGMan's to lose, not ours: all
-                    # followers have seen it, or begin after it, and find it in the other log.
-                    self.look()
-                    self.followers = [f for f in self.followers if not (self.locked or self.full)]
-                path.write_bytes(b"")
+                path.write_bytes(b"")  # whoever has not read it yet finds it in the other log
             piece = act.text[self.part : self.part + n_chars]
             append(path, piece)
             n_chars -= len(piece) or 1

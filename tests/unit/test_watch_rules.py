@@ -76,12 +76,28 @@ def test_not_due_while_needed(facts: list[Fact]) -> None:
     assert ended is not None and not ended.pause
 
 
+def test_a_failed_pre_is_the_reason_also_where_its_dag_has_ended_since() -> None:
+    failed = standing(fact(What.PRE_ENDED, code=1))
+    assert due(FIRST, failed, fact(What.DAG_ENDED), LONG_S) == Due("pre_failed")
+
+
 def test_what_happened_before_the_decision_is_no_word_about_it() -> None:
     old = standing(*(Fact(f.event, 1, 0.0) for f in (SUBMITTED, ENDED)))
     before = Decision(JOB, 1, 102.5, ("t",), look=2)
     assert due(before, old, None, LONG_S) is None
     # read in a later look: it came after the decision, whatever the clock says
     assert due(before, standing(SUBMITTED, ENDED), None, LONG_S) is not None
+
+
+def test_what_ended_within_the_second_of_the_next_decision_is_no_word_about_it() -> None:
+    """A retry, where DAGMan's log is too short to tell of its PRE: its path would go while its job
+    is being submitted."""
+    ended = standing(*(Fact(f.event, 2, 0.0) for f in (SUBMITTED, ENDED)),
+                     fact(What.POST_ENDED, at=102.1, look=2, code=1))  # fmt: skip
+    assert due(Decision(JOB, 1, 102.4, ("t",), look=2), ended, None, LONG_S) is None
+    # Whole seconds do not say which was first, and what is over is given back.
+    whole = standing(SUBMITTED, fact(What.ENDED, at=102.0, look=2, code=1))
+    assert due(Decision(JOB, 1, 102.4, ("t",), look=2), whole, None, LONG_S) is not None
 
 
 def test_a_job_in_the_queue_outlives_its_dagman_but_not_its_dag() -> None:

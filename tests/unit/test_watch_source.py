@@ -174,3 +174,24 @@ def test_whether_a_dagman_runs() -> None:
     assert process_alive(os.getpid()) is False  # this is no DAGMan
     assert process_alive(2**22 + 1) is False
     assert elsewhere(1) is None
+
+
+def test_a_dagman_that_has_not_said_its_number_yet_is_not_the_one_before(run: Path) -> None:
+    """It was killed and begun again between two looks, of which the second reads the first line."""
+    out, at = run / f"{DAG}.dagman.out", "11/21/26 10:00:0"
+    files = Files(run, {357: False, 358: True}.get)
+    began = f"{at}1 ** condor_dagman (CONDOR_DAGMAN) STARTING UP\n"
+    add(out, f"{began}{at}1 ** PID = 357 RealUID = 1\n{began}")
+    assert [e.what for e in [*files.events(), *files.gone(2.0)]] == [What.DAG_STARTED] * 2
+    add(out, f"{at}1 ** PID = 358 RealUID = 1\n")
+    assert [*files.events(), *files.gone(3.0)] == []
+
+
+def test_what_happens_twice_within_a_second_is_told_twice(run: Path) -> None:
+    """Where HTCondor's logs have whole seconds, one hold is like the other."""
+    held = nodes("012", 4, "Job was held.", 3)
+    again = held + nodes("013", 4, "Job was released.", 3) + held
+    for name in (f"{DAG}.nodes.log", "flow-0.log"):
+        add(run / name, submitted(4, 1) + again)
+    found = [event.what for event in Files(run).events()]
+    assert found == [What.SUBMITTED, What.HELD, What.UNHELD, What.HELD]

@@ -1,0 +1,445 @@
+"""Whatever follows within a second, in whatever order the files are read, and whoever begins when:
+what is recorded is what happened, once.
+
+Runs of a workflow, one after the other in one directory, as DAGMan and HTCondor write them (seen
+with 25.14.1): DAGMan's own words in whole seconds, HTCondor's events in milliseconds, or in whole
+seconds too. Between any two files that a follower reads more is written to all of them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from monitor_files import (
+    START,
+    Submitted,
+    aborted,
+    append,
+    event,
+    executing,
+    exiting,
+    stamp,
+    starting,
+    submitted,
+    table,
+    terminated,
+)
+
+from monitors.archive import Archive
+from monitors.follow.follower import Follower
+from monitors.logs.tail import Piece, Tail
+from monitors.measurement import Measurement
+
+ONE, TWO, STAGE = (job[0] for job in Submitted.JOBS)
+JOBS = (STAGE, ONE, TWO)
+WITH_POST = ONE
+EMPTIED = ""
+ENDS = ("done", "failed", "removed", "killed", "removed before it began")
+STEPS_MS = (0, 1, 40, 300, 950, 1000, 4321)
+
+
+@dataclass
+class History:
+    """What happens, in the order in which it is written, and what of it should be known."""
+
+    draw: Any
+    whole_seconds: bool = False
+    acts: list[tuple[str, str]] = field(default_factory=list)
+    statuses: list[tuple[Any, ...]] = field(default_factory=list)
+    attempts: dict[tuple[str, int], dict[str, Any]] = field(default_factory=dict)
+    lost: list[str] = field(default_factory=list)
+    left: list[str] = field(default_factory=lambda: list(JOBS))
+    ms: int = 0
+    cluster: int = 10
+    counts: tuple[int, ...] = (0, 0, 0, 0)  # done, queued, failed, of how many
+    late: list[tuple[str, str]] = field(default_factory=list)  # what is written when it pleases
+
+    def __repr__(self) -> str:
+        return "\n".join(f"{name}: {text!r}" for name, text in self.acts)
+
+    def at(self) -> float:
+        """When the next thing happens, as HTCondor writes it."""
+        self.ms += self.draw(st.sampled_from(STEPS_MS))
+        return START + (self.ms // 1000 if self.whole_seconds else self.ms / 1000)
+
+    def out(self, text: str) -> None:
+        self.acts.append(("out", text))
+
+    def now(self) -> float:
+        self.at()
+        return START + self.ms // 1000
+
+    def both(self, text: str) -> None:
+        self.acts += [("log", text), ("nodes", text)]
+
+    def status(self, state: str) -> None:
+        found = (state, *self.counts)
+        if not self.statuses or self.statuses[-1] != found:
+            self.statuses.append(found)
+
+    def table(self, done: int, queued: int, failed: int) -> None:
+        self.counts = (done, queued, failed, len(JOBS))
+        rest = len(JOBS) - done - queued - failed
+        self.out(table(self.now(), done=done, queued=queued, fail=failed, unready=rest))
+        self.status("running")
+
+    # ------------------------------------------------------------ runs
+
+    def later(self) -> None:
+        """What HTCondor says of jobs that were removed may come after their DAGMan's end."""
+        while self.late and self.draw(st.booleans()):
+            self.acts.append(self.late.pop(0))
+
+    def run(self, end: str) -> None:
+        dagman, self.cluster = self.cluster, self.cluster + 1
+        self.acts.append(("dagman", submitted(dagman, self.at())))
+        if end == "removed before it began":
+            self.acts.append(("dagman", aborted(dagman, self.at())))
+            self.statuses.append(("removed", *self.counts))
+            return
+        self.acts.append(("dagman", executing(dagman, self.at())))
+        self.out(starting(self.now()))
+        if self.statuses:
+            self.status("running")
+        self.acts.append(("nodes", EMPTIED))
+        self.table(len(JOBS) - len(self.left), 0, 0)
+        tries: dict[str, int] = {}
+        failing = self.draw(st.sampled_from(self.left)) if end != "done" else ""
+        reason = ""
+        while self.left:
+            if self.draw(st.integers(0, 5)) == 5:  # the schedd starts it again, which takes a while
+                self.out(starting(self.now()))
+                self.ms += 1000
+            self.later()
+            job = self.left[0]
+            if job == failing and end == "failed" and job not in tries and self.draw(st.booleans()):
+                reason = "PRE Script failed with status 1"
+                self.lost.append(job)
+                break
+            number = tries.setdefault(job, 0)
+            tries[job] += 1
+            good = self.attempt(job, number, end if job == failing else "done")
+            if good is None:
+                break
+            if good:
+                self.left.pop(0)
+                self.table(len(JOBS) - len(self.left), 0, 0)
+            elif number == 1:
+                reason = "Job proc failed with status 1"
+                break
+        self.end(dagman, end, self.left[0] if reason else "", reason)
+
+    def attempt(self, job: str, number: int, end: str) -> bool | None:
+        """Whether it went well, None where DAGMan goes before it ends."""
+        draw, cluster = self.draw, self.cluster
+        self.cluster += 1
+        done = len(JOBS) - len(self.left)
+        at = self.at()
+        known: dict[str, Any] = {"retry": number, "submitted_at": round(at, 3)}
+        self.both(submitted(cluster, at, job))
+        self.table(done, 1, 0)
+        starts = 1
+        started = self.at()
+        self.both(executing(cluster, started))
+        for _ in range(draw(st.integers(0, 2))):
+            self.both(event(12, cluster, self.at(), "Job was held.", "no more disk"))
+            self.both(event(13, cluster, self.at(), "Job was released."))
+            started, starts = self.at(), starts + 1
+            self.both(executing(cluster, started))
+        known |= {"starts": starts, "started_at": round(started, 3)}
+        if end in ("removed", "killed"):
+            gone = aborted(cluster, self.at())
+            self.late += [("log", gone), ("nodes", gone)]
+            self.attempts[job, cluster] = known | {"outcome": "removed"}
+            return None
+        good = end == "done" and not (number == 0 and draw(st.booleans()))
+        by_post = job == WITH_POST and draw(st.booleans())  # the script alone says that it failed
+        self.both(terminated(cluster, self.at(), int(not good and not by_post)))
+        if job == WITH_POST:
+            code = int(not good)
+            at = self.at()
+            text = f"(1) Normal termination (return value {code})"
+            self.acts.append(("nodes", event(16, cluster, at, "POST Script terminated.", text,
+                                             f"DAG Node: {job}")))  # fmt: skip
+            now = stamp(self.now())
+            how = f"failed with status {code}" if code else "completed successfully."
+            self.out(
+                f"{now} Event: ULOG_POST_SCRIPT_TERMINATED for HTCondor Node {job}"
+                f" ({cluster}.0.0) {{{stamp(at)}}}\n{now} POST Script of node {job} {how}\n"
+            )
+        self.attempts[job, cluster] = known | {"outcome": "done" if good else "failed"}
+        return good
+
+    def end(self, dagman: int, end: str, failed: str, reason: str) -> None:
+        done = len(JOBS) - len(self.left)
+        if end == "killed":  # without a word of its own
+            self.acts.append(("dagman", aborted(dagman, self.at())))
+            self.statuses.append(("removed", *self.counts))
+            self.later()
+            return
+        if failed:
+            self.table(done, 0, 1)
+            now = stamp(self.now())
+            self.out(
+                f"{now} ERROR: the following job(s) failed:\n{now}       Node Name: {failed}\n"
+                f"{now}           Error: {reason}\n"
+            )
+        elif end == "removed":
+            self.out(f"{stamp(self.now())} Received SIGUSR1\n")
+        code = int(bool(failed)) or 2 * int(end == "removed")
+        self.out(exiting(self.now(), code))
+        state = "removed" if end == "removed" else "failed" if failed else "done"
+        self.status(state)
+        ended = aborted if end == "removed" else lambda c, at: terminated(c, at, code)
+        self.acts.append(("dagman", ended(dagman, self.at())))
+        self.later()
+
+
+@st.composite
+def histories(draw: Any) -> History:
+    made = History(draw, draw(st.booleans()))
+    for end in draw(st.lists(st.sampled_from(ENDS), min_size=1, max_size=4)):
+        if made.left:
+            made.run(end)
+    made.acts += made.late
+    return made
+
+
+class World:
+    """The directory, in which ``portions`` say how much is written before each file is read."""
+
+    def __init__(self, folder: Path, history: History, portions: list[int]) -> None:
+        self.planned = Submitted(folder / "run")
+        append(self.planned.path / "wf-0.dag", f"SCRIPT POST {WITH_POST} /bin/check\n")
+        self.acts, self.portions = history.acts, portions
+        self.next, self.part = 0, 0
+
+    def more(self) -> None:
+        if self.portions:
+            self.write(self.portions.pop(0))
+
+    def write(self, n_chars: int) -> None:
+        while n_chars > 0 and self.next < len(self.acts):
+            file, text = self.acts[self.next]
+            path = getattr(self.planned, file)
+            if text == EMPTIED:
+                path.write_bytes(b"")
+            piece = text[self.part : self.part + n_chars]
+            append(path, piece)
+            n_chars -= len(piece) or 1
+            self.part += len(piece)
+            if self.part >= len(text):
+                self.next, self.part = self.next + 1, 0
+
+
+READ = Tail.read
+
+
+def found(archive: Archive) -> dict[str, Any]:
+    every = [one for metric in archive.metrics() for one in archive.query(metric)]
+    return {
+        one.id: (one.value, one.at, dict(one.details) | {"output": ""})
+        for one in every
+        if one.metric != "workflow"
+    }
+
+
+def told(statuses: list[Measurement]) -> list[tuple[Any, ...]]:
+    names = ("state", "done", "in_queue", "fail", "total")
+    return [tuple(one.details[name] for name in names) for one in statuses]
+
+
+@settings(max_examples=40)
+@given(histories(), st.lists(st.integers(0, 900), max_size=60), st.integers(1, 5), st.booleans())
+def test_what_is_recorded_is_what_happened(
+    history: History, portions: list[int], each: int, keep: bool
+) -> None:
+    with (
+        mock.patch("monitors.follow.workflow._LATE_S", 0.0),
+        tempfile.TemporaryDirectory() as name,
+        Archive(":memory:") as archive,
+        Archive(":memory:") as afterwards,
+    ):
+        world = World(Path(name), history, portions)
+
+        def read(self: Tail) -> Iterator[Piece]:
+            world.more()
+            return READ(self)
+
+        live = Follower(world.planned.path, archive, keep=keep)
+        with mock.patch.object(Tail, "read", read):
+            for look in itertools.count():
+                if not world.portions:
+                    break
+                world.more()
+                live.poll()
+                if look % each == 0:
+                    Follower(world.planned.path, archive).poll()
+        world.write(10**9)
+        assert live.poll() and Follower(world.planned.path, afterwards).poll()
+        calm, stormy = found(afterwards), found(archive)
+        assert {key: (stormy.get(key), calm.get(key)) for key in stormy | calm
+                if stormy.get(key) != calm.get(key)} == {}  # fmt: skip
+        for one in (archive, afterwards):
+            assert told(one.query("status")) == history.statuses
+            jobs = [m.details for m in one.query("job")]
+            by_key = {
+                (m.details["job"], int(m.id.split(":")[-2].split(".")[0])): m.details
+                for m in one.query("job")
+            }
+            ran = {key: job for key, job in by_key.items() if key[1]}
+            assert {
+                key: {name: job[name] for name in history.attempts.get(key, job)}
+                for key, job in ran.items()
+            } == history.attempts
+            assert sorted(j["job"] for j in jobs if not j["submitted_at"] or j["stderr"]
+                          .startswith("PRE")) == sorted(history.lost)  # fmt: skip
+            held = one.query("held")
+            assert not held or held[-1].value == 0
+            assert math.isclose(sum(m.value for m in held) * 2, len(held))
+
+
+# ---------------------------------------------------------------- the smallest that went wrong
+
+
+def read_now(planned: Submitted, archive: Archive) -> None:
+    Follower(planned.path, archive).poll()
+
+
+def both(planned: Submitted, text: str) -> None:
+    append(planned.log, text)
+    append(planned.nodes, text)
+
+
+def test_the_last_words_of_a_run_that_nobody_read_before_the_next_began(tmp_path: Path) -> None:
+    """The follower was stopped for a while; DAGMan empties its log of the jobs at every start."""
+    planned = Submitted(tmp_path / "run")
+    with Archive(":memory:") as archive:
+        live = Follower(planned.path, archive)
+        both(planned, submitted(1, START, ONE) + executing(1, START + 1))
+        live.poll()
+        append(planned.log, terminated(1, START + 5, 1))
+        append(planned.log, submitted(2, START + 9, ONE))
+        planned.nodes.write_text(submitted(2, START + 9, ONE))
+        live.poll()
+        assert [m.details["outcome"] for m in archive.query("job")] == ["failed"]
+
+
+def test_how_a_script_ended_is_known_after_its_log_was_emptied(tmp_path: Path) -> None:
+    """The job returned 0 and its POST failed it: DAGMan's own log says so for good."""
+    planned = Submitted(tmp_path / "run")
+    append(planned.path / "wf-0.dag", f"SCRIPT POST {ONE} /bin/check\n")
+    ran = submitted(1, START, ONE) + executing(1, START + 1) + terminated(1, START + 5)
+    append(planned.log, ran + submitted(2, START + 20, ONE))
+    planned.nodes.write_text(submitted(2, START + 20, ONE))
+    now = stamp(START + 7)
+    append(
+        planned.out,
+        starting(START)
+        + f"{now} Event: ULOG_POST_SCRIPT_TERMINATED for HTCondor Node {ONE} (1.0.0) {{{now}}}\n"
+        + f"{now} POST Script of node {ONE} died on signal 9 (Killed)\n"
+        + exiting(START + 8, 1)
+        + starting(START + 19),
+    )
+    with Archive(":memory:") as archive:
+        read_now(planned, archive)
+        assert [m.details["outcome"] for m in archive.query("job")] == ["failed"]
+        assert archive.query("runtime") == []
+
+
+def test_a_rerun_within_the_second_in_which_the_run_before_was_killed(tmp_path: Path) -> None:
+    """Its words have whole seconds: they are not older than the end that HTCondor told of."""
+    planned = Submitted(tmp_path / "run")
+    append(planned.dagman, submitted(6, START + 0.1) + executing(6, START + 0.1))
+    append(planned.out, starting(START) + table(START, queued=1))
+    append(planned.dagman, aborted(6, START + 0.5) + submitted(8, START + 0.6))
+    append(planned.out, starting(START))
+    with Archive(":memory:") as archive:
+        live = Follower(planned.path, archive)
+        live.poll()
+        assert archive.query("status")[-1].details["state"] == "running"
+        append(planned.out, table(START, done=1) + exiting(START, 0))
+        append(planned.dagman, terminated(8, START + 0.9))
+        assert live.poll()
+        states = [m.details["state"] for m in archive.query("status")]
+    assert states == ["running", "removed", "running", "running", "done"]
+
+
+def test_one_that_waits_to_run_again_has_not_ended(tmp_path: Path) -> None:
+    """Where HTCondor's logs have whole seconds, it was submitted when the one before ended."""
+    planned = Submitted(tmp_path / "run")
+    append(planned.dagman, submitted(6, START - 9) + executing(6, START - 9))
+    append(planned.out, starting(START - 9) + table(START, fail=1) + exiting(START, 1))
+    append(planned.dagman, terminated(6, START, 1) + submitted(8, START))
+    with Archive(":memory:") as archive:
+        assert not Follower(planned.path, archive).poll()
+
+
+def test_jobs_that_never_ran_are_known_of_every_run(tmp_path: Path) -> None:
+    """DAGMan's list of what failed stands at the end of each run, also before a later one."""
+    planned = Submitted(tmp_path / "run")
+    for number, at in enumerate((START, START + 100)):
+        append(planned.dagman, submitted(6 + number, at) + executing(6 + number, at))
+        append(planned.out, starting(at) + table(at + 1, fail=1))
+        append(planned.out, f"{stamp(at + 2)} ERROR: the following job(s) failed:\n")
+        append(planned.out, f"{stamp(at + 2)}       Node Name: {(ONE, TWO)[number]}\n")
+        append(planned.out, exiting(at + 2, 1))
+        append(planned.dagman, terminated(6 + number, at + 2.5, 1))
+    append(planned.dagman, submitted(9, START + 200) + executing(9, START + 200))
+    append(planned.out, starting(START + 200) + exiting(START + 210, 1))  # no list, no jobs
+    with Archive(":memory:") as archive:
+        read_now(planned, archive)
+        lost = [(m.details["job"], m.at) for m in archive.query("job")]
+    assert lost == [(ONE, START + 2), (TWO, START + 102)]
+
+
+def test_held_released_and_held_within_a_second(tmp_path: Path) -> None:
+    planned = Submitted(tmp_path / "run")
+    held = event(12, 1, START + 2, "Job was held.", "no more disk")
+    again = held + event(13, 1, START + 2, "Job was released.") + held
+    both(planned, submitted(1, START, ONE) + executing(1, START + 1) + again)
+    with Archive(":memory:") as archive:
+        read_now(planned, archive)
+        assert [m.value for m in archive.query("held")] == [1.0, 0.0, 1.0]
+
+
+@pytest.fixture
+def berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.mark.usefixtures("berlin")
+@pytest.mark.parametrize("season", [(2026, 1, 1), (2026, 7, 1)])
+def test_the_hour_that_comes_twice(tmp_path: Path, season: tuple[int, int, int]) -> None:
+    """Clocks go back from 3:00 to 2:00: a job that ends then has not ended before it began, and
+    every follower takes it for the same, whatever times it was asked for before."""
+    autumn = datetime(2026, 10, 25, 0, 40, tzinfo=UTC).timestamp()  # 2:40 for the first time
+    planned = Submitted(tmp_path / "run")
+    ran = submitted(1, autumn, ONE) + executing(1, autumn + 60) + terminated(1, autumn + 1800)
+    both(planned, ran)  # at 2:10 for the second
+    append(planned.dagman, submitted(9, autumn) + executing(9, autumn + 1))
+    append(planned.out, starting(autumn) + table(autumn, queued=1))
+    append(planned.dagman, aborted(9, autumn + 1900))
+    time.mktime((*season, 0, 0, 0, 0, 0, -1))  # the C library remembers whether it was summer
+    with Archive(":memory:") as archive:
+        read_now(planned, archive)
+        (job,) = archive.query("job")
+        assert (job.details["submitted_at"], job.at) == (autumn, autumn + 1800)
+        assert archive.query("status")[-1].details["state"] == "removed"
+        assert archive.query("status")[-1].at == autumn + 1900
