@@ -26,6 +26,7 @@ _CONNECT_S = 3
 _LOCK_S = 2.5  # for another broker's turn, or another's write
 _STATEMENT_S = 4.0
 _SILENT_S = 5.0  # then the server does not even say that a statement took too long
+_LOOK_S = 0.5  # psycopg looks every 0.1 s
 _HOPELESS_S = 1.0  # after a connection was tried in vain for long, nobody else tries it for so long
 _OLDEST = 140_000  # the first that ends sessions which idle in somebody's turn
 _BUSY = (psycopg.errors.LockNotAvailable, psycopg.errors.QueryCanceled)
@@ -72,15 +73,17 @@ class _Connection(psycopg.Connection[tuple[Any, ...]]):
 
 
 def _impatient(steps: Any) -> Any:
-    """What psycopg waits for; it asks every now and then, even if nothing came."""
-    heard = time.monotonic()
+    """What psycopg waits for; it asks every now and then, even if nothing came. While this process
+    itself is stopped the server may say what it likes: such a time counts as one short look."""
+    silent_s, looked = 0.0, time.monotonic()
     try:
         wanted = next(steps)
         while True:
             ready = yield wanted
-            if ready:
-                heard = time.monotonic()
-            elif time.monotonic() > heard + _SILENT_S:
+            now = time.monotonic()
+            silent_s = 0.0 if ready else silent_s + min(now - looked, _LOOK_S)
+            looked = now
+            if silent_s > _SILENT_S:
                 steps.close()
                 raise _Silent(f"the server has said nothing for {_SILENT_S:g} s")
             wanted = steps.send(ready)

@@ -99,7 +99,10 @@ def test_what_waits_is_left_when_nothing_is_heard(monkeypatch: pytest.MonkeyPatc
 
     waiting = postgres_link._impatient(steps())
     next(waiting)
-    now[0] += 60.0
+    for stopped in (60.0, *[0.5] * 9):  # of the first we know nothing: we did not look ourselves
+        now[0] += stopped
+        assert waiting.send(None) == "wait"
+    now[0] += 0.5
     with pytest.raises(psycopg.OperationalError, match="has said nothing for 5 s"):
         waiting.send(None)
     assert closed == [1, 1]
