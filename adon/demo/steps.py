@@ -108,6 +108,8 @@ def write_hooks(url: str, archive: Path, run_dir: Path) -> Path:
     file = run_dir / HOOKS
     data = {
         "broker": url,
+        # Also a laptop with much else to do may show what there is to be seen.
+        "timeout_s": 10.0,
         "template": TEMPLATE,
         "archive": str(archive),
         "watch": str(run_dir / WATCH),

@@ -29,7 +29,7 @@ class BrokerProcess:
     """
 
     def __init__(self, config: Path, url: str, log: Path) -> None:
-        self.client = BrokerClient(url, timeout_s=5.0)
+        self.client = BrokerClient(url, timeout_s=20.0)
         self.samples: list[LinkSample] = []
         self.restarts = 0
         self._command = [sys.executable, "-m", "adon.service", "--config", str(config)]

@@ -159,6 +159,8 @@ _HUB_TIMING = {
     "JOB_DEFAULT_REQUESTMEMORY": "64",
     "JOB_DEFAULT_REQUESTDISK": "1024",
     "MAX_JOBS_SUBMITTED": "20000",
+    # condor_q and the like give up after 20 s, and a machine that is busy may take those.
+    "TOOL_TIMEOUT_MULTIPLIER": "3",
 }
 
 _DAGMAN = {

@@ -39,6 +39,7 @@ from network_provisioner.templates.data import templates_from_dict  # noqa: E402
 from network_provisioner.topologies.data import topology_from_dict  # noqa: E402
 
 _TOPOLOGY = topology_from_dict(plan.topology())
+_PATIENT_S = 60.0  # for the switches: the machine may be busy
 
 
 def main() -> int:
@@ -90,7 +91,7 @@ def _real(out: Path) -> int:
         with Network(programs, Path(state)):
             into_switches = CommandRunner(["ip", "netns", "exec", plan.SWITCH_NETNS])
             controller: Controller = OpenFlowController(
-                _TOPOLOGY, plan.OPENFLOW_LISTEN, TcShaper(into_switches)
+                _TOPOLOGY, plan.OPENFLOW_LISTEN, TcShaper(into_switches), reply_timeout_s=_PATIENT_S
             )
             broker = Broker(
                 _TOPOLOGY,
@@ -103,7 +104,7 @@ def _real(out: Path) -> int:
 
 
 def _tell(broker: Broker, world: World, out: Path, *, real: bool) -> int:
-    broker.start(20.0)
+    broker.start(_PATIENT_S)
     try:
         story = tell(broker, world, _say)
     finally:

@@ -25,7 +25,7 @@ SMALL = (ADON, "demo", "--samples", "1", "--chromosomes", "1")
 KILLED = 128 + signal.SIGKILL
 T = TypeVar("T")
 # What a hook says that gives up on a broker which is out of breath, and what may come of that.
-LATE = "the broker did not answer within 2 s"
+LATE = "the broker did not answer within 10 s"
 _LATE = (LATE, "given back at the end of the workflow only")
 
 # How long a whole run may take on a machine that is busy with other things as well.
@@ -52,9 +52,14 @@ class Ran:
 
     @property
     def warnings(self) -> list[str]:
-        """Those of the report, but for what a busy machine brings: a hook waits 2 s at most for a
+        """Those of the report, but for what a busy machine brings: a hook waits 10 s at most for a
         broker that is out of breath, and its transfer goes on without a path."""
         return [w for w in self.report["warnings"] if not any(late in w for late in _LATE)]
+
+    def late(self, job: str) -> bool:
+        """Whether that was so with a job's hooks."""
+        said = [w for w in self.report["warnings"] if w.startswith(f"{job}: ")]
+        return any(late in w for w in said for late in _LATE)
 
     @property
     def page(self) -> str:

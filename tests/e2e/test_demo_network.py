@@ -72,6 +72,14 @@ def report(first: Ran) -> dict[str, Any]:
     return first.report
 
 
+@pytest.fixture(scope="module")
+def given(first: Ran) -> list[dict[str, Any]]:
+    """The transits with a path; not those whose hooks waited in vain for a busy machine."""
+    found = [t for t in first.report["transits"] if t["path"] and not first.late(t["job"])]
+    assert found
+    return found
+
+
 def test_the_dashboard_shows_the_run(first: Ran) -> None:
     listen = f"127.0.0.1:{free_port()}"
     shown = subprocess.Popen(
@@ -141,10 +149,12 @@ def test_every_choice_is_told_with_all_its_terms(report: dict[str, Any]) -> None
             assert offer["t_t_s"] == pytest.approx(sum(terms))
 
 
-def test_transits_had_paths_of_the_network(report: dict[str, Any]) -> None:
+def test_transits_had_paths_of_the_network(
+    first: Ran, report: dict[str, Any], given: list[dict[str, Any]]
+) -> None:
     joined = {frozenset((link.a, link.b)) for link in topology_from_dict(plan.topology()).links}
-    given = [t for t in report["transits"] if t["path"]]
-    assert any(t["job"].startswith("stage_in") for t in given)
+    inputs = [t for t in report["transits"] if t["job"].startswith("stage_in")]
+    assert inputs and any(t in given or first.late(t["job"]) for t in inputs)
     for transit in given:
         path = transit["path"]
         assert (path[0], path[-1]) == (transit["src"], transit["dst"])
@@ -157,11 +167,14 @@ def test_transits_had_paths_of_the_network(report: dict[str, Any]) -> None:
         assert transit["goodput_bps"] >= transit["bytes"] * 8 / held_s
 
 
-def test_packets_were_seen_on_the_chosen_paths(report: dict[str, Any]) -> None:
-    given = [t for t in report["transits"] if t["path"]]
+def test_packets_were_seen_on_the_chosen_paths(
+    report: dict[str, Any], given: list[dict[str, Any]]
+) -> None:
     # Transits of the same two sites share a counter while they overlap, so pairs are compared.
     for pair in {(t["src"], t["dst"]) for t in given}:
-        own = [t for t in given if (t["src"], t["dst"]) == pair]
+        own = [t for t in report["transits"] if t["path"] and (t["src"], t["dst"]) == pair]
+        if any(t not in given for t in own):
+            continue  # what that one moved nobody knows
         moved, counted = sum(t["bytes"] for t in own), sum(t["switch_bytes"] for t in own)
         # On top come headers, GSI's handshakes, and whatever was lost on the way and sent again. A
         # switch's counter is a little behind: what came last may not be in it at the release.

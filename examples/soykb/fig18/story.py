@@ -38,7 +38,8 @@ TEMPLATES: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """A transfer that starts ``at_s`` seconds into the story and needs at least ``min_bps``.
+    """A transfer that starts ``at_s`` seconds into the story, once ``after`` is over where that is
+    named, and needs at least ``min_bps``.
 
     ``port`` is the TCP port it is received on, which is how the switches know its packets.
     """
@@ -50,6 +51,7 @@ class Transfer:
     min_bps: float
     size_bytes: int
     port: int
+    after: str = ""
 
     def request(self) -> TransitRequest:
         """What it asks the broker for."""
@@ -76,6 +78,7 @@ TRANSFERS = (
         5500e6 * SCALE,
         360_000_000,
         5103,
+        after="t1",
     ),
     Transfer("t4", "SoyKB, at least 600 Mb/s there", "soykb", 22, 600e6 * SCALE, 45_000_000, 5104),
     Transfer("t6", "SoyKB, at least 700 Mb/s there", "soykb", 28, 700e6 * SCALE, 120_000_000, 5106),
@@ -160,7 +163,11 @@ def tell(broker: Broker, world: World, say: Callable[[Event], None]) -> Story:
     while coming or waiting or running:
         if world.elapsed() > LATEST_S:
             raise TimeoutError(f"not over after {LATEST_S:g} s: {[*waiting, *running]}")
-        while coming and coming[0].at_s <= world.elapsed():
+        while (
+            coming
+            and coming[0].at_s <= world.elapsed()
+            and coming[0].after not in (*running, *waiting)
+        ):
             transfer = coming.pop(0)
             transit = broker.request(transfer.request())
             if transit.state in ON_SWITCHES:
