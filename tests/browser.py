@@ -34,6 +34,7 @@ _FLAGS = (
 )  # fmt: skip
 _LIMIT_S = 180.0  # nothing here takes nearly as long
 _DRAWN_S = 240.0
+_CLICKS = 5
 KEYS = {
     "Tab": ("Tab", 9, ""), "Enter": ("Enter", 13, "\r"), "Space": (" ", 32, " "),
     "Escape": ("Escape", 27, ""), "ArrowRight": ("ArrowRight", 39, ""),
@@ -141,7 +142,20 @@ class Page:
         self.call("Input.insertText", text=words)
 
     def click(self, selector: str) -> None:
-        """With the mouse, in the middle of an element."""
+        """With the mouse, in the middle of an element. Where the page moved it away under the
+        mouse, as it does when something new is on it, once more, as people do."""
+        for _ in range(_CLICKS):
+            self._click(selector)
+            if self.run("window.hit") is not False:  # undefined on a page that came by it
+                return
+        raise BrowserError(f"{selector} cannot be hit")
+
+    def _click(self, selector: str) -> None:
+        self.wait(f"document.querySelector({json.dumps(selector)})")
+        self.run(
+            "window.hit = false; addEventListener('click', (e) => { window.hit ||="
+            f" Boolean(e.target.closest({json.dumps(selector)})) }}, {{capture: true, once: true}})"
+        )
         place = self.run(
             f"(() => {{ const e = document.querySelector({json.dumps(selector)});"
             " e.scrollIntoView({block: 'center'}); const r = e.getBoundingClientRect();"

@@ -126,6 +126,7 @@ class Planning:
             "env": {
                 "CLASSPATH": "/x/pegasus.jar", "JAVA_HOME": "/usr/lib/jvm/x", "USER": "wf",
                 "LOGNAME": "wf", "HOME": str(self.home), "TMP": str(self.cache), "TZ": "UTC",
+                "ADON_CALLOUT_TIMEOUT": "300",  # longer than any of it takes on a busy machine
                 **(env or {}),
             },
         }  # fmt: skip

@@ -49,7 +49,10 @@ class Door:
             0,
         )
         while len(body) < length:
-            body += connection.recv(65536)
+            more = connection.recv(65536)
+            if not more:  # the hook was killed
+                return b""
+            body += more
         with socket.create_connection(("127.0.0.1", self._port)) as broker:
             broker.sendall(head + b"\r\n\r\n" + body)
             found = b""

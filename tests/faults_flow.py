@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from faults_world import PATIENT_S, Service, some
+from faults_world import PATIENT_S, SIZE, Service, replace, some
 from hooks_world import POST, PRE, ROOT, move
 
 from adon.testbed.pool import Pool
@@ -39,6 +39,10 @@ queue
 """
 
 
+# As long as a hook waits for a broker where nothing else is said.
+HASTY = {"timeout_s": 2.0}
+
+
 @dataclass
 class Flow:
     """A workflow of ``count`` transfers from mu to tacc, none of which waits for another."""
@@ -51,6 +55,7 @@ class Flow:
     max_hooks: int = 20
     config: Mapping[str, Any] = field(default_factory=dict)
     seconds: float = 0.2  # that a transfer takes
+    waits: bool = False  # whether a transfer takes until it is let go
     first: int = 0  # the number of its first job
     cluster: int = 0
 
@@ -79,16 +84,9 @@ class Flow:
         source, target = self.folder / "mu", self.folder / "tacc"
         source.mkdir(), target.mkdir()
         script = self.folder / "move.sh"
-        script.write_text(f'sleep {self.seconds}\nexec cp "$1" "$2"\n')
-        hooks = {
-            "broker": self.url or self.service.url,
-            "timeout_s": 2.0,
-            "patience_s": 2.0,
-            "template": "steady",
-            "watch": str(self.service.folder / "watch"),
-            **self.config,
-        }
-        (self.folder / "hooks.json").write_text(json.dumps(hooks))
+        until = f'while [ ! -e "{self.folder}/go" ] && [ ! -e "$1.go" ]; do sleep 0.1; done\n'
+        script.write_text(f'{until * self.waits}sleep {self.seconds}\nexec cp "$1" "$2"\n')
+        self.configure()
         if plan is not None:
             self.service.plan(plan)
         (self.folder / "braindump.yml").write_text(
@@ -103,7 +101,7 @@ class Flow:
         for job in self.jobs:
             file = source / f"{job}.dat"
             file.write_bytes(b"x" * 1000)
-            entry = move(file.name, "mu", "tacc", 50_000_000, str(source), str(target))
+            entry = move(file.name, "mu", "tacc", SIZE, str(source), str(target))
             (self.folder / "00/00" / f"{job}.in").write_text(transferlist.dumps([entry]))
             text = SUB.format(
                 script=script, source=file, target=target / file.name, name=job,
@@ -118,6 +116,27 @@ class Flow:
             lines.append(f"SCRIPT POST {job} {python} {POST} {given} $RETURN")
         self.dag.write_text("\n".join(lines) + "\n")
         return self
+
+    def configure(self, **changed: Any) -> None:
+        """How hooks work that begin from now on: they wait for as long as a busy machine may need
+        to answer, unless they are told otherwise (:data:`HASTY`)."""
+        hooks = {
+            "broker": self.url or self.service.url,
+            "timeout_s": PATIENT_S,
+            "patience_s": 2.0,
+            "template": "steady",
+            "watch": str(self.service.folder / "watch"),
+            **self.config,
+            **changed,
+        }
+        replace(self.folder / "hooks.json", json.dumps(hooks))
+
+    def let_go(self, *jobs: str) -> None:
+        """Have the transfers of these jobs end, or all, where they wait for it."""
+        for job in jobs:
+            (self.folder / "mu" / f"{job}.dat.go").touch()
+        if not jobs:
+            (self.folder / "go").touch()
 
     def submit(self, pool: Pool) -> Flow:
         """Hand it to DAGMan."""

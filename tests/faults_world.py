@@ -26,9 +26,10 @@ from pegasus_hooks import submitdir
 
 ALL = os.environ.get("ADON_FAULTS") == "all"
 PATIENT_S = 600.0  # far above what any of it takes, also on a busy machine
-# What a job held is given back within 10 s of the job's end, on a machine that has the time for it;
-# its lease would end it after a minute.
-GIVEN_BACK_S = 30.0
+# So much is moved that no lease ends while a test runs: what is given back, somebody gave back.
+# That takes 10 s from the job's end on a machine that has the time for it (test_watcher_real).
+SIZE = 100_000_000_000
+GIVEN_BACK_S = 180.0
 # A hook waits 2 s for a broker that does not answer; one that did so twice would take twice that.
 SLOWEST_HOOK_S = 3.5
 TOPOLOGY = star("mu", "tacc", capacity="100 Gb/s")
@@ -76,7 +77,7 @@ class Kept:
             )
         assert self._process.stdout is not None
         if any(self._ready in line for line in self._process.stdout):
-            (self.folder / f"{self._name}.pid").write_text(str(self._process.pid))
+            replace(self.folder / f"{self._name}.pid", str(self._process.pid))
             self._serves.set()
 
     def _keep(self) -> None:
@@ -130,9 +131,10 @@ class Switches(Kept):
         """See Kept."""
         return [sys.executable, str(ROOT / "tests/switch_fault.py"), str(self.port)]
 
-    def controller(self) -> dict[str, Any]:
-        """The section of a broker's adon.yml that has it use them."""
-        return {"driver": "switch_fault:FarSwitches", "options": {"port": self.port}}
+    def controller(self, answer_s: float = 1.0) -> dict[str, Any]:
+        """The section of a broker's adon.yml that has it use them, and wait so long for them."""
+        options = {"port": self.port, "answer_s": answer_s}
+        return {"driver": "switch_fault:FarSwitches", "options": options}
 
 
 class Service(Kept):
@@ -144,7 +146,7 @@ class Service(Kept):
         self._before = list(before)
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
-        self.client = BrokerClient(self.url, 20.0)
+        self.client = BrokerClient(self.url, PATIENT_S)
         content: dict[str, Any] = {
             "topology": TOPOLOGY,
             "templates": TEMPLATES,
@@ -168,7 +170,7 @@ class Service(Kept):
 
     def plan(self, faults: Mapping[str, Mapping[str, object]]) -> None:
         """What is to happen to hooks."""
-        (self.folder / "plan.json").write_text(json.dumps(faults))
+        replace(self.folder / "plan.json", json.dumps(faults))
 
     def set_clock(self, by_s: float) -> None:
         """Set the wall clock of broker and hooks, in seconds from the right time."""
@@ -180,7 +182,7 @@ class Service(Kept):
         return [line for line in lines if line["event"] == event]
 
     def slowest_s(self) -> float:
-        """How long the slowest hook took, in seconds, but for what it waited for a processor."""
+        """How long the slowest hook worked and waited for others, in seconds."""
         return max(float(line["spent_s"]) for line in self.told("ended"))
 
     def transits(self) -> dict[str, Transit]:
@@ -204,7 +206,7 @@ def end_watchers(folder: Path) -> None:
     """End the watchers of workflows below a folder, which would look on for a minute."""
     for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            words = (entry / "cmdline").read_text().split("\0")
+            words = (entry / "cmdline").read_text(errors="replace").split("\0")
             if any(w.endswith("/watcher.py") for w in words) and any(
                 w.startswith(f"{folder}/") for w in words
             ):
@@ -239,6 +241,13 @@ def until(
                 return
         assert time.monotonic() < deadline, said()
         time.sleep(0.1)
+
+
+def replace(file: Path, text: str) -> None:
+    """Write a file that others may read at any moment: they find all of it."""
+    draft = file.with_name(f"{file.name}.draft")
+    draft.write_text(text)
+    draft.replace(file)
 
 
 def some(steps: Sequence[Any], few: int) -> list[Any]:

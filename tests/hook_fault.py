@@ -10,8 +10,8 @@ them. FAULTS is a folder with
     broker.pid    of the broker, and so on for other processes
     broker.port   that it listens on
     clock         seconds that the hooks' wall clock is ahead
-    log           one JSON line for each hook that ended or was killed, with the seconds it took
-                  but for those in which it waited for a processor that did something else
+    log           one JSON line for each hook that ended or was killed, with the seconds it worked
+                  or waited for others, without those in which the machine let it stand still
 
 ``kill`` is ``hook``, ``dagman`` (the parent of this process) or a process of FAULTS. Standard
 library only, as the hooks.
@@ -31,6 +31,9 @@ _CALLS = (
     "flock fork posix_spawn execve execv"
 )
 STEPS = frozenset(_CALLS.split(" "))
+# A call that was to wait for a while may take far longer where a processor or a disk is busy.
+_WAITS = frozenset(["connect", "send", "sendall", "recv", "recv_into"])
+_SLEEP = time.sleep
 
 
 class Fault:
@@ -43,7 +46,9 @@ class Fault:
         self.folder, self.key = folder, key
         self.steps = 0
         self.names: list[str] = []
-        self.began = own_time()
+        self.waited_s = 0.0
+        self.since = 0.0
+        self.most_s = 0.0
         self.own = os.getpid()
 
     def __call__(self, _frame: object, event: str, what: object) -> None:
@@ -51,7 +56,10 @@ class Fault:
         if event not in ("c_call", "c_return", "c_exception"):
             return
         name = getattr(what, "__name__", "")
-        if name not in STEPS or isinstance(getattr(what, "__self__", None), str | bytes):
+        owner = getattr(what, "__self__", None)
+        if name in _WAITS and isinstance(owner, socket.socket):
+            self.wait(event == "c_call", owner)
+        if name not in STEPS or isinstance(owner, str | bytes):
             return  # str.replace changes no file
         if os.getpid() != self.own:
             return
@@ -62,6 +70,19 @@ class Fault:
         self.names.append(step)
         if self.steps == self.step:
             self.strike()
+
+    def wait(self, begins: bool, sock: socket.socket) -> None:
+        """It waits for others, for no longer than it wanted to."""
+        if begins:
+            self.since, wanted_s = time.monotonic(), sock.gettimeout()
+            self.most_s = float("inf") if wanted_s is None else wanted_s
+        else:
+            self.waited_s += min(time.monotonic() - self.since, self.most_s)
+
+    def sleep(self, seconds: float) -> None:
+        """What hooks take for time.sleep."""
+        _SLEEP(seconds)
+        self.waited_s += seconds
 
     def strike(self) -> None:
         """What is planned, once: a new DAGMan runs the hook again."""
@@ -87,7 +108,7 @@ class Fault:
             "kill": self.kill,
             "steps": self.steps,
             "at": time.time(),
-            "spent_s": own_time() - self.began,
+            "spent_s": time.process_time() + self.waited_s,
             "last": self.names[-1:],
         }
         if event == "ended":
@@ -95,15 +116,6 @@ class Fault:
         out = os.open(f"{self.folder}/log", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
         os.write(out, (json.dumps(line) + "\n").encode())
         os.close(out)
-
-
-def own_time() -> float:
-    """Seconds that pass while this process works or waits for others, not for a processor."""
-    try:  # nanoseconds: on a processor, waiting for one; Documentation/scheduler/sched-stats.rst
-        waited = int(Path("/proc/self/schedstat").read_text().split()[1])
-    except OSError:  # a kernel that does not count it
-        waited = 0
-    return time.monotonic() - waited / 1e9
 
 
 def wait_for(port: int) -> None:
@@ -130,6 +142,7 @@ def main() -> int:
     if fault.kill not in ("", "hook", "dagman"):
         wait_for(int(Path(folder, f"{fault.kill}.port").read_text()))
     sys.argv = [script, *arguments]
+    time.sleep = fault.sleep
     code = 0
     sys.setprofile(fault)
     try:

@@ -78,7 +78,9 @@ def hook(script: Path, cwd: Path, *arguments: str) -> subprocess.CompletedProces
 
 def journal(submit_dir: Path) -> list[dict[str, Any]]:
     path = submit_dir / "adon-hooks.jsonl"
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    # A hook may be about to write the last line.
+    whole = path.read_text().rpartition("\n")[0] if path.exists() else ""
+    return [json.loads(line) for line in whole.splitlines()]
 
 
 class FakeBroker:

@@ -167,9 +167,9 @@ class Client:
         src, dst = self._random.sample(range(SITES), 2)
         now = time.time()
         start = now + self._random.uniform(1, 600) if self._random.random() < 0.2 else None
-        end = (
-            (start or now) + self._random.uniform(60, 900) if self._random.random() < 0.2 else None
-        )
+        # None ends while a machine that is busy is still at it.
+        lasts = self._random.uniform(1800, 2700)
+        end = (start or now) + lasts if self._random.random() < 0.2 else None
         least = self._random.choice([None, 5e6, 40e6, 120e6, 400e6])
         request = TransitRequest(
             id=f"{self._number}.{len(self._requests)}",

@@ -8,12 +8,29 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import psycopg
+import pytest
 
 from adon.testbed import packages
 from adon.testbed.postgres import Postgres
+from network_provisioner.stores import postgres as postgres_store
+from network_provisioner.stores import postgres_link
 from network_provisioner.stores.postgres import PostgresStore
 
 _NUMBERS = itertools.count()
+_PATIENCE_S = 240.0
+
+
+@contextmanager
+def patient_stores() -> Iterator[None]:
+    """Stores of this process do not give up on others' turns nor on a server that is slow: a busy
+    machine may stop either for longer than a broker could wait."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("lock_timeout", "statement_timeout", "idle_in_transaction_session_timeout"):
+            patch.setitem(postgres_link._SETTINGS, name, f"{_PATIENCE_S:g}s")
+        patch.setitem(postgres_link._FOUND, "connect_timeout", int(_PATIENCE_S))
+        patch.setattr(postgres_link, "_SILENT_S", _PATIENCE_S)
+        patch.setattr(postgres_store, "TURN_S", _PATIENCE_S)
+        yield
 
 
 def server_in(folder: Path, *, durable: bool = False, tcp: bool = False) -> Postgres:

@@ -1,7 +1,7 @@
 """A network whose switches are a process of their own, which can be killed, stopped and started.
 
     python switch_fault.py PORT        the switches, until they are killed
-    controller: {driver: "switch_fault:FarSwitches", options: {port: PORT}}
+    controller: {driver: "switch_fault:FarSwitches", options: {port: PORT, answer_s: SECONDS}}
 
 They answer one line of JSON with one, and forget everything when they end.
 """
@@ -24,14 +24,12 @@ from network_provisioner.controllers.base import (
 )
 from network_provisioner.topology import Topology
 
-ANSWER_S = 1.0
-
 
 class FarSwitches:
     """A ``network_provisioner.controllers.base.Controller``."""
 
-    def __init__(self, _topology: Topology, port: int) -> None:
-        self._port = port
+    def __init__(self, _topology: Topology, port: int, answer_s: float) -> None:
+        self._port, self._answer_s = port, answer_s
 
     def capabilities(self) -> Capabilities:
         """See Controller."""
@@ -61,7 +59,7 @@ class FarSwitches:
 
     def _ask(self, what: dict[str, Any]) -> list[str]:
         try:
-            with socket.create_connection(("127.0.0.1", self._port), ANSWER_S) as link:
+            with socket.create_connection(("127.0.0.1", self._port), self._answer_s) as link:
                 link.sendall(json.dumps(what).encode() + b"\n")
                 found: list[str] = json.loads(link.makefile().readline())
         except (OSError, ValueError) as error:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
@@ -39,6 +39,8 @@ TRANSIT = "cookie=0xad0e"
 MBPS = 1e6
 # The overlay link's rate in these tests: little enough for a busy machine to fill it.
 RATE_BPS = 60 * MBPS
+_LOOK_S = 0.05
+T = TypeVar("T")
 
 
 def run_inside(file: str, tmp_path: Path, marked: str = "") -> None:
@@ -86,18 +88,38 @@ class OvsRig:
 
     def new_controller(self, **options: Any) -> OpenFlowController:
         shaper = TcShaper(CommandRunner(IN_SWITCHES))
-        given = {"shaper": shaper, "listen": plan.OPENFLOW_LISTEN} | options
+        # A busy machine stops the switches for seconds, which is no refusal of theirs.
+        given = {"shaper": shaper, "listen": plan.OPENFLOW_LISTEN, "reply_timeout_s": 120.0}
+        given |= options
         return OpenFlowController(self.topology, **given)
 
     def now(self) -> float:
         return time.time()
 
     def wait_for(self, what: str, check: Callable[[], bool]) -> None:
-        end = time.monotonic() + 120
+        end = time.monotonic() + 240
         while not check():
             if time.monotonic() > end:
                 raise TimeoutError(what)
-            time.sleep(0.05)
+            time.sleep(_LOOK_S)
+
+    def at_rest(self, what: str, look: Callable[[], T], quiet_s: float) -> T:
+        """What ``look`` finds once that has not changed for ``quiet_s``.
+
+        Those are seconds of looking: while this process is stopped, so are the threads of its
+        controllers, and nothing has been quiet.
+        """
+        seen, quiet, before = look(), 0.0, time.monotonic()
+
+        def still() -> bool:
+            nonlocal seen, quiet, before
+            now, at = look(), time.monotonic()
+            quiet = quiet + min(at - before, 4 * _LOOK_S) if now == seen else 0.0
+            seen, before = now, at
+            return quiet >= quiet_s
+
+        self.wait_for(f"rest of {what}", still)
+        return seen
 
     def restart_switches(self) -> None:
         pid = vswitchd()
@@ -160,17 +182,9 @@ class OvsRig:
 
     def settled(self, name: str, quiet_s: float = 2.0) -> int:
         """A circuit's bytes once nothing more is counted: the last packets are counted late."""
-        last, since = -1, time.monotonic()
-
-        def still() -> bool:
-            nonlocal last, since
-            now = self.controller.circuit_bytes(name)
-            if now != last:
-                last, since = now, time.monotonic()
-            return time.monotonic() - since >= quiet_s
-
-        self.wait_for(f"end of the bytes of {name}", still)
-        return last
+        return self.at_rest(
+            f"the bytes of {name}", lambda: self.controller.circuit_bytes(name), quiet_s
+        )
 
     def sent(self) -> dict[tuple[str, str], int]:
         """Bytes sent on every link direction."""
@@ -233,6 +247,6 @@ def transfer(src: str, dst: str, seconds: float, port: int = 5001) -> dict[str, 
     """One stream between two sites: bytes, seconds and bits per second."""
     with sink(dst, port) as received:
         sender = load(src, "send", plan.SITES[dst].address, port, 1, seconds)
-        assert sender.wait(seconds + 60) == 0
+        assert sender.wait(seconds + 240) == 0
         found = received()
     return {**found, "bps": 8 * found["bytes"] / found["seconds"]}

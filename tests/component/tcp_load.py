@@ -2,17 +2,25 @@
 
 tcp_load.py sink ADDRESS PORT             says "ready", then the bytes and seconds of each stream
 tcp_load.py send ADDRESS PORT N SECONDS   N streams at once
+
+A stream begins with the sender's monotonic clock, so that its seconds are all those in which it was
+on its way: a receiver that had to wait for a processor would begin to count too late, and find a
+rate that never was. However late the senders are, they send ``LEAST`` chunks together.
 """
 
 from __future__ import annotations
 
 import json
 import socket
+import struct
 import sys
 import threading
 import time
 
 CHUNK = bytes(128 * 1024)
+LEAST = 8
+CLOCK = struct.Struct("!d")
+_TELLING = threading.Lock()  # print writes a line in two pieces
 
 
 def sink(address: str, port: int) -> None:
@@ -25,18 +33,21 @@ def sink(address: str, port: int) -> None:
 
 
 def _receive(stream: socket.socket) -> None:
-    total, first = 0, 0.0
+    total, head = 0, b""
     with stream:
         while data := stream.recv(len(CHUNK)):
-            first = first or time.monotonic()
+            head += data[: CLOCK.size - len(head)]
             total += len(data)
-    print(json.dumps({"bytes": total, "seconds": time.monotonic() - first}), flush=True)
+    (first,) = CLOCK.unpack(head)
+    with _TELLING:
+        print(json.dumps({"bytes": total, "seconds": time.monotonic() - first}), flush=True)
 
 
 def send(address: str, port: int, streams: int, seconds: float) -> None:
     """Send as fast as TCP lets us; returns when all streams have ended."""
     threads = [
-        threading.Thread(target=_send, args=(address, port, seconds)) for _ in range(streams)
+        threading.Thread(target=_send, args=(address, port, streams, seconds))
+        for _ in range(streams)
     ]
     for thread in threads:
         thread.start()
@@ -44,14 +55,18 @@ def send(address: str, port: int, streams: int, seconds: float) -> None:
         thread.join()
 
 
-def _send(address: str, port: int, seconds: float) -> None:
+def _send(address: str, port: int, streams: int, seconds: float) -> None:
     with socket.socket() as stream:
-        # The kernel doubles it: enough for 200 Mb/s over 53 ms. More would be draining long after
-        # the end.
-        stream.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
+        # The kernel doubles it: enough for 200 Mb/s over 53 ms, with as much again for streams that
+        # are few on their way. More would be draining long after the end.
+        buffer = (1 << 20) // min(streams, 8)
+        stream.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, buffer)
         stream.connect((address, port))
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
+        begin = time.monotonic()
+        stream.sendall(CLOCK.pack(begin))
+        for _ in range(max(1, LEAST // streams)):
+            stream.sendall(CHUNK)
+        while time.monotonic() < begin + seconds:
             stream.send(CHUNK)
 
 

@@ -15,7 +15,7 @@ import ssl
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +37,7 @@ from tests.agents_broker import FakeBroker
 from tests.agents_world import ADDRESS, DELAY_S, HUB, RATE_BPS, ROUTE, A, B, World, adon_argv
 
 # Outside, one test is all that measure rates and delays, and one is the rest.
-pytestmark = [pytest.mark.component, pytest.mark.root]
+pytestmark = [pytest.mark.component, pytest.mark.root, pytest.mark.timeout(1800)]
 
 ROOT = Path(__file__).resolve().parents[2]
 TOKENS = {"mu": "the-token-of-mu-is-long", "tacc": "the-token-of-tacc-is-long"}
@@ -153,21 +153,52 @@ else:
             )
             return key
 
-        def values(self, key: str) -> dict[str, dict[str, Any]]:
-            """The measurements of mu, by metric, once they are there."""
-            (result,) = self.broker.wait("mu", key, timeout_s=PATIENCE_S)
-            assert result["error"] == "", result["error"]
-            return {m["metric"]: m for m in result["measurements"]}
+        def known(self, *names: str) -> None:
+            """Until these have heard of all that they are to do."""
+            for name in names:
+                desk = self.broker.desks[name]
+                until(lambda d=desk: d.asked[-1]["after"] == str(d.version))  # type: ignore[misc]
+
+        def begun(self, ask: Callable[[], str], begins: Callable[[], bool], *names: str) -> str:
+            """The id of a run as soon as it has begun. Where a busy machine made one of ``names``
+            too late for its instant, another is asked for."""
+            for _ in range(TRIES):
+                key = ask()
+                until(lambda k=key: begins() or bool(self.told(k, names)))  # type: ignore[misc]
+                if begins():
+                    return key
+                assert any(map(late, self.told(key, names))), self.told(key, names)
+            raise AssertionError("none began in time")
+
+        def told(self, key: str, names: Sequence[str]) -> list[dict[str, Any]]:
+            """The results of a run that have come."""
+            desks = [self.broker.desks[name] for name in names]
+            return [desk.results[key] for desk in desks if key in desk.results]
+
+        def in_time(self, ask: Callable[[], str], *names: str) -> str:
+            """The id of a run that is over and for which none of these was too late."""
+            for _ in range(TRIES):
+                key = ask()
+                for name in names:
+                    self.broker.wait(name, key, timeout_s=PATIENCE_S)
+                if not any(map(late, self.told(key, names))):
+                    break
+            return key
 
         def best(
-            self, ask: Callable[[], str], good: Callable[[dict[str, dict[str, Any]]], bool]
+            self,
+            ask: Callable[[], str],
+            good: Callable[[dict[str, dict[str, Any]]], bool] = bool,
+            first: str = "",
         ) -> dict[str, dict[str, Any]]:
             """The measurements of the first of a few runs that came to its end and was ``good``,
             else of the last: packets are lost by chance, and a machine that is busy elsewhere makes
-            what it measures slower, never faster."""
+            what it measures slower, never faster, or has no time for it at all. ``first`` is the
+            id of one that was asked for already."""
             found, errors = {}, []
-            for _ in range(TRIES):
-                (result,) = self.broker.wait("mu", ask(), timeout_s=PATIENCE_S)
+            for number in range(TRIES):
+                key = ask() if number or not first else first
+                (result,) = self.broker.wait("mu", key, timeout_s=PATIENCE_S)
                 if result["error"]:
                     errors.append(result["error"])
                     continue
@@ -182,10 +213,22 @@ else:
             assert result["measurements"] in ([], ())
             return str(result["error"])
 
-        def flowing(self) -> None:
-            """Until a test fills the line."""
+        def flowing(self, duration_s: float) -> str:
+            """Have mu fill the line for so long; the id, once it does."""
             before = self.carried()
-            until(lambda: self.carried() > before + 1e6)
+            return self.begun(
+                lambda: self.pair("tcp", duration_s),
+                lambda: self.carried() > before + 1e6,
+                "mu", "tacc",
+            )  # fmt: skip
+
+        def straying(self) -> str:
+            """Have mu run a command whose processes stray; the id, once they are there."""
+            return self.begun(
+                lambda: self.alone("command", 120.0, command="stray"),
+                lambda: len(running("986", "987")) == 2,
+                "mu",
+            )
 
         def carried(self) -> int:
             """Bytes that the line has taken."""
@@ -195,6 +238,10 @@ else:
             for daemon in self.daemons.values():
                 daemon.stop()
             self.broker.stop()
+
+    def late(result: dict[str, Any]) -> bool:
+        """Whether a run was not done because its instant was past."""
+        return str(result["error"]).startswith("too late")
 
     TASKS: dict[str, dict[str, Any]] = {
         "tcp": {"tool": "tcp", "for": "4 s"},
@@ -374,7 +421,7 @@ else:
     def test_no_one_way_delay_by_a_clock_that_nobody_keeps(agents: Agents) -> None:
         agents.configure("tacc", clock_error="3 s")
         agents.start()
-        found = agents.values(agents.pair("echo", 4.0))
+        found = agents.best(lambda: agents.pair("echo", 4.0))
         assert "one_way_delay" not in found
         assert found["rtt"]["details"]["one_way"] == (
             "not measured: both clocks together may be off by 3.001000 s, more than 0.01 s"
@@ -384,32 +431,43 @@ else:
     def test_the_route_ping_host_and_command(agents: Agents) -> None:
         agents.start("mu")
         there = ADDRESS[B]
-        route, ping = agents.alone("trace", 8.0, there), agents.alone("ping", 5.0, there, count=20)
-        host, seven = agents.alone("host", 1.0), agents.alone("command", 3.0, command="seven")
-        hops = agents.values(route)["hops"]
+        asks: dict[str, Callable[[], str]] = {
+            "route": lambda: agents.alone("trace", 8.0, there),
+            "ping": lambda: agents.alone("ping", 5.0, there, count=20),
+            "host": lambda: agents.alone("host", 1.0),
+            "seven": lambda: agents.alone("command", 3.0, command="seven"),
+        }
+        first = {name: ask() for name, ask in asks.items()}  # all at once
+        hops = agents.best(
+            asks["route"],
+            lambda m: all(hop["address"] for hop in m["hops"]["details"]["route"]),
+            first["route"],
+        )["hops"]
         assert hops["value"] == 3
         assert tuple(hop["address"] for hop in hops["details"]["route"]) == ROUTE
-        answered = agents.values(ping)
-        if answered["rtt"]["value"] >= 3 * DELAY_S or answered["loss"]["value"]:
-            answered = agents.best(
-                lambda: agents.alone("ping", 5.0, there, count=20),
-                lambda m: m["rtt"]["value"] < 3 * DELAY_S and not m["loss"]["value"],
-            )
+        answered = agents.best(
+            asks["ping"],
+            lambda m: not m["loss"]["value"] and m["rtt"]["value"] < 3 * DELAY_S,
+            first["ping"],
+        )
         assert 2 * DELAY_S <= answered["rtt"]["value"] < 3 * DELAY_S
         assert answered["loss"]["value"] == 0
         assert answered["rtt"]["details"]["count"] == 20
-        busy = agents.values(host)
+        busy = agents.best(asks["host"], first=first["host"])
         assert {"cpu_use", "memory_use", "io_wait"} == set(busy)
         assert all(0 <= m["value"] <= 1 for m in busy.values())
-        assert agents.values(seven)["custom:seven"]["value"] == 7
+        found = agents.best(asks["seven"], first=first["seven"])
+        assert found["custom:seven"]["value"] == 7
 
     def test_a_line_that_is_down(agents: Agents) -> None:
         agents.start()
         agents.world.line(up=False)
-        tcp = agents.pair("tcp", 6.0)
-        assert "iperf3" in agents.error("mu", tcp)
+        tcp = agents.in_time(lambda: agents.pair("tcp", 6.0), "mu", "tacc")
+        said = agents.error("mu", tcp)  # the second where it began a little late
+        assert "iperf3" in said or "no time is left" in said
         assert agents.error("tacc", tcp) == f"nobody came to port {PORT}"
-        assert agents.values(agents.alone("ping", 4.0, ADDRESS[B]))["loss"]["value"] == 1
+        lost = agents.best(lambda: agents.alone("ping", 4.0, ADDRESS[B]))["loss"]
+        assert lost["value"] == 1
 
     @pytest.mark.alone
     def test_ping_and_trace_without_privileges(world: World) -> None:
@@ -424,10 +482,13 @@ else:
         netns.sysctl(A, {"net.ipv4.ping_group_range": "1 0"})
         assert by_socket["loss"]["value"] == 0
         assert 2 * DELAY_S <= by_socket["rtt"]["value"] < 3 * DELAY_S
-        trace = json.loads(
-            world.adon(A, "agent", "probe", "trace", "--to", ADDRESS[B], "--json", under=bare)
-        )
-        assert [hop["address"] for hop in trace[0]["details"]["route"]] == list(ROUTE)
+        tracing = ("agent", "probe", "trace", "--to", ADDRESS[B], "--json")
+        for _ in range(TRIES):
+            (trace,) = json.loads(world.adon(A, *tracing, under=bare))
+            found = [hop["address"] for hop in trace["details"]["route"]]
+            if found == list(ROUTE):
+                break
+        assert found == list(ROUTE)
         # Neither is allowed now, and the private copy of ping has no privileges either.
         with pytest.raises(AdonError, match="exit code 1"):
             world.adon(A, *words, under=bare)
@@ -438,7 +499,9 @@ else:
 
         monkeypatch.setattr(ping.socket, "socket", none)
         asked = TOOLS["ping"].checked({"count": 5})
-        found = ping.measure(Order("ping", "alone", time.monotonic() + 10, "127.0.0.1", 0, asked))
+        found = ping.measure(
+            Order("ping", "alone", time.monotonic() + PATIENCE_S, "127.0.0.1", 0, asked)
+        )
         assert {f.metric: f.value for f in found}["loss"] == 0
         assert dict(found[1].details)["count"] == 5
 
@@ -446,55 +509,57 @@ else:
 
     def test_a_killed_iperf3_is_told_and_the_next_run_is_as_good(agents: Agents) -> None:
         agents.start()
-        key = agents.pair("tcp", 20.0)
-        agents.flowing()
+        key = agents.flowing(20.0)
         os.kill(iperf3s("-c")[0], signal.SIGKILL)
         assert agents.error("mu", key) == "iperf3 was ended by signal 9"
         assert "iperf3" in agents.error("tacc", key)
-        assert agents.values(agents.pair("tcp", 12.0))["tcp_throughput"]["value"] > 0
+        found = agents.best(lambda: agents.pair("tcp", 12.0))
+        assert found["tcp_throughput"]["value"] > 0
 
     def test_a_killed_agent_leaves_nothing_running_and_tells_when_it_is_back(
         agents: Agents,
     ) -> None:
         agents.start()
-        key, stray = agents.pair("tcp", 20.0), agents.alone("command", 20.0, command="stray")
-        until(lambda: len(running("986", "987")) == 2)
-        agents.flowing()
+        stray, key = agents.straying(), agents.flowing(20.0)
         os.kill(agents.daemons["mu"].pid, signal.SIGKILL)
-        assert "closed the connection" in agents.error("tacc", key)
+        assert "iperf3" in agents.error("tacc", key)  # in words of its own
         until(lambda: not running("986", "987") and not iperf3s())
         agents.daemons["mu"].stop()
         agents.start("mu")
         assert agents.error("mu", key) == "the agent was killed while it measured"
         assert agents.error("mu", stray) == "the agent was killed while it measured"
-        assert agents.broker.desks["mu"].times == {key: 1, stray: 1}
+        assert {key, stray} <= set(agents.broker.desks["mu"].times)
+        assert set(agents.broker.desks["mu"].times.values()) == {1}
 
     def test_an_agent_that_is_stopped_ends_its_runs_and_reports_them(agents: Agents) -> None:
         agents.start("mu")
-        stray = agents.alone("command", 20.0, command="stray")
-        until(lambda: len(running("986", "987")) == 2)
+        stray = agents.straying()
         os.kill(agents.daemons["mu"].pid, signal.SIGTERM)
         assert agents.error("mu", stray) == "the agent was stopped"
         until(lambda: not agents.daemons["mu"].running())
-        assert not running("986", "987", "agent")
+        until(lambda: not running("986", "987", "agent"))
 
     def test_a_broker_that_is_away_while_they_measure(agents: Agents) -> None:
         agents.start()
-        key = agents.pair("tcp", 12.0)
-        for name in TOKENS:  # both know of it
-            agents.broker.wait_asked(name, 3)
-        agents.broker.stop()
-        until(lambda: bool(iperf3s()))
-        until(lambda: not iperf3s())
-        broker, agents.broker = (
-            agents.broker,
-            FakeBroker(
-                {}, agents.tls(), host="0.0.0.0", port=agents.broker.port, desks=agents.broker.desks
-            ),
-        )
-        assert agents.values(key)["tcp_throughput"]["value"] > 0
-        agents.broker.wait("tacc", key)
-        assert broker.desks["mu"].times == {key: 1}
+        desks, missed = agents.broker.desks, []
+
+        def away() -> str:
+            """The id of a run that began and ended while no broker was there."""
+            key, over = agents.pair("tcp", 12.0), agents.broker.clock() + SOON_S + 12.0
+            agents.known(*TOKENS)
+            agents.broker.stop()
+            until(lambda: bool(iperf3s()) or agents.broker.clock() > over)
+            until(lambda: not iperf3s())
+            missed.append(key not in desks["mu"].results)
+            agents.broker = FakeBroker(
+                {}, agents.tls(), host="0.0.0.0", port=agents.broker.port, desks=desks
+            )
+            agents.broker.wait("tacc", key)
+            return key
+
+        assert agents.best(away)["tcp_throughput"]["value"] > 0
+        assert missed[-1]  # it was told by who came back
+        assert set(desks["mu"].times.values()) == {1}
 
     @pytest.mark.alone
     def test_a_real_broker_that_is_killed_while_its_schedule_runs(
@@ -535,7 +600,9 @@ else:
         agents.broker.wait_asked("mu", 3)
         assert not running("986", "987")
         assert not agents.broker.desks["mu"].results
-        assert agents.log("mu").read_text().count("does not know our token") == 1
+        # Said once, and not at every attempt; again where it did not answer at all meanwhile.
+        said = agents.log("mu").read_text()
+        assert 1 <= said.count("does not know our token") <= 1 + said.count("cannot be reached")
 
     def test_it_tells_its_token_to_no_broker_with_another_certificate(
         agents: Agents, tmp_path: Path

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from hooks_world import PATIENT_S, POST, PRE, make_submit_dir, move
-from test_watcher_real import BUSY_S, PROMISED_S, SUB, Flow, Service, until
+from test_watcher_real import SUB, Flow, Service, until
 
 from adon.testbed import packages
 from adon.testbed.pool import Pool
@@ -118,7 +118,7 @@ def test_the_last_transfers_path_is_there_before_it_asks(flow: Flow) -> None:
     (now,) = of(flow, LAST)
     assert (now.id, now.start, now.state) == (before.id, 0, TransitState.INSTALLED)
     let_go(flow, LAST, 0)
-    assert flow.given_back() < PROMISED_S + BUSY_S
+    flow.given_back()  # how soon, test_watcher_real knows
     assert flow.service.get(before.id).state is TransitState.RELEASED
 
 
@@ -128,5 +128,5 @@ def test_what_will_not_run_is_given_back(flow: Flow) -> None:
     let_go(flow, FIRST, 1)
     until(lambda: flow.job() == "")
     until(lambda: not flow.dagman())
-    assert flow.given_back() < PROMISED_S + BUSY_S
+    flow.given_back()
     assert flow.service.get(before.id).state is TransitState.RELEASED

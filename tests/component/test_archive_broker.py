@@ -164,22 +164,27 @@ def test_retention_that_is_killed_loses_and_doubles_nothing(
         "keep = Retention(Keep(3600.0, 7200.0))\n"
         "with Archive(sys.argv[1]) as archive:\n"
         "    now = float(sys.argv[2])\n"
-        "    service.retain(archive, keep, now, lambda: print(flush=True), lambda _: None)\n"
+        "    def ended():\n"
+        "        print(flush=True)\n"
+        "        sys.stdin.readline()  # it goes no farther than it is let\n"
+        "    service.retain(archive, keep, now, ended, lambda _: None)\n"
     )
     kills = 0
     for _ in range(6):
         steps = chooser.randrange(1, 60)
         with subprocess.Popen(
-            [sys.executable, "-c", code, place, str(count * 100.0)], stdout=subprocess.PIPE,
+            [sys.executable, "-c", code, place, str(count * 100.0)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         ) as process:  # fmt: skip
-            assert process.stdout is not None
+            assert process.stdin is not None and process.stdout is not None
+            process.stdin.write(b"\n" * steps)
             for _ in range(steps):
                 process.stdout.readline()
-            process.kill()
+            process.kill()  # somewhere in its next step
             process.stdout.read()
             kills += process.wait() == -signal.SIGKILL
-    assert kills > 2
+    assert kills > 2  # but for those whose database stood still
     with Archive(place) as archive:
         assert archive.engine.rows("SELECT * FROM retaining") == []
         for subject in ("h0", "h1", "h2"):

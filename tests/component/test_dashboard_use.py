@@ -36,6 +36,8 @@ from monitors.archive import Archive
 from monitors.measurement import Measurement
 from monitors.retention.horizons import DAY_S, Keep, Retention
 from monitors.retention.service import retain
+from network_provisioner.client import BrokerClient
+from network_provisioner.errors import BrokerError
 
 pytestmark = pytest.mark.component
 
@@ -398,6 +400,7 @@ def test_a_broker_that_is_stopped_and_started_again(browser: Browser, tmp_path: 
         with serving(file):
             with Archive(archive) as opened:
                 opened.record_many(everything())
+            answers(f"http://{listen}")
             drawn(page, f"http://{listen}", "workflows")
         page.wait("document.getElementById('line').textContent === 'not connected'")
         alert = "document.querySelector('[role=alert]')"
@@ -410,6 +413,18 @@ def test_a_broker_that_is_stopped_and_started_again(browser: Browser, tmp_path: 
             row = f"document.querySelector('[data-key=\"{WORKFLOW}\"]')"
             page.wait(f"{row}.cells[9].textContent === '13'")
             page.wait(f"!{alert}")
+
+
+def answers(url: str) -> None:
+    """Wait for a broker: a browser does not look again by itself for a page that was not there."""
+    end = time.monotonic() + 300
+    while True:
+        try:
+            BrokerClient(url, 60.0).health()
+            return
+        except BrokerError:
+            assert time.monotonic() < end
+            time.sleep(0.1)
 
 
 @contextmanager

@@ -10,9 +10,8 @@ from random import Random
 
 import pytest
 from faults_door import WAYS, Door, passes
-from faults_flow import Flow
+from faults_flow import HASTY, Flow
 from faults_world import (
-    GIVEN_BACK_S,
     Service,
     Switches,
     end_watchers,
@@ -72,7 +71,9 @@ def test_chaos(pool: Pool, service: Service, door: Door, tmp_path: Path, seed: i
         }
         for n in range(JOBS) if rng.random() < 0.6
     }  # fmt: skip
-    flow = Flow(tmp_path / "run", service, JOBS, url=door.url, seconds=1.5, max_hooks=4)
+    flow = Flow(
+        tmp_path / "run", service, JOBS, url=door.url, seconds=1.5, max_hooks=4, config=HASTY
+    )
     with chaos(rng, service, door, tmp_path):
         ended = flow.write(faults).run(pool)
     door.how = passes
@@ -84,6 +85,6 @@ def test_chaos(pool: Pool, service: Service, door: Door, tmp_path: Path, seed: i
         f"seed {seed}: {len(service.told('struck'))} kills, {after_s:.1f} s until nothing is held"
     )
     # Who got no path has said so, or its watcher has.
-    until(lambda: {t.job for t in flow.transits()} == set(flow.jobs), GIVEN_BACK_S, service.says)
+    until(lambda: {t.job for t in flow.transits()} == set(flow.jobs), said=service.says)
     assert {t.state for t in flow.transits()} <= ENDED
     assert without_reason(flow.transits()) == []

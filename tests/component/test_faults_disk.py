@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from faults_flow import Flow
-from faults_world import GIVEN_BACK_S, Service, nothing_held, some, until
+from faults_world import Service, nothing_held, some, until
 from hooks_world import POST, PRE
 
 from network_provisioner.model import TransitState
@@ -147,7 +147,7 @@ def test_the_brokers_own_disk_is_full(tmp_path: Path) -> None:
         for job in flow.jobs:
             run_hook(POST, flow, job, "0")
         nothing_held(service)
-        until(lambda: {t.job for t in flow.transits()} == {first, second}, GIVEN_BACK_S)
+        until(lambda: {t.job for t in flow.transits()} == {first, second}, said=service.says)
         assert all(t.reason for t in flow.transits())
 
 

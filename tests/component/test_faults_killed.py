@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from faults_flow import Flow, plan, steps_of
 from faults_world import (
-    GIVEN_BACK_S,
     Service,
     end_watchers,
     holds,
@@ -117,36 +116,38 @@ def test_the_workflow_is_removed(pool: Pool, service: Service, tmp_path: Path) -
 def test_jobs_are_held_and_removed(pool: Pool, service: Service, tmp_path: Path) -> None:
     flow = Flow(tmp_path / "run", service, 3, seconds=600, retries=0).write().submit(pool)
     holds(service, 3)
-    until(lambda: len(running(pool)) == 3)
-    first, second, third = running(pool)
+    until(lambda: len(running(pool, flow)) == 3)
+    first, second, third = running(pool, flow)
     pool.run(["condor_hold", first])
     pool.run(["condor_rm", second])
     nothing_held_but(service, 1)
     pool.run(["condor_release", first])
-    until(lambda: len(running(pool)) == 2)
+    until(lambda: len(running(pool, flow)) == 2)
     pool.run(["condor_rm", first, third])
     flow.wait()
     check(service, flow, "kills, jobs held and removed")
 
 
 def test_dagman_is_held_while_its_jobs_end(pool: Pool, service: Service, tmp_path: Path) -> None:
-    flow = Flow(tmp_path / "run", service, 2, seconds=12).write().submit(pool)
-    until(lambda: len(running(pool)) == 2)
+    flow = Flow(tmp_path / "run", service, 2, waits=True).write().submit(pool)
+    until(lambda: len(running(pool, flow)) == 2)
     pool.run(["condor_hold", str(flow.cluster)])
     assert flow.wait().state == "held"
-    nothing_held_but(service, 0, within_s=12 + GIVEN_BACK_S)  # no POST has run
+    flow.let_go()
+    nothing_held(service)  # no POST has run
     pool.run(["condor_rm", str(flow.cluster)])
     check(service, flow, "kills, DAGMan held")
 
 
 def test_dagman_is_killed_for_good(pool: Pool, service: Service, tmp_path: Path) -> None:
-    flow = Flow(tmp_path / "run", service, 2, seconds=12).write().submit(pool)
+    flow = Flow(tmp_path / "run", service, 2, waits=True).write().submit(pool)
     holds(service, 2)
-    until(lambda: len(running(pool)) == 2)
+    until(lambda: len(running(pool, flow)) == 2)
     pool.run(["condor_qedit", str(flow.cluster), "OnExitRemove", "true"])
     os.kill(flow.dagman_pid(), signal.SIGKILL)
     assert flow.wait().state == "failed"
-    nothing_held_but(service, 0, within_s=12 + GIVEN_BACK_S)  # its jobs have run to their ends
+    flow.let_go()
+    nothing_held(service)  # its jobs have run to their ends
     check(service, flow, "kills, DAGMan killed for good")
 
 
@@ -154,14 +155,16 @@ def test_the_watcher_is_killed_too(
     pool: Pool, service: Service, steps: dict[str, list[str]], tmp_path: Path
 ) -> None:
     faults = plan(steps, 3, "hook", ["post"])
-    flow = Flow(tmp_path / "run", service, len(faults), seconds=5).write(faults).submit(pool)
+    flow = Flow(tmp_path / "run", service, len(faults), waits=True).write(faults).submit(pool)
     holds(service, len(faults))
     end_watchers(tmp_path)
+    flow.let_go()
     assert flow.wait().state == "success"
     check(service, flow, "hooks killed, watcher killed")
 
 
-def running(pool: Pool) -> list[str]:
-    """The ids of transfer jobs that run."""
-    words = ["condor_q", "-allusers", "-constraint", "JobUniverse == 12 && JobStatus == 2"]
+def running(pool: Pool, flow: Flow) -> list[str]:
+    """The ids of its transfer jobs that run."""
+    which = f"DAGManJobId == {flow.cluster} && JobStatus == 2"
+    words = ["condor_q", "-allusers", "-constraint", which]
     return pool.run([*words, "-af:j", "JobStatus"]).split()[::2]

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from faults_flow import Flow, plan, steps_of
+from faults_flow import HASTY, Flow, plan, steps_of
 from faults_world import (
+    PATIENT_S,
     SLOWEST_HOOK_S,
     Service,
     Switches,
@@ -27,19 +28,23 @@ pytestmark = [pytest.mark.component, pytest.mark.timeout(1800)]
 
 
 @pytest.fixture
-def service(tmp_path: Path, switches: Switches) -> Iterator[Service]:
-    """A broker for these switches."""
-    with Service(tmp_path / "broker", controller=switches.controller()) as up:
+def service(
+    tmp_path: Path, switches: Switches, request: pytest.FixtureRequest
+) -> Iterator[Service]:
+    """A broker for these switches; its parameter is how long it waits for them, in seconds."""
+    controller = switches.controller(getattr(request, "param", PATIENT_S))
+    with Service(tmp_path / "broker", controller=controller) as up:
         yield up
 
 
 def test_switches_are_killed_while_transfers_hold_paths(
     pool: Pool, service: Service, switches: Switches, tmp_path: Path
 ) -> None:
-    flow = Flow(tmp_path / "run", service, 3, seconds=4).write().submit(pool)
+    flow = Flow(tmp_path / "run", service, 3, waits=True).write().submit(pool)
     holds(service, 3)
     switches.revive = False
     switches.kill()
+    flow.let_go()
     assert flow.wait().state == "success"
     nothing_held(service)
     assert {t.state for t in flow.transits()} == {TransitState.RELEASED}
@@ -63,11 +68,12 @@ def test_switches_are_away_when_a_path_is_asked_for(
         assert "do not answer" in transit.reason
 
 
+@pytest.mark.parametrize("service", [1.0], indirect=True)
 def test_switches_stand_still(
     pool: Pool, service: Service, switches: Switches, tmp_path: Path
 ) -> None:
     os.kill(switches.pid(), signal.SIGSTOP)
-    flow = Flow(tmp_path / "run", service, 3).write()
+    flow = Flow(tmp_path / "run", service, 3, config=HASTY).write()
     assert flow.run(pool) == "success"
     os.kill(switches.pid(), signal.SIGCONT)
     nothing_held(service)
@@ -83,7 +89,7 @@ def test_switches_are_killed_at_a_step(
     flow = Flow(tmp_path / "run", service, len(faults), max_hooks=1).write(faults)
     assert flow.run(pool) == "success"
     after_s = nothing_held(service)
-    assert switches.deaths > 0
+    until(lambda: switches.deaths > 0)  # who starts them again has seen it
     assert {t.job for t in flow.transits()} == set(flow.jobs)
     assert without_reason(flow.transits()) == []
     print(f"{switches.deaths} kills of the switches, {after_s:.1f} s until nothing was held")

@@ -277,7 +277,7 @@ def test_only_agents_that_are_known_are_heard(world: World, tmp_path: Path) -> N
     (tmp_path / "other").mkdir()
     stranger = Authority(tmp_path / "other", "other").issue("mu")
     server = Server(
-        f"https://127.0.0.1:{world.port}", 10.0, {}, Tls(world.authority.file, *stranger)
+        f"https://127.0.0.1:{world.port}", PATIENCE_S, {}, Tls(world.authority.file, *stranger)
     )
     with pytest.raises(BrokerError) as caught:
         server.ask("GET", "/v1/agents/mu/assignments")

@@ -104,18 +104,20 @@ def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pool]:
 
 
 class Hook:
-    """A web hook: a real HTTP server that refuses the first of everything."""
+    """A web hook: a real HTTP server that refuses the first of everything. Whoever does not get
+    its answer in time sends the same again, so that is no news."""
 
     def __init__(self) -> None:
-        self.got: list[tuple[dict[str, str], dict[str, Any]]] = []
+        self.got: list[tuple[str, dict[str, Any]]] = []
         hook = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                hook.got.append((dict(self.headers.items()), body))
-                keys = [headers["Idempotency-Key"] for headers, _ in hook.got]
-                self.send_response(503 if keys.count(keys[-1]) == 1 else 204)
+                key = self.headers["Idempotency-Key"]
+                hook.got.append((key, body))
+                again = [told for told, _ in hook.got].count(key) > 1
+                self.send_response(204 if again else 503)
                 self.send_header("Retry-After", "0")
                 self.end_headers()
 
@@ -221,7 +223,7 @@ def test_a_workflow_from_its_files_to_pages_and_people(pool: Pool, tmp_path: Pat
             assert measured["refreshed"] is True
             assert measured["workflow"]["state"] == "failed"
 
-            until(lambda: len(hook.got) == 2, "the web hook")
+            until(lambda: len(hook.got) > 1, "the web hook")
             until(lambda: told.exists() and told.read_text(), "the mail command")
             text = adon("monitor", "show", "facts", "--broker", url)
             assert re.search(r"^Failed: fail at mu on \S+: exit code 3, 2 attempts$", text, re.M)
@@ -229,13 +231,13 @@ def test_a_workflow_from_its_files_to_pages_and_people(pool: Pool, tmp_path: Pat
             assert UUID[:8] in adon("monitor", "list", "--user", "ada", "--broker", url)
             assert "FAIL" in adon("monitor", "status", UUID[:8], "--now", "--broker", url)
         check_told(hook, told.read_text())
-        assert len(hook.got) == 2  # one refused, one taken; none of the workflow's end for others
+        told_so_far = len(hook.got)
         # Another broker on the same archive tells nobody again.
         with broker_process(tmp_path / "broker", config) as url:
             assert ask(f"{url}/v1/workflows/{UUID}")["state"] == "failed"
             until(lambda: ask(f"{url}/v1/workflows/{UUID}/refresh", "POST")["refreshed"],
                   "the follower")  # fmt: skip
-        assert len(hook.got) == 2
+        assert len(hook.got) == told_so_far
         assert told.read_text().count("Workflow facts of ada failed") == 1
 
 
@@ -287,9 +289,9 @@ def check_analysis(found: dict[str, Any]) -> None:
 
 
 def check_told(hook: Hook, mail: str) -> None:
-    (first, refused), (second, taken) = hook.got
-    assert first["Idempotency-Key"] == second["Idempotency-Key"]
-    assert refused == taken
+    # One refused, one taken; none of the workflow's end for others.
+    (first, taken), *others = hook.got
+    assert first and others and all(other == (first, taken) for other in others)
     assert taken["kind"] == "failed"
     assert taken["details"]["workflow"] == UUID
     assert {f["job"] for f in taken["details"]["failures"]} == {"fail", "never"}

@@ -16,6 +16,7 @@ import threading
 import time
 import urllib.request
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -181,9 +182,12 @@ queue
 
 
 def dags(folder: Path) -> Path:
-    """A DAG with one inside it beside it, and one inside that in a directory of its own."""
+    """A DAG with one inside it beside it, and one inside that in a directory of its own. Its jobs
+    wait for a file "go": what has ended before it is looked for is not found."""
     folder.mkdir()
-    (folder / "job.sh").write_text("#!/bin/sh\nexec sleep 1\n")
+    (folder / "job.sh").write_text(
+        f"#!/bin/sh\nwhile [ ! -e {folder}/go ]; do sleep 0.2; done\nexec sleep 1\n"
+    )
     (folder / "job.sh").chmod(0o755)
     (folder / "job.sub").write_text(SUB.format(folder=folder))
     (folder / "deep").mkdir()
@@ -221,6 +225,7 @@ def test_dags_within_dags_have_a_status_each(pool: Pool, tmp_path: Path, archive
     follower = Follower((), archive, on_status=on_status)
     follower.family.found(found)
     assert follower.poll() is False
+    (folder / "go").touch()
     thread = threading.Thread(target=follower.run, daemon=True)
     thread.start()
     thread.join(WAIT_S)
@@ -250,9 +255,10 @@ def test_a_removed_dag_ends_with_all_inside_it(
     follower.family.found(Found(folder, "outer.dag"))
     thread = threading.Thread(target=follower.run, daemon=True)
     thread.start()
-    _wait_for(lambda: (folder / "inner.dag.dagman.out").exists() and len(
-        [m for m in archive.query("status") if m.details["in_queue"] and m.details["total"] == 2]
-    ) >= 3)  # fmt: skip
+    # Both have a job in the queue: the inner one its own, the outer one the inner one.
+    _wait_for(
+        lambda: len({m.subject for m in archive.query("status") if m.details["in_queue"]}) == 2
+    )
     pool.run(["condor_rm", cluster])
     thread.join(WAIT_S)
     assert not thread.is_alive()
@@ -265,6 +271,10 @@ def test_a_killed_dagman_is_followed_into_its_recovery(
 ) -> None:
     """The schedd starts it again, and nothing was lost or told twice."""
     folder = dags(tmp_path / "run")
+    (folder / "job.sh").write_text(
+        "#!/bin/sh\nmkdir first && exit 0\n"  # the others wait
+        f"while [ ! -e {folder}/go ]; do sleep 0.2; done\n"
+    )
     submitted(pool, folder)
     follower = Follower((), archive)
     follower.family.found(Found(folder, "outer.dag"))
@@ -272,6 +282,7 @@ def test_a_killed_dagman_is_followed_into_its_recovery(
     thread.start()
     _wait_for((folder / "inner.dag.dagman.out").exists)
     os.kill(_pid(folder / "outer.dag.dagman.out"), signal.SIGKILL)
+    (folder / "go").touch()
     thread.join(WAIT_S)
     assert not thread.is_alive()
     (outer,) = follower.family.roots
@@ -289,12 +300,15 @@ def test_a_log_that_is_rotated_under_dagman(pool: Pool, tmp_path: Path, archive:
     folder = tmp_path / "run"
     folder.mkdir()
     jobs = [f"j{number}" for number in range(8)]
-    (folder / "job.sh").write_text("#!/bin/sh\nexit 0\n")
+    waited = {"j4": "1", "j7": "2"}
+    # Two of them wait for what has to happen before the workflow ends.
+    (folder / "job.sh").write_text("#!/bin/sh\nwhile [ ! -e $1 ]; do sleep 0.1; done\n")
     (folder / "job.sh").chmod(0o755)
-    (folder / "job.sub").write_text(SUB.format(folder=folder))
+    (folder / "job.sub").write_text(f"arguments = $(after)\n{SUB.format(folder=folder)}")
     (folder / "outer.dag").write_text(
         "".join(f"JOB {job} job.sub\n" for job in jobs)
         + "".join(f"PARENT {a} CHILD {b}\n" for a, b in itertools.pairwise(jobs))
+        + "".join(f'VARS {job} after="{waited.get(job, "job.sh")}"\n' for job in jobs)
     )
     submitted(pool, folder)
     out = folder / "outer.dag.dagman.out"
@@ -313,14 +327,17 @@ def test_a_log_that_is_rotated_under_dagman(pool: Pool, tmp_path: Path, archive:
             dagman = _pid(out)
             os.kill(dagman, signal.SIGSTOP)  # what is written in between is lost with copytruncate
             try:
+                _wait_for(partial(_stopped, dagman))
                 shutil.copyfile(out, out.with_name(f"{out.name}.{aside}"))
                 os.truncate(out, 0)
             finally:
                 os.kill(dagman, signal.SIGCONT)
+            (folder / "1").touch()
         if done >= 5 and aside == 1:
             aside += 1
             out.rename(out.with_name(f"{out.name}.{aside}"))
             out.touch()
+            (folder / "2").touch()
         time.sleep(0.1)
     assert aside == 2
     told = [m.details["done"] for m in archive.query("status")]
@@ -336,8 +353,6 @@ def test_a_broker_is_sent_what_a_command_follows(
     pool: Pool, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     folder = dags(tmp_path / "run")
-    # What has ended before it is looked for is not found: its jobs wait until it is followed.
-    (folder / "job.sh").write_text(f"#!/bin/sh\nwhile [ ! -e {folder}/go ]; do sleep 0.2; done\n")
     submitted(pool, folder)
     with broker_process(tmp_path_factory.mktemp("broker"), CONFIG) as url:
         env = pool.env() | {"PYTHONPATH": str(Path(__file__).parents[2])}
@@ -368,6 +383,10 @@ def test_a_broker_is_sent_what_a_command_follows(
 def _pid(out: Path) -> int:
     found = re.findall(r"\*\* PID = (\d+)", out.read_text())
     return int(found[-1])
+
+
+def _stopped(pid: int) -> bool:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
 
 
 def _wait_for(condition: Any) -> None:

@@ -41,7 +41,8 @@ with Archive(sys.argv[1]) as archive:
 
 
 class Hook(http.server.ThreadingHTTPServer):
-    """Holds what it is sent until it may answer."""
+    """Holds what it is sent until it may answer. On a busy machine it answers too late now and
+    then, and is sent the same again."""
 
     def __init__(self) -> None:
         self.keys: list[str] = []
@@ -105,11 +106,12 @@ def test_a_web_hook_gets_the_same_key_again(hook: Hook, tmp_path: Path) -> None:
     with teller(archive, target) as second:
         assert until_ended(archive) == ["delivered"]
         second.communicate()
-    assert len(hook.keys) == 2 and len(set(hook.keys)) == 1
-    assert hook.bodies[0] == hook.bodies[1]
+    told = len(hook.keys)
+    assert told >= 2 and len(set(hook.keys)) == 1
+    assert all(body == hook.bodies[0] for body in hook.bodies)
     with teller(archive, target, "dip-1") as third:  # found again
         third.communicate()
-    assert len(hook.keys) == 2
+    assert len(hook.keys) == told
 
 
 def test_a_command_that_had_begun_is_not_run_again(tmp_path: Path) -> None:

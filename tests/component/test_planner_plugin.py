@@ -44,6 +44,12 @@ def script(path: Path, body: str) -> tuple[str, ...]:
     return (sys.executable, "-I", str(path))
 
 
+def kept(file: Path, tmp_path: Path) -> tuple[str, ...]:
+    """A command that keeps the request, all of it, before it says what ends it."""
+    body = f"with open({str(file)!r}, 'wb') as kept: kept.write(sys.stdin.buffer.read())\n"
+    return script(tmp_path / "keep.py", body + "print('no answer')")
+
+
 READ = "request = json.load(sys.stdin)\n"
 ALL_AT_MU = READ + (
     "for job in request['jobs']: print(job['id'], 'mu', sep='\\t')\n"
@@ -243,13 +249,16 @@ def test_a_process_that_is_too_slow_is_ended_with_what_it_started(tmp_path: Path
         f"open({str(tmp_path / 'pids')!r}, 'w').write(f'{{os.getpid()}} {{child.pid}}')\n"
         "time.sleep(600)"
     )
-    scene = chain(3000, command=script(tmp_path / "slow.py", body), timeout_s=8)
-    found = fake_plan(scene)
-    (line,) = found.warnings
-    assert "no answer within 8.00 s (pegasus.selector.site.adon.timeout)" in line
-    assert len(found.sites) == 3000
-    for pid in (tmp_path / "pids").read_text().split():
-        assert gone(int(pid)), pid
+    for limit_s in (8, 60):  # which a busy machine may need to start it
+        scene = chain(3000, command=script(tmp_path / "slow.py", body), timeout_s=limit_s)
+        found = fake_plan(scene)
+        (line,) = found.warnings
+        assert f"no answer within {limit_s:#.3g} s (pegasus.selector.site.adon.timeout)" in line
+        assert len(found.sites) == 3000
+        if (tmp_path / "pids").exists():
+            break
+    pids = (tmp_path / "pids").read_text().split()
+    assert pids and all(gone(int(pid)) for pid in pids)
 
 
 def test_a_process_that_lingers_after_its_answer_is_ended(tmp_path: Path) -> None:
@@ -299,17 +308,17 @@ FIRST = READ + (
 
 
 @pytest.mark.parametrize(
-    ("after", "reason"),
+    ("after", "reason", "limit_s"),
     [
-        ("time.sleep(600)", "no answer within 8.00 s"),
-        ("print('j0\\ttacc')", "it ended with exit status 0 after 1 of 3 jobs"),
-        ("print('x')", "it answered 'x', which is no job and site"),
+        ("time.sleep(600)", "no answer within 30.0 s", 30),
+        ("print('j0\\ttacc')", "it ended with exit status 0 after 1 of 3 jobs", None),
+        ("print('x')", "it answered 'x', which is no job and site", None),
     ],
 )
 def test_a_first_mapping_counts_where_no_better_one_follows(
-    after: str, reason: str, tmp_path: Path
+    after: str, reason: str, limit_s: float | None, tmp_path: Path
 ) -> None:
-    found = fake_plan(chain(command=script(tmp_path / "a.py", FIRST + after), timeout_s=8))
+    found = fake_plan(chain(command=script(tmp_path / "a.py", FIRST + after), timeout_s=limit_s))
     assert set(found.sites.values()) == {"mu"}
     (line,) = found.warnings
     assert "by quick, expected to take 2.50 s, its first mapping: " in line
@@ -345,7 +354,7 @@ def test_names_of_any_kind_come_through(tmp_path: Path) -> None:
     programs = {"run": {"mu": "1.5", "sité é": ""}}
     scene = Scene(jobs, name="wörk", programs=programs, sites=sites, execution=("mu", "sité é"))
     scene.replicas = {f"in {name}": ("mu", f"file:///{name}", None) for name in names}
-    scene.command = ("tee", str(tmp_path / "request.json"))
+    scene.command = kept(tmp_path / "request.json", tmp_path)
     fake_plan(scene)
     request = parse_request((tmp_path / "request.json").read_bytes())
     assert {task.id for task in request.tasks} == set(names)
@@ -375,12 +384,12 @@ def test_all_that_decides_is_asked_about(plan: Plan, tmp_path: Path) -> None:
     scene.sites = {"local": {}, "mu": {"adon.workers": "7"}, "tacc": {"runtime": "99"}}
     config = tmp_path / "adon.yml"
     scene.properties = {"pegasus.selector.site.adon.config": str(config)}
-    scene.command = ("tee", str(tmp_path / "request.json"))
-    scene.timeout_s = 12.5
+    scene.command = kept(tmp_path / "request.json", tmp_path)
+    scene.timeout_s = 312.5
     plan(scene)
     raw = json.loads((tmp_path / "request.json").read_text())
     request = parse_request(json.dumps(raw))
-    assert (request.config, request.limit_s) == (str(config), 12.5)
+    assert (request.config, request.limit_s) == (str(config), 312.5)
     assert (request.output_sites, request.data_configuration) == (("local",), "sharedfs")
     assert request.sites["mu"]["adon.workers"] == "7"
     assert request.sites["tacc"]["runtime"] == "99"

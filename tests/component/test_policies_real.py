@@ -96,7 +96,7 @@ else:
             service_process = subprocess.Popen(words, stdout=log, stderr=log, cwd=HERE.parents[2])
             undo.callback(service_process.wait)
             undo.callback(service_process.terminate)
-            self.broker = BrokerClient(f"http://{URL}", timeout_s=30.0)
+            self.broker = BrokerClient(f"http://{URL}", timeout_s=300.0)
             self.wait_for("the service", self.answers)
             self.load = Load(4)
             undo.callback(self.load.stop)
@@ -178,17 +178,19 @@ else:
     def test_a_policy_ends_by_itself(rig: Rig) -> None:
         rig.transfers.send(BOTH)
         before = classes()
-        ends = time.time() + 15
-        rig.broker.put_policy({**POLICY, "name": "short", "time": [None, ends]})
+        rig.broker.put_policy({**POLICY, "name": "short"})
         assert classes() != before
+        # Not from the start: on a busy machine it might be over before anybody looks.
+        ends = time.time() + 25
+        rig.broker.put_policy({**POLICY, "name": "short", "time": [None, ends]})
         rig.wait_for("its end", lambda: _same_tree(classes(), before))
         assert time.time() >= ends
         rig.transfers.send(())
 
     def test_the_accounts_say_what_was_moved(rig: Rig) -> None:
         before = _by_name(rig.adon("policy", "usage", "--by", "project", "--csv"))
-        begun = rig.load.read()
         rig.transfers.send(("ligo",))
+        _, begun = rig.transfers.live["ligo"]
         rig.wait_for("20 MB", lambda: _moved(rig, begun) > 20e6)
         rig.transfers.send(())
         after = _by_name(rig.adon("policy", "usage", "--by", "project", "--csv"))

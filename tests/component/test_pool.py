@@ -118,7 +118,7 @@ def test_the_collector_tells_every_sites_workers(pool: Pool) -> None:
     found = read_pool(pool)
     assert workers(found) == {"mu": 2, "tacc": 3}
     assert {p.source for p in found.values()} == {"collector"}
-    assert all(p.memory_bytes > 0 and abs(p.at - time.time()) < 60 for p in found.values())
+    assert all(p.memory_bytes > 0 and abs(p.at - time.time()) < 300 for p in found.values())
 
 
 def test_jobs_that_wait_are_counted_at_their_site(pool: Pool, tmp_path: Path) -> None:
@@ -236,6 +236,14 @@ def start_owner(run_dir: Path, condor: Path) -> subprocess.Popen[bytes]:
     return owner
 
 
+def command_of(process: leftovers.Process) -> bytes:
+    """Nothing for one that has ended: some of a pool's processes live for a moment only."""
+    try:
+        return Path(f"/proc/{process.pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
 def end_owner(owner: subprocess.Popen[bytes]) -> None:
     owner.kill()
     owner.communicate()
@@ -251,10 +259,9 @@ def test_what_outlived_a_killed_run_is_ended_by_the_next(condor: Path, tmp_path:
     owner = start_owner(tmp_path, condor)
     # The masters and what watches their owner killed first: nobody tells the others.
     rest = leftovers.marked(tmp_path)
-    for process in rest:
-        words = Path(f"/proc/{process.pid}/cmdline").read_bytes()
-        if b"condor_master" in words:
-            os.kill(process.pid, signal.SIGKILL)
+    masters = [p for p in rest if b"condor_master" in command_of(p)]
+    assert masters
+    leftovers.send(masters, signal.SIGKILL)
     end_owner(owner)
     with Pool(tmp_path, condor, {"mu": SiteSpec(1)}) as pool:
         assert not any(leftovers.alive(process) for process in rest)

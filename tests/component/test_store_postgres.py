@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ import psycopg
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from postgres_world import new_place, server_in, stores_at
+from postgres_world import new_place, patient_stores, server_in, stores_at
 from store_suite import Model, StoreSuite, World, few_examples, many, puts, transit
 
 from adon.testbed.postgres import Postgres
@@ -27,6 +28,15 @@ from network_provisioner.stores import postgres_link
 from network_provisioner.stores.postgres import PostgresStore
 
 pytestmark = pytest.mark.component
+
+
+LOCK_S = postgres_link._SETTINGS["lock_timeout"]  # before anybody changes it
+
+
+@pytest.fixture(scope="module", autouse=True)
+def patient() -> Iterator[None]:
+    with patient_stores():
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -176,6 +186,8 @@ _HOLDER = """
 import os, signal, sys
 from network_provisioner.model import Transit, TransitState
 from network_provisioner.store import open_store
+from network_provisioner.stores import postgres
+postgres.TURN_S = 600.0
 store = open_store(sys.argv[1])
 with store.turn():
     store.put(Transit("held", "mu", "tacc", TransitState.HELD))
@@ -199,8 +211,11 @@ def holder(url: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def test_a_broker_that_dies_in_its_turn_frees_it(
-    opened: Callable[[], PostgresStore], holder: subprocess.Popen[str]
+    opened: Callable[[], PostgresStore],
+    holder: subprocess.Popen[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setitem(postgres_link._SETTINGS, "lock_timeout", LOCK_S)
     store = opened()
     with pytest.raises(StoreError, match="another turn to decide has not ended yet"), store.turn():
         pytest.fail("both had their turn")
@@ -213,9 +228,11 @@ def test_a_broker_that_dies_in_its_turn_frees_it(
 def test_a_broker_that_stands_still_loses_its_turn(
     opened: Callable[[], PostgresStore], url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(postgres_store, "TURN_S", 2.0)
     slow, store = opened(), opened()
-    with pytest.raises(StoreError, match="idle-session timeout"), slow.turn():
+    with pytest.raises(StoreError, match="idle-session timeout"), ExitStack() as turn:
+        with monkeypatch.context() as patch:
+            patch.setattr(postgres_store, "TURN_S", 4.0)
+            turn.enter_context(slow.turn())
         with store.turn():  # waits until the server has ended the other's session
             store.put(transit("a"))
         slow.put(transit("b"))
@@ -302,22 +319,24 @@ def test_a_server_that_goes_and_comes_again(tmp_path: Path) -> None:
 
 
 def test_a_server_that_says_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(postgres_link, "_SILENT_S", 3.0)
     monkeypatch.setattr(postgres_link, "_HOPELESS_S", 60.0)
-    monkeypatch.setitem(postgres_link._FOUND, "connect_timeout", 5)
     with server_in(tmp_path / "pg") as server, stores_at(server.url) as opened:
         store = opened()
         processes = server.processes()
-        for process in processes:
-            os.kill(process.pid, signal.SIGSTOP)
-        try:
-            with pytest.raises(StoreError, match="has said nothing"):
-                store.put(transit("a"))
-            with pytest.raises(StoreError, match="timeout"):  # nor to who connects anew
-                store.put(transit("a"))
-        finally:
+        with monkeypatch.context() as patch:
+            patch.setattr(postgres_link, "_SILENT_S", 3.0)
+            for link in (store._deciding, store._asking):
+                patch.setitem(link._given, "connect_timeout", 5)
             for process in processes:
-                os.kill(process.pid, signal.SIGCONT)
+                os.kill(process.pid, signal.SIGSTOP)
+            try:
+                with pytest.raises(StoreError, match="has said nothing"):
+                    store.put(transit("a"))
+                with pytest.raises(StoreError, match="timeout"):  # nor to who connects anew
+                    store.put(transit("a"))
+            finally:
+                for process in processes:
+                    os.kill(process.pid, signal.SIGCONT)
         with store.turn():
             store.put(transit("b"))
         assert [t.id for t in store.active() if t.id != "a"] == ["b"]

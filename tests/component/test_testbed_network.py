@@ -141,11 +141,12 @@ if not box.inside():
         @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
         def test_signals_reach_the_command_once(self, number: signal.Signals) -> None:
             script = (
-                "import signal, sys\n"
+                "import signal, sys, time\n"
                 "got = []\n"
                 f"signal.signal({int(number)}, lambda *_: got.append(1))\n"
                 "print('ready', flush=True)\n"
-                "while not got: signal.pause()\n"
+                "while not got: time.sleep(0.05)\n"  # pause() may miss one just before it
+                "time.sleep(0.2)\n"
                 "print(len(got))\n"
                 "sys.exit(9)\n"
             )
@@ -165,7 +166,7 @@ if not box.inside():
             network += ["--bin-dir", str(packages.ensure("openvswitch", progress=print) / "wrap")]
             ready = tmp_path / "ready"
             os.mkfifo(ready)
-            words = [*network, "--", "sh", "-c", f"echo up > {ready}; setsid sleep 1000"]
+            words = [*network, "--", "sh", "-c", f"setsid sleep 1000 & echo up > {ready}; wait"]
             starter = subprocess.Popen(
                 # Not the last command: the shell has to stay, as make does.
                 ["sh", "-c", '"$@"; exit $?', "sh", *words],
@@ -284,6 +285,16 @@ else:
         """Bytes the link has taken in both directions."""
         return sum(d["bytes"] for d in network.link(link)["directions"])
 
+    def at_rest(network: Network, link: str) -> int:
+        """The same, once what was on its way there before is over."""
+        seen, quiet, end = carried(network, link), 0, time.monotonic() + PATIENCE_S
+        while quiet < 10:
+            assert time.monotonic() < end
+            time.sleep(0.05)
+            now = carried(network, link)
+            seen, quiet = now, quiet + 1 if now == seen else 0
+        return seen
+
     def forwarded(network: Network, switch: str, address: str) -> int:
         """Bytes a switch has counted on its flow towards an address."""
         flows = network.switches.ofctl(switch, "dump-flows", f"ip,nw_dst={address}")
@@ -324,13 +335,23 @@ print(min(took))
             assert "adon-sw" in state()[1]
             network.down()
             network.down()
+            reaped(before[2])
             assert state() == before
 
     def test_a_network_that_cannot_be_made_is_removed(tmp_path: Path) -> None:
         before = state()
         with pytest.raises(MissingError, match="ovsdb-tool is not in"):
             Network(tmp_path, tmp_path).up()
+        reaped(before[2])
         assert state() == before
+
+    def reaped(processes: int) -> None:
+        """What was killed has ended; the box's init may not have buried it yet."""
+        end = time.monotonic() + PATIENCE_S
+        while state()[2] > processes:
+            assert time.monotonic() < end, "processes are left"
+            time.sleep(0.05)
+        assert state()[2] == processes
 
     def state() -> tuple[str, str, int]:
         words = (["ip", "-br", "addr"], ["ip", "netns"])
@@ -365,7 +386,7 @@ print(min(took))
             [*words, end.address, str(end.port)], capture_output=True, text=True, check=True
         )
         # Never less than the link's delay; how much more is up to how busy this machine is.
-        assert 2 * plan.WAN_DELAY_S <= float(done.stdout) < 1
+        assert float(done.stdout) >= 2 * plan.WAN_DELAY_S
 
     @pytest.mark.parametrize(("layer", "prefix"), [("l2", ()), ("l3", ()), ("l2", AS_POOL_USER)])
     def test_pegasus_transfer_crosses_the_path_it_was_given(
@@ -376,7 +397,7 @@ print(min(took))
         source = tmp_path / "raw.fq"
         source.write_bytes(os.urandom(size))
         other = next(name for name in LINKS if name != layer)
-        before, elsewhere = carried(network, layer), carried(network, other)
+        before, elsewhere = carried(network, layer), at_rest(network, other)
         start = time.monotonic()
         pegasus_transfer(grid, tmp_path, source, tmp_path / "mu" / "raw.fq", prefix)
         seconds = time.monotonic() - start
@@ -420,8 +441,8 @@ print(min(took))
         idle = carried(network, "l3")
         end = time.monotonic() + PATIENCE_S
         while carried(network, "l3") - idle < 1_000_000 and time.monotonic() < end:
-            pass
+            time.sleep(0.01)
         grid.stop()
         client.kill()
         client.wait()
-        assert state()[2] == before
+        reaped(before)

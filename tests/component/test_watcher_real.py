@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 import uvicorn
-from hooks_world import POST, PRE, journal, make_submit_dir, move
+from hooks_world import PATIENT_S, POST, PRE, journal, make_submit_dir, move
 from network_world import star
 
 from adon.testbed import packages
@@ -40,7 +40,6 @@ pytestmark = pytest.mark.component
 
 WAIT_S = 300.0
 PROMISED_S = 10.0
-BUSY_S = 40.0  # that watcher, hooks and this test may wait for a processor; leases last for 140 s
 JOB = "stage_in_local_tacc_0_0"
 NETWORK = star("mu", "tacc")
 SUB = """\
@@ -159,8 +158,9 @@ class Flow:
         return self.pool.run(["condor_q", "-const", only, "-af", attribute]).strip()
 
     def running(self) -> str:
-        """The cluster of the transfer job, once it runs and has its path."""
+        """The cluster of the transfer job, once it runs and has its path, and is watched."""
         until(lambda: self.job("JobStatus") == "2")
+        until(lambda: self.watcher() > 0)
         assert [t.id for t in self.service.held(self.id)] != []
         return self.job()
 
@@ -178,7 +178,8 @@ class Flow:
         return True
 
     def watcher(self) -> int:
-        return int((self.watch / registry.LOCK).read_text())
+        """The process that watches, 0 where none has said yet that it does."""
+        return int((self.watch / registry.LOCK).read_text() or "0")
 
     def dagman(self) -> int:
         """The process that runs the DAG now, 0 for none."""
@@ -189,16 +190,21 @@ class Flow:
         return pid if alive else 0
 
     def given_back(self) -> float:
-        """How long it took from now until nothing was held any more, in seconds."""
+        """How long it took from now until nothing was held any more, in seconds; somebody gave it
+        back, its lease has not ended."""
         start = time.monotonic()
         until(lambda: self.service.held(self.id) == [])
-        return time.monotonic() - start
+        spent_s = time.monotonic() - start
+        known = BrokerClient(self.service.url, WAIT_S).list(workflow=self.id)
+        assert {t.state for t in known} == {TransitState.RELEASED}
+        return spent_s
 
     def end(self) -> None:
         with contextlib.suppress(Exception):
             self.pool.run(["condor_rm", self.cluster])
         with contextlib.suppress(OSError, ValueError):
-            os.kill(self.watcher(), signal.SIGTERM)
+            if watcher := self.watcher():
+                os.kill(watcher, signal.SIGTERM)
 
 
 @pytest.fixture
@@ -217,7 +223,7 @@ def plan(pool: Pool, service: Service, folder: Path) -> Flow:
     watch = folder.parent / f"watch-{folder.name}"
     config = folder / "hooks.json"
     config.write_text(
-        json.dumps({"broker": service.url, "timeout_s": 2.0, "watch": str(watch)}) + "\n"
+        json.dumps({"broker": service.url, "timeout_s": PATIENT_S, "watch": str(watch)}) + "\n"
     )
     script = folder / "job.sh"
     script.write_text("#!/bin/sh\nwhile [ ! -e go ]; do sleep 0.2; done\nexit $(cat go)\n")
@@ -254,7 +260,7 @@ def test_the_dag_is_removed_and_its_watcher_goes_on(flow: Flow) -> None:
     flow.running()
     watcher = flow.watcher()
     flow.pool.run(["condor_rm", flow.cluster])
-    assert flow.given_back() < PROMISED_S + BUSY_S
+    flow.given_back()
     assert flow.outcome() in ("removed", "dag_ended")
     until(lambda: flow.job("ClusterId") == "" and not flow.dagman())
     assert flow.watcher() == watcher
@@ -265,7 +271,7 @@ def test_a_job_is_removed(flow: Flow) -> None:
     flow.hook("post.sh", "-c 0", before="kill -9 $$")  # POST says nothing either
     flow.submit()
     flow.pool.run(["condor_rm", flow.running()])
-    assert flow.given_back() < PROMISED_S + BUSY_S
+    flow.given_back()
     assert flow.outcome() == "removed"
 
 
@@ -274,7 +280,7 @@ def test_the_promise_is_kept_where_the_machine_has_the_time(
     pool: Pool, service: Service, tmp_path: Path
 ) -> None:
     took: list[float] = []
-    while len(took) < 3 and min(took, default=PROMISED_S) >= PROMISED_S:
+    while len(took) < 6 and min(took, default=PROMISED_S) >= PROMISED_S:
         flow = plan(pool, service, tmp_path / f"wf-{tmp_path.name}-{len(took)}")
         flow.hook("post.sh", "-c 0", before="kill -9 $$")
         try:
@@ -291,13 +297,15 @@ def test_a_held_job_gives_back_and_asks_again(flow: Flow) -> None:
     flow.submit()
     job = flow.running()
     flow.pool.run(["condor_hold", job])
-    assert flow.given_back() < PROMISED_S + BUSY_S
+    flow.given_back()
     assert flow.outcome() == "held"
     flow.pool.run(["condor_release", job])
     until(lambda: flow.held() == [f"{flow.transit}.2"])
     (flow.folder / "go").write_text("0")
-    assert flow.given_back() < PROMISED_S + BUSY_S
+    flow.given_back()
     assert flow.outcome(".2") == "success"
+    # POST writes it when the broker has it back already.
+    until(lambda: len(journal(flow.folder)) > 3)
     events = [line["event"] for line in journal(flow.folder)]
     assert events == ["decision", "given_back", "asked_again", "transfer"]
 
@@ -306,9 +314,11 @@ def test_an_evicted_job_that_runs_again_keeps_its_path(flow: Flow) -> None:
     flow.submit()
     flow.pool.run(["condor_vacate_job", "-fast", flow.running()])
     until(lambda: flow.job("NumJobStarts") == "2" and flow.job("JobStatus") == "2")
-    assert len(flow.held()) == 1
+    # Its own; or another, where it took more than six seconds to run again.
+    until(lambda: len(flow.held()) == 1)
     (flow.folder / "go").write_text("0")
-    assert flow.given_back() < PROMISED_S + BUSY_S
+    flow.given_back()
+    assert "success" in {flow.outcome(n) for n in ("", ".2") if flow.known(flow.transit + n)}
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
@@ -321,7 +331,7 @@ def test_pre_is_killed(flow: Flow, when: str) -> None:
         flow.hook("pre.sh", command, before=f"({other}); kill -9 $$")
     flow.submit()
     until(lambda: bool(journal(flow.folder)))
-    assert flow.given_back() < PROMISED_S + BUSY_S
+    flow.given_back()
     assert flow.outcome() == "pre_failed"
 
 
@@ -330,7 +340,7 @@ def test_post_is_killed(flow: Flow) -> None:
     flow.submit()
     flow.running()
     (flow.folder / "go").write_text("3")
-    assert flow.given_back() < PROMISED_S + BUSY_S
+    flow.given_back()
     assert flow.outcome() == "exit 3"
 
 
@@ -338,11 +348,12 @@ def test_dagman_is_killed_and_comes_back(flow: Flow) -> None:
     flow.submit()
     flow.running()
     first = flow.dagman()
+    assert first
     os.kill(first, signal.SIGKILL)
     until(lambda: flow.dagman() not in (0, first))
     assert flow.held() == [flow.transit]  # the job runs on, and has its path
     (flow.folder / "go").write_text("0")
-    assert flow.given_back() < PROMISED_S + BUSY_S
+    flow.given_back()
     assert flow.outcome() == "success"
 
 
@@ -353,7 +364,7 @@ def test_dagman_is_held_in_the_middle_of_pre(flow: Flow) -> None:
     until((flow.folder / "again").exists)
     assert flow.held() == [flow.transit]
     flow.pool.run(["condor_hold", flow.cluster])
-    assert flow.given_back() < PROMISED_S + BUSY_S
+    flow.given_back()
     assert flow.outcome() in ("dagman_gone", "pre_failed")
 
 
@@ -367,7 +378,7 @@ def test_a_killed_watcher_is_followed_by_another(flow: Flow) -> None:
     until(lambda: not flow.dagman())
     assert flow.held() == [flow.transit]
     until(lambda: registry.wake(flow.watch, flow.folder / "hooks.json"))  # as the next PRE does
-    assert flow.given_back() < PROMISED_S + BUSY_S
+    flow.given_back()
     assert flow.outcome() == "success"
 
 
@@ -379,7 +390,7 @@ def test_the_broker_is_away_for_a_while(flow: Flow) -> None:
     until(lambda: len(journal(flow.folder)) > 1)  # POST could not give it back
     assert "left to its lease" in journal(flow.folder)[-1]["reason"]
     flow.service.up()
-    assert flow.given_back() < PROMISED_S + BUSY_S
+    flow.given_back()
     assert flow.outcome() == "success"
 
 
