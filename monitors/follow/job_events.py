@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from heapq import merge
 
 from monitors.logs.event_log import EventTail, JobEvent, Kind
 from monitors.logs.submit_dir import SubmitDir
 from monitors.logs.tail import state_of
+
+Job = tuple[int, int]  # HTCondor's numbers of it: cluster and process
+Moment = tuple[float, int, int]  # of an event of a job: when, which kind, and which of the same
 
 _EMPTY = (-1, 0)  # sizes of a file that is not there or has nothing in it
 
@@ -29,8 +32,8 @@ class JobEvents:
         self._has_any = False  # whether the one that it is told of anything
         self._before: list[JobEvent] = []  # of files that it was, not told yet
         self._waiting: list[JobEvent] = []  # of the one that it is
-        self._other: list[JobEvent] = []  # of the other log
-        self._told: set[JobEvent] = set()  # since the other log was read
+        self._other: list[JobEvent] = []  # of the other log, not told
+        self._told: dict[Job, Moment] = {}  # each job's last, of those that are in both logs
         self.seen: tuple[object, ...] = ()
         """How that file was when all was last read, as :func:`~monitors.logs.tail.state_of`."""
 
@@ -54,7 +57,8 @@ class JobEvents:
             yield from self._earlier()
         waiting, self._waiting = self._waiting, []
         if self._log is not None:
-            self._told.update(waiting)
+            self._told.update(_last_of(waiting))
+            self._other = _after(self._other, self._told)
         yield from waiting
         self.seen = seen
 
@@ -77,11 +81,11 @@ class JobEvents:
         POST scripts ended; of those before, what it said comes with the rest."""
         before, self._before = self._before, []
         other, self._other = self._other, []
-        told, self._told = self._told.union(before), set()
+        told, self._told = self._told | _last_of(before), {}
         first = min(_submissions(self._waiting), default=None)
-        later: set[tuple[int, int]] = set()
+        later: set[Job] = set()
         lost: list[JobEvent] = []
-        for event in other:
+        for event in _after(other, told):
             job = (event.cluster, event.proc)
             if event.kind is Kind.SUBMIT:
                 later.discard(job)
@@ -89,9 +93,37 @@ class JobEvents:
                     later.add(job)
             if job in later:
                 self._other.append(event)  # nodes.log may be emptied before it is read there
-            elif event not in told:
+            else:
                 lost.append(event)
         return merge(before, lost, key=lambda event: event.at)
+
+
+def _last_of(events: Iterable[JobEvent]) -> dict[Job, Moment]:
+    """Each job's last event. Ends of POST scripts stand in nodes.log alone."""
+    return {
+        (event.cluster, event.proc): _moment(event)
+        for event in events
+        if event.kind is not Kind.POST_SCRIPT_TERMINATED
+    }
+
+
+def _after(events: Sequence[JobEvent], told: Mapping[Job, Moment]) -> list[JobEvent]:
+    """Those that came after what was told of their jobs: both logs have a job's events in the same
+    order. Of a job whose told ones are not among them, all."""
+    found: set[Job] = set()
+    rest: list[JobEvent] = []
+    for event in reversed(events):
+        job = (event.cluster, event.proc)
+        if job not in found:
+            if told.get(job) == _moment(event):
+                found.add(job)
+            else:
+                rest.append(event)
+    return rest[::-1]
+
+
+def _moment(event: JobEvent) -> Moment:
+    return event.at, int(event.kind), event.nth
 
 
 def _submissions(events: Iterable[JobEvent]) -> Iterator[tuple[float, int]]:
