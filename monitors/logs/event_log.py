@@ -72,7 +72,7 @@ _SLOT = re.compile(rb"^\s+SlotName: (\S+)")
 _SCHEDD = re.compile(rb"Job submitted from host: (<[^>]{1,1000}>)")
 _ALIAS = re.compile(r"[?&]alias=([^&>]+)")
 _KINDS = frozenset(int(kind) for kind in Kind)
-_LAST = frozenset({Kind.TERMINATED, Kind.ABORTED})
+_LAST = frozenset({Kind.TERMINATED, Kind.ABORTED, Kind.POST_SCRIPT_TERMINATED})
 
 
 class EventParser:
