@@ -71,7 +71,10 @@ def test_a_broker_that_is_slow_or_silly(
 def test_a_broker_that_falls_silent_while_transfers_run(
     pool: Pool, service: Service, door: Door, tmp_path: Path
 ) -> None:
-    flow = Flow(tmp_path / "run", service, 2, url=door.url, waits=True).write().submit(pool)
+    # The watcher waits for an answer for as long as it was told when it began, and asks again then.
+    some_s = {"timeout_s": 20.0}
+    flow = Flow(tmp_path / "run", service, 2, url=door.url, waits=True, config=some_s).write()
+    flow.submit(pool)
     holds(service, 2)
     flow.configure(**HASTY)
     door.how = WAYS["never answers"]
