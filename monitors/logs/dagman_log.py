@@ -22,6 +22,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import count
 
+from monitors.logs import failed_nodes
 from monitors.logs.localtime import LocalClock
 from monitors.logs.tail import Lines
 from monitors.status import NOT_STARTED, State, Status, percent
@@ -42,14 +43,9 @@ START = re.compile(rb"\*\* .*\(CONDOR_DAGMAN\) STARTING UP\s*\Z")
 _ASIDE = re.compile(rb"(?:Saving|Now in new) log file\b")
 _REMOVED = re.compile(rb"Received SIGUSR1\b|DAG status: \d+ \(DAG_STATUS_RM\)")
 
-# The jobs that failed, also those whose PRE script or submission did and which no event log knows:
-#     ERROR: the following job(s) failed:
-#     ---------------------- Node ----------------------
-#           Node Name: align_ID1
-#               Error: Job proc (5.0.0) failed with status 3 (after 1 node retries)
-_FAILED = re.compile(rb"ERROR: the following job\(s\) failed:")
-_NODE = re.compile(rb" *Node Name: (\S+)\s*\Z")
-_ERROR = re.compile(rb" *Error: (.+?)\s*\Z")
+_FAILED = re.compile(failed_nodes.FAILED.encode())
+_NODE = re.compile(failed_nodes.NODE.encode() + rb"\Z")
+_ERROR = re.compile(failed_nodes.ERROR.encode() + rb"\Z")
 
 # How a job's POST script ended, which of the event logs only nodes.log has, until it is emptied:
 #     Event: ULOG_POST_SCRIPT_TERMINATED for HTCondor Node align_ID1 (5.0.0) {11/21/26 08:24:35}
@@ -58,10 +54,11 @@ _SCRIPT = re.compile(
     rb"Event: ULOG_POST_SCRIPT_TERMINATED for HTCondor (?:[Nn]ode|Job) (\S+)"
     rb" \((\d{1,10})\.(\d{1,10})\."
 )
-_SCRIPT_ENDED = re.compile(
-    rb"POST [Ss]cript of (?:[Nn]ode|Job) (\S+) "
+SCRIPT_ENDED = (
+    rb"[Ss]cript of (?:[Nn]ode|Job) (\S+) "
     rb"(?:(completed successfully)|failed with status (-?\d{1,10})|died on signal (\d{1,3}))"
 )
+_POST_ENDED = re.compile(rb"POST " + SCRIPT_ENDED)
 
 # What a line must hold to be looked at: one word of each of the patterns above.
 _WORDS = (
@@ -197,11 +194,10 @@ class StatusParser:
             self._removed = True
         elif script := _SCRIPT.match(text):
             self._script = (script[1], int(script[2]), int(script[3]))
-        elif ended := _SCRIPT_ENDED.match(text):
+        elif ended := _POST_ENDED.match(text):
             script_of, self._script = self._script, None
             if script_of is not None and script_of[0] == ended[1]:
-                returned = -int(ended[4]) if ended[4] else int(ended[3] or 0)
-                yield Posted(at, *script_of[1:], returned)
+                yield Posted(at, *script_of[1:], script_status(ended))
         elif _FAILED.match(text):
             self._lists, self._listing, self.failed = True, "", {}
         elif exited := EXIT.match(text):
@@ -266,6 +262,12 @@ def message_of(line: bytes, clock: LocalClock) -> tuple[float, bytes] | None:
     if found is None or (at := _time(found, clock)) is None:
         return None
     return at, found[12]
+
+
+def script_status(ended: re.Match[bytes]) -> int:
+    """The exit status that a message of :data:`SCRIPT_ENDED` tells, minus the signal where one
+    ended the script."""
+    return -int(ended[4]) if ended[4] else int(ended[3] or 0)
 
 
 def _columns(text: bytes) -> list[str]:

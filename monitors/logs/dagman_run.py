@@ -20,16 +20,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from monitors.logs.dagman_log import EXIT, EXIT_RESTART, START, message_of
+from monitors.logs.dagman_log import (
+    EXIT,
+    EXIT_RESTART,
+    SCRIPT_ENDED,
+    START,
+    message_of,
+    script_status,
+)
 from monitors.logs.localtime import LocalClock
 from monitors.logs.tail import Lines
 
 _PID = re.compile(rb"\*\* PID = (\d{1,10})\b")
 _PRE_STARTS = re.compile(rb"Running PRE script of (?:[Nn]ode|Job) (\S+?)\.\.\.\s*\Z")
-_PRE_ENDS = re.compile(
-    rb"PRE [Ss]cript of (?:[Nn]ode|Job) (\S+) "
-    rb"(?:(completed successfully)|failed with status (-?\d{1,10})|died on signal (\d{1,3}))"
-)
+_PRE_ENDS = re.compile(rb"PRE " + SCRIPT_ENDED)
 _SUBMIT = re.compile(rb"Event: ULOG_SUBMIT for HTCondor (?:[Nn]ode|Job) (\S+) \((\d{1,10})\.")
 
 # What a line must hold to be looked at.
@@ -101,7 +105,7 @@ def _told(at: float, text: bytes) -> Told | None:
 
 def _details(step: Step, found: re.Match[bytes]) -> tuple[bytes, int]:
     if step is Step.PRE_ENDED:
-        return found[1], -int(found[4]) if found[4] else int(found[3] or 0)
+        return found[1], script_status(found)
     if step is Step.SUBMITTED:
         return found[1], int(found[2])
     if step is Step.PRE_STARTED:

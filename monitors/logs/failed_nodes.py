@@ -12,9 +12,14 @@ from __future__ import annotations
 import re
 
 STAMP = r"^[\d/:. -]{14,40}(?: \([^)]*\))* "
-_FAILED = re.compile(STAMP + r"ERROR: the following job\(s\) failed:", re.MULTILINE)
-_NODE = re.compile(STAMP + r" *Node Name: (\S+)\s*$", re.MULTILINE)
-_ERROR = re.compile(STAMP + r" *Error: (.+?)\s*$", re.MULTILINE)
+# The messages without their stamps.
+FAILED = r"ERROR: the following job\(s\) failed:"
+NODE = r" *Node Name: (\S+)\s*"
+ERROR = r" *Error: (.+?)\s*"
+
+_FAILED = re.compile(STAMP + FAILED, re.MULTILINE)
+_NODE = re.compile(STAMP + NODE + "$", re.MULTILINE)
+_ERROR = re.compile(STAMP + ERROR + "$", re.MULTILINE)
 
 
 def listed(text: str) -> dict[str, str]:
