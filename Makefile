@@ -4,12 +4,10 @@
 
 PYTHON := .venv/bin/python
 TIED := setpriv --pdeathsig KILL --
-CODE := network_provisioner monitors site_selector pegasus_hooks condor_plugins adon
-# Whole files to a process; which files begin is said in tests/conftest.py.
-BY_FILE := --dist loadfile --no-loadscope-reorder
+TESTS := tests/unit tests/component tests/e2e
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo dashboard figure18 test test-opendaylight check bench clean
+.PHONY: help setup demo dashboard figure18 test test-long test-opendaylight check bench clean
 
 help: ## say what each target does
 	@sed -n 's/^\([a-z0-9-]*\): [a-z ]*## /\1\t/p' Makefile | expand -t 20
@@ -27,11 +25,12 @@ figure18: setup ## replay the thesis's Figure 18 on the testbed's network, with 
 	@$(TIED) $(PYTHON) examples/soykb/figure18.py
 
 # The tests start hundreds of processes, which would compile everything anew without bytecode.
-test: export PYTHONDONTWRITEBYTECODE :=
-test: setup ## run all tests that this machine and user can run: unit, component, end to end
-	@$(TIED) $(PYTHON) -m pytest -q -n 3 --dist loadfile tests/unit
-	@$(TIED) $(PYTHON) -m tests.again -q -n 6 $(BY_FILE) -m "not alone" tests/component tests/e2e
-	@$(TIED) $(PYTHON) -m tests.again -m alone tests/component
+test test-long: export PYTHONDONTWRITEBYTECODE :=
+test: setup ## run the tests that this machine and user can run, four files at a time
+	@$(TIED) $(PYTHON) -m pytest -q -n 4 --dist loadfile --no-loadscope-reorder -m "not long" $(TESTS)
+
+test-long: setup ## run what needs load, chance or long sweeps, one test at a time (an hour)
+	@$(TIED) $(PYTHON) -m pytest -v -m long $(TESTS)
 
 test-opendaylight: setup ## try the OpenDaylight driver with a real one, as root (assembled once, minutes)
 	@$(TIED) $(PYTHON) -m tests.opendaylight

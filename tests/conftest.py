@@ -19,33 +19,7 @@ settings.register_profile(
 )
 settings.load_profile("adon")
 pytest.register_assert_rewrite("store_suite")  # tests that several modules run
-# Files that take minutes, the longest first. With several files at a time, whoever begins one of
-# these last would be waited for by all others at the end.
-LONG = (
-    "test_request_sequences.py",
-    "test_demo_network.py",
-    "test_faults_killed.py",
-    "test_provision_pool.py",
-    "test_broker_killed_postgres.py",
-    "test_demo_user.py",
-    "test_demo_faults.py",
-    "test_archive_broker.py",
-    "test_faults_disk.py",
-    "test_agents_real.py",
-    "test_faults_chaos.py",
-    "test_faults_broker.py",
-    "test_planner_pool.py",
-    "test_faults_clock.py",
-    "test_soykb_science.py",
-    "test_faults_switches.py",
-    "test_openflow.py",
-    "test_cli_machine.py",
-    "test_openflow_killed.py",
-    "test_faults_openflow.py",
-    "test_monitor_stream.py",
-    "test_monitor_facts.py",
-    "test_anomalies_real.py",
-)
+ORDER = ("e2e", "component", "unit")  # what takes longest begins first
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -58,5 +32,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for marker, reason in lacking.items():
             if item.get_closest_marker(marker):
                 item.add_marker(pytest.mark.skip(reason=reason))
-    last = len(LONG)
-    items.sort(key=lambda item: LONG.index(item.path.name) if item.path.name in LONG else last)
+    items.sort(
+        key=lambda item: ORDER.index(item.path.parent.name) if item.path.parent.name in ORDER else 0
+    )
