@@ -28,6 +28,7 @@ def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("monitors.follow.follower.LOOK_ANYWAY_S", 0.0)
 
 
 def registered(path: Path, name: str) -> Submitted:

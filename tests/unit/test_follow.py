@@ -80,7 +80,7 @@ def test_records_a_finished_run_once_however_often_it_is_followed(
     assert len(archive.query("runtime")) == 1
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=12)
 @given(
     cuts=st.lists(st.integers(0, len(whole_run())), max_size=8),
     restarts=st.lists(st.booleans(), min_size=9, max_size=9),
@@ -245,7 +245,7 @@ def test_names_that_no_archive_takes_keep_nothing_else_back(
     assert len(archive.query("status")) == 1 and "characters that are no text" in caplog.text
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=15)
 @given(st.data())
 def test_garbled_files_never_stop_it(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

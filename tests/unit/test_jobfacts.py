@@ -289,6 +289,7 @@ def test_a_job_without_records_has_its_error_file(planned: Submitted) -> None:
     assert found == ["words of 0", "words of 1"]
 
 
+@settings(max_examples=25)
 @given(st.text(max_size=12_000), st.integers(0, 3))
 def test_the_tail_is_short_whole_and_harmless(text: str, times: int) -> None:
     kept = tail(text * (1 + times))
@@ -298,7 +299,7 @@ def test_the_tail_is_short_whole_and_harmless(text: str, times: int) -> None:
         assert kept == text * (1 + times)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.binary(max_size=3000),
     st.sampled_from([".out", ".err", ".out.000", ".in", ".multipart/1-transfer"]),
@@ -444,7 +445,7 @@ def test_best_effort_is_an_empty_path(planned: Submitted) -> None:
     assert moved.details["path"] == [] and moved.details["bytes"] is None
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.one_of(
     st.binary(max_size=80),
     st.builds(lambda k, v: line(**{k: v}).encode(),
@@ -498,6 +499,7 @@ def test_what_htcondor_moved_itself() -> None:
     assert ended.ways["out"].ended - ended.ways["out"].began == 0.25
 
 
+@settings(max_examples=40)
 @given(st.lists(st.integers(0, len(MOVES)), max_size=8), st.binary(max_size=30), st.integers(0))
 def test_htcondors_log_in_any_portions_and_with_garbage(
     cuts: list[int], garbage: bytes, where: int
@@ -549,7 +551,7 @@ def test_why_a_job_is_where_it_is(planned: Submitted) -> None:
     assert took(followed, "placement") == []
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.one_of(st.binary(max_size=200), st.recursive(
     st.none() | st.floats() | st.text(max_size=4) | st.sampled_from(["mu", "ID1"]),
     lambda x: st.lists(x, max_size=3) | st.dictionaries(

@@ -183,7 +183,7 @@ def test_what_no_archive_takes_is_left_out(
     assert "expected finite numbers" in caplog.text
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=10)
 @given(st.lists(st.sampled_from(["up", "down", "poll", "write"]), max_size=30))
 def test_a_broker_that_comes_and_goes_loses_and_doubles_nothing(
     tmp_path_factory: pytest.TempPathFactory, course: list[str]

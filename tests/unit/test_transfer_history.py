@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from monitor_files import START
 
@@ -87,6 +87,7 @@ anything = st.recursive(
 )
 
 
+@settings(max_examples=40)
 @given(st.lists(st.dictionaries(st.sampled_from(list(ad())), anything) | anything, max_size=3))
 def test_no_history_breaks_anything(ads: Sequence[Any]) -> None:
     found = [one | ad() if isinstance(one, dict) else one for one in ads]

@@ -186,7 +186,7 @@ class Watched(RuleBasedStateMachine):
 
 
 TestWatched = Watched.TestCase
-TestWatched.settings = settings(max_examples=40, stateful_step_count=20, deadline=None)
+TestWatched.settings = settings(max_examples=10, stateful_step_count=15)
 
 
 def test_a_process_with_many_open_files(tmp_path: Path) -> None:

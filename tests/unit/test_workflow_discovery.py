@@ -116,7 +116,7 @@ def test_the_queue_knows_dagmans_jobs() -> None:
     assert Queue("ada", lambda _: "").look() == []
 
 
-@settings(deadline=None)
+@settings(max_examples=40)
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(),
                     lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from(
                         ["Iwd", "Arguments", "x"]), inner)))  # fmt: skip
