@@ -26,15 +26,14 @@ from adon.testbed import packages
 from adon.testbed.pool import Pool
 from adon.testbed.poolconfig import SiteSpec
 from monitors.archive import Archive
-from monitors.follow.condor import Schedd
-from monitors.follow.discovery import Found, Queue
-from monitors.follow.elsewhere import Elsewhere, inquiry_into
-from monitors.follow.follower import Follower
-from monitors.follow.subworkflows import derived
-from monitors.jobs.attempts import Outcome
-from monitors.logs.submit_dir import JobKind, SubmitDir
-from monitors.status import State, Status
-from monitors.workflows.timeline import timeline
+from monitors.workflows.condor import Schedd
+from monitors.workflows.discovery import Found, Queue
+from monitors.workflows.facts.attempts import Outcome
+from monitors.workflows.follower import Follower
+from monitors.workflows.inquiries import Elsewhere, inquiry_into
+from monitors.workflows.logs.submit_dir import JobKind, SubmitDir, derived
+from monitors.workflows.report import timeline
+from monitors.workflows.status import State, Status
 from network_provisioner.errors import AdonError
 
 pytestmark = pytest.mark.component

@@ -22,11 +22,11 @@ from adon.testbed.packages import ensure
 from adon.testbed.pool import Pool
 from adon.testbed.poolconfig import SiteSpec
 from monitors.archive import Archive, Measurement
-from monitors.follow.discovery import DATABASE, Found, PegasusDatabase
-from monitors.follow.follower import Follower
-from monitors.follow.pegasus_status import ask, parsed
-from monitors.status import FIELDS, State
 from monitors.workflows.analysis import Analysis, analyse
+from monitors.workflows.discovery import DATABASE, Found, PegasusDatabase
+from monitors.workflows.follower import Follower
+from monitors.workflows.inquiries import ask, parsed
+from monitors.workflows.status import FIELDS, State
 
 pytestmark = [
     pytest.mark.component,

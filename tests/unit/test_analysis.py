@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from workflow_world import BWA, T0, UUID, example, job, status, transfer
 
 from monitors.measurement import Measurement
-from monitors.workflows.analysed import Spread
-from monitors.workflows.analysis import analyse
+from monitors.workflows.analysis import Spread, analyse
 
 OUTCOMES = ("done", "failed", "removed")
 seconds = st.floats(0, 1e6, allow_nan=False)

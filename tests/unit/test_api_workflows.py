@@ -28,12 +28,12 @@ from workflow_world import T0, UUID, example, job, placement, status, transfer, 
 from monitors.api import refreshes, workflows
 from monitors.api.visible import Visible
 from monitors.archive import Archive, ArchiveError, Measurement
-from monitors.follow.follower import Follower
-from monitors.follow.refreshing import KIND, Refresher, answer_id
-from monitors.logs.submit_dir import SubmitDir
 from monitors.rules import Rules
-from monitors.status import State
-from monitors.workflows.known import KnownWorkflows
+from monitors.workflows.follower import Follower
+from monitors.workflows.logs.submit_dir import SubmitDir
+from monitors.workflows.overview import KnownWorkflows
+from monitors.workflows.service import KIND, Refresher, answer_id
+from monitors.workflows.status import State
 from network_provisioner.access import ANYBODY, Keyring
 from network_provisioner.api import create_app
 from network_provisioner.errors import InputError

@@ -21,13 +21,13 @@ from workflow_world import T0, UUID, example, job, status, transfer, workflow
 
 from adon.commands.monitor_text import analysis_text, list_text, status_text
 from monitors.archive import Archive
-from monitors.follow.broker_requests import BrokerRequests
-from monitors.follow.follower import Follower
-from monitors.logs.submit_dir import SubmitDir
 from monitors.measurement import Measurement
-from monitors.status import State
 from monitors.workflows.analysis import analyse
-from monitors.workflows.known import KnownWorkflows
+from monitors.workflows.follower import Follower
+from monitors.workflows.logs.submit_dir import SubmitDir
+from monitors.workflows.overview import KnownWorkflows
+from monitors.workflows.sink import BrokerRequests
+from monitors.workflows.status import State
 
 MEASURED = [
     *example(),

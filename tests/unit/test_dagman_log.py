@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from monitor_files import START, exiting, removal, stamp, starting, table, whole_run
 
-from monitors.logs.dagman_log import Begun, Change, StatusParser
-from monitors.status import State
+from monitors.workflows.logs.dagman import Begun, Change, StatusParser
+from monitors.workflows.status import State
 
 
 def read(text: str | bytes) -> list[Change]:

@@ -15,11 +15,10 @@ from hypothesis import strategies as st
 from monitor_files import START, Submitted, append, exiting, starting, submitted, table
 
 from monitors.archive import Archive
-from monitors.follow.condor import Dagman, Gone, Schedd
-from monitors.follow.elsewhere import Elsewhere, inquiry_into
-from monitors.follow.follower import Follower
-from monitors.printed import ads, printed
-from monitors.status import State, Status, status_text
+from monitors.workflows.condor import Dagman, Gone, Schedd, ads, printed
+from monitors.workflows.follower import Follower
+from monitors.workflows.inquiries import Elsewhere, inquiry_into
+from monitors.workflows.status import State, Status, status_text
 
 DAGMAN = Dagman(12, START + 0.5, "10.254.0.1:1 ap")
 PAST = {"ClusterId": 12, "QDate": START, "CompletionDate": START + 50}
@@ -27,7 +26,7 @@ PAST = {"ClusterId": 12, "QDate": START, "CompletionDate": START + 50}
 
 @pytest.fixture(autouse=True)
 def _looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("monitors.follow.follower.LOOK_ANYWAY_S", 0.0)
+    monkeypatch.setattr("monitors.workflows.follower.LOOK_ANYWAY_S", 0.0)
 
 
 @pytest.fixture

@@ -39,9 +39,9 @@ from monitor_files import (
 )
 
 from monitors.archive import Archive
-from monitors.follow.follower import Follower
-from monitors.logs.tail import Piece, Tail
 from monitors.measurement import Measurement
+from monitors.workflows.follower import Follower
+from monitors.workflows.logs.tail import Piece, Tail
 
 ONE, TWO, STAGE = (job[0] for job in Submitted.JOBS)
 JOBS = (STAGE, ONE, TWO)
@@ -266,7 +266,7 @@ def check(history: History, portions: list[int], each: int, keep: bool) -> None:
     """What is recorded is what happened, with a follower that looks whenever something was written
     and with one that reads it all afterwards."""
     with (
-        mock.patch("monitors.follow.workflow._LATE_S", 0.0),
+        mock.patch("monitors.workflows.followed._LATE_S", 0.0),
         tempfile.TemporaryDirectory() as name,
         Archive(":memory:") as archive,
         Archive(":memory:") as afterwards,

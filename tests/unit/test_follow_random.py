@@ -21,9 +21,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from monitor_files import START, Submitted, append, exiting, starting, table
 
 from monitors.archive import Archive
-from monitors.follow.follower import Follower
-from monitors.logs.dagman_log import StatusParser
-from monitors.status import Status
+from monitors.workflows.follower import Follower
+from monitors.workflows.logs.dagman import StatusParser
+from monitors.workflows.status import Status
 
 pytestmark = pytest.mark.long
 
@@ -169,7 +169,7 @@ def test_a_log_that_loses_what_was_read_keeps_what_was_recorded(cuts: list[int])
         assert recorded(archive) == EXPECTED
 
 
-COMMAND = [sys.executable, "-m", "monitors.follow.command", "--archive"]
+COMMAND = [sys.executable, "-m", "adon", "monitor", "run", "--archive"]
 
 
 @pytest.mark.parametrize("seed", [1])

@@ -35,9 +35,9 @@ from monitor_files import (
 )  # fmt: skip
 
 from monitors.archive import Archive, ArchiveError
-from monitors.follow.follower import Follower
-from monitors.logs import tail
 from monitors.measurement import Measurement
+from monitors.workflows.follower import Follower
+from monitors.workflows.logs import tail
 
 JOBS = [job[0] for job in Submitted.JOBS]
 RUNS = ["failed", "removed", "removed while held", "killed", "done"]

@@ -28,12 +28,12 @@ from monitor_files import (
 )
 
 from monitors.archive import Archive
-from monitors.follow.workflow import FollowedWorkflow
-from monitors.jobs.condor_moves import Execution, MovesParser
-from monitors.jobs.output import TAIL_BYTES, said_by, tail
-from monitors.jobs.placements import FILE, placement_facts
-from monitors.logs.submit_dir import JobKind, PlannedJob, SubmitDir
 from monitors.measurement import Measurement, to_row
+from monitors.workflows.facts.condor_transfers import Execution, MovesParser
+from monitors.workflows.facts.plan import FILE, placement_facts
+from monitors.workflows.followed import FollowedWorkflow
+from monitors.workflows.logs.records import TAIL_BYTES, said_by, tail
+from monitors.workflows.logs.submit_dir import JobKind, PlannedJob, SubmitDir
 from network_provisioner.errors import InputError
 
 ONE, TWO, STAGE = (name for name, *_ in Submitted.JOBS)
@@ -119,7 +119,7 @@ def test_a_pool_that_was_made_anew_counts_its_jobs_from_the_start(planned: Submi
 def test_earlier_runs_count_though_their_log_could_not_be_read_at_first(
     planned: Submitted, monkeypatch: pytest.MonkeyPatch, rests: bool
 ) -> None:
-    monkeypatch.setattr("monitors.follow.workflow._LATE_S", 0.0)
+    monkeypatch.setattr("monitors.workflows.followed._LATE_S", 0.0)
     ran = [
         submitted(n, at, ONE) + executing(n, at + 1) + terminated(n, at + 5, returned)
         for n, at, returned in ((1, START, 1), (2, START + 50, 0))

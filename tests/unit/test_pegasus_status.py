@@ -15,10 +15,9 @@ from hypothesis import strategies as st
 from monitor_files import START, Submitted, append, starting, submitted, table
 
 from monitors.archive import Archive
-from monitors.follow.elsewhere import Elsewhere
-from monitors.follow.follower import Follower
-from monitors.follow.pegasus_status import Fallback, ask, key_of, parsed
-from monitors.status import State, Status
+from monitors.workflows.follower import Follower
+from monitors.workflows.inquiries import Elsewhere, Fallback, ask, key_of, parsed
+from monitors.workflows.status import State, Status
 
 WAIT_S = 60.0
 
@@ -177,7 +176,7 @@ def test_a_log_that_says_nothing_while_dagman_runs(
     tmp_path: Path, program: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And DAGMan's own word counts again when it is understood."""
-    monkeypatch.setattr("monitors.follow.follower.LOOK_ANYWAY_S", 0.0)
+    monkeypatch.setattr("monitors.workflows.follower.LOOK_ANYWAY_S", 0.0)
     log = program(said())
     planned = Submitted(tmp_path / "run")
     planned.out.write_text("something else altogether\n" * 50)

@@ -21,12 +21,12 @@ from monitor_files import (
 )
 
 from monitors.archive import Measurement
-from monitors.follow.workflow import FollowedWorkflow
-from monitors.jobs.attempts import Attempts, Outcome
-from monitors.logs.event_log import EventParser, JobEvent, Kind
-from monitors.logs.records import read_record
-from monitors.logs.submit_dir import JobKind, PlannedJob, SubmitDir, submit_dir_of
-from monitors.workflows.timeline import timeline
+from monitors.workflows.facts.attempts import Attempts, Outcome
+from monitors.workflows.followed import FollowedWorkflow
+from monitors.workflows.logs.events import EventParser, JobEvent, Kind
+from monitors.workflows.logs.records import read_record
+from monitors.workflows.logs.submit_dir import JobKind, PlannedJob, SubmitDir, submit_dir_of
+from monitors.workflows.report import timeline
 from network_provisioner.errors import InputError
 
 ONE, TWO, STAGE = (name for name, *_ in Submitted.JOBS)

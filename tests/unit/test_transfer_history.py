@@ -12,12 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from monitor_files import START
 
-from monitors.jobs.attempts import Attempt, Outcome
-from monitors.jobs.condor_moves import without
-from monitors.jobs.transfer_history import CondorHistory, plugin_facts
-from monitors.logs.submit_dir import JobKind, PlannedJob
 from monitors.measurement import Measurement, to_row
-from monitors.printed import ads as ads_of
+from monitors.workflows.condor import ads as ads_of
+from monitors.workflows.facts.attempts import Attempt, Outcome
+from monitors.workflows.facts.condor_transfers import CondorHistory, plugin_facts, without
+from monitors.workflows.logs.submit_dir import JobKind, PlannedJob
 
 JOB = PlannedJob("fetch", JobKind.COMPUTE, "mu", "t::fetch:1")
 ATTEMPT = Attempt(JOB, 74, 0, 0, START, START + 5, START + 20, 1, 0, Outcome.DONE)

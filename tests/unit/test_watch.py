@@ -14,8 +14,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
-from monitors.logs import watch as module
-from monitors.logs.watch import ANY, BestWatch, InotifyWatch, StatWatch, Watch, open_watch
+from monitors.workflows.logs import watch as module
+from monitors.workflows.logs.watch import ANY, BestWatch, InotifyWatch, StatWatch, Watch, open_watch
 
 WAIT_S = 120.0
 
