@@ -29,10 +29,9 @@ from monitor_files import (
 
 from monitors.archive import Archive
 from monitors.measurement import Measurement, to_row
-from monitors.workflows.facts.condor_transfers import Execution, MovesParser
 from monitors.workflows.facts.plan import FILE, placement_facts
 from monitors.workflows.followed import FollowedWorkflow
-from monitors.workflows.logs.records import TAIL_BYTES, said_by, tail
+from monitors.workflows.logs.records import TAIL_BYTES, read_output, tail
 from monitors.workflows.logs.submit_dir import JobKind, PlannedJob, SubmitDir
 from network_provisioner.errors import InputError
 
@@ -312,7 +311,7 @@ def test_whatever_stands_in_a_jobs_files_it_is_read(
     path.parent.mkdir(exist_ok=True)
     path.write_bytes(data + kickstart(START + 2, "x").encode() + data)
     job = PlannedJob("x", JobKind.COMPUTE, "mu", "t::x:1", "ID1", folder / "x.out", None)
-    said = said_by(job, START, START + 10, complained=True)
+    said = read_output(job, START, START + 10, complained=True)
     assert len(said.stderr.encode()) <= TAIL_BYTES
 
 
@@ -489,30 +488,6 @@ MOVES = """\
 \t2000937  -  Total Bytes Received By Job
 ...
 """
-
-
-def test_what_htcondor_moved_itself() -> None:
-    (ended,) = MovesParser().feed(MOVES.encode())
-    assert (ended.cluster, ended.ways["in"].n_bytes, ended.ways["out"].n_bytes) == (
-        28, 2_000_937, 5_000_012)  # fmt: skip
-    assert ended.ways["in"].ended - ended.ways["in"].began == 2.0
-    assert ended.ways["out"].ended - ended.ways["out"].began == 0.25
-
-
-@settings(max_examples=40)
-@given(st.lists(st.integers(0, len(MOVES)), max_size=8), st.binary(max_size=30), st.integers(0))
-def test_htcondors_log_in_any_portions_and_with_garbage(
-    cuts: list[int], garbage: bytes, where: int
-) -> None:
-    parser, last = MovesParser(), 0
-    found: list[Execution] = []
-    for cut in [*sorted(cuts), len(MOVES)]:
-        found += parser.feed(MOVES.encode()[last:cut])
-        last = cut
-    assert found == list(MovesParser().feed(MOVES.encode()))
-    spoilt = MOVES.encode()
-    place = where % len(spoilt)
-    list(MovesParser().feed(spoilt[:place] + garbage + spoilt[place:]))
 
 
 def test_htcondors_transfers_of_a_workflow(planned: Submitted) -> None:

@@ -42,7 +42,7 @@ def ad(way: str = "INPUT", **more: Any) -> dict[str, Any]:
 
 
 def facts(*ads: dict[str, Any]) -> list[Measurement]:
-    return plugin_facts(ATTEMPT, ads_of(json.dumps(ads)) or [], "w", 0)
+    return plugin_facts(ATTEMPT, ads_of(json.dumps(ads)) or [])
 
 
 def test_each_server_is_told_of() -> None:
@@ -92,7 +92,7 @@ def test_no_history_breaks_anything(ads: Sequence[Any]) -> None:
     found = [one | ad() if isinstance(one, dict) else one for one in ads]
     for one in [*ads, *found]:
         if isinstance(one, dict):
-            for fact in plugin_facts(ATTEMPT, [ad() | one], "w", 0):
+            for fact in plugin_facts(ATTEMPT, [ad() | one]):
                 to_row(fact)
     ads_of(json.dumps(list(ads)))
 

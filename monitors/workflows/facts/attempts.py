@@ -38,7 +38,7 @@ class Attempt:
 
     ``start`` is of the last execution; ``starts`` counts them. ``waited_for_own`` tells that a job
     of the same workflow ended at the same site while this one waited: it may have waited for that
-    one and not for the site.
+    one and not for the site. ``retry`` is how often the same DAGMan had tried before.
     """
 
     job: PlannedJob
@@ -53,6 +53,8 @@ class Attempt:
     outcome: Outcome = Outcome.QUEUED
     slot: str = ""
     waited_for_own: bool = False
+    workflow: str = ""
+    retry: int = 0
 
     @property
     def key(self) -> str:
@@ -64,11 +66,12 @@ class Attempt:
 class Attempts:
     """All attempts of one workflow, fed event by event.
 
-    ``job`` gives the planned job of a name. Events of jobs whose submission was not seen are
-    passed over: what they belong to is not known.
+    ``job`` gives the planned job of a name, ``workflow`` is the UUID. Events of jobs whose
+    submission was not seen are passed over: what they belong to is not known.
     """
 
     job: Callable[[str], PlannedJob]
+    workflow: str = ""
     all: list[Attempt] = field(default_factory=list)
     _live: dict[tuple[int, int], Attempt] = field(default_factory=dict)
     _by_job: dict[str, list[Attempt]] = field(default_factory=dict)
@@ -107,6 +110,7 @@ class Attempts:
         before = self._by_job.setdefault(event.node, [])
         job = self.job(event.node)
         attempt = Attempt(job, event.cluster, event.proc, len(before), event.at)
+        attempt.workflow = self.workflow
         before.append(attempt)
         self._live[event.cluster, event.proc] = attempt
         self.all.append(attempt)
@@ -145,7 +149,7 @@ def _teaches(attempt: Attempt) -> bool:
     return attempt.job.kind is JobKind.COMPUTE and bool(attempt.job.site)
 
 
-def queue_wait(attempt: Attempt, workflow: str) -> Measurement | None:
+def queue_wait(attempt: Attempt) -> Measurement | None:
     """T_q of a site, from an attempt that has just started.
 
     Submission to first execution, of jobs that waited for others only. A job that waited until
@@ -155,19 +159,19 @@ def queue_wait(attempt: Attempt, workflow: str) -> Measurement | None:
     if not _teaches(attempt) or attempt.starts != 1 or attempt.waited_for_own:
         return None
     return Measurement(
-        id=f"queue_wait:{workflow}:{attempt.key}",
+        id=f"queue_wait:{attempt.workflow}:{attempt.key}",
         metric="queue_wait",
         subject=attempt.job.site,
         value=max(0.0, attempt.start - attempt.submit),
         unit="s",
         at=attempt.start,
         source="event log",
-        workflow=workflow,
+        workflow=attempt.workflow,
         details={"job": attempt.job.name, "slot": attempt.slot},
     )
 
 
-def run_facts(attempt: Attempt, record: JobRecord | None, workflow: str) -> list[Measurement]:
+def run_facts(attempt: Attempt, record: JobRecord | None) -> list[Measurement]:
     """Runtime, compute rate and output ratio of an attempt that ended well; nothing of any other.
 
     The record's times are preferred: they are exact and do not hold the time that HTCondor needs
@@ -200,14 +204,14 @@ def run_facts(attempt: Attempt, record: JobRecord | None, workflow: str) -> list
 
     def fact(metric: str, value: float, unit: str, subject: str) -> Measurement:
         return Measurement(
-            id=f"{metric}:{workflow}:{attempt.key}",
+            id=f"{metric}:{attempt.workflow}:{attempt.key}",
             metric=metric,
             subject=subject,
             value=value,
             unit=unit,
             at=attempt.end,
             source="event log" if record is None else record.source,
-            workflow=workflow,
+            workflow=attempt.workflow,
             details=details,
         )
 

@@ -22,10 +22,9 @@ What a plug-in itself says of start and end does not come through. Seen with HTC
 from __future__ import annotations
 
 import logging
-import re
 import shutil
-import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
@@ -35,16 +34,19 @@ from monitors.measurement import Measurement
 from monitors.transfers import SMALL_BYTES
 from monitors.workflows.condor import Ad, ads, printed
 from monitors.workflows.facts.attempts import Attempt
-from monitors.workflows.facts.transfers import transfer_fact
-from monitors.workflows.logs.events import Kind, header_of
-from monitors.workflows.logs.tail import Lines, LocalClock, Tail
+from monitors.workflows.facts.transfers import Volume, transfer_fact
+from monitors.workflows.logs.events import EventTail, JobEvent, Kind, TransferStep
 from network_provisioner.errors import InputError
 
 ACCESS_POINT = "local"  # Pegasus's name for the site that jobs are submitted at
 TOOL = "htcondor"
-_FILE_TRANSFER = 40
-_STEP = re.compile(rb" (Started|Finished) transferring (input|output) files")
-_BYTES = re.compile(rb"^\s*(\d{1,18})\s+-\s+Run Bytes (Sent|Received) By Job")
+_KINDS = frozenset({Kind.SUBMIT, Kind.TERMINATED, Kind.FILE_TRANSFER})
+_STARTED = {TransferStep.IN_STARTED: "in", TransferStep.OUT_STARTED: "out"}
+_FINISHED = {TransferStep.IN_FINISHED: "in", TransferStep.OUT_FINISHED: "out"}
+_PROGRAM = "condor_history"
+_TIMEOUT_S = 5.0
+_CLOCK_S = 3.0  # dates are in whole seconds, and are those of the end of the transfer
+_MOST = 2**53
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,91 +58,51 @@ class Way:
     n_bytes: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Execution:
-    """What went in and out, and when the job ended (Unix seconds)."""
-
-    cluster: int
-    proc: int
-    at: float
-    ways: dict[str, Way]
-
-
-class MovesParser:
-    """Takes an event log in portions and gives the executions that ended. Never fails."""
-
-    def __init__(self, now: float | None = None) -> None:
-        self._lines = Lines()
-        self._now = time.time() if now is None else now
-        self._clock = LocalClock()
-        self._ways: dict[tuple[int, int], dict[str, Way]] = {}
-        self._ending: Execution | None = None
-
-    def feed(self, data: bytes) -> Iterator[Execution]:
-        """The executions whose end became whole with the next portion of the file."""
-        for _, line in self._lines.feed(data):
-            if self._ending is not None:
-                if found := _BYTES.match(line):
-                    way = "out" if found[2] == b"Sent" else "in"
-                    known = self._ending.ways.get(way, Way())
-                    self._ending.ways[way] = replace(known, n_bytes=int(found[1]))
-                elif line.rstrip() == b"...":
-                    yield self._ending
-                    self._ending = None
-            if header := header_of(line, self._now, self._clock):
-                self._event(line, *header)
-
-    def _event(self, line: bytes, number: int, cluster: int, proc: int, at: float) -> None:
-        self._ending = None
-        if number == Kind.SUBMIT:
-            self._ways.pop((cluster, proc), None)
-        elif number == Kind.TERMINATED:
-            ways = self._ways.pop((cluster, proc), {})
-            self._ending = Execution(cluster, proc, at, ways)
-        elif number == _FILE_TRANSFER and (found := _STEP.search(line)):
-            ways = self._ways.setdefault((cluster, proc), {})
-            way = "in" if found[2] == b"input" else "out"
-            if found[1] == b"Started":
-                ways[way] = Way(began=at)
-            else:
-                ways[way] = replace(ways.get(way, Way()), ended=at)
-
-
-class CondorMoves:
-    """The log of one workflow, read as far as it is needed."""
+class CondorTransfers:
+    """Those in the log of one workflow, read as far as it is needed."""
 
     def __init__(self, log: Path | None) -> None:
         self._log = log
-        self._tail = None if log is None else Tail(log)
-        self._parser = MovesParser()
-        self._ended: dict[tuple[int, int], Execution] = {}
+        self._events = None if log is None else EventTail(log, _KINDS)
+        self._ways: dict[tuple[int, int], dict[str, Way]] = {}  # of the job's execution
+        self._ended: dict[tuple[int, int], float] = {}
 
-    def facts(self, attempt: Attempt, workflow: str, retry: int) -> list[Measurement]:
+    def facts(self, attempt: Attempt) -> list[Measurement]:
         """What HTCondor moved for an attempt that has ended, where that was more than its papers:
         64 kB (:data:`~monitors.transfers.SMALL_BYTES`)."""
-        if self._tail is None or not attempt.start or not attempt.job.site:
+        if self._events is None or not attempt.start or not attempt.job.site:
             return []
         if attempt.job.site == ACCESS_POINT or self._log is None or not self._log.exists():
             return []
-        try:
-            for piece in self._tail.read():
-                if piece.first:
-                    self._parser = MovesParser()
-                for execution in self._parser.feed(piece.data):
-                    self._ended[execution.cluster, execution.proc] = execution
-        except InputError:
-            return []  # not to be read: then nobody tells
-        key = (attempt.cluster, attempt.proc)
-        if key not in self._ended:
+        with suppress(InputError):  # not to be read: then nobody tells
+            for event in self._events.read():
+                self._feed(event)
+        job = (attempt.cluster, attempt.proc)
+        if abs(self._ended.get(job, 0.0) - attempt.end) > 1.0:
             return []
-        ended = self._ended.pop(key)
-        if abs(ended.at - attempt.end) > 1.0:
-            return []
+        del self._ended[job]
         return [
-            _fact(attempt, direction, way, workflow, retry)
-            for direction, way in sorted(ended.ways.items())
+            _fact(attempt, direction, way)
+            for direction, way in sorted(self._ways.pop(job).items())
             if way.n_bytes >= SMALL_BYTES and way.ended >= way.began > 0
         ]
+
+    def _feed(self, event: JobEvent) -> None:
+        job = (event.cluster, event.proc)
+        if event.kind is Kind.SUBMIT:
+            self._ways[job] = {}
+            self._ended.pop(job, None)
+            return
+        ways = self._ways.setdefault(job, {})
+        if event.step in _STARTED:
+            ways[_STARTED[event.step]] = Way(began=event.at)
+        elif event.step in _FINISHED:
+            way = _FINISHED[event.step]
+            ways[way] = replace(ways.get(way, Way()), ended=event.at)
+        elif event.kind is Kind.TERMINATED:
+            self._ended[job] = event.at
+            for way, n_bytes in (("in", event.received_bytes), ("out", event.sent_bytes)):
+                ways[way] = replace(ways.get(way, Way()), n_bytes=n_bytes or 0)
 
 
 def without(facts: Sequence[Measurement], plugins: Sequence[Measurement]) -> list[Measurement]:
@@ -160,30 +122,18 @@ def without(facts: Sequence[Measurement], plugins: Sequence[Measurement]) -> lis
     return kept
 
 
-def _fact(attempt: Attempt, direction: str, way: Way, workflow: str, retry: int) -> Measurement:
+def _fact(attempt: Attempt, direction: str, way: Way) -> Measurement:
     ends = (ACCESS_POINT, attempt.job.site)
-    src, dst = ends if direction == "in" else ends[::-1]
-    return transfer_fact(
+    fact = transfer_fact(
         attempt,
-        (src, dst),
+        ends if direction == "in" else ends[::-1],
         f"htcondor:{direction}",
-        workflow,
-        retry,
-        n_bytes=way.n_bytes,
-        seconds=way.ended - way.began,
-        files=None,
-        retries=0,
-        direction=direction,
+        Volume(way.n_bytes, way.ended - way.began),
+        "event log",
         tool=TOOL,
-        source="event log",
-        at=way.ended,
+        direction=direction,
     )
-
-
-_PROGRAM = "condor_history"
-_TIMEOUT_S = 5.0
-_CLOCK_S = 3.0  # dates are in whole seconds, and are those of the end of the transfer
-_MOST = 2**53
+    return replace(fact, at=way.ended)
 
 
 class History(Protocol):
@@ -212,9 +162,7 @@ class CondorHistory:
         return found or []
 
 
-def plugin_facts(
-    attempt: Attempt, ads: Iterable[Ad], workflow: str, retry: int
-) -> list[Measurement]:
+def plugin_facts(attempt: Attempt, ads: Iterable[Ad]) -> list[Measurement]:
     """A ``job_transfer`` measurement for each server that plug-ins moved files from or to, for an
     attempt that has ended. The server's name stands where else a site does."""
     facts: dict[str, Measurement] = {}
@@ -228,7 +176,17 @@ def plugin_facts(
             continue
         seconds = _durations(ad.get(f"{way.title()}PluginInvocations"))
         for (host, protocol), files in _by_server(results).items():
-            made = _plugin_fact(attempt, direction, host, protocol, files, seconds, workflow, retry)
+            volume = _volume(files, seconds.get(protocol))
+            ends = (host, attempt.job.site) if direction == "in" else (attempt.job.site, host)
+            made = transfer_fact(
+                attempt,
+                ends,
+                f"{protocol}:{direction}:{host}",
+                volume,
+                "transfer history",
+                tool=f"htcondor ({protocol})",
+                direction=direction,
+            )
             facts[made.id] = made
     return list(facts.values())
 
@@ -269,35 +227,11 @@ def _durations(invocations: object) -> dict[str, float]:
     return found
 
 
-def _plugin_fact(
-    attempt: Attempt,
-    direction: str,
-    host: str,
-    protocol: str,
-    files: Sequence[Ad],
-    seconds_of: Mapping[str, float],
-    workflow: str,
-    retry: int,
-) -> Measurement:
+def _volume(files: Sequence[Ad], seconds: float | None) -> Volume:
     done = [one for one in files if one.get("TransferSuccess") is True]
     sizes = [_number(one.get("TransferTotalBytes")) for one in done]
     n_bytes = None if None in sizes else int(sum(size for size in sizes if size is not None))
-    ends = (host, attempt.job.site) if direction == "in" else (attempt.job.site, host)
-    return transfer_fact(
-        attempt,
-        ends,
-        f"{protocol}:{direction}:{host}",
-        workflow,
-        retry,
-        n_bytes=n_bytes,
-        seconds=seconds_of.get(protocol) or None,
-        files=len(done),
-        retries=len(files) - len(done),
-        direction=direction,
-        tool=f"htcondor ({protocol})",
-        source="transfer history",
-        at=attempt.end,
-    )
+    return Volume(n_bytes, seconds or None, len(done), len(files) - len(done))
 
 
 def _number(value: object) -> float | None:

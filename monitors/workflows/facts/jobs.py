@@ -28,7 +28,7 @@ from monitors.workflows.facts.attempts import (
 )
 from monitors.workflows.facts.condor_transfers import (
     CondorHistory,
-    CondorMoves,
+    CondorTransfers,
     History,
     plugin_facts,
     without,
@@ -37,7 +37,7 @@ from monitors.workflows.facts.plan import placement_facts
 from monitors.workflows.facts.transfers import Journal, listed, transfer_facts
 from monitors.workflows.logs.dagman import Posted
 from monitors.workflows.logs.events import JobEvent, Kind
-from monitors.workflows.logs.records import Said, end_of, said_by
+from monitors.workflows.logs.records import JobOutput, end_of, read_output
 from monitors.workflows.logs.submit_dir import PlannedJob, SubmitDir
 from network_provisioner.errors import InputError
 
@@ -63,7 +63,7 @@ class JobFacts:
 
     def __init__(self, submit_dir: SubmitDir, history: History | None = None) -> None:
         self.dir = submit_dir
-        self.attempts = Attempts(submit_dir.job)
+        self.attempts = Attempts(submit_dir.job, submit_dir.workflow)
         self._with_post: frozenset[str] | None = None
         self._pending: dict[str, Attempt] = {}  # by the job's name: their POST has not ended
         self._runs: list[tuple[float, int]] = []  # when DAGMan was submitted, and its number
@@ -72,9 +72,9 @@ class JobFacts:
         self._held: set[str] = set()
         self._placed = False  # whether it was said why jobs are where they are
         self._journal = Journal(submit_dir.path)
-        self._moves = CondorMoves(submit_dir.workflow_log)
+        self._condor = CondorTransfers(submit_dir.workflow_log)
         self._history = history or CondorHistory()
-        self._asking: list[tuple[Attempt, int, list[Measurement]]] = []
+        self._asking: list[tuple[Attempt, list[Measurement]]] = []
 
     def run_submitted(self, event: JobEvent) -> None:
         """DAGMan's own job was put into the queue: retries count from 0 again."""
@@ -107,7 +107,7 @@ class JobFacts:
         if attempt is None:
             return facts
         if event.kind is Kind.EXECUTE:
-            wait = queue_wait(attempt, self.dir.workflow)
+            wait = queue_wait(attempt)
             return facts + ([] if wait is None else [wait])
         if attempt.outcome is not Outcome.REMOVED and self._has_post(attempt.job.name):
             self._pending[attempt.job.name] = attempt
@@ -157,7 +157,8 @@ class JobFacts:
                 number = self._lost[name, at]
                 self._lost[name, at] += 1
                 lost = Attempt(self.dir.job(name), 0, number, 0, at, end=at, outcome=Outcome.FAILED)
-                facts.append(_job_fact(lost, Said(stderr=reason), self.dir.workflow, 0))
+                lost.workflow = self.dir.workflow
+                facts.append(_job_fact(lost, JobOutput(stderr=reason)))
         return _recordable(facts)
 
     def _held_now(self, event: JobEvent) -> list[Measurement]:
@@ -200,22 +201,21 @@ class JobFacts:
         )
 
     def _told(self, attempt: Attempt, post_at: float | None = None) -> list[Measurement]:
-        workflow, retry = self.dir.workflow, self._retry(attempt)
+        attempt.retry = self._retry(attempt)
         complained = attempt.outcome is not Outcome.DONE
-        said = said_by(attempt.job, attempt.start, attempt.end, complained=complained)
-        facts = run_facts(attempt, said.record, workflow)
-        facts.append(_job_fact(attempt, said, workflow, retry))
+        left = read_output(attempt.job, attempt.start, attempt.end, complained=complained)
+        facts = run_facts(attempt, left.record)
+        facts.append(_job_fact(attempt, left))
         until = (attempt.end if post_at is None else post_at) + _CLOCK_S
-        told = self._journal.transfers(attempt.job.name, attempt.start or attempt.submit, until)
-        if said.moved or said.logged or told:
-            known = listed(attempt.job.output)
-            facts += transfer_facts(attempt, said.moved, said.logged, told, known, workflow, retry)
-        return facts + self._moved_by_condor(attempt, retry)
+        lines = self._journal.transfers(attempt.job.name, attempt.start or attempt.submit, until)
+        if left.moved or left.logged or lines:
+            facts += transfer_facts(attempt, left, lines, listed(attempt.job.output))
+        return facts + self._moved_by_condor(attempt)
 
-    def _moved_by_condor(self, attempt: Attempt, retry: int) -> list[Measurement]:
-        facts = self._moves.facts(attempt, self.dir.workflow, retry)
+    def _moved_by_condor(self, attempt: Attempt) -> list[Measurement]:
+        facts = self._condor.facts(attempt)
         if facts and self._has_urls(attempt.job.name):
-            self._asking.append((attempt, retry, facts))
+            self._asking.append((attempt, facts))
             return self._ask() if len(self._asking) >= _ASKED_TOGETHER else []
         return facts
 
@@ -230,10 +230,10 @@ class JobFacts:
     def _ask(self) -> list[Measurement]:
         """What plug-ins moved for the attempts that wait to be asked for, and HTCondor besides."""
         asking, self._asking = self._asking, []
-        ads = self._history.ads([attempt.cluster for attempt, _, _ in asking])
+        ads = self._history.ads([attempt.cluster for attempt, _ in asking])
         facts: list[Measurement] = []
-        for attempt, retry, moved in asking:
-            plugins = plugin_facts(attempt, ads, self.dir.workflow, retry)
+        for attempt, moved in asking:
+            plugins = plugin_facts(attempt, ads)
             facts += [*plugins, *without(moved, plugins)]
         return facts
 
@@ -243,8 +243,8 @@ def job_subject(job: PlannedJob) -> str:
     return runtime_subject(job.transformation or str(job.kind), job.site)
 
 
-def _job_fact(attempt: Attempt, said: Said, workflow: str, retry: int) -> Measurement:
-    job, records = attempt.job, said.records
+def _job_fact(attempt: Attempt, left: JobOutput) -> Measurement:
+    job, records, workflow = attempt.job, left.records, attempt.workflow
     seconds = attempt.end - attempt.start if attempt.start else 0.0
     if records:  # the tool's own times, of a clustered job from the first task to the last
         seconds = max(one.end for one in records) - min(one.start for one in records)
@@ -266,7 +266,7 @@ def _job_fact(attempt: Attempt, said: Said, workflow: str, retry: int) -> Measur
             "task": job.task,
             "kind": str(job.kind),
             "attempt": attempt.number,
-            "retry": retry,
+            "retry": attempt.retry,
             "outcome": str(attempt.outcome),
             "exitcode": returned,
             "host": next((one.host for one in records if one.host), None) or attempt.slot or None,
@@ -278,7 +278,7 @@ def _job_fact(attempt: Attempt, said: Said, workflow: str, retry: int) -> Measur
             "cpu_s": _sum([one.cpu_s for one in records]),
             "bytes_in": sum(one.bytes_in for one in records) if records else None,
             "bytes_out": sum(one.bytes_out for one in records) if records else None,
-            "stderr": said.stderr,
+            "stderr": left.stderr,
             "output": _shown(job.output),
         },
     )

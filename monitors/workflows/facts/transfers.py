@@ -16,63 +16,66 @@ from typing import Any
 
 from monitors.measurement import Measurement
 from monitors.workflows.facts.attempts import Attempt
+from monitors.workflows.logs.records import JobOutput
 from monitors.workflows.logs.submit_dir import JobKind
 from monitors.workflows.logs.tail import Lines, Tail
 from monitors.workflows.logs.transferlog import Attempt as Moved
-from monitors.workflows.logs.transferlog import Summary, seconds_of
+from monitors.workflows.logs.transferlog import seconds_of
 from network_provisioner.errors import InputError
 from network_provisioner.units import goodput
+
+
+@dataclass(frozen=True, slots=True)
+class Volume:
+    """How much was moved in how many ``seconds``; what nobody knows is None. ``retries`` are tries
+    that failed."""
+
+    n_bytes: int | None
+    seconds: float | None
+    files: int | None = None
+    retries: int = 0
+
+    @property
+    def goodput_bps(self) -> float | None:
+        """None where bytes or seconds are not known, or are none."""
+        return goodput(self.n_bytes, self.seconds) if self.n_bytes and self.seconds else None
 
 
 def transfer_fact(
     attempt: Attempt,
     ends: tuple[str, str],
     key: str,
-    workflow: str,
-    retry: int,
-    *,
-    n_bytes: int | None,
-    seconds: float | None,
-    files: int | None,
-    retries: int,
-    direction: str,
-    tool: str,
+    volume: Volume,
     source: str,
-    at: float,
-    path: Sequence[str] | None = None,
-    transit: str = "",
+    **more: object,
 ) -> Measurement:
-    """``ends``: from where to where; ``key`` tells it from all else that the attempt moved; ``at``:
-    when it ended (Unix seconds).
-
-    What nobody knows is None: of ``n_bytes``, and the value is 0 then; of ``seconds`` and
-    ``files``; of ``path`` where none was asked for, while an empty one is that of best effort.
-    Where bytes or seconds are not known, or are none, there is no goodput.
+    """What an attempt moved between two ``ends``, until it ended; ``key`` tells it from all else
+    that it moved. ``more`` says by which ``tool`` and in which ``direction``, and of which
+    ``transit`` and ``path``: None where none was asked for, while an empty one is best effort.
     """
     return Measurement(
-        id=f"job_transfer:{workflow}:{attempt.key}:{key}",
+        id=f"job_transfer:{attempt.workflow}:{attempt.key}:{key}",
         metric="job_transfer",
         subject=f"{ends[0]}>{ends[1]}",
-        value=float(n_bytes or 0),
+        value=float(volume.n_bytes or 0),
         unit="byte",
-        at=at,
+        at=attempt.end,
         source=source,
-        workflow=workflow,
+        workflow=attempt.workflow,
         details={
             "job": attempt.job.name,
             "kind": str(attempt.job.kind),
             "attempt": attempt.number,
-            "retry": retry,
-            "bytes": n_bytes,
-            "seconds": seconds,
-            "goodput_bps": goodput(n_bytes, seconds) if n_bytes and seconds else None,
-            "files": files,
-            "retries": retries,
+            "retry": attempt.retry,
+            "bytes": volume.n_bytes,
+            "seconds": volume.seconds,
+            "goodput_bps": volume.goodput_bps,
+            "files": volume.files,
+            "retries": volume.retries,
             "outcome": str(attempt.outcome),
-            "path": None if path is None else list(path),
-            "transit": transit,
-            "tool": tool,
-            "direction": direction,
+            "path": None,
+            "transit": "",
+            **more,
         },
     )
 
@@ -151,79 +154,70 @@ class Journal:
 
 
 def transfer_facts(
-    attempt: Attempt,
-    moved: Iterable[Moved],
-    logged: Iterable[Summary],
-    told: Sequence[Mapping[str, Any]],
-    known: Listed,
-    workflow: str,
-    retry: int,
+    attempt: Attempt, left: JobOutput, journal: Sequence[Mapping[str, Any]], known: Listed
 ) -> list[Measurement]:
     """One measurement for each pair of sites that an attempt which is over moved files between.
 
-    ``told`` are the hooks' lines about it, ``logged`` counts where there are neither these nor
-    records. What stays within a site is left out. The value is in
-    bytes, 0 where nobody knows them; then ``bytes`` of the details is None. ``path`` is None where
-    no path was asked for, and empty where it went as best effort.
+    ``journal`` are the hooks' lines about it; what the tool logged counts where there are neither
+    these nor records. What stays within a site is left out. The value is in bytes, 0 where nobody
+    knows them; then ``bytes`` of the details is None.
     """
     pairs: dict[tuple[str, str], list[Moved]] = {}
-    for one in moved:
-        ends = (_site(one.src, one.src_url, attempt, known), _site(one.dst, one.dst_url, attempt,
-                                                                   known))  # fmt: skip
-        if ends[0] != ends[1] and all(ends):
-            pairs.setdefault(ends, []).append(one)
-    lines = {(line["src"], line["dst"]): line for line in told if line["src"] != line["dst"]}
+    for one in left.moved:
+        src = _site(one.src, one.src_url, attempt, known)
+        dst = _site(one.dst, one.dst_url, attempt, known)
+        if src and dst and src != dst:
+            pairs.setdefault((src, dst), []).append(one)
+    lines = {(line["src"], line["dst"]): line for line in journal if line["src"] != line["dst"]}
     for ends in lines:
         pairs.setdefault(ends, [])
-    facts = [
-        _fact(attempt, ends, tries, lines.get(ends, {}), known, workflow, retry)
-        for ends, tries in pairs.items()
-    ]
-    for row in () if facts else logged:
+    if pairs:
+        return [
+            _fact(attempt, ends, _volume(tries, lines.get(ends, {}), known), lines.get(ends))
+            for ends, tries in pairs.items()
+        ]
+    facts = []
+    for row in left.logged:
         src, dst = (known.names.get(label, label) for label in (row.src, row.dst))
         if src != dst:
-            # Its log as one record, whose time has the wait before the first transfer in it.
-            whole = Moved(src, dst, "", True, attempt.start, row.seconds, row.n_bytes)
-            fact = _fact(attempt, (src, dst), [whole], {}, known, workflow, retry)
+            fact = _fact(
+                attempt, (src, dst), Volume(row.n_bytes, row.seconds, row.files, row.retries), None
+            )
+            # The log's time has the wait before the first transfer in it.
             rate = fact.details["goodput_bps"] if row.seconds >= _LONG_S else None
-            rounded = {"files": row.files, "retries": row.retries, "goodput_bps": rate}
-            facts.append(replace(fact, source="log", details={**fact.details, **rounded}))
+            details = {**fact.details, "goodput_bps": rate}
+            facts.append(replace(fact, source="log", details=details))
     return facts
 
 
 def _fact(
-    attempt: Attempt,
-    ends: tuple[str, str],
-    tries: Sequence[Moved],
-    line: Mapping[str, Any],
-    known: Listed,
-    workflow: str,
-    retry: int,
+    attempt: Attempt, ends: tuple[str, str], volume: Volume, line: Mapping[str, Any] | None
 ) -> Measurement:
-    done = [one for one in tries if one.success]
-    n_bytes = _number(line, "bytes") if line else None
-    if n_bytes is None and tries:
-        n_bytes = _sum(done, known.sizes)
-    seconds = (_number(line, "seconds") if line else None) or seconds_of(done)
-    files = len({one.lfn for one in done}) if tries else int(_number(line, "files") or 0)
-    failed = len(tries) - len(done) if tries else int(_number(line, "failed_attempts") or 0)
-    path = line.get("path")
+    path = line.get("path") if line else None
     return transfer_fact(
         attempt,
         ends,
         f"{ends[0]}>{ends[1]}",
-        workflow,
-        retry,
-        n_bytes=None if n_bytes is None else int(n_bytes),
-        seconds=seconds,
-        files=files,
-        retries=failed,
-        direction=_direction(attempt, ends),
-        tool="pegasus-transfer",
-        source="hooks" if line else "pegasus-transfer",
-        at=attempt.end,
+        volume,
+        "hooks" if line else "pegasus-transfer",
         path=[str(node) for node in path] if isinstance(path, list) else None,
-        transit=str(line.get("id", "")),
+        transit=str(line.get("id", "")) if line else "",
+        tool="pegasus-transfer",
+        direction=_direction(attempt, ends),
+    )
+
+
+def _volume(tries: Sequence[Moved], line: Mapping[str, Any], known: Listed) -> Volume:
+    """By the tool's records of its tries and the hooks' journal; neither need be there."""
+    done = [one for one in tries if one.success]
+    n_bytes = _number(line, "bytes")
+    if n_bytes is None and tries:
+        n_bytes = _sum(done, known.sizes)
+    return Volume(
+        n_bytes=None if n_bytes is None else int(n_bytes),
+        seconds=_number(line, "seconds") or seconds_of(done),
+        files=len({one.lfn for one in done}) if tries else int(_number(line, "files") or 0),
+        retries=len(tries) - len(done) if tries else int(_number(line, "failed_attempts") or 0),
     )
 
 

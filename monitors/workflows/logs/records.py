@@ -165,7 +165,7 @@ _MULTIPART = ".multipart"
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class JobOutput:
     """``records`` of the run (a clustered job has one for each of its tasks), ``moved`` what
     ``pegasus-transfer`` told of the files it moved, or else ``logged`` what it logged; ``stderr``
     the end of what the job complained."""
@@ -181,15 +181,15 @@ class Said:
         return self.records[-1] if self.records else None
 
 
-def said_by(job: PlannedJob, started: float, ended: float, *, complained: bool) -> Said:
+def read_output(job: PlannedJob, started: float, ended: float, *, complained: bool) -> JobOutput:
     """What a run between two event times (Unix seconds) left; ``stderr`` where ``complained``."""
     if job.output is None or not started:
-        return Said()
+        return JobOutput()
     text, ending, records = _output_of(job.output, started, ended)
     moved = _moved(job.output, text, started, ended)
     logged = [] if moved or job.kind not in TRANSFERS else summaries(text)
     stderr = _complaint(job, text, ending, started, ended) if complained else ""
-    return Said(records, moved, logged, stderr)
+    return JobOutput(records, moved, logged, stderr)
 
 
 def _output_of(output: Path, started: float, ended: float) -> tuple[str, str, list[JobRecord]]:
