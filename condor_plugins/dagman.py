@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-import htcondor2
-
+from monitors.workflows.logs.events import EventTail, JobEvent, Kind
 from network_provisioner.errors import AdonError, InputError
 
 # DAGMan passes CONDOR_CONFIG, PATH, HOME, USER, LANG, TZ, PYTHONPATH and PEGASUS_* on to PRE and
@@ -25,6 +24,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\*?\Z")
 # whose job ids mean nothing in a pool that was made anew.
 _LEFT = (".lock", ".nodes.log", ".dagman.log", ".dagman.out", ".lib.out", ".lib.err")
 _POLL_S = 0.2
+_ENDS = {Kind.TERMINATED: "ended", Kind.ABORTED: "removed", Kind.HELD: "held"}
 
 
 class Runner(Protocol):
@@ -125,40 +125,22 @@ class DagLog:
     """Follows ``<dag>.dagman.log`` until the DAG of one cluster ended."""
 
     def __init__(self, dag_file: Path, cluster: int) -> None:
-        self._path = dag_file.with_name(dag_file.name + ".dagman.log")
+        self._log = EventTail(dag_file.with_name(dag_file.name + ".dagman.log"), frozenset(_ENDS))
         self._cluster = cluster
-        self._log: htcondor2.JobEventLog | None = None
 
     def poll(self) -> DagEnd | None:
         """How it ended, None while it has not; returns at once. Raises AdonError."""
-        if self._log is None:
-            if not self._path.exists():
-                return None
-            self._log = htcondor2.JobEventLog(str(self._path))
-        try:
-            for event in self._log.events(stop_after=0):
-                end = _ending(event) if event.cluster == self._cluster else None
-                if end is not None:
-                    return end
-        except htcondor2.HTCondorException as error:
-            raise AdonError(f"{self._path}: {error}") from error
-        return None
+        ends = (_ending(event) for event in self._log.read() if event.cluster == self._cluster)
+        return next(ends, None)
 
 
-def _ending(event: htcondor2.JobEvent) -> DagEnd | None:
-    """What an event of the DAG's own job means, None where it goes on."""
-    kind = event.type
-    if kind == htcondor2.JobEventType.JOB_TERMINATED:
-        if not event.get("TerminatedNormally"):
-            number = event.get("TerminatedBySignal")
-            return DagEnd("failed", None, f"DAGMan was killed by signal {number}")
-        code = int(event["ReturnValue"])
-        return DagEnd("success" if code == 0 else "failed", code)
-    if kind == htcondor2.JobEventType.JOB_ABORTED:
-        return DagEnd("removed", None, str(event.get("Reason", "")))
-    if kind == htcondor2.JobEventType.JOB_HELD:
-        return DagEnd("held", None, str(event.get("HoldReason", "")))
-    return None
+def _ending(event: JobEvent) -> DagEnd:
+    """What the last event of the DAG's own job means."""
+    if event.kind is not Kind.TERMINATED:
+        return DagEnd(_ENDS[event.kind], None, event.reason)
+    if event.returned is None or event.returned < 0:
+        return DagEnd("failed", None, f"DAGMan was killed by signal {-(event.returned or 0)}")
+    return DagEnd("failed" if event.returned else "success", event.returned)
 
 
 def wait(dag_file: Path, cluster: int, timeout_s: float) -> DagEnd:

@@ -1,6 +1,6 @@
 """What happened: workflows' status, jobs' runtimes, transfers' throughput, each measured once.
 
-    files of DAGMan, HTCondor, Pegasus ──► logs ──► jobs ──► follow ──┐
+    files of DAGMan, HTCondor, Pegasus ──► workflows ─────────────────┐
     ended transits ──────────────────────────────────► transfers ─────┤
     agents' probes ──► schedule ──► centre ───────────────────────────┼──► archive ──► knowledge
     other programs' results ──► perfsonar ────────────────────────────┘       │
@@ -9,7 +9,7 @@
 - :mod:`monitors.archive` keeps measurements (in :mod:`monitors.stores`, until
   :mod:`monitors.retention` makes roll-ups of them) and tells estimates; the site selector and the
   provisioner read :mod:`monitors.knowledge`
-- :mod:`monitors.follow` follows running workflows, :mod:`monitors.workflows` says what came of them
+- :mod:`monitors.workflows` follows running workflows and says what came of them
 - :mod:`monitors.schedule` says when to measure, :mod:`monitors.centre` hands it out,
   :mod:`monitors.agents` carry it out by :mod:`monitors.probes`
 - :mod:`monitors.anomalies` finds what changed, :mod:`monitors.notices` tells people

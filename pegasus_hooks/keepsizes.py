@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from monitors.logs import kickstart
+from monitors.workflows.logs import kickstart
 from pegasus_hooks import submitdir
 
 RECORD_PREFIX = "adon-job-record:"

@@ -1,12 +1,12 @@
 """What a job's transfers moved between two sites, from the records of ``pegasus-transfer``
-(:mod:`monitors.logs.transferlog`)."""
+(:mod:`monitors.workflows.logs.transferlog`)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from monitors.logs.transferlog import Attempt, parse, read_dir, seconds_of
+from monitors.workflows.logs.transferlog import Attempt, parse, read_dir, seconds_of
 from pegasus_hooks.moves import Moves
 from pegasus_hooks.transferlist import RELAY, SitePair
 

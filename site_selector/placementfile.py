@@ -1,5 +1,5 @@
 """Leaves in a submit directory why its jobs were put where they are, for whoever follows the
-workflow (:mod:`monitors.jobs.placements`, which describes the file)."""
+workflow (:mod:`monitors.workflows.facts.plan`, which describes the file)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from monitors.jobs.placements import FILE
+from monitors.workflows.facts.plan import FILE
 from site_selector.placement import Alternative, Mapping, Placement, finite
 from site_selector.wholefile import write_whole
 

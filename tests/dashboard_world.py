@@ -94,7 +94,7 @@ def job(
 
 
 def placement(flow: str, name: str, site: str, at: float) -> Measurement:
-    """Why a job is where it is, as :mod:`monitors.jobs.placements` records it."""
+    """Why a job is where it is, as :mod:`monitors.workflows.facts.plan` records it."""
     others = [other for other in ("mu", "tacc", "iplant") if other != site]
     alternatives = [
         {"site": where, "seconds": s, "wait_s": s / 6, "compute_s": s / 3, "transfer_s": s / 2}

@@ -20,10 +20,10 @@ from adon.commands.monitor_show import add_shows
 from adon.commands.parsing import DEFAULT_BROKER, Nouns, Parser, add_command, add_json, add_noun
 
 if TYPE_CHECKING:
-    from monitors.follow.follower import Follower
-    from monitors.follow.sink import Requests, Sink
-    from monitors.logs.submit_dir import SubmitDir
-    from monitors.status import Status
+    from monitors.workflows.follower import Follower
+    from monitors.workflows.logs.submit_dir import SubmitDir
+    from monitors.workflows.sink import Requests, Sink
+    from monitors.workflows.status import Status
     from network_provisioner.http1 import Tls
 
 _LOOKED = (
@@ -103,14 +103,12 @@ def _add_sink(run: Parser) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
-    from monitors.follow.condor import Schedd
-    from monitors.follow.discovery import Discovery, of_all, of_user
-    from monitors.follow.elsewhere import Elsewhere, inquiry_into
-    from monitors.follow.family import ended_well
-    from monitors.follow.follower import Follower
-    from monitors.follow.pegasus_status import Fallback
-    from monitors.logs.dag_files import is_file
-    from monitors.logs.submit_dir import submit_dir_of
+    from monitors.workflows.condor import Schedd
+    from monitors.workflows.discovery import Discovery, of_all, of_user
+    from monitors.workflows.family import ended_well
+    from monitors.workflows.follower import Follower
+    from monitors.workflows.inquiries import Elsewhere, Fallback, inquiry_into
+    from monitors.workflows.logs.submit_dir import is_file, submit_dir_of
     from network_provisioner.errors import InputError
     from network_provisioner.units import parse_duration
 
@@ -167,7 +165,7 @@ def _since(text: str) -> Any:
 def _sink(args: argparse.Namespace) -> Iterator[Sink]:
     """Where measurements go. Raises AdonError."""
     from monitors.archive import Archive
-    from monitors.follow.sink import BrokerSink
+    from monitors.workflows.sink import BrokerSink
 
     if args.broker is None:
         with Archive(args.archive) as archive:
@@ -190,7 +188,7 @@ def _credentials(args: argparse.Namespace) -> tuple[str | None, Tls]:
 def _requests(args: argparse.Namespace, sink: Sink) -> Iterator[Requests]:
     """Where others ask to have a workflow measured at once: where the measurements go."""
     from monitors.archive import Archive
-    from monitors.follow.broker_requests import BrokerRequests
+    from monitors.workflows.sink import BrokerRequests
 
     if isinstance(sink, Archive):
         yield sink
@@ -257,7 +255,7 @@ def _name(follower: Follower, submit_dir: SubmitDir) -> str:
 
 
 def _as_text(follower: Follower, submit_dir: SubmitDir, status: Status) -> str:
-    from monitors.status import status_text
+    from monitors.workflows.status import status_text
 
     return status_text(status, _name(follower, submit_dir), _BAR)
 

@@ -13,9 +13,9 @@ from typing import Any, Protocol
 from urllib.parse import quote, urlencode
 
 from monitors.archive import Archive
-from monitors.follow.refreshing import LOOK_S, Refresher
 from monitors.workflows.analysis import analyse
-from monitors.workflows.known import KnownWorkflows
+from monitors.workflows.overview import KnownWorkflows
+from monitors.workflows.service import LOOK_S, Refresher
 from network_provisioner.errors import AdonError, BrokerError, InputError
 from network_provisioner.http1 import Server
 from network_provisioner.meant import meant

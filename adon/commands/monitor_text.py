@@ -8,7 +8,7 @@ from typing import Any
 
 from adon.commands.fitting import columns, fits, fitted, wrapped
 from adon.commands.output import duration
-from monitors.workflows.stuck import for_people
+from monitors.workflows.status import for_people
 from network_provisioner.errors import printable
 from network_provisioner.units import format_rate, format_size
 from site_selector.tables import table

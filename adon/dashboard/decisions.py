@@ -15,7 +15,7 @@ from heapq import nlargest
 from typing import Any
 
 from monitors.measurement import Measurement
-from monitors.workflows.rows import number, text
+from monitors.workflows.overview import number, text
 from network_provisioner.model import Transit
 from network_provisioner.units import format_rate
 
@@ -94,7 +94,8 @@ def _waits_for(transit: Transit) -> str:
 
 
 def of_placement(found: Measurement) -> Decision:
-    """Why a job runs where it does (:mod:`monitors.jobs.placements`: the subject is the site)."""
+    """Why a job runs where it does (:mod:`monitors.workflows.facts.plan`): the subject is the
+    site."""
     told = found.details
     listed, seconds = told.get("alternatives"), number(found, "seconds")
     alternatives = listed if isinstance(listed, list) else []

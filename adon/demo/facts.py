@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from monitors.workflows.failures import Failure
+from monitors.workflows.report import Failure
 from network_provisioner.model import LIVE, Transit
 
 

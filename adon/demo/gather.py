@@ -13,10 +13,9 @@ from adon.demo.facts import Bar, RunFacts, live
 from adon.demo.stuck import stuck_words
 from adon.demo.supervise import BrokerProcess
 from monitors.archive import Archive
-from monitors.jobs.attempts import Outcome
-from monitors.logs.submit_dir import TRANSFERS, JobKind, SubmitDir
-from monitors.workflows.failures import failures, last_complaint
-from monitors.workflows.timeline import JobTimes, timeline
+from monitors.workflows.facts.attempts import Outcome
+from monitors.workflows.logs.submit_dir import TRANSFERS, JobKind, SubmitDir
+from monitors.workflows.report import JobTimes, failures, last_complaint, timeline
 from network_provisioner.client import BrokerClient
 from network_provisioner.errors import BrokerError
 from network_provisioner.model import Transit

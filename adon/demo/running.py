@@ -17,10 +17,10 @@ from condor_plugins import dagman
 from condor_plugins.dagman import DagEnd
 from condor_plugins.waiting import Stuck
 from monitors.archive import Archive
-from monitors.follow.follower import Follower
-from monitors.jobs.attempts import Attempt
-from monitors.logs.submit_dir import SubmitDir
-from monitors.status import State, Status, status_text
+from monitors.workflows.facts.attempts import Attempt
+from monitors.workflows.follower import Follower
+from monitors.workflows.logs.submit_dir import SubmitDir
+from monitors.workflows.status import State, Status, status_text
 from network_provisioner.errors import AdonError
 from pegasus_hooks import pegasus_plan
 from pegasus_hooks.planner.model import PlannedWorkflow

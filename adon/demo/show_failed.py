@@ -5,7 +5,7 @@ from __future__ import annotations
 from adon.demo import markup
 from adon.demo.facts import RunFacts
 from adon.demo.words import counted, failure_words
-from monitors.workflows.failures import Failure
+from monitors.workflows.report import Failure
 
 _MOST = 50
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from adon.demo.steps import ROOT, Say
 from adon.testbed.pool import Pool
 from condor_plugins.waiting import Stuck
-from monitors.jobs.attempts import Attempt, Outcome
+from monitors.workflows.facts.attempts import Attempt, Outcome
 
 PATIENCE_S = 20.0
 _LOOK_EVERY_S = 15.0

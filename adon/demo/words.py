@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from monitors.workflows.failures import Failure
+from monitors.workflows.report import Failure
 from network_provisioner.units import format_rate, format_size
 from site_selector.reasons import seconds
 

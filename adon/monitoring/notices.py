@@ -44,7 +44,7 @@ def watching(
     and who finds what is to be told. Start both in this order, stop them in the other. Raises
     InputError."""
     from monitors.notices.workflows import WorkflowNotices
-    from monitors.workflows.known import KnownWorkflows
+    from monitors.workflows.overview import KnownWorkflows
 
     notifier = notifier_of(settings, archive, clock, folder)
     known = KnownWorkflows(archive, clock, settings.stuck_after)

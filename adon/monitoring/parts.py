@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from adon.config import Config
     from monitors.archive import Archive
     from monitors.rules import Rules
-    from monitors.workflows.known import KnownWorkflows
+    from monitors.workflows.overview import KnownWorkflows
     from network_provisioner.broker import Broker
 
 _log = logging.getLogger(__name__)
@@ -69,7 +69,7 @@ class Around:
     @cached_property
     def workflows(self) -> KnownWorkflows:
         """What the archive knows of workflows, read once for all parts."""
-        from monitors.workflows.known import KnownWorkflows
+        from monitors.workflows.overview import KnownWorkflows
 
         return KnownWorkflows(self.archive, self.clock, self.settings.stuck_after)
 

@@ -19,8 +19,7 @@ def make(around: Around) -> Part:
     """The part. Raises InputError."""
     from monitors.api import refreshes, workflows
     from monitors.api.visible import Visible
-    from monitors.follow.refreshing import Refresher
-    from monitors.follow.service import FollowService
+    from monitors.workflows.service import FollowService, Refresher
 
     settings = around.settings
     # It answers requests of the archive too, which another broker may have been sent.
@@ -37,7 +36,7 @@ def make(around: Around) -> Part:
 
 def check(settings: MonitoringConfig, topology: Topology) -> None:
     """Raises InputError for what cannot be meant."""
-    from monitors.follow.service import check_workflows
+    from monitors.workflows.service import check_workflows
 
     try:
         check_workflows(settings.workflows)

@@ -19,7 +19,7 @@ from enum import IntEnum
 from condor_plugins.transfers import jobad
 from condor_plugins.transfers.ids import job_name
 from condor_plugins.transfers.jobad import JobAd
-from monitors.logs.tail import Lines
+from monitors.workflows.logs.tail import Lines
 
 _MOST_LINES = 500  # of one ad
 

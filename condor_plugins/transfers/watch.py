@@ -23,7 +23,7 @@ from condor_plugins.transfers.brokering import broker_of
 from condor_plugins.transfers.events import Happening, Reader
 from condor_plugins.transfers.schedd import LocalSchedd
 from condor_plugins.transfers.watcher import Watcher
-from monitors.logs.tail import Tail
+from monitors.workflows.logs.tail import Tail
 from network_provisioner import hookconfig
 from network_provisioner.errors import AdonError, InputError
 

@@ -38,7 +38,7 @@ class AgentSettings:
     sent, and only signs. ``bind`` is the address of ours that tests use ("": the system chooses),
     ``clock_error_s`` what this machine's clock is off by at most where its administrator knows it
     better than the kernel. ``workflows``: whose it follows and reports
-    (:class:`~monitors.follow.service.FollowService`)."""
+    (:class:`~monitors.workflows.service.FollowService`)."""
 
     name: str
     broker: str

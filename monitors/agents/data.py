@@ -10,9 +10,9 @@ from reprlib import repr as shown
 from typing import Any
 
 from monitors.agents.config import AgentSettings, Limits, Peers
-from monitors.follow.service import check_workflows
 from monitors.probes.command import Command
 from monitors.probes.tools import tool_of
+from monitors.workflows.service import check_workflows
 from network_provisioner.credentials import long_enough, read_token
 from network_provisioner.errors import InputError
 from network_provisioner.fields import known_keys, name, text, whole

@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from monitors.agents.config import AgentSettings
-from monitors.follow.broker_requests import BrokerRequests
-from monitors.follow.service import FollowService
-from monitors.follow.sink import BrokerSink
+from monitors.workflows.service import FollowService
+from monitors.workflows.sink import BrokerRequests, BrokerSink
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from fastapi.concurrency import run_in_threadpool
 
 from monitors.api.visible import Visible
 from monitors.api.workflow_shapes import AskedAnswer, RefreshAnswer
-from monitors.follow.refreshing import KIND, LOOK_S, Asked, Refresher
+from monitors.workflows.service import KIND, LOOK_S, Asked, Refresher
 from network_provisioner.access import May, Principal
 from network_provisioner.api import answers
 from network_provisioner.api.callers import Caller

@@ -6,12 +6,11 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 from monitors.archive import Archive, Measurement
-from monitors.jobs.condor_moves import TOOL as CONDOR
-from monitors.jobs.placements import placement_id
 from monitors.rules import Rules
 from monitors.stores.selection import Selection
-from monitors.workflows.known import KnownWorkflows
-from monitors.workflows.overview import Overview
+from monitors.workflows.facts.condor_transfers import TOOL as CONDOR
+from monitors.workflows.facts.plan import placement_id
+from monitors.workflows.overview import KnownWorkflows, Overview
 from network_provisioner.access import May, Principal
 from network_provisioner.api.shapes import MOST
 from network_provisioner.errors import BrokerError

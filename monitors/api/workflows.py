@@ -17,7 +17,7 @@ from monitors.api.workflow_shapes import (
 )
 from monitors.measurement import Measurement
 from monitors.workflows.analysis import analyse
-from monitors.workflows.rows import job_row, text, transfer_row
+from monitors.workflows.overview import job_row, text, transfer_row
 from network_provisioner.api import answers
 from network_provisioner.api.callers import Caller
 from network_provisioner.api.shapes import MOST

@@ -8,10 +8,9 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from monitors.notices.data import ANOMALY, FAILED, FINISHED, REMOVED, STUCK, Target
-from monitors.status import State, Status
-from monitors.workflows.analysed import Failed
+from monitors.workflows.analysis import Failed
 from monitors.workflows.overview import Overview
-from monitors.workflows.stuck import for_people
+from monitors.workflows.status import State, Status, for_people
 
 _ENDS = {State.DONE: FINISHED, State.FAILED: FAILED, State.REMOVED: REMOVED}
 _SHOWN_FAILURES = 3

@@ -11,10 +11,9 @@ from monitors.archive import Archive, Measurement
 from monitors.background import Background
 from monitors.notices.data import FINISHED, STUCK
 from monitors.notices.deciding import Notice, end_of, workflow_notice
-from monitors.status import Status
 from monitors.workflows.analysis import analyse
-from monitors.workflows.known import KnownWorkflows
-from monitors.workflows.overview import Overview
+from monitors.workflows.overview import KnownWorkflows, Overview
+from monitors.workflows.status import Status
 from network_provisioner.errors import AdonError
 
 _log = logging.getLogger(__name__)

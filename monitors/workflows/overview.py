@@ -1,17 +1,23 @@
-"""All workflows and the latest status of each (the thesis's Figures 13 and 14), from measurements.
+"""All workflows and the latest status of each (the thesis's Figures 13 and 14), and the attempts
+and transfers of one as they are shown, from measurements.
 
-Functions of values: ``workflow`` measurements, the newest ``status`` and ``held`` of each.
+Measurements may have been recorded by anybody who may, so nothing is believed of their details but
+what is of the right kind.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import math
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from monitors.archive import Archive
 from monitors.measurement import Measurement
-from monitors.status import FIELDS, NOT_STARTED, State, Status, total
-from monitors.workflows.stuck import stuck
+from monitors.workflows.analysis import split_subject
+from monitors.workflows.status import FIELDS, NOT_STARTED, State, Status, stuck, total
+from network_provisioner.access import Principal, Role
 
 PLANNED, STUCK = "planned", "stuck"
 STATES = (PLANNED, *(str(state) for state in State), STUCK)
@@ -19,8 +25,8 @@ STATES = (PLANNED, *(str(state) for state in State), STUCK)
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """One workflow. ``state`` is a :class:`~monitors.status.State` or ``planned``, ``stuck`` why it
-    does not go on, ``totals`` of it with all workflows inside it. Instants in Unix seconds."""
+    """One workflow. ``state`` is a :class:`State` or ``planned``, ``stuck`` why it does not go on,
+    ``totals`` of it with all workflows inside it. Instants in Unix seconds."""
 
     id: str
     name: str = ""
@@ -157,3 +163,185 @@ def status_of(measurement: Measurement) -> Status | None:
 def _text(measurement: Measurement | None, key: str) -> str:
     value = None if measurement is None else measurement.details.get(key)
     return value if isinstance(value, str) else ""
+
+
+_METRICS = ("workflow", "status", "held")
+_PAGE = 5000
+
+MaySee = Callable[[Measurement], bool]
+
+
+class KnownWorkflows:
+    """Of one archive; threads may share it. ``clock`` gives Unix seconds."""
+
+    def __init__(self, archive: Archive, clock: Callable[[], float], stuck_after_s: float) -> None:
+        self._archive = archive
+        self._clock = clock
+        self._stuck_after_s = stuck_after_s
+        self._lock = threading.Lock()
+        self._seq: int | None = None
+        self._newest: dict[str, dict[str, Measurement]] = {metric: {} for metric in _METRICS}
+
+    def all(self, may_see: MaySee, since: float = -math.inf) -> dict[str, Overview]:
+        """Workflows by id as they stand now, the one that changed last first, as far as their
+        descriptions (or, without one, their statuses) ``may_see``. Of those that nothing was heard
+        of ``since`` a time (Unix seconds), nor of any around or inside them, none: there may be
+        very many. Raises ArchiveError."""
+        with self._lock:
+            self._read_on()
+            workflows, statuses, held = (dict(self._newest[metric]) for metric in _METRICS)
+        hidden = {key for key, found in workflows.items() if not may_see(found)}
+        hidden |= {k for k, m in statuses.items() if k not in workflows and not may_see(m)}
+        if since > -math.inf:
+            whole = {key: _root(found) for key, found in {**statuses, **workflows}.items()}
+            known = (*workflows.values(), *statuses.values())
+            heard = {whole[found.subject] for found in known if found.at >= since}
+            hidden |= {key for key, root in whole.items() if root not in heard}
+        return overviews(
+            [found for key, found in workflows.items() if key not in hidden],
+            _without(hidden, statuses),
+            _without(hidden, held),
+            self._clock(),
+            self._stuck_after_s,
+        )
+
+    def facts(self, workflow: str) -> Measurement | None:
+        """The description of a workflow. Raises ArchiveError."""
+        return self._archive.get(f"workflow:{workflow}")
+
+    def inside(self, workflow: str, found: Mapping[str, Overview]) -> list[str]:
+        """A workflow and all below it among ``found``, itself first."""
+        return inside(workflow, {key: one.children for key, one in found.items()})
+
+    def changes(self, workflow: str, most: int) -> list[dict[str, Any]]:
+        """The latest changes of a workflow's status, oldest first. Raises ArchiveError."""
+        if not most:
+            return []
+        newest = self._archive.query("status", workflow, newest=True, limit=most)
+        return [
+            {"at": found.at, "state": str(status.state), "source": found.source, **counts(status)}
+            for found in reversed(newest)
+            if (status := status_of(found)) is not None
+        ]
+
+    def may_answer(self, who: Principal, workflow: str) -> bool:
+        """Whether ``who`` may record what a workflow is measured to be: an agent what it described,
+        others what is their users'. Raises ArchiveError."""
+        facts = self.facts(workflow)
+        if who.role is not Role.AGENT and who.users is None:
+            return True
+        if facts is None:
+            return False
+        if who.role is Role.AGENT:
+            return facts.details.get("by") == who.name
+        return who.owns(str(facts.details.get("user", "")))
+
+    def _read_on(self) -> None:
+        if self._seq is None:
+            # Whatever is recorded after this is read, perhaps twice, by the next look.
+            self._seq = self._archive.latest_seq()
+            for metric in _METRICS:
+                self._newest[metric] = self._archive.latest(metric)
+            return
+        while True:
+            found, reached = self._archive.read_on(self._seq, _METRICS, _PAGE)
+            for _, measurement in found:
+                newest = self._newest[measurement.metric]
+                before = newest.get(measurement.subject)
+                if before is None or measurement.at >= before.at:
+                    newest[measurement.subject] = measurement
+            self._seq = reached
+            if len(found) < _PAGE:
+                return
+
+
+def _root(found: Measurement) -> str:
+    root = found.details.get("root")
+    return root if isinstance(root, str) and root else found.subject
+
+
+def _without(hidden: set[str], found: Mapping[str, Measurement]) -> dict[str, Measurement]:
+    return {key: one for key, one in found.items() if key not in hidden}
+
+
+_MOST = 1e18
+
+
+def job_row(job: Measurement, placements: Mapping[str, Measurement]) -> dict[str, Any]:
+    """One attempt of one job. ``placements`` are by job, or by task of the abstract workflow."""
+    name, task = text(job, "job"), text(job, "task")
+    transformation, site = split_subject(job.subject)
+    placed = placements.get(name) or placements.get(task)
+    return {
+        "workflow": job.workflow,
+        "job": name,
+        "task": task,
+        "kind": text(job, "kind"),
+        "transformation": transformation,
+        "site": site,
+        "host": text(job, "host") or None,
+        "attempt": whole(job, "attempt") or 0,
+        "retry": whole(job, "retry") or 0,
+        "outcome": text(job, "outcome"),
+        "exitcode": whole(job, "exitcode"),
+        "submitted_at": number(job, "submitted_at"),
+        "started_at": number(job, "started_at"),
+        "ended_at": job.at,
+        "seconds": job.value,
+        "queued_s": number(job, "queued_s"),
+        "cpu_s": number(job, "cpu_s"),
+        "bytes_in": whole(job, "bytes_in"),
+        "bytes_out": whole(job, "bytes_out"),
+        "stderr": text(job, "stderr"),
+        "output": text(job, "output"),
+        "placement": None if placed is None else placement_row(placed),
+    }
+
+
+def placement_row(placed: Measurement) -> dict[str, Any]:
+    """Why a job was put where it is; ``seconds`` is what was expected of it there in all."""
+    return {"site": placed.subject, "seconds": placed.value, "reason": text(placed, "reason")}
+
+
+def transfer_row(moved: Measurement) -> dict[str, Any]:
+    """What one attempt of one job moved from one site to another."""
+    src, _, dst = moved.subject.partition(">")
+    path = moved.details.get("path")
+    return {
+        "workflow": moved.workflow,
+        "job": text(moved, "job"),
+        "attempt": whole(moved, "attempt") or 0,
+        "src": src,
+        "dst": dst,
+        "ended_at": moved.at,
+        "bytes": None if moved.details.get("bytes") is None else int(moved.value),
+        "seconds": number(moved, "seconds"),
+        "goodput_bps": number(moved, "goodput_bps"),
+        "files": whole(moved, "files"),
+        "retries": whole(moved, "retries") or 0,
+        "outcome": text(moved, "outcome"),
+        "path": [str(node) for node in path] if isinstance(path, list) else None,
+        "transit": text(moved, "transit"),
+        "tool": text(moved, "tool"),
+        "direction": text(moved, "direction"),
+    }
+
+
+def text(measurement: Measurement, key: str) -> str:
+    """A text of the details, "" where there is none."""
+    value = measurement.details.get(key)
+    return value if isinstance(value, str) else ""
+
+
+def number(measurement: Measurement, key: str) -> float | None:
+    """A number of the details."""
+    value = measurement.details.get(key)
+    if not isinstance(value, int | float) or isinstance(value, bool) or not abs(value) < _MOST:
+        return None
+    return float(value)
+
+
+def whole(measurement: Measurement, key: str) -> int | None:
+    """A number of the details, without its fraction."""
+    value = number(measurement, key)
+    return None if value is None else int(value)

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from monitors.jobs.runtimes import runtime_subject
-from monitors.logs.submit_dir import JobKind
+from monitors.workflows.facts.attempts import runtime_subject
+from monitors.workflows.logs.submit_dir import JobKind
 from network_provisioner.errors import InputError
 from network_provisioner.topology import Topology
 from pegasus_hooks import sizes, submitdir

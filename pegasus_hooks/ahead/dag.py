@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
-from monitors.logs.submit_dir import JobKind, SubmitDir
+from monitors.workflows.logs.submit_dir import JobKind, SubmitDir
 from network_provisioner.errors import InputError
 from pegasus_hooks import prejob, submitdir
 from pegasus_hooks.prejob import JobPlace

@@ -19,9 +19,9 @@ from heapq import merge
 from pathlib import Path
 from typing import Protocol
 
-from monitors.logs.dagman_run import RunParser, Step
-from monitors.logs.event_log import EventParser, JobEvent, Kind
-from monitors.logs.tail import Tail
+from monitors.workflows.logs.dagman import RunParser, Step
+from monitors.workflows.logs.events import EventParser, JobEvent, Kind
+from monitors.workflows.logs.tail import Tail
 from network_provisioner.errors import InputError
 from pegasus_hooks import submitdir
 from pegasus_hooks.decision import DECISION_ENDING

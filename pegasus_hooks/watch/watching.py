@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from monitors.logs.watch import Watch, open_watch
+from monitors.workflows.logs.watch import Watch, open_watch
 from network_provisioner import hookconfig
 from network_provisioner.errors import InputError
 from network_provisioner.hookconfig import HookConfig

@@ -27,7 +27,7 @@ from adon.testbed import packages
 from adon.testbed.pool import Pool
 from adon.testbed.poolconfig import SiteSpec
 from condor_plugins import dagman
-from monitors.workflows.timeline import timeline
+from monitors.workflows.report import timeline
 from network_provisioner.client import BrokerClient
 from pegasus_hooks import hookscripts
 from pegasus_hooks.planner import PlannedJob

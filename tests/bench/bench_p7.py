@@ -26,9 +26,9 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 from monitors.archive import Archive, Measurement
-from monitors.follow.follower import Follower
-from monitors.logs.submit_dir import SubmitDir
-from monitors.status import Status
+from monitors.workflows.follower import Follower
+from monitors.workflows.logs.submit_dir import SubmitDir
+from monitors.workflows.status import Status
 from tests.bench import Figure, Tell, bench
 
 WORKFLOWS = 1000

@@ -1,29 +1,39 @@
-"""The monitors beside a real DAGMan on a real pool: done, failed and rescued, removed."""
+"""The monitors beside a real DAGMan on a real pool: done, failed and rescued, removed, DAGs within
+DAGs; and what seldom happens to a DAGMan and its logs."""
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import json
 import os
 import re
 import shutil
+import signal
+import subprocess
+import sys
 import threading
 import time
+import urllib.request
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
+from http_load import CONFIG, broker_process
 
 from adon.testbed import packages
 from adon.testbed.pool import Pool
 from adon.testbed.poolconfig import SiteSpec
 from monitors.archive import Archive
-from monitors.follow.condor import Schedd
-from monitors.follow.elsewhere import Elsewhere, inquiry_into
-from monitors.follow.follower import Follower
-from monitors.jobs.attempts import Outcome
-from monitors.logs.submit_dir import JobKind, SubmitDir
-from monitors.status import State, Status
-from monitors.workflows.timeline import timeline
+from monitors.workflows.condor import Schedd
+from monitors.workflows.discovery import Found, Queue
+from monitors.workflows.facts.attempts import Outcome
+from monitors.workflows.follower import Follower
+from monitors.workflows.inquiries import Elsewhere, inquiry_into
+from monitors.workflows.logs.submit_dir import JobKind, SubmitDir, derived
+from monitors.workflows.report import timeline
+from monitors.workflows.status import State, Status
 from network_provisioner.errors import AdonError
 
 pytestmark = pytest.mark.component
@@ -66,6 +76,13 @@ def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pool]:
 def archive(tmp_path: Path) -> Iterator[Archive]:
     with Archive(tmp_path / "archive.sqlite") as opened:
         yield opened
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
 
 
 def plan(folder: Path) -> Path:
@@ -169,24 +186,203 @@ def test_a_failure_ends_and_its_rescue_is_followed(
     assert [t.attempt for t in timeline(folder) if t.job == "stage_in_0"] == [0, 1]
 
 
-def test_a_removal_ends_it(pool: Pool, tmp_path: Path, archive: Archive) -> None:
-    folder = plan(tmp_path / "run")
-    (folder / "job.sh").write_text("#!/bin/sh\nexec sleep 600\n")
-    started = threading.Event()
+# ------------------------------------------------------------------ DAGs within DAGs
 
-    def on_status(_: SubmitDir, status: Status) -> None:
-        if status.in_queue:
-            started.set()
+LOCAL_SUB = """\
+executable = {folder}/job.sh
+universe = local
+log = {folder}/jobs.log
+output = {folder}/$(cluster).out
+queue
+"""
 
-    follower = Follower(folder, archive, on_status=on_status)
+
+def dags(folder: Path) -> Path:
+    """A DAG with one inside it beside it, and one inside that in a directory of its own. Its jobs
+    wait for a file "go": what has ended before it is looked for is not found."""
+    folder.mkdir()
+    (folder / "job.sh").write_text(
+        f"#!/bin/sh\nwhile [ ! -e {folder}/go ]; do sleep 0.2; done\nexec sleep 1\n"
+    )
+    (folder / "job.sh").chmod(0o755)
+    (folder / "job.sub").write_text(LOCAL_SUB.format(folder=folder))
+    (folder / "deep").mkdir()
+    (folder / "deep" / "deep.dag").write_text(f"JOB d {folder}/job.sub\n")
+    (folder / "inner.dag").write_text(
+        "JOB b job.sub\nSUBDAG EXTERNAL deeper deep.dag DIR deep\nPARENT b CHILD deeper\n"
+    )
+    (folder / "outer.dag").write_text(
+        "JOB a job.sub\nSUBDAG EXTERNAL within inner.dag\nPARENT a CHILD within\n"
+    )
+    return folder
+
+
+def submit_outer(pool: Pool, folder: Path) -> str:
+    said = pool.run(["condor_submit_dag", "-f", "outer.dag"], cwd=folder)
+    found = re.search(r"cluster (\d+)", said)
+    assert found is not None, said
+    return found[1]
+
+
+def asking(pool: Pool) -> Queue:
+    return Queue("", lambda command: pool.run(list(command)))
+
+
+def test_dags_within_dags_have_a_status_each(pool: Pool, tmp_path: Path, archive: Archive) -> None:
+    folder = dags(tmp_path / "run")
+    submit_outer(pool, folder)
+    found = Found(folder, "outer.dag")
+    assert found in asking(pool).look()
+    seen: list[tuple[str, Status]] = []
+
+    def on_status(submit_dir: SubmitDir, status: Status) -> None:
+        seen.append((submit_dir.name, status))
+
+    follower = Follower((), archive, on_status=on_status)
+    follower.family.found(found)
+    assert follower.poll() is False
+    (folder / "go").touch()
     thread = threading.Thread(target=follower.run, daemon=True)
     thread.start()
-    cluster = submit(pool, folder)
-    assert started.wait(WAIT_S)
+    thread.join(WAIT_S)
+    assert not thread.is_alive()
+    last = dict(seen)
+    assert {name: (s.state, s.done, s.total) for name, s in last.items()} == {
+        "outer": (State.DONE, 2, 2), "inner": (State.DONE, 2, 2), "deep": (State.DONE, 1, 1),
+    }  # fmt: skip
+    (outer,) = follower.family.roots
+    assert follower.family.total_of(outer).fields()["done"] == 5
+    ids = {m.details["name"]: m.subject for m in archive.query("workflow")}
+    assert ids["inner"] == derived(ids["outer"], "within")
+    assert ids["deep"] == derived(ids["inner"], "deeper")
+    assert {m.details["root"] for m in archive.query("status")} == {ids["outer"]}
+    assert {m.workflow: m.details["job"] for m in archive.query("job")}[ids["deep"]] == "d"
+
+
+def test_a_removed_dag_ends_with_all_inside_it(
+    pool: Pool, tmp_path: Path, archive: Archive
+) -> None:
+    folder = dags(tmp_path / "run")
+    (folder / "job.sh").write_text(
+        "#!/bin/sh\n[ -e going ] && exec sleep 600\n: > going\n"  # the second job goes on
+    )
+    cluster = submit_outer(pool, folder)
+    follower = Follower((), archive)
+    follower.family.found(Found(folder, "outer.dag"))
+    thread = threading.Thread(target=follower.run, daemon=True)
+    thread.start()
+    # Both have a job in the queue: the inner one its own, the outer one the inner one.
+    until(lambda: len({m.subject for m in archive.query("status") if m.details["in_queue"]}) == 2)
     pool.run(["condor_rm", cluster])
     thread.join(WAIT_S)
     assert not thread.is_alive()
-    assert archive.query("status")[-1].details["state"] == "removed"
+    last = {m.subject: m.details["state"] for m in archive.query("status")}
+    assert len(last) == 2 and set(last.values()) == {"removed"}
+
+
+# ------------------------------------------------------------------ what seldom happens
+
+
+def _changes(archive: Archive) -> dict[str, list[str]]:
+    """The ids of all changes of each workflow, in their order."""
+    found: dict[str, list[str]] = {}
+    for one in archive.query("status"):
+        found.setdefault(one.subject, []).append(one.id)
+    return found
+
+
+def _pid(out: Path) -> int:
+    found = re.findall(r"\*\* PID = (\d+)", out.read_text())
+    return int(found[-1])
+
+
+def _stopped(pid: int) -> bool:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+
+
+@pytest.mark.long
+def test_a_killed_dagman_is_followed_into_its_recovery(
+    pool: Pool, tmp_path: Path, archive: Archive
+) -> None:
+    """The schedd starts it again, and nothing was lost or told twice."""
+    folder = dags(tmp_path / "run")
+    (folder / "job.sh").write_text(
+        "#!/bin/sh\nmkdir first && exit 0\n"  # the others wait
+        f"while [ ! -e {folder}/go ]; do sleep 0.2; done\n"
+    )
+    submit_outer(pool, folder)
+    follower = Follower((), archive)
+    follower.family.found(Found(folder, "outer.dag"))
+    thread = threading.Thread(target=follower.run, daemon=True)
+    thread.start()
+    until((folder / "inner.dag.dagman.out").exists)
+    os.kill(_pid(folder / "outer.dag.dagman.out"), signal.SIGKILL)
+    (folder / "go").touch()
+    thread.join(WAIT_S)
+    assert not thread.is_alive()
+    (outer,) = follower.family.roots
+    assert outer.status is not None and outer.status.state is State.DONE
+    with Archive(":memory:") as afterwards:
+        again = Follower((), afterwards)
+        again.family.found(Found(folder, "outer.dag"))
+        again.run()
+        assert _changes(afterwards) == _changes(archive)
+
+
+@pytest.mark.long
+def test_a_log_that_is_rotated_under_dagman(pool: Pool, tmp_path: Path, archive: Archive) -> None:
+    """DAGMan keeps its log open: one is copied and emptied, as logrotate's copytruncate does, one
+    is moved away while DAGMan goes on writing to it. Followers come and go meanwhile."""
+    folder = tmp_path / "run"
+    folder.mkdir()
+    jobs = [f"j{number}" for number in range(8)]
+    waited = {"j4": "1", "j7": "2"}
+    # Two of them wait for what has to happen before the workflow ends.
+    (folder / "job.sh").write_text("#!/bin/sh\nwhile [ ! -e $1 ]; do sleep 0.1; done\n")
+    (folder / "job.sh").chmod(0o755)
+    (folder / "job.sub").write_text(f"arguments = $(after)\n{LOCAL_SUB.format(folder=folder)}")
+    (folder / "outer.dag").write_text(
+        "".join(f"JOB {job} job.sub\n" for job in jobs)
+        + "".join(f"PARENT {a} CHILD {b}\n" for a, b in itertools.pairwise(jobs))
+        + "".join(f'VARS {job} after="{waited.get(job, "job.sh")}"\n' for job in jobs)
+    )
+    submit_outer(pool, folder)
+    out = folder / "outer.dag.dagman.out"
+    until = time.monotonic() + WAIT_S
+    aside = 0
+    for turn in itertools.count():
+        assert time.monotonic() < until
+        if turn % 5 == 0:
+            follower = Follower((), archive)
+            follower.family.found(Found(folder, "outer.dag"))
+        if follower.poll():
+            break
+        done = max((m.details["done"] for m in archive.query("status")), default=0)
+        if done >= 2 and aside == 0:
+            aside += 1
+            dagman = _pid(out)
+            os.kill(dagman, signal.SIGSTOP)  # what is written in between is lost with copytruncate
+            try:
+                until(partial(_stopped, dagman))
+                shutil.copyfile(out, out.with_name(f"{out.name}.{aside}"))
+                os.truncate(out, 0)
+            finally:
+                os.kill(dagman, signal.SIGCONT)
+            (folder / "1").touch()
+        if done >= 5 and aside == 1:
+            aside += 1
+            out.rename(out.with_name(f"{out.name}.{aside}"))
+            out.touch()
+            (folder / "2").touch()
+        time.sleep(0.1)
+    assert aside == 2
+    told = [m.details["done"] for m in archive.query("status")]
+    assert sorted(set(told)) == list(range(9)) and told == sorted(told)
+    with Archive(":memory:") as afterwards:
+        again = Follower((), afterwards)
+        again.family.found(Found(folder, "outer.dag"))
+        again.run()
+        assert _changes(afterwards) == _changes(archive)
 
 
 def snapshot(folder: Path, into: Path) -> Path:
@@ -197,13 +393,7 @@ def snapshot(folder: Path, into: Path) -> Path:
     return into
 
 
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-
-
+@pytest.mark.long
 def test_htcondor_tells_of_a_dagman_that_never_said_how_it_ended(
     pool: Pool, tmp_path: Path, archive: Archive
 ) -> None:
@@ -245,3 +435,35 @@ def test_htcondor_tells_of_a_dagman_that_never_said_how_it_ended(
         gone = end_of(another)
     assert gone is not None and gone.state is State.FAILED
     assert f"job {cluster}" in gone.reason and "neither in the queue" in gone.reason
+
+
+@pytest.mark.long
+def test_a_broker_is_sent_what_a_command_follows(
+    pool: Pool, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = dags(tmp_path / "run")
+    submit_outer(pool, folder)
+    with broker_process(tmp_path_factory.mktemp("broker"), CONFIG) as url:
+        env = pool.env() | {"PYTHONPATH": str(Path(__file__).parents[2])}
+        command = [sys.executable, "-m", "adon", "monitor", "run", "--all", "--broker", url,
+                   "--json"]  # fmt: skip
+        with subprocess.Popen(
+            pool.command(command), env=env, cwd=tmp_path, stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, text=True, start_new_session=True,
+        ) as monitor:  # fmt: skip
+            try:
+                assert monitor.stdout is not None
+                lines = [json.loads(monitor.stdout.readline())]
+                (folder / "go").touch()
+                lines += map(json.loads, monitor.stdout)
+            finally:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(monitor.pid, signal.SIGKILL)
+        ours = [line for line in lines if line["dir"].startswith(str(tmp_path))]
+        last = {line["workflow"]: line for line in ours}
+        assert {line["state"] for line in last.values()} == {"done"} and len(last) == 3
+        assert last["outer"]["total"]["done"] == 5
+        with urllib.request.urlopen(f"{url}/v1/measurements?metric=status&limit=10000") as answer:
+            found = json.load(answer)["measurements"]
+        told = {one["subject"]: one["details"]["state"] for one in found}
+        assert {line["id"]: line["state"] for line in last.values()}.items() <= told.items()

@@ -15,7 +15,7 @@ from adon.testbed.packages import ensure
 from adon.testbed.pool import Pool
 from adon.testbed.poolconfig import SiteSpec
 from condor_plugins import dagman
-from monitors.workflows.failures import failures
+from monitors.workflows.report import failures
 from pegasus_hooks import submitdir
 from pegasus_hooks.planner import Options, PlannedWorkflow, plan
 

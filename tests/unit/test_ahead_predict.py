@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from monitors.logs.submit_dir import JobKind
+from monitors.workflows.logs.submit_dir import JobKind
 from network_provisioner.errors import InputError
 from pegasus_hooks.ahead.beliefs import Beliefs
 from pegasus_hooks.ahead.dag import Moving, Node, PlannedDag, in_order

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_ahead_predict import computes, dag_of, moves
 
-from monitors.logs.submit_dir import JobKind
+from monitors.workflows.logs.submit_dir import JobKind
 from network_provisioner.errors import BrokerError
 from network_provisioner.model import LIVE, TransitRequest, TransitState
 from pegasus_hooks.ahead.beliefs import Beliefs

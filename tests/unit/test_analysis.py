@@ -7,13 +7,12 @@ import math
 from random import Random
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from workflow_world import BWA, T0, UUID, example, job, status, transfer
 
 from monitors.measurement import Measurement
-from monitors.workflows.analysed import Spread
-from monitors.workflows.analysis import analyse
+from monitors.workflows.analysis import Spread, analyse
 
 OUTCOMES = ("done", "failed", "removed")
 seconds = st.floats(0, 1e6, allow_nan=False)
@@ -52,6 +51,7 @@ def a_workflow(draw: st.DrawFn) -> list[Measurement]:
     return [*found, status()]
 
 
+@settings(max_examples=25)
 @given(a_workflow(), st.randoms(use_true_random=False))
 def test_the_order_of_measurements_says_nothing(found: list[Measurement], random: Random) -> None:
     shuffled = list(found)
@@ -60,6 +60,7 @@ def test_the_order_of_measurements_says_nothing(found: list[Measurement], random
     json.dumps(analyse(found).as_dict(), allow_nan=False)
 
 
+@settings(max_examples=25)
 @given(a_workflow())
 def test_every_attempt_and_transfer_is_counted_once(found: list[Measurement]) -> None:
     made = analyse(found)

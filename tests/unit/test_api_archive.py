@@ -26,13 +26,13 @@ from monitors.api.streams import Room
 from monitors.api.streams import Stream as Streamed
 from monitors.archive import Archive, ArchiveError, Measurement
 from monitors.feed import Feed
-from monitors.jobs.output import TAIL_BYTES
 from monitors.measurement import LONGEST, MOST_DETAILS
 from monitors.metrics import ArchiveMetrics
 from monitors.owners import Owners
 from monitors.retention.horizons import DAY_S, Keep, Retention
 from monitors.retention.service import retain
 from monitors.rules import Rule, Rules
+from monitors.workflows.logs.records import TAIL_BYTES
 from network_provisioner.access import Key, Principal, Role, hash_of
 from network_provisioner.api import create_app
 from network_provisioner.errors import BrokerError

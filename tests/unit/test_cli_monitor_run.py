@@ -15,7 +15,7 @@ from cli_world import NOBODY, adon, refusal
 from monitor_files import START, Submitted, exiting, starting, submitted, table, whole_run
 
 from monitors.archive import Archive
-from monitors.follow.subworkflows import derived
+from monitors.workflows.logs.submit_dir import derived
 from pegasus_hooks import registry
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -28,6 +28,7 @@ def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("monitors.workflows.follower.LOOK_ANYWAY_S", 0.0)
 
 
 def registered(path: Path, name: str) -> Submitted:

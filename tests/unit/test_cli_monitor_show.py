@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from api_rig import serving
 from cli_world import NOBODY, adon, refusal
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from monitor_files import Submitted, append, starting, table
 from test_api_workflows import Web
@@ -21,13 +21,13 @@ from workflow_world import T0, UUID, example, job, status, transfer, workflow
 
 from adon.commands.monitor_text import analysis_text, list_text, status_text
 from monitors.archive import Archive
-from monitors.follow.broker_requests import BrokerRequests
-from monitors.follow.follower import Follower
-from monitors.logs.submit_dir import SubmitDir
 from monitors.measurement import Measurement
-from monitors.status import State
 from monitors.workflows.analysis import analyse
-from monitors.workflows.known import KnownWorkflows
+from monitors.workflows.follower import Follower
+from monitors.workflows.logs.submit_dir import SubmitDir
+from monitors.workflows.overview import KnownWorkflows
+from monitors.workflows.sink import BrokerRequests
+from monitors.workflows.status import State
 
 MEASURED = [
     *example(),
@@ -275,6 +275,7 @@ def test_measured_now_from_an_archive(tmp_path: Path) -> None:
 text = st.text(max_size=8)
 
 
+@settings(max_examples=25)
 @given(name=text, user=text, words=text, n=st.integers(0, 3), when=st.floats(0, 2e6))
 def test_no_name_breaks_a_table(name: str, user: str, words: str, n: int, when: float) -> None:
     with Archive(":memory:") as archive:

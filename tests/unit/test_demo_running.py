@@ -14,7 +14,7 @@ from adon.demo.course import Interrupted
 from adon.demo.running import _Following, behind, end_state
 from condor_plugins.dagman import DagEnd
 from monitors.archive import Archive
-from monitors.status import NOT_STARTED, State, Status
+from monitors.workflows.status import NOT_STARTED, State, Status
 from network_provisioner.errors import AdonError
 
 

@@ -12,8 +12,8 @@ import pytest
 from adon.demo.stuck import PATIENCE_S, StuckJobs, stuck_words, waits
 from adon.testbed.pool import Pool
 from condor_plugins.waiting import Stuck
-from monitors.jobs.attempts import Attempt, Outcome
-from monitors.logs.submit_dir import JobKind, PlannedJob
+from monitors.workflows.facts.attempts import Attempt, Outcome
+from monitors.workflows.logs.submit_dir import JobKind, PlannedJob
 
 NOW = 1_700_000_000.0
 WHY = "matches no slot: the pool has none"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from monitor_files import START, Submitted, append, executing, exiting, stamp, submitted, terminated
 from test_kickstart import DOCUMENT
 
-from monitors.workflows.failures import Failure, failures, last_complaint, listed, tail_of
+from monitors.workflows.report import Failure, failures, last_complaint, listed, tail_of
 
 ONE, TWO, STAGE = (job[0] for job in Submitted.JOBS)
 

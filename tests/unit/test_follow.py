@@ -27,12 +27,10 @@ from monitor_files import (
     whole_run,
 )
 
-from monitors.archive import Archive, ArchiveError, Measurement
-from monitors.follow.command import main
-from monitors.follow.follower import Follower
-from monitors.logs.tail import Tail
-from monitors.logs.watch import InotifyWatch, StatWatch, open_watch
-from monitors.status import State, Status
+from monitors.archive import Archive, ArchiveError
+from monitors.workflows.follower import Follower
+from monitors.workflows.logs.watch import InotifyWatch, StatWatch, open_watch
+from monitors.workflows.status import State, Status
 from network_provisioner.errors import InputError
 
 WAIT_S = 120.0  # how long a test waits for what should come at once
@@ -80,7 +78,7 @@ def test_records_a_finished_run_once_however_often_it_is_followed(
     assert len(archive.query("runtime")) == 1
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=12)
 @given(
     cuts=st.lists(st.integers(0, len(whole_run())), max_size=8),
     restarts=st.lists(st.booleans(), min_size=9, max_size=9),
@@ -245,7 +243,7 @@ def test_names_that_no_archive_takes_keep_nothing_else_back(
     assert len(archive.query("status")) == 1 and "characters that are no text" in caplog.text
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=15)
 @given(st.data())
 def test_garbled_files_never_stop_it(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
@@ -370,7 +368,7 @@ def test_many_workflows_in_one_follower(tmp_path: Path, archive: Archive) -> Non
 
 def command(archive: Path, *paths: Path) -> list[str]:
     return [
-        sys.executable, "-m", "monitors.follow.command", "--archive", str(archive),
+        sys.executable, "-m", "adon", "monitor", "run", "--archive", str(archive),
         *map(str, paths),
     ]  # fmt: skip
 
@@ -394,64 +392,3 @@ def test_kill_9_at_many_points_of_a_replay(planned: Submitted, tmp_path: Path) -
     with Archive(path) as killed, Archive(tmp_path / "whole.sqlite") as whole:
         Follower(planned.path, whole).run()
         assert killed.query("status") == whole.query("status")
-
-
-@pytest.mark.parametrize(("exit_status", "expected"), [(0, 0), (1, 1)])
-def test_the_command_tells_how_it_ended(
-    planned: Submitted,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    exit_status: int,
-    expected: int,
-) -> None:
-    planned.out.write_text(
-        starting() + table(START, done=1, queued=1) + exiting(START, exit_status)
-    )
-    archive = tmp_path / "a.sqlite"
-    assert main(["--archive", str(archive), str(planned.path)]) == expected
-    assert "wf  [############............]  50.0 %" in capsys.readouterr().out
-
-
-def test_the_command_explains_bad_input(
-    tmp_path: Path, planned: Submitted, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["--archive", str(tmp_path / "a.sqlite"), str(tmp_path / "nowhere")]) == 2
-    (tmp_path / "text").write_text("no database, and long enough to be looked at\n" * 30)
-    assert main(["--archive", str(tmp_path / "text"), str(planned.path)]) == 2
-    lines = capsys.readouterr().err.splitlines()
-    assert len(lines) == 2
-    assert "expected a submit directory" in lines[0]
-    assert "expected an ADON archive" in lines[1]
-
-
-# ------------------------------------------------------------------ tail
-
-
-def test_a_tail_reads_nothing_twice(tmp_path: Path) -> None:
-    path = tmp_path / "log"
-    tail = Tail(path)
-    assert list(tail.read()) == []
-    path.write_bytes(b"a" * 3_000_000)
-    pieces = list(tail.read())
-    assert [piece.first for piece in pieces] == [True, False, False]
-    assert sum(len(piece.data) for piece in pieces) == 3_000_000
-    assert list(tail.read()) == []
-    with path.open("ab") as file:
-        file.write(b"more")
-    assert [(piece.data, piece.first) for piece in tail.read()] == [(b"more", False)]
-
-
-def test_measurements_are_what_the_contract_says(planned: Submitted, archive: Archive) -> None:
-    planned.out.write_text(starting() + table(START, done=1, queued=1, unready=2))
-    Follower(planned.path, archive).poll()
-    (status,) = archive.query("status")
-    assert isinstance(status, Measurement)
-    assert (status.subject, status.workflow) == (planned.uuid, planned.uuid)
-    assert (status.value, status.unit, status.at) == (25.0, "%", START)
-    assert {
-        name: status.details[name]
-        for name in ("unready", "ready", "pre", "in_queue", "post", "done", "fail", "state")
-    } == {
-        "unready": 2, "ready": 0, "pre": 0, "in_queue": 1, "post": 0, "done": 1, "fail": 0,
-        "state": "running",
-    }  # fmt: skip

@@ -26,18 +26,16 @@ from monitor_files import (
 )
 
 from monitors.archive import Archive
-from monitors.follow.discovery import Discovery, Found, PegasusDatabase
-from monitors.follow.elsewhere import Elsewhere
-from monitors.follow.follower import Follower
-from monitors.follow.pegasus_status import Fallback
-from monitors.follow.refreshing import read_now
-from monitors.follow.subworkflows import derived, root_of, sub_workflows
-from monitors.follow.workflow import FollowedWorkflow
-from monitors.logs.event_log import JobEvent, Kind
-from monitors.logs.submit_dir import SubmitDir
-from monitors.logs.watch import StatWatch
 from monitors.measurement import Measurement
-from monitors.status import NOT_STARTED, State, Status, percent, total
+from monitors.workflows.discovery import Discovery, Found, PegasusDatabase
+from monitors.workflows.followed import FollowedWorkflow
+from monitors.workflows.follower import Follower
+from monitors.workflows.inquiries import Elsewhere, Fallback
+from monitors.workflows.logs.events import JobEvent, Kind
+from monitors.workflows.logs.submit_dir import SubmitDir, derived, root_of, sub_workflows
+from monitors.workflows.logs.watch import StatWatch
+from monitors.workflows.service import read_now
+from monitors.workflows.status import NOT_STARTED, State, Status, percent, total
 
 PLANNED = """\
 executable = /usr/bin/condor_dagman

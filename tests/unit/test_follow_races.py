@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -38,9 +39,9 @@ from monitor_files import (
 )
 
 from monitors.archive import Archive
-from monitors.follow.follower import Follower
-from monitors.logs.tail import Piece, Tail
 from monitors.measurement import Measurement
+from monitors.workflows.follower import Follower
+from monitors.workflows.logs.tail import Piece, Tail
 
 ONE, TWO, STAGE = (job[0] for job in Submitted.JOBS)
 JOBS = (STAGE, ONE, TWO)
@@ -261,13 +262,11 @@ def told(statuses: list[Measurement]) -> list[tuple[Any, ...]]:
     return [tuple(one.details[name] for name in names) for one in statuses]
 
 
-@settings(max_examples=40)
-@given(histories(), st.lists(st.integers(0, 900), max_size=60), st.integers(1, 5), st.booleans())
-def test_what_is_recorded_is_what_happened(
-    history: History, portions: list[int], each: int, keep: bool
-) -> None:
+def check(history: History, portions: list[int], each: int, keep: bool) -> None:
+    """What is recorded is what happened, with a follower that looks whenever something was written
+    and with one that reads it all afterwards."""
     with (
-        mock.patch("monitors.follow.workflow._LATE_S", 0.0),
+        mock.patch("monitors.workflows.followed._LATE_S", 0.0),
         tempfile.TemporaryDirectory() as name,
         Archive(":memory:") as archive,
         Archive(":memory:") as afterwards,
@@ -309,6 +308,15 @@ def test_what_is_recorded_is_what_happened(
             held = one.query("held")
             assert not held or held[-1].value == 0
             assert math.isclose(sum(m.value for m in held) * 2, len(held))
+
+
+CASES = given(
+    histories(), st.lists(st.integers(0, 900), max_size=60), st.integers(1, 5), st.booleans()
+)
+test_what_is_recorded_is_what_happened = settings(max_examples=6)(CASES(check))
+test_what_is_recorded_is_what_happened_long = pytest.mark.long(
+    settings(max_examples=100)(CASES(check))
+)
 
 
 # ---------------------------------------------------------------- the smallest that went wrong
@@ -443,3 +451,56 @@ def test_the_hour_that_comes_twice(tmp_path: Path, season: tuple[int, int, int])
         assert (job.details["submitted_at"], job.at) == (autumn, autumn + 1800)
         assert archive.query("status")[-1].details["state"] == "removed"
         assert archive.query("status")[-1].at == autumn + 1900
+
+
+# ---------------------------------------------------------------- runs within one second
+
+FAILED = ("out", table(START, fail=1) + exiting(START, 1))
+DONE = ("out", table(START, done=1) + exiting(START, 0))
+BEGINS = ("out", starting(START))
+
+
+def log(text: str) -> tuple[str, str]:
+    return ("dagman", text)
+
+
+# In the order in which they are written.
+RESCUED = [
+    log(submitted(6, START + 0.1)), BEGINS, FAILED, log(terminated(6, START + 0.5, 1)),
+    log(submitted(8, START + 0.7)), BEGINS, ("out", table(START, queued=1)), DONE,
+    log(terminated(8, START + 0.9)),
+]  # fmt: skip
+KILLED = [*RESCUED[:7], log(aborted(8, START + 0.8))]  # without a word of its own
+
+
+def states(archive: Archive) -> list[str]:
+    return [m.details["state"] for m in archive.query("status")]
+
+
+def follow(written: list[tuple[str, str]], portions: list[int]) -> list[str]:
+    """Reads after so many more were written, each time with a follower that knows nothing."""
+    with tempfile.TemporaryDirectory() as folder, Archive(":memory:") as archive:
+        planned = Submitted(Path(folder) / "run")
+        live = Follower(planned.path, archive)
+        at = 0
+        for end in [*accumulate(portions), len(written)]:
+            for name, text in written[at:end]:
+                append(getattr(planned, name), text)
+            at = max(at, end)
+            live.poll()
+            Follower(planned.path, archive).poll()
+        assert live.poll(), "an end is not seen"
+        assert Follower(planned.path, archive).poll(), "an end is not seen by who begins late"
+        return states(archive)
+
+
+@pytest.mark.parametrize("portions", [[], [4], [5], [6], [3, 3]])
+def test_the_end_of_the_run_before_is_told_once(portions: list[int]) -> None:
+    told = follow(RESCUED, portions)
+    assert (told.count("failed"), told.count("done"), told[-1]) == (1, 1, "done")
+
+
+@pytest.mark.parametrize("portions", [[], [3], [7]])
+def test_a_run_that_was_killed_within_the_second_in_which_it_began(portions: list[int]) -> None:
+    told = follow(KILLED, portions)
+    assert (told.count("failed"), told.count("removed")) == (1, 1)

@@ -21,9 +21,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from monitor_files import START, Submitted, append, exiting, starting, table
 
 from monitors.archive import Archive
-from monitors.follow.follower import Follower
-from monitors.logs.dagman_log import StatusParser
-from monitors.status import Status
+from monitors.workflows.follower import Follower
+from monitors.workflows.logs.dagman import StatusParser
+from monitors.workflows.status import Status
+
+pytestmark = pytest.mark.long
 
 JOBS = 60
 
@@ -167,17 +169,7 @@ def test_a_log_that_loses_what_was_read_keeps_what_was_recorded(cuts: list[int])
         assert recorded(archive) == EXPECTED
 
 
-@settings(max_examples=200, deadline=None)
-@given(st.lists(st.integers(0, 6), max_size=40))
-def test_there_and_back_within_a_second_is_told_each_time(counts: list[int]) -> None:
-    text = "".join(table(START, queued=count, total=9) for count in counts)
-    changes = StatusParser().feed(text.encode())
-    told = [count for n, count in enumerate(counts) if n == 0 or counts[n - 1] != count]
-    assert [change.status.in_queue for change in changes] == told
-    assert len({change.key for change in changes}) == len(changes)
-
-
-COMMAND = [sys.executable, "-m", "monitors.follow.command", "--archive"]
+COMMAND = [sys.executable, "-m", "adon", "monitor", "run", "--archive"]
 
 
 @pytest.mark.parametrize("seed", [1])

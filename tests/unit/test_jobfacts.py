@@ -28,12 +28,11 @@ from monitor_files import (
 )
 
 from monitors.archive import Archive
-from monitors.follow.workflow import FollowedWorkflow
-from monitors.jobs.condor_moves import Execution, MovesParser
-from monitors.jobs.output import TAIL_BYTES, said_by, tail
-from monitors.jobs.placements import FILE, placement_facts
-from monitors.logs.submit_dir import JobKind, PlannedJob, SubmitDir
 from monitors.measurement import Measurement, to_row
+from monitors.workflows.facts.plan import FILE, placement_facts
+from monitors.workflows.followed import FollowedWorkflow
+from monitors.workflows.logs.records import TAIL_BYTES, read_output, tail
+from monitors.workflows.logs.submit_dir import JobKind, PlannedJob, SubmitDir
 from network_provisioner.errors import InputError
 
 ONE, TWO, STAGE = (name for name, *_ in Submitted.JOBS)
@@ -119,7 +118,7 @@ def test_a_pool_that_was_made_anew_counts_its_jobs_from_the_start(planned: Submi
 def test_earlier_runs_count_though_their_log_could_not_be_read_at_first(
     planned: Submitted, monkeypatch: pytest.MonkeyPatch, rests: bool
 ) -> None:
-    monkeypatch.setattr("monitors.follow.workflow._LATE_S", 0.0)
+    monkeypatch.setattr("monitors.workflows.followed._LATE_S", 0.0)
     ran = [
         submitted(n, at, ONE) + executing(n, at + 1) + terminated(n, at + 5, returned)
         for n, at, returned in ((1, START, 1), (2, START + 50, 0))
@@ -289,6 +288,7 @@ def test_a_job_without_records_has_its_error_file(planned: Submitted) -> None:
     assert found == ["words of 0", "words of 1"]
 
 
+@settings(max_examples=25)
 @given(st.text(max_size=12_000), st.integers(0, 3))
 def test_the_tail_is_short_whole_and_harmless(text: str, times: int) -> None:
     kept = tail(text * (1 + times))
@@ -298,7 +298,7 @@ def test_the_tail_is_short_whole_and_harmless(text: str, times: int) -> None:
         assert kept == text * (1 + times)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.binary(max_size=3000),
     st.sampled_from([".out", ".err", ".out.000", ".in", ".multipart/1-transfer"]),
@@ -311,7 +311,7 @@ def test_whatever_stands_in_a_jobs_files_it_is_read(
     path.parent.mkdir(exist_ok=True)
     path.write_bytes(data + kickstart(START + 2, "x").encode() + data)
     job = PlannedJob("x", JobKind.COMPUTE, "mu", "t::x:1", "ID1", folder / "x.out", None)
-    said = said_by(job, START, START + 10, complained=True)
+    said = read_output(job, START, START + 10, complained=True)
     assert len(said.stderr.encode()) <= TAIL_BYTES
 
 
@@ -444,7 +444,7 @@ def test_best_effort_is_an_empty_path(planned: Submitted) -> None:
     assert moved.details["path"] == [] and moved.details["bytes"] is None
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.one_of(
     st.binary(max_size=80),
     st.builds(lambda k, v: line(**{k: v}).encode(),
@@ -490,29 +490,6 @@ MOVES = """\
 """
 
 
-def test_what_htcondor_moved_itself() -> None:
-    (ended,) = MovesParser().feed(MOVES.encode())
-    assert (ended.cluster, ended.ways["in"].n_bytes, ended.ways["out"].n_bytes) == (
-        28, 2_000_937, 5_000_012)  # fmt: skip
-    assert ended.ways["in"].ended - ended.ways["in"].began == 2.0
-    assert ended.ways["out"].ended - ended.ways["out"].began == 0.25
-
-
-@given(st.lists(st.integers(0, len(MOVES)), max_size=8), st.binary(max_size=30), st.integers(0))
-def test_htcondors_log_in_any_portions_and_with_garbage(
-    cuts: list[int], garbage: bytes, where: int
-) -> None:
-    parser, last = MovesParser(), 0
-    found: list[Execution] = []
-    for cut in [*sorted(cuts), len(MOVES)]:
-        found += parser.feed(MOVES.encode()[last:cut])
-        last = cut
-    assert found == list(MovesParser().feed(MOVES.encode()))
-    spoilt = MOVES.encode()
-    place = where % len(spoilt)
-    list(MovesParser().feed(spoilt[:place] + garbage + spoilt[place:]))
-
-
 def test_htcondors_transfers_of_a_workflow(planned: Submitted) -> None:
     log = SubmitDir(planned.path).workflow_log
     assert log is not None
@@ -549,7 +526,7 @@ def test_why_a_job_is_where_it_is(planned: Submitted) -> None:
     assert took(followed, "placement") == []
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.one_of(st.binary(max_size=200), st.recursive(
     st.none() | st.floats() | st.text(max_size=4) | st.sampled_from(["mu", "ID1"]),
     lambda x: st.lists(x, max_size=3) | st.dictionaries(

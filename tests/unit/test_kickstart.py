@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitors.logs import kickstart
+from monitors.workflows.logs import kickstart
 
 DOCUMENT = """\
 - invocation: True

@@ -26,10 +26,9 @@ from monitors.notices.data import KINDS, Target, check_targets, headers_of, targ
 from monitors.notices.deciding import Notice, notice_id, wants, workflow_notice
 from monitors.notices.service import TRIES, NoticeService, may_run
 from monitors.notices.workflows import WorkflowNotices
-from monitors.status import State, Status
 from monitors.workflows.analysis import analyse
-from monitors.workflows.known import KnownWorkflows
-from monitors.workflows.overview import Overview
+from monitors.workflows.overview import KnownWorkflows, Overview
+from monitors.workflows.status import State, Status
 from network_provisioner.errors import InputError
 
 ALL = Target(on=frozenset(KINDS), webhook="https://hook.example/x")

@@ -15,8 +15,8 @@ from typing import Any
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from monitors.logs import kickstart
-from monitors.logs.submit_dir import SubmitDir
+from monitors.workflows.logs import kickstart
+from monitors.workflows.logs.submit_dir import SubmitDir
 from network_provisioner.errors import InputError
 from pegasus_hooks.submitdir import braindump, dag_file, job_file
 from site_selector.placement import Alternative, Mapping, Move, Placement

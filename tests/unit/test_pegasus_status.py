@@ -10,15 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from monitor_files import START, Submitted, append, starting, submitted, table
 
 from monitors.archive import Archive
-from monitors.follow.elsewhere import Elsewhere
-from monitors.follow.follower import Follower
-from monitors.follow.pegasus_status import Fallback, ask, key_of, parsed
-from monitors.status import State, Status
+from monitors.workflows.follower import Follower
+from monitors.workflows.inquiries import Elsewhere, Fallback, ask, key_of, parsed
+from monitors.workflows.status import State, Status
 
 WAIT_S = 60.0
 
@@ -77,6 +76,7 @@ def test_what_cannot_be_is_not_believed(text: str) -> None:
 VALUES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3)
 
 
+@settings(max_examples=40)
 @given(st.dictionaries(st.sampled_from(list(json.loads(said())["dags"]["root"])), VALUES))
 def test_whatever_it_prints(changes: dict[str, Any]) -> None:
     status = parsed(said(**changes), 0.0)
@@ -173,9 +173,10 @@ def test_it_is_asked_by_its_command_line(
 
 
 def test_a_log_that_says_nothing_while_dagman_runs(
-    tmp_path: Path, program: Callable[..., Path]
+    tmp_path: Path, program: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And DAGMan's own word counts again when it is understood."""
+    monkeypatch.setattr("monitors.workflows.follower.LOOK_ANYWAY_S", 0.0)
     log = program(said())
     planned = Submitted(tmp_path / "run")
     planned.out.write_text("something else altogether\n" * 50)

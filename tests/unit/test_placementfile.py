@@ -13,7 +13,7 @@ from planner_world import make_case
 
 from adon import planning
 from adon.planner_placements import leave
-from monitors.jobs.placements import FILE, placement_facts
+from monitors.workflows.facts.plan import FILE, placement_facts
 from network_provisioner.errors import InputError
 from site_selector.placement import Alternative, Mapping, Placement
 from site_selector.placementfile import write_placements

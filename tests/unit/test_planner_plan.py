@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from planner_world import FIXED, MAPPING, RAW, ROOT, Case, make_case
 
-from monitors.logs.submit_dir import JobKind, SubmitDir
+from monitors.workflows.logs.submit_dir import JobKind, SubmitDir
 from network_provisioner.errors import InputError
 from pegasus_hooks import submitdir, transferlist
 from pegasus_hooks.planner import Options, PlannedWorkflow, plan

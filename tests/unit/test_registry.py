@@ -66,7 +66,7 @@ def test_dropped_unless_registered_again(folder: Path, config: Path) -> None:
 
 def test_never_lost_between_a_watcher_and_hooks(folder: Path, config: Path) -> None:
     """A watcher drops as soon as it can; what was registered after it looked is there."""
-    rounds = 300
+    rounds = 60
     registry.register(folder, config, config.parent, UUID)
     stop = threading.Event()
 

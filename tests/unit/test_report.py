@@ -20,7 +20,7 @@ from adon.demo import draw_dag, draw_gantt, draw_load, loads, svg, words
 from adon.demo.facts import Bar, LinkSample, RunFacts
 from adon.demo.figures import as_json
 from adon.demo.page import STYLE, render
-from monitors.workflows.failures import Failure
+from monitors.workflows.report import Failure
 from network_provisioner.model import Transit, TransitState
 
 VOID = {"meta", "br", "hr", "img", "input", "link"}

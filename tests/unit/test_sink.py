@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from monitor_files import START, Submitted, append, exiting, starting, table
 
-from monitors.follow.follower import Follower
-from monitors.follow.sink import BrokerSink, SinkError
 from monitors.measurement import LONGEST, MOST_DETAILS, Measurement
+from monitors.workflows.follower import Follower
+from monitors.workflows.sink import BrokerSink, SinkError
 from network_provisioner.errors import InputError
 
 TOKEN = "a-token-that-is-long-enough"
@@ -183,7 +183,7 @@ def test_what_no_archive_takes_is_left_out(
     assert "expected finite numbers" in caplog.text
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=10)
 @given(st.lists(st.sampled_from(["up", "down", "poll", "write"]), max_size=30))
 def test_a_broker_that_comes_and_goes_loses_and_doubles_nothing(
     tmp_path_factory: pytest.TempPathFactory, course: list[str]
@@ -226,7 +226,7 @@ def test_while_nothing_can_be_recorded_little_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It stands in the files: with many workflows and no sink, those are not read on."""
-    monkeypatch.setattr("monitors.follow.follower.MOST_UNRECORDED", 20)
+    monkeypatch.setattr("monitors.workflows.follower.MOST_UNRECORDED", 20)
 
     class Sink:
         broken = True

@@ -16,7 +16,7 @@ from adon.demo.gather import NO_MAPPING
 from adon.demo.page import render
 from adon.demo.summary import COLUMNS, changed, summary_text
 from adon.demo.words import failure_words
-from monitors.workflows.failures import Failure
+from monitors.workflows.report import Failure
 
 REPORTS = (Path("/r/report.html"), Path("/r/report.json"))
 RUN = Path("/s/testbed/submit/u/pegasus/soykb/run0001")

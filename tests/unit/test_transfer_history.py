@@ -8,16 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from monitor_files import START
 
-from monitors.jobs.attempts import Attempt, Outcome
-from monitors.jobs.condor_moves import without
-from monitors.jobs.transfer_history import CondorHistory, plugin_facts
-from monitors.logs.submit_dir import JobKind, PlannedJob
 from monitors.measurement import Measurement, to_row
-from monitors.printed import ads as ads_of
+from monitors.workflows.condor import ads as ads_of
+from monitors.workflows.facts.attempts import Attempt, Outcome
+from monitors.workflows.facts.condor_transfers import CondorHistory, plugin_facts, without
+from monitors.workflows.logs.submit_dir import JobKind, PlannedJob
 
 JOB = PlannedJob("fetch", JobKind.COMPUTE, "mu", "t::fetch:1")
 ATTEMPT = Attempt(JOB, 74, 0, 0, START, START + 5, START + 20, 1, 0, Outcome.DONE)
@@ -43,7 +42,7 @@ def ad(way: str = "INPUT", **more: Any) -> dict[str, Any]:
 
 
 def facts(*ads: dict[str, Any]) -> list[Measurement]:
-    return plugin_facts(ATTEMPT, ads_of(json.dumps(ads)) or [], "w", 0)
+    return plugin_facts(ATTEMPT, ads_of(json.dumps(ads)) or [])
 
 
 def test_each_server_is_told_of() -> None:
@@ -87,12 +86,13 @@ anything = st.recursive(
 )
 
 
+@settings(max_examples=40)
 @given(st.lists(st.dictionaries(st.sampled_from(list(ad())), anything) | anything, max_size=3))
 def test_no_history_breaks_anything(ads: Sequence[Any]) -> None:
     found = [one | ad() if isinstance(one, dict) else one for one in ads]
     for one in [*ads, *found]:
         if isinstance(one, dict):
-            for fact in plugin_facts(ATTEMPT, [ad() | one], "w", 0):
+            for fact in plugin_facts(ATTEMPT, [ad() | one]):
                 to_row(fact)
     ads_of(json.dumps(list(ads)))
 

@@ -14,8 +14,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
-from monitors.logs import watch as module
-from monitors.logs.watch import ANY, BestWatch, InotifyWatch, StatWatch, Watch, open_watch
+from monitors.workflows.logs import watch as module
+from monitors.workflows.logs.watch import ANY, BestWatch, InotifyWatch, StatWatch, Watch, open_watch
 
 WAIT_S = 120.0
 
@@ -186,7 +186,7 @@ class Watched(RuleBasedStateMachine):
 
 
 TestWatched = Watched.TestCase
-TestWatched.settings = settings(max_examples=40, stateful_step_count=20, deadline=None)
+TestWatched.settings = settings(max_examples=10, stateful_step_count=15)
 
 
 def test_a_process_with_many_open_files(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 from hooks_world import FakeBroker, make_submit_dir, move
 
 from adon.cli import main
-from monitors.logs.watch import StatWatch, Watch
+from monitors.workflows.logs.watch import StatWatch, Watch
 from network_provisioner.errors import InputError
 from network_provisioner.hookconfig import HookConfig
 from pegasus_hooks import registry

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from monitor_files import START, Submitted, append, exiting, starting, table
 
 from monitors.archive import Archive
-from monitors.follow.discovery import (
+from monitors.workflows.discovery import (
     Discovery,
     Found,
     PegasusDatabase,
@@ -25,11 +25,10 @@ from monitors.follow.discovery import (
     of_all,
     of_user,
 )
-from monitors.follow.follower import Follower
-from monitors.follow.service import FollowService, Named
-from monitors.logs.dag_files import dag_of
-from monitors.logs.submit_dir import SubmitDir
-from monitors.status import State, Status
+from monitors.workflows.follower import Follower
+from monitors.workflows.logs.submit_dir import SubmitDir, dag_of
+from monitors.workflows.service import FollowService, Named
+from monitors.workflows.status import State, Status
 from network_provisioner.errors import InputError
 from pegasus_hooks import registry as hooks_registry
 
@@ -116,7 +115,7 @@ def test_the_queue_knows_dagmans_jobs() -> None:
     assert Queue("ada", lambda _: "").look() == []
 
 
-@settings(deadline=None)
+@settings(max_examples=40)
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(),
                     lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from(
                         ["Iwd", "Arguments", "x"]), inner)))  # fmt: skip

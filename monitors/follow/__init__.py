@@ -1,1 +1,0 @@
-"""Finds workflows and follows them into an archive until they end."""

@@ -1,0 +1,250 @@
+"""Finds the workflows of a user, or of all users of a machine, while they come and go.
+
+    the hooks' registry      ~/.local/state/adon/watch/<uuid>.json      workflows that run
+    Pegasus's own database   ~/.pegasus/workflow.db, master_workflow    all that pegasus-run started
+    the schedd's queue       condor_q, DAGMan's jobs                    all that run
+
+Registry and database are read when they have changed, the queue is asked now and then. Whatever is
+not there, or may not be read, finds nothing: the others do.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import pwd
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from monitors.workflows.condor import PATIENCE_S, Run, ads, printed
+from monitors.workflows.logs.submit_dir import dag_of, root_of
+from monitors.workflows.logs.watch import ANY, Watch, open_watch
+
+_log = logging.getLogger(__name__)
+
+REGISTRY = ".local/state/adon/watch"
+DATABASE = ".pegasus/workflow.db"
+LOOK_EVERY_S = 10.0
+SINCE_S = 30 * 86400.0  # workflows that ended before are history
+
+_WAIT_S = 0.25
+_RUNNING = """
+    SELECT w.submit_dir, s.state, s.timestamp FROM master_workflow w
+    LEFT JOIN master_workflowstate s ON s.wf_id = w.wf_id AND s.timestamp =
+        (SELECT max(timestamp) FROM master_workflowstate WHERE wf_id = w.wf_id)
+    WHERE w.submit_dir IS NOT NULL ORDER BY w.wf_id
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Where a workflow's DAGMan runs, and which DAG it runs there where that is known."""
+
+    folder: Path
+    dag: str = ""
+
+
+class Source(Protocol):
+    """One place that knows of workflows."""
+
+    def files(self) -> Mapping[Path, Iterable[str]]:
+        """Which files of which folders change when there may be something new."""
+
+    def look(self) -> list[Found]:
+        """All workflows that it knows now. Raises nothing."""
+
+
+class Registry:
+    """The hooks' folder: one file for each workflow that runs, whole or a part of another."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._known: dict[str, tuple[int, Found | None]] = {}
+
+    def files(self) -> Mapping[Path, Iterable[str]]:
+        """See :class:`Source`."""
+        return {self._folder: [ANY]}
+
+    def look(self) -> list[Found]:
+        """See :class:`Source`."""
+        known: dict[str, tuple[int, Found | None]] = {}
+        try:
+            with os.scandir(self._folder) as entries:
+                for entry in entries:
+                    if entry.name.endswith(".json") and not entry.name.startswith("."):
+                        at = entry.stat().st_mtime_ns
+                        before = self._known.get(entry.name)
+                        same = before is not None and before[0] == at
+                        known[entry.name] = before if before and same else (at, _entry(entry.path))
+        except OSError:
+            pass
+        self._known = known
+        return [found for _, found in known.values() if found is not None]
+
+
+def _entry(path: str) -> Found | None:
+    try:
+        data = json.loads(Path(path).read_text(encoding="utf-8"))
+        return Found(root_of(Path(data["submit_dir"])))
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return None
+
+
+class PegasusDatabase:
+    """Pegasus's list of all workflows of a user, written by pegasus-monitord.
+
+    Those that ended before ``since`` (Unix seconds) are left out.
+    """
+
+    def __init__(self, path: Path, since: Callable[[], float]) -> None:
+        self._path, self._since = path, since
+
+    def files(self) -> Mapping[Path, Iterable[str]]:
+        """See :class:`Source`."""
+        names = [self._path.name + ending for ending in ("", "-journal", "-wal")]
+        return {self._path.parent: names}
+
+    def look(self) -> list[Found]:
+        """See :class:`Source`."""
+        if not os.path.isfile(self._path):  # noqa: PTH113  # Path's raises where one may not look
+            return []
+        try:
+            place = f"{self._path.absolute().as_uri()}?mode=ro"
+            with closing(sqlite3.connect(place, uri=True, timeout=1.0)) as database:
+                rows = database.execute(_RUNNING).fetchall()
+        except sqlite3.Error as error:
+            _log.info("%s: cannot be read just now: %s", self._path, error)
+            return []
+        return [
+            Found(Path(folder))
+            for folder, state, at in rows
+            if isinstance(folder, str)
+            and (state != "WORKFLOW_TERMINATED" or _number(at) >= self._since())
+        ]
+
+
+class Queue:
+    """DAGMan's jobs in the schedd's queue, of one user or (``user`` "") of all.
+
+    ``ask`` runs a command and gives what it prints, None where it could not.
+    """
+
+    def __init__(self, user: str, ask: Run = printed) -> None:
+        self._user, self._ask = user, ask
+
+    def files(self) -> Mapping[Path, Iterable[str]]:
+        """See :class:`Source`."""
+        return {}
+
+    def look(self) -> list[Found]:
+        """See :class:`Source`."""
+        constraint = 'JobUniverse == 7 && DAGManJobId is undefined && regexp("-Dag ", Arguments)'
+        if self._user:
+            constraint += f' && Owner == "{self._user}"'
+        said = self._ask(
+            ["condor_q", "-allusers", "-constraint", constraint,
+             "-json", "-attributes", "Iwd,Arguments"]
+        )  # fmt: skip
+        found = [_of_job(job) for job in ads(said) or ()]
+        return [one for one in found if one is not None]
+
+
+def _of_job(job: Mapping[str, Any]) -> Found | None:
+    if not isinstance(job.get("Iwd"), str):
+        return None
+    dag = dag_of(str(job.get("Arguments", "")))
+    return Found(Path(job["Iwd"]), dag) if dag else None
+
+
+def of_user(since: Callable[[], float]) -> list[Source]:
+    """Where the workflows of whoever this process runs as are known."""
+    home, name = Path.home(), pwd.getpwuid(os.getuid()).pw_name
+    return [Registry(home / REGISTRY), PegasusDatabase(home / DATABASE, since), Queue(name)]
+
+
+def of_all(since: Callable[[], float]) -> list[Source]:
+    """Where the workflows of all users of this machine are known, as far as they may be read."""
+    homes = {Path(user.pw_dir) for user in pwd.getpwall()} | {Path.home()}
+    sources: list[Source] = [Queue("")]
+    for home in sorted(homes):
+        if home != Path("/") and os.access(home, os.R_OK | os.X_OK) and home.is_dir():
+            sources += [Registry(home / REGISTRY), PegasusDatabase(home / DATABASE, since)]
+    return sources
+
+
+class Discovery:
+    """Looks into all sources in a thread of its own, so that a slow one keeps nobody waiting."""
+
+    def __init__(
+        self,
+        sources: Sequence[Source],
+        every_s: float = LOOK_EVERY_S,
+        watch: Callable[[Mapping[Path, Iterable[str]]], Watch] = open_watch,
+    ) -> None:
+        self._sources, self._every_s, self._open_watch = sources, every_s, watch
+        self._found: set[Found] = set()
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Look once, and then whenever there may be something new, until :meth:`close`."""
+        self._stop.clear()
+        self._thread = threading.Thread(target=self._run, name="discovery", daemon=True)
+        watch = self._open_watch(self._files())  # before the first look, so that none is missed
+        self._look(self._sources)
+        self._watch = watch
+        self._thread.start()
+
+    def take(self) -> set[Found]:
+        """What was found since the last time; may name again what it named before."""
+        with self._lock:
+            taken, self._found = self._found, set()
+        return taken
+
+    def close(self) -> None:
+        """Look no longer."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join(timeout=PATIENCE_S + 5.0)
+
+    def _files(self) -> dict[Path, list[str]]:
+        files: dict[Path, list[str]] = {}
+        for source in self._sources:
+            for folder, names in source.files().items():
+                files.setdefault(folder, []).extend(names)
+        return files
+
+    def _look(self, sources: Iterable[Source]) -> None:
+        for source in sources:
+            try:
+                found = source.look()
+            except Exception:  # a fault of ours must not end it for good
+                _log.exception("workflows are not found")
+                continue
+            with self._lock:
+                self._found |= set(found)
+
+    def _run(self) -> None:
+        looked = time.monotonic()
+        try:
+            while not self._stop.is_set():
+                changed = self._watch.wait(_WAIT_S)
+                if time.monotonic() - looked >= self._every_s:
+                    looked = time.monotonic()
+                    self._look(self._sources)
+                elif changed:
+                    self._look(s for s in self._sources if changed & set(s.files()))
+        finally:
+            self._watch.close()
+
+
+def _number(value: object) -> float:
+    return float(value) if isinstance(value, int | float) else 0.0

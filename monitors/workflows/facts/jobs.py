@@ -1,0 +1,307 @@
+"""What the jobs of one workflow did: every attempt that ended becomes a ``job`` measurement, with
+its transfers, and those of compute jobs also what the cost model reads
+(:mod:`monitors.workflows.facts.attempts`).
+
+Where the DAG has a POST script for a job, that script has the last word on how the job ended
+(pegasus-exitcode fails jobs that returned 0), and the hooks' journal is written by it. Such an
+attempt is therefore told when its script has ended, or, where that never comes, with the job's next
+attempt or the workflow's end.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from monitors.measurement import Measurement, to_row
+from monitors.workflows.facts.attempts import (
+    Attempt,
+    Attempts,
+    Outcome,
+    queue_wait,
+    run_facts,
+    runtime_subject,
+)
+from monitors.workflows.facts.condor_transfers import (
+    CondorHistory,
+    CondorTransfers,
+    History,
+    plugin_facts,
+    without,
+)
+from monitors.workflows.facts.plan import placement_facts
+from monitors.workflows.facts.transfers import Journal, listed, transfer_facts
+from monitors.workflows.logs.dagman import Posted
+from monitors.workflows.logs.events import JobEvent, Kind
+from monitors.workflows.logs.records import JobOutput, end_of, read_output
+from monitors.workflows.logs.submit_dir import PlannedJob, SubmitDir
+from network_provisioner.errors import InputError
+
+_log = logging.getLogger(__name__)
+
+_POST = re.compile(
+    r"^[ \t]*SCRIPT[ \t]+(?:DEFER[ \t]+\S+[ \t]+\S+[ \t]+)?POST[ \t]+(\S+)", re.M | re.I
+)
+_ALL = "ALL_NODES"
+_CLOCK_S = 2.0
+# Where a submit file names what HTCondor is to move.
+_FILES = (
+    "transfer_input_files",
+    "transfer_output_remaps",
+    "output_destination",
+    "public_input_files",
+)
+_ASKED_TOGETHER = 50  # jobs in one question to HTCondor
+
+
+class JobFacts:
+    """Of the workflow in ``submit_dir``, fed event by event, in the order of its logs."""
+
+    def __init__(self, submit_dir: SubmitDir, history: History | None = None) -> None:
+        self.dir = submit_dir
+        self.attempts = Attempts(submit_dir.job, submit_dir.workflow)
+        self._with_post: frozenset[str] | None = None
+        self._pending: dict[str, Attempt] = {}  # by the job's name: their POST has not ended
+        self._runs: list[tuple[float, int]] = []  # when DAGMan was submitted, and its number
+        self._scripts: dict[tuple[int, int], Posted] = {}  # what DAGMan said of them
+        self._lost: Counter[tuple[str, float]] = Counter()  # jobs that were never submitted
+        self._held: set[str] = set()
+        self._placed = False  # whether it was said why jobs are where they are
+        self._journal = Journal(submit_dir.path)
+        self._condor = CondorTransfers(submit_dir.workflow_log)
+        self._history = history or CondorHistory()
+        self._asking: list[tuple[Attempt, list[Measurement]]] = []
+
+    def run_submitted(self, event: JobEvent) -> None:
+        """DAGMan's own job was put into the queue: retries count from 0 again."""
+        self._runs.append((event.at, event.cluster))
+
+    def script_said(self, posted: Posted) -> None:
+        """DAGMan says how a POST script ended: the event is lost where it emptied its log since."""
+        self._scripts[posted.cluster, posted.proc] = posted
+
+    def feed(self, event: JobEvent) -> list[Measurement]:
+        """What the next event tells."""
+        return _recordable(self._fed(event))
+
+    def _fed(self, event: JobEvent) -> list[Measurement]:
+        facts: list[Measurement] = []
+        if not self._placed:
+            self._placed = True
+            # A sub-DAG without a directory of its own has no mapping of its own.
+            if self.dir.braindump:
+                facts += placement_facts(self.dir.path, self.dir.workflow)
+        if event.kind is Kind.SUBMIT and self._is_next(event):
+            facts += self._left_behind(self._pending.pop(event.node))
+        attempt = self.attempts.feed(event)
+        facts += self._held_now(event)
+        if event.kind is Kind.POST_SCRIPT_TERMINATED:
+            ended = self.attempts.of(event)
+            if ended is not None and self._pending.get(ended.job.name) is ended:
+                facts += self._told(self._pending.pop(ended.job.name), event.at)
+            return facts
+        if attempt is None:
+            return facts
+        if event.kind is Kind.EXECUTE:
+            wait = queue_wait(attempt)
+            return facts + ([] if wait is None else [wait])
+        if attempt.outcome is not Outcome.REMOVED and self._has_post(attempt.job.name):
+            self._pending[attempt.job.name] = attempt
+            return facts
+        return facts + self._told(attempt)
+
+    def _is_next(self, event: JobEvent) -> bool:
+        """Whether a job is submitted anew that still waits for its POST; not the same submission
+        from another log."""
+        waits = self._pending.get(event.node)
+        known = None if waits is None else (waits.cluster, waits.proc, waits.submit)
+        return known is not None and known != (event.cluster, event.proc, event.at)
+
+    def workflow_ended(self) -> list[Measurement]:
+        """What is left to tell when DAGMan has ended: attempts whose POST never came."""
+        facts: list[Measurement] = []
+        for attempt in self._pending.values():
+            facts += self._left_behind(attempt)
+        self._pending.clear()
+        facts += self._ask() if self._asking else []
+        return _recordable(facts)
+
+    def _left_behind(self, attempt: Attempt) -> list[Measurement]:
+        """An attempt whose POST is in no event log."""
+        said = self._scripts.get((attempt.cluster, attempt.proc))
+        # Numbers of jobs begin anew with each pool.
+        if said is None or said.at < math.floor(attempt.end):
+            return self._told(attempt)
+        attempt.outcome = Outcome.FAILED if said.returned else Outcome.DONE
+        return self._told(attempt, said.at)
+
+    def never_submitted(
+        self, failed: Mapping[str, str], run: tuple[float, int], at: float
+    ) -> list[Measurement]:
+        """Of the jobs that DAGMan says ``failed``, with its reasons, those that no event log knows
+        of: their PRE scripts failed, or their submission. ``run`` is that DAGMan, submitted then
+        (Unix seconds) under that number, which ended ``at``."""
+        later = [other for other in self._runs if other > run]
+        if later and self.dir.workflow_log is None:
+            return []  # the next run emptied the only log that tells which of them ran
+        after = min(later, default=(math.inf, 0))
+        facts = []
+        for name, reason in failed.items():
+            tries = self.attempts.of_job(name)
+            if not any(run <= (one.submit, one.cluster) < after for one in tries):
+                # Of those that are told at one time, each has a number.
+                number = self._lost[name, at]
+                self._lost[name, at] += 1
+                lost = Attempt(self.dir.job(name), 0, number, 0, at, end=at, outcome=Outcome.FAILED)
+                lost.workflow = self.dir.workflow
+                facts.append(_job_fact(lost, JobOutput(stderr=reason)))
+        return _recordable(facts)
+
+    def _held_now(self, event: JobEvent) -> list[Measurement]:
+        """How many jobs are held, where this event changed that: with all of them held, nothing
+        goes on until somebody looks."""
+        attempt = self.attempts.of(event)
+        if attempt is None or (attempt.outcome is Outcome.HELD) == (attempt.key in self._held):
+            return []
+        self._held ^= {attempt.key}
+        workflow = self.dir.workflow
+        again = f":{event.nth + 1}" if event.nth else ""
+        return [
+            Measurement(
+                id=f"held:{workflow}:{attempt.key}:{int(event.kind)}:{event.at:.3f}{again}",
+                metric="held",
+                subject=workflow,
+                value=float(len(self._held)),
+                unit="1",
+                at=event.at,
+                source="event log",
+                workflow=workflow,
+                details={"job": attempt.job.name},
+            )
+        ]
+
+    def _has_post(self, job: str) -> bool:
+        if self._with_post is None:
+            self._with_post = frozenset(_POST.findall(end_of(self.dir.dag, 1 << 28)))
+        return job in self._with_post or _ALL in self._with_post
+
+    def _retry(self, attempt: Attempt) -> int:
+        """How often DAGMan tried before, in this run of it."""
+        # Numbers of jobs tell what was first in one second.
+        this = (attempt.submit, attempt.cluster)
+        began = max((run for run in self._runs if run <= this), default=(0.0, 0))
+        return sum(
+            1
+            for other in self.attempts.of_job(attempt.job.name)
+            if other is not attempt and began <= (other.submit, other.cluster) <= this
+        )
+
+    def _told(self, attempt: Attempt, post_at: float | None = None) -> list[Measurement]:
+        attempt.retry = self._retry(attempt)
+        complained = attempt.outcome is not Outcome.DONE
+        left = read_output(attempt.job, attempt.start, attempt.end, complained=complained)
+        facts = run_facts(attempt, left.record)
+        facts.append(_job_fact(attempt, left))
+        until = (attempt.end if post_at is None else post_at) + _CLOCK_S
+        lines = self._journal.transfers(attempt.job.name, attempt.start or attempt.submit, until)
+        if left.moved or left.logged or lines:
+            facts += transfer_facts(attempt, left, lines, listed(attempt.job.output))
+        return facts + self._moved_by_condor(attempt)
+
+    def _moved_by_condor(self, attempt: Attempt) -> list[Measurement]:
+        facts = self._condor.facts(attempt)
+        if facts and self._has_urls(attempt.job.name):
+            self._asking.append((attempt, facts))
+            return self._ask() if len(self._asking) >= _ASKED_TOGETHER else []
+        return facts
+
+    def _has_urls(self, job: str) -> bool:
+        """Whether transfer plug-ins may have moved files of a job."""
+        try:
+            values = self.dir.values(job)
+        except InputError:
+            return False
+        return any("://" in values.get(key, "") for key in _FILES)
+
+    def _ask(self) -> list[Measurement]:
+        """What plug-ins moved for the attempts that wait to be asked for, and HTCondor besides."""
+        asking, self._asking = self._asking, []
+        ads = self._history.ads([attempt.cluster for attempt, _ in asking])
+        facts: list[Measurement] = []
+        for attempt, moved in asking:
+            plugins = plugin_facts(attempt, ads)
+            facts += [*plugins, *without(moved, plugins)]
+        return facts
+
+
+def job_subject(job: PlannedJob) -> str:
+    """``soykb::bwa_mem:1.0@mu``; of a job without transformation, its kind."""
+    return runtime_subject(job.transformation or str(job.kind), job.site)
+
+
+def _job_fact(attempt: Attempt, left: JobOutput) -> Measurement:
+    job, records, workflow = attempt.job, left.records, attempt.workflow
+    seconds = attempt.end - attempt.start if attempt.start else 0.0
+    if records:  # the tool's own times, of a clustered job from the first task to the last
+        seconds = max(one.end for one in records) - min(one.start for one in records)
+    returned = attempt.returned
+    if not returned and records:
+        returned = next((one.exitcode for one in records if one.exitcode), returned)
+    ran = attempt.start or attempt.end
+    return Measurement(
+        id=f"job:{workflow}:{attempt.key}",
+        metric="job",
+        subject=job_subject(job),
+        value=round(max(0.0, seconds), 6),
+        unit="s",
+        at=attempt.end,
+        source=records[-1].source if records else "event log",
+        workflow=workflow,
+        details={
+            "job": job.name,
+            "task": job.task,
+            "kind": str(job.kind),
+            "attempt": attempt.number,
+            "retry": attempt.retry,
+            "outcome": str(attempt.outcome),
+            "exitcode": returned,
+            "host": next((one.host for one in records if one.host), None) or attempt.slot or None,
+            "submitted_at": attempt.submit,
+            "started_at": attempt.start or None,
+            "queued_s": round(max(0.0, ran - attempt.submit), 6),
+            "starts": attempt.starts,
+            "tasks": len(records),
+            "cpu_s": _sum([one.cpu_s for one in records]),
+            "bytes_in": sum(one.bytes_in for one in records) if records else None,
+            "bytes_out": sum(one.bytes_out for one in records) if records else None,
+            "stderr": left.stderr,
+            "output": _shown(job.output),
+        },
+    )
+
+
+def _recordable(facts: Sequence[Measurement]) -> list[Measurement]:
+    """Those that an archive takes. What programs wrote into a job's files may be anything, and one
+    bad name must not keep everything else from being recorded."""
+    kept = []
+    for fact in facts:
+        try:
+            to_row(fact)
+        except InputError as error:
+            _log.warning("%s", error)
+        else:
+            kept.append(fact)
+    return kept
+
+
+def _sum(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return round(sum(known), 6) if known else None
+
+
+def _shown(path: Path | None) -> str:
+    return "" if path is None else str(path.absolute())

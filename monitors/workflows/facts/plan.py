@@ -1,0 +1,159 @@
+"""What is known of a workflow before it runs: who it is (metric ``workflow``, recorded once for
+each before anything else), and why each job was put where it is (metric ``placement``), from the
+file that whoever mapped the workflow left in its submit directory.
+
+    adon-placements.json
+    {"at": 1700000000.0, "policy": "chains+search", "makespan_s": 812.5,
+     "placements": [{"job": "ID1", "transformation": "soykb::bwa_mem:1.0", "site": "mu",
+                     "seconds": 42.0, "reason": "…",
+                     "alternatives": [{"site": "mu", "seconds": 42.0, "wait_s": 1.0,
+                                       "compute_s": 30.0, "transfer_s": 11.0}, …]}, …]}
+
+``job`` is the id in the abstract workflow. Seconds are what was expected, null for never.
+"""
+
+from __future__ import annotations
+
+import calendar
+import json
+import os
+import pwd
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from monitors.measurement import Measurement
+from monitors.workflows.logs.submit_dir import SubmitDir
+
+FILE = "adon-placements.json"
+_MOST_BYTES = 1 << 28
+_MOST_SITES = 50  # of those that could have run a job
+_TERMS = ("seconds", "wait_s", "compute_s", "transfer_s")
+_MOST_S = 1e15
+
+
+def placement_facts(submit_dir: Path, workflow: str) -> list[Measurement]:
+    """A measurement for each job that was placed; none where nobody left a file. Never fails: what
+    is not understood is passed over."""
+    path = submit_dir / FILE
+    try:
+        if path.stat().st_size > _MOST_BYTES:
+            return []
+        data = json.loads(path.read_text(encoding="utf-8"))
+        at, rows = _number(data.get("at")), data.get("placements")
+    except (OSError, ValueError, AttributeError, RecursionError):
+        return []
+    if at is None or not isinstance(rows, list):
+        return []
+    policy = data.get("policy")
+    facts = (_fact(row, at, str(policy or ""), workflow) for row in rows)
+    return [fact for fact in facts if fact is not None]
+
+
+def placement_id(workflow: str, job: str) -> str:
+    """The id of the measurement that says where a job of a workflow was put."""
+    return f"placement:{workflow}:{job}"
+
+
+def _fact(row: object, at: float, policy: str, workflow: str) -> Measurement | None:
+    if not isinstance(row, Mapping):
+        return None
+    job, site = row.get("job"), row.get("site")
+    if not isinstance(job, str) or not isinstance(site, str) or not job or not site:
+        return None
+    seconds = _number(row.get("seconds"))
+    others = row.get("alternatives")
+    return Measurement(
+        id=placement_id(workflow, job),
+        metric="placement",
+        subject=site,
+        value=seconds or 0.0,
+        unit="s",
+        at=at,
+        source="site selection",
+        workflow=workflow,
+        details={
+            "job": job,
+            "transformation": str(row.get("transformation", "")),
+            "seconds": seconds,
+            "reason": str(row.get("reason", ""))[:2000],
+            "policy": policy,
+            "alternatives": [
+                _alternative(other)
+                for other in (others if isinstance(others, list) else [])[:_MOST_SITES]
+                if isinstance(other, Mapping) and isinstance(other.get("site"), str)
+            ],
+        },
+    )
+
+
+def _alternative(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {"site": row["site"]} | {term: _number(row.get(term)) for term in _TERMS}
+
+
+def _number(value: object) -> float | None:
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < _MOST_S:
+        return None
+    return float(value)
+
+
+def workflow_facts(submit_dir: SubmitDir, root: str = "", parent: str = "") -> Measurement:
+    """What the submit directory says of the workflow, which is a part of ``root`` and is run by a
+    job of ``parent`` (UUIDs, "" where it is a part of none).
+
+    ``planned_at`` and ``at`` are when it was planned, in Unix seconds.
+    """
+    dump, workflow = submit_dir.braindump, submit_dir.workflow
+    # A part's DAG may lie elsewhere, and be called as another one in the directory.
+    folder, dag = submit_dir.path, submit_dir.dag
+    planned_at = _planned_at(dump.get("timestamp", "")) or _written_at(submit_dir)
+    return Measurement(
+        id=f"workflow:{workflow}",
+        metric="workflow",
+        subject=workflow,
+        value=1.0,
+        unit="1",
+        at=planned_at,
+        source="submit directory",
+        workflow=workflow,
+        details={
+            "name": submit_dir.name,
+            "label": dump.get("dax_label", ""),
+            "user": dump.get("user") or _owner(submit_dir),
+            "submit_dir": str(folder.absolute()),
+            "dag": str(dag.relative_to(folder) if dag.is_relative_to(folder) else dag.absolute()),
+            "host": _host(dump.get("submit_hostname", "")),
+            "root": root or dump.get("root_wf_uuid") or workflow,
+            "parent": parent,
+            "planned_at": planned_at,
+        },
+    )
+
+
+def _planned_at(text: str) -> float:
+    """Pegasus's ``20261121T212105+0000``; 0 for anything else."""
+    try:
+        at = calendar.timegm(time.strptime(text[:15], "%Y%m%dT%H%M%S"))
+        zone = int(text[15:18]) * 3600 + int(text[15] + text[18:20]) * 60 if text[15:] else 0
+    except (ValueError, OverflowError):
+        return 0.0
+    return float(at - zone)
+
+
+def _written_at(submit_dir: SubmitDir) -> float:
+    try:
+        return submit_dir.dag.stat().st_mtime
+    except OSError:
+        return 0.0
+
+
+def _owner(submit_dir: SubmitDir) -> str:
+    try:
+        return pwd.getpwuid(submit_dir.path.stat().st_uid).pw_name
+    except (OSError, KeyError):
+        return ""
+
+
+def _host(said: str) -> str:
+    return said if said not in ("", "localhost") else os.uname().nodename

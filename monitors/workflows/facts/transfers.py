@@ -1,0 +1,264 @@
+"""What a job moved between sites: measurements of metric ``job_transfer``.
+
+Bytes, times and failed tries are those that ``pegasus-transfer`` told of its files
+(:mod:`monitors.workflows.logs.transferlog`). Where hooks ran around the job, their journal in the
+submit directory knows more: sizes of files that no tool counts, and the path that the bytes went.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from monitors.measurement import Measurement
+from monitors.workflows.facts.attempts import Attempt
+from monitors.workflows.logs.records import JobOutput
+from monitors.workflows.logs.submit_dir import JobKind
+from monitors.workflows.logs.tail import Lines, Tail
+from monitors.workflows.logs.transferlog import Attempt as Moved
+from monitors.workflows.logs.transferlog import seconds_of
+from network_provisioner.errors import InputError
+from network_provisioner.units import goodput
+
+
+@dataclass(frozen=True, slots=True)
+class Volume:
+    """How much was moved in how many ``seconds``; what nobody knows is None. ``retries`` are tries
+    that failed."""
+
+    n_bytes: int | None
+    seconds: float | None
+    files: int | None = None
+    retries: int = 0
+
+    @property
+    def goodput_bps(self) -> float | None:
+        """None where bytes or seconds are not known, or are none."""
+        return goodput(self.n_bytes, self.seconds) if self.n_bytes and self.seconds else None
+
+
+def transfer_fact(
+    attempt: Attempt,
+    ends: tuple[str, str],
+    key: str,
+    volume: Volume,
+    source: str,
+    **more: object,
+) -> Measurement:
+    """What an attempt moved between two ``ends``, until it ended; ``key`` tells it from all else
+    that it moved. ``more`` says by which ``tool`` and in which ``direction``, and of which
+    ``transit`` and ``path``: None where none was asked for, while an empty one is best effort.
+    """
+    return Measurement(
+        id=f"job_transfer:{attempt.workflow}:{attempt.key}:{key}",
+        metric="job_transfer",
+        subject=f"{ends[0]}>{ends[1]}",
+        value=float(volume.n_bytes or 0),
+        unit="byte",
+        at=attempt.end,
+        source=source,
+        workflow=attempt.workflow,
+        details={
+            "job": attempt.job.name,
+            "kind": str(attempt.job.kind),
+            "attempt": attempt.number,
+            "retry": attempt.retry,
+            "bytes": volume.n_bytes,
+            "seconds": volume.seconds,
+            "goodput_bps": volume.goodput_bps,
+            "files": volume.files,
+            "retries": volume.retries,
+            "outcome": str(attempt.outcome),
+            "path": None,
+            "transit": "",
+            **more,
+        },
+    )
+
+
+JOURNAL = "adon-hooks.jsonl"
+RELAY = "local"  # what pegasus-transfer calls the machine that it runs on, wherever that is
+_LONG_S = 20.0  # from here on two seconds of waiting are less than a tenth
+_LOCAL = ("file:", "symlink:", "moveto:")
+_LABEL = re.compile(r'"site_label":\s*"([^"\\]+)"')
+_SIZE = re.compile(r'"lfn":\s*"([^"\\]+)"(?:(?!"lfn":).)*?"size":\s*"(\d{1,18})"', re.DOTALL)
+_DIRECTIONS = {
+    JobKind.STAGE_IN: "in",
+    JobKind.STAGE_OUT: "out",
+    JobKind.STAGE_INTER: "between",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """What a job's transfer list says: site names by the way the tool writes them, sizes by logical
+    file name where they are declared."""
+
+    names: Mapping[str, str] = field(default_factory=dict)
+    sizes: Mapping[str, int] = field(default_factory=dict)
+
+
+def listed(output: Path | None) -> Listed:
+    """From ``<job>.in`` of a transfer job or ``<job>.sh`` of PegasusLite, beside its output."""
+    if output is None:
+        return Listed()
+    for ending in (".in", ".sh"):
+        try:
+            text = output.with_suffix(ending).read_text(encoding="utf-8", errors="replace")
+        except (OSError, ValueError):
+            continue
+        labels = set(_LABEL.findall(text))
+        if labels:
+            sizes = {lfn: int(size) for lfn, size in _SIZE.findall(text)}
+            return Listed({label.replace("-", "_"): label for label in labels}, sizes)
+    return Listed()
+
+
+class Journal:
+    """The hooks' journal of one workflow, of which only what is new is read."""
+
+    def __init__(self, submit_dir: Path) -> None:
+        self._path = submit_dir / JOURNAL
+        self._tail = Tail(self._path)
+        self._lines = Lines()
+        self._transfers: dict[str, list[Mapping[str, Any]]] = {}
+
+    def transfers(self, job: str, since: float, until: float) -> list[Mapping[str, Any]]:
+        """What POST told of a job's transfers between two instants (Unix seconds)."""
+        if not self._path.exists():  # no hooks: looking where else it may have gone costs a scan
+            return []
+        try:
+            for piece in self._tail.read():
+                if piece.first:
+                    self._lines, self._transfers = Lines(), {}
+                for _, line in self._lines.feed(piece.data):
+                    self._take(line)
+        except InputError:
+            pass  # not to be read: then the tool's own records are what there is
+        return [line for line in self._transfers.get(job, ()) if since <= line["at"] <= until]
+
+    def _take(self, line: bytes) -> None:
+        if b'"transfer"' not in line:
+            return
+        try:
+            data = json.loads(line)
+            if data["event"] == "transfer" and isinstance(data["at"], int | float):
+                _text(data, "src"), _text(data, "dst")
+                self._transfers.setdefault(_text(data, "job"), []).append(data)
+        except (ValueError, KeyError, TypeError, RecursionError):
+            return  # torn or foreign
+
+
+def transfer_facts(
+    attempt: Attempt, left: JobOutput, journal: Sequence[Mapping[str, Any]], known: Listed
+) -> list[Measurement]:
+    """One measurement for each pair of sites that an attempt which is over moved files between.
+
+    ``journal`` are the hooks' lines about it; what the tool logged counts where there are neither
+    these nor records. What stays within a site is left out. The value is in bytes, 0 where nobody
+    knows them; then ``bytes`` of the details is None.
+    """
+    pairs: dict[tuple[str, str], list[Moved]] = {}
+    for one in left.moved:
+        src = _site(one.src, one.src_url, attempt, known)
+        dst = _site(one.dst, one.dst_url, attempt, known)
+        if src and dst and src != dst:
+            pairs.setdefault((src, dst), []).append(one)
+    lines = {(line["src"], line["dst"]): line for line in journal if line["src"] != line["dst"]}
+    for ends in lines:
+        pairs.setdefault(ends, [])
+    if pairs:
+        return [
+            _fact(attempt, ends, _volume(tries, lines.get(ends, {}), known), lines.get(ends))
+            for ends, tries in pairs.items()
+        ]
+    facts = []
+    for row in left.logged:
+        src, dst = (known.names.get(label, label) for label in (row.src, row.dst))
+        if src != dst:
+            fact = _fact(
+                attempt, (src, dst), Volume(row.n_bytes, row.seconds, row.files, row.retries), None
+            )
+            # The log's time has the wait before the first transfer in it.
+            rate = fact.details["goodput_bps"] if row.seconds >= _LONG_S else None
+            details = {**fact.details, "goodput_bps": rate}
+            facts.append(replace(fact, source="log", details=details))
+    return facts
+
+
+def _fact(
+    attempt: Attempt, ends: tuple[str, str], volume: Volume, line: Mapping[str, Any] | None
+) -> Measurement:
+    path = line.get("path") if line else None
+    return transfer_fact(
+        attempt,
+        ends,
+        f"{ends[0]}>{ends[1]}",
+        volume,
+        "hooks" if line else "pegasus-transfer",
+        path=[str(node) for node in path] if isinstance(path, list) else None,
+        transit=str(line.get("id", "")) if line else "",
+        tool="pegasus-transfer",
+        direction=_direction(attempt, ends),
+    )
+
+
+def _volume(tries: Sequence[Moved], line: Mapping[str, Any], known: Listed) -> Volume:
+    """By the tool's records of its tries and the hooks' journal; neither need be there."""
+    done = [one for one in tries if one.success]
+    n_bytes = _number(line, "bytes")
+    if n_bytes is None and tries:
+        n_bytes = _sum(done, known.sizes)
+    return Volume(
+        n_bytes=None if n_bytes is None else int(n_bytes),
+        seconds=_number(line, "seconds") or seconds_of(done),
+        files=len({one.lfn for one in done}) if tries else int(_number(line, "files") or 0),
+        retries=len(tries) - len(done) if tries else int(_number(line, "failed_attempts") or 0),
+    )
+
+
+def _direction(attempt: Attempt, ends: tuple[str, str]) -> str:
+    """A compute job's own transfers are in or out by where it ran."""
+    found = _DIRECTIONS.get(attempt.job.kind)
+    return found or ("in" if ends[1] == attempt.job.site else "out")
+
+
+def _site(label: str, url: str, attempt: Attempt, known: Listed) -> str:
+    if label == RELAY and url.startswith(_LOCAL) and attempt.job.site:
+        return attempt.job.site
+    return known.names.get(label, label)
+
+
+def _sum(done: Sequence[Moved], sizes: Mapping[str, int]) -> int | None:
+    total = 0
+    for lfn, counted in {one.lfn: one.n_bytes for one in done}.items():
+        size = sizes.get(lfn) if counted is None else counted
+        if size is None:
+            return None
+        total += size
+    return total
+
+
+def _number(line: Mapping[str, Any], key: str) -> float | None:
+    value = line.get(key)
+    good = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 2**63
+    return value if good else None
+
+
+def _text(data: Mapping[str, Any], key: str) -> str:
+    value = data[key]
+    if not isinstance(value, str):
+        raise TypeError(key)
+    return value
+
+
+def transfers_of(measurements: Iterable[Measurement]) -> Iterator[tuple[str, str, Measurement]]:
+    """Source, destination and measurement of all that are of metric ``job_transfer``."""
+    for measurement in measurements:
+        src, arrow, dst = measurement.subject.partition(">")
+        if measurement.metric == "job_transfer" and arrow:
+            yield src, dst, measurement

@@ -1,0 +1,275 @@
+"""The workflows that are followed: each with those inside it, by UUID, by folder and by DAG."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from monitors.measurement import Measurement
+from monitors.workflows.discovery import Found
+from monitors.workflows.followed import FollowedWorkflow, SubEvent
+from monitors.workflows.logs.events import Kind
+from monitors.workflows.logs.submit_dir import SubmitDir, running, sub_workflows
+from monitors.workflows.status import NOT_STARTED, State, Status, for_people, total
+from network_provisioner.errors import InputError
+
+_log = logging.getLogger(__name__)
+
+_WHOLE_S = 1.0  # HTCondor's logs may have whole seconds
+_DEEPEST = 50  # workflows within workflows; a DAG that holds itself must not hold us
+
+
+class Member(FollowedWorkflow):
+    """One workflow among those that are followed."""
+
+    def __init__(self, submit_dir: SubmitDir, parent: Member | None = None) -> None:
+        root, above = ("", "") if parent is None else (parent.root, parent.dir.workflow)
+        super().__init__(submit_dir, root, above)
+        self.above = parent
+        self.depth: int = 0 if parent is None else parent.depth + 1
+        self.inside: dict[str, list[Member]] = {}  # by the job that runs it, the newest plan last
+        self.run_by: dict[str, Member] = {}  # the plan that the job's newest DAGMan runs
+        self.waiting: list[SubEvent] = []  # of jobs whose workflow is not there yet
+        self.is_new = True
+        self.is_gone = False
+        self.is_given_up = False  # nobody waits for it any more
+
+    @property
+    def is_planned(self) -> bool:
+        """Whether its directory is its own, planned by Pegasus."""
+        return bool(self.dir.braindump)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more is to come: it has ended, or what it is a part of has, or it is not
+        there any more, or nobody waits for it."""
+        if self.ended or self.is_gone or self.is_given_up:
+            return True
+        return self.above is not None and self.above.is_over
+
+
+class Family:
+    """``complain`` is told of trouble with one workflow, which is not the others'; ``added`` of
+    every workflow that is followed from then on, ``left`` of folders that are no longer there. With
+    ``rests``, what was read of workflows that have ended is let go of."""
+
+    def __init__(
+        self,
+        complain: Callable[[Path, str], None],
+        added: Callable[[Member], None],
+        rests: bool = False,
+        left: Callable[[Path], None] = lambda _: None,
+    ) -> None:
+        self._complain, self._added, self._rests, self._left = complain, added, rests, left
+        self._by_dag: dict[Path, Member] = {}
+        self._by_uuid: dict[str, Member] = {}
+        self._by_folder: dict[Path, list[Member]] = {}
+        self._found: dict[Found, Member] = {}
+
+    @property
+    def members(self) -> list[Member]:
+        """All."""
+        return list(self._by_dag.values())
+
+    @property
+    def roots(self) -> list[Member]:
+        """Those that are a part of no other."""
+        return [member for member in self._by_dag.values() if member.above is None]
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more is to come of any."""
+        return all(member.is_over for member in self._by_dag.values() if member.above is None)
+
+    def of(self, workflow: str) -> Member | None:
+        """By its UUID."""
+        return self._by_uuid.get(workflow)
+
+    def in_folder(self, folder: Path) -> Sequence[Member]:
+        """Those whose files are there."""
+        return self._by_folder.get(folder, ())
+
+    def below(self, member: Member) -> list[Member]:
+        """All inside one, and inside those."""
+        found: list[Member] = []
+        for plans in member.inside.values():
+            for plan in plans:
+                found += [plan, *self.below(plan)]
+        return found
+
+    def total_of(self, member: Member) -> Status:
+        """Of a workflow with all that is inside it."""
+        inside = [plans[-1] for plans in member.inside.values()]
+        parts = [self.total_of(one) for one in inside if one.status is not None or one.inside]
+        return total([member.status or NOT_STARTED, *parts])
+
+    def to_look_at(self, ended_too: bool) -> list[Member]:
+        """Those that may have changed although nobody told."""
+        for member in self.roots:
+            if member.is_gone or (member.ended and not ended_too) or _is_there(member.dir.path):
+                continue
+            member.is_gone = True  # another one may be planned in its place
+            if not member.ended:
+                about = "the submit directory is gone: no longer followed"
+                self._complain(member.dir.path, f"{member.dir.path}: {about}")
+            for one in (member, *self.below(member)):
+                one.is_gone = True
+                if not _is_there(folder := one.files[0]):
+                    self._left(folder)
+        return [m for m in self._by_dag.values() if not m.is_over or (ended_too and not m.is_gone)]
+
+    # ---------------------------------------------------------------- more of them
+
+    def found(self, found: Found) -> None:
+        """Follow what was found, unless it is followed already."""
+        known = self._found.get(found)
+        if known is not None and not (known.is_gone and _is_there(found.folder)):
+            return
+        try:
+            member = self.add(
+                running(found.folder, found.dag) if found.dag else SubmitDir(found.folder)
+            )
+        except InputError as error:
+            if _is_there(found.folder):
+                self._complain(found.folder / found.dag, str(error))
+            return
+        except (OSError, ValueError, RuntimeError) as error:
+            # Another user's folder, a name that is none, links in a circle: not the others' trouble
+            self._complain(found.folder / found.dag, f"{found.folder}: not followed: {error}")
+            return
+        self._found[found] = member
+
+    def add(self, submit_dir: SubmitDir, parent: Member | None = None) -> Member:
+        """Follow a workflow; the one that is followed already where its DAG is."""
+        dag = submit_dir.dag.absolute().resolve()
+        known = self._by_dag.get(dag)
+        if known is not None and not known.is_gone:
+            if known.above is None and parent is not None and not _is_within(parent, known):
+                known.above = parent  # it was found by itself, before what it is a part of
+            return known
+        member = Member(submit_dir, parent)
+        self._by_dag[dag] = member
+        self._by_uuid[member.dir.workflow] = member
+        here = [m for m in self._by_folder.get(member.files[0], ()) if m is not known]
+        self._by_folder[member.files[0]] = [*here, member]
+        self._added(member)
+        return member
+
+    # ---------------------------------------------------------------- one of them
+
+    def step(self, member: Member) -> tuple[list[Measurement], list[Status], list[Member]]:
+        """What is new of one: measurements, changes of status, and which others to read next."""
+        was_over = member.is_over
+        try:
+            member.step()
+        except InputError as error:  # one workflow's trouble is not the others'
+            self._complain(member.dir.path, str(error))
+        except Exception as error:  # nor is a fault of ours that only its files bring to light
+            _log.debug("%s", member.dir.path, exc_info=error)
+            self._complain(member.dir.path, f"{member.dir.path}: not read to its end: {error!r}")
+        others = self._sub_events(member)
+        if member.is_over and not was_over:
+            others += self.below(member)
+        if member.above is not None and member.above.is_over and not member.ended:
+            self._ended_with(member, member.above)
+        measurements, statuses = member.take()
+        if measurements and not member.is_new:
+            self._give_up_on(member, False)  # it goes on after all
+        if member.is_new:
+            member.is_new, statuses = False, statuses[-1:]
+        if member.is_over and self._rests:
+            member.rest()
+        return measurements, statuses, others
+
+    def give_up(self, now: float, after_s: float) -> None:
+        """Waits no longer for those of which, with all inside them, nothing was written for
+        ``after_s`` seconds."""
+        for member in self.roots:
+            if member.is_over or member.is_new:
+                continue
+            quiet_s = now - max(one.written_at for one in (member, *self.below(member)))
+            if quiet_s >= after_s:
+                quiet = f"nothing was written for {for_people(quiet_s)}: no longer waited for"
+                self._complain(member.dir.path, f"{member.dir.path}: {quiet}")
+                self._give_up_on(member, True)
+
+    def _give_up_on(self, member: Member, value: bool) -> None:
+        top = member
+        while top.above is not None:
+            top = top.above
+        top.is_given_up = value
+
+    def _sub_events(self, member: Member) -> list[Member]:
+        """Tells the workflows inside what happened to their DAGMans; those that were told."""
+        events, member.waiting = [*member.waiting, *member.take_sub_events()], []
+        told: dict[Member, None] = {}
+        for event in events:
+            if event.event.kind is Kind.SUBMIT or event.job not in member.inside:
+                plans = self._plans(member, event.job)
+                if not plans:
+                    member.waiting.append(event)
+                    continue
+                told.update(dict.fromkeys(plans))
+                member.inside[event.job] = plans
+                member.run_by[event.job] = _plan_at(plans, event.event.at)
+            plan = member.run_by[event.job]
+            plan.dagman_event(event.event)
+            told[plan] = None
+        return list(told)
+
+    def _plans(self, member: Member, job: str) -> list[Member]:
+        if member.depth >= _DEEPEST:
+            return []
+        try:
+            found = sub_workflows(member.dir, job)
+        except (InputError, OSError, ValueError) as error:  # one may not look, or it is no name
+            self._complain(member.dir.path / job, str(error))
+            return []
+        plans = [self.add(submit_dir, member) for submit_dir in found]
+        return [plan for plan in plans if plan.above is member]
+
+    def _ended_with(self, member: Member, above: Member) -> None:
+        """It has not said how it ended and never will: what runs it has ended."""
+        status = above.status
+        while status is None and above.above is not None:
+            above = above.above
+            status = above.status
+        if status is None or member.status is None or not status.ended:
+            return
+        state = State.REMOVED if status.state is State.REMOVED else State.FAILED
+        member.note(
+            replace(member.status, state=state, at=max(status.at, member.status.at)),
+            f"with:{above.dir.workflow}:{status.at:.3f}",
+            "dagman",
+        )
+
+
+def _plan_at(plans: Sequence[Member], at: float) -> Member:
+    """The newest that was there at a time (Unix seconds): who begins to follow late finds those
+    that came later too. Where no file says so, the newest of all."""
+    for plan in reversed(plans):
+        with suppress(OSError, ValueError):
+            if plan.dir.dag.stat().st_mtime <= at + _WHOLE_S:
+                return plan
+    return plans[-1]
+
+
+def _is_within(member: Member, other: Member) -> bool:
+    """Whether one is the other or inside it, however deep."""
+    above: Member | None = member
+    while above is not None and above is not other:
+        above = above.above
+    return above is not None
+
+
+def _is_there(folder: Path) -> bool:
+    return os.path.isdir(folder)  # noqa: PTH112  # Path's raises where one may not look
+
+
+def ended_well(members: Iterable[Member]) -> bool:
+    """Whether all are done."""
+    return all(m.status is not None and m.status.state is State.DONE for m in members)

@@ -1,0 +1,413 @@
+"""Reads what DAGMan writes into ``<dag>.dagman.out``: how many jobs are where, its PRE and POST
+scripts, which jobs failed, and how it ended.
+
+DAGMan writes a table whenever something changed, older versions without the last column:
+
+    11/21/26 08:24:36 Of 4 nodes total:
+    11/21/26 08:24:36  Done     Pre   Queued    Post   Ready   Un-Ready   Failed   Futile
+    11/21/26 08:24:36   ===     ===      ===     ===     ===        ===      ===      ===
+    11/21/26 08:24:36     3       0        0       1       0          0        0        0
+
+A later run of the same workflow (a rescue DAG, recovery after a crash) is appended to the same
+file. At the end stand the jobs that failed, also those whose PRE script or submission failed and
+which no event log knows:
+
+    11/21/26 11:26:46 ERROR: the following job(s) failed:
+    11/21/26 11:26:46 ---------------------- Node ----------------------
+    11/21/26 11:26:46       Node Name: align_ID1
+    11/21/26 11:26:46           Error: Job proc (5.0.0) failed with status 3 (after 1 node retries)
+
+Of DAGMan's own life and its scripts (no job log tells of PRE):
+
+    ** condor_dagman (CONDOR_DAGMAN) STARTING UP
+    ** PID = 357 RealUID = 1000
+    Running PRE script of Node stage_in_0...
+    PRE Script of node stage_in_0 completed successfully.
+    PRE Script of node stage_in_0 failed with status 1
+    PRE Script of node stage_in_0 died on signal 9 (Killed)
+    Event: ULOG_SUBMIT for HTCondor Node stage_in_0 (4.0.0) {11/21/26 10:06:14}
+    **** condor_dagman (condor_DAGMAN) pid 357 EXITING WITH STATUS 0
+
+The times are local times of the submit host without a zone; they are read in the zone of this
+process, so read them on the submit host. Seen with 25.14.1; the lines of single jobs need
+``DAGMAN_VERBOSITY`` 3 (the default) or more. A PRE that asks to be run again later (``SCRIPT
+DEFER``) has not ended.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from itertools import count
+
+from monitors.workflows.logs.tail import Lines, LocalClock
+from monitors.workflows.status import NOT_STARTED, State, Status, percent
+
+STAMP = r"^[\d/:. -]{14,40}(?: \([^)]*\))* "
+# The messages without their stamps.
+FAILED = r"ERROR: the following job\(s\) failed:"
+NODE = r" *Node Name: (\S+)\s*"
+ERROR = r" *Error: (.+?)\s*"
+
+_LISTED = re.compile(STAMP + FAILED, re.MULTILINE)
+_LISTED_NODE = re.compile(STAMP + NODE + "$", re.MULTILINE)
+_LISTED_ERROR = re.compile(STAMP + ERROR + "$", re.MULTILINE)
+
+
+def listed(text: str) -> dict[str, str]:
+    """Job name to reason, from DAGMan's last list of failed jobs in its log."""
+    starts = list(_LISTED.finditer(text))
+    if not starts:
+        return {}
+    text = text[starts[-1].end() :]
+    nodes = list(_LISTED_NODE.finditer(text))
+    ends = [*(node.start() for node in nodes[1:]), len(text)]
+    found = {}
+    for node, end in zip(nodes, ends[: len(nodes)], strict=True):
+        error = _LISTED_ERROR.search(text, node.end(), end)
+        found[node[1]] = error[1] if error else ""
+    return found
+
+
+# `11/21/26 08:24:36`, with a fraction where DAGMAN_DEBUG has D_SUB_SECOND, as ISO date where
+# DEBUG_TIME_FORMAT says so, or the seconds since 1970 in brackets where it has D_TIMESTAMP; then
+# perhaps (pid:…) (D_…) and the message.
+_LINE = re.compile(
+    rb"(?:(?:(\d\d)/(\d\d)/(\d\d)|(\d{4})-(\d\d)-(\d\d))[ T](\d\d):(\d\d):(\d\d)|\((\d{9,11}))"
+    rb"(\.\d{1,6})?\)?(?: \((?:pid|tid|cid|fd|D_)[^)]*\))* (.*)",
+    re.DOTALL,
+)
+_TOTAL = re.compile(rb"Of (\d{1,9}) nodes total:\s*\Z")
+_NUMBERS = re.compile(rb"\s*\d{1,9}(?:\s+\d{1,9})*\s*\Z")
+_RULES = re.compile(rb"\s*===(?:\s+===)*\s*\Z")
+EXIT = re.compile(rb"\*\*\*\* .*EXITING WITH STATUS (-?\d{1,9})\s*\Z")
+START = re.compile(rb"\*\* .*\(CONDOR_DAGMAN\) STARTING UP\s*\Z")
+_ASIDE = re.compile(rb"(?:Saving|Now in new) log file\b")
+_REMOVED = re.compile(rb"Received SIGUSR1\b|DAG status: \d+ \(DAG_STATUS_RM\)")
+
+_FAILED = re.compile(FAILED.encode())
+_NODE = re.compile(NODE.encode() + rb"\Z")
+_ERROR = re.compile(ERROR.encode() + rb"\Z")
+
+# How a job's POST script ended, which of the event logs only nodes.log has, until it is emptied:
+#     Event: ULOG_POST_SCRIPT_TERMINATED for HTCondor Node align_ID1 (5.0.0) {11/21/26 08:24:35}
+#     POST Script of node align_ID1 failed with status 1
+_SCRIPT = re.compile(
+    rb"Event: ULOG_POST_SCRIPT_TERMINATED for HTCondor (?:[Nn]ode|Job) (\S+)"
+    rb" \((\d{1,10})\.(\d{1,10})\."
+)
+SCRIPT_ENDED = (
+    rb"[Ss]cript of (?:[Nn]ode|Job) (\S+) "
+    rb"(?:(completed successfully)|failed with status (-?\d{1,10})|died on signal (\d{1,3}))"
+)
+_POST_ENDED = re.compile(rb"POST " + SCRIPT_ENDED)
+
+# What a line must hold to be looked at: one word of each of the patterns above.
+_WORDS = (
+    b"nodes total:", b"STARTING UP", b"EXITING WITH", b"SIGUSR1", b"(DAG_STATUS_RM)",
+    b"job(s) failed:", b"ULOG_POST_SCRIPT", b"POST Script of", b"POST script of",
+)  # fmt: skip
+
+_COLUMNS = {
+    b"Done": "done",
+    b"Pre": "pre",
+    b"Queued": "in_queue",
+    b"Post": "post",
+    b"Ready": "ready",
+    b"Un-Ready": "unready",
+    b"Failed": "fail",
+    b"Futile": "futile",
+}
+_NEEDED = frozenset(_COLUMNS.values()) - {"futile"}
+
+# DAGMan leaves with this to be started again by the schedd: the workflow goes on.
+EXIT_RESTART = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A status that differs from the one before.
+
+    ``key`` is a function of what DAGMan wrote alone: whoever reads it, from whenever, in whatever
+    portions and in whatever file it stands by now, gets the same keys.
+    """
+
+    key: str
+    status: Status
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A DAGMan began (Unix seconds); ``again`` where it had said before that it ended, and the
+    change comes next."""
+
+    at: float
+    again: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Posted:
+    """The POST script of a job ended, of which HTCondor had the numbers ``cluster`` and ``proc``:
+    with that status, minus the signal where one ended it."""
+
+    at: float
+    cluster: int
+    proc: int
+    returned: int
+
+
+class StatusParser:
+    """Takes a ``dagman.out`` in portions and gives the changes of status it tells of.
+
+    Never fails: what is not understood is passed over, and a torn table counts for nothing. One
+    parser reads one file from its beginning; a file that replaces it needs a new parser, which goes
+    on where the one ``before`` ended: a log is put aside between any two lines.
+    """
+
+    def __init__(self, before: StatusParser | None = None) -> None:
+        self.current: Status | None = None
+        self.started_at = 0.0  # of the last DAGMan (Unix seconds)
+        self.understood = False  # whether any line was one of DAGMan's that matter
+        self.failed: dict[str, str] = {}
+        """The jobs that this DAGMan says failed, with the reasons."""
+        self._total = 0
+        self._columns: list[str] = []
+        self._expected = ""  # which line of a table comes next
+        self._removed = False
+        self._listing = ""  # the job of that list of which the reason comes next
+        self._lists = False
+        self._script: tuple[bytes, int, int] | None = None  # of which job one ended
+        self._second = b""
+        self._told: set[str] = set()  # keys of that second
+        self._clock = LocalClock()
+        if before is not None:
+            self.__dict__.update(before.__dict__)
+        self._lines = Lines()
+
+    def feed(self, data: bytes) -> list[Change]:
+        """The changes in the next portion of the file."""
+        return [step for step in self.steps(data) if isinstance(step, Change)]
+
+    def steps(self, data: bytes) -> Iterator[Change | Begun | Posted]:
+        """The same, and when DAGMans began and POST scripts ended; :attr:`failed` is as it was when
+        each was told."""
+        for _, line in self._lines.feed(data):
+            # Most lines are of no interest, and looking for a word is cheap.
+            if self._expected or self._lists or any(word in line for word in _WORDS):
+                yield from self._line(line)
+
+    def _line(self, line: bytes) -> Iterator[Change | Begun | Posted]:
+        message = message_of(line, self._clock)
+        if message is not None and _ASIDE.match(message[1]):
+            return  # may stand in the middle of a table
+        expected, self._expected = self._expected, ""
+        if message is None:
+            return
+        at, text = message
+        stamp = line[: len(line) - len(text)]
+        if expected == "header" and set(names := _columns(text)) >= _NEEDED:
+            self._columns = names
+            self._expected = "rules"
+        elif expected == "rules" and _RULES.match(text):
+            self._expected = "numbers"
+        elif expected == "numbers" and _NUMBERS.match(text):
+            numbers = [int(word) for word in text.split()]
+            if len(numbers) == len(self._columns):
+                counts = dict(zip(self._columns, numbers, strict=True))
+                self.understood = True
+                yield from self._changed(stamp, self._status(counts, at))
+        else:
+            yield from self._message(stamp, at, text)
+
+    def _message(self, stamp: bytes, at: float, text: bytes) -> Iterator[Change | Begun | Posted]:
+        status = self.current or NOT_STARTED
+        if self._lists:
+            self._list(text)
+        if total := _TOTAL.match(text):
+            self._total = int(total[1])
+            self._expected = "header"
+        elif START.match(text):
+            self._removed, self.started_at, self.understood = False, at, True
+            self._lists, self.failed = False, {}
+            yield Begun(at, status.ended)
+            if status.ended:
+                yield from self._changed(stamp, replace(status, state=State.RUNNING, at=at))
+        elif _REMOVED.match(text):
+            self._removed = True
+        elif script := _SCRIPT.match(text):
+            self._script = (script[1], int(script[2]), int(script[3]))
+        elif ended := _POST_ENDED.match(text):
+            script_of, self._script = self._script, None
+            if script_of is not None and script_of[0] == ended[1]:
+                yield Posted(at, *script_of[1:], script_status(ended))
+        elif _FAILED.match(text):
+            self._lists, self._listing, self.failed = True, "", {}
+        elif exited := EXIT.match(text):
+            self._lists = False
+            state = self._end_state(int(exited[1]))
+            yield from self._changed(stamp, replace(status, state=state, at=at))
+
+    def _list(self, text: bytes) -> None:
+        if node := _NODE.match(text):
+            self._listing = node[1].decode(errors="replace")
+            self.failed[self._listing] = ""
+        elif self._listing and (error := _ERROR.match(text)):
+            self.failed[self._listing] = error[1].decode(errors="replace")
+            self._listing = ""
+
+    def _status(self, counts: dict[str, int], at: float) -> Status:
+        return Status(
+            unready=counts["unready"],
+            ready=counts["ready"],
+            pre=counts["pre"],
+            in_queue=counts["in_queue"],
+            post=counts["post"],
+            done=counts["done"],
+            fail=counts["fail"],
+            percent_done=percent(counts["done"], self._total),
+            total=self._total,
+            state=State.RUNNING,
+            at=at,
+            futile=counts.get("futile", 0),
+        )
+
+    def _end_state(self, exit_status: int) -> State:
+        if exit_status == EXIT_RESTART:
+            return State.RUNNING
+        if self._removed:
+            return State.REMOVED
+        return State.FAILED if exit_status else State.DONE
+
+    def _changed(self, stamp: bytes, status: Status) -> Iterator[Change]:
+        if self.current is not None and replace(self.current, at=status.at) == status:
+            return
+        if self.current is not None and status.at < self.current.at:
+            # The clock was set back, as every autumn: what came later must not look older.
+            status = replace(status, at=self.current.at)
+        self.current = status
+        # The time as it stands in the file: what this process makes of it depends on its zone.
+        if stamp != self._second:
+            self._second, self._told = stamp, set()
+        content = repr((stamp, replace(status, at=0.0))).encode()
+        key = hashlib.sha256(content).hexdigest()[:20]
+        for again in count(2):  # there and back within a second
+            if key not in self._told:
+                break
+            key = f"{key[:20]}.{again}"
+        self._told.add(key)
+        yield Change(key, status)
+
+
+def message_of(line: bytes, clock: LocalClock) -> tuple[float, bytes] | None:
+    """The time (Unix seconds) and the message of a line; None where it is no line of DAGMan's."""
+    found = _LINE.match(line)
+    if found is None or (at := _time(found, clock)) is None:
+        return None
+    return at, found[12]
+
+
+def script_status(ended: re.Match[bytes]) -> int:
+    """The exit status that a message of :data:`SCRIPT_ENDED` tells, minus the signal where one
+    ended the script."""
+    return -int(ended[4]) if ended[4] else int(ended[3] or 0)
+
+
+def _columns(text: bytes) -> list[str]:
+    return [_COLUMNS.get(word, "") for word in text.split()]
+
+
+def _time(found: re.Match[bytes], clock: LocalClock) -> float | None:
+    fraction = float(found[11] or 0)
+    if found[10]:
+        return float(found[10]) + fraction
+    if found[4]:
+        year, month, day = int(found[4]), int(found[5]), int(found[6])
+    else:
+        month, day, year = int(found[1]), int(found[2]), 2000 + int(found[3])
+    hour, minute, second = int(found[7]), int(found[8]), int(found[9])
+    return clock.unix(year, month, day, hour, minute, second + fraction)
+
+
+_PID = re.compile(rb"\*\* PID = (\d{1,10})\b")
+_PRE_STARTS = re.compile(rb"Running PRE script of (?:[Nn]ode|Job) (\S+?)\.\.\.\s*\Z")
+_PRE_ENDS = re.compile(rb"PRE " + SCRIPT_ENDED)
+_SUBMIT = re.compile(rb"Event: ULOG_SUBMIT for HTCondor (?:[Nn]ode|Job) (\S+) \((\d{1,10})\.")
+
+# What a line must hold to be looked at.
+_RUN_WORDS = (b"** PID =", b"STARTING UP", b"EXITING WITH", b"PRE script of", b"PRE Script of",
+          b"ULOG_SUBMIT ")  # fmt: skip
+
+
+class Step(StrEnum):
+    """The kinds of what is told."""
+
+    STARTED = "started"
+    PID = "pid"
+    EXITED = "exited"  # of this DAGMan, which may be started again
+    PRE_STARTED = "pre_started"
+    PRE_ENDED = "pre_ended"
+    SUBMITTED = "submitted"
+
+
+_STEPS = {
+    START: Step.STARTED,
+    EXIT: Step.EXITED,
+    _PID: Step.PID,
+    _PRE_STARTS: Step.PRE_STARTED,
+    _PRE_ENDS: Step.PRE_ENDED,
+    _SUBMIT: Step.SUBMITTED,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """One step. ``at`` in Unix seconds; ``number`` is the process id, the exit status (minus the
+    signal where one ended it) or the job's cluster; ``again`` where the schedd is to start DAGMan
+    again."""
+
+    step: Step
+    at: float
+    node: str = ""
+    number: int = 0
+    again: bool = False
+
+
+class RunParser:
+    """Takes a ``dagman.out`` in portions and gives its steps. Never fails. One parser reads one
+    file from its beginning."""
+
+    def __init__(self) -> None:
+        self._lines = Lines()
+        self._clock = LocalClock()
+
+    def feed(self, data: bytes) -> Iterator[Told]:
+        """The steps in the next portion of the file."""
+        for _, line in self._lines.feed(data):
+            if not any(word in line for word in _RUN_WORDS):
+                continue
+            message = message_of(line, self._clock)
+            told = None if message is None else _told(*message)
+            if told is not None:
+                yield told
+
+
+def _told(at: float, text: bytes) -> Told | None:
+    for pattern, step in _STEPS.items():
+        if found := pattern.match(text):
+            node, number = _details(step, found)
+            again = step is Step.EXITED and number == EXIT_RESTART
+            return Told(step, at, node.decode(errors="replace"), number, again)
+    return None
+
+
+def _details(step: Step, found: re.Match[bytes]) -> tuple[bytes, int]:
+    if step is Step.PRE_ENDED:
+        return found[1], script_status(found)
+    if step is Step.SUBMITTED:
+        return found[1], int(found[2])
+    if step is Step.PRE_STARTED:
+        return found[1], 0
+    return b"", int(found[1]) if found.re.groups else 0

@@ -1,0 +1,255 @@
+"""What a run of a job left in its files, more exactly than the event log: its record, its
+transfers, its last words.
+
+Two kinds of record are read from a job's standard output: the line that the embedded planner's
+wrapper prints,
+
+    adon-job-record: {"job": …, "start": …, "end": …, "exitcode": 0, "inputs": {"lfn": bytes}, …}
+
+and the YAML document of pegasus-kickstart, which the real planner's jobs write.
+
+pegasus-exitcode renames ``<job>.out`` and ``<job>.err`` of a finished run to ``….000`` and so on,
+both with the same number. Which of them belong to a run is told by the times in its record, or else
+by when they were last written.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from monitors.workflows.logs import kickstart, transferlog
+from monitors.workflows.logs.submit_dir import TRANSFERS, PlannedJob
+from monitors.workflows.logs.transferlog import Attempt as Moved
+from monitors.workflows.logs.transferlog import Summary, summaries
+
+_TAIL_BYTES = 1 << 20  # records stand at the end, whatever the job printed before
+_MOST_RENAMED = 1000  # three digits
+_PREFIX = "adon-job-record:"
+_CLOCK_S = 2.0  # how far clocks and whole-second event times may disagree
+
+
+@dataclass(frozen=True, slots=True)
+class JobRecord:
+    """One run of one job; times in Unix seconds, sizes in bytes."""
+
+    start: float
+    end: float
+    exitcode: int
+    source: str
+    host: str = ""
+    cpu_s: float | None = None
+    inputs: Mapping[str, int] = field(default_factory=dict)
+    outputs: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def runtime_s(self) -> float:
+        """Wall time of the tool itself."""
+        return self.end - self.start
+
+    @property
+    def bytes_in(self) -> int:
+        """Size of all inputs, 0 where the record does not tell."""
+        return sum(self.inputs.values())
+
+    @property
+    def bytes_out(self) -> int:
+        """Size of all outputs, 0 where the record does not tell."""
+        return sum(self.outputs.values())
+
+
+def read_record(output: Path, started: float, ended: float) -> JobRecord | None:
+    """The record of the run between two event times (Unix seconds), None where there is none.
+
+    pegasus-exitcode renames the output of a finished job to ``<job>.out.000`` and so on, so those
+    are looked at too. Records of other runs of the job are told apart by their times.
+    """
+    for path in versions(output):
+        for record in reversed(records_in(end_of(path))):
+            if is_of(record, started, ended):
+                return record
+    return None
+
+
+def is_of(record: JobRecord, started: float, ended: float) -> bool:
+    """Whether a record is of the run between two event times (Unix seconds)."""
+    return record.start >= started - _CLOCK_S and record.end <= ended + _CLOCK_S
+
+
+def versions(path: Path) -> Iterator[Path]:
+    """A job's file, then those that pegasus-exitcode renamed it to, newest first. All are there
+    when they are looked for, but need not be any more when they are opened."""
+    yield path
+    # Only now: what is renamed while the first is opened is found here. Names are tried, for the
+    # folder may hold the files of ten thousand jobs.
+    renamed = []
+    for number in range(_MOST_RENAMED):
+        one = path.with_name(f"{path.name}.{number:03d}")
+        if not _is_there(one):
+            break
+        renamed.append(one)
+    yield from reversed(renamed)
+
+
+def _is_there(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:  # a name that is too long
+        return False
+
+
+def end_of(path: Path, most_bytes: int = _TAIL_BYTES) -> str:
+    """The end of a file, "" where it is not there or not to be read: then it tells nothing."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - most_bytes))
+            return file.read(most_bytes).decode(errors="replace")
+    except (OSError, ValueError):  # ValueError: a name with a zero byte in it
+        return ""
+
+
+def records_in(text: str) -> list[JobRecord]:
+    """All whole records in a job's output: lines of the embedded planner's, then documents."""
+    found = [_from_line(line) for line in text.splitlines() if line.startswith(_PREFIX)]
+    found += [
+        JobRecord(
+            start=one.start,
+            end=one.end,
+            exitcode=one.exitcode,
+            source="kickstart",
+            host=one.host,
+            cpu_s=one.cpu_s,
+            inputs=one.inputs,
+            outputs=one.outputs,
+        )
+        for one in kickstart.invocations(text)
+    ]
+    return [record for record in found if record is not None]
+
+
+def _from_line(line: str) -> JobRecord | None:
+    try:
+        data = json.loads(line[len(_PREFIX) :])
+        record = JobRecord(
+            start=float(data["start"]),
+            end=float(data["end"]),
+            exitcode=int(data["exitcode"]),
+            source="job record",
+            host=str(data.get("host", "")),
+            cpu_s=float(data["cpu_s"]) if data.get("cpu_s") is not None else None,
+            inputs=_sizes(data.get("inputs")),
+            outputs=_sizes(data.get("outputs")),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
+        return None  # torn or foreign: it is a program's output, anything may stand there
+    return record if record.end >= record.start else None
+
+
+def _sizes(data: Any) -> dict[str, int]:
+    return {
+        str(lfn): int(size)
+        for lfn, size in (data or {}).items()
+        if isinstance(size, int | float) and size >= 0
+    }
+
+
+TAIL_BYTES = 4096  # of what a job said that are kept
+_READ_BYTES = 1 << 20
+_FILE_CLOCK_S = 3.0  # clocks of submit host and file system; some count whole seconds
+_OUR_RECORD = "adon-job-record:"
+_MULTIPART = ".multipart"
+
+
+@dataclass(frozen=True, slots=True)
+class JobOutput:
+    """``records`` of the run (a clustered job has one for each of its tasks), ``moved`` what
+    ``pegasus-transfer`` told of the files it moved, or else ``logged`` what it logged; ``stderr``
+    the end of what the job complained."""
+
+    records: Sequence[JobRecord] = ()
+    moved: Sequence[Moved] = ()
+    logged: Sequence[Summary] = ()
+    stderr: str = ""
+
+    @property
+    def record(self) -> JobRecord | None:
+        """The last one."""
+        return self.records[-1] if self.records else None
+
+
+def read_output(job: PlannedJob, started: float, ended: float, *, complained: bool) -> JobOutput:
+    """What a run between two event times (Unix seconds) left; ``stderr`` where ``complained``."""
+    if job.output is None or not started:
+        return JobOutput()
+    text, ending, records = _output_of(job.output, started, ended)
+    moved = _moved(job.output, text, started, ended)
+    logged = [] if moved or job.kind not in TRANSFERS else summaries(text)
+    stderr = _complaint(job, text, ending, started, ended) if complained else ""
+    return JobOutput(records, moved, logged, stderr)
+
+
+def _output_of(output: Path, started: float, ended: float) -> tuple[str, str, list[JobRecord]]:
+    """The run's output, what its name has more than ``output``, and the records in it."""
+    aged = ("", "")
+    for path in versions(output):
+        text = end_of(path, _READ_BYTES)
+        records = [one for one in records_in(text) if is_of(one, started, ended)]
+        if records:
+            return text, path.name[len(output.name) :], records
+        if text and not aged[0] and _written_in(path, started, ended):
+            aged = (text, path.name[len(output.name) :])
+    return *aged, []
+
+
+def _moved(output: Path, text: str, started: float, ended: float) -> list[Moved]:
+    """What the run's records of transfers say; of other runs of the job there may be more."""
+    found = transferlog.parse(text) if "transfer_attempts" in text else []
+    folder = output.with_suffix(_MULTIPART)
+    try:
+        if not found and folder.is_dir():
+            found = transferlog.read_dir(folder, started - _FILE_CLOCK_S)
+    except (OSError, ValueError):
+        return []
+    # ``start`` is in whole seconds.
+    return [one for one in found if started - _FILE_CLOCK_S <= one.start <= ended + _FILE_CLOCK_S]
+
+
+def _complaint(job: PlannedJob, text: str, ending: str, started: float, ended: float) -> str:
+    """kickstart puts the program's standard error into its own document; PegasusLite's own words
+    and those of jobs without kickstart stand in the error file."""
+    if said := kickstart.standard_error(text).strip():
+        return tail(said)
+    error = job.error or (job.output.with_suffix(".err") if job.output else None)
+    if error is not None:
+        for path in versions(error):
+            same = path.name[len(error.name) :] == ending and bool(text)
+            if (same or _written_in(path, started, ended)) and (
+                said := end_of(path, 4 * TAIL_BYTES).strip()
+            ):
+                return tail(said)
+    if "- invocation:" in text:
+        return ""
+    return tail("\n".join(x for x in text.splitlines() if not x.startswith(_OUR_RECORD)).strip())
+
+
+def tail(text: str) -> str:
+    """The last :data:`TAIL_BYTES` of a text at most, from the beginning of a line where there is
+    one, without characters that are for terminals."""
+    kept = "".join(c if c.isprintable() or c in "\n\t" else " " for c in text)
+    data = kept.encode(errors="replace")
+    if len(data) > TAIL_BYTES:
+        data = data[-TAIL_BYTES:]
+        _, line_end, rest = data.partition(b"\n")
+        data = rest if line_end and rest else data
+    return data.decode(errors="ignore")
+
+
+def _written_in(path: Path, started: float, ended: float) -> bool:
+    try:
+        return started - _FILE_CLOCK_S <= path.stat().st_mtime <= ended + _FILE_CLOCK_S
+    except (OSError, ValueError):
+        return False

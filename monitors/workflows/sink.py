@@ -1,0 +1,239 @@
+"""Where measurements go: an archive of this machine, or a broker's over HTTP.
+
+:class:`~monitors.archive.Archive` is a sink as it is. What a sink did not take is kept by whoever
+measured, and sent again; ids are taken once, so that sending twice doubles nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict
+from typing import Any, Protocol
+
+from monitors.archive import Archive, ArchiveError, Selection
+from monitors.background import Background
+from monitors.measurement import Measurement, check_sendable, to_row
+from monitors.workflows.status import Status
+from network_provisioner.errors import AdonError, BrokerError, InputError, printable
+from network_provisioner.http1 import Server, Tls
+
+_log = logging.getLogger(__name__)
+
+# What a broker takes at once is less than 256 kB and no more than 5000 measurements.
+_MOST_BYTES = 200_000
+_MOST = 5000
+
+# What it says of a request that it will never take. Anything else may go another time.
+_REFUSED = frozenset({"bad_request", "bad_time", "forbidden", "too_large"})
+_MOST_REASONS = 100  # that are told apart
+
+
+class Sink(Protocol):
+    """Takes measurements, each id once."""
+
+    def record_many(self, measurements: Iterable[Measurement]) -> int:
+        """Take them; how many were new. Raises ArchiveError or SinkError where they could not be
+        taken just now: then some may have been, and sending all again is harmless."""
+
+
+class Requests(Protocol):
+    """Where other processes ask to have a workflow measured, such as an archive."""
+
+    def asked(self, kind: str, after: int = 0) -> list[tuple[int, str, float]]:
+        """Number, workflow and time (Unix seconds) of every request above ``after``."""
+
+
+class SinkError(AdonError):
+    """The broker does not take measurements just now."""
+
+    code = "archive_unavailable"
+
+
+def known_status(sink: Sink, workflow: str, until: float) -> Status | None:
+    """The newest status of a workflow until a time (Unix seconds) that a sink can tell of; None
+    where it cannot."""
+    if not isinstance(sink, Archive):
+        return None
+    try:
+        wanted = Selection(("status",), workflow, until=until)
+        newest = sink.page(wanted, newest=True, limit=1)
+        return Status.from_measurement(newest[0][1]) if newest else None
+    except (ArchiveError, KeyError, TypeError, ValueError):
+        return None
+
+
+def record_what_fits(sink: Sink, measurements: Sequence[Measurement]) -> None:
+    """Have a sink take them, without those that no archive takes: names in logs are foreign text.
+
+    Raises ArchiveError or SinkError.
+    """
+    try:
+        sink.record_many(measurements)
+    except InputError as error:
+        fitting = list(_fitting(measurements))
+        if len(fitting) == len(measurements):
+            raise SinkError(str(error)) from error
+        sink.record_many(fitting)
+
+
+def _fitting(
+    measurements: Iterable[Measurement], check: Callable[[Measurement], object] = to_row
+) -> Iterator[Measurement]:
+    for one in measurements:
+        try:
+            check(one)
+        except InputError as error:
+            _log.warning("not recorded: %s", printable(str(error)))
+        else:
+            yield one
+
+
+class BrokerSink:
+    """The archive of a broker, which is asked at ``url`` with ``token`` and ``tls``.
+
+    What the broker refuses for good (another user's workflow, a unit that is none) is left out; it
+    must not keep everything else from being sent. The log says each reason once, and again, with
+    how often, whenever that has become ten times as often. Raises InputError for a URL or a token
+    that is none.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        token: str | None = None,
+        tls: Tls | None = None,
+        timeout_s: float = 15.0,
+    ) -> None:
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self._server = Server(url, timeout_s, headers, tls or Tls())
+        self._refused: Counter[str] = Counter()
+
+    def record_many(self, measurements: Iterable[Measurement]) -> int:
+        """See :class:`Sink`."""
+        return sum(self._send(batch) for batch in _batches(measurements))
+
+    def _send(self, batch: Sequence[dict[str, Any]]) -> int:
+        try:
+            return self._post(batch)
+        except BrokerError as error:
+            if error.code not in _REFUSED:
+                raise SinkError(str(error)) from error
+            if len(batch) > 1:  # all or none: the others are not to blame
+                half = len(batch) // 2
+                return self._send(batch[:half]) + self._send(batch[half:])
+            self._say(batch[0], str(error))
+            return 0
+
+    def _post(self, batch: Sequence[dict[str, Any]]) -> int:
+        status, text = self._server.ask("POST", "/v1/measurements", {"measurements": [*batch]})
+        try:
+            answer = json.loads(text)
+            if 200 <= status < 300:
+                return int(answer["recorded"])
+            error = answer["error"]
+            message, code = str(error["message"]), str(error["code"])
+        except (ValueError, KeyError, TypeError, RecursionError):
+            raise SinkError(
+                f"{self._server.url} answered {status} with {text[:80]!r}, expected JSON of a"
+                " broker"
+            ) from None
+        raise BrokerError(message, code)
+
+    def _say(self, item: dict[str, Any], error: str) -> None:
+        """Each reason once, and again when it was met ten times as often."""
+        reason = error
+        for name in ("id", "subject", "workflow"):  # of which each measurement has its own
+            reason = reason.replace(repr(item[name]), "…") if item[name] else reason
+        if reason not in self._refused and len(self._refused) == _MOST_REASONS:
+            reason = "other reasons"
+        self._refused[reason] += 1
+        count = self._refused[reason]
+        if count == 10 ** (len(str(count)) - 1):
+            times = f", the {count}th so refused" if count > 1 else ""
+            _log.warning("the broker will not take %s%s: %s", item["id"], times, error)
+
+
+def _batches(measurements: Iterable[Measurement]) -> Iterator[list[dict[str, Any]]]:
+    """Portions that a broker takes at once. What no archive or broker takes is left out."""
+    batch: list[dict[str, Any]] = []
+    size = 0
+    for one in _fitting(_fitting(measurements), check_sendable):
+        item = asdict(one) | {"details": dict(one.details)}
+        length = len(json.dumps(item)) + 2
+        if batch and (size + length > _MOST_BYTES or len(batch) == _MOST):
+            yield batch
+            batch, size = [], 0
+        batch.append(item)
+        size += length
+    if batch:
+        yield batch
+
+
+_WAIT_S = 10.0  # the broker holds a question for so long where there is nothing to answer
+_AGAIN_S = 5.0
+_KEPT = 1000
+
+
+class BrokerRequests:
+    """What is asked at ``url``, from :meth:`start` to :meth:`stop`; what was asked before is of
+    those who do not wait any more. Raises InputError for a URL or a token that is none."""
+
+    def __init__(self, url: str, token: str | None = None, tls: Tls | None = None) -> None:
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self._server = Server(url, _WAIT_S + 15.0, headers, tls or Tls())
+        self._thread = Background("requests", self._run)
+        self._stop = self._thread.stopping
+        self._lock = threading.Lock()
+        self._found: list[tuple[int, str, float]] = []
+
+    def asked(self, kind: str, after: int = 0) -> list[tuple[int, str, float]]:
+        """See :class:`monitors.workflows.sink.Requests`. Returns at once."""
+        with self._lock:
+            return [one for one in self._found if one[0] > after]
+
+    def start(self) -> None:
+        """Begin to ask."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End; a question that waits for its answer is left to itself."""
+        self._thread.stop(longest_s=0)
+
+    def _run(self) -> None:
+        after, first, said, failed = 0, True, "", ""
+        while not self._stop.is_set():
+            try:
+                found = self._ask(after, 0.0 if first else _WAIT_S)
+                said = failed = ""
+            except AdonError as error:
+                # Once, however long it lasts; not of the first try: who records there says it too.
+                if str(error) == failed != said:
+                    said = failed
+                    _log.warning("requests to measure at once: %s", error)
+                failed = str(error)
+                self._stop.wait(_AGAIN_S)
+                continue
+            after = max((number for number, _, _ in found), default=after)
+            if not first:
+                with self._lock:
+                    self._found = (self._found + found)[-_KEPT:]
+            first = False
+
+    def _ask(self, after: int, wait_s: float) -> list[tuple[int, str, float]]:
+        status, text = self._server.ask("GET", f"/v1/refreshes?after={after}&wait_s={wait_s:g}")
+        try:
+            rows = json.loads(text if status == 200 else "")
+            return [(int(r["request"]), str(r["workflow"]), float(r["at"])) for r in rows]
+        except (ValueError, KeyError, TypeError, RecursionError):
+            raise AdonError(_refusal(self._server.url, status, text)) from None
+
+
+def _refusal(url: str, status: int, text: str | bytes) -> str:
+    try:
+        return str(json.loads(text)["error"]["message"])
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return f"{url} answered {status}: {text[:80]!r}"

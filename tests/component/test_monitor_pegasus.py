@@ -1,0 +1,236 @@
+"""Workflows that a real Pegasus planned: what kickstart, pegasus-transfer and failed jobs said, and
+a workflow within a workflow."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pegasus_world import User, copy_pegasus, make_pegasus_case
+from planner_world import MAPPING, Case
+from test_pegasus_hooks_real import case_at_both_sites, ended, plan
+
+from adon.testbed.packages import ensure
+from adon.testbed.pool import Pool
+from adon.testbed.poolconfig import SiteSpec
+from monitors.archive import Archive, Measurement
+from monitors.workflows.analysis import Analysis, analyse
+from monitors.workflows.discovery import DATABASE, Found, PegasusDatabase
+from monitors.workflows.follower import Follower
+from monitors.workflows.inquiries import ask, parsed
+from monitors.workflows.status import FIELDS, State
+
+pytestmark = [
+    pytest.mark.component,
+    pytest.mark.long,
+    pytest.mark.pegasus,
+    pytest.mark.timeout(1800),
+]
+
+WAIT_S = 300.0
+
+
+@pytest.fixture(scope="module")
+def user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[User]:
+    condor = ensure("condor", progress=lambda _line: None)
+    sites = {name: SiteSpec(workers=1) for name in ("mu", "tacc")}
+    home = copy_pegasus(tmp_path_factory.mktemp("opt") / "pegasus")
+    with Pool(tmp_path_factory.mktemp("pool"), condor, sites) as pool:
+        yield User(pool, home)
+
+
+def without_a_voice(root: Path, home: Path) -> Case:
+    """One of its jobs fails."""
+    case = case_at_both_sites(root, home)
+    (root / "bin/shout").write_text('#!/bin/sh\necho "cannot shout: no voice" >&2\nexit 3\n')
+    return case
+
+
+@pytest.fixture(scope="module")
+def facts(
+    user: User, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, dict[str, list[Measurement]]]:
+    """What was measured of two workflows that ran at once, by name and metric."""
+    root = tmp_path_factory.mktemp("wf")
+    made = {"plain": case_at_both_sites, "failing": without_a_voice}
+    planned = {name: plan(user, case(root / name, user.home)) for name, case in made.items()}
+    for submit in planned.values():
+        user.types(["pegasus-run", str(submit)], root)
+    codes = {name: ended(submit) for name, submit in planned.items()}
+    assert codes == {"plain": 0, "failing": 1}
+    found: dict[str, dict[str, list[Measurement]]] = {}
+    for name, submit in planned.items():
+        with Archive(":memory:") as archive:
+            Follower(submit, archive).run()
+            metrics = ("job", "job_transfer", "workflow", "status", "runtime")
+            found[name] = {metric: archive.query(metric) for metric in metrics}
+    return found
+
+
+def jobs(found: dict[str, list[Measurement]]) -> dict[str, list[dict[str, Any]]]:
+    by: dict[str, list[dict[str, Any]]] = {}
+    for job in found["job"]:
+        by.setdefault(job.details["job"], []).append({"seconds": job.value, **job.details})
+    return by
+
+
+def analysed(found: dict[str, list[Measurement]]) -> Analysis:
+    return analyse(found["job"] + found["job_transfer"])
+
+
+def test_every_job_has_what_kickstart_wrote(
+    facts: dict[str, dict[str, list[Measurement]]],
+) -> None:
+    found = jobs(facts["plain"])
+    total = facts["plain"]["status"][-1].details["total"]
+    assert len(found) == total == len(facts["plain"]["job"])
+    for tries in found.values():
+        (job,) = tries
+        assert (job["outcome"], job["exitcode"], job["retry"]) == ("done", 0, 0)
+        assert job["host"] and job["cpu_s"] > 0 and job["stderr"] == ""
+    split = found["split_ID1"][0]
+    assert (split["task"], split["bytes_in"], split["bytes_out"]) == ("ID1", 19, 19)
+    assert found["join_ID4"][0]["bytes_in"] == 10
+
+
+def test_every_transfer_between_sites_has_its_bytes(
+    facts: dict[str, dict[str, list[Measurement]]],
+) -> None:
+    made = analysed(facts["plain"])
+    moved = {(row.src, row.dst): row for row in made.transfers}
+    assert set(moved) == {("local", "mu"), ("mu", "tacc"), ("mu", "local"), ("tacc", "local")}
+    assert moved["local", "mu"].bytes == 19
+    assert moved["mu", "tacc"].bytes == 8 + 2
+    for row in made.transfers:
+        assert (row.tool, row.failed, row.unsized) == ("pegasus-transfer", 0, 0)
+        assert row.paths == [] and row.best_effort == 0  # nobody asked for a path here
+    assert made.failures == []
+
+
+def test_a_failed_job_says_what_its_program_said(
+    facts: dict[str, dict[str, list[Measurement]]],
+) -> None:
+    tries = jobs(facts["failing"])["shout_ID2"]
+    assert [(t["attempt"], t["retry"], t["exitcode"]) for t in tries] == [(0, 0, 3), (1, 1, 3)]
+    assert {t["stderr"] for t in tries} == {"cannot shout: no voice"}
+    (failed,) = analysed(facts["failing"]).failures
+    assert (failed.job, failed.site, failed.attempts) == ("shout_ID2", "tacc", 2)
+    assert "t::shout:1.0@tacc" not in {m.subject for m in facts["failing"]["runtime"]}
+
+
+# ------------------------------------------------------------------ workflows within workflows
+
+
+def nested_case(root: Path, home: Path) -> Case:
+    """The small workflow as the only job of another one."""
+    case = make_pegasus_case(root, home)
+
+    def hints(document: Any) -> None:
+        for job in document["jobs"]:
+            job["profiles"] = {"selector": {"execution.site": MAPPING[job["id"]]}}
+
+    case.change("workflow", hints)
+    (root / "workflow.yml").rename(root / "inner.yml")
+    inner = {
+        "type": "pegasusWorkflow", "file": "inner.yml", "id": "sub",
+        "arguments": ["--sites", "mu,tacc", "--output-sites", "local"],
+        "uses": [{"lfn": "inner.yml", "type": "input", "forPlanning": True}],
+    }  # fmt: skip
+    (root / "workflow.yml").write_text(
+        json.dumps({"pegasus": "5.0.4", "name": "outer", "jobs": [inner]})
+    )
+    replica = {"lfn": "inner.yml", "pfns": [{"site": "local", "pfn": f"file://{root}/inner.yml"}]}
+    case.change("replicas", lambda d: d["replicas"].append(replica))
+    with (root / "pegasus.properties").open("a") as stream:  # the inner planner looks elsewhere
+        stream.write(f"pegasus.catalog.replica = YAML\npegasus.catalog.replica.file = {root}")
+        stream.write("/replicas.yml\n")
+    return case
+
+
+def test_a_users_workflows_are_found_and_followed_with_those_inside(
+    user: User, tmp_path: Path
+) -> None:
+    pool = user.pool
+    case = nested_case(tmp_path / "wf", user.home)
+    planned = user.types(
+        ["pegasus-plan", "--json", "--sites", "mu,tacc", "--output-sites", "local", "--dir",
+         "submit", "workflow.yml"], case.root,
+    )  # fmt: skip
+    submit = Path(json.loads(planned)["submit_dir"])
+    database = tmp_path / "archive.sqlite"
+    env = pool.env() | {"PYTHONPATH": str(Path(__file__).parents[2])}
+    command = [sys.executable, "-m", "adon", "monitor", "run", "--user", "--keep", "--json",
+               "--archive", str(database)]  # fmt: skip
+    with subprocess.Popen(
+        pool.command(command), env=env, cwd=tmp_path, stdout=subprocess.PIPE, text=True,
+        start_new_session=True,
+    ) as monitor:  # fmt: skip
+        try:
+            user.types(["pegasus-run", str(submit)], case.root)
+            assert monitor.stdout is not None
+            lines = _until_done(monitor.stdout, "outer")
+        finally:
+            os.killpg(monitor.pid, signal.SIGTERM)
+        assert monitor.wait(WAIT_S) == 0
+    last = {line["workflow"]: line for line in lines}
+    assert last["mini"]["root"] == last["mini"]["parent"] == last["outer"]["id"]
+    assert last["mini"]["id"] != last["outer"]["id"]
+    assert (last["outer"]["state"], last["mini"]["state"]) == ("done", "done")
+    shares = [line["percent_done"] for line in lines if line["workflow"] == "mini"]
+    assert len(shares) > 3 and shares == sorted(shares)
+
+    # All of it together is what pegasus-status makes of it, and each is what it makes of each.
+    theirs = json.loads(user.types(["pegasus-status", "-j", "-Q", str(submit)], case.root))
+    assert last["outer"]["total"] == _fields(theirs["totals"])
+    assert {name: last["outer"][name] for name in FIELDS} == _fields(theirs["dags"]["root"])
+    said = parsed(json.dumps(theirs), 1.0)
+    assert said is not None and (said.done, said.state) == (last["outer"]["done"], State.DONE)
+    assert parsed(ask(submit), 1.0) == said  # as it is asked where DAGMan is not understood
+    home = Path(user.types(["sh", "-c", "echo $HOME"], case.root).strip())
+    assert Found(submit) in PegasusDatabase(home / DATABASE, lambda: 0.0).look()
+
+    with Archive(database) as recorded, Archive(":memory:") as afterwards:
+        facts = {m.details["name"]: m for m in recorded.query("workflow")}
+        assert facts["mini"].details["parent"] == facts["outer"].subject
+        assert facts["mini"].details["root"] == facts["outer"].subject
+        assert facts["outer"].details["submit_dir"] == str(submit)
+        assert facts["outer"].details["user"] == facts["mini"].details["user"] != ""
+        # Whoever reads it all later finds what was recorded live.
+        Follower(submit, afterwards).run()
+        assert _changes(afterwards) == _changes(recorded)
+
+
+def _changes(archive: Archive) -> dict[str, list[str]]:
+    """The ids of all changes of each workflow, in their order."""
+    found: dict[str, list[str]] = {}
+    for one in archive.query("status"):
+        found.setdefault(one.subject, []).append(one.id)
+    return found
+
+
+def _fields(theirs: dict[str, Any]) -> dict[str, float]:
+    names = dict.fromkeys(FIELDS) | {"in_queue": "queued", "done": "succeeded", "fail": "failed"}
+    return {ours: theirs[name or ours] for ours, name in names.items()}
+
+
+def _until_done(stream: Any, name: str) -> list[dict[str, Any]]:
+    """What the monitor prints until a workflow has ended."""
+    lines: list[dict[str, Any]] = []
+    timer = threading.Timer(WAIT_S, stream.close)
+    timer.start()
+    try:
+        for line in stream:
+            lines.append(json.loads(line))
+            if lines[-1]["workflow"] == name and lines[-1]["state"] != "running":
+                return lines
+    finally:
+        timer.cancel()
+    raise AssertionError(lines[-3:])
