@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from network_provisioner.broker import Broker
     from network_provisioner.controllers.shaper import Shaper
     from network_provisioner.decisions.admission import Limits
-    from network_provisioner.followers import Recorder
+    from network_provisioner.queries import Recorder
     from network_provisioner.model import Transit
     from network_provisioner.templates.book import TemplateBook
 

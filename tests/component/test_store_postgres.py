@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import psycopg
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from killed_broker import dies_at_every
 from postgres_world import new_place, patient_stores, server_in, stores_at
 from store_suite import Model, StoreSuite, World, few_examples, many, puts, transit
 
@@ -208,6 +210,11 @@ def holder(url: str) -> Iterator[subprocess.Popen[str]]:
         assert process.stdout is not None and process.stdout.readline() == "in its turn\n"
         yield process
         process.kill()
+
+
+@pytest.mark.parametrize("stride", [31, pytest.param(1, marks=pytest.mark.long)])
+def test_kill_9_changes_nothing_in_the_end(tmp_path: Path, server: Postgres, stride: int) -> None:
+    dies_at_every(stride, tmp_path, lambda: partial(PostgresStore, new_place(server)))
 
 
 def test_a_broker_that_dies_in_its_turn_frees_it(
