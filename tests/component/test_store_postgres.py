@@ -238,7 +238,7 @@ def test_a_broker_that_stands_still_loses_its_turn(
     slow, store = opened(), opened()
     with pytest.raises(StoreError, match="idle-session timeout"), ExitStack() as turn:
         with monkeypatch.context() as patch:
-            patch.setattr(postgres_store, "TURN_S", 4.0)
+            patch.setattr(postgres_store, "TURN_S", 2.0)
             turn.enter_context(slow.turn())
         with store.turn():  # waits until the server has ended the other's session
             store.put(transit("a"))
@@ -331,9 +331,9 @@ def test_a_server_that_says_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         store = opened()
         processes = server.processes()
         with monkeypatch.context() as patch:
-            patch.setattr(postgres_link, "_SILENT_S", 3.0)
+            patch.setattr(postgres_link, "_SILENT_S", 1.0)
             for link in (store._deciding, store._asking):
-                patch.setitem(link._given, "connect_timeout", 5)
+                patch.setitem(link._given, "connect_timeout", 2)
             for process in processes:
                 os.kill(process.pid, signal.SIGSTOP)
             try:

@@ -268,7 +268,7 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(steps)
 def test_asking_twice_is_the_same_as_once(course: list[Any]) -> None:
     rig = Rig(Path("unused"), store=SqliteStore(":memory:"), clock=Clock())

@@ -179,7 +179,7 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(steps)
 def test_never_more_than_one_and_none_after_its_lease(course: list[Any]) -> None:
     rig = Rig(Path("unused"), templates=SHARED, store=SqliteStore(":memory:"), clock=Clock())
