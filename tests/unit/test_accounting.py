@@ -23,7 +23,7 @@ from network_provisioner.policies.accounting import (
     so_far_bytes,
     usage,
 )
-from network_provisioner.store import open_store
+from network_provisioner.stores.opening import open_store
 
 MB = 10**6
 
