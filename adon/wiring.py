@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from network_provisioner.broker import Broker
     from network_provisioner.controllers.shaper import Shaper
     from network_provisioner.decisions.admission import Limits
-    from network_provisioner.followers import Recorder
     from network_provisioner.model import Transit
+    from network_provisioner.queries import Recorder
     from network_provisioner.templates.book import TemplateBook
 
 _LONGEST_PASSWORD = 4096  # characters of a password file: it may be the wrong one
@@ -217,8 +217,8 @@ def make_broker(config: Config, archive: Archive) -> tuple[Broker, Books]:
     from network_provisioner.clock import SteadyClock
     from network_provisioner.policies.accounting import Accounts
     from network_provisioner.policies.book import PolicyBook
-    from network_provisioner.store import open_store
     from network_provisioner.stores.database_url import is_database_url
+    from network_provisioner.stores.opening import open_store
     from network_provisioner.templates.book import TemplateBook
     from network_provisioner.templates.data import templates_from_dict
     from network_provisioner.templates.sitepolicy import policy_from_dict

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from network_provisioner.rounds import MOST, round_name
+from network_provisioner.request_ids import MOST, numbered
 from pegasus_hooks import submitdir
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ def rounds(transit_id: str) -> Iterator[str]:
     """The ids under which the broker gives what is asked for as ``transit_id``: that one, or where
     it has ended the first of those after it."""
     for number in range(1, MOST + 1):
-        yield round_name(transit_id, number)
+        yield numbered(transit_id, number)
 
 
 def is_round(transit_id: str, asked: str) -> bool:

@@ -189,7 +189,7 @@ class VirtualRun:
 
     def count(self) -> None:
         now = self.rig.clock.now
-        for transit in self.rig.broker._engine.roster.all.values():
+        for transit in self.rig.broker._active.all.values():
             if transit.state in LIVE and transit.start <= now:
                 self.reserved += transit.requested_bps / 8 * self.step_s
 
@@ -218,7 +218,7 @@ class VirtualRun:
         self.tell(What.PRE_STARTED, name)
         for request in self.requests_of(name).values():
             held = [
-                t for t in self.rig.broker._engine.roster.all.values()
+                t for t in self.rig.broker._active.all.values()
                 if t.job == name and (t.src, t.dst) == (request.src, request.dst)
             ]  # fmt: skip
             (answer,) = self.client.ask([request])

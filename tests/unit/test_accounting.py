@@ -8,7 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from policy_world import NOW, MemoryStore, ended, live
 
@@ -23,7 +23,7 @@ from network_provisioner.policies.accounting import (
     so_far_bytes,
     usage,
 )
-from network_provisioner.store import open_store
+from network_provisioner.stores.opening import open_store
 
 MB = 10**6
 
@@ -119,6 +119,7 @@ class TestUsage:
 class TestStore:
     """The accounts are the store's transits: written again and again, there once."""
 
+    @settings(max_examples=30)
     @given(
         st.lists(
             st.tuples(

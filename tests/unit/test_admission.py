@@ -378,7 +378,7 @@ def fewest_moves(made: Desk, new: Reservation, priority: int) -> int | None:
     return min(found, default=None)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(holders, st.integers(10, 50), st.integers(1, 3), st.integers(1, 12))
 def test_moves_are_the_fewest_there_are(
     held: list[Any], low: int, priority: int, lease: int
@@ -402,7 +402,7 @@ def test_moves_are_the_fewest_there_are(
         assert best is None or best > 1
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(worlds, asks)
 def test_grants_fit_and_waits_are_as_short_as_can_be(world: Any, ask: Any) -> None:
     made = fill(*world)
@@ -453,7 +453,7 @@ def check_grant(made: Desk, transit: Any, grant: Grant, before: dict[str, Reserv
     assert all(0 <= level <= link.capacity for link in loads for _, level in link.steps)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.lists(asks, max_size=20), st.integers(1, 3))
 def test_everything_released_is_free_again(found: list[Any], paths: int) -> None:
     made = fill(found, paths)
@@ -462,6 +462,7 @@ def test_everything_released_is_free_again(found: list[Any], paths: int) -> None
     assert all(link.steps == [(-math.inf, 0)] for link in made.ledger._links.values())
 
 
+@settings(max_examples=40)
 @given(worlds, asks)
 def test_the_same_question_has_the_same_answer(world: Any, ask: Any) -> None:
     assume(world[0])

@@ -179,7 +179,7 @@ class Judge:
 
 
 def no_link_is_promised_twice(rig: Rig, now: float) -> None:
-    live = [t for t in rig.broker._engine.roster.all.values() if t.state in LIVE and t.path]
+    live = [t for t in rig.broker._active.all.values() if t.state in LIVE and t.path]
     limits = {(link.a, link.b): 0.9 * link.capacity_bps for link in rig.topology.links}
     limits |= {(b, a): bps for (a, b), bps in limits.items()}
     for at in {max(now, t.start) for t in live}:
@@ -216,5 +216,5 @@ def test_no_order_of_things_oversubscribes_a_link_or_leaves_anything(
     left = [t for t in rig.broker.list() if t.state in LIVE or t.state is TransitState.QUEUED]
     assert left == [], left
     assert rig.reserved() == {} and rig.controller.circuits == {}
-    engine = rig.broker._engine
-    assert engine.ledger.reservations == {} and len(engine.roster.all) == 0
+    broker = rig.broker
+    assert broker._ledger.reservations == {} and len(broker._active.all) == 0

@@ -220,7 +220,7 @@ def test_a_broker_that_dribbles_cannot_stretch_the_timeout(head: bytes) -> None:
         (b"HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\n{}", "unreachable", "48 bytes too early"),
         (b"HTTP/1.1 200 OK\r\n\r\n<html>", "bad_answer", "expected JSON: is it a broker?"),
         (b"HTTP/1.1 200 OK\r\n\r\n\xff\xfe{", "bad_answer", "expected JSON"),
-        (b"HTTP/1.1 200 OK\r\n\r\n[1]", "bad_answer", "expected an object"),
+        (b"HTTP/1.1 200 OK\r\n\r\n[1]", "bad_answer", "is it a broker?"),
         (b"HTTP/1.1 500 Oops\r\n\r\n{}", "bad_answer", "answered 500"),
         (b"HTTP/1.1 500 Oops\r\n\r\n[]", "bad_answer", "answered 500"),
         (b'HTTP/1.1 404 No\r\n\r\n{"error": {"code": "c", "message": "m"}}', "c", "m"),

@@ -142,7 +142,7 @@ def test_invariants(found: list[Any], spare: tuple[int, ...]) -> None:
         )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(wishes, spares)
 def test_within_one_percent_of_the_linear_programmes(
     found: list[Any], spare: tuple[int, ...]

@@ -18,7 +18,7 @@ from network_provisioner.errors import BrokerError
 from network_provisioner.hookconfig import HookConfig
 from network_provisioner.model import ENDED, Service, Transit, TransitRequest, TransitState
 from network_provisioner.patience import Budget
-from network_provisioner.rounds import latest
+from network_provisioner.request_ids import latest, numbered
 from pegasus_hooks import postjob, prejob, submitdir
 from pegasus_hooks.asking import Effects
 
@@ -60,7 +60,8 @@ class Model:
             return [Asked(self._given(request), Service()) for request in requests]
 
     def _given(self, request: TransitRequest) -> Transit:
-        name, found = latest(request.id, self.known.get)
+        number, found = latest(request.id, self.known.get)
+        name = numbered(request.id, number)
         if found is None:
             found = Transit(name, request.src, request.dst, self.state, lease_until=1e18)
             self.known[name] = found

@@ -25,7 +25,8 @@ MAY_IMPORT: dict[str, set[str]] = {
 # Decisions are functions of values: they import no client library and do no input or output.
 PURE = [
     "network_provisioner/decisions/admission.py",
-    "network_provisioner/roster.py",
+    "network_provisioner/active_transits.py",
+    "network_provisioner/placement.py",
     "network_provisioner/terms.py",
     "network_provisioner/decisions/transit.py",
     "network_provisioner/decisions/reservations.py",

@@ -8,7 +8,7 @@ import re
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from policy_world import LISTING_1, NOW, live
 
@@ -133,6 +133,7 @@ json_values = st.recursive(
 almost = st.fixed_dictionaries({}, optional={key: json_values for key in (*LISTING_1, "links")})
 
 
+@settings(max_examples=60)
 @given(almost, st.sampled_from(sorted(LISTING_1)), json_values)
 def test_any_json_is_a_policy_or_one_line(body: dict[str, Any], key: str, value: Any) -> None:
     for written in (body, LISTING_1 | {key: value}, LISTING_1 | body):

@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from network_world import demo_network
 
@@ -207,6 +207,7 @@ def whole_state(book: Ledger) -> tuple[object, ...]:
     return links, holders, dict(book.reservations)
 
 
+@settings(max_examples=60)
 @given(steps)
 def test_against_a_slow_ledger(todo: list[tuple[Any, ...]]) -> None:
     book, slow = ledger(), Slow()

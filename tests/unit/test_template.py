@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from template_world import bodies, plain
 
@@ -151,6 +151,7 @@ def test_whatever_is_written_is_a_template_or_one_line(
         assert len(str(error)) < 1000
 
 
+@settings(max_examples=50)
 @given(
     bodies().map(lambda body: template_from_dict("any", body)),
     st.sampled_from(METRICS),

@@ -10,7 +10,7 @@ from typing import Any
 import networkx as nx
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from template_world import plain
 from topology_world import demo, same, topologies
@@ -32,6 +32,7 @@ from network_provisioner.topology import Topology
 DEMO = topology_from_dict(demo())
 
 
+@settings(max_examples=30)
 @given(topologies())
 def test_what_is_written_is_read_as_the_same(topology: Topology) -> None:
     assert same(topology_from_dict(topology_to_dict(topology)), topology)
@@ -42,6 +43,7 @@ def test_what_is_written_is_read_as_the_same(topology: Topology) -> None:
     assert same(topology_from_dict(section), topology)
 
 
+@settings(max_examples=30)
 @given(topologies())
 def test_networkx_reads_what_is_written_and_writes_what_is_read(topology: Topology) -> None:
     graph = nx.node_link_graph(to_node_link(topology), edges="edges")

@@ -15,20 +15,15 @@ MOST = 100  # of one id; more is a loop, and no workflow that is run again
 
 def latest(
     base: str, find: Callable[[str], Transit | None], most: int = MOST
-) -> tuple[str, Transit | None]:
-    """The first round of an id that is unknown, or whose transit has not ended; with the transit.
+) -> tuple[int, Transit | None]:
+    """The number of the first of ``ID``, ``ID.2``, ``ID.3``, … that is unknown, or whose transit
+    has not ended; with the transit.
 
-    Rounds come one after the other, so they are not all looked at. Raises BrokerError ``conflict``
-    where all of ``most`` rounds have ended, and what ``find`` raises.
+    They come one after the other, so they are not all looked at. Raises BrokerError ``conflict``
+    where all of ``most`` have ended, and what ``find`` raises.
     """
-
-    def open_at(number: int) -> tuple[str, Transit | None] | None:
-        name = round_name(base, number)
-        found = find(name)
-        return None if found is not None and found.state in ENDED else (name, found)
-
     ended, number = 0, 1  # of the last that has, and of one that may not have
-    while (answer := open_at(number)) is None:
+    while _has_ended(answer := find(numbered(base, number))):
         if number == most:
             raise BrokerError(
                 f"id {base!r} was asked for {most} times before, expected another one", "conflict"
@@ -36,14 +31,18 @@ def latest(
         ended, number = number, min(2 * number, most)
     while number - ended > 1:
         middle = (ended + number) // 2
-        found = open_at(middle)
-        if found is None:
+        found = find(numbered(base, middle))
+        if _has_ended(found):
             ended = middle
         else:
             number, answer = middle, found
-    return answer
+    return number, answer
 
 
-def round_name(base: str, number: int) -> str:
-    """The id of a round, counted from 1."""
+def _has_ended(transit: Transit | None) -> bool:
+    return transit is not None and transit.state in ENDED
+
+
+def numbered(base: str, number: int) -> str:
+    """The id that is asked for the ``number``-th time, counted from 1."""
     return base if number == 1 else f"{base}.{number}"

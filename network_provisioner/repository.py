@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 
 from network_provisioner.errors import BrokerError
 from network_provisioner.model import ENDED, Transit
@@ -12,12 +12,11 @@ from network_provisioner.store import Store, StoreError
 log = logging.getLogger(__name__)
 
 
-class Keeper:
-    """Writes transits; ``step`` is told of each write, before and after. Not thread-safe."""
+class Repository:
+    """Writes and finds transits. Not thread-safe, but for :meth:`find`."""
 
-    def __init__(self, store: Store, step: Callable[[str], None]) -> None:
+    def __init__(self, store: Store) -> None:
         self._store = store
-        self._step = step
         self._unsaved: dict[str, Transit] = {}  # what the store has not taken yet
 
     def find(self, transit_id: str) -> Transit | None:
@@ -30,38 +29,34 @@ class Keeper:
         """Whether there is something that the store has not taken."""
         return bool(self._unsaved)
 
-    def must(self, transits: Sequence[Transit]) -> None:
+    def write(self, transits: Sequence[Transit]) -> None:
         """Write all of them or none. Raises BrokerError ``store_unavailable``."""
-        self._step("about to be stored")
         try:
-            self._write(transits)
+            self._put(transits)
         except StoreError as error:
             raise BrokerError(str(error), "store_unavailable") from error
-        self._step("stored")
 
-    def answer(self, transits: Sequence[Transit]) -> None:
+    def write_if_shared(self, transits: Sequence[Transit]) -> None:
         """Write what is answered in a moment and changes nothing on the switches: where other
-        brokers share the store, as :meth:`must`, for whoever is asked about it next may be one of
+        brokers share the store, as :meth:`write`, for whoever is asked about it next may be one of
         them; else as :meth:`save`."""
-        (self.must if self._store.shared else self.save)(transits)
+        (self.write if self._store.shared else self.save)(transits)
 
     def save(self, transits: Sequence[Transit]) -> None:
         """Write what has happened, all in one; where the store does not take it, later."""
         if not transits:
             return
-        self._step("about to be stored")
         try:
-            self._write(transits)
+            self._put(transits)
         except StoreError as error:
             log.warning("transit %s cannot be saved: %s", _names(transits), error)
-            self.save_with_next(transits)
-        self._step("stored")
+            self.save_later(transits)
 
-    def save_with_next(self, transits: Sequence[Transit]) -> None:
+    def save_later(self, transits: Sequence[Transit]) -> None:
         """Write what has happened together with what is written next."""
         self._unsaved.update((transit.id, transit) for transit in transits)
 
-    def _write(self, transits: Sequence[Transit]) -> None:
+    def _put(self, transits: Sequence[Transit]) -> None:
         """All of them or none. What was not written before goes with them: they may have been given
         what others gave back, and the store must not have the one without the other."""
         new = {transit.id for transit in transits}
@@ -69,7 +64,7 @@ class Keeper:
         self._store.put_many([*late, *transits])
         self._unsaved.clear()
 
-    def again(self) -> None:
+    def retry(self) -> None:
         """Try again what the store did not take."""
         self.save(list(self._unsaved.values()))
 

@@ -1,31 +1,30 @@
-"""Who waits and who holds, in memory, and when their times come. No effects."""
+"""The transits that wait or hold a path, in memory, and when their times come. No effects."""
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from network_provisioner.model import LIVE, ON_SWITCHES, Transit, TransitState
 from network_provisioner.pairs import Pairs
+from network_provisioner.terms import Templates
 from network_provisioner.waitlist import Waitlist
 
 _FOR_EVER = float("inf")
 
 
-class Roster:
+class ActiveTransits:
     """All queued, held, installed and active transits; ``waitlist`` has the queued ones, ``pairs``
     the others. Not thread-safe.
 
-    ``patience_of`` gives the seconds that transits of a template wait.
+    ``templates`` say how long a transit waits.
     """
 
-    def __init__(
-        self, patience_of: Callable[[str], float], pairs: Pairs, waitlist: Waitlist
-    ) -> None:
+    def __init__(self, templates: Templates, pairs: Pairs, waitlist: Waitlist) -> None:
         self.all: dict[str, Transit] = {}  # oldest first
         self.pairs = pairs
         self.waitlist = waitlist
-        self._patience_of = patience_of
+        self._templates = templates
         self._deadlines: list[tuple[float, str]] = []  # heap of ends; entries may be outdated
         self._starts: list[tuple[float, str]] = []  # heap of held ones' starts; likewise
 
@@ -63,8 +62,8 @@ class Roster:
         return list(found.values())
 
     def due(self, now: float) -> Iterator[Transit]:
-        """Transits whose lease, end or patience has come; each is taken out of the roster by
-        whoever asked, before the next."""
+        """Transits whose lease, end or patience has come; whoever asks takes each out before the
+        next."""
         while self._deadlines and self._deadlines[0][0] <= now:
             _, transit_id = heapq.heappop(self._deadlines)
             transit = self.all.get(transit_id)
@@ -83,6 +82,7 @@ class Roster:
     def _deadline(self, transit: Transit) -> float:
         if transit.state in LIVE:
             return transit.lease_until
-        patience = self._patience_of(transit.template)
-        last = max(transit.requested_at, transit.start) + patience
+        template = self._templates.get(transit.template)
+        patience_s = template.patience_s if template else 0.0
+        last = max(transit.requested_at, transit.start) + patience_s
         return min(last, transit.end or _FOR_EVER)

@@ -10,8 +10,8 @@ import pytest
 from store_suite import transit
 
 from network_provisioner.errors import BrokerError
-from network_provisioner.keeper import Keeper
 from network_provisioner.model import Transit, TransitState
+from network_provisioner.repository import Repository
 from network_provisioner.store import StoreError
 from network_provisioner.stores.sqlite import SqliteStore
 
@@ -34,39 +34,39 @@ class Moody(SqliteStore):
 
 def test_what_was_given_back_is_stored_no_later_than_who_was_given_it() -> None:
     store = Moody(":memory:")
-    keeper = Keeper(store, lambda _: None)
-    keeper.must([transit("a")])
+    repository = Repository(store)
+    repository.write([transit("a")])
     store.broken = True
-    keeper.save([transit("a", TransitState.RELEASED)])
+    repository.save([transit("a", TransitState.RELEASED)])
     with pytest.raises(BrokerError, match="the disk is full"):
-        keeper.must([transit("b")])
-    assert keeper.behind and keeper.find("a") == transit("a", TransitState.RELEASED)
+        repository.write([transit("b")])
+    assert repository.behind and repository.find("a") == transit("a", TransitState.RELEASED)
     assert store.get("a") == transit("a")
     store.broken = False
-    keeper.must([transit("b")])
+    repository.write([transit("b")])
     assert store.written == [["a held"], ["a released", "b held"]]
-    assert not keeper.behind
-    keeper.must([transit("c")])
+    assert not repository.behind
+    repository.write([transit("c")])
     assert store.written[2:] == [["c held"]]
 
 
 def test_only_the_newest_of_one_transit_is_stored() -> None:
     store = Moody(":memory:")
-    keeper = Keeper(store, lambda _: None)
+    repository = Repository(store)
     store.broken = True
-    keeper.save([transit("a")])
+    repository.save([transit("a")])
     store.broken = False
-    keeper.must([replace(transit("a"), state=TransitState.RELEASED)])
-    assert store.written == [["a released"]] and not keeper.behind
+    repository.write([replace(transit("a"), state=TransitState.RELEASED)])
+    assert store.written == [["a released"]] and not repository.behind
 
 
 def test_nothing_is_stored_before_what_came_before_it() -> None:
     store = Moody(":memory:")
-    keeper = Keeper(store, lambda _: None)
+    repository = Repository(store)
     store.broken = True
-    keeper.save([transit("a", TransitState.RELEASED)])
+    repository.save([transit("a", TransitState.RELEASED)])
     store.broken = False
-    keeper.save_with_next([transit("b")])
-    assert keeper.behind and keeper.find("b") == transit("b") and store.get("b") is None
-    keeper.save([transit("c")])
-    assert store.written == [["a released", "b held", "c held"]] and not keeper.behind
+    repository.save_later([transit("b")])
+    assert repository.behind and repository.find("b") == transit("b") and store.get("b") is None
+    repository.save([transit("c")])
+    assert store.written == [["a released", "b held", "c held"]] and not repository.behind

@@ -8,14 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from network_provisioner.model import ENDED, LIVE, Transit, TransitState
-from network_provisioner.rounds import latest, round_name
+from network_provisioner.request_ids import latest, numbered
 
 ended = st.sampled_from(sorted(ENDED))
 going_on = st.sampled_from([*sorted(LIVE), TransitState.QUEUED])
 
 
 def rounds_of(base: str, states: list[TransitState]) -> dict[str, Transit]:
-    names = [round_name(base, number) for number in range(1, len(states) + 1)]
+    names = [numbered(base, number) for number in range(1, len(states) + 1)]
     return {n: Transit(n, "mu", "tacc", s) for n, s in zip(names, states, strict=True)}
 
 
@@ -31,19 +31,19 @@ def test_the_first_that_has_not_ended(over: list[TransitState], last: TransitSta
     if len(over) >= 100:
         assert code_of(latest, "a", find) == "conflict"
         return
-    name, found = latest("a", find)
-    assert name == round_name("a", len(over) + 1)
+    number, found = latest("a", find)
+    assert number == len(over) + 1
     assert (found.state if found else None) == last
     assert len(looked) <= 15
 
 
 @given(st.dictionaries(st.integers(1, 40), ended | going_on))
 def test_whatever_ids_others_chose(taken: dict[int, TransitState]) -> None:
-    known = {round_name("a", n): Transit("x", "mu", "tacc", s) for n, s in taken.items()}
-    name, found = latest("a", known.get)
-    assert known.get(name) is found and (found is None or found.state not in ENDED)
+    known = {numbered("a", n): Transit("x", "mu", "tacc", s) for n, s in taken.items()}
+    number, found = latest("a", known.get)
+    assert known.get(numbered("a", number)) is found and (found is None or found.state not in ENDED)
 
 
 @pytest.mark.parametrize(("number", "name"), [(1, "w:j:0"), (2, "w:j:0.2"), (100, "w:j:0.100")])
 def test_names(number: int, name: str) -> None:
-    assert round_name("w:j:0", number) == name
+    assert numbered("w:j:0", number) == name
