@@ -18,13 +18,13 @@ from network_provisioner.model import ENDED
 
 pytest_plugins = ("faults_fixtures",)
 # Outside, one test is all of them.
-pytestmark = [pytest.mark.component, pytest.mark.root, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.component, pytest.mark.long, pytest.mark.root, pytest.mark.timeout(1800)]
 
 if not box.inside():
 
     def test_open_vswitch_is_killed(tmp_path: Path) -> None:
         packages.ensure("condor", progress=print)
-        run_inside(__file__, tmp_path)
+        run_inside(Path(__file__).resolve(), tmp_path)
 
 else:
 

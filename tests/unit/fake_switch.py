@@ -39,7 +39,15 @@ class Entry:
 class FakeSwitch:
     """Connects to a controller again and again until it is closed."""
 
-    def __init__(self, port: int, dpid: int, ports: list[int]) -> None:
+    def __init__(
+        self,
+        port: int,
+        dpid: int,
+        ports: list[int],
+        clock: Callable[[], float] = time.time,
+        has_meters: bool = False,
+    ) -> None:
+        self._clock = clock
         self._address = ("127.0.0.1", port)
         self.dpid = dpid
         self._ports = ports
@@ -51,7 +59,7 @@ class FakeSwitch:
         self.groups: dict[int, bytes] = {}
         self.meters: dict[int, bytes] = {}
         # Meters are something that a switch may not have.
-        self.has_meters = False
+        self.has_meters = has_meters
         # What becomes of its answers on the way, but for greetings.
         self.mangle: Callable[[bytes], bytes] = lambda answer: answer
         # Called with the message's type before anything but a greeting is done.
@@ -164,7 +172,7 @@ class FakeSwitch:
                 return _message(ERROR, xid, struct.pack("!HH", 5, 1) + data[:64])
             before = self.table.get(key)
             self.table[key] = Entry(
-                priority, cookie, hard, flags, match, rest, time.time(),
+                priority, cookie, hard, flags, match, rest, self._clock(),
                 before.bytes if before else 0,
             )  # fmt: skip
         elif command == DELETE_STRICT:
@@ -214,7 +222,7 @@ class FakeSwitch:
         return b"".join([*parts, _message(MULTIPART_REPLY, xid, struct.pack("!HH4x", kind, 0))])
 
     def _stats(self, entry: Entry) -> bytes:
-        age = time.time() - entry.since
+        age = self._clock() - entry.since
         head = struct.pack(
             "!HBxIIHHHH4xQQQ", 48 + len(entry.rest), 0, int(age), int(age % 1 * 1e9),
             entry.priority, 0, entry.hard_timeout, entry.flags, entry.cookie, 0, entry.bytes,
@@ -222,7 +230,7 @@ class FakeSwitch:
         return head + entry.rest
 
     def _expire(self, sock: socket.socket) -> None:
-        now = time.time()
+        now = self._clock()
         with self.lock:
             ended = [
                 (key, entry)

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from network_provisioner.controllers import odl_flows
@@ -169,6 +169,7 @@ json_values = st.recursive(
 )
 
 
+@settings(max_examples=30)
 @given(rules(), st.data())
 def test_garbage_is_not_ours_or_unreadable(rule: FlowRule, data: st.DataObject) -> None:
     flow = answered(rule)
