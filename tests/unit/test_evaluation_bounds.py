@@ -20,7 +20,7 @@ from site_selector.evaluation.worlds import true_problem
 SEEDS = st.integers(0, 10**9)
 
 
-@settings(max_examples=300)
+@settings(max_examples=60)
 @given(SEEDS, st.sampled_from(["per-site", "per-job"]))
 def test_no_mapping_is_below_the_bound(seed: int, staging: str) -> None:
     rng = Random(seed)
@@ -32,7 +32,7 @@ def test_no_mapping_is_below_the_bound(seed: int, staging: str) -> None:
         assert bound <= simulator.makespan(mapping) * (1 + 1e-9)
 
 
-@settings(max_examples=40)
+@settings(max_examples=15)
 @given(SEEDS)
 def test_nor_is_the_best_of_all_mappings(seed: int) -> None:
     rng = Random(seed)
@@ -68,7 +68,7 @@ def test_a_queue_is_no_worker() -> None:
     assert lower_bound(truth) == pytest.approx(220 / 6, rel=0.01)
 
 
-@settings(max_examples=60)
+@settings(max_examples=20)
 @given(SEEDS)
 def test_the_best_known_is_none_of_the_candidates_worse(seed: int) -> None:
     rng = Random(seed)

@@ -27,7 +27,7 @@ def executed(seed: int, staging: Staging) -> tuple[Problem, list[int], Execution
     return truth, mapping, Simulator(truth, compiled=False)(mapping)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100)
 @given(SEEDS, STAGING)
 def test_as_a_slow_and_plain_simulator_has_it(seed: int, staging: Staging) -> None:
     truth, mapping, found = executed(seed, staging)
@@ -35,7 +35,7 @@ def test_as_a_slow_and_plain_simulator_has_it(seed: int, staging: Staging) -> No
     assert found.makespan_s == pytest.approx(plain, rel=1e-6, abs=1e-6)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100)
 @given(SEEDS, STAGING)
 def test_bytes_are_conserved(seed: int, staging: Staging) -> None:
     """What is moved is what must move: each input where it is needed, each result where it is
@@ -56,7 +56,7 @@ def test_bytes_are_conserved(seed: int, staging: Staging) -> None:
         assert move.src == mapping[made] if made >= 0 else move.src in truth.holders[move.file]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100)
 @given(SEEDS, STAGING)
 def test_no_link_carries_more_than_it_can(seed: int, staging: Staging) -> None:
     """In any span of time, the bytes of all transfers that lie within it fit through the link; and
@@ -79,7 +79,7 @@ def test_no_link_carries_more_than_it_can(seed: int, staging: Staging) -> None:
         assert busy == pytest.approx(sum(size for *_, size in spans) * seconds, abs=CLOSE)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100)
 @given(SEEDS, STAGING)
 def test_core_seconds_are_conserved_and_no_site_is_overbooked(seed: int, staging: Staging) -> None:
     truth, mapping, found = executed(seed, staging)
@@ -93,7 +93,7 @@ def test_core_seconds_are_conserved_and_no_site_is_overbooked(seed: int, staging
             assert running <= workers
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100)
 @given(SEEDS, STAGING)
 def test_no_job_starts_before_it_can(seed: int, staging: Staging) -> None:
     truth, mapping, found = executed(seed, staging)
