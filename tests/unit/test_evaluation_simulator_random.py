@@ -10,7 +10,6 @@ from evaluation_rig import fluid_makespan, random_platform, random_trace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from site_selector import kernel
 from site_selector.evaluation.simulator import Execution, Simulator, urgency_of
 from site_selector.evaluation.worlds import Staging, true_problem
 from site_selector.problem import Problem
@@ -24,7 +23,7 @@ def executed(seed: int, staging: Staging) -> tuple[Problem, list[int], Execution
     rng = Random(seed)
     truth = true_problem(random_trace(rng), random_platform(rng), staging)
     mapping = [rng.choice(allowed) for allowed in truth.allowed]
-    return truth, mapping, Simulator(truth, compiled=False)(mapping)
+    return truth, mapping, Simulator(truth)(mapping)
 
 
 @settings(max_examples=100)
@@ -111,11 +110,3 @@ def test_no_job_starts_before_it_can(seed: int, staging: Staging) -> None:
         assert found.start_s[job] >= earliest + float(truth.queue_s[site]) - CLOSE
     ends = [*found.end_s, *(move.end_s for move in found.moves)]
     assert found.makespan_s == max(ends)
-
-
-@pytest.mark.skipif(not kernel.available(), reason="numba cannot be imported here")
-@settings(max_examples=100, deadline=None)
-@given(SEEDS, STAGING)
-def test_compiled_and_interpreted_are_the_same(seed: int, staging: Staging) -> None:
-    truth, mapping, found = executed(seed, staging)
-    assert Simulator(truth, compiled=True)(mapping) == found
