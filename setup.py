@@ -94,7 +94,7 @@ setup(
     install_requires=[
         "networkx>=3.2",  # topology graphs and k shortest paths
         "numpy>=1.26",  # the cost model over jobs x sites as arrays
-        "numba>=0.60",  # compiles the simulation of mappings; everything works without, slowly
+        "numba>=0.60",  # compiles the search for mappings and their simulation
         "PyYAML>=6.0",  # Pegasus catalogs and adon.yml, with line numbers for errors
         "pydantic>=2.6",  # adon.yml and REST bodies: validated, unknown keys rejected
         "fastapi>=0.110",  # REST API with its OpenAPI description

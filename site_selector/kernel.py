@@ -1,144 +1,99 @@
-"""Functions that run as they stand, or compiled by numba: the same source, the same results.
+"""Functions that numba compiles, and that run as they stand where little is to be done.
 
-A *kernel* is a function in a restricted subset of Python: numbers, loops, and things that can be
-indexed (lists when it is interpreted, numpy arrays when it is compiled). It makes no arrays.
-Floating point follows IEEE 754 in both, without ``fastmath``, so that results are identical to the
-last bit::
+A *kernel* is a function in a restricted subset of Python: numbers, loops, and vectors that can be
+indexed. It makes no arrays. Floating point follows IEEE 754, without ``fastmath``, so that results
+are the same to the last bit whichever way it runs::
 
     @kernel
     def double(values: Floats) -> None: ...
 
-    fast = worthwhile(len(values))
-    run = compiled(double) if fast else double
+    run(len(values), double, values)
 
-:func:`worthwhile` decides: small workflows never import numba.
-
-Compiling takes some seconds, once: numba keeps the machine code below
-``${XDG_CACHE_HOME:-~/.cache}/adon/kernels``, under a name made from the source of all kernels
-(``kernel_*.py``), because numba itself would not see that a kernel which another one calls has
-changed. ``python -m site_selector.warm`` compiles all of them beforehand. Where that directory
-cannot be written, each process compiles for itself; where numba cannot be imported, everything is
-interpreted.
+A small workflow never imports numba. Compiling takes some seconds, once: numba keeps the machine
+code below ``${XDG_CACHE_HOME:-~/.cache}/adon/kernels``, under a name made from the source of all
+kernels (``kernel_*.py``), because numba itself would not see that a kernel which another one calls
+has changed. ``python -m site_selector.warm`` compiles all of them beforehand. Where that directory
+cannot be written, each process compiles for itself.
 """
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import importlib
 import importlib.util
 import os
-import pickle
 import platform
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from types import FunctionType, ModuleType
+from types import FunctionType
 from typing import Any, Final, ParamSpec, TypeVar, cast
+
+import numpy as np
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
-#: Steps (jobs, and files or sites looked at for each) that are interpreted before machine code is
+#: Steps (jobs, and files or sites looked at for each) that run as they stand before machine code is
 #: loaded, about a second's worth; and where there is none yet, half a minute's.
-WARM_STEPS: Final = 400_000
-COLD_STEPS: Final = 12_000_000
+WARM_STEPS: Final = 300_000
+COLD_STEPS: Final = 9_000_000
 
 _HERE = Path(__file__).parent
 
 
 class _State:
-    """What this process knows and has done so far."""
+    """What this process has done so far. ``running``: whether compiled kernels are in use."""
 
     def __init__(self) -> None:
         self.steps = 0
-        self.running = False  # whether compiled kernels are in use
-        self.forced: bool | None = None
-        self.warm: bool | None = None
-        self.caching = True
-        self.numba: ModuleType | None = None
-        self.missing = False
+        self.running = False
         self.kernels: set[Callable[..., Any]] = set()
         self.twins: dict[Callable[..., Any], Callable[..., Any]] = {}
-        self.guarded: dict[Callable[..., Any], Callable[..., Any]] = {}
+        self.called: set[Callable[..., Any]] = set()
 
 
 _state = _State()
 
 
 def kernel(function: Callable[P, R]) -> Callable[P, R]:
-    """Mark a function as a kernel. It stays what it is; :func:`compiled` finds its twin."""
+    """Mark a function as a kernel. It stays what it is."""
     _state.kernels.add(function)
     return function
 
 
-def compiled(function: Callable[P, R]) -> Callable[P, R]:
-    """The compiled twin of a kernel, which takes numpy arrays. Machine code is made or loaded when
-    it is first called.
-
-    Raises ImportError where numba cannot be imported.
-    """
-    found = _state.guarded.get(function)
-    if found is None:
-        found = _state.guarded[function] = _guarded(function)
-    return cast(Callable[P, R], found)
-
-
-def worthwhile(steps: int) -> bool:
-    """Whether to run compiled from now on, when about ``steps`` more steps are to be done.
-
-    False for as long as little was done, and where numba is missing; True ever after it was True.
-    """
-    if _state.forced is not None:
-        return _state.forced and _load()
-    if _state.running:
-        return True
-    _state.steps += steps
-    if _state.missing or _state.steps < WARM_STEPS:
-        return False
-    if _state.steps < COLD_STEPS and not _is_warm():
-        return False
-    _state.running = _load()
-    return _state.running
+def run(steps: int, function: Callable[..., R], *arguments: Any) -> R:
+    """Run a kernel that does about ``steps`` steps. Vectors are contiguous numpy arrays, also
+    inside named tuples, and are changed in place."""
+    if not _worthwhile(steps):
+        return function(*map(_plain, arguments))
+    twin = _twin(function)
+    if function in _state.called:
+        return cast(R, twin(*arguments))
+    with _alone(_cache_of(function)):  # the first call compiles, or loads what others compiled
+        found = cast(R, twin(*arguments))
+    _state.called.add(function)
+    return found
 
 
-@contextmanager
-def forced(run_compiled: bool) -> Iterator[None]:
-    """For as long as the block runs, :func:`worthwhile` says so (if numba can be imported)."""
-    before, _state.forced = _state.forced, run_compiled
-    try:
-        yield
-    finally:
-        _state.forced = before
+def compile_from_now_on() -> None:
+    """Run all kernels compiled, however little there is to be done."""
+    _state.running = True
 
 
-def available() -> bool:
-    """Whether numba is there. Does not import it, so what is broken is seen when it is used."""
-    if _state.numba is None and not _state.missing:
-        _state.missing = importlib.util.find_spec("numba") is None
-    return not _state.missing
-
-
-def _load() -> bool:
-    """Import numba; whether that worked."""
-    if available() and _state.numba is None:
-        try:
-            _state.numba = importlib.import_module("numba")
-        except (ImportError, OSError):  # its library does not load here
-            _state.missing = True
-    return not _state.missing
+def kernels() -> list[Callable[..., Any]]:
+    """All kernels of the modules that were imported, by name."""
+    return sorted(_state.kernels, key=lambda k: (k.__module__, k.__qualname__))
 
 
 def has_machine_code(function: Callable[..., Any]) -> bool:
     """Whether machine code of a kernel, as its source is now, has been kept."""
     name = f"{function.__module__.rpartition('.')[2]}.{function.__qualname__}-*.nbi"
     return any(_cache_of(function).glob(f"*/{name}"))
-
-
-def kernels() -> list[Callable[..., Any]]:
-    """All kernels of the modules that were imported, by name."""
-    return sorted(_state.kernels, key=lambda k: (k.__module__, k.__qualname__))
 
 
 @cache
@@ -161,39 +116,37 @@ def cache_directory(package: Path = _HERE) -> Path:
     return Path(home).expanduser() / "adon" / "kernels" / found.hexdigest()[:16]
 
 
-def _cache_of(function: Callable[..., Any]) -> Path:
-    return cache_directory(Path(cast(FunctionType, function).__code__.co_filename).parent)
+def _worthwhile(steps: int) -> bool:
+    """Whether to run compiled from now on, when about ``steps`` more steps are to be done."""
+    if not _state.running:
+        _state.steps += steps
+        _state.running = _state.steps >= (WARM_STEPS if _is_warm() else COLD_STEPS)
+    return _state.running
 
 
+@cache
 def _is_warm() -> bool:
     """Looked at once: any machine code stands for all, what is missing takes a few seconds."""
-    if _state.warm is None:
-        _state.warm = any(cache_directory().glob("*/*.nbi"))
-    return _state.warm
+    return any(cache_directory().glob("*/*.nbi"))
 
 
-def _guarded(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The twin, which is made anew without a cache where the cache cannot be read or written."""
+def _plain(value: Any) -> Any:
+    """Vectors as what plain Python reads and writes fastest, over the same memory."""
+    if isinstance(value, np.ndarray):
+        return value.data
+    if isinstance(value, tuple):
+        return type(value)(*map(_plain, value))
+    return value
 
-    def run(*arguments: Any) -> Any:
-        try:
-            return _twin(function)(*arguments)
-        except (OSError, EOFError, pickle.UnpicklingError):  # before any of it has run
-            if not _state.caching:
-                raise
-            _state.caching = False
-            _state.twins.clear()
-            return _twin(function)(*arguments)
 
-    return run
+def _cache_of(function: Callable[..., Any]) -> Path:
+    return cache_directory(Path(cast(FunctionType, function).__code__.co_filename).parent)
 
 
 def _twin(function: Callable[..., Any]) -> Callable[..., Any]:
     """A compiled copy of the function that calls compiled kernels where it names kernels."""
     if function in _state.twins:
         return _state.twins[function]
-    if not _load() or _state.numba is None:
-        raise ImportError("numba cannot be imported")
     plain = cast(FunctionType, function)
     space: dict[str, Any] = {"__name__": plain.__module__, "__builtins__": __builtins__}
     for name in plain.__code__.co_names:
@@ -203,33 +156,43 @@ def _twin(function: Callable[..., Any]) -> Callable[..., Any]:
             space[name] = _twin(value) if is_kernel else value
     copy = FunctionType(plain.__code__, space, plain.__name__, plain.__defaults__)
     copy.__module__, copy.__qualname__ = plain.__module__, plain.__qualname__
-    with _cache_in(_state.numba, _cache_of(function)) as writable:
-        made = _state.twins[function] = _compile(_state.numba, copy, writable)
+    made = _state.twins[function] = _compile(copy, _cache_of(function))
     return made
 
 
-def _compile(numba: ModuleType, function: FunctionType, cache: bool) -> Callable[..., Any]:
-    # Kernels make no arrays, so there is nothing to count references for. Counting them takes
-    # three quarters of the time; the setting is numba's own but not documented.
+def _compile(function: FunctionType, folder: Path) -> Callable[..., Any]:
+    numba = importlib.import_module("numba")
+    before = numba.config.CACHE_DIR  # a global setting
+    writable = _is_writable(folder)
+    numba.config.CACHE_DIR = str(folder) if writable else before
     try:
-        return cast(Callable[..., Any], numba.njit(cache=cache, _nrt=False)(function))
+        # Kernels make no arrays, so there is nothing to count references for. Counting them takes
+        # three quarters of the time; the setting is numba's own but not documented.
+        return cast(Callable[..., Any], numba.njit(cache=writable, _nrt=False)(function))
     except KeyError:  # a numba without it
-        return cast(Callable[..., Any], numba.njit(cache=cache)(function))
+        return cast(Callable[..., Any], numba.njit(cache=writable)(function))
+    finally:
+        numba.config.CACHE_DIR = before
+
+
+@cache
+def _is_writable(folder: Path) -> bool:
+    """Whether machine code can be kept there."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(bytes(100_000))  # not on a full disk
+    except OSError:
+        return False
+    return True
 
 
 @contextmanager
-def _cache_in(numba: ModuleType, folder: Path) -> Iterator[bool]:
-    """Whether there is a cache; numba's for as long as the block runs, being a global setting."""
-    writable = _state.caching
-    if writable:
-        try:
-            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            writable = os.access(folder, os.W_OK)
-        except OSError:
-            writable = False
-    before = numba.config.CACHE_DIR
-    numba.config.CACHE_DIR = str(folder) if writable else before
-    try:
-        yield writable
-    finally:
-        numba.config.CACHE_DIR = before
+def _alone(folder: Path) -> Iterator[None]:
+    """One process compiles at a time: what it compiled serves those that wait."""
+    if not _is_writable(folder):
+        yield
+        return
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

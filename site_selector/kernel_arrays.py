@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import chain
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,6 @@ _NUMBERS = (
 _TIMES = {"ready", "start", "end", "there", "busy", "when", "move_start", "move_end", "total"}
 
 IntArray = NDArray[np.int64]
-T = TypeVar("T", bound=NamedTuple)
 
 # Fields that say what a problem consists of. As long as they are the same objects, so is the shape.
 _STRUCTURE = (
@@ -179,16 +178,9 @@ def room_for(shape: Shape, order: Order, transfer_events: bool = False) -> Room:
     return Room(**made)
 
 
-def prepared(problem: Problem, compiled: bool) -> tuple[Shape, Numbers]:
+def prepared(problem: Problem) -> tuple[Shape, Numbers]:
     """Shape and numbers as kernels take them, kept for as long as the problem stays the same."""
-    shape, numbers = shape_of(problem), _kept_numbers(problem)
-    if compiled:
-        return shape, numbers
-    kept = cast("tuple[Shape, Numbers, Shape, Numbers] | None", problem.kept.get("lists"))
-    if kept is None or kept[0].slot_file is not shape.slot_file or kept[1] is not numbers:
-        kept = (shape, numbers, as_lists(shape), as_lists(numbers))
-        problem.kept["lists"] = kept
-    return kept[2]._replace(per_job=shape.per_job), kept[3]
+    return shape_of(problem), _kept_numbers(problem)
 
 
 def _kept_numbers(problem: Problem) -> Numbers:
@@ -198,18 +190,6 @@ def _kept_numbers(problem: Problem) -> Numbers:
         kept = (parts, numbers_of(problem))
         problem.kept["numbers"] = kept
     return kept[1]
-
-
-def vector(length: int, kind: type, compiled: bool) -> Any:
-    """Zeros, ``int`` or ``float``, as kernels take them."""
-    if not compiled:
-        return [kind()] * length
-    return np.zeros(length, dtype=np.int64 if kind is int else np.float64)
-
-
-def given(values: Array | IntArray, compiled: bool) -> Any:
-    """Values as kernels take them."""
-    return np.ascontiguousarray(values.ravel()) if compiled else values.ravel().tolist()
 
 
 def returned_bytes(shape: Shape, problem: Problem) -> Array:
@@ -244,13 +224,6 @@ def moved_bytes(shape: Shape, problem: Problem) -> Array:
     size = np.array(problem.size, dtype=np.float64)[file[order[known]]]
     moved = np.bincount(index, size, len(edge)).astype(np.float64)
     return np.where(np.bincount(index, minlength=len(edge)) > 0, moved, -1.0)
-
-
-def as_lists(value: T) -> T:
-    """The same with lists for arrays, which are faster where nothing is compiled."""
-    fields: Iterable[Any] = value
-    made: Any = type(value)
-    return cast(T, made(*(f.tolist() if isinstance(f, np.ndarray) else f for f in fields)))
 
 
 def ranges(rows: Sequence[Sequence[int]]) -> tuple[IntArray, IntArray]:

@@ -1,4 +1,4 @@
-"""What kernels work on: a problem as flat vectors, lists when interpreted, arrays when compiled.
+"""What kernels work on: a problem as flat vectors.
 
 Where something has several things (a job its inputs), ``x_at[i]`` to ``x_at[i + 1]`` is the range
 of its entries in ``x``. A *slot* is one job's use of one input file; slots run over jobs in order.

@@ -16,7 +16,6 @@ from random import Random
 
 import numpy as np
 
-from site_selector import kernel
 from site_selector.beliefs import World, beliefs_dict
 from site_selector.describe import describe
 from site_selector.inputs import Inputs
@@ -35,10 +34,8 @@ from site_selector.uncertainty import Uncertainty, scenarios, uncertainty_of
 SIMPLE = ("random", "round-robin", "group", "heft", "pegasus-heft", "greedy")
 
 # Effort in jobs and files looked at, beside which a simulation costs a fixed amount: about two
-# seconds compiled. Interpreted it would take a minute, so there is less where nothing can be
-# compiled.
+# seconds.
 _EFFORT = 25_000_000
-_EFFORT_INTERPRETED = 1_000_000
 _FIXED = 600
 # What does not fit into the processor's cache takes longer, up to so many times.
 _CACHED = 25_000
@@ -171,11 +168,10 @@ def _withstands(hedge: Hedge | None, assignment: Assignment) -> Withstands | Non
 
 def _budget(problem: Problem) -> int:
     steps = len(problem.jobs) + sum(map(len, problem.reads)) + len(problem.files)
-    effort = _EFFORT if kernel.available() else _EFFORT_INTERPRETED
     choices = sum(len(allowed) - 1 for allowed in problem.allowed)
     small = (_FEWEST_TRIES + _TRIES_PER_CHOICE * choices) * _EFFORT_PER_TRY
     slower = min(_SLOWEST, 1 + steps / _CACHED)
-    return max(_FEWEST, min(small, round(effort / (_FIXED + steps * slower))))
+    return max(_FEWEST, min(small, round(_EFFORT / (_FIXED + steps * slower))))
 
 
 def _shown(seconds: float) -> float:

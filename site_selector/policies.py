@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from random import Random
+from typing import Any
 
 import numpy as np
 
 from site_selector import kernel
-from site_selector.kernel_arrays import given, prepared, returned_bytes, shape_of, vector
+from site_selector.kernel_arrays import prepared, returned_bytes
 from site_selector.kernel_data import Numbers, Shape
 from site_selector.kernel_greedy import Placed, place_by_level, place_one_by_one
 from site_selector.problem import Problem
@@ -54,34 +55,29 @@ def greedy(problem: Problem) -> Assignment:
 
 def by_level(problem: Problem) -> Assignment:
     """Each level of the workflow as a whole where the sum of its jobs' T_t is least."""
-    shape, numbers, placed, fast = _start(problem)
+    shape, numbers, placed, steps = _start(problem)
     jobs = np.lexsort((np.arange(shape.n_jobs), np.array(problem.level)))
-    run = kernel.compiled(place_by_level) if fast else place_by_level
-    run(shape, numbers, placed, given(jobs, fast))
+    kernel.run(steps, place_by_level, shape, numbers, placed, jobs)
     return [int(site) for site in placed.site]
 
 
 def _greedy(problem: Problem, favourite: int) -> Assignment:
-    shape, numbers, placed, fast = _start(problem)
-    run = kernel.compiled(place_one_by_one) if fast else place_one_by_one
-    run(shape, numbers, placed, favourite)
+    shape, numbers, placed, steps = _start(problem)
+    kernel.run(steps, place_one_by_one, shape, numbers, placed, favourite)
     return [int(site) for site in placed.site]
 
 
-def _start(problem: Problem) -> tuple[Shape, Numbers, Placed, bool]:
-    """Nothing is placed yet."""
-    shape = shape_of(problem)
-    back = returned_bytes(shape, problem)
-    fast = kernel.worthwhile((shape.n_jobs + shape.n_slots) * shape.n_sites)
-    shape, numbers = prepared(problem, fast)
+def _start(problem: Problem) -> tuple[Shape, Numbers, Placed, int]:
+    """Nothing is placed yet; and about how much there is to do."""
+    shape, numbers = prepared(problem)
     levels = 1 + max(problem.level, default=0)
-    placed = Placed(
-        vector(shape.n_jobs, int, fast),
-        vector(shape.n_files * shape.n_places, int, fast),
-        vector(levels * shape.n_sites, int, fast),
-        given(back, fast),
+    placed: Any = Placed(
+        np.zeros(shape.n_jobs, np.int64),
+        np.zeros(shape.n_files * shape.n_places, np.int64),
+        np.zeros(levels * shape.n_sites, np.int64),
+        returned_bytes(shape, problem),
     )
-    return shape, numbers, placed, fast
+    return shape, numbers, placed, (shape.n_jobs + shape.n_slots) * shape.n_sites
 
 
 Policy = Callable[[Problem, Random], Assignment]

@@ -14,7 +14,9 @@ The variants differ in what they know:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -23,13 +25,11 @@ from site_selector.cost import Array
 from site_selector.kernel_arrays import (
     IntArray,
     by_urgency,
-    given,
     moved_bytes,
     prepared,
     returned_bytes,
     shape_of,
     sources,
-    vector,
 )
 from site_selector.kernel_data import Shape
 from site_selector.kernel_list import Growing, Knows
@@ -69,14 +69,12 @@ def optimistic_costs(problem: Problem) -> Array:
     the output site.
     """
     n_jobs, n = len(problem.jobs), problem.n_sites
-    shape = shape_of(problem)
+    shape, numbers = prepared(problem)
     moved, back = moved_bytes(shape, problem), returned_bytes(shape, problem)
-    fast = kernel.worthwhile((n_jobs + len(moved) * n) * n // 4)
-    shape, numbers = prepared(problem, fast)
-    best, after = (vector(n_jobs * n, float, fast) for _ in range(2))
-    run = kernel.compiled(follow_at_best) if fast else follow_at_best
-    run(shape, numbers, NEVER_S, given(back, fast), given(moved, fast), best, after)
-    return np.asarray(after, dtype=np.float64).reshape(n_jobs, n)
+    best, after = np.zeros(n_jobs * n), np.zeros(n_jobs * n)
+    steps = (n_jobs + len(moved) * n) * n // 4
+    kernel.run(steps, follow_at_best, shape, numbers, NEVER_S, back, moved, best, after)
+    return after.reshape(n_jobs, n)
 
 
 def downward_rank(problem: Problem, move_s: float) -> Array:
@@ -84,13 +82,10 @@ def downward_rank(problem: Problem, move_s: float) -> Array:
 
     Topcuoglu, Hariri, Wu 2002, equation 9; means are taken over the sites that may run a job.
     """
-    n_jobs = len(problem.jobs)
-    fast = kernel.worthwhile(n_jobs)
-    shape, _ = prepared(problem, fast)
-    rank = vector(n_jobs, float, fast)
-    run = kernel.compiled(rank_downward) if fast else rank_downward
-    run(shape, given(mean_compute(problem), fast), move_s, rank)
-    return np.asarray(rank, dtype=np.float64)
+    rank = np.zeros(len(problem.jobs))
+    shape, mean = shape_of(problem), mean_compute(problem)
+    kernel.run(len(rank), rank_downward, shape, mean, move_s, rank)
+    return rank
 
 
 def list_schedule(
@@ -99,36 +94,30 @@ def list_schedule(
     """One site per job. ``after`` are the optimistic costs where they are known already."""
     if knows.downward:
         rank = -downward_rank(problem, knows.constant_move_s or 0.0)
-    shape = shape_of(problem)
-    source = sources(shape, problem.seconds_per_byte)
-    if knows.lookahead and after is None:
-        after = optimistic_costs(problem)
-    jobs = _parents_first(shape, by_urgency(rank))
-    fast = kernel.worthwhile((shape.n_jobs + shape.n_slots) * shape.n_sites)
-    shape, numbers = prepared(problem, fast)
-    free_at = np.concatenate(([0], np.cumsum(problem.workers)))
-    growing = Growing(
-        vector(shape.n_jobs, int, fast),
-        vector(shape.n_jobs, float, fast),
-        given(free_at, fast),
-        vector(int(free_at[-1]), float, fast),
-        vector(shape.n_files * shape.n_sites if knows.data else 0, float, fast),
-        vector(shape.n_places**2, float, fast),
-        vector(shape.n_places, float, fast),
+    shape, numbers = prepared(problem)
+    if after is None:
+        after = optimistic_costs(problem) if knows.lookahead else np.zeros(0)
+    free_at = np.concatenate(([0], np.cumsum(problem.workers))).astype(np.int64)
+    vectors: Sequence[Any] = (
+        np.zeros(shape.n_jobs, np.int64),
+        np.zeros(shape.n_jobs),
+        free_at,
+        np.zeros(free_at[-1]),
+        np.zeros(shape.n_files * shape.n_sites if knows.data else 0),
+        np.zeros(shape.n_places**2),
+        np.zeros(shape.n_places),
     )
-    run = kernel.compiled(kernel_list.list_schedule) if fast else kernel_list.list_schedule
-    run(
+    growing = Growing(*vectors)
+    move_s = -1.0 if knows.constant_move_s is None else knows.constant_move_s
+    kernel.run(
+        (shape.n_jobs + shape.n_slots) * shape.n_sites,
+        kernel_list.list_schedule,
         shape,
         numbers,
-        given(source, fast),
-        given(jobs, fast),
-        Knows(
-            knows.data,
-            knows.lookahead,
-            knows.chains,
-            -1.0 if knows.constant_move_s is None else knows.constant_move_s,
-        ),
-        given(np.zeros(0) if after is None else after, fast),
+        sources(shape, problem.seconds_per_byte),
+        _parents_first(shape, by_urgency(rank)),
+        Knows(knows.data, knows.lookahead, knows.chains, move_s),
+        np.ascontiguousarray(after.ravel()),
         growing,
     )
     return [int(site) for site in growing.site]

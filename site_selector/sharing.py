@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from site_selector import kernel
-from site_selector.kernel_arrays import as_lists, room_for
+from site_selector.kernel_arrays import room_for
 from site_selector.kernel_data import Room, Shape, Sharing
 from site_selector.kernel_share import simulate_sharing
 from site_selector.problem import Problem
@@ -28,7 +28,8 @@ class SharingEstimator(Estimator):
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem)
-        self._shared: dict[bool, tuple[Room, Sharing]] = {}
+        room = room_for(self._engine.shape, self._engine.order, transfer_events=True)
+        self._shared = (room, _sharing_for(self._engine.shape, room))
 
     def with_numbers(self, problem: Problem) -> SharingEstimator:
         """See :meth:`Estimator.with_numbers`."""
@@ -40,15 +41,12 @@ class SharingEstimator(Estimator):
 
     def _run(self, assignment: Sequence[int], note: bool = False) -> Room:
         self.evaluations += 1
-        fast = kernel.worthwhile(2 * self._engine.steps)
-        shape, order, numbers = self._given(fast)
-        if fast not in self._shared:
-            room = room_for(self._engine.shape, self._engine.order, transfer_events=True)
-            sharing = _sharing_for(self._engine.shape, room)
-            self._shared[fast] = (room, sharing) if fast else (as_lists(room), as_lists(sharing))
-        room, sharing = self._shared[fast]
-        play = kernel.compiled(simulate_sharing) if fast else simulate_sharing
-        play(shape, order, numbers, room, sharing, sites(assignment, fast), note)
+        engine = self._engine
+        room, sharing = self._shared
+        kernel.run(
+            2 * engine.steps, simulate_sharing,
+            engine.shape, engine.order, self._numbers, room, sharing, sites(assignment), note,
+        )  # fmt: skip
         return room
 
 

@@ -31,13 +31,14 @@ One assignment on many believed worlds of the same structure, as cheaply::
     run.makespans(assignment, worlds)                   # one array, as often as needed
 
 An assignment is a sequence of site indices; a numpy array of 64-bit integers is fastest. The rules
-are in ``kernel_simulate.py``, which is interpreted or compiled, with the same results.
+are in ``kernel_simulate.py``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple, cast, overload
 
 import numpy as np
@@ -45,16 +46,13 @@ import numpy as np
 from site_selector import kernel
 from site_selector.cost import Array
 from site_selector.kernel_arrays import (
-    as_lists,
-    given,
     numbers_of,
     order_of,
     prepared,
     room_for,
     shape_of,
-    vector,
 )
-from site_selector.kernel_data import Ints, Numbers, Order, Room, Shape
+from site_selector.kernel_data import Ints, Room
 from site_selector.kernel_rank import rank_upward
 from site_selector.kernel_simulate import LAST, MOVES, WORK, simulate
 from site_selector.problem import Problem
@@ -135,36 +133,23 @@ def upward_rank(problem: Problem) -> Array:
     """
     n_jobs, sites = len(problem.jobs), problem.n_sites
     mean_byte = float(problem.seconds_per_byte[:sites, :sites].sum()) / (sites * sites)
-    fast = kernel.worthwhile(n_jobs + len(problem.files))
-    shape, numbers = prepared(problem, fast)
-    rank = vector(n_jobs, float, fast)
-    run = kernel.compiled(rank_upward) if fast else rank_upward
-    run(shape, given(mean_compute(problem), fast), numbers.size, mean_byte, rank)
-    return np.asarray(rank, dtype=np.float64)
+    shape, numbers = prepared(problem)
+    rank, steps = np.zeros(n_jobs), n_jobs + len(problem.files)
+    kernel.run(steps, rank_upward, shape, mean_compute(problem), numbers.size, mean_byte, rank)
+    return rank
 
 
 class _Engine:
-    """What all estimators of one structure share: shape, order and work space, in both forms."""
+    """What all estimators of one structure share: shape, order and work space."""
 
     def __init__(self, problem: Problem, rank: Array) -> None:
         self.shape = shape_of(problem)
         self.order = order_of(self.shape, rank, problem.seconds_per_byte)
         self.steps = self.shape.n_jobs + self.shape.n_slots + self.shape.n_files
-        self._lists: tuple[Shape, Order] | None = None
-        self._rooms: dict[bool, Room] = {}
 
-    def parts(self, compiled: bool) -> tuple[Shape, Order]:
-        if compiled:
-            return self.shape, self.order
-        if self._lists is None:
-            self._lists = as_lists(self.shape), as_lists(self.order)
-        return self._lists
-
-    def room(self, compiled: bool) -> Room:
-        if compiled not in self._rooms:
-            room = room_for(self.shape, self.order)
-            self._rooms[compiled] = room if compiled else as_lists(room)
-        return self._rooms[compiled]
+    @cached_property
+    def room(self) -> Room:
+        return room_for(self.shape, self.order)
 
 
 class Estimator:
@@ -179,7 +164,7 @@ class Estimator:
         self.rank = upward_rank(problem)
         self.evaluations = 0
         self._engine = _Engine(problem, self.rank)
-        self._numbers: dict[bool, Numbers] = {True: numbers_of(problem)}
+        self._numbers = numbers_of(problem)
 
     def with_numbers(self, problem: Problem) -> Estimator:
         """An estimator of a problem of the same structure with other sizes, times and rates.
@@ -194,7 +179,7 @@ class Estimator:
         made = object.__new__(Estimator)
         made.problem, made.rank, made.evaluations = problem, self.rank, 0
         made._engine = self._engine
-        made._numbers = {True: numbers_of(problem)}
+        made._numbers = numbers_of(problem)
         return made
 
     def __call__(self, assignment: Sequence[int]) -> Schedule:
@@ -213,7 +198,7 @@ class Estimator:
             ready,
             start,
             end,
-            Transfers(*(_list(column, moves) for column in log)),
+            Transfers(*(np.asarray(column)[:moves].tolist() for column in log)),
         )
 
     def score(self, assignment: Sequence[int]) -> tuple[float, float]:
@@ -233,27 +218,14 @@ class Estimator:
 
     def _run(self, assignment: Sequence[int], note: bool = False) -> Room:
         self.evaluations += 1
-        fast = kernel.worthwhile(self._engine.steps)
-        shape, order, numbers = self._given(fast)
-        room = self._engine.room(fast)
-        play = kernel.compiled(simulate) if fast else simulate
-        play(shape, order, numbers, room, sites(assignment, fast), note)
+        engine = self._engine
+        room, site = engine.room, sites(assignment)
+        kernel.run(
+            engine.steps, simulate, engine.shape, engine.order, self._numbers, room, site, note
+        )
         return room
 
-    def _given(self, fast: bool) -> tuple[Shape, Order, Numbers]:
-        if fast not in self._numbers:
-            self._numbers[fast] = as_lists(self._numbers[True])
-        return *self._engine.parts(fast), self._numbers[fast]
 
-
-def sites(assignment: Sequence[int], fast: bool) -> Ints:
+def sites(assignment: Sequence[int]) -> Ints:
     """The assignment as the kernels take it."""
-    if fast:
-        return cast(Ints, np.ascontiguousarray(assignment, dtype=np.int64))
-    return cast(Ints, assignment.tolist() if isinstance(assignment, np.ndarray) else assignment)
-
-
-def _list(column: Any, count: int) -> list[Any]:
-    """The first entries as a list of Python numbers."""
-    part = column[:count]
-    return part.tolist() if isinstance(part, np.ndarray) else list(part)
+    return cast(Ints, np.ascontiguousarray(assignment, dtype=np.int64))

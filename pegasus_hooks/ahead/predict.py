@@ -189,7 +189,7 @@ class _Cast:
             return Prediction(())
         urgency = np.array(self.urgency)
         problem = problem_of(self.parts, self.beliefs, self.lag_s)
-        ran = Simulator(problem, urgency, compiled=False)(self.parts.at)
+        ran = Simulator(problem, urgency)(self.parts.at)
         jobs = {}
         for name, parts in self.ends.items():
             if parts:

@@ -1,4 +1,4 @@
-"""What the kernels of the simulator work on: vectors, lists or arrays."""
+"""What the kernels of the simulator work on: vectors."""
 
 from __future__ import annotations
 

@@ -72,6 +72,7 @@ def test_a_planned_workflow_runs_to_its_results(case: Case, pool: Pool) -> None:
     assert "join_ID4 JOB_SUCCESS" in states
 
 
+@pytest.mark.long
 def test_a_job_that_fails_is_tried_again_and_fails_the_workflow(case: Case, pool: Pool) -> None:
     (case.root / "bin/join").write_text("#!/bin/sh\necho broken >&2; exit 3\n")
     planned, state = run(case, pool, retries=1)

@@ -28,7 +28,7 @@ def evaluate(*words: object) -> int:
     return main(["site", "evaluate", *map(str, words)])
 
 
-@pytest.mark.parametrize("staging", ["per-site", "per-job"])
+@pytest.mark.parametrize("staging", ["per-site", pytest.param("per-job", marks=pytest.mark.long)])
 def test_the_same_seed_gives_the_same_file_whatever_jobs_is(
     traces: Path, tmp_path: Path, staging: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from network_provisioner.errors import InputError
@@ -284,6 +284,7 @@ JSON = st.recursive(
 )
 
 
+@settings(max_examples=40)
 @given(JSON)
 def test_any_json_is_a_trace_or_a_clear_refusal(root: Any) -> None:
     try:

@@ -17,7 +17,7 @@ from site_selector.hinted import hinted_copy
 from site_selector.placement import Mapping, Placement
 from site_selector.yamltext import read_document
 
-PATIENT = settings(deadline=None)
+FEW = settings(max_examples=50)
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_categories=["C", "Zl", "Zp"]), max_size=6)
 WORD = st.sampled_from(
@@ -95,7 +95,7 @@ def expected(root: dict[str, Any], sites: dict[str, str]) -> tuple[dict[str, Any
     return wanted, added
 
 
-@PATIENT
+@FEW
 @given(
     workflows(),
     st.lists(SITES, min_size=4, max_size=4),
@@ -188,6 +188,16 @@ def test_what_jobs_share_stays_shared_and_as_it_is() -> None:
 def test_json_stays_readable() -> None:
     _, before, after, _ = copied('{"jobs": [{"id": "a", "size": 1.10, "x": true}]}', {"a": "mu"})
     assert (after, 1) == expected(before, {"a": "mu"})
+
+
+def test_the_form_is_the_one_that_pegasus_writes(tmp_path: Path) -> None:
+    api = pytest.importorskip("Pegasus.api")
+    flow = api.Workflow("w")
+    flow.add_jobs(api.Job("a", _id="x").add_selector_profile(execution_site="mu"))
+    flow.write(str(tmp_path / "pegasus.yml"))
+    written = yaml.safe_load((tmp_path / "pegasus.yml").read_text())["jobs"][0]["profiles"]
+    _, _, after, _ = copied("jobs:\n- id: x\n  name: a\n", {"x": "mu"})
+    assert after["jobs"][0]["profiles"] == written
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from site_world import (
     Measured,
@@ -199,7 +199,7 @@ def worlds(draw: st.DrawFn) -> tuple[Inputs, str | None]:
     return inputs, draw(st.sampled_from([None, *sites]))
 
 
-any_world = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+any_world = settings(max_examples=20)
 
 
 @any_world

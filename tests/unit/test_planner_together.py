@@ -51,7 +51,7 @@ def problems(draw: st.DrawFn) -> tuple[Problem, dict[str, tuple[str | None, str 
     return problem_of(jobs, files), names
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50)
 @given(problems())
 def test_merging_loses_no_work_no_file_and_no_order(
     case: tuple[Problem, dict[str, tuple[str | None, str | None]]],
@@ -84,7 +84,7 @@ def test_merging_loses_no_work_no_file_and_no_order(
     assert len(merged.expand(assignment)) == len(problem.jobs)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40)
 @given(problems())
 def test_who_is_bound_shares_a_site_wherever_one_can_run_all(
     case: tuple[Problem, dict[str, tuple[str | None, str | None]]],
