@@ -15,14 +15,14 @@ from monitors.agents.agenda import Agenda
 from monitors.agents.brokerclock import BrokerClock
 from monitors.agents.config import AgentSettings
 from monitors.agents.limits import refusal
-from monitors.agents.link import Answer, Link, SignedRefusal
+from monitors.agents.link import Answer, Link
 from monitors.agents.messages import Assignment, Result
 from monitors.agents.perform import able, perform
 from monitors.agents.spool import MOST_RESULT_BYTES, Spool
 from monitors.agents.wire import MOST_RESULTS, Receipt, instant, orders_of, receipt_of
 from monitors.probes.halt import Halt
 from network_provisioner.clock import since_boot
-from network_provisioner.errors import AdonError
+from network_provisioner.errors import AdonError, BrokerError
 
 _log = logging.getLogger(__name__)
 
@@ -222,7 +222,7 @@ class Agent:
         body = b'{"results": [' + b", ".join(text for _, text in waiting) + b"]}"
         try:
             answer = self._send_link.ask("results", timeout_s, body=body)
-        except SignedRefusal as error:  # nobody else's word makes a result be thrown away
+        except BrokerError as error:
             if error.code != "bad_request":
                 raise
             if len(waiting) > 1:  # one of them spoils the others

@@ -34,8 +34,8 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class AgentSettings:
-    """One agent. ``token`` is kept by both ends; where ``tls`` has a certificate of ours it is not
-    sent, and only signs. ``bind`` is the address of ours that tests use ("": the system chooses),
+    """One agent. ``token`` says who it is; where ``tls`` has a certificate of ours, that does, and
+    the token is not sent. ``bind`` is the address of ours that tests use ("": the system chooses),
     ``clock_error_s`` what this machine's clock is off by at most where its administrator knows it
     better than the kernel. ``workflows``: whose it follows and reports
     (:class:`~monitors.workflows.service.FollowService`)."""

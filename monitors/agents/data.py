@@ -48,7 +48,7 @@ def settings_from_dict(data: object, folder: Path, version: str) -> AgentSetting
     return AgentSettings(
         name=own,
         broker=text(data, "broker", "agent"),
-        token=_token(data, folder),
+        token=_token(data, folder, needed=tls.certificate is None),
         state=folder / text(data, "state", "agent"),
         tls=tls,
         bind=_address(data.get("address", "")),
@@ -111,8 +111,11 @@ def _command(key: object, value: object) -> Command:
     return Command(key, tuple(argv), unit, timeout_s)
 
 
-def _token(data: Mapping[str, Any], folder: Path) -> str:
-    if ("token" in data) == ("token_file" in data):
+def _token(data: Mapping[str, Any], folder: Path, needed: bool) -> str:
+    given = ("token" in data) + ("token_file" in data)
+    if not given and not needed:
+        return ""
+    if given != 1:
         raise InputError("found both or neither of token_file and token, expected one of them")
     if "token" not in data:
         return read_token(folder / text(data, "token_file", "agent"))

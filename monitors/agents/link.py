@@ -1,14 +1,8 @@
-"""Questions to the broker, and whether an answer is from it.
-
-Two things must be right before anything in an answer counts: the certificate of the connection
-(where it is not loopback), and the signature, which only a broker makes that knows our token.
-"""
+"""Questions to the broker, which its certificate proves unless it is on loopback."""
 
 from __future__ import annotations
 
-import hmac
 import http.client
-import secrets
 import select
 import socket
 import ssl
@@ -21,14 +15,11 @@ from urllib.parse import urlencode, urlsplit
 
 from monitors.agents import wire
 from monitors.agents.config import AgentSettings
-from monitors.agents.messages import NONCE, SIGNATURE, signature
-from network_provisioner.access import hash_of
 from network_provisioner.clock import since_boot
 from network_provisioner.errors import BrokerError, InputError
 from network_provisioner.http1 import quoted, trusting
 
 _MOST_BYTES = 16 * 2**20
-_NONCE_BYTES = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +29,6 @@ class Answer:
     data: Mapping[str, Any]
     asked: float
     answered: float
-
-
-class SignedRefusal(BrokerError):
-    """What the broker itself refuses: it is signed. Any other refusal may be anybody's."""
 
 
 class Link:
@@ -68,7 +55,6 @@ class Link:
         self._address = host, port or (443 if self._tls else 80)
         self._path = f"{url.path.rstrip('/')}/v1/agents/{quoted(settings.name)}"
         self._name = settings.name
-        self._hash = hash_of(settings.token)
         # Where a certificate of ours says who we are, the token need not leave this machine.
         shown = self._tls is None or settings.tls.certificate is None
         self._headers = {"Authorization": f"Bearer {settings.token}"} if shown else {}
@@ -85,12 +71,9 @@ class Link:
     ) -> Answer:
         """GET, or POST with ``body``, of ``what``; the answer within ``timeout_s`` in all.
 
-        Raises SignedRefusal with the broker's own code, and BrokerError: ``unreachable``,
-        ``not_known`` for an answer that is not our broker's, ``bad_answer``, or the code of a
-        refusal that is not signed.
+        Raises BrokerError: ``unreachable``, ``bad_answer``, or the code of a refusal.
         """
-        nonce = secrets.token_hex(_NONCE_BYTES)
-        headers = {**self._headers, NONCE: nonce, "Accept": "application/json"}
+        headers = {**self._headers, "Accept": "application/json"}
         if body is not None:
             headers["Content-Type"] = "application/json"
         target = f"{self._path}/{what}" + (f"?{urlencode(query)}" if query else "")
@@ -107,7 +90,6 @@ class Link:
             answered = self._clock()
             if late.is_set() or (response.length and len(text) <= _MOST_BYTES):
                 raise ConnectionError("the answer ended too early")
-            signed = response.headers.get(SIGNATURE, "")
             if response.will_close:
                 self._drop()
         except (OSError, http.client.HTTPException, ValueError) as error:
@@ -118,18 +100,8 @@ class Link:
         if len(text) > _MOST_BYTES:
             self._drop()
             raise BrokerError(f"the broker's answer is above {_MOST_BYTES} bytes", "bad_answer")
-        expected = signature(self._hash, nonce, text)
-        known = hmac.compare_digest(expected.encode(), signed.encode("utf-8", "replace"))
         if response.status != http.client.OK:
-            refusal = wire.error_of(response.status, text)
-            raise SignedRefusal(str(refusal), refusal.code) if known else refusal
-        if not known:
-            self._drop()
-            raise BrokerError(
-                f"what answers at {self._address[0]} port {self._address[1]} does not know our"
-                " token: the answer has no right signature, nothing of it is done",
-                "not_known",
-            )
+            raise wire.error_of(response.status, text)
         return Answer(wire.decoded(text, self._name), asked, answered)
 
     def close(self) -> None:

@@ -1,15 +1,11 @@
 """What broker and agents tell each other, as values and as JSON.
 
 An agent asks for its assignments (``GET /v1/agents/NAME/assignments``) and posts results
-(``POST /v1/agents/NAME/results``). It names a nonce in the header ``Adon-Nonce``; the broker signs
-its answer in ``Adon-Signature`` (:func:`signature`). So an agent knows that an answer comes from a
-broker that knows its token, and is the answer to this very question.
+(``POST /v1/agents/NAME/results``).
 """
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
@@ -18,8 +14,6 @@ from monitors.measurement import Measurement
 
 Role = Literal["alone", "client", "server"]
 """``client`` begins, towards the ``server`` at the other end; ``alone`` needs nobody."""
-
-NONCE, SIGNATURE = "Adon-Nonce", "Adon-Signature"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +59,3 @@ class Result:
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
         return asdict(self)
-
-
-def signature(token_hash: str, nonce: str, body: bytes) -> str:
-    """HMAC-SHA256, hexadecimal, of the nonce and a body, keyed with the token's SHA-256
-    (hexadecimal, lower case), which agent and broker both know."""
-    message = nonce.encode() + b"\n" + body
-    return hmac.new(token_hash.lower().encode(), message, hashlib.sha256).hexdigest()

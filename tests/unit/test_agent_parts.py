@@ -457,6 +457,8 @@ def test_a_whole_configuration(tmp_path: Path) -> None:
     )
     assert read.commands["disk"].argv == ("disk", "-q")
     assert read.workflows == ("user",)
+    del data["token_file"]  # it has a certificate
+    assert settings_from_dict(data, tmp_path, "1.0").token == ""
 
 
 @pytest.mark.parametrize(
