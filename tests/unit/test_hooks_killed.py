@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from hooks_world import make_submit_dir, move
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from network_provisioner.client import Asked
@@ -108,6 +108,7 @@ NOW = TransitState.INSTALLED
 ONCE = [("pre", 0, ["ok"], NOW), ("post", 0, ["ok"], NOW)]  # the same again gets other ids
 
 
+@settings(max_examples=30)
 @given(RUNS, st.integers(0, 3))
 @example([*ONCE, ("pre", 0, ["ok", "after"], NOW)], 1)
 @example([*ONCE, ("pre", 0, ["ok", "lost"], NOW), ONCE[1]], 1)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from hooks_world import FakeBroker, journal
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from planned_world import SUBMIT_PATH, File, Planned, gsiftp
 from planner_world import FIXED, MAPPING, make_case
@@ -142,6 +142,7 @@ def quoted(name: str, value: str) -> str:
     return f"'{text}'" if set(text) & set(" \t'") else text
 
 
+@settings(max_examples=20)
 @given(WORDS, WANTED, WANTED, KINDS, KINDS, st.booleans())
 def test_every_edit_can_be_undone_and_says_what_is_wanted_last(
     words: list[tuple[str, str]], first: Wanted, last: Wanted, src: str, dst: str, local: bool
