@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+from network_provisioner.base.patience import Broker, Budget
 from network_provisioner.errors import BrokerError
 from network_provisioner.model import (
     ON_SWITCHES,
@@ -22,7 +23,6 @@ from network_provisioner.model import (
     TransitRequest,
     TransitState,
 )
-from network_provisioner.patience import Broker, Budget
 from pegasus_hooks.decision import UNASKED, PairDecision, rounds
 
 _WAITING = frozenset({TransitState.QUEUED, TransitState.HELD})

@@ -12,8 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from network_provisioner.base.hookconfig import HookConfig
 from network_provisioner.errors import AdonError, BrokerError
-from network_provisioner.hookconfig import HookConfig
 from network_provisioner.model import Transit, TransitState
 from network_provisioner.units import goodput
 from pegasus_hooks import jobsubmit, sizes, submitdir, transferlog, tuning

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from network_provisioner.hookconfig import HookConfig
+from network_provisioner.base.hookconfig import HookConfig
 from network_provisioner.model import Service, TransitRequest
 from pegasus_hooks import decision as decisions
 from pegasus_hooks import jobsubmit, sizes, submitdir, tuning

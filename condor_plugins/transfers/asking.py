@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
+from network_provisioner.base.patience import Broker, Budget
 from network_provisioner.errors import BrokerError
 from network_provisioner.model import Service, Transit, TransitRequest, TransitState
-from network_provisioner.patience import Broker, Budget
 
 _WAITING = frozenset({TransitState.QUEUED, TransitState.HELD})
 _FIRST_POLL_S, _LAST_POLL_S = 0.25, 2.0

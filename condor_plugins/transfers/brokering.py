@@ -7,9 +7,9 @@ import pwd
 from collections.abc import Mapping
 from dataclasses import replace
 
+from network_provisioner.base.hookclient import client_of
+from network_provisioner.base.hookconfig import HookConfig
 from network_provisioner.client import BrokerClient
-from network_provisioner.hookclient import client_of
-from network_provisioner.hookconfig import HookConfig
 
 
 def broker_of(

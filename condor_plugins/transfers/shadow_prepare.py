@@ -57,9 +57,9 @@ def _asked(
     from condor_plugins.transfers import wanted  # noqa: PLC0415
     from condor_plugins.transfers.asking import Effects, ask  # noqa: PLC0415
     from condor_plugins.transfers.ids import run_of  # noqa: PLC0415
-    from network_provisioner import hookconfig  # noqa: PLC0415
+    from network_provisioner.base import hookconfig  # noqa: PLC0415
+    from network_provisioner.base.patience import Budget  # noqa: PLC0415
     from network_provisioner.errors import InputError  # noqa: PLC0415
-    from network_provisioner.patience import Budget  # noqa: PLC0415
 
     if len(argv) != 2 or argv[0] != "--config":
         raise InputError(f"found arguments {argv}, expected --config FILE")

@@ -24,7 +24,7 @@ from condor_plugins.transfers.events import Happening, Reader
 from condor_plugins.transfers.schedd import LocalSchedd
 from condor_plugins.transfers.watcher import Watcher
 from monitors.logs.tail import Tail
-from network_provisioner import hookconfig
+from network_provisioner.base import hookconfig
 from network_provisioner.errors import AdonError, InputError
 
 _LOOK_S = 0.3  # a look at a log in which nothing happened costs one stat()

@@ -18,10 +18,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from network_provisioner.base.hookconfig import HookConfig
+from network_provisioner.base.patience import Broker, Budget
 from network_provisioner.errors import AdonError, BrokerError
-from network_provisioner.hookconfig import HookConfig
 from network_provisioner.model import TransitRequest
-from network_provisioner.patience import Broker, Budget
 from pegasus_hooks import jobsubmit, submitdir
 from pegasus_hooks.decision import (
     DECISION_ENDING,

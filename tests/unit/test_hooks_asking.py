@@ -11,10 +11,10 @@ from hooks_world import FakeBroker
 from hypothesis import given
 from hypothesis import strategies as st
 
+from network_provisioner.base.patience import Budget
 from network_provisioner.client import Asked
 from network_provisioner.errors import BrokerError
 from network_provisioner.model import Service, Transit, TransitRequest, TransitState
-from network_provisioner.patience import Budget
 from pegasus_hooks.asking import Answers, Effects, Patience, Wish, ask, give_back, tell
 from pegasus_hooks.decision import UNASKED, Decision, rounds, since, to_give_back
 from pegasus_hooks.submitdir import read_json

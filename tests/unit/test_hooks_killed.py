@@ -13,11 +13,11 @@ from hooks_world import make_submit_dir, move
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from network_provisioner.base.hookconfig import HookConfig
+from network_provisioner.base.patience import Budget
 from network_provisioner.client import Asked
 from network_provisioner.errors import BrokerError
-from network_provisioner.hookconfig import HookConfig
 from network_provisioner.model import ENDED, Service, Transit, TransitRequest, TransitState
-from network_provisioner.patience import Budget
 from network_provisioner.rounds import latest
 from pegasus_hooks import postjob, prejob, submitdir
 from pegasus_hooks.asking import Effects

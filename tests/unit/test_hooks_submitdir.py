@@ -14,7 +14,7 @@ from hooks_world import make_submit_dir
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from network_provisioner import hookconfig
+from network_provisioner.base import hookconfig
 from network_provisioner.errors import InputError
 from pegasus_hooks import hookrun, post, pre, submitdir
 

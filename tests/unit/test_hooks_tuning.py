@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from planned_world import SUBMIT_PATH, File, Planned, gsiftp
 from planner_world import FIXED, MAPPING, make_case
 
-from network_provisioner.hookconfig import HookConfig
+from network_provisioner.base.hookconfig import HookConfig
+from network_provisioner.base.patience import Budget
 from network_provisioner.model import Service
-from network_provisioner.patience import Budget
 from pegasus_hooks import jobsubmit, planner, postjob, prejob, submitdir, tuning
 from pegasus_hooks.asking import Effects
 from pegasus_hooks.transferlist import SiteUrl, Transfer, site_pairs

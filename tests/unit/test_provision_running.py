@@ -12,8 +12,8 @@ from hooks_world import WF_UUID, FakeBroker, journal, make_submit_dir, write_con
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from network_provisioner.base.hookconfig import HookConfig
 from network_provisioner.errors import AdonError, BrokerError, InputError
-from network_provisioner.hookconfig import HookConfig
 from pegasus_hooks import submitdir
 from pegasus_hooks.provision import running
 from pegasus_hooks.provision.place import Place, place_of

@@ -17,11 +17,11 @@ from condor_plugins.transfers.events import Happening, Kind, Moving
 from condor_plugins.transfers.ids import Run
 from condor_plugins.transfers.outputsize import Outputs
 from condor_plugins.transfers.watcher import Watcher
+from network_provisioner.base.hookconfig import HookConfig
+from network_provisioner.base.patience import Budget
 from network_provisioner.client import Asked
 from network_provisioner.errors import BrokerError
-from network_provisioner.hookconfig import HookConfig
 from network_provisioner.model import Service, TransitRequest, TransitState
-from network_provisioner.patience import Budget
 
 CONFIG = HookConfig("http://127.0.0.1:1", site="local")
 RUN = Run(JOB, 1)

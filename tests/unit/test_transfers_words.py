@@ -14,7 +14,7 @@ from condor_plugins.transfers.events import Kind, Moving, Reader
 from condor_plugins.transfers.ids import Run, job_name, parsed, queue_number, run_of
 from condor_plugins.transfers.inputsize import bytes_sent
 from condor_plugins.transfers.moving import still
-from network_provisioner.hookconfig import HookConfig
+from network_provisioner.base.hookconfig import HookConfig
 
 CONFIG = HookConfig("http://127.0.0.1:1", site="local")
 LOG = """\

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from network_provisioner.base.hookconfig import HookConfig
 from network_provisioner.client import Asked
 from network_provisioner.errors import BrokerError
-from network_provisioner.hookconfig import HookConfig
 from network_provisioner.model import Service, Transit, TransitRequest, TransitState
 from pegasus_hooks.decision import UNASKED, rounds
 from pegasus_hooks.watch.duties import Duties, Line

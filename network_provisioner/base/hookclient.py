@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
+from network_provisioner.base.hookconfig import HookConfig
 from network_provisioner.client import BrokerClient
 from network_provisioner.credentials import from_environment
-from network_provisioner.hookconfig import HookConfig
 
 
 def client_of(config: HookConfig, environ: Mapping[str, str] = os.environ) -> BrokerClient:
