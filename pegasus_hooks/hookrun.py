@@ -17,11 +17,11 @@ from pathlib import Path
 
 from network_provisioner.base import hookconfig
 from network_provisioner.base.hookconfig import HookConfig
+from network_provisioner.base.path_requests import Effects
 from network_provisioner.base.patience import Budget
 from network_provisioner.errors import AdonError
 from network_provisioner.model import Transit
 from pegasus_hooks import submitdir
-from pegasus_hooks.asking import Effects
 from pegasus_hooks.decision import DECISION_ENDING
 
 _EXEC_FAILED = 127

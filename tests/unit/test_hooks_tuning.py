@@ -16,10 +16,10 @@ from planned_world import SUBMIT_PATH, File, Planned, gsiftp
 from planner_world import FIXED, MAPPING, make_case
 
 from network_provisioner.base.hookconfig import HookConfig
+from network_provisioner.base.path_requests import Effects
 from network_provisioner.base.patience import Budget
 from network_provisioner.model import Service
 from pegasus_hooks import jobsubmit, planner, postjob, prejob, submitdir, tuning
-from pegasus_hooks.asking import Effects
 from pegasus_hooks.transferlist import SiteUrl, Transfer, site_pairs
 from pegasus_hooks.tuning import TOOLS, Wanted
 
