@@ -43,6 +43,7 @@ setup(
     packages=[
         "network_provisioner",
         "network_provisioner.api",
+        "network_provisioner.base",
         "network_provisioner.controllers",
         "network_provisioner.decisions",
         "network_provisioner.policies",

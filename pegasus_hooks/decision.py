@@ -18,19 +18,15 @@ only: the hooks import this.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from network_provisioner.request_ids import MOST, numbered
+from network_provisioner.base.path_requests import UNASKED, Answer
 from pegasus_hooks import submitdir
 
-if TYPE_CHECKING:
-    from network_provisioner.model import Transit
-
 DECISION_ENDING = ".adon.json"
-UNASKED = "unasked"  # state of a pair whose broker never answered, and may have given all the same
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,17 +50,19 @@ class PairDecision:
     told: bool = False
     size_source: str = ""
 
-    def answered(self, transit: Transit) -> PairDecision:
+    def answered(self, answer: Answer) -> PairDecision:
         """The same, with what the broker answered."""
+        transit = answer.transit
         return replace(
             self,
-            id=transit.id,
-            state=str(transit.state),
-            granted_bps=transit.granted_bps,
-            layer=transit.layer,
-            path=tuple(transit.path),
-            reason=transit.reason,
-            told=True,
+            id=answer.id,
+            state=answer.state,
+            granted_bps=transit.granted_bps if transit else 0.0,
+            layer=transit.layer if transit else "",
+            path=tuple(transit.path) if transit else (),
+            reason=answer.reason,
+            waited_s=answer.waited_s,
+            told=answer.told,
         )
 
     def as_json(self) -> dict[str, Any]:
@@ -115,7 +113,7 @@ class Decision:
 
 def to_give_back(data: Mapping[str, Any]) -> dict[str, bool]:
     """The ids in a decision file that may still hold something, and of each whether it was never
-    answered for: then the broker may have given it, or one of its :func:`rounds`."""
+    answered for: then the broker may have given it, or a later one of its ids."""
     if data.get("given_back"):
         return {}
     out = {i: True for i in data.get("left_over", []) if isinstance(i, str)}
@@ -123,18 +121,6 @@ def to_give_back(data: Mapping[str, Any]) -> dict[str, bool]:
         if isinstance(pair, dict) and isinstance(pair.get("id"), str):
             out[pair["id"]] = pair.get("state") == UNASKED
     return out
-
-
-def rounds(transit_id: str) -> Iterator[str]:
-    """The ids under which the broker gives what is asked for as ``transit_id``: that one, or where
-    it has ended the first of those after it."""
-    for number in range(1, MOST + 1):
-        yield numbered(transit_id, number)
-
-
-def is_round(transit_id: str, asked: str) -> bool:
-    """Whether the broker may have given ``transit_id`` to who asked for ``asked``."""
-    return transit_id == asked or transit_id.startswith(f"{asked}.")
 
 
 def since(data: Mapping[str, Any], retry: int, now: float) -> float:

@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from network_provisioner import hookconfig
+from network_provisioner.base import hookconfig
+from network_provisioner.base.hookconfig import HookConfig
+from network_provisioner.base.path_requests import Effects
+from network_provisioner.base.patience import Budget
 from network_provisioner.errors import AdonError
-from network_provisioner.hookconfig import HookConfig
 from network_provisioner.model import Transit
-from network_provisioner.patience import Budget
 from pegasus_hooks import submitdir
-from pegasus_hooks.asking import Effects
 from pegasus_hooks.decision import DECISION_ENDING
 
 _EXEC_FAILED = 127
@@ -129,7 +129,7 @@ def _register(call: Call, config: HookConfig) -> Callable[[Path, str], None] | N
 
 
 def _effects(config: HookConfig) -> Effects:
-    from network_provisioner.hookclient import client_of  # noqa: PLC0415
+    from network_provisioner.base.hookclient import client_of  # noqa: PLC0415
 
     return Effects(client_of(config), Budget(config.timeout_s))
 

@@ -12,15 +12,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from network_provisioner.base.hookconfig import HookConfig
+from network_provisioner.base.path_requests import UNASKED, Effects, give_back, ids_of
 from network_provisioner.errors import AdonError, BrokerError
-from network_provisioner.hookconfig import HookConfig
 from network_provisioner.model import Transit, TransitState
 from network_provisioner.units import goodput
 from pegasus_hooks import jobsubmit, sizes, submitdir, transferlog, tuning
-from pegasus_hooks.asking import Effects, give_back
-from pegasus_hooks.decision import UNASKED, rounds, to_give_back
+from pegasus_hooks.decision import to_give_back
 from pegasus_hooks.moves import Moves
-from pegasus_hooks.prejob import MULTIPART_ENDING, JobPlace, moves_at, place_of, wishes_of
+from pegasus_hooks.prejob import MULTIPART_ENDING, JobPlace, job_requests, moves_at, place_of
 from pegasus_hooks.transferlog import Attempt, PairResult
 
 _FILE_CLOCK_S = 2.0  # coarse file times must not hide a record written right after PRE
@@ -108,7 +108,7 @@ def _asked(
         found = [p for p in pairs if isinstance(p, dict) and {"id", "src", "dst"} <= p.keys()]
         if found:
             return found
-    requests = [wish.request for wish in wishes_of(place, listing, moves, config)]
+    requests = [one.request for one in job_requests(place, listing, moves, config)]
     return [{"id": r.id, "src": r.src, "dst": r.dst, "state": UNASKED} for r in requests]
 
 
@@ -139,7 +139,7 @@ def _release(
     unanswered = ask.get("state") == UNASKED
     transit = None
     try:
-        for one in rounds(ask["id"]) if unanswered else [ask["id"]]:
+        for one in ids_of(ask["id"]) if unanswered else [ask["id"]]:
             transit = effects.budget.call(
                 partial(
                     effects.broker.release, one, n_bytes, result.seconds, outcome,

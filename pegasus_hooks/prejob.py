@@ -13,16 +13,26 @@ given back.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from network_provisioner.hookconfig import HookConfig
+from network_provisioner.base.hookconfig import HookConfig
+from network_provisioner.base.path_requests import (
+    UNASKED,
+    Answer,
+    Answers,
+    Effects,
+    Patience,
+    ask,
+    give_back,
+    may_be,
+    tell,
+)
 from network_provisioner.model import Service, TransitRequest
 from pegasus_hooks import decision as decisions
 from pegasus_hooks import jobsubmit, sizes, submitdir, tuning
-from pegasus_hooks.asking import Answers, Effects, Patience, Wish, ask, give_back, tell
-from pegasus_hooks.decision import DECISION_ENDING, UNASKED, Decision
+from pegasus_hooks.decision import DECISION_ENDING, Decision, PairDecision
 from pegasus_hooks.identity import identity_of
 from pegasus_hooks.moves import Moves, moves_of
 from pegasus_hooks.transferlist import SitePair
@@ -33,6 +43,23 @@ _LATER = "its outputs leave when its program has ended: no path is kept that lon
 
 Register = Callable[[Path, str], None]
 """Notes, for the watcher, that the workflow (by its uuid) in a submit directory runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobRequest:
+    """One request of a job, its number of files, and where its size is from."""
+
+    request: TransitRequest
+    files: int
+    size_source: str = ""
+
+    def decision(self, answer: Answer | None = None) -> PairDecision:
+        """What is on record of it, before and after it was answered."""
+        r = self.request
+        pair = PairDecision(
+            r.id, r.src, r.dst, self.files, r.size_bytes, UNASKED, size_source=self.size_source
+        )
+        return pair.answered(answer) if answer else pair
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +98,13 @@ def requests_of(
     """One request, and its number of files, for each site pair whose files move when the job
     begins. Raises InputError for a bad list."""
     moves = moves_at(place, listing)
-    found = wishes_of(place, listing, moves, config) if moves else []
-    return [(wish.request, wish.files) for wish in found if not wish.request.best_effort]
+    found = job_requests(place, listing, moves, config) if moves else []
+    return [(one.request, one.files) for one in found if not one.request.best_effort]
 
 
-def wishes_of(place: JobPlace, listing: Path, moves: Moves, config: HookConfig) -> list[Wish]:
+def job_requests(
+    place: JobPlace, listing: Path, moves: Moves, config: HookConfig
+) -> list[JobRequest]:
     """What to ask for: a path for what moves when the job begins. What moves later is only told."""
     pairs = moves.pairs
     job_files = listing.with_name(place.job)
@@ -83,7 +112,7 @@ def wishes_of(place: JobPlace, listing: Path, moves: Moves, config: HookConfig) 
     text = jobsubmit.read(listing.with_suffix(".sub"))
     whose = asdict(identity_of(place.facts, text, config.project)) if pairs else {}
 
-    def wish(pair: SitePair, later: bool) -> Wish:
+    def request_of(pair: SitePair, later: bool) -> JobRequest:
         request = TransitRequest(
             id=f"{place.workflow}:{place.job}:{place.retry}:{pair.src}-{pair.dst}",
             src=pair.src,
@@ -96,9 +125,9 @@ def wishes_of(place: JobPlace, listing: Path, moves: Moves, config: HookConfig) 
             best_effort=_LATER if later else "",
             **whose,
         )
-        return Wish(request, len(pair.transfers), sizes.source_of(pair, known, estimates))
+        return JobRequest(request, len(pair.transfers), sizes.source_of(pair, known, estimates))
 
-    return [*(wish(p, False) for p in moves.now), *(wish(p, True) for p in moves.later)]
+    return [*(request_of(p, False) for p in moves.now), *(request_of(p, True) for p in moves.later)]
 
 
 def run(
@@ -117,16 +146,16 @@ def run(
     """
     place, listing, decision_file = place_of(submit_dir, job, retry, effects.now())
     moves = moves_at(place, listing)
-    wishes = wishes_of(place, listing, moves, config) if moves else []
+    requests = job_requests(place, listing, moves, config) if moves else []
     data = submitdir.read_json(decision_file)
     before = decisions.to_give_back(data)
-    if not wishes and not before:
+    if not requests and not before:
         return 0
     if register is not None:
         _register(register, place, effects)
     decision = Decision(
         job, retry, place.workflow, place.at, decisions.since(data, retry, place.at),
-        [wish.became(UNASKED) for wish in wishes], left_over=before, warnings=effects.warnings,
+        [one.decision() for one in requests], left_over=before, warnings=effects.warnings,
     )  # fmt: skip
     try:
         if moves and not moves.lite:
@@ -135,18 +164,20 @@ def run(
         decision.write(decision_file)
     except OSError as error:
         give_back(before, effects)
-        _without_a_record(wishes, error, effects)
+        _without_a_record(requests, error, effects)
         return 0
     # First, since it may hold the very room that is asked for now.
-    ids = [wish.request.id for wish in wishes]
-    others = {i: u for i, u in before.items() if not any(decisions.is_round(i, a) for a in ids)}
+    ids = [one.request.id for one in requests]
+    others = {i: u for i, u in before.items() if not any(may_be(i, a) for a in ids)}
     decision.left_over = give_back(others, effects)
     waited_s = max(0.0, place.at - decision.since)
     may_defer = submitdir.defers(submit_dir, place.facts, job, DEFER_STATUS)
     answers = Answers([])
-    if wishes:
-        answers = ask(wishes, Patience(config.patience_s, waited_s, may_defer), effects)
-    decision.pairs, decision.deferred = answers.decisions, answers.deferred
+    if requests:
+        patience = Patience(config.patience_s, waited_s, may_defer)
+        answers = ask([one.request for one in requests], patience, effects)
+    decision.pairs = [o.decision(a) for o, a in zip(requests, answers.answers, strict=True)]
+    decision.deferred = answers.deferred
     got = {pair.id for pair in decision.pairs}
     rest = {i: u for i, u in before.items() if i not in others and i not in got}
     decision.left_over = {**decision.left_over, **give_back(rest, effects, but=got)}
@@ -166,12 +197,12 @@ def _register(register: Register, place: JobPlace, effects: Effects) -> None:
         effects.warnings.append(f"no watcher knows of this workflow: {error}")
 
 
-def _without_a_record(wishes: list[Wish], error: OSError, effects: Effects) -> None:
+def _without_a_record(requests: list[JobRequest], error: OSError, effects: Effects) -> None:
     """Nobody could give back what is asked for now, so nothing is; the broker knows why."""
     reason = f"best effort: the submit directory cannot be written: {error.strerror}"
     effects.warnings.append(reason)
-    if wishes:
-        tell((wish.without(reason) for wish in wishes), effects)
+    if requests:
+        tell((replace(one.request, best_effort=reason) for one in requests), effects)
     raise error
 
 

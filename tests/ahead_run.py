@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol
 
+from network_provisioner.base.hookconfig import HookConfig
 from network_provisioner.broker import Broker
 from network_provisioner.client import Asked
-from network_provisioner.hookconfig import HookConfig
 from network_provisioner.model import ENDED, LIVE, ON_SWITCHES, Transit, TransitRequest
 from network_provisioner.model import TransitState as State
 from pegasus_hooks.ahead.beliefs import Beliefs

@@ -32,7 +32,7 @@ def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
 def _run(args: argparse.Namespace) -> int:
     import logging
 
-    from network_provisioner import hookconfig
+    from network_provisioner.base import hookconfig
     from pegasus_hooks import registry
     from pegasus_hooks.watch import program
 

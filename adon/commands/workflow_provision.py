@@ -108,7 +108,7 @@ def _undo(args: argparse.Namespace, document: Document) -> int:
 def _wish(args: argparse.Namespace) -> Wish:
     from adon.commands.quantities import above_0
     from adon.config import load_config
-    from network_provisioner import hookconfig
+    from network_provisioner.base import hookconfig
     from network_provisioner.errors import InputError
     from network_provisioner.units import parse_duration
     from pegasus_hooks.provision.provisioning import Wish

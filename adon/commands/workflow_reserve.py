@@ -94,10 +94,10 @@ def _run(args: argparse.Namespace) -> int:
 def _ahead(args: argparse.Namespace) -> Ahead:
     """Raises InputError."""
     from adon.placement import configured
-    from network_provisioner import hookconfig
+    from network_provisioner.base import hookconfig
+    from network_provisioner.base.hookclient import client_of
+    from network_provisioner.base.hookconfig import HookConfig
     from network_provisioner.errors import InputError
-    from network_provisioner.hookclient import client_of
-    from network_provisioner.hookconfig import HookConfig
     from pegasus_hooks.ahead.start import ahead_of
 
     if args.hooks is None and not args.dry_run:

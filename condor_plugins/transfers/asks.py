@@ -17,7 +17,7 @@ from condor_plugins.transfers.ids import Direction
 from condor_plugins.transfers.jobad import number, text
 from condor_plugins.transfers.moving import still
 from condor_plugins.transfers.outputsize import Outputs
-from network_provisioner.hookconfig import HookConfig
+from network_provisioner.base.hookconfig import HookConfig
 from network_provisioner.model import TransitRequest
 
 RECENT_S = 3600.0  # what happened earlier is nobody's business any more

@@ -19,12 +19,12 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from condor_plugins.transfers.brokering import broker_of
 from condor_plugins.transfers.events import Happening, Reader
 from condor_plugins.transfers.schedd import LocalSchedd
 from condor_plugins.transfers.watcher import Watcher
 from monitors.workflows.logs.tail import Tail
-from network_provisioner import hookconfig
+from network_provisioner.base import hookconfig
+from network_provisioner.base.hookclient import client_of, expand_by_user
 from network_provisioner.errors import AdonError, InputError
 
 _LOOK_S = 0.3  # a look at a log in which nothing happened costs one stat()
@@ -81,7 +81,7 @@ def _watcher(options: argparse.Namespace) -> Watcher:
     config = hookconfig.load(options.config)
     if not config.site:
         raise InputError(f"{options.config}: found no key 'site', expected the access point's site")
-    broker = broker_of(config, os.environ, options.token_file)
+    broker = client_of(config, os.environ, options.token_file, expand_by_user)
     handlers: list[logging.Handler] = []
     if options.log:
         handlers.append(

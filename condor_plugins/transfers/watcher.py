@@ -25,9 +25,9 @@ from condor_plugins.transfers.decide import (
 from condor_plugins.transfers.events import Happening
 from condor_plugins.transfers.ids import parsed
 from condor_plugins.transfers.outputsize import Outputs
+from network_provisioner.base.hookconfig import HookConfig
 from network_provisioner.client import Asked
 from network_provisioner.errors import AdonError, BrokerError
-from network_provisioner.hookconfig import HookConfig
 from network_provisioner.model import LIVE, Transit, TransitRequest, TransitState
 
 log = logging.getLogger(__name__)

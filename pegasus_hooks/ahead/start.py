@@ -10,9 +10,9 @@ from pathlib import Path
 
 from monitors.archive import Archive
 from monitors.knowledge import Knowledge
+from network_provisioner.base.hookclient import client_of
+from network_provisioner.base.hookconfig import HookConfig
 from network_provisioner.errors import AdonError
-from network_provisioner.hookclient import client_of
-from network_provisioner.hookconfig import HookConfig
 from network_provisioner.model import TransitRequest
 from network_provisioner.stores.database_url import place
 from network_provisioner.topology import Topology

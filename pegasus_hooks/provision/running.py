@@ -18,17 +18,16 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from network_provisioner.base.hookconfig import HookConfig
+from network_provisioner.base.path_requests import UNASKED, Answer, ids_of
+from network_provisioner.base.patience import Broker, Budget
 from network_provisioner.errors import AdonError, BrokerError
-from network_provisioner.hookconfig import HookConfig
 from network_provisioner.model import TransitRequest
-from network_provisioner.patience import Broker, Budget
 from pegasus_hooks import jobsubmit, submitdir
 from pegasus_hooks.decision import (
     DECISION_ENDING,
-    UNASKED,
     Decision,
     PairDecision,
-    rounds,
     to_give_back,
 )
 from pegasus_hooks.identity import identity_of
@@ -153,7 +152,7 @@ def _answered(pair: PairDecision, answer: Asked) -> PairDecision:
     transit = answer.transit
     if transit is None:
         return replace(pair, state="best_effort", reason=str(answer.error))
-    return pair.answered(transit)
+    return pair.answered(Answer(transit.id, str(transit.state), transit.reason, True, transit))
 
 
 def _give_back(step: Step, world: World, network: Network) -> None:
@@ -163,7 +162,7 @@ def _give_back(step: Step, world: World, network: Network) -> None:
     left = {}
     for transit_id, unanswered in ids.items():
         try:
-            for known in rounds(transit_id) if unanswered else (transit_id,):
+            for known in ids_of(transit_id) if unanswered else (transit_id,):
                 network.give_back(known)
         except BrokerError as error:
             if error.code != "unknown_transit":

@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from network_provisioner.base.hookconfig import HookConfig
 from network_provisioner.errors import BrokerError, InputError
-from network_provisioner.hookconfig import HookConfig
 from pegasus_hooks.watch.events import Watched
 from pegasus_hooks.watch.world import Broker
 

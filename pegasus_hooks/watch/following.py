@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from network_provisioner.base.path_requests import UNASKED
 from network_provisioner.model import TransitState
-from pegasus_hooks.decision import UNASKED
 from pegasus_hooks.watch import rules
 from pegasus_hooks.watch.duties import Duty
 from pegasus_hooks.watch.events import Event, Watched, What, WorkflowListener

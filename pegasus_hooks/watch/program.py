@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
-from network_provisioner import hookconfig
+from network_provisioner.base import hookconfig
+from network_provisioner.base.hookconfig import HookConfig
 from network_provisioner.errors import InputError
-from network_provisioner.hookconfig import HookConfig
 from pegasus_hooks import registry
 from pegasus_hooks.watch import listeners
 from pegasus_hooks.watch.watching import Watching

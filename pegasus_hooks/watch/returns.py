@@ -7,11 +7,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from network_provisioner.base.path_requests import UNASKED, ids_of, lease_of
 from network_provisioner.errors import BrokerError
 from network_provisioner.model import ENDED, LIVE, Transit, TransitRequest, TransitState
 from pegasus_hooks import submitdir
-from pegasus_hooks.asking import lease_of
-from pegasus_hooks.decision import UNASKED, rounds
 from pegasus_hooks.watch.duties import Later, Line, worded
 from pegasus_hooks.watch.events import Watched
 from pegasus_hooks.watch.papers import Pair, Papers
@@ -64,7 +63,7 @@ class GiveBack:
         lines: list[Line] = []
         known = False
         # A hook that was killed did not write down under which number it got its path.
-        for name in rounds(self.pair.id) if unsure else (self.pair.id,):
+        for name in ids_of(self.pair.id) if unsure else (self.pair.id,):
             if name != self.pair.id and name in current.ids:
                 continue
             transit = _known(broker, name)

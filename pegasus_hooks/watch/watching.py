@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from monitors.workflows.logs.watch import Watch, open_watch
-from network_provisioner import hookconfig
+from network_provisioner.base import hookconfig
+from network_provisioner.base.hookconfig import HookConfig
 from network_provisioner.errors import InputError
-from network_provisioner.hookconfig import HookConfig
 from pegasus_hooks import registry, submitdir
 from pegasus_hooks.registry import Entry
 from pegasus_hooks.watch import jobfiles

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from network_provisioner import patience
+from network_provisioner.base import patience
+from network_provisioner.base.hookclient import client_of
+from network_provisioner.base.hookconfig import HookConfig
 from network_provisioner.client import BrokerClient
-from network_provisioner.hookclient import client_of
-from network_provisioner.hookconfig import HookConfig
 from network_provisioner.model import Transit
 
 

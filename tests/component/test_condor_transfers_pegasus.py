@@ -25,7 +25,12 @@ from adon.testbed.poolconfig import SiteSpec
 from network_provisioner.client import BrokerClient
 from network_provisioner.model import ENDED, Transit
 
-pytestmark = [pytest.mark.component, pytest.mark.pegasus, pytest.mark.timeout(1800)]
+pytestmark = [
+    pytest.mark.component,
+    pytest.mark.long,
+    pytest.mark.pegasus,
+    pytest.mark.timeout(1800),
+]
 
 NETWORK = star(*SITES)
 # However small: every transfer is worth a path here.

@@ -23,7 +23,7 @@ from adon.testbed.pool import Pool
 from network_provisioner.model import TransitState
 
 pytest_plugins = ("faults_fixtures",)
-pytestmark = [pytest.mark.component, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.component, pytest.mark.long, pytest.mark.timeout(1800)]
 
 
 def listed(service: Service) -> dict[str, tuple[str, str]]:

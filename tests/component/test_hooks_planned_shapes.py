@@ -16,8 +16,8 @@ from install_world import FakePegasus, make_pegasus
 from network_world import demo_network
 from planned_world import WORKFLOW, File, Planned, gsiftp
 
+from network_provisioner.base.hookconfig import HookConfig
 from network_provisioner.client import BrokerClient
-from network_provisioner.hookconfig import HookConfig
 from network_provisioner.model import TransitState
 from network_provisioner.topologies.data import topology_to_dict
 from pegasus_hooks import hookscripts, submitdir

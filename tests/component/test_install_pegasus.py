@@ -18,7 +18,7 @@ from planner_world import ROOT, Case
 
 from adon.testbed.packages import ensure
 
-pytestmark = [pytest.mark.component, pytest.mark.pegasus]
+pytestmark = [pytest.mark.component, pytest.mark.long, pytest.mark.pegasus]
 WARNING = "adon: this planner sleeps about 5 s"
 
 

@@ -28,7 +28,12 @@ from network_provisioner.client import BrokerClient
 from network_provisioner.model import Transit, TransitState
 from pegasus_hooks import submitdir
 
-pytestmark = [pytest.mark.component, pytest.mark.pegasus, pytest.mark.timeout(1800)]
+pytestmark = [
+    pytest.mark.component,
+    pytest.mark.long,
+    pytest.mark.pegasus,
+    pytest.mark.timeout(1800),
+]
 _RUN_S = 900.0  # of a machine with much else to do
 NETWORK = star(*SITES)
 # However small: every transfer is worth a path here.

@@ -163,6 +163,7 @@ def test_the_pool_grows_once_and_shrinks_without_harm_to_jobs(pool: Pool, tmp_pa
     assert adon(pool, config, "shrink", "--for", "a") == {"workers": 0}
 
 
+@pytest.mark.long
 def test_a_worker_leaves_after_its_lease_though_nobody_tells_it_to(
     pool: Pool, tmp_path: Path
 ) -> None:
@@ -312,6 +313,7 @@ def test_pool_and_paths_are_there_for_the_wide_level_and_given_back(
     until(lambda: adon(pool, config, "show")["workers"] == [], "the workers to leave")
 
 
+@pytest.mark.long
 def test_the_workflow_goes_on_when_its_provisioning_is_killed(
     pool: Pool, broker: BrokerClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -330,6 +332,7 @@ def test_the_workflow_goes_on_when_its_provisioning_is_killed(
     assert '"exitcode": 137' in told
 
 
+@pytest.mark.long
 def test_what_a_failed_workflow_held_is_given_back_by_the_watcher(
     pool: Pool, broker: BrokerClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

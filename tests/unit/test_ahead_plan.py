@@ -15,10 +15,10 @@ from planner_world import FIXED, MAPPING, RAW, make_case
 
 from adon.cli import main
 from monitors.archive import Archive
-from monitors.measurement import Measurement
 from monitors.workflows.logs.submit_dir import JobKind
+from monitors.measurement import Measurement
+from network_provisioner.base.hookconfig import HookConfig
 from network_provisioner.errors import BrokerError, InputError
-from network_provisioner.hookconfig import HookConfig
 from network_provisioner.model import Transit, TransitState
 from pegasus_hooks.ahead.beliefs import DEFAULT_RUN_S, Believer
 from pegasus_hooks.ahead.booking import MOST_ROUNDS, Booking

@@ -196,7 +196,7 @@ def worlds(draw: st.DrawFn) -> tuple[PlannedDag, Beliefs, dict[str, Stand], floa
     return dag, Beliefs(run_s, workers, queue_s, EVERYWHERE, setup_s), stands, lag
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(worlds())
 def test_predictions_keep_to_the_dag_its_workers_and_its_paths(
     world: tuple[PlannedDag, Beliefs, dict[str, Stand], float],

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from monitor_files import executing, stamp, starting, submitted, terminated
 
 from monitors.workflows.logs.submit_dir import JobKind
-from network_provisioner.hookconfig import HookConfig
+from network_provisioner.base.hookconfig import HookConfig
 from network_provisioner.model import Transit, TransitRequest
 from pegasus_hooks.ahead.beliefs import Beliefs
 from pegasus_hooks.ahead.booking import Booking

@@ -191,7 +191,7 @@ def no_link_is_promised_twice(rig: Rig, now: float) -> None:
         assert all(bps <= limits[hop] + 1 for hop, bps in load.items()), (at - now, load)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(plans(), st.randoms(use_true_random=False), st.floats(0, 0.7))
 def test_no_order_of_things_oversubscribes_a_link_or_leaves_anything(
     tmp_path_factory: pytest.TempPathFactory, dag: PlannedDag, rng: Random, error: float

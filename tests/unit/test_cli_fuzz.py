@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from adon.config import load_config
 from adon.placement import place_files
-from network_provisioner import hookconfig
+from network_provisioner.base import hookconfig
 from network_provisioner.errors import InputError
 from network_provisioner.topologies.data import topology_from_dict
 from pegasus_hooks.planner.model import Sources

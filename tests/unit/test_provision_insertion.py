@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from provision_world import ancestors, graphs, text
 
@@ -65,6 +65,7 @@ def test_their_programs_run_on_the_submit_host_and_never_fail_the_workflow() -> 
         assert entry["profiles"]["dagman"] == {"POST": "user", "POST.PATH.user": "/bin/true"}
 
 
+@settings(max_examples=20)
 @given(graphs(), st.integers(2, 4), st.booleans())
 def test_what_was_put_in_comes_out_without_a_trace(
     parents: dict[str, list[str]], min_width: int, edges: bool
@@ -75,6 +76,7 @@ def test_what_was_put_in_comes_out_without_a_trace(
     assert (after.text == before) == (not after.steps)
 
 
+@settings(max_examples=15)
 @given(graphs(), st.integers(2, 4))
 def test_twice_is_once(parents: dict[str, list[str]], min_width: int) -> None:
     wish = Wish(min_width, pool="/adon.yml")
@@ -82,6 +84,7 @@ def test_twice_is_once(parents: dict[str, list[str]], min_width: int) -> None:
     assert put(once, wish).text == once
 
 
+@settings(max_examples=20)
 @given(graphs(), st.integers(2, 4))
 def test_the_jobs_that_were_there_wait_for_the_same_jobs_as_before(
     parents: dict[str, list[str]], min_width: int

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 from hooks_world import WF_UUID, FakeBroker, journal, make_submit_dir, write_config
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from network_provisioner.base.hookconfig import HookConfig
 from network_provisioner.errors import AdonError, BrokerError, InputError
-from network_provisioner.hookconfig import HookConfig
 from pegasus_hooks import submitdir
 from pegasus_hooks.provision import running
 from pegasus_hooks.provision.place import Place, place_of
@@ -108,6 +108,7 @@ def test_what_a_former_run_ended_is_given_under_another_id_and_given_back(submit
     assert [name for name, *_ in broker.released] == [f"{IDS[0]}.2", IDS[1]]
 
 
+@settings(max_examples=15)
 @given(st.lists(st.sampled_from(["provision", "release"]), max_size=6))
 def test_in_any_order_as_often_as_you_like(acts: list[str]) -> None:
     from tempfile import TemporaryDirectory  # noqa: PLC0415

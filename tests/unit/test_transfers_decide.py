@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from transfers_world import JOB, event, move, running, transit
 
@@ -138,6 +138,7 @@ def test_after_the_end_nothing_is_held_and_nothing_comes_back(
     assert len(to_do(live, Known(courses, queue, 200.0))) == 2
 
 
+@settings(max_examples=40)
 @given(st.lists(happenings, max_size=20))
 def test_a_run_goes_forward_and_is_followed_for_itself(all_of_them: list[Happening]) -> None:
     courses, last = Courses(), Phase.COMING

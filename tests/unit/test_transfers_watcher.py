@@ -1,9 +1,8 @@
-"""The watcher between an event log, a schedd and a broker, any of which may be away; the hook's
-asking; and what jobs send back."""
+"""The watcher between an event log, a schedd and a broker, any of which may be away; and what jobs
+send back."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,17 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transfers_world import AD, GLOBAL_ID, JOB, FakeBroker, FakeEvents, FakeSchedd, event, move
 
-from condor_plugins.transfers.asking import Effects, Outcome, ask
 from condor_plugins.transfers.decide import Queued
 from condor_plugins.transfers.events import Happening, Kind, Moving
 from condor_plugins.transfers.ids import Run
 from condor_plugins.transfers.outputsize import Outputs
 from condor_plugins.transfers.watcher import Watcher
-from network_provisioner.client import Asked
+from network_provisioner.base.hookconfig import HookConfig
 from network_provisioner.errors import BrokerError
-from network_provisioner.hookconfig import HookConfig
-from network_provisioner.model import Service, TransitRequest, TransitState
-from network_provisioner.patience import Budget
+from network_provisioner.model import TransitRequest, TransitState
 
 CONFIG = HookConfig("http://127.0.0.1:1", site="local")
 RUN = Run(JOB, 1)
@@ -240,75 +236,6 @@ def test_whatever_happens_a_job_that_ended_holds_nothing(script: list[tuple[str,
     world.look()
     world.look()
     assert world.broker.live == set()
-
-
-# -- the hook ----------------------------------------------------------------------------------
-
-
-def asked(broker: FakeBroker, patience_s: float | None = None, **more: Any) -> Outcome:
-    clock = [0.0]
-
-    def sleep(seconds: float) -> None:
-        clock[0] += seconds
-        for change in more.get("meanwhile", ()):
-            change()
-
-    effects = Effects(
-        broker, Budget(2.0, lambda: 0.0), more.get("gone", lambda: False), lambda: clock[0], sleep
-    )
-    got = ask(REQUEST, patience_s, effects)
-    assert clock[0] <= more.get("longest", 0.0)
-    return got
-
-
-def test_a_path_is_had_at_once() -> None:
-    assert asked(FakeBroker()) == Outcome(IN, "installed")
-
-
-def test_a_queued_one_is_followed_until_patience_ends() -> None:
-    broker = FakeBroker()
-    broker.queues = True
-    got = asked(broker, 7.0, longest=7.0)
-    assert (got.state, got.told) == ("best_effort", True)
-    assert broker.released == [(IN, 0, 0.0, "gave_up")]
-
-    def install() -> None:
-        broker.transits[IN].state = TransitState.INSTALLED
-
-    assert asked(broker, None, longest=1.0, meanwhile=[install]).state == "installed"
-
-
-@pytest.mark.parametrize(
-    ("when_queued", "waits"), [("wait", 20), ("defer", 20), ("best_effort", 0)]
-)
-def test_its_template_says_how_long(
-    when_queued: str, waits: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    broker = FakeBroker()
-    broker.queues = True
-    plain: Callable[..., list[Asked]] = broker.ask
-    service = Service(when_queued=when_queued)
-    monkeypatch.setattr(broker, "ask", lambda r: [Asked(plain(r)[0].transit, service)])
-    assert asked(broker, longest=waits).state == "best_effort"
-
-
-def test_who_waits_for_nobody_gives_back() -> None:
-    for queues in (True, False):
-        broker = FakeBroker()
-        broker.queues = queues
-        assert asked(broker, gone=lambda: True).state == "best_effort"
-        assert broker.live == set()
-
-
-def test_a_broker_that_is_away_or_refuses_costs_the_path_alone(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    broker = FakeBroker()
-    broker.away = True
-    assert asked(broker) == Outcome(IN, "unasked", "best effort: nobody there", told=False)
-    no = [Asked(None, Service(), BrokerError("unknown site 'tacc'", "unknown_site"))]
-    monkeypatch.setattr(broker, "ask", lambda _: no)
-    assert asked(broker).reason == "best effort: unknown site 'tacc'"
 
 
 def test_output_is_expected_as_its_like_sent() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from transfers_world import AD, GLOBAL_ID, JOB
 
@@ -14,7 +14,7 @@ from condor_plugins.transfers.events import Kind, Moving, Reader
 from condor_plugins.transfers.ids import Run, job_name, parsed, queue_number, run_of
 from condor_plugins.transfers.inputsize import bytes_sent
 from condor_plugins.transfers.moving import still
-from network_provisioner.hookconfig import HookConfig
+from network_provisioner.base.hookconfig import HookConfig
 
 CONFIG = HookConfig("http://127.0.0.1:1", site="local")
 LOG = """\
@@ -43,6 +43,7 @@ TriggerEventTypeNumber = 5
 texts = st.text(st.characters(blacklist_categories=("C", "Z")), max_size=30)
 
 
+@settings(max_examples=30)
 @given(st.dictionaries(st.from_regex(r"[A-Za-z_]\w{0,9}\Z", fullmatch=True), st.one_of(
     texts, st.booleans(), st.integers(-(10**15), 10**15), st.floats(-1e15, 1e15))))  # fmt: skip
 def test_an_ad_that_was_printed_is_read_as_it_was(ad: dict[str, jobad.Value]) -> None:

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from network_provisioner.base.hookconfig import HookConfig
+from network_provisioner.base.path_requests import UNASKED, ids_of
 from network_provisioner.client import Asked
 from network_provisioner.errors import BrokerError
-from network_provisioner.hookconfig import HookConfig
 from network_provisioner.model import Service, Transit, TransitRequest, TransitState
-from pegasus_hooks.decision import UNASKED, rounds
 from pegasus_hooks.watch.duties import Duties, Line
 from pegasus_hooks.watch.events import Event, Watched, What
 from pegasus_hooks.watch.following import Following
@@ -175,7 +175,7 @@ class World:
 
     def _release_all(self, transit_id: str, outcome: str) -> None:
         """As the hooks do: under whatever number it was given."""
-        for name in rounds(transit_id):
+        for name in ids_of(transit_id):
             try:
                 self.broker.release(name, outcome=outcome)
             except BrokerError as error:

@@ -14,8 +14,8 @@ from hooks_world import FakeBroker, make_submit_dir, move
 
 from adon.cli import main
 from monitors.workflows.logs.watch import StatWatch, Watch
+from network_provisioner.base.hookconfig import HookConfig
 from network_provisioner.errors import InputError
-from network_provisioner.hookconfig import HookConfig
 from pegasus_hooks import registry
 from pegasus_hooks.watch import program
 from pegasus_hooks.watch.events import Event, Watched, What

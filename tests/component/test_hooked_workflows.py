@@ -1,5 +1,6 @@
-"""The watcher beside real DAGs on a real pool with a real broker: whatever is killed, removed or
-held, everything is given back."""
+"""Real DAGs with hooks on a real pool with a real broker: whatever is killed, removed or held, the
+watcher gives everything back; what a job will need is reserved while others run; DAGMan runs PRE
+again that was deferred, and submits what it tuned."""
 
 from __future__ import annotations
 
@@ -18,23 +19,26 @@ from pathlib import Path
 
 import pytest
 import uvicorn
-from hooks_world import PATIENT_S, POST, PRE, journal, make_submit_dir, move
-from network_world import star
+from hooks_world import PATIENT_S, POST, PRE, journal, make_submit_dir, move, write_config
+from http_load import broker_process
+from network_world import demo_network, star
+from planned_world import WORKFLOW, File, Planned
 
 from adon.testbed import packages
 from adon.testbed.pool import Pool
 from adon.testbed.poolconfig import SiteSpec
 from adon.testbed.ports import free_port
+from condor_plugins import dagman
 from network_provisioner.api import create_app
 from network_provisioner.broker import Broker
 from network_provisioner.client import BrokerClient
 from network_provisioner.controllers.simulated import SimulatedController
 from network_provisioner.errors import BrokerError
-from network_provisioner.model import Transit, TransitState
+from network_provisioner.model import Transit, TransitRequest, TransitState
 from network_provisioner.stores.sqlite import SqliteStore
 from network_provisioner.templates.data import templates_from_dict
-from network_provisioner.topologies.data import topology_from_dict
-from pegasus_hooks import registry
+from network_provisioner.topologies.data import topology_from_dict, topology_to_dict
+from pegasus_hooks import registry, submitdir, tuning
 
 pytestmark = pytest.mark.component
 
@@ -255,6 +259,7 @@ def until(condition: Callable[[], bool], limit_s: float = WAIT_S) -> None:
         time.sleep(0.1)
 
 
+@pytest.mark.long
 def test_the_dag_is_removed_and_its_watcher_goes_on(flow: Flow) -> None:
     flow.submit()
     flow.running()
@@ -267,6 +272,7 @@ def test_the_dag_is_removed_and_its_watcher_goes_on(flow: Flow) -> None:
     os.kill(watcher, 0)
 
 
+@pytest.mark.long
 def test_a_job_is_removed(flow: Flow) -> None:
     flow.hook("post.sh", "-c 0", before="kill -9 $$")  # POST says nothing either
     flow.submit()
@@ -275,7 +281,7 @@ def test_a_job_is_removed(flow: Flow) -> None:
     assert flow.outcome() == "removed"
 
 
-@pytest.mark.alone
+@pytest.mark.long
 def test_the_promise_is_kept_where_the_machine_has_the_time(
     pool: Pool, service: Service, tmp_path: Path
 ) -> None:
@@ -310,6 +316,7 @@ def test_a_held_job_gives_back_and_asks_again(flow: Flow) -> None:
     assert events == ["decision", "given_back", "asked_again", "transfer"]
 
 
+@pytest.mark.long
 def test_an_evicted_job_that_runs_again_keeps_its_path(flow: Flow) -> None:
     flow.submit()
     flow.pool.run(["condor_vacate_job", "-fast", flow.running()])
@@ -321,6 +328,7 @@ def test_an_evicted_job_that_runs_again_keeps_its_path(flow: Flow) -> None:
     assert "success" in {flow.outcome(n) for n in ("", ".2") if flow.known(flow.transit + n)}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_pre_is_killed(flow: Flow, when: str) -> None:
     command = f"{PRE} --config {flow.folder}/hooks.json"
@@ -335,6 +343,7 @@ def test_pre_is_killed(flow: Flow, when: str) -> None:
     assert flow.outcome() == "pre_failed"
 
 
+@pytest.mark.long
 def test_post_is_killed(flow: Flow) -> None:
     flow.hook("post.sh", "-c 0", before="kill -9 $$")
     flow.submit()
@@ -357,6 +366,7 @@ def test_dagman_is_killed_and_comes_back(flow: Flow) -> None:
     assert flow.outcome() == "success"
 
 
+@pytest.mark.long
 def test_dagman_is_held_in_the_middle_of_pre(flow: Flow) -> None:
     command = f"{PRE} --config {flow.folder}/hooks.json"
     flow.hook("pre.sh", command, after="[ -e again ] || { touch again; exec sleep 600; }")
@@ -382,6 +392,7 @@ def test_a_killed_watcher_is_followed_by_another(flow: Flow) -> None:
     assert flow.outcome() == "success"
 
 
+@pytest.mark.long
 def test_the_broker_is_away_for_a_while(flow: Flow) -> None:
     flow.submit()
     flow.running()
@@ -394,6 +405,7 @@ def test_the_broker_is_away_for_a_while(flow: Flow) -> None:
     assert flow.outcome() == "success"
 
 
+@pytest.mark.long
 def test_the_broker_hears_later_of_a_transfer_without_a_path(flow: Flow) -> None:
     flow.service.down()
     flow.submit()
@@ -403,3 +415,168 @@ def test_the_broker_hears_later_of_a_transfer_without_a_path(flow: Flow) -> None
     told = flow.service.get(flow.transit)
     assert told.state is TransitState.BEST_EFFORT
     assert "cannot be reached" in told.reason
+
+
+# -- reserved in advance -------------------------------------------------------------------------
+
+FIRST, RUN, LAST = "stage_in_local_tacc_0_0", "run_ID1", "stage_out_local_mu_1_0"
+# At the rate that is believed a transfer takes 320 s: longer than a busy machine takes for all.
+SIZE = 40_000_000_000
+
+
+@pytest.fixture
+def line(pool: Pool, service: Service, tmp_path: Path) -> Iterator[Flow]:
+    """in ─► run ─► out, each as long as it is told; submitted, with its first job running."""
+    made = plan_line(pool, service, tmp_path / f"wf-{tmp_path.name}")
+    made.submit()
+    until(lambda: made.held() != [])
+    yield made
+    show(made)
+    for job in (FIRST, RUN, LAST):
+        let_go(made, job, 0)
+    made.end()
+
+
+def plan_line(pool: Pool, service: Service, folder: Path) -> Flow:
+    lists = {FIRST: [move("f", "mu", "tacc", SIZE)], LAST: [move("g", "tacc", "mu", SIZE)]}
+    make_submit_dir(folder, lists, [RUN])
+    (folder / "braindump.yml").write_text(
+        f"wf_uuid: {folder.name}\ndag: flow-0.dag\ncondor_log: flow-0.log\n"
+    )
+    watch, config = folder.parent / "watch", folder / "hooks.json"
+    config.write_text(
+        json.dumps(
+            {"broker": service.url, "timeout_s": PATIENT_S, "watch": str(watch), "ahead": True}
+        )
+    )
+    flow = Flow(pool, service, folder, watch)
+    flow.hook("pre.sh", f"{PRE} --config {config}")
+    flow.hook("post.sh", f"{POST} --config {config}")
+    lines = []
+    for job in (FIRST, RUN, LAST):
+        script = folder / f"{job}.sh"
+        script.write_text(
+            f"#!/bin/sh\nwhile [ ! -e {job}.go ]; do sleep 0.2; done\nexit $(cat {job}.go)\n"
+        )
+        script.chmod(0o755)
+        text = SUB.format(script=script, folder=folder, job=job)
+        if job == RUN:
+            text = text.replace("pegasus_job_class = 2", "pegasus_job_class = 1")
+        (folder / f"00/00/{job}.sub").write_text(text)
+        lines += [f"JOB {job} 00/00/{job}.sub", f"SCRIPT PRE {job} {folder}/pre.sh $JOB $RETRY 0",
+                  f"SCRIPT POST {job} {folder}/post.sh $JOB $RETRY $RETURN"]  # fmt: skip
+    lines += [f"PARENT {FIRST} CHILD {RUN}", f"PARENT {RUN} CHILD {LAST}"]
+    (folder / "flow-0.dag").write_text("\n".join(lines) + "\n")
+    return flow
+
+
+def show(flow: Flow) -> None:
+    """What a test that fails is understood by."""
+    for transit in flow.service.held(flow.id):
+        print(transit.id, transit.state, transit.requested_at, transit.start, transit.end)
+    told = [flow.watch / registry.LOG, flow.folder / submitdir.HOOK_JOURNAL]
+    for path in [*told, *sorted(flow.folder.glob("*.nodes.log"))]:
+        print(path.name, path.read_text() if path.exists() else "is not there", sep="\n")
+
+
+def let_go(flow: Flow, job: str, code: int) -> None:
+    """Have a job end."""
+    (flow.folder / f"{job}.go").write_text(str(code))
+
+
+def of(flow: Flow, job: str) -> list[Transit]:
+    return [t for t in flow.service.held(flow.id) if t.job == job]
+
+
+def test_the_last_transfers_path_is_there_before_it_asks(line: Flow) -> None:
+    until(lambda: of(line, LAST) != [])
+    (before,) = of(line, LAST)
+    assert before.id == f"{line.id}:{LAST}:0:tacc-mu"
+    assert before.state is TransitState.HELD
+    # The transfer before it takes so long at the rate that is believed, and more.
+    assert before.end > before.start > before.requested_at + 60
+    let_go(line, FIRST, 0)
+    until(lambda: of(line, FIRST) == [])
+    until(lambda: of(line, LAST)[0].start < before.start)  # sooner than was believed
+    let_go(line, RUN, 0)
+    until(lambda: of(line, LAST)[0].end == 0)  # by its own hook
+    (now,) = of(line, LAST)
+    assert (now.id, now.start, now.state) == (before.id, 0, TransitState.INSTALLED)
+    let_go(line, LAST, 0)
+    line.given_back()
+    assert line.service.get(before.id).state is TransitState.RELEASED
+
+
+@pytest.mark.long
+def test_what_will_not_run_is_given_back(line: Flow) -> None:
+    until(lambda: of(line, LAST) != [])
+    (before,) = of(line, LAST)
+    let_go(line, FIRST, 1)
+    until(lambda: line.job() == "")
+    until(lambda: not line.dagman())
+    line.given_back()
+    assert line.service.get(before.id).state is TransitState.RELEASED
+
+
+# -- deferred and tuned ---------------------------------------------------------------------------
+
+INTER = "stage_inter_local_count_ID2_0"
+STREAMS, BUFFER_BYTES = 7, 100_000  # nobody's defaults, and less than any kernel's limit
+TUNED = {
+    "topology": topology_to_dict(demo_network()),
+    "controller": {"driver": "simulated"},
+    "templates": {
+        "default": {
+            # One at a time from switch to switch.
+            "qspec": {"min_throughput": "150 Mb/s"},
+            "rspec": {"max_throughput": "1 Gb/s"},
+            "patience": "10 min",
+            "when_queued": "defer",
+            "break_even": 0,
+            "tuning": {"streams": STREAMS, "buffer": BUFFER_BYTES, "threads": 3},
+        },
+    },
+}  # fmt: skip
+
+
+def test_dagman_asks_again_and_submits_what_pre_wrote(pool: Pool, tmp_path: Path) -> None:
+    """The job prints its own environment and arguments."""
+    plan = Planned(tmp_path / "run")
+    far = File("f", "mu", "gsiftp://a/f", "tacc", "gsiftp://b/f", 10**9)
+    file = plan.transfer_job(INTER, [far])
+    output = file.with_suffix(".out")
+    tell = tmp_path / "tell"
+    tell.write_text('#!/bin/sh\necho "$@"\nenv\n')
+    tell.chmod(0o755)
+    text = file.read_text().replace("executable = /opt/pegasus/bin/x", f"executable = {tell}")
+    file.write_text(text.replace("priority = 700", f"output = {output}\nerror = {output}.err"))
+    with broker_process(tmp_path, TUNED) as url:
+        hooks = write_config(tmp_path / "hooks.json", url)
+        script = f"{sys.executable} -I -S {{}} --config {hooks} $JOB $RETRY"
+        dag = plan.where / "mini-0.dag"
+        dag.write_text(
+            f"JOB {INTER} 00/00/{INTER}.sub\n"
+            f"SCRIPT DEFER 4 1 PRE {INTER} {script.format(PRE)} $MAX_RETRIES\n"
+            f"SCRIPT POST {INTER} {script.format(POST)} $RETURN\n"
+        )
+        client = BrokerClient(url, PATIENT_S)
+        client.request(TransitRequest("earlier", "local", "iplant", 10**12))
+        cluster = dagman.submit_dag(dag, pool.run)
+        seen = lambda: [x for x in journal(plan.where) if x["event"] == "deferred"]  # noqa: E731
+        until(lambda: len(seen()) > 1)
+        assert client.get(f"{WORKFLOW}:{INTER}:0:mu-tacc").state is TransitState.QUEUED
+        client.release("earlier")
+        end = dagman.wait(dag, cluster, 600.0)
+        told = dag.with_name(dag.name + ".dagman.out").read_text()
+        assert end.state == "success", told[-3000:]
+        decision = submitdir.read_json(file.with_name(f"{INTER}.adon.json"))
+        assert [p["state"] for p in decision["pairs"]] == ["installed"]
+        assert len({x["id"] for x in seen()}) == 1
+        ended = client.get(f"{WORKFLOW}:{INTER}:0:mu-tacc")
+        assert (ended.state, ended.streams, ended.threads) == (TransitState.RELEASED, STREAMS, 3)
+        assert client.health()["live"] == 0
+    said = output.read_text().splitlines()
+    assert "--threads 3" in said[0]
+    assert f"ADON_STREAMS={STREAMS}" in said and f"ADON_BUFFER_BYTES={BUFFER_BYTES}" in said
+    (path,) = (line for line in said if line.startswith("PATH="))
+    assert path.startswith(f"PATH={tuning.TOOLS}:/opt/site/bin")
