@@ -84,7 +84,7 @@ def on_a_full_disk(
 
 
 @pytest.mark.root
-@pytest.mark.parametrize("pages", [1, 3])
+@pytest.mark.parametrize("pages", [1, pytest.param(3, marks=pytest.mark.long)])
 @pytest.mark.parametrize(
     ("words", "said"),
     [

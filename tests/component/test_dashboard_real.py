@@ -17,7 +17,7 @@ from adon.testbed.packages import ensure
 from adon.testbed.pool import Pool
 from adon.testbed.poolconfig import SiteSpec
 
-pytestmark = pytest.mark.component
+pytestmark = [pytest.mark.component, pytest.mark.long]
 ROOT = Path(__file__).resolve().parents[2]
 SUB = """\
 executable = /bin/sh

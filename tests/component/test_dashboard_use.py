@@ -39,7 +39,7 @@ from monitors.retention.service import retain
 from network_provisioner.client import BrokerClient
 from network_provisioner.errors import BrokerError
 
-pytestmark = pytest.mark.component
+pytestmark = [pytest.mark.component, pytest.mark.long]
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ("workflows", "network", "decisions", "measurements", "agents", "pool")

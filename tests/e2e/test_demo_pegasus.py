@@ -9,7 +9,12 @@ from demo_runs import LATE, left_of, run
 
 from pegasus_hooks import submitdir
 
-pytestmark = [pytest.mark.e2e, pytest.mark.pegasus, pytest.mark.timeout(3600)]
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.pegasus,
+    pytest.mark.long,
+    pytest.mark.timeout(3600),
+]
 
 
 def test_pegasus_plans_and_each_transfer_gives_back_what_it_got(tmp_path: Path) -> None:

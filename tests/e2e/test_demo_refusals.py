@@ -38,6 +38,7 @@ def test_while_another_runs(tmp_path: Path) -> None:
 
 
 @pytest.mark.root
+@pytest.mark.long
 def test_a_disk_that_becomes_full_meanwhile(tmp_path: Path) -> None:
     mount = f"mount -t tmpfs -o size={ROOM_BYTES + 20_000_000} adon-test '{tmp_path}'"
     script = f"{mount} && cd '{tmp_path}' && exec \"$@\""
