@@ -11,9 +11,9 @@ import pytest
 from hooks_world import PATIENT_S, POST, PRE, make_submit_dir, move
 from test_watcher_real import SUB, Flow, Service, until
 
-from adon.testbed import packages
-from adon.testbed.pool import Pool
-from adon.testbed.poolconfig import SiteSpec
+from adon.machine import packages
+from examples.testbed.pool import Pool
+from examples.testbed.poolconfig import SiteSpec
 from network_provisioner.model import Transit, TransitState
 from pegasus_hooks import registry, submitdir
 

@@ -19,8 +19,8 @@ import yaml
 from postgres_world import new_place, server_in
 
 from adon.cli import main
-from adon.testbed.ports import free_ports
-from adon.testbed.postgres import Postgres
+from examples.testbed.ports import free_ports
+from examples.testbed.postgres import Postgres
 from monitors.archive import Archive, Measurement
 from monitors.retention.horizons import DAY_S
 from monitors.retention.rollups import roll_ups

@@ -10,7 +10,7 @@ import killed_broker
 import pytest
 from postgres_world import new_place, server_in
 
-from adon.testbed.postgres import Postgres
+from examples.testbed.postgres import Postgres
 from network_provisioner.stores.postgres import PostgresStore
 
 pytestmark = [pytest.mark.component, pytest.mark.timeout(3000)]

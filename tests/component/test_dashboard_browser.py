@@ -31,7 +31,7 @@ from http_load import broker_process
 from adon.dashboard.pages import PATHS
 from adon.dashboard.pages import router as pages
 from adon.dashboard.routes import router
-from adon.testbed.ports import free_port
+from examples.testbed.ports import free_port
 from monitors.archive import Archive
 from monitors.rules import Rules
 from network_provisioner.api import create_app

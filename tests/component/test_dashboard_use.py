@@ -31,7 +31,7 @@ from dashboard_world import (
 )
 from http_load import broker_process
 
-from adon.testbed.ports import free_port
+from examples.testbed.ports import free_port
 from monitors.archive import Archive
 from monitors.measurement import Measurement
 from monitors.retention.horizons import DAY_S, Keep, Retention

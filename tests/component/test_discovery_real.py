@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from ovs_rig import OvsRig, network_up, run_inside
 
-from adon.testbed import box, plan
+from adon.machine import box
+from examples.testbed import plan
 from network_provisioner.controllers.base import ControllerError
 from network_provisioner.topologies.discovery import Discovered, Discovers, differences
 from network_provisioner.topology import Topology

@@ -17,11 +17,11 @@ from network_world import demo_network
 from Pegasus import transfer as pegasus_transfer
 from planned_world import WORKFLOW, File, Planned
 
-from adon.testbed import packages
-from adon.testbed.gridftp import GridFtp, endpoints
-from adon.testbed.pool import Pool
-from adon.testbed.poolconfig import SiteSpec
+from adon.machine import packages
 from condor_plugins import dagman
+from examples.testbed.gridftp import GridFtp, endpoints
+from examples.testbed.pool import Pool
+from examples.testbed.poolconfig import SiteSpec
 from network_provisioner.client import BrokerClient
 from network_provisioner.model import TransitRequest, TransitState
 from network_provisioner.topologies.data import topology_to_dict

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from adon.testbed import packages
-from adon.testbed.pool import Pool
-from adon.testbed.poolconfig import SiteSpec
+from adon.machine import packages
+from examples.testbed.pool import Pool
+from examples.testbed.poolconfig import SiteSpec
 from monitors.archive import Archive
 from monitors.follow.condor import Schedd
 from monitors.follow.elsewhere import Elsewhere, inquiry_into

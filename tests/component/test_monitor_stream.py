@@ -25,9 +25,9 @@ from http_load import CONFIG, broker_process
 from pegasus_world import User, make_pegasus_case
 from planner_world import MAPPING, Case
 
-from adon.testbed.packages import ensure
-from adon.testbed.pool import Pool
-from adon.testbed.poolconfig import SiteSpec
+from adon.machine.packages import ensure
+from examples.testbed.pool import Pool
+from examples.testbed.poolconfig import SiteSpec
 from monitors.archive import Archive
 from monitors.follow.discovery import DATABASE, Found, PegasusDatabase, Queue
 from monitors.follow.follower import Follower

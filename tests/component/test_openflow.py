@@ -28,7 +28,8 @@ from ovs_rig import (
     vswitchd,
 )
 
-from adon.testbed import box, plan
+from adon.machine import box
+from examples.testbed import plan
 from network_provisioner.controllers.base import ControllerError
 from network_provisioner.controllers.conformance import ControllerConformance
 from network_provisioner.controllers.openflow import OpenFlowController

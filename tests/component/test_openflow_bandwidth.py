@@ -25,7 +25,8 @@ from ovs_rig import (
     transfer,
 )
 
-from adon.testbed import box, packages, plan
+from adon.machine import box, packages
+from examples.testbed import plan
 from network_provisioner.controllers.base import ControllerError, Queue
 from network_provisioner.controllers.shaper import CommandRunner
 from network_provisioner.controllers.vsctl import VsctlShaper

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 from ovs_rig import L2, OvsRig, in_netns, rig_up, run_inside, slow_topology, transfer
 
-from adon.testbed import box, plan
+from adon.machine import box
+from examples.testbed import plan
 from network_provisioner.flows import Flow
 from network_provisioner.topology import Topology
 

@@ -22,7 +22,8 @@ from ovs_rig import (
     transfer,
 )
 
-from adon.testbed import box, plan
+from adon.machine import box
+from examples.testbed import plan
 from network_provisioner.controllers.base import Circuit, Part, Queue
 from network_provisioner.flows import Flow
 

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from adon.testbed import leftovers
-from adon.testbed.packages import ensure
-from adon.testbed.pool import Pool
-from adon.testbed.poolconfig import SiteSpec
+from adon.machine.packages import ensure
 from condor_plugins import dagman
 from condor_plugins.collector import SitePool, summarise, workers
+from examples.testbed import leftovers
+from examples.testbed.pool import Pool
+from examples.testbed.poolconfig import SiteSpec
 from network_provisioner.errors import AdonError, MissingError
 
 pytestmark = pytest.mark.component
@@ -218,7 +218,7 @@ def test_down_leaves_no_process_not_even_a_running_job(condor: Path, tmp_path: P
 OWNER = """
 import sys
 from pathlib import Path
-from adon.testbed.pool import Pool, SiteSpec
+from examples.testbed.pool import Pool, SiteSpec
 Pool(Path(sys.argv[1]), Path(sys.argv[2]), {"mu": SiteSpec(1)}).up()
 print("up", flush=True)
 sys.stdin.read()

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from adon.testbed.packages import ensure
-from adon.testbed.pool import Pool
-from adon.testbed.poolconfig import SiteSpec
+from adon.machine.packages import ensure
 from condor_plugins.sitepool import SitePool, pool_from_json
+from examples.testbed.pool import Pool
+from examples.testbed.poolconfig import SiteSpec
 
 pytestmark = pytest.mark.component
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from adon.testbed import packages
+from adon.machine import packages
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "soykb"
 

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from postgres_world import new_place, patient_stores, server_in, stores_at
 from store_suite import Model, StoreSuite, World, few_examples, many, puts, transit
 
-from adon.testbed.postgres import Postgres
+from examples.testbed.postgres import Postgres
 from network_provisioner.model import Transit, TransitState
 from network_provisioner.store import StoreError, open_store
 from network_provisioner.stores import postgres as postgres_store

@@ -1,6 +1,6 @@
 """The box, the network in it, and GridFTP over it, with the real programs.
 
-The network belongs in a box (:mod:`adon.testbed.box`), and a process is in one or it is not. So the
+The network belongs in a box (:mod:`adon.machine.box`), and a process is in one or it is not. So the
 tests outside run this same file inside.
 """
 
@@ -22,9 +22,10 @@ from pathlib import Path
 import Pegasus
 import pytest
 
-from adon.testbed import box, packages, plan
-from adon.testbed.gridftp import PORT, GridFtp, endpoints
-from adon.testbed.network import LINKS, Network
+from adon.machine import box, packages
+from examples.testbed import plan
+from examples.testbed.gridftp import PORT, GridFtp, endpoints
+from examples.testbed.network import LINKS, Network
 from network_provisioner.errors import AdonError, MissingError
 
 pytestmark = pytest.mark.component
@@ -114,7 +115,12 @@ if not box.inside():
             assert done.stderr == "cannot run no-such-program: No such file or directory\n"
 
         def test_names_are_looked_up_in_the_boxs_own_files(self) -> None:
-            done = run_in_box("getent hosts dtn.iplant.adon.test 10.254.9.2 localhost")
+            name = (
+                "from adon.machine import box; from examples.testbed import plan; "
+                "box.name_hosts(plan.hosts_lines()); box.name_hosts(plan.hosts_lines())"
+            )
+            shown = "getent hosts dtn.iplant.adon.test 10.254.9.2 localhost"
+            done = run_in_box(f"{sys.executable} -c '{name}' && {shown}")
             assert done.stdout.split() == [
                 "10.10.0.3", "dtn.iplant.adon.test", "10.254.9.2", "sw.adon.test",
                 "127.0.0.1", "localhost",
@@ -162,7 +168,7 @@ if not box.inside():
         @pytest.mark.parametrize("victim", ["parent", "init", "starter"])
         def test_kill_9_leaves_nothing(self, victim: str, tmp_path: Path) -> None:
             before = machine_state()
-            network = [sys.executable, "-m", "adon.testbed.network", "--run-dir", str(tmp_path)]
+            network = [sys.executable, "-m", "examples.testbed.network", "--run-dir", str(tmp_path)]
             network += ["--bin-dir", str(packages.ensure("openvswitch", progress=print) / "wrap")]
             ready = tmp_path / "ready"
             os.mkfifo(ready)

@@ -10,8 +10,8 @@ import psycopg
 import pytest
 from postgres_world import server_in
 
-from adon.testbed import leftovers
-from adon.testbed.postgres import Postgres
+from examples.testbed import leftovers
+from examples.testbed.postgres import Postgres
 from network_provisioner.errors import AdonError, InputError, MissingError
 
 pytestmark = pytest.mark.component

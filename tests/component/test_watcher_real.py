@@ -21,10 +21,10 @@ import uvicorn
 from hooks_world import PATIENT_S, POST, PRE, journal, make_submit_dir, move
 from network_world import star
 
-from adon.testbed import packages
-from adon.testbed.pool import Pool
-from adon.testbed.poolconfig import SiteSpec
-from adon.testbed.ports import free_port
+from adon.machine import packages
+from examples.testbed.pool import Pool
+from examples.testbed.poolconfig import SiteSpec
+from examples.testbed.ports import free_port
 from network_provisioner.api import create_app
 from network_provisioner.broker import Broker
 from network_provisioner.client import BrokerClient

@@ -32,8 +32,9 @@ from demo_runs import (
     send,
 )
 
-from adon.testbed import box, plan
-from adon.testbed.ports import free_port
+from adon.machine import box
+from examples.testbed import plan
+from examples.testbed.ports import free_port
 from monitors.archive import Archive
 from network_provisioner.topologies.data import topology_from_dict
 

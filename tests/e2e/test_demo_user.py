@@ -9,7 +9,7 @@ import pytest
 from demo_runs import SMALL, demo, left_of, run
 from ordinary_user import as_ordinary_user, given_to_user
 
-from adon.testbed import packages
+from adon.machine import packages
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(3600)]
 

@@ -16,7 +16,7 @@ import pytest
 import yaml
 from cli_world import CONFIG, changed, refusal
 
-from adon.testbed.ports import free_port
+from examples.testbed.ports import free_port
 
 
 @pytest.fixture(autouse=True)

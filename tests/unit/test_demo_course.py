@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from adon.demo.course import Course, Ended, Interrupted, interruptible
-from adon.demo.gather import state_of
+from examples.demo.course import Course, Ended, Interrupted, interruptible
+from examples.demo.gather import state_of
 from network_provisioner.errors import AdonError
 
 
@@ -69,7 +69,7 @@ def test_the_first_signal_can_be_told_of(number: signal.Signals, handled: Handle
 
 STOPPED_TWICE = """
 import os, signal
-from adon.demo.course import Interrupted, interruptible
+from examples.demo.course import Interrupted, interruptible
 signal.signal(signal.SIGINT, signal.SIG_DFL)
 signal.signal(signal.SIGTERM, signal.SIG_DFL)
 with interruptible():
@@ -82,7 +82,7 @@ with interruptible():
 """
 IGNORED = """
 import os, signal
-from adon.demo.course import interruptible
+from examples.demo.course import interruptible
 signal.signal(signal.SIGHUP, signal.SIG_IGN)
 with interruptible():
     os.kill(os.getpid(), signal.SIGHUP)
