@@ -17,8 +17,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
 
-from adon.testbed import plan
-from adon.testbed.network import Network
+from examples.testbed import plan
+from examples.testbed.network import Network
 from network_provisioner.broker import Broker
 from network_provisioner.controllers.openflow import OpenFlowController
 from network_provisioner.controllers.shaper import CommandRunner, TcShaper

@@ -18,7 +18,7 @@ import yaml
 from hooks_world import ROOT
 from network_world import star
 
-from adon.testbed.ports import free_port
+from examples.testbed.ports import free_port
 from network_provisioner.client import BrokerClient
 from network_provisioner.errors import BrokerError
 from network_provisioner.model import ENDED, Transit, TransitState

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from adon.demo.facts import Bar, LinkSample, RunFacts
+from examples.demo.facts import Bar, LinkSample, RunFacts
 from network_provisioner.model import Transit, TransitState
 
 SITES = ("iplant", "mu", "tacc")

@@ -26,8 +26,9 @@ from fig18.plot import draw  # noqa: E402
 from fig18.story import TEMPLATES, Event, Story, World, tell  # noqa: E402
 from fig18.worlds import RealWorld, SimulatedWorld  # noqa: E402
 
-from adon.testbed import box, packages, plan  # noqa: E402
-from adon.testbed.network import Network  # noqa: E402
+from adon.machine import box, packages  # noqa: E402
+from examples.testbed import plan  # noqa: E402
+from examples.testbed.network import Network  # noqa: E402
 from network_provisioner.broker import Broker  # noqa: E402
 from network_provisioner.controllers.base import Controller  # noqa: E402
 from network_provisioner.controllers.openflow import OpenFlowController  # noqa: E402

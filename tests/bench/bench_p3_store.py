@@ -14,8 +14,8 @@ from collections.abc import Iterable
 from multiprocessing.queues import Queue
 from pathlib import Path
 
-from adon.testbed import packages
-from adon.testbed.postgres import Postgres
+from adon.machine import packages
+from examples.testbed.postgres import Postgres
 from network_provisioner.broker import Broker
 from network_provisioner.controllers.simulated import SimulatedController
 from network_provisioner.model import Transit, TransitRequest, TransitState

@@ -19,7 +19,7 @@ from random import Random
 from statistics import fmean
 from typing import Literal
 
-from adon.testbed.plan import topology
+from examples.testbed.plan import topology
 from network_provisioner.broker import Broker
 from network_provisioner.controllers.simulated import SimulatedController
 from network_provisioner.stores.sqlite import SqliteStore

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import Pegasus
 
-from adon.testbed import packages
-from adon.testbed.gridftp import GridFtp
+from adon.machine import packages
+from examples.testbed.gridftp import GridFtp
 
 PEGASUS_TRANSFER = Path(Pegasus.__path__[0]) / "cli" / "pegasus-transfer.py"
 PATIENCE_S = 240.0

@@ -1,6 +1,6 @@
 """The testbed's network with the embedded controller on it, for tests that run in a box.
 
-The network's names and addresses belong to a box (:mod:`adon.testbed.box`), and a process is in one
+The network's names and addresses belong to a box (:mod:`adon.machine.box`), and a process is in one
 or it is not: a test outside runs others inside.
 """
 
@@ -21,8 +21,9 @@ from typing import Any, TypeVar
 
 import pytest
 
-from adon.testbed import box, packages, plan
-from adon.testbed.network import Network
+from adon.machine import box, packages
+from examples.testbed import plan
+from examples.testbed.network import Network
 from network_provisioner.controllers.base import Circuit, Controller
 from network_provisioner.controllers.openflow import OpenFlowController
 from network_provisioner.controllers.shaper import CommandRunner, TcShaper

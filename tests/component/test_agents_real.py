@@ -1,6 +1,6 @@
 """Agents as processes, on machines with a real line between them: every tool, and every death.
 
-The network belongs in a box (:mod:`adon.testbed.box`), and a process is in one or it is not. So the
+The network belongs in a box (:mod:`adon.machine.box`), and a process is in one or it is not. So the
 tests outside run this same file inside.
 """
 
@@ -23,9 +23,10 @@ import pytest
 import yaml
 from authority import Authority
 
-from adon.testbed import box, netns, packages
-from adon.testbed.ports import free_ports
-from adon.testbed.procs import Daemon
+from adon.machine import box, packages
+from examples.testbed import netns
+from examples.testbed.ports import free_ports
+from examples.testbed.procs import Daemon
 from monitors.agents.messages import Assignment
 from monitors.probes import ping
 from monitors.probes.probe import Order

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 import yaml
 
-from adon.testbed.ports import free_ports
+from examples.testbed.ports import free_ports
 from tests.esmond_world import Esmond, serving
 
 pytestmark = [pytest.mark.component, pytest.mark.long]

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from postgres_world import new_place, server_in
 
-from adon.testbed.postgres import Postgres
+from examples.testbed.postgres import Postgres
 from monitors.archive import Archive, Measurement
 from monitors.retention.horizons import DAY_S
 from monitors.retention.rollups import roll_ups

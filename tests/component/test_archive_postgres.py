@@ -22,8 +22,8 @@ from archive_suite import NOW, ArchiveSuite, Opener, World, measured
 from postgres_world import new_place, server_in
 
 from adon.cli import main
-from adon.testbed.ports import free_ports
-from adon.testbed.postgres import Postgres
+from examples.testbed.ports import free_ports
+from examples.testbed.postgres import Postgres
 from monitors.archive import Archive, ArchiveError, Measurement
 from monitors.retention.horizons import DAY_S, Keep, Retention
 from monitors.retention.service import retain

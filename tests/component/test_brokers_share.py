@@ -24,8 +24,8 @@ from commits import commits, oversubscribed, watch
 from killed_broker import SteppedStore
 from postgres_world import new_place, server_in, stores_at
 
-from adon.testbed.ports import free_ports
-from adon.testbed.postgres import Postgres
+from examples.testbed.ports import free_ports
+from examples.testbed.postgres import Postgres
 from network_provisioner.client import BrokerClient
 from network_provisioner.errors import BrokerError
 from network_provisioner.model import LIVE, Transit, TransitRequest, TransitState

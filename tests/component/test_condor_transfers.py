@@ -18,11 +18,11 @@ import uvicorn
 from network_world import star
 
 from adon.cli import main
-from adon.testbed import leftovers
-from adon.testbed.packages import ensure
-from adon.testbed.pool import Pool
-from adon.testbed.poolconfig import SiteSpec
-from adon.testbed.ports import free_port
+from adon.machine.packages import ensure
+from examples.testbed import leftovers
+from examples.testbed.pool import Pool
+from examples.testbed.poolconfig import SiteSpec
+from examples.testbed.ports import free_port
 from network_provisioner.api import create_app
 from network_provisioner.broker import Broker
 from network_provisioner.client import BrokerClient

@@ -19,9 +19,9 @@ from pegasus_world import User, copy_pegasus, make_pegasus_case
 from planner_world import MAPPING, RESULT, SITES
 
 from adon.cli import main
-from adon.testbed.packages import ensure
-from adon.testbed.pool import Pool
-from adon.testbed.poolconfig import SiteSpec
+from adon.machine.packages import ensure
+from examples.testbed.pool import Pool
+from examples.testbed.poolconfig import SiteSpec
 from network_provisioner.client import BrokerClient
 from network_provisioner.model import ENDED, Transit
 

@@ -19,7 +19,7 @@ from faults_world import (
     until,
 )
 
-from adon.testbed.pool import Pool
+from examples.testbed.pool import Pool
 from network_provisioner.model import TransitState
 
 pytest_plugins = ("faults_fixtures",)

@@ -21,7 +21,7 @@ from faults_world import (
     without_reason,
 )
 
-from adon.testbed.pool import Pool
+from examples.testbed.pool import Pool
 from network_provisioner.model import ENDED
 
 pytest_plugins = ("faults_fixtures",)

@@ -9,7 +9,7 @@ import pytest
 from faults_flow import Flow
 from faults_world import Service, holds, nothing_held, some, until
 
-from adon.testbed.pool import Pool
+from examples.testbed.pool import Pool
 from network_provisioner.model import LIVE, TransitState
 
 pytest_plugins = ("faults_fixtures",)

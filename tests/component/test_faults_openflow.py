@@ -12,8 +12,9 @@ from faults_flow import HASTY, Flow
 from faults_world import GIVEN_BACK_S, Service, nothing_held, until
 from ovs_rig import OvsRig, network_up, run_inside, vswitchd
 
-from adon.testbed import box, packages, plan
-from adon.testbed.pool import Pool
+from adon.machine import box, packages
+from examples.testbed import plan
+from examples.testbed.pool import Pool
 from network_provisioner.model import ENDED
 
 pytest_plugins = ("faults_fixtures",)

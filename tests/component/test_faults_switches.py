@@ -20,7 +20,7 @@ from faults_world import (
     without_reason,
 )
 
-from adon.testbed.pool import Pool
+from examples.testbed.pool import Pool
 from network_provisioner.model import TransitState
 
 pytest_plugins = ("faults_fixtures",)

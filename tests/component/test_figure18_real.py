@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from adon.testbed import box, packages
+from adon.machine import box, packages
 
 pytestmark = [pytest.mark.component, pytest.mark.long, pytest.mark.root, pytest.mark.timeout(1800)]
 

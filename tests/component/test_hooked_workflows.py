@@ -24,11 +24,11 @@ from http_load import broker_process
 from network_world import demo_network, star
 from planned_world import WORKFLOW, File, Planned
 
-from adon.testbed import packages
-from adon.testbed.pool import Pool
-from adon.testbed.poolconfig import SiteSpec
-from adon.testbed.ports import free_port
+from adon.machine import packages
 from condor_plugins import dagman
+from examples.testbed.pool import Pool
+from examples.testbed.poolconfig import SiteSpec
+from examples.testbed.ports import free_port
 from network_provisioner.api import create_app
 from network_provisioner.broker import Broker
 from network_provisioner.client import BrokerClient

@@ -13,8 +13,8 @@ import pytest
 from Pegasus import transfer as pegasus_transfer
 from planned_world import File, Planned
 
-from adon.testbed import packages
-from adon.testbed.gridftp import GridFtp, endpoints
+from adon.machine import packages
+from examples.testbed.gridftp import GridFtp, endpoints
 from pegasus_hooks import transferlist, tuning
 from pegasus_hooks.tuning import Wanted
 

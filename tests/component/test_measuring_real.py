@@ -20,7 +20,7 @@ import pytest
 import yaml
 from authority import Authority
 
-from adon.testbed.ports import free_ports
+from examples.testbed.ports import free_ports
 from network_provisioner.access import hash_of
 from network_provisioner.errors import BrokerError
 from network_provisioner.http1 import Server, Tls

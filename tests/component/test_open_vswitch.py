@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from ovs_rig import run_inside
 
-from adon.testbed import packages
+from adon.machine import packages
 
 pytestmark = [pytest.mark.component, pytest.mark.root, pytest.mark.timeout(1800)]
 INSIDE = Path(__file__).with_name("open_vswitch")

@@ -11,10 +11,10 @@ import pytest
 from hooks_world import journal, write_config
 from planner_world import MAPPING, RESULT, Case, by_file, make_case
 
-from adon.testbed.packages import ensure
-from adon.testbed.pool import Pool
-from adon.testbed.poolconfig import SiteSpec
+from adon.machine.packages import ensure
 from condor_plugins import dagman
+from examples.testbed.pool import Pool
+from examples.testbed.poolconfig import SiteSpec
 from monitors.workflows.report import failures
 from pegasus_hooks import submitdir
 from pegasus_hooks.planner import Options, PlannedWorkflow, plan

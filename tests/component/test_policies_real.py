@@ -29,7 +29,8 @@ from dataplane_world import (
     topology,
 )
 
-from adon.testbed import box, packages, plan
+from adon.machine import box, packages
+from examples.testbed import plan
 from network_provisioner.client import BrokerClient
 from network_provisioner.errors import BrokerError
 

@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 
-from adon.testbed import leftovers
-from adon.testbed.packages import ensure
-from adon.testbed.pool import Pool
-from adon.testbed.poolconfig import SiteSpec
+from adon.machine.packages import ensure
 from condor_plugins import dagman
 from condor_plugins.collector import workers
 from condor_plugins.sitepool import SitePool, pool_from_json
+from examples.testbed import leftovers
+from examples.testbed.pool import Pool
+from examples.testbed.poolconfig import SiteSpec
 from network_provisioner.errors import AdonError, MissingError
 
 pytestmark = pytest.mark.component
@@ -274,7 +274,7 @@ def test_down_leaves_no_process_not_even_a_running_job(condor: Path, tmp_path: P
 OWNER = """
 import sys
 from pathlib import Path
-from adon.testbed.pool import Pool, SiteSpec
+from examples.testbed.pool import Pool, SiteSpec
 Pool(Path(sys.argv[1]), Path(sys.argv[2]), {"mu": SiteSpec(1)}).up()
 print("up", flush=True)
 sys.stdin.read()

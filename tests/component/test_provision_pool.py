@@ -20,13 +20,13 @@ from network_world import star
 from planner_world import Case, by_file, job, make_case, uses
 
 from adon.cli import main
-from adon.demo import running
-from adon.demo.gather import Ended
+from adon.machine.packages import ensure
 from adon.planning import plan_workflow
-from adon.testbed import leftovers
-from adon.testbed.packages import ensure
-from adon.testbed.pool import Pool
-from adon.testbed.poolconfig import DOMAIN, SiteSpec
+from examples.demo import running
+from examples.demo.gather import Ended
+from examples.testbed import leftovers
+from examples.testbed.pool import Pool
+from examples.testbed.poolconfig import DOMAIN, SiteSpec
 from monitors.archive import Archive
 from network_provisioner.api import create_app
 from network_provisioner.broker import Broker

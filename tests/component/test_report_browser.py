@@ -11,7 +11,7 @@ import pytest
 from browser import chromium, draw
 from report_world import facts, large, taught
 
-from adon.demo.page import render
+from examples.demo.page import render
 
 pytestmark = pytest.mark.component
 

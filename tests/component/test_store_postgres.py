@@ -22,7 +22,7 @@ from killed_broker import dies_at_every
 from postgres_world import new_place, patient_stores, server_in, stores_at
 from store_suite import Model, StoreSuite, World, few_examples, many, puts, transit
 
-from adon.testbed.postgres import Postgres
+from examples.testbed.postgres import Postgres
 from network_provisioner.model import Transit, TransitState
 from network_provisioner.store import StoreError
 from network_provisioner.stores import postgres as postgres_store

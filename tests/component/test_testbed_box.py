@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from adon.testbed import box, packages
-from adon.testbed.network import Network
+from adon.machine import box, packages
+from examples.testbed.network import Network
 from network_provisioner.errors import MissingError
 
 pytestmark = pytest.mark.component
@@ -102,7 +102,7 @@ class TestBox:
     )
     def test_kill_9_leaves_nothing(self, victim: str, tmp_path: Path) -> None:
         before = machine_state()
-        network = [sys.executable, "-m", "adon.testbed.network", "--run-dir", str(tmp_path)]
+        network = [sys.executable, "-m", "examples.testbed.network", "--run-dir", str(tmp_path)]
         network += ["--bin-dir", str(packages.ensure("openvswitch", progress=print) / "wrap")]
         ready = tmp_path / "ready"
         os.mkfifo(ready)

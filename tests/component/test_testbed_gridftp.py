@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from gridftp_rig import PATIENCE_S, gridftp_programs, pegasus_transfer
 
-from adon.testbed import box
-from adon.testbed.gridftp import GridFtp, endpoints
+from adon.machine import box
+from examples.testbed.gridftp import GridFtp, endpoints
 from network_provisioner.errors import AdonError, MissingError
 
 pytestmark = pytest.mark.component

@@ -25,9 +25,9 @@ from ovs_rig import (
     vswitchd,
 )
 
-from adon.testbed import plan
-from adon.testbed.opendaylight import PASSWORD, URL, USER
-from adon.testbed.ports import free_port
+from examples.testbed import plan
+from examples.testbed.opendaylight import PASSWORD, URL, USER
+from examples.testbed.ports import free_port
 from network_provisioner.client import BrokerClient
 from network_provisioner.controllers.base import ControllerError, Part
 from network_provisioner.controllers.conformance import ControllerConformance

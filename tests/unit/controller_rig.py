@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from controller_worlds import MBPS, HastyClock, two_switches
 from fake_switch import FakeSwitch
 
-from adon.testbed.ports import free_port
+from examples.testbed.ports import free_port
 from network_provisioner.controllers.base import Circuit, Controller, ControllerError
 from network_provisioner.controllers.openflow import OpenFlowController
 from network_provisioner.controllers.rules import OWNER_SHIFT, STAMP_OWNER

@@ -15,8 +15,8 @@ from planner_world import FIXED, MAPPING, RAW, make_case
 
 from adon.cli import main
 from monitors.archive import Archive
-from monitors.workflows.logs.submit_dir import JobKind
 from monitors.measurement import Measurement
+from monitors.workflows.logs.submit_dir import JobKind
 from network_provisioner.base.hookconfig import HookConfig
 from network_provisioner.errors import BrokerError, InputError
 from network_provisioner.model import Transit, TransitState

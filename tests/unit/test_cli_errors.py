@@ -15,6 +15,8 @@ from cli_world import refusal
 from adon.commands import site
 from network_provisioner.errors import BrokerError, InputError
 
+ROOT = Path(__file__).resolve().parents[2]
+
 
 @pytest.fixture(autouse=True)
 def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -28,7 +30,7 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (("site",), "found no VERB, expected it (see 'adon site --help')"),
         (
             ("trunsit",),
-            "COMMAND: found 'trunsit', expected one of 'demo', 'doctor', 'site', 'plan', 'monitor',"
+            "COMMAND: found 'trunsit', expected one of 'doctor', 'site', 'plan', 'monitor',"
             " 'broker', 'topology', 'transit', 'template', 'policy', 'state', 'install', 'watch',"
             " 'workflow', 'pool', 'agent', 'dashboard', 'archive', 'measure' (see 'adon --help')",
         ),
@@ -43,10 +45,6 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (
             ("plan", "w.yml", "--dir"),
             "--dir: found nothing after it, expected a value (see 'adon plan --help')",
-        ),
-        (
-            ("demo", "--samples", "0"),
-            "--samples: found '0', expected a whole number from 1 to 999 (see 'adon demo --help')",
         ),
         (
             ("transit", "request", "mu"),
@@ -95,12 +93,20 @@ def demo(tmp_path: Path, *words: object) -> subprocess.CompletedProcess[str]:
     started it."""
     home = {"PATH": str(tmp_path), "HOME": str(tmp_path / "home")}
     return subprocess.run(
-        [sys.executable, "-c", "from adon.cli import main; raise SystemExit(main())", "demo"]
-        + [str(word) for word in words],
-        env={**home, "PYTHONPATH": os.pathsep.join(sys.path)},
+        [sys.executable, "-m", "examples.demo", *(str(word) for word in words)],
+        env={**home, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])},
         capture_output=True,
         text=True,
         check=False,
+    )
+
+
+def test_the_demo_of_no_samples(tmp_path: Path) -> None:
+    done = demo(tmp_path, "--samples", 0)
+    assert (done.returncode, done.stderr) == (
+        2,
+        "adon: --samples: found '0', expected a whole number from 1 to 999 "
+        "(see 'python -m examples.demo --help')\n",
     )
 
 

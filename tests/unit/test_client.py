@@ -16,7 +16,7 @@ import pytest
 from api_rig import FOR_EVER_S, application, keyring, serving, token_of
 from broker_rig import Rig
 
-from adon.testbed.ports import free_port
+from examples.testbed.ports import free_port
 from network_provisioner.client import BrokerClient
 from network_provisioner.errors import BrokerError, InputError
 from network_provisioner.model import TransitRequest, TransitState

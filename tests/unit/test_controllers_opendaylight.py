@@ -13,7 +13,7 @@ from authority import Authority
 from controller_worlds import MBPS, HastyClock, two_switches
 from fake_opendaylight import FakeOpenDaylight
 
-from adon.testbed.ports import free_port
+from examples.testbed.ports import free_port
 from network_provisioner.controllers.base import Circuit, Controller, ControllerError, Part
 from network_provisioner.controllers.conformance import ControllerConformance
 from network_provisioner.controllers.odl_board import OdlBoard

@@ -12,7 +12,7 @@ from controller_rig import PATH, FakeRig, RecordingShaper
 from controller_worlds import MBPS, two_switches
 from fake_switch import ECHO_REQUEST, FakeSwitch
 
-from adon.testbed.ports import free_port
+from examples.testbed.ports import free_port
 from network_provisioner.controllers.base import Circuit, ControllerError
 from network_provisioner.controllers.conformance import ControllerConformance
 from network_provisioner.controllers.connections import parse_listen

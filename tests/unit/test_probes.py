@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adon.testbed.ports import free_port
+from examples.testbed.ports import free_port
 from monitors.measurement import UNITS, Measurement, to_row
 from monitors.probes import (
     clocks,

@@ -16,10 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from report_world import SITES, T0, alternative, facts, large, placement, taught, transit
 
-from adon.demo import draw_dag, draw_gantt, draw_load, loads, svg, words
-from adon.demo.facts import Bar, LinkSample, RunFacts
-from adon.demo.figures import as_json
-from adon.demo.page import STYLE, render
+from examples.demo import draw_dag, draw_gantt, draw_load, loads, svg, words
+from examples.demo.facts import Bar, LinkSample, RunFacts
+from examples.demo.figures import as_json
+from examples.demo.page import STYLE, render
 from monitors.workflows.report import Failure
 from network_provisioner.model import Transit, TransitState
 

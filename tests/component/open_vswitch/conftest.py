@@ -1,6 +1,6 @@
 """Tests of the testbed's network and of the controllers on it, which run in a box.
 
-The network's names and addresses belong to a box (:mod:`adon.testbed.box`), and a process is in one
+The network's names and addresses belong to a box (:mod:`adon.machine.box`), and a process is in one
 or it is not: ``test_open_vswitch.py`` runs this folder inside, with one network for all of it.
 """
 
@@ -11,8 +11,8 @@ from collections.abc import Iterator
 import pytest
 from ovs_rig import network_up
 
-from adon.testbed import box
-from adon.testbed.network import Network
+from adon.machine import box
+from examples.testbed.network import Network
 
 collect_ignore_glob = [] if box.inside() else ["test_*.py"]
 

@@ -22,8 +22,9 @@ from ovs_rig import (
     transfer,
 )
 
-from adon.testbed import box, packages, plan
-from adon.testbed.network import Network
+from adon.machine import box, packages
+from examples.testbed import plan
+from examples.testbed.network import Network
 from network_provisioner.controllers.base import ControllerError, Queue
 from network_provisioner.controllers.openflow import OpenFlowController
 from network_provisioner.controllers.shaper import CommandRunner

@@ -27,8 +27,8 @@ from ovs_rig import (
     vswitchd,
 )
 
-from adon.testbed import plan
-from adon.testbed.network import Network
+from examples.testbed import plan
+from examples.testbed.network import Network
 from network_provisioner.controllers.base import ControllerError, Part
 from network_provisioner.controllers.conformance import ControllerConformance
 from network_provisioner.controllers.openflow import OpenFlowController

@@ -14,8 +14,8 @@ from dataclasses import replace
 import pytest
 from ovs_rig import L2, OvsRig, controlled, in_netns, slow_topology, transfer
 
-from adon.testbed import plan
-from adon.testbed.network import Network
+from examples.testbed import plan
+from examples.testbed.network import Network
 from network_provisioner.flows import Flow
 from network_provisioner.topology import Topology
 

@@ -14,9 +14,10 @@ import pytest
 from gridftp_rig import PATIENCE_S, gridftp_programs, pegasus_transfer
 from ovs_rig import in_netns
 
-from adon.testbed import packages, plan
-from adon.testbed.gridftp import PORT, GridFtp, endpoints
-from adon.testbed.network import LINKS, Network
+from adon.machine import packages
+from examples.testbed import plan
+from examples.testbed.gridftp import PORT, GridFtp, endpoints
+from examples.testbed.network import LINKS, Network
 from network_provisioner.errors import MissingError
 
 # HTCondor's jobs run as user 1000 of a user namespace that owns root's files.

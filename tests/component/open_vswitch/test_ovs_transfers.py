@@ -20,8 +20,8 @@ from ovs_rig import (
     transfer,
 )
 
-from adon.testbed import plan
-from adon.testbed.network import Network
+from examples.testbed import plan
+from examples.testbed.network import Network
 from network_provisioner.controllers.base import Circuit, Part, Queue
 from network_provisioner.flows import Flow
 
