@@ -16,7 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from report_world import SITES, T0, alternative, facts, large, placement, taught, transit
 
-from examples.demo import draw_dag, draw_gantt, draw_load, loads, svg, words
+from adon import svg
+from examples.demo import draw_dag, draw_gantt, draw_load, loads, words
 from examples.demo.facts import Bar, LinkSample, RunFacts
 from examples.demo.figures import as_json
 from examples.demo.page import STYLE, render
