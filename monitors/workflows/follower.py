@@ -228,7 +228,7 @@ class Follower:
 
     def _added(self, member: Member) -> None:
         """A workflow is followed from now on."""
-        member.known = partial(known_status, self._sink, member.dir.workflow)
+        member.statuses.recorded = partial(known_status, self._sink, member.dir.workflow)
         self._unrecorded.append(member.facts())
         self._changed([member])
         if self._watch is not None:
