@@ -98,7 +98,7 @@ class Transfers:
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class FailedJob:
     """A job with an attempt that did not end well; ``retried`` where a later one did."""
 
     workflow: str
@@ -140,7 +140,7 @@ class Analysis:
     runtimes: Sequence[Runtimes] = ()
     waits: Sequence[Waits] = ()
     transfers: Sequence[Transfers] = ()
-    failures: Sequence[Failed] = ()
+    failures: Sequence[FailedJob] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready."""
@@ -261,7 +261,7 @@ def _transfer_row(src: str, dst: str, tool: str, group: Sequence[Measurement]) -
     )
 
 
-def _failures(jobs: Sequence[Measurement]) -> list[Failed]:
+def _failures(jobs: Sequence[Measurement]) -> list[FailedJob]:
     """The last bad attempt of each job that had one; those that failed for good first."""
     rows = []
     for (workflow, job), group in _grouped(jobs, lambda m: (m.workflow, _said(m, "job"))):
@@ -273,7 +273,7 @@ def _failures(jobs: Sequence[Measurement]) -> list[Failed]:
         never = last.details.get("submitted_at") == last.at and not last.details.get("starts")
         stderr = _said(last, "stderr")
         rows.append(
-            Failed(
+            FailedJob(
                 workflow=workflow,
                 job=job,
                 task=_said(last, "task"),

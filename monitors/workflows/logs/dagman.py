@@ -363,7 +363,7 @@ _STEPS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class DagmanStep:
     """One step. ``at`` in Unix seconds; ``number`` is the process id, the exit status (minus the
     signal where one ended it) or the job's cluster; ``again`` where the schedd is to start DAGMan
     again."""
@@ -383,23 +383,23 @@ class RunParser:
         self._lines = Lines()
         self._clock = LocalClock()
 
-    def feed(self, data: bytes) -> Iterator[Told]:
+    def feed(self, data: bytes) -> Iterator[DagmanStep]:
         """The steps in the next portion of the file."""
         for _, line in self._lines.feed(data):
             if not any(word in line for word in _RUN_WORDS):
                 continue
             message = message_of(line, self._clock)
-            told = None if message is None else _told(*message)
+            told = None if message is None else _step_of(*message)
             if told is not None:
                 yield told
 
 
-def _told(at: float, text: bytes) -> Told | None:
+def _step_of(at: float, text: bytes) -> DagmanStep | None:
     for pattern, step in _STEPS.items():
         if found := pattern.match(text):
             node, number = _details(step, found)
             again = step is Step.EXITED and number == EXIT_RESTART
-            return Told(step, at, node.decode(errors="replace"), number, again)
+            return DagmanStep(step, at, node.decode(errors="replace"), number, again)
     return None
 
 
