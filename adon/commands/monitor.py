@@ -107,7 +107,7 @@ def _run(args: argparse.Namespace) -> int:
     from monitors.workflows.discovery import Discovery, of_all, of_user
     from monitors.workflows.family import ended_well
     from monitors.workflows.follower import Follower
-    from monitors.workflows.inquiries import Elsewhere, Fallback, inquiry_into
+    from monitors.workflows.inquiries import Fallback, Inquiries, inquiry_into
     from monitors.workflows.logs.submit_dir import is_file, submit_dir_of
     from network_provisioner.errors import InputError
     from network_provisioner.units import parse_duration
@@ -138,7 +138,7 @@ def _run(args: argparse.Namespace) -> int:
             sink,
             on_status=show,
             discovery=Discovery(sources) if sources else None,
-            elsewhere=Elsewhere(Fallback(), inquiry_into(Schedd())),
+            inquiries=Inquiries(Fallback(), inquiry_into(Schedd())),
             requests=requests,
             keep=args.keep,
             give_up_s=give_up_s,

@@ -15,7 +15,7 @@ from heapq import nlargest
 from typing import Any
 
 from monitors.measurement import Measurement
-from monitors.workflows.overview import number, text
+from monitors.workflows.analysis import number, text
 from network_provisioner.model import Transit
 from network_provisioner.units import format_rate
 

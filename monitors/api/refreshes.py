@@ -13,7 +13,7 @@ from fastapi.concurrency import run_in_threadpool
 
 from monitors.api.visible import Visible
 from monitors.api.workflow_shapes import AskedAnswer, RefreshAnswer
-from monitors.workflows.service import KIND, LOOK_S, Asked, Refresher
+from monitors.workflows.service import KIND, LOOK_S, Refresher, RefreshRequest
 from network_provisioner.access import May, Principal
 from network_provisioner.api import answers
 from network_provisioner.api.callers import Caller
@@ -31,7 +31,7 @@ class _Refresh:
     ``answered``, which goes on for as long as anybody may wait."""
 
     began: float
-    asking: asyncio.Task[Asked]
+    asking: asyncio.Task[RefreshRequest]
     answered: asyncio.Task[bool]
 
 
@@ -43,7 +43,7 @@ class _Shared:
         self._refresher = refresher
         self._refreshes: dict[str, _Refresh] = {}
 
-    def of(self, workflow: str, begin: Callable[[], Asked], app: FastAPI) -> _Refresh:
+    def of(self, workflow: str, begin: Callable[[], RefreshRequest], app: FastAPI) -> _Refresh:
         """The measurement of a workflow that is under way, or a second old at most, else one that
         begins now with ``begin`` in a thread."""
         now = time.monotonic()
@@ -56,7 +56,7 @@ class _Shared:
             self._refreshes[workflow] = _Refresh(now, asking, answered)
         return self._refreshes[workflow]
 
-    async def _answered(self, asking: asyncio.Task[Asked], app: FastAPI) -> bool:
+    async def _answered(self, asking: asyncio.Task[RefreshRequest], app: FastAPI) -> bool:
         asked = await asking
         until = time.monotonic() + MOST_WAIT_S
         while not await run_in_threadpool(self._refresher.answered, asked):
@@ -102,7 +102,7 @@ def router(seen: Visible, refresher: Refresher) -> APIRouter:
         so in time; the request stays. Who asks while it is measured, or within the same second,
         gets the same answer."""
 
-        def begin() -> Asked:
+        def begin() -> RefreshRequest:
             return refresher.ask(workflow, seen.known.facts(workflow))
 
         until = time.monotonic() + wait_s

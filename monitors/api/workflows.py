@@ -16,8 +16,8 @@ from monitors.api.workflow_shapes import (
     WorkflowDetailsAnswer,
 )
 from monitors.measurement import Measurement
-from monitors.workflows.analysis import analyse
-from monitors.workflows.overview import job_row, text, transfer_row
+from monitors.workflows.analysis import analyse, text
+from monitors.workflows.overview import job_row, transfer_row
 from network_provisioner.api import answers
 from network_provisioner.api.callers import Caller
 from network_provisioner.api.shapes import MOST

@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from monitors.notices.data import ANOMALY, FAILED, FINISHED, REMOVED, STUCK, Target
-from monitors.workflows.analysis import Failed
+from monitors.workflows.analysis import FailedJob
 from monitors.workflows.overview import Overview
 from monitors.workflows.status import State, Status, for_people
 
@@ -69,7 +69,7 @@ def key_of(workflow: Overview, kind: str) -> str:
         f"{workflow.id}:{workflow.state}:{workflow.at:.3f}")  # fmt: skip
 
 
-def workflow_notice(workflow: Overview, kind: str, failures: Sequence[Failed] = ()) -> Notice:
+def workflow_notice(workflow: Overview, kind: str, failures: Sequence[FailedJob] = ()) -> Notice:
     """What is told of a workflow that ended or is stuck."""
     total = workflow.totals
     whose = f" of {workflow.user}" if workflow.user else ""
@@ -117,7 +117,7 @@ def _plain(text: str) -> str:
     return "".join(c if c.isprintable() or c in "\n\t" else " " for c in text)
 
 
-def _failure(failed: Failed) -> list[str]:
+def _failure(failed: FailedJob) -> list[str]:
     site = f" at {failed.site}" if failed.site else ""
     how = f"exit code {failed.exitcode}" if failed.exitcode is not None else failed.outcome
     lines = ["", f"Failed: {failed.job}{site}: {failed.reason or how}"]

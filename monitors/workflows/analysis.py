@@ -98,7 +98,7 @@ class Transfers:
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class FailedJob:
     """A job with an attempt that did not end well; ``retried`` where a later one did."""
 
     workflow: str
@@ -140,7 +140,7 @@ class Analysis:
     runtimes: Sequence[Runtimes] = ()
     waits: Sequence[Waits] = ()
     transfers: Sequence[Transfers] = ()
-    failures: Sequence[Failed] = ()
+    failures: Sequence[FailedJob] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready."""
@@ -166,9 +166,9 @@ def analyse(measurements: Iterable[Measurement]) -> Analysis:
     moved = _transfers(found)
     if not jobs:
         return Analysis(transfers=moved)
-    first = min(_number(m.details.get("submitted_at")) or m.at for m in jobs)
+    first = min(number(m, "submitted_at") or m.at for m in jobs)
     last = max(m.at for m in jobs)
-    own = [m for m in jobs if _said(m, "kind") in _OWN]
+    own = [m for m in jobs if text(m, "kind") in _OWN]
     return Analysis(
         first_at=first,
         last_at=last,
@@ -176,8 +176,8 @@ def analyse(measurements: Iterable[Measurement]) -> Analysis:
         cumulative_s=sum(m.value for m in own if _done(m)),
         lost_s=sum(m.value for m in own if not _done(m)),
         attempts=len(jobs),
-        retries=len(jobs) - len({(m.workflow, _said(m, "job")) for m in jobs}),
-        outcomes=dict(sorted(Counter(_said(m, "outcome") for m in jobs).items())),
+        retries=len(jobs) - len({(m.workflow, text(m, "job")) for m in jobs}),
+        outcomes=dict(sorted(Counter(text(m, "outcome") for m in jobs).items())),
         runtimes=_runtimes(jobs),
         waits=_waits(own),
         transfers=moved,
@@ -193,9 +193,9 @@ def split_subject(subject: str) -> tuple[str, str]:
 
 def _runtimes(jobs: Sequence[Measurement]) -> list[Runtimes]:
     rows = []
-    by_kind = _grouped(jobs, lambda m: (*split_subject(m.subject), _said(m, "kind")))
+    by_kind = _grouped(jobs, lambda m: (*split_subject(m.subject), text(m, "kind")))
     for (name, site, kind), group in by_kind:
-        cpu = [_number(m.details.get("cpu_s")) for m in group]
+        cpu = [number(m, "cpu_s") for m in group]
         known = [one for one in cpu if one is not None]
         done = [m.value for m in group if _done(m)]
         rows.append(
@@ -216,7 +216,7 @@ def _runtimes(jobs: Sequence[Measurement]) -> list[Runtimes]:
 def _waits(own: Sequence[Measurement]) -> list[Waits]:
     started = [m for m in own if m.details.get("started_at") is not None]
     return [
-        Waits(site, Spread.of([_number(m.details.get("queued_s")) or 0.0 for m in group]))
+        Waits(site, Spread.of([number(m, "queued_s") or 0.0 for m in group]))
         for (site,), group in _grouped(started, lambda m: (split_subject(m.subject)[1],))
     ]
 
@@ -225,7 +225,7 @@ def _transfers(found: Sequence[Measurement]) -> list[Transfers]:
     ways = [(src, dst, m) for src, dst, m in transfers_of(found)]
     groups: dict[tuple[str, str, str], list[Measurement]] = defaultdict(list)
     for src, dst, m in ways:
-        groups[src, dst, _said(m, "tool")].append(m)
+        groups[src, dst, text(m, "tool")].append(m)
     return [_transfer_row(*ends, group) for ends, group in sorted(groups.items())]
 
 
@@ -233,8 +233,7 @@ def _transfer_row(src: str, dst: str, tool: str, group: Sequence[Measurement]) -
     timed = [
         (m.value, seconds)
         for m in group
-        if m.details.get("bytes") is not None
-        and (seconds := _number(m.details.get("seconds")) or 0.0) > 0
+        if m.details.get("bytes") is not None and (seconds := number(m, "seconds") or 0.0) > 0
     ]
     rates = [goodput(int(n_bytes), seconds) for n_bytes, seconds in timed if n_bytes > 0]
     seconds = sum(one for _, one in timed)
@@ -249,11 +248,11 @@ def _transfer_row(src: str, dst: str, tool: str, group: Sequence[Measurement]) -
         tool=tool,
         count=len(group),
         failed=sum(1 for m in group if not _done(m)),
-        retries=sum(int(_number(m.details.get("retries")) or 0) for m in group),
-        files=sum(int(_number(m.details.get("files")) or 0) for m in group),
+        retries=sum(int(number(m, "retries") or 0) for m in group),
+        files=sum(int(number(m, "files") or 0) for m in group),
         bytes=sum(int(m.value) for m in group if m.details.get("bytes") is not None),
         unsized=sum(1 for m in group if m.details.get("bytes") is None),
-        seconds=sum(_number(m.details.get("seconds")) or 0.0 for m in group),
+        seconds=sum(number(m, "seconds") or 0.0 for m in group),
         goodput_bps=goodput(int(sum(n for n, _ in timed)), seconds) if rates else None,
         median_bps=statistics.median(rates) if rates else None,
         best_effort=sum(1 for m in group if m.details.get("path") == []),
@@ -261,33 +260,33 @@ def _transfer_row(src: str, dst: str, tool: str, group: Sequence[Measurement]) -
     )
 
 
-def _failures(jobs: Sequence[Measurement]) -> list[Failed]:
+def _failures(jobs: Sequence[Measurement]) -> list[FailedJob]:
     """The last bad attempt of each job that had one; those that failed for good first."""
     rows = []
-    for (workflow, job), group in _grouped(jobs, lambda m: (m.workflow, _said(m, "job"))):
+    for (workflow, job), group in _grouped(jobs, lambda m: (m.workflow, text(m, "job"))):
         bad = [m for m in group if not _done(m)]
         if not bad:
             continue
         last = bad[-1]
         name, site = split_subject(last.subject)
         never = last.details.get("submitted_at") == last.at and not last.details.get("starts")
-        stderr = _said(last, "stderr")
+        stderr = text(last, "stderr")
         rows.append(
-            Failed(
+            FailedJob(
                 workflow=workflow,
                 job=job,
-                task=_said(last, "task"),
+                task=text(last, "task"),
                 transformation=name,
                 site=site,
-                host=_said(last, "host") or None,
-                outcome=_said(last, "outcome"),
-                exitcode=_exitcode(last),
+                host=text(last, "host") or None,
+                outcome=text(last, "outcome"),
+                exitcode=whole(last, "exitcode"),
                 attempts=len(group),
                 retried=_done(group[-1]),
                 at=last.at,
                 reason=stderr if never else "",
                 stderr="" if never else stderr,
-                output=_said(last, "output"),
+                output=text(last, "output"),
             )
         )
     return sorted(rows, key=lambda row: (row.retried, row.at, row.job))
@@ -303,21 +302,24 @@ def _grouped(
 
 
 def _done(measurement: Measurement) -> bool:
-    return _said(measurement, "outcome") == DONE
+    return text(measurement, "outcome") == DONE
 
 
-def _said(measurement: Measurement, key: str) -> str:
-    """Anybody may have recorded it: what is no text is none."""
-    value = measurement.details.get(key)
+def text(measurement: Measurement | None, key: str) -> str:
+    """A text of the details, "" where there is none: anybody may have recorded it."""
+    value = None if measurement is None else measurement.details.get(key)
     return value if isinstance(value, str) else ""
 
 
-def _exitcode(measurement: Measurement) -> int | None:
-    value = _number(measurement.details.get("exitcode"))
-    return None if value is None else int(value)
-
-
-def _number(value: object) -> float | None:
+def number(measurement: Measurement, key: str) -> float | None:
+    """A number of the details."""
+    value = measurement.details.get(key)
     if not isinstance(value, int | float) or isinstance(value, bool) or not abs(value) < _LARGEST:
         return None
     return float(value)
+
+
+def whole(measurement: Measurement, key: str) -> int | None:
+    """A number of the details, without its fraction."""
+    value = number(measurement, key)
+    return None if value is None else int(value)

@@ -44,20 +44,20 @@ _RUNNING = """
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundWorkflow:
     """Where a workflow's DAGMan runs, and which DAG it runs there where that is known."""
 
     folder: Path
     dag: str = ""
 
 
-class Source(Protocol):
+class WorkflowSource(Protocol):
     """One place that knows of workflows."""
 
     def files(self) -> Mapping[Path, Iterable[str]]:
         """Which files of which folders change when there may be something new."""
 
-    def look(self) -> list[Found]:
+    def look(self) -> list[FoundWorkflow]:
         """All workflows that it knows now. Raises nothing."""
 
 
@@ -66,15 +66,15 @@ class Registry:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._known: dict[str, tuple[int, Found | None]] = {}
+        self._known: dict[str, tuple[int, FoundWorkflow | None]] = {}
 
     def files(self) -> Mapping[Path, Iterable[str]]:
-        """See :class:`Source`."""
+        """See :class:`WorkflowSource`."""
         return {self._folder: [ANY]}
 
-    def look(self) -> list[Found]:
-        """See :class:`Source`."""
-        known: dict[str, tuple[int, Found | None]] = {}
+    def look(self) -> list[FoundWorkflow]:
+        """See :class:`WorkflowSource`."""
+        known: dict[str, tuple[int, FoundWorkflow | None]] = {}
         try:
             with os.scandir(self._folder) as entries:
                 for entry in entries:
@@ -89,10 +89,10 @@ class Registry:
         return [found for _, found in known.values() if found is not None]
 
 
-def _entry(path: str) -> Found | None:
+def _entry(path: str) -> FoundWorkflow | None:
     try:
         data = json.loads(Path(path).read_text(encoding="utf-8"))
-        return Found(root_of(Path(data["submit_dir"])))
+        return FoundWorkflow(root_of(Path(data["submit_dir"])))
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
 
@@ -107,12 +107,12 @@ class PegasusDatabase:
         self._path, self._since = path, since
 
     def files(self) -> Mapping[Path, Iterable[str]]:
-        """See :class:`Source`."""
+        """See :class:`WorkflowSource`."""
         names = [self._path.name + ending for ending in ("", "-journal", "-wal")]
         return {self._path.parent: names}
 
-    def look(self) -> list[Found]:
-        """See :class:`Source`."""
+    def look(self) -> list[FoundWorkflow]:
+        """See :class:`WorkflowSource`."""
         if not os.path.isfile(self._path):  # noqa: PTH113  # Path's raises where one may not look
             return []
         try:
@@ -123,7 +123,7 @@ class PegasusDatabase:
             _log.info("%s: cannot be read just now: %s", self._path, error)
             return []
         return [
-            Found(Path(folder))
+            FoundWorkflow(Path(folder))
             for folder, state, at in rows
             if isinstance(folder, str)
             and (state != "WORKFLOW_TERMINATED" or _number(at) >= self._since())
@@ -140,11 +140,11 @@ class Queue:
         self._user, self._ask = user, ask
 
     def files(self) -> Mapping[Path, Iterable[str]]:
-        """See :class:`Source`."""
+        """See :class:`WorkflowSource`."""
         return {}
 
-    def look(self) -> list[Found]:
-        """See :class:`Source`."""
+    def look(self) -> list[FoundWorkflow]:
+        """See :class:`WorkflowSource`."""
         constraint = 'JobUniverse == 7 && DAGManJobId is undefined && regexp("-Dag ", Arguments)'
         if self._user:
             constraint += f' && Owner == "{self._user}"'
@@ -156,23 +156,23 @@ class Queue:
         return [one for one in found if one is not None]
 
 
-def _of_job(job: Mapping[str, Any]) -> Found | None:
+def _of_job(job: Mapping[str, Any]) -> FoundWorkflow | None:
     if not isinstance(job.get("Iwd"), str):
         return None
     dag = dag_of(str(job.get("Arguments", "")))
-    return Found(Path(job["Iwd"]), dag) if dag else None
+    return FoundWorkflow(Path(job["Iwd"]), dag) if dag else None
 
 
-def of_user(since: Callable[[], float]) -> list[Source]:
+def of_user(since: Callable[[], float]) -> list[WorkflowSource]:
     """Where the workflows of whoever this process runs as are known."""
     home, name = Path.home(), pwd.getpwuid(os.getuid()).pw_name
     return [Registry(home / REGISTRY), PegasusDatabase(home / DATABASE, since), Queue(name)]
 
 
-def of_all(since: Callable[[], float]) -> list[Source]:
+def of_all(since: Callable[[], float]) -> list[WorkflowSource]:
     """Where the workflows of all users of this machine are known, as far as they may be read."""
     homes = {Path(user.pw_dir) for user in pwd.getpwall()} | {Path.home()}
-    sources: list[Source] = [Queue("")]
+    sources: list[WorkflowSource] = [Queue("")]
     for home in sorted(homes):
         if home != Path("/") and os.access(home, os.R_OK | os.X_OK) and home.is_dir():
             sources += [Registry(home / REGISTRY), PegasusDatabase(home / DATABASE, since)]
@@ -184,12 +184,12 @@ class Discovery:
 
     def __init__(
         self,
-        sources: Sequence[Source],
+        sources: Sequence[WorkflowSource],
         every_s: float = LOOK_EVERY_S,
         watch: Callable[[Mapping[Path, Iterable[str]]], Watch] = open_watch,
     ) -> None:
         self._sources, self._every_s, self._open_watch = sources, every_s, watch
-        self._found: set[Found] = set()
+        self._found: set[FoundWorkflow] = set()
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
@@ -203,7 +203,7 @@ class Discovery:
         self._watch = watch
         self._thread.start()
 
-    def take(self) -> set[Found]:
+    def take(self) -> set[FoundWorkflow]:
         """What was found since the last time; may name again what it named before."""
         with self._lock:
             taken, self._found = self._found, set()
@@ -222,7 +222,7 @@ class Discovery:
                 files.setdefault(folder, []).extend(names)
         return files
 
-    def _look(self, sources: Iterable[Source]) -> None:
+    def _look(self, sources: Iterable[WorkflowSource]) -> None:
         for source in sources:
             try:
                 found = source.look()

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from monitors.measurement import Measurement
-from monitors.workflows.discovery import Found
+from monitors.workflows.discovery import FoundWorkflow
 from monitors.workflows.followed import FollowedWorkflow, SubEvent
 from monitors.workflows.logs.events import Kind
 from monitors.workflows.logs.submit_dir import SubmitDir, running, sub_workflows
@@ -68,7 +68,7 @@ class Family:
         self._by_dag: dict[Path, Member] = {}
         self._by_uuid: dict[str, Member] = {}
         self._by_folder: dict[Path, list[Member]] = {}
-        self._found: dict[Found, Member] = {}
+        self._found: dict[FoundWorkflow, Member] = {}
 
     @property
     def members(self) -> list[Member]:
@@ -124,7 +124,7 @@ class Family:
 
     # ---------------------------------------------------------------- more of them
 
-    def found(self, found: Found) -> None:
+    def found(self, found: FoundWorkflow) -> None:
         """Follow what was found, unless it is followed already."""
         known = self._found.get(found)
         if known is not None and not (known.is_gone and _is_there(found.folder)):

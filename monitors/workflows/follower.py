@@ -20,7 +20,7 @@ from monitors.archive import ArchiveError
 from monitors.measurement import Measurement
 from monitors.workflows.discovery import Discovery
 from monitors.workflows.family import Family, Member
-from monitors.workflows.inquiries import Elsewhere
+from monitors.workflows.inquiries import Inquiries
 from monitors.workflows.logs.submit_dir import SubmitDir, submit_dir_of
 from monitors.workflows.logs.watch import Watch, open_watch
 from monitors.workflows.sink import Requests, Sink, SinkError, known_status, record_what_fits
@@ -55,7 +55,7 @@ class Follower:
 
     DAGMan need not have started. ``on_status`` is called with every change after it is in the
     ``sink``; of what was before it was followed, with the last. ``discovery`` finds more workflows
-    while it runs, ``elsewhere`` is asked where the files do not tell, ``requests`` are answered.
+    while it runs, ``inquiries`` is asked where the files do not tell, ``requests`` are answered.
     With ``keep`` it goes on when all have ended; those of which nothing was written for
     ``give_up_s`` seconds are not waited for. Raises InputError as
     :func:`~monitors.workflows.logs.submit_dir.submit_dir_of`.
@@ -69,7 +69,7 @@ class Follower:
         on_status: OnStatus | None = None,
         watch: Callable[[Mapping[Path, Iterable[str]]], Watch] = open_watch,
         discovery: Discovery | None = None,
-        elsewhere: Elsewhere | None = None,
+        inquiries: Inquiries | None = None,
         requests: Requests | None = None,
         keep: bool = False,
         give_up_s: float = math.inf,
@@ -80,7 +80,7 @@ class Follower:
         self._open_watch = watch
         self._watch: Watch | None = None
         self._discovery, self._requests = discovery, requests
-        self._elsewhere, self._give_up_s, self._clock = elsewhere, give_up_s, clock
+        self._inquiries, self._give_up_s, self._clock = inquiries, give_up_s, clock
         self._asked = 0  # number of the last request that was answered
         self._asked_at = 0.0
         self._keep = keep
@@ -137,8 +137,8 @@ class Follower:
                 self._watch = None
             if self._discovery is not None:
                 self._discovery.close()
-            if self._elsewhere is not None:
-                self._elsewhere.close()
+            if self._inquiries is not None:
+                self._inquiries.close()
         self.poll()
         return {member.dir.path: member.status for member in self.family.roots}
 
@@ -172,7 +172,7 @@ class Follower:
                     ended_too = now - looked_at_ended > LOOK_AT_ENDED_S
                     looked_at_ended = now if ended_too else looked_at_ended
                     self._changed(self.family.to_look_at(ended_too))
-                    self._ask_elsewhere()
+                    self._inquire()
                 self._answer()
                 self._try()
                 if self.family.ended and not self._keep:
@@ -228,7 +228,7 @@ class Follower:
 
     def _added(self, member: Member) -> None:
         """A workflow is followed from now on."""
-        member.known = partial(known_status, self._sink, member.dir.workflow)
+        member.statuses.recorded = partial(known_status, self._sink, member.dir.workflow)
         self._unrecorded.append(member.facts())
         self._changed([member])
         if self._watch is not None:
@@ -239,15 +239,15 @@ class Follower:
         if self._watch is not None:
             self._watch.drop(folder)
 
-    # ---------------------------------------------------------------- what comes from elsewhere
+    # ---------------------------------------------------------------- what others tell
 
     def _take_found(self) -> None:
         for found in self._discovery.take() if self._discovery is not None else ():
             self.family.found(found)
 
-    def _ask_elsewhere(self) -> None:
-        if self._elsewhere is not None:
-            self._changed(self._elsewhere.look(self.family.members, self._clock()))
+    def _inquire(self) -> None:
+        if self._inquiries is not None:
+            self._changed(self._inquiries.look(self.family.members, self._clock()))
         if math.isfinite(self._give_up_s):
             self.family.give_up(self._clock(), self._give_up_s)
 

@@ -172,7 +172,7 @@ def inquiry_into(
 
 
 @dataclass
-class Elsewhere:
+class Inquiries:
     """``fallback`` is asked where DAGMan is not understood, ``dagmans`` where nothing was written
     for ``silent_s`` and DAGMan should run."""
 

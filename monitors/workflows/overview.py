@@ -15,7 +15,7 @@ from typing import Any
 
 from monitors.archive import Archive
 from monitors.measurement import Measurement
-from monitors.workflows.analysis import split_subject
+from monitors.workflows.analysis import number, split_subject, text, whole
 from monitors.workflows.status import FIELDS, NOT_STARTED, State, Status, stuck, total
 from network_provisioner.access import Principal, Role
 
@@ -101,7 +101,7 @@ def overviews(
     known = {key: status_of(m) for key, m in statuses.items()}
     children: dict[str, list[str]] = {}
     for key, m in described.items():
-        if parent := _text(m, "parent"):
+        if parent := text(m, "parent"):
             children.setdefault(parent, []).append(key)
     found = []
     for key in dict.fromkeys((*described, *known)):
@@ -111,12 +111,12 @@ def overviews(
         found.append(
             Overview(
                 id=key,
-                name=_text(facts, "name") or key,
-                user=_text(facts, "user"),
-                submit_dir=_text(facts, "submit_dir"),
-                host=_text(facts, "host"),
-                root=_text(facts, "root") or _text(statuses.get(key), "root") or key,
-                parent=_text(facts, "parent"),
+                name=text(facts, "name") or key,
+                user=text(facts, "user"),
+                submit_dir=text(facts, "submit_dir"),
+                host=text(facts, "host"),
+                root=text(facts, "root") or text(statuses.get(key), "root") or key,
+                parent=text(facts, "parent"),
                 planned_at=None if facts is None else facts.at,
                 status=status,
                 source=statuses[key].source if key in statuses else "",
@@ -158,11 +158,6 @@ def status_of(measurement: Measurement) -> Status | None:
     except (KeyError, ValueError, TypeError):
         pass
     return None
-
-
-def _text(measurement: Measurement | None, key: str) -> str:
-    value = None if measurement is None else measurement.details.get(key)
-    return value if isinstance(value, str) else ""
 
 
 _METRICS = ("workflow", "status", "held")
@@ -264,9 +259,6 @@ def _without(hidden: set[str], found: Mapping[str, Measurement]) -> dict[str, Me
     return {key: one for key, one in found.items() if key not in hidden}
 
 
-_MOST = 1e18
-
-
 def job_row(job: Measurement, placements: Mapping[str, Measurement]) -> dict[str, Any]:
     """One attempt of one job. ``placements`` are by job, or by task of the abstract workflow."""
     name, task = text(job, "job"), text(job, "task")
@@ -325,23 +317,3 @@ def transfer_row(moved: Measurement) -> dict[str, Any]:
         "tool": text(moved, "tool"),
         "direction": text(moved, "direction"),
     }
-
-
-def text(measurement: Measurement, key: str) -> str:
-    """A text of the details, "" where there is none."""
-    value = measurement.details.get(key)
-    return value if isinstance(value, str) else ""
-
-
-def number(measurement: Measurement, key: str) -> float | None:
-    """A number of the details."""
-    value = measurement.details.get(key)
-    if not isinstance(value, int | float) or isinstance(value, bool) or not abs(value) < _MOST:
-        return None
-    return float(value)
-
-
-def whole(measurement: Measurement, key: str) -> int | None:
-    """A number of the details, without its fraction."""
-    value = number(measurement, key)
-    return None if value is None else int(value)

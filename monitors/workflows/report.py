@@ -1,7 +1,7 @@
 """What a submit directory tells of a workflow that ran: when each job ran (a Gantt chart), and why
 it failed: its failed jobs, with what each of them said last.
 
-DAGMan lists the jobs that failed (:func:`~monitors.workflows.logs.dagman.listed`). Where it did not
+DAGMan lists the jobs that failed (:mod:`monitors.workflows.logs.dagman`). Where it did not
 come to that (it was killed), the event logs tell of the jobs that ran and failed.
 """
 
@@ -15,7 +15,7 @@ from pathlib import Path
 from monitors.workflows.facts.attempts import Attempt, Outcome
 from monitors.workflows.followed import FollowedWorkflow
 from monitors.workflows.logs import kickstart
-from monitors.workflows.logs.dagman import STAMP, listed
+from monitors.workflows.logs.dagman import StatusParser
 from monitors.workflows.logs.records import end_of, read_record, versions
 from monitors.workflows.logs.submit_dir import JobKind, PlannedJob
 
@@ -72,7 +72,9 @@ def _times(attempt: Attempt) -> JobTimes:
 _TAIL_BYTES = 1 << 16
 _MOST_LINES = 20
 _MOST_COLUMNS = 400
-_COMPLAINT = re.compile(STAMP + r"(ERROR[: ].+?|.*\bfatal\b.*?)\s*$", re.MULTILINE)
+_COMPLAINT = re.compile(
+    r"^[\d/:. -]{14,40}(?: \([^)]*\))* (ERROR[: ].+?|.*\bfatal\b.*?)\s*$", re.MULTILINE
+)
 _OUR_RECORD = "adon-job-record:"
 
 
@@ -104,7 +106,9 @@ def failures(submit_dir: str | Path) -> list[Failure]:
     attempts: dict[str, list[Attempt]] = {}
     for attempt in workflow.attempts.all:
         attempts.setdefault(attempt.job.name, []).append(attempt)
-    reasons = listed(end_of(workflow.dir.dagman_out, 1 << 22))
+    dagman = StatusParser()
+    dagman.feed(end_of(workflow.dir.dagman_out, 1 << 22).encode())
+    reasons = dagman.failed
     ran = [n for n, tries in attempts.items() if tries[-1].outcome is Outcome.FAILED]
     names = list(reasons) or ran
     ends = {name: attempts[name][-1].end for name in names if name in attempts}

@@ -20,10 +20,17 @@ from monitors.archive import Archive
 from monitors.background import Background
 from monitors.measurement import Measurement
 from monitors.workflows.condor import Schedd
-from monitors.workflows.discovery import SINCE_S, Discovery, Found, Source, of_all, of_user
+from monitors.workflows.discovery import (
+    SINCE_S,
+    Discovery,
+    FoundWorkflow,
+    WorkflowSource,
+    of_all,
+    of_user,
+)
 from monitors.workflows.followed import FollowedWorkflow
 from monitors.workflows.follower import Follower, OnStatus, refresh_key
-from monitors.workflows.inquiries import Elsewhere, Fallback, inquiry_into
+from monitors.workflows.inquiries import Fallback, Inquiries, inquiry_into
 from monitors.workflows.logs.submit_dir import DAG, SubmitDir, is_file, running
 from monitors.workflows.sink import Requests, Sink
 from monitors.workflows.status import Status
@@ -47,7 +54,7 @@ def check_workflows(whose: Sequence[str]) -> None:
             )
 
 
-def sources_of(whose: Sequence[str], since: Callable[[], float]) -> list[Source]:
+def sources_of(whose: Sequence[str], since: Callable[[], float]) -> list[WorkflowSource]:
     """Where more workflows are to be looked for; ``since`` as
     :class:`~monitors.workflows.discovery.PegasusDatabase`."""
     if ALL in whose:
@@ -104,7 +111,7 @@ class FollowService:
             self._sink,
             on_status=self._on_status,
             discovery=Discovery(sources),
-            elsewhere=Elsewhere(Fallback(), inquiry_into(Schedd())),
+            inquiries=Inquiries(Fallback(), inquiry_into(Schedd())),
             requests=self._requests,
             keep=True,
         )
@@ -129,17 +136,20 @@ class Named:
         self._folders = folders
 
     def files(self) -> dict[Path, list[str]]:
-        """See :class:`~monitors.workflows.discovery.Source`."""
+        """See :class:`~monitors.workflows.discovery.WorkflowSource`."""
         files: dict[Path, list[str]] = {}
         for folder in self._folders:
             files.setdefault(folder.parent, []).append(folder.name)
         return files
 
-    def look(self) -> list[Found]:
-        """See :class:`~monitors.workflows.discovery.Source`."""
+    def look(self) -> list[FoundWorkflow]:
+        """See :class:`~monitors.workflows.discovery.WorkflowSource`."""
         dags = [one for one in self._folders if one.suffix == DAG and is_file(one)]
         folders = [one for one in self._folders if os.path.isdir(one)]  # noqa: PTH112  # Path's raises
-        return [*map(Found, folders), *(Found(dag.parent, dag.name) for dag in dags)]
+        return [
+            *map(FoundWorkflow, folders),
+            *(FoundWorkflow(dag.parent, dag.name) for dag in dags),
+        ]
 
 
 KIND = "refresh"
@@ -193,7 +203,7 @@ def _planned(folder: Path, facts: Measurement) -> SubmitDir | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RefreshRequest:
     """A request: its number, the id of the status that answers it, and whether it was answered
     ``here``, at once."""
 
@@ -215,7 +225,7 @@ class Refresher:
         self._clock = clock
         self._follows = follows
 
-    def ask(self, workflow: str, facts: Measurement | None) -> Asked:
+    def ask(self, workflow: str, facts: Measurement | None) -> RefreshRequest:
         """Have a workflow measured at once: in this process where that can be, else by whoever
         looks for requests. ``facts`` is the ``workflow`` measurement, where there is one.
 
@@ -224,9 +234,9 @@ class Refresher:
         at = self._clock()
         request = self._archive.ask(KIND, workflow, at)
         here = self._here(workflow, facts, refresh_key(request, at))
-        return Asked(request, answer_id(workflow, request, at), here)
+        return RefreshRequest(request, answer_id(workflow, request, at), here)
 
-    def answered(self, asked: Asked) -> bool:
+    def answered(self, asked: RefreshRequest) -> bool:
         """Whether it was measured. Raises ArchiveError."""
         return asked.here or self._archive.get(asked.answer) is not None
 

@@ -27,10 +27,10 @@ from examples.testbed.pool import Pool
 from examples.testbed.poolconfig import SiteSpec
 from monitors.archive import Archive
 from monitors.workflows.condor import Schedd
-from monitors.workflows.discovery import Found, Queue
+from monitors.workflows.discovery import FoundWorkflow, Queue
 from monitors.workflows.facts.attempts import Outcome
 from monitors.workflows.follower import Follower
-from monitors.workflows.inquiries import Elsewhere, inquiry_into
+from monitors.workflows.inquiries import Inquiries, inquiry_into
 from monitors.workflows.logs.submit_dir import JobKind, SubmitDir, derived
 from monitors.workflows.report import timeline
 from monitors.workflows.status import State, Status
@@ -231,7 +231,7 @@ def asking(pool: Pool) -> Queue:
 def test_dags_within_dags_have_a_status_each(pool: Pool, tmp_path: Path, archive: Archive) -> None:
     folder = dags(tmp_path / "run")
     submit_outer(pool, folder)
-    found = Found(folder, "outer.dag")
+    found = FoundWorkflow(folder, "outer.dag")
     assert found in asking(pool).look()
     seen: list[tuple[str, Status]] = []
 
@@ -268,7 +268,7 @@ def test_a_removed_dag_ends_with_all_inside_it(
     )
     cluster = submit_outer(pool, folder)
     follower = Follower((), archive)
-    follower.family.found(Found(folder, "outer.dag"))
+    follower.family.found(FoundWorkflow(folder, "outer.dag"))
     thread = threading.Thread(target=follower.run, daemon=True)
     thread.start()
     # Both have a job in the queue: the inner one its own, the outer one the inner one.
@@ -312,7 +312,7 @@ def test_a_killed_dagman_is_followed_into_its_recovery(
     )
     submit_outer(pool, folder)
     follower = Follower((), archive)
-    follower.family.found(Found(folder, "outer.dag"))
+    follower.family.found(FoundWorkflow(folder, "outer.dag"))
     thread = threading.Thread(target=follower.run, daemon=True)
     thread.start()
     until((folder / "inner.dag.dagman.out").exists)
@@ -324,7 +324,7 @@ def test_a_killed_dagman_is_followed_into_its_recovery(
     assert outer.status is not None and outer.status.state is State.DONE
     with Archive(":memory:") as afterwards:
         again = Follower((), afterwards)
-        again.family.found(Found(folder, "outer.dag"))
+        again.family.found(FoundWorkflow(folder, "outer.dag"))
         again.run()
         assert _changes(afterwards) == _changes(archive)
 
@@ -354,7 +354,7 @@ def test_a_log_that_is_rotated_under_dagman(pool: Pool, tmp_path: Path, archive:
         assert time.monotonic() < until
         if turn % 5 == 0:
             follower = Follower((), archive)
-            follower.family.found(Found(folder, "outer.dag"))
+            follower.family.found(FoundWorkflow(folder, "outer.dag"))
         if follower.poll():
             break
         done = max((m.details["done"] for m in archive.query("status")), default=0)
@@ -380,7 +380,7 @@ def test_a_log_that_is_rotated_under_dagman(pool: Pool, tmp_path: Path, archive:
     assert sorted(set(told)) == list(range(9)) and told == sorted(told)
     with Archive(":memory:") as afterwards:
         again = Follower((), afterwards)
-        again.family.found(Found(folder, "outer.dag"))
+        again.family.found(FoundWorkflow(folder, "outer.dag"))
         again.run()
         assert _changes(afterwards) == _changes(archive)
 
@@ -416,10 +416,10 @@ def test_htcondor_tells_of_a_dagman_that_never_said_how_it_ended(
 
     def end_of(archive: Archive, within_s: float = WAIT_S) -> Status | None:
         asked = inquiry_into(Schedd(run), 0.0, 0.2)
-        elsewhere = Elsewhere(dagmans=asked, silent_s=0.0)  # it was submitted just now
+        inquiries = Inquiries(dagmans=asked, silent_s=0.0)  # it was submitted just now
         stop = threading.Timer(within_s, lambda: None)
         stop.start()
-        (last,) = Follower(lost, archive, elsewhere=elsewhere).run(stop.finished).values()
+        (last,) = Follower(lost, archive, inquiries=inquiries).run(stop.finished).values()
         stop.cancel()
         return last
 

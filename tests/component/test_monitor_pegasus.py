@@ -23,7 +23,7 @@ from examples.testbed.pool import Pool
 from examples.testbed.poolconfig import SiteSpec
 from monitors.archive import Archive, Measurement
 from monitors.workflows.analysis import Analysis, analyse
-from monitors.workflows.discovery import DATABASE, Found, PegasusDatabase
+from monitors.workflows.discovery import DATABASE, FoundWorkflow, PegasusDatabase
 from monitors.workflows.follower import Follower
 from monitors.workflows.inquiries import ask, parsed
 from monitors.workflows.status import FIELDS, State
@@ -195,7 +195,7 @@ def test_a_users_workflows_are_found_and_followed_with_those_inside(
     assert said is not None and (said.done, said.state) == (last["outer"]["done"], State.DONE)
     assert parsed(ask(submit), 1.0) == said  # as it is asked where DAGMan is not understood
     home = Path(user.types(["sh", "-c", "echo $HOME"], case.root).strip())
-    assert Found(submit) in PegasusDatabase(home / DATABASE, lambda: 0.0).look()
+    assert FoundWorkflow(submit) in PegasusDatabase(home / DATABASE, lambda: 0.0).look()
 
     with Archive(database) as recorded, Archive(":memory:") as afterwards:
         facts = {m.details["name"]: m for m in recorded.query("workflow")}

@@ -27,10 +27,10 @@ from monitor_files import (
 
 from monitors.archive import Archive
 from monitors.measurement import Measurement
-from monitors.workflows.discovery import Discovery, Found, PegasusDatabase
+from monitors.workflows.discovery import Discovery, FoundWorkflow, PegasusDatabase
 from monitors.workflows.followed import FollowedWorkflow
 from monitors.workflows.follower import Follower
-from monitors.workflows.inquiries import Elsewhere, Fallback
+from monitors.workflows.inquiries import Fallback, Inquiries
 from monitors.workflows.logs.events import JobEvent, Kind
 from monitors.workflows.logs.submit_dir import SubmitDir, derived, root_of, sub_workflows
 from monitors.workflows.logs.watch import StatWatch
@@ -190,7 +190,7 @@ def test_plain_sub_dags_have_uuids_that_follow_from_names(tmp_path: Path, archiv
     (tmp_path / "outer.dag.nodes.log").write_text(submitted(1, START, "one"))
     (tmp_path / "inner.dag.nodes.log").write_text(submitted(2, START, "two"))
     follower = Follower((), archive)
-    follower.family.found(Found(tmp_path, "outer.dag"))
+    follower.family.found(FoundWorkflow(tmp_path, "outer.dag"))
     assert follower.poll()
     (root,) = follower.workflows
     ids = [root.dir.workflow]
@@ -224,8 +224,8 @@ def test_dags_that_hold_each_other_end_somewhere(tmp_path: Path, archive: Archiv
         (tmp_path / f"{name}.dag.nodes.log").write_text(submitted(1, START, other))
         (tmp_path / f"{name}.dag.dagman.out").write_text(starting() + exiting(START + 1, 0))
     follower = Follower((), archive)
-    follower.family.found(Found(tmp_path, "a.dag"))
-    follower.family.found(Found(tmp_path, "b.dag"))
+    follower.family.found(FoundWorkflow(tmp_path, "a.dag"))
+    follower.family.found(FoundWorkflow(tmp_path, "b.dag"))
     assert follower.poll()
     assert len(states(archive)) == 2
 
@@ -241,7 +241,7 @@ def test_what_was_found_by_itself_before_what_it_is_a_part_of(
     follower = Follower(inner.path, archive)
     follower.poll()
     assert len(follower.workflows) == 1
-    follower.family.found(Found(outer.path))
+    follower.family.found(FoundWorkflow(outer.path))
     follower.poll()
     assert [m.dir.workflow for m in follower.workflows] == ["outer-uuid"]
     assert len(archive.query("status", "inner-0")) == 1
@@ -255,13 +255,13 @@ def test_a_directory_that_went_and_came_again_is_followed_anew(
 ) -> None:
     planned = Submitted(tmp_path / "run")
     follower = Follower((), archive, keep=True)
-    follower.family.found(Found(planned.path))
+    follower.family.found(FoundWorkflow(planned.path))
     planned.path.rename(tmp_path / "away")
     follower.family.to_look_at(True)
     assert follower.poll()
     again = Submitted(tmp_path / "run", "another")
     again.out.write_text(starting() + table(START, queued=1))
-    follower.family.found(Found(planned.path))
+    follower.family.found(FoundWorkflow(planned.path))
     assert not follower.poll()
     assert states(archive) == {"another": "running"}
 
@@ -384,9 +384,9 @@ def test_a_name_that_is_none_stops_nobody(tmp_path: Path, archive: Archive) -> N
     good, bad = Submitted(tmp_path / "good", "good"), Submitted(tmp_path / "bad", "bad")
     (bad.path / "braindump.yml").write_text('wf_uuid: "bad"\ndag: "a\\0b.dag"\n')
     good.out.write_text(starting() + table(START, queued=1))
-    follower = Follower((), archive, elsewhere=Elsewhere(Fallback(lambda _: "")))
+    follower = Follower((), archive, inquiries=Inquiries(Fallback(lambda _: "")))
     for path in (bad.path, good.path):
-        follower.family.found(Found(path))
+        follower.family.found(FoundWorkflow(path))
     follower.poll()
     assert states(archive) == {"good": "running"}
 
@@ -402,7 +402,7 @@ def test_a_folder_that_may_not_be_read_stops_nobody(
     with monkeypatch.context() as patched:
         patched.setattr(Path, "is_dir", refuses)
         patched.setattr(Path, "is_file", refuses)
-        follower.family.found(Found(tmp_path / "run"))
+        follower.family.found(FoundWorkflow(tmp_path / "run"))
         assert PegasusDatabase(tmp_path / "workflow.db", lambda: 0.0).look() == []
     assert follower.family.members == []
 
@@ -433,7 +433,7 @@ def test_what_is_planned_where_one_was_deleted_is_another_workflow(
             inner.out.write_text(starting() + table(START, done=1) + exiting(START + 1, 0))
             outer.nodes.write_text(submitted(7, START, "plan_sub"))
             outer.out.write_text(starting() + table(START, done=1) + exiting(START + 2, 0))
-            follower.family.found(Found(run))
+            follower.family.found(FoundWorkflow(run))
             follower.poll()
             assert watched == {run, inner.path}
             shutil.rmtree(run)
@@ -486,14 +486,14 @@ def test_a_source_that_fails_ends_no_discovery(tmp_path: Path) -> None:
         def files(self) -> dict[Path, list[str]]:
             return {}
 
-        def look(self) -> list[Found]:
+        def look(self) -> list[FoundWorkflow]:
             raise RuntimeError("broken")
 
     class Folder(Broken):
-        def look(self) -> list[Found]:
-            return [Found(tmp_path)]
+        def look(self) -> list[FoundWorkflow]:
+            return [FoundWorkflow(tmp_path)]
 
     discovery = Discovery([Broken(), Folder()])
     discovery.start()
-    assert discovery.take() == {Found(tmp_path)}
+    assert discovery.take() == {FoundWorkflow(tmp_path)}
     discovery.close()

@@ -17,7 +17,7 @@ from monitor_files import START, Submitted, append, exiting, starting, submitted
 from monitors.archive import Archive
 from monitors.workflows.condor import Dagman, Gone, Schedd, ads, printed
 from monitors.workflows.follower import Follower
-from monitors.workflows.inquiries import Elsewhere, inquiry_into
+from monitors.workflows.inquiries import Inquiries, inquiry_into
 from monitors.workflows.status import State, Status, status_text
 
 DAGMAN = Dagman(12, START + 0.5, "10.254.0.1:1 ap")
@@ -171,8 +171,8 @@ def power_lost(folder: Path, at: float = START) -> Submitted:
 
 
 def follower_of(planned: Submitted, archive: Archive, knows: Knows, **more: Any) -> Follower:
-    elsewhere = Elsewhere(dagmans=inquiry_into(knows, patience_s=0.0))
-    return Follower(planned.path, archive, elsewhere=elsewhere, **more)
+    inquiries = Inquiries(dagmans=inquiry_into(knows, patience_s=0.0))
+    return Follower(planned.path, archive, inquiries=inquiries, **more)
 
 
 def shown(archive: Archive) -> list[tuple[str, float]]:
@@ -237,9 +237,9 @@ def test_nobody_is_asked_while_it_writes_or_where_it_never_ran(
     folders = [writes.path, ended.path, tmp_path / "c", again.path]
     follower = Follower(folders, archive)
     follower.poll()
-    elsewhere = Elsewhere(dagmans=inquiry_into(knows, patience_s=0.0))
-    assert elsewhere.look(follower.family.members, time.time()) == []
-    elsewhere.close()
+    inquiries = Inquiries(dagmans=inquiry_into(knows, patience_s=0.0))
+    assert inquiries.look(follower.family.members, time.time()) == []
+    inquiries.close()
     assert knows.asked == []
 
 
@@ -249,7 +249,7 @@ def test_one_that_is_there_is_waited_for_unless_one_gives_up(
     planned, knows = power_lost(tmp_path / "run"), Knows(None)
     follower = follower_of(planned, archive, knows, give_up_s=3600.0, clock=lambda: START + 3610)
     follower.poll()
-    follower._ask_elsewhere()
+    follower._inquire()
     assert not follower.family.ended
     follower = follower_of(planned, archive, knows, give_up_s=3600.0, clock=lambda: START + 3700)
     (last,) = follower.run().values()

@@ -16,7 +16,7 @@ from monitor_files import START, Submitted, append, starting, submitted, table
 
 from monitors.archive import Archive
 from monitors.workflows.follower import Follower
-from monitors.workflows.inquiries import Elsewhere, Fallback, ask, key_of, parsed
+from monitors.workflows.inquiries import Fallback, Inquiries, ask, key_of, parsed
 from monitors.workflows.status import State, Status
 
 WAIT_S = 60.0
@@ -194,7 +194,7 @@ def test_a_log_that_says_nothing_while_dagman_runs(
             planned.path,
             archive,
             on_status=on_status,
-            elsewhere=Elsewhere(Fallback(patience_s=0.0)),
+            inquiries=Inquiries(Fallback(patience_s=0.0)),
         )
         thread = threading.Thread(target=follower.run, args=(stop,))
         thread.start()

@@ -18,7 +18,7 @@ from monitor_files import START, Submitted, append, exiting, starting, table
 from monitors.archive import Archive
 from monitors.workflows.discovery import (
     Discovery,
-    Found,
+    FoundWorkflow,
     PegasusDatabase,
     Queue,
     Registry,
@@ -44,11 +44,11 @@ def test_what_the_hooks_register_is_found(tmp_path: Path) -> None:
     source = Registry(folder)
     assert source.look() == []
     hooks_registry.register(folder, tmp_path / "hooks.json", planned.path, planned.uuid)
-    assert source.look() == [Found(planned.path)] == source.look()
+    assert source.look() == [FoundWorkflow(planned.path)] == source.look()
     (folder / "odd.json").write_text("[1, 2")
     (folder / "none.json").write_text("{}")
     (folder / "lock").write_text("77")
-    assert source.look() == [Found(planned.path)]
+    assert source.look() == [FoundWorkflow(planned.path)]
     (folder / "b7a9c3f0.json").unlink()
     assert source.look() == []
 
@@ -58,7 +58,7 @@ def test_a_part_is_found_as_its_whole(tmp_path: Path) -> None:
     inner = Submitted(outer.path / "00" / "00" / "inner.000", "part")
     append(inner.path / "braindump.yml", 'root_wf_uuid: "whole"\n')
     hooks_registry.register(tmp_path / "watch", tmp_path / "hooks.json", inner.path, "part")
-    assert Registry(tmp_path / "watch").look() == [Found(outer.path)]
+    assert Registry(tmp_path / "watch").look() == [FoundWorkflow(outer.path)]
 
 
 SCHEMA = """
@@ -108,7 +108,7 @@ def test_the_queue_knows_dagmans_jobs() -> None:
         asked.append(command)
         return json.dumps([{"Iwd": "/w/run", "Arguments": "-p 0 -f -l . -Dag w-0.dag -MaxPost 20"}])
 
-    assert Queue("ada", ask).look() == [Found(Path("/w/run"), "w-0.dag")]
+    assert Queue("ada", ask).look() == [FoundWorkflow(Path("/w/run"), "w-0.dag")]
     assert 'Owner == "ada"' in asked[0][3]
     # A DAGMan that another DAGMan started is found with that one.
     assert "DAGManJobId is undefined" in asked[0][3]
@@ -120,7 +120,7 @@ def test_the_queue_knows_dagmans_jobs() -> None:
                     lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from(
                         ["Iwd", "Arguments", "x"]), inner)))  # fmt: skip
 def test_whatever_the_queue_says(jobs: object) -> None:
-    assert all(isinstance(one, Found) for one in said(jobs).look())
+    assert all(isinstance(one, FoundWorkflow) for one in said(jobs).look())
     assert Queue("", lambda _: str(jobs)).look() == [] or isinstance(jobs, list)
 
 
@@ -202,8 +202,12 @@ def test_a_source_that_names_what_is_no_workflow(
         def files(self) -> dict[Path, list[str]]:
             return {}
 
-        def look(self) -> list[Found]:
-            return [Found(tmp_path), Found(tmp_path / "none"), Found(tmp_path, "no.dag")]
+        def look(self) -> list[FoundWorkflow]:
+            return [
+                FoundWorkflow(tmp_path),
+                FoundWorkflow(tmp_path / "none"),
+                FoundWorkflow(tmp_path, "no.dag"),
+            ]
 
     with Archive(":memory:") as archive:
         follower = Follower((), archive, discovery=Discovery([Odd()]))
@@ -216,7 +220,7 @@ def test_a_dag_whose_name_has_spaces_is_found() -> None:
     """As HTCondor 25.14.1 shows the arguments of such a DAGMan."""
     words = "-f -l . -Lockfile ü' 'ñ.dag.lock -Dag ü' 'ñ.dag -Dag second.dag -AutoRescue 1"
     said = json.dumps([{"Iwd": "/w/a b", "Arguments": words}])
-    assert Queue("", lambda _: said).look() == [Found(Path("/w/a b"), "ü ñ.dag")]
+    assert Queue("", lambda _: said).look() == [FoundWorkflow(Path("/w/a b"), "ü ñ.dag")]
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1), st.text(max_size=5))

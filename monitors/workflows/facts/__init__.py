@@ -1,1 +1,1 @@
-"""What became of a workflow's jobs: attempts, runtimes, transfers, each as measurements."""
+"""What became of a workflow: DAGMan's runs, its jobs' attempts, runtimes and transfers."""

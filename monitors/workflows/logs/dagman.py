@@ -46,32 +46,6 @@ from itertools import count
 from monitors.workflows.logs.tail import Lines, LocalClock
 from monitors.workflows.status import NOT_STARTED, State, Status, percent
 
-STAMP = r"^[\d/:. -]{14,40}(?: \([^)]*\))* "
-# The messages without their stamps.
-FAILED = r"ERROR: the following job\(s\) failed:"
-NODE = r" *Node Name: (\S+)\s*"
-ERROR = r" *Error: (.+?)\s*"
-
-_LISTED = re.compile(STAMP + FAILED, re.MULTILINE)
-_LISTED_NODE = re.compile(STAMP + NODE + "$", re.MULTILINE)
-_LISTED_ERROR = re.compile(STAMP + ERROR + "$", re.MULTILINE)
-
-
-def listed(text: str) -> dict[str, str]:
-    """Job name to reason, from DAGMan's last list of failed jobs in its log."""
-    starts = list(_LISTED.finditer(text))
-    if not starts:
-        return {}
-    text = text[starts[-1].end() :]
-    nodes = list(_LISTED_NODE.finditer(text))
-    ends = [*(node.start() for node in nodes[1:]), len(text)]
-    found = {}
-    for node, end in zip(nodes, ends[: len(nodes)], strict=True):
-        error = _LISTED_ERROR.search(text, node.end(), end)
-        found[node[1]] = error[1] if error else ""
-    return found
-
-
 # `11/21/26 08:24:36`, with a fraction where DAGMAN_DEBUG has D_SUB_SECOND, as ISO date where
 # DEBUG_TIME_FORMAT says so, or the seconds since 1970 in brackets where it has D_TIMESTAMP; then
 # perhaps (pid:…) (D_…) and the message.
@@ -88,9 +62,9 @@ START = re.compile(rb"\*\* .*\(CONDOR_DAGMAN\) STARTING UP\s*\Z")
 _ASIDE = re.compile(rb"(?:Saving|Now in new) log file\b")
 _REMOVED = re.compile(rb"Received SIGUSR1\b|DAG status: \d+ \(DAG_STATUS_RM\)")
 
-_FAILED = re.compile(FAILED.encode())
-_NODE = re.compile(NODE.encode() + rb"\Z")
-_ERROR = re.compile(ERROR.encode() + rb"\Z")
+_FAILED = re.compile(rb"ERROR: the following job\(s\) failed:")
+_NODE = re.compile(rb" *Node Name: (\S+)\s*\Z")
+_ERROR = re.compile(rb" *Error: (.+?)\s*\Z")
 
 # How a job's POST script ended, which of the event logs only nodes.log has, until it is emptied:
 #     Event: ULOG_POST_SCRIPT_TERMINATED for HTCondor Node align_ID1 (5.0.0) {11/21/26 08:24:35}
@@ -363,7 +337,7 @@ _STEPS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class DagmanStep:
     """One step. ``at`` in Unix seconds; ``number`` is the process id, the exit status (minus the
     signal where one ended it) or the job's cluster; ``again`` where the schedd is to start DAGMan
     again."""
@@ -383,23 +357,23 @@ class RunParser:
         self._lines = Lines()
         self._clock = LocalClock()
 
-    def feed(self, data: bytes) -> Iterator[Told]:
+    def feed(self, data: bytes) -> Iterator[DagmanStep]:
         """The steps in the next portion of the file."""
         for _, line in self._lines.feed(data):
             if not any(word in line for word in _RUN_WORDS):
                 continue
             message = message_of(line, self._clock)
-            told = None if message is None else _told(*message)
+            told = None if message is None else _step_of(*message)
             if told is not None:
                 yield told
 
 
-def _told(at: float, text: bytes) -> Told | None:
+def _step_of(at: float, text: bytes) -> DagmanStep | None:
     for pattern, step in _STEPS.items():
         if found := pattern.match(text):
             node, number = _details(step, found)
             again = step is Step.EXITED and number == EXIT_RESTART
-            return Told(step, at, node.decode(errors="replace"), number, again)
+            return DagmanStep(step, at, node.decode(errors="replace"), number, again)
     return None
 
 
