@@ -214,7 +214,7 @@ class Placement:
         return wanted, replace(verdict, end=end)
 
     def keep_until(self, transit: Transit, wanted: Transit, now: float) -> float:
-        """How long a transit may stay where it is, up to what ``wanted`` asks for and no shorter than
+        """How long a transit may stay where it is: up to what ``wanted`` asks for, no shorter than
         it may now."""
         until = self.window(wanted, now)[1]
         with self._without(transit) as held:
