@@ -555,9 +555,9 @@ class Broker(Queries):
             transit = self._known(transit_id)
             self._check_not_ended(transit)
             named = [flow.as_dict() for flow in flows]
-            wish, pairs = replace(transit, flows=named), self._active.pairs
-            other_ways = pairs.ways(wish) - {tuple(transit.path)} if transit.path else set()
-            if other_ways or pairs.clash(wish) is not None:
+            wanted, pairs = replace(transit, flows=named), self._active.pairs
+            other_ways = pairs.ways(wanted) - {tuple(transit.path)} if transit.path else set()
+            if other_ways or pairs.clash(wanted) is not None:
                 raise BrokerError(
                     f"some of the packets of {transit.id} go another way already, with another "
                     "transit between its sites; expected ports of its own",
@@ -592,35 +592,35 @@ class Broker(Queries):
             begun = transit.state in ON_SWITCHES or transit.start <= now
             moves_on = begun and start <= now and transit.state is not TransitState.QUEUED
             self._placement.check_times(None if moves_on else start, end, now)
-            wish = transit.copy()
-            wish.start, wish.end = transit.start if moves_on else max(start, now), end
+            wanted = transit.copy()
+            wanted.start, wanted.end = transit.start if moves_on else max(start, now), end
             if size_bytes is not None:
-                wish.size_bytes = size_bytes
+                wanted.size_bytes = size_bytes
             if moves_on:
-                self._retime(transit, wish, end, now)
+                self._retime(transit, wanted, end, now)
             elif transit.state is not TransitState.QUEUED and begun and self._in_use(transit):
                 raise BrokerError(
                     f"transit {transit.id!r} has begun, expected a start up to now, {iso(now)}",
                     "conflict",
                 )
             else:
-                self._shift(transit, wish, now)
+                self._shift(transit, wanted, now)
             self._serve_queue(now)
             return self._done(transit, now)
 
-    def _shift(self, transit: Transit, wish: Transit, now: float) -> None:
-        verdict = self._placement.decide_again(transit, wish, now)
+    def _shift(self, transit: Transit, wanted: Transit, now: float) -> None:
+        verdict = self._placement.readmit(transit, wanted, now)
         if isinstance(verdict, Grant):
-            self._hold_again(transit, wish, verdict, now)
+            self._hold_again(transit, wanted, verdict, now)
         elif isinstance(verdict, Wait) and transit.state is TransitState.QUEUED:
             what = "it waits for the times of before"
-            self._lifecycle.change(transit, _times(wish), now, what, self._repository.write)
+            self._lifecycle.change(transit, _times(wanted), now, what, self._repository.write)
             self._lifecycle.wait(transit, verdict, now)
         else:
             why = "its packets are on several paths" if verdict is None else verdict.reason
             raise BrokerError(
-                f"transit {transit.id!r} cannot be held from {iso(wish.start)} to "
-                f"{iso(wish.end)}: {why}",
+                f"transit {transit.id!r} cannot be held from {iso(wanted.start)} to "
+                f"{iso(wanted.end)}: {why}",
                 "conflict",
             )
 
@@ -645,7 +645,7 @@ class Broker(Queries):
             except BrokerError:
                 self._lifecycle.resume(transit, now)
                 raise
-        wish = replace(
+        wanted = replace(
             transit.copy(),
             start=0.0,
             end=0.0,
@@ -654,33 +654,33 @@ class Broker(Queries):
             asked=fingerprint(request),
         )
         if request.size_bytes is not None:
-            wish.size_bytes = request.size_bytes
+            wanted.size_bytes = request.size_bytes
         begun = transit.state in ON_SWITCHES or transit.start <= now
-        early = None if begun else self._placement.begin_early(transit, wish, now)
+        early = None if begun else self._placement.begin_early(transit, wanted, now)
         if early is not None:
             self._hold_again(transit, *early, now)
             return transit
         if not begun:
-            wish.start = transit.start
+            wanted.start = transit.start
         # It has a path all the same, until the end that it has.
-        for end in (self._placement.keep_until(transit, wish, now), transit.lease_until):
+        for end in (self._placement.keep_until(transit, wanted, now), transit.lease_until):
             try:
-                self._retime(transit, wish, end, now)
+                self._retime(transit, wanted, end, now)
                 break
             except BrokerError as error:
                 log.warning("transit %s is not made longer: %s", transit.id, error)
         return transit
 
-    def _hold_again(self, transit: Transit, wish: Transit, grant: Grant, now: float) -> None:
-        """Give a transit what was granted to ``wish``, instead of what it has."""
-        until = self._placement.lease_until(wish, grant)
-        self._lifecycle.hold(transit, grant, until, now, _times(wish))
+    def _hold_again(self, transit: Transit, wanted: Transit, grant: Grant, now: float) -> None:
+        """Give a transit what was granted to ``wanted``, instead of what it has."""
+        until = self._placement.lease_until(wanted, grant)
+        self._lifecycle.hold(transit, grant, until, now, _times(wanted))
 
-    def _retime(self, transit: Transit, wish: Transit, end: float, now: float) -> None:
+    def _retime(self, transit: Transit, wanted: Transit, end: float, now: float) -> None:
         """Let a transit that has begun end at another time. Raises BrokerError, nothing changed."""
         self._lifecycle.change(
             transit,
-            {**_times(wish), "lease_until": end},
+            {**_times(wanted), "lease_until": end},
             now,
             f"transit {transit.id!r} cannot end then",
             self._repository.write,
@@ -688,7 +688,7 @@ class Broker(Queries):
         )
 
 
-def _times(wish: Transit) -> dict[str, Any]:
+def _times(wanted: Transit) -> dict[str, Any]:
     """What a change of times changes of a transit."""
     names = ("start", "end", "lease_s", "requested_at", "size_bytes", "asked")
-    return {name: getattr(wish, name) for name in names}
+    return {name: getattr(wanted, name) for name in names}

@@ -2,7 +2,7 @@
 
 request ─► build: checked, completed from its template ─► a transit with no path yet
 transit ─► decide: admission, with the paths its packets must share and who waits before it
-transit ─► decide_again: what it may have instead of what it holds
+transit ─► readmit: what it may have instead of what it holds
 """
 
 from __future__ import annotations
@@ -173,10 +173,8 @@ class Placement:
             self._multipath,
         )
 
-    def decide_again(
-        self, transit: Transit, wish: Transit, now: float
-    ) -> Grant | Wait | Never | None:
-        """What ``wish`` may have where the transit gives up what it holds; None where its packets
+    def readmit(self, transit: Transit, wanted: Transit, now: float) -> Grant | Wait | Never | None:
+        """What ``wanted`` may have where the transit gives up what it holds; None where its packets
         cannot be told apart from those of others on several paths, or its template is gone."""
         template = template_of(transit, self._templates)
         ways = self._active.pairs.ways(transit)
@@ -186,39 +184,39 @@ class Placement:
         known, claims = self._active.all, self._active.waitlist.claims_before(transit, now)
         before = {
             # Who came later, and may wait for just what this one gives up, does not keep it there.
-            hop: [c for c in found if _is_before(known[c.id], wish)]
+            hop: [c for c in found if _is_before(known[c.id], wanted)]
             for hop, found in claims.items()
         }
         with self._without(transit):
             return self._admission.decide(
-                wish, template, now, pinned, before, None, self._multipath
+                wanted, template, now, pinned, before, None, self._multipath
             )
 
     def begin_early(
-        self, transit: Transit, wish: Transit, now: float
+        self, transit: Transit, wanted: Transit, now: float
     ) -> tuple[Transit, Grant] | None:
         """How a held transit may begin before its start, or be sure to begin then: with the lease
-        that ``wish`` asks for, else with what is reserved and as much more as is free. None where
+        that ``wanted`` asks for, else with what is reserved and as much more as is free. None where
         it has to stay where it is."""
-        verdict = self.decide_again(transit, wish, now)
+        verdict = self.readmit(transit, wanted, now)
         if isinstance(verdict, Grant):
-            return wish, verdict
-        longest = self.window(wish, now)[1] - now
+            return wanted, verdict
+        longest = self.window(wanted, now)[1] - now
         reserved_s = transit.lease_until - transit.start
-        verdict = self.decide_again(transit, replace(wish, lease_s=reserved_s), now)
+        verdict = self.readmit(transit, replace(wanted, lease_s=reserved_s), now)
         if isinstance(verdict, Wait) and verdict.earliest and verdict.earliest < transit.start:
-            wish = replace(wish, start=verdict.earliest)
-            verdict = self.decide_again(transit, replace(wish, lease_s=reserved_s), now)
+            wanted = replace(wanted, start=verdict.earliest)
+            verdict = self.readmit(transit, replace(wanted, lease_s=reserved_s), now)
         if not isinstance(verdict, Grant):
             return None
         with self._without(transit):
             end = self._free_until(verdict.reservation(transit.id), verdict.start + longest)
-        return wish, replace(verdict, end=end)
+        return wanted, replace(verdict, end=end)
 
-    def keep_until(self, transit: Transit, wish: Transit, now: float) -> float:
-        """How long a transit may stay where it is, up to what ``wish`` asks for and no shorter than
+    def keep_until(self, transit: Transit, wanted: Transit, now: float) -> float:
+        """How long a transit may stay where it is: up to what ``wanted`` asks for, no shorter than
         it may now."""
-        until = self.window(wish, now)[1]
+        until = self.window(wanted, now)[1]
         with self._without(transit) as held:
             if held is not None:
                 until = max(held.end, self._free_until(held, until))
@@ -306,8 +304,8 @@ class Placement:
         return None if found is None or found[1] > template.max_age_s else found[0]
 
 
-def _is_before(other: Transit, wish: Transit) -> bool:
-    """Whether one that waits has asked before ``wish`` did, or is of higher priority."""
-    if other.id == wish.id:
+def _is_before(other: Transit, wanted: Transit) -> bool:
+    """Whether one that waits has asked before ``wanted`` did, or is of higher priority."""
+    if other.id == wanted.id:
         return False
-    return other.priority > wish.priority or other.requested_at < wish.requested_at
+    return other.priority > wanted.priority or other.requested_at < wanted.requested_at

@@ -8,7 +8,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -102,27 +101,6 @@ def test_a_wrong_token(url: str) -> None:
     with pytest.raises(BrokerError) as caught:
         BrokerClient(url, FOR_EVER_S, "wrong").health()
     assert caught.value.code == "unauthorized"
-
-
-def test_sixteen_clients_over_http(url: str, rig: Rig) -> None:
-    pairs = [("mu", "tacc"), ("mu", "iplant"), ("local", "tacc"), ("local", "iplant")]
-
-    def work(number: int) -> list[TransitState]:
-        mine = BrokerClient(url, FOR_EVER_S, TOKEN)
-        states = []
-        for turn in range(4):
-            src, dst = pairs[(number + turn) % 4]
-            name = f"{number}.{turn}"
-            states.append(mine.request(TransitRequest(name, src, dst, template="soykb")).state)
-            mine.release(name, 1000, 1.0)
-        return states
-
-    with ThreadPoolExecutor(16) as pool:
-        states = {state for found in pool.map(work, range(16)) for state in found}
-    assert TransitState.INSTALLED in states
-    assert states <= {TransitState.INSTALLED, TransitState.QUEUED, TransitState.BEST_EFFORT}
-    assert rig.reserved() == {} and rig.controller.circuits == {}
-    assert len(rig.recorder.transits) == 64
 
 
 # -- what is no broker -----------------------------------------------------------------------

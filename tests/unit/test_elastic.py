@@ -175,23 +175,6 @@ def test_step_by_step_is_the_same_as_at_once(todo: list[Any], asked_often: bool)
     assert sharing.rates() == share(capacity, list(held.values()))
 
 
-def test_many_that_come_and_go_leave_no_gaps() -> None:
-    sharing = Sharing({AB: 10_000})
-    for number in range(1000):
-        sharing.update([demand(str(number), (AB,), 1, 1000)], [str(number - 10)])
-    assert sharing.rates() == dict.fromkeys(map(str, range(990, 1000)), 1000)
-    assert len(sharing._table._names) < 200
-
-
-def test_many_that_come_one_after_the_other_gone() -> None:
-    sharing = Sharing({AB: 10_000})
-    for number in range(300):
-        sharing.update([demand(str(number), (AB,), 1, 1000)])
-        assert sharing.rates() == {str(number): 1000}
-        sharing.update([], [str(number)])
-        assert sharing.rates() == {}
-
-
 @given(st.lists(st.integers(0, 10**18), min_size=1, max_size=20), st.integers(0, 4 * 10**18))
 def test_rates_that_no_link_has_are_shared_exactly(spans: list[int], capacity: int) -> None:
     demands = [Demand(str(i), (AB,), 0, span) for i, span in enumerate(spans)]

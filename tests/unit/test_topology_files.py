@@ -228,29 +228,6 @@ def test_whatever_a_file_says_is_a_network_or_one_line(data: st.DataObject) -> N
         assert "\n" not in str(error)
 
 
-@given(plain)
-def test_whatever_stands_in_a_json_file(found: Any) -> None:
-    for data in (found, {"nodes": found, "edges": []}, {"nodes": [], "edges": found}):
-        try:
-            topology_from_dict(from_node_link(data))
-        except InputError as error:
-            assert "\n" not in str(error)
-
-
-@given(st.data())
-def test_a_graphml_file_with_a_piece_changed(data: st.DataObject) -> None:
-    text = graphml_of(DEMO)
-    start = data.draw(st.integers(0, len(text)))
-    end = data.draw(st.integers(start, min(len(text), start + 30)))
-    put = data.draw(st.text(st.sampled_from('<>/="&; abckeydnode01\n'), max_size=12))
-    try:
-        topology_from_dict(
-            from_node_link(read_graphml((text[:start] + put + text[end:]).encode(), "f"))
-        )
-    except InputError as error:
-        assert "\n" not in str(error)
-
-
 @given(st.binary(max_size=60))
 def test_bytes_that_are_no_graphml(content: bytes) -> None:
     with pytest.raises(InputError):
