@@ -24,8 +24,9 @@ import pytest
 from adon.testbed import box, packages, plan
 from adon.testbed.network import Network
 from network_provisioner.controllers.base import Circuit, Controller
-from network_provisioner.controllers.openflow import OpenFlowController
-from network_provisioner.controllers.shaper import CommandRunner, TcShaper
+from network_provisioner.controllers.openflow.driver import OpenFlowController
+from network_provisioner.controllers.shaping.htb import TcShaper
+from network_provisioner.controllers.shaping.shapes import CommandRunner
 from network_provisioner.topologies.data import topology_from_dict
 from network_provisioner.topology import Topology
 
