@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from monitors.archive import Archive
     from network_provisioner.api.books import Books
     from network_provisioner.broker import Broker
-    from network_provisioner.controllers.shaper import Shaper
+    from network_provisioner.controllers.shaping.shapes import Shaper
     from network_provisioner.decisions.admission import Limits
     from network_provisioner.model import Transit
     from network_provisioner.queries import Recorder
@@ -46,7 +46,7 @@ def make_controller(
 
         return SimulatedController(topology, clock)
     if config.driver == "openflow":
-        from network_provisioner.controllers.openflow import OpenFlowController
+        from network_provisioner.controllers.openflow.driver import OpenFlowController
 
         return OpenFlowController(
             topology,
@@ -57,7 +57,7 @@ def make_controller(
             shared=shared,
         )
     if config.driver == "opendaylight":
-        from network_provisioner.controllers.opendaylight import OpenDaylightController
+        from network_provisioner.controllers.opendaylight.driver import OpenDaylightController
         from network_provisioner.controllers.restconf import Access
 
         access = Access(config.url, config.user, _password(config), ca_file=config.ca)
@@ -73,8 +73,9 @@ def make_controller(
 
 
 def _shaper(config: ControllerConfig, topology: Topology) -> Shaper | None:
-    from network_provisioner.controllers.shaper import CommandRunner, TcShaper
-    from network_provisioner.controllers.vsctl import VsctlShaper
+    from network_provisioner.controllers.shaping.htb import TcShaper
+    from network_provisioner.controllers.shaping.ovsdb import VsctlShaper
+    from network_provisioner.controllers.shaping.shapes import CommandRunner
 
     if config.bandwidth in ("meter", "none"):
         return None

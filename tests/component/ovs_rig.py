@@ -25,8 +25,9 @@ from adon.machine import box, packages
 from examples.testbed import plan
 from examples.testbed.network import Network
 from network_provisioner.controllers.base import Circuit, Controller
-from network_provisioner.controllers.openflow import OpenFlowController
-from network_provisioner.controllers.shaper import CommandRunner, TcShaper
+from network_provisioner.controllers.openflow.driver import OpenFlowController
+from network_provisioner.controllers.shaping.htb import TcShaper
+from network_provisioner.controllers.shaping.shapes import CommandRunner
 from network_provisioner.topologies.data import topology_from_dict
 from network_provisioner.topology import Topology
 

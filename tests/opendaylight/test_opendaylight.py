@@ -31,9 +31,10 @@ from examples.testbed.ports import free_port
 from network_provisioner.client import BrokerClient
 from network_provisioner.controllers.base import ControllerError, Part
 from network_provisioner.controllers.conformance import ControllerConformance
-from network_provisioner.controllers.opendaylight import OpenDaylightController
+from network_provisioner.controllers.opendaylight.driver import OpenDaylightController
 from network_provisioner.controllers.restconf import Access, Restconf
-from network_provisioner.controllers.shaper import CommandRunner, TcShaper
+from network_provisioner.controllers.shaping.htb import TcShaper
+from network_provisioner.controllers.shaping.shapes import CommandRunner
 from network_provisioner.errors import BrokerError
 from network_provisioner.flows import Flow
 from network_provisioner.model import TransitRequest, TransitState

@@ -9,9 +9,9 @@ from fake_switch import FakeSwitch
 
 from examples.testbed.ports import free_port
 from network_provisioner.controllers.base import Circuit, Controller, ControllerError
-from network_provisioner.controllers.openflow import OpenFlowController
+from network_provisioner.controllers.openflow.driver import OpenFlowController
 from network_provisioner.controllers.rules import OWNER_SHIFT, STAMP_OWNER
-from network_provisioner.controllers.shaping import DeviceShape
+from network_provisioner.controllers.shaping.shapes import DeviceShape
 from network_provisioner.topology import Topology
 
 PATH = ("mu", "s1", "s2", "tacc")

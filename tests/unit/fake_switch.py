@@ -154,7 +154,7 @@ class FakeSwitch:
             return _message(BARRIER_REPLY, xid)
         with self.lock:
             if kind in (GROUP_MOD, METER_MOD):
-                return self._aid_mod(kind, data, xid)
+                return self._entry_mod(kind, data, xid)
             if kind == FLOW_MOD:
                 return self._flow_mod(data, xid)
             return self._multipart(data, xid) if kind == MULTIPART_REQUEST else b""
@@ -182,7 +182,7 @@ class FakeSwitch:
             self.table = {k: e for k, e in self.table.items() if e.cookie & mask != cookie & mask}
         return b""
 
-    def _aid_mod(self, kind: int, data: bytes, xid: int) -> bytes:
+    def _entry_mod(self, kind: int, data: bytes, xid: int) -> bytes:
         """ADD, MODIFY and DELETE have the same numbers for both."""
         command, middle, number = struct.unpack_from("!HHI", data, 8)
         there = self.groups if kind == GROUP_MOD else self.meters

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import queue
 import ssl
 import threading
 from collections.abc import Iterator
@@ -14,10 +13,13 @@ from controller_worlds import MBPS, HastyClock, two_switches
 from fake_opendaylight import FakeOpenDaylight
 
 from examples.testbed.ports import free_port
+from network_provisioner.controllers.backend import SwitchEvent
 from network_provisioner.controllers.base import Circuit, Controller, ControllerError, Part
 from network_provisioner.controllers.conformance import ControllerConformance
-from network_provisioner.controllers.odl_board import OdlBoard
-from network_provisioner.controllers.opendaylight import OpenDaylightController
+from network_provisioner.controllers.opendaylight.driver import (
+    OpenDaylightController,
+    OpenDaylightSwitches,
+)
 from network_provisioner.controllers.restconf import Access, Restconf
 from network_provisioner.controllers.rules import ROUTE_OWNER, TRANSIT_OWNER, Changes, FlowRule
 from network_provisioner.errors import InputError
@@ -120,21 +122,21 @@ def test_the_end_of_every_lease_is_noticed() -> None:
     """Nobody tells, so it is known from what was sent, or read after the end before."""
     clock = HastyClock()
     odl = FakeOpenDaylight({1: [1]}, clock=clock.now)
-    ended: queue.SimpleQueue[int] = queue.SimpleQueue()
     rest = Restconf("OpenDaylight", Access(odl.url, "admin", "admin"))
-    board = OdlBoard(rest, {1: "s1"}, lambda dpid: None, ended.put, clock.now, poll_s=0.02)
-    board.open()
+    backend = OpenDaylightSwitches(rest, {1: "s1"}, clock.now, poll_s=0.02)
+    backend.open()
+    assert backend.events.get() == SwitchEvent(1, connected=True)
     try:
         now = clock.now()
         for lease_s in (3, 1, 2):
             rule = FlowRule(1, 200, f"10.0.0.{lease_s}", "10.0.1.1", 1, TRANSIT_OWNER << 48)
-            board.send({1: Changes(add=(replace(rule, expires_at=now + lease_s),))}, now)
+            backend.send({1: Changes(add=(replace(rule, expires_at=now + lease_s),))}, now)
         while clock.now() < now + 3:
-            clock.wait_for("the end of a lease", lambda: not ended.empty())
-            assert ended.get() == 1
-            board.read_rules({1}, 0, 0, clock.now())
+            clock.wait_for("the end of a lease", lambda: not backend.events.empty())
+            assert backend.events.get() == SwitchEvent(1, connected=False)
+            backend.read_rules({1}, 0, 0, clock.now())
     finally:
-        board.close()
+        backend.close()
         odl.down()
 
 

@@ -15,8 +15,8 @@ from fake_switch import ECHO_REQUEST, FakeSwitch
 from examples.testbed.ports import free_port
 from network_provisioner.controllers.base import Circuit, ControllerError
 from network_provisioner.controllers.conformance import ControllerConformance
-from network_provisioner.controllers.connections import parse_listen
-from network_provisioner.controllers.openflow import OpenFlowController
+from network_provisioner.controllers.openflow.connections import parse_listen
+from network_provisioner.controllers.openflow.driver import OpenFlowController
 from network_provisioner.controllers.rules import (
     OWNER_SHIFT,
     ROUTE_OWNER,

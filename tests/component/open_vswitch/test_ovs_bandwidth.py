@@ -26,9 +26,9 @@ from adon.machine import box, packages
 from examples.testbed import plan
 from examples.testbed.network import Network
 from network_provisioner.controllers.base import ControllerError, Queue
-from network_provisioner.controllers.openflow import OpenFlowController
-from network_provisioner.controllers.shaper import CommandRunner
-from network_provisioner.controllers.vsctl import VsctlShaper
+from network_provisioner.controllers.openflow.driver import OpenFlowController
+from network_provisioner.controllers.shaping.ovsdb import VsctlShaper
+from network_provisioner.controllers.shaping.shapes import CommandRunner
 
 pytestmark = [pytest.mark.component, pytest.mark.root]
 

@@ -31,7 +31,7 @@ from examples.testbed import plan
 from examples.testbed.network import Network
 from network_provisioner.controllers.base import ControllerError, Part
 from network_provisioner.controllers.conformance import ControllerConformance
-from network_provisioner.controllers.openflow import OpenFlowController
+from network_provisioner.controllers.openflow.driver import OpenFlowController
 from network_provisioner.flows import Flow
 from network_provisioner.topologies.discovery import Discovers, differences
 

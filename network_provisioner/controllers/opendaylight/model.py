@@ -10,11 +10,11 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from network_provisioner.controllers.aids import SelectGroup
-from network_provisioner.controllers.blocks import Masked
 from network_provisioner.controllers.rules import (
     FlowRule,
+    Masked,
     SeenRule,
+    SelectGroup,
     hard_timeout,
 )
 

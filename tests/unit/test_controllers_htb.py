@@ -9,8 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from network_provisioner.controllers.base import ControllerError
-from network_provisioner.controllers.shaper import CommandRunner, TcShaper
-from network_provisioner.controllers.shaping import Asked, DeviceShape, ShapeClass, share_out
+from network_provisioner.controllers.shaping.htb import TcShaper
+from network_provisioner.controllers.shaping.shapes import (
+    ClassDemand,
+    CommandRunner,
+    DeviceShape,
+    ShapeClass,
+    share_out,
+)
 from network_provisioner.errors import MissingError
 
 EMPTY = DeviceShape("s1", "s1-a", 200e6, 0.0265)
@@ -212,7 +218,8 @@ def test_a_command_that_hangs_is_a_failure() -> None:
 def test_shares_stay_below_the_link(capacity: float, parts: list[tuple[float, float]]) -> None:
     total = max(1.0, sum(d for d, _ in parts))
     asked = [
-        Asked(i + 1, d / total * capacity, a * capacity, capacity) for i, (d, a) in enumerate(parts)
+        ClassDemand(i + 1, d / total * capacity, a * capacity, capacity)
+        for i, (d, a) in enumerate(parts)
     ]
     classes, _ = share_out(capacity, asked)
     assert sum(c.rate_bps for c in classes) <= capacity

@@ -17,8 +17,7 @@ import secrets
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from network_provisioner.controllers.aids import Aid, Key
-from network_provisioner.controllers.board import Board
+from network_provisioner.controllers.backend import SwitchBackend
 from network_provisioner.controllers.rules import (
     ANY_OWNER_MASK,
     OWNER_MASK,
@@ -27,6 +26,8 @@ from network_provisioner.controllers.rules import (
     TRANSIT_OWNER,
     Changes,
     FlowRule,
+    Key,
+    TableEntry,
     is_stamp,
     stamp_rule,
 )
@@ -42,23 +43,23 @@ OURS = TRANSIT_OWNER << OWNER_SHIFT
 @dataclass(slots=True)
 class _Known:
     rules: dict[Key, FlowRule]
-    aids: dict[Key, Aid]
+    entries: dict[Key, TableEntry]
     stamp: int
     read_at: float
 
 
-class Beliefs:
+class SwitchState:
     """What is on each switch. Not thread-safe."""
 
-    def __init__(self, board: Board, clock: Callable[[], float]) -> None:
-        self._board = board
+    def __init__(self, backend: SwitchBackend, clock: Callable[[], float]) -> None:
+        self._backend = backend
         self._clock = clock
         self._writer = secrets.randbits(_WRITER_BITS)
         self._count = 0
         self._known: dict[int, _Known] = {}
         self._taken_over: set[int] = set()
 
-    def look(self, dpids: Iterable[int]) -> bool:
+    def refresh(self, dpids: Iterable[int]) -> bool:
         """Bring what is believed of these switches up to date.
 
         Returns whether anything had to be read anew. Raises ControllerError.
@@ -68,9 +69,7 @@ class Beliefs:
         unknown = {
             dpid
             for dpid in dpids
-            if self._board.native is None
-            or dpid not in self._known
-            or not 0 <= now - self._known[dpid].read_at < AUDIT_S
+            if dpid not in self._known or not 0 <= now - self._known[dpid].read_at < AUDIT_S
         }
         sure = dpids - unknown
         if sure:
@@ -91,9 +90,9 @@ class Beliefs:
         """Our rules on these switches, as believed."""
         return [rule for dpid in dpids for rule in self._known[dpid].rules.values()]
 
-    def aids(self, dpids: Iterable[int]) -> list[Aid]:
+    def entries(self, dpids: Iterable[int]) -> list[TableEntry]:
         """Our groups and meters on these switches, as believed."""
-        return [aid for dpid in dpids for aid in self._known[dpid].aids.values()]
+        return [entry for dpid in dpids for entry in self._known[dpid].entries.values()]
 
     def epoch(self, dpids: Iterable[int]) -> int:
         """The latest epoch of any of these switches, 0 where none was stamped."""
@@ -121,12 +120,10 @@ class Beliefs:
         try:
             for step in changes.stages():
                 batches = step.per_switch()
-                if self._board.native is not None:
-                    for dpid in batches.keys() - stamped:
-                        before = batches[dpid]
-                        batches[dpid] = before.with_first(stamp_rule(dpid, stamp))
-                    stamped |= batches.keys()
-                self._board.send(batches, now)
+                for dpid in batches.keys() - stamped:
+                    batches[dpid] = Changes(add=(stamp_rule(dpid, stamp),)) | batches[dpid]
+                stamped |= batches.keys()
+                self._backend.send(batches, now)
         except BaseException:
             self.forget(changes.per_switch())
             raise
@@ -136,14 +133,16 @@ class Beliefs:
                 continue
             known.stamp = stamp
             known.rules.update((rule.key, rule) for rule in change.add)
-            known.aids.update((aid.key, aid) for aid in (*change.add_aids, *change.change_aids))
+            known.entries.update(
+                (entry.key, entry) for entry in (*change.add_entries, *change.change_entries)
+            )
             for rule in change.delete:
                 known.rules.pop(rule.key, None)
-            for aid in change.delete_aids:
-                known.aids.pop(aid.key, None)
+            for entry in change.delete_entries:
+                known.entries.pop(entry.key, None)
 
     def _stamps(self, dpids: set[int]) -> dict[int, int]:
-        found, _ = self._board.read_rules(dpids, _STAMP, OWNER_MASK, self._clock())
+        found, _ = self._backend.read_rules(dpids, _STAMP, OWNER_MASK, self._clock())
         return {
             dpid: max((seen.rule.cookie ^ _STAMP for seen in found[dpid]), default=0)
             for dpid in dpids
@@ -152,16 +151,15 @@ class Beliefs:
     def _read(self, dpids: set[int]) -> None:
         self.forget(dpids)
         now = self._clock()
-        found, odd = self._board.read_rules(dpids, OURS, ANY_OWNER_MASK, now)
-        native = self._board.native
-        aids = native.read_aids(dpids) if native is not None else {}
+        found, odd = self._backend.read_rules(dpids, OURS, ANY_OWNER_MASK, now)
+        entries = self._backend.read_entries(dpids)
         for dpid in dpids:
             for cookie in odd[dpid]:
-                self._board.delete_by_cookie(dpid, cookie, 2**64 - 1)
+                self._backend.delete_by_cookie(dpid, cookie, 2**64 - 1)
             rules = [seen.rule for seen in found[dpid]]
             self._known[dpid] = _Known(
                 {rule.key: rule for rule in rules if not is_stamp(rule)},
-                {aid.key: aid for aid in aids.get(dpid, ())},
+                {entry.key: entry for entry in entries[dpid]},
                 max((rule.cookie ^ _STAMP for rule in rules if is_stamp(rule)), default=0),
                 now,
             )

@@ -1,4 +1,4 @@
-"""The ``tc`` commands that lay a device's classes as HTB. Pure.
+"""A device's classes as HTB, laid by ``tc``.
 
 A class's number is made of its queue and its mark, so it stays while others come and go, and a mark
 that moves to another queue gets another class: HTB cannot move one.
@@ -7,13 +7,16 @@ that moves to another queue gets another class: HTB cannot move one.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from itertools import pairwise
 
-from network_provisioner.controllers.shaping import (
+from network_provisioner.controllers.base import ControllerError
+from network_provisioner.controllers.shaping.shapes import (
     LAST_PRIO,
     DeviceShape,
     QueueClass,
+    Runner,
     ShapeClass,
 )
 
@@ -272,4 +275,105 @@ def _buffer(shape: DeviceShape, class_id: str) -> str:
     return (
         f"qdisc replace dev {shape.device} parent {class_id} "
         f"handle {class_id.partition(':')[2]}: bfifo limit {limit}"
+    )
+
+
+class TcShaper:
+    """HTB by ``tc``: one ``tc -batch`` for each call that changes anything.
+
+    It remembers what it laid. A device that has lost its classes (somebody deleted the discipline)
+    makes a batch fail; then all devices of the call are laid anew, once.
+    """
+
+    def __init__(self, run: Runner) -> None:
+        self._run = run
+        # None: on the device is something we no longer know.
+        self._laid: dict[str, DeviceShape | None] = {}
+        # Devices that somebody else may have changed since.
+        self._doubted: set[str] = set()
+
+    def begin(self, shapes: Iterable[DeviceShape]) -> None:
+        """See :class:`Shaper`."""
+        self.sync([shape for shape in shapes if not is_laid(self._said(shape))])
+
+    def sync(self, shapes: Iterable[DeviceShape]) -> None:
+        """See :class:`Shaper`. A device that has it already is left alone, with what is queued."""
+        wanted = list(shapes)
+        self._laid.update((shape.device, None) for shape in wanted)
+        others = [shape for shape in wanted if not self._is_on_device(shape)]
+        self._batch([line for shape in others for line in lay(shape)])
+        self._laid.update((shape.device, shape) for shape in wanted)
+        self._doubted -= {shape.device for shape in wanted}
+
+    def grow(self, shapes: Iterable[DeviceShape]) -> None:
+        """See :class:`Shaper`."""
+        self._step(list(shapes), grow, _union)
+
+    def shrink(self, shapes: Iterable[DeviceShape]) -> None:
+        """See :class:`Shaper`."""
+        self._step(list(shapes), shrink, lambda _, new: new)
+
+    def doubt(self) -> None:
+        """See :class:`Shaper`."""
+        self._doubted |= self._laid.keys()
+
+    def clear(self) -> None:
+        """See :class:`Shaper`."""
+        lines = [line for device in self._laid for line in clear(device)]
+        self._laid.clear()
+        self._doubted.clear()
+        self._batch(lines)
+
+    def _step(
+        self,
+        wanted: list[DeviceShape],
+        commands: Callable[[DeviceShape, DeviceShape], list[str]],
+        after: Callable[[DeviceShape, DeviceShape], DeviceShape],
+    ) -> None:
+        lines = []
+        for shape in wanted:
+            old = self._laid.get(shape.device)
+            if old is None or shape.device in self._doubted:
+                old = next((s for s in (shape, old) if s and self._is_on_device(s)), None)
+                self._doubted.discard(shape.device)
+            if old is not None and must_lay(old, shape):
+                old = None
+            self._laid[shape.device] = old
+            lines += lay(shape) if old is None else commands(old, shape)
+        try:
+            self._batch(lines)
+        except ControllerError:
+            self.sync(wanted)
+            return
+        for shape in wanted:
+            old = self._laid.get(shape.device)
+            self._laid[shape.device] = shape if old is None else after(old, shape)
+
+    def _is_on_device(self, shape: DeviceShape) -> bool:
+        return agrees(shape, self._said(shape))
+
+    def _said(self, shape: DeviceShape) -> str:
+        """What the kernel says of a device, nothing where it has no classes."""
+        asked = "\n".join(show(shape.device)) + "\n"
+        code, said, _ = self._run.ask(["tc", "-batch", "-"], asked)
+        return said if code == 0 else ""
+
+    def _batch(self, lines: list[str]) -> None:
+        if not lines:
+            return
+        code, _, said = self._run.ask(["tc", "-batch", "-"], "\n".join(lines) + "\n")
+        if code != 0:
+            reason = "; ".join(line.strip() for line in said.splitlines() if line.strip())
+            raise ControllerError(f"tc refused to shape: {reason or f'exit code {code}'}")
+
+
+def _union(old: DeviceShape, new: DeviceShape) -> DeviceShape:
+    """What is on a device after growing from ``old`` towards ``new``."""
+    classes = {(c.queue, c.mark) for c in new.classes}
+    queues = {q.name for q in new.queues}
+    return replace(
+        new,
+        classes=(*new.classes, *(c for c in old.classes if (c.queue, c.mark) not in classes)),
+        # Parents still come first: a queue that stays has no parent that goes.
+        queues=(*new.queues, *(q for q in old.queues if q.name not in queues)),
     )

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
-from network_provisioner.controllers import wire
+from network_provisioner.controllers.openflow import wire
 from network_provisioner.topologies.discovery import Discovered, End, Port
 
 ETH_TYPE = 0x88CC
@@ -28,7 +28,7 @@ _LOCAL = b"\x07"  # subtype of names that mean something to their giver only
 
 
 class LooksAround(Protocol):
-    """As much of a board as a search needs. Every method may raise ControllerError."""
+    """As much of a backend as a search needs. Every method may raise ControllerError."""
 
     def connected(self) -> set[int]:
         """The switches that can be asked."""
@@ -47,12 +47,12 @@ class LooksAround(Protocol):
         ...
 
 
-def discover(board: LooksAround, seconds: float = SECONDS) -> Discovered:
+def discover(backend: LooksAround, seconds: float = SECONDS) -> Discovered:
     """Look around. Raises ControllerError."""
     number = os.urandom(6)
     cookie = _COOKIE | int.from_bytes(number, "big")
-    dpids = board.connected()
-    ports = {d: dict(map(_port, found)) for d, found in board.describe_ports(dpids).items()}
+    dpids = backend.connected()
+    ports = {d: dict(map(_port, found)) for d, found in backend.describe_ports(dpids).items()}
     links: set[tuple[End, End]] = set()
     over = threading.Event()
 
@@ -62,18 +62,18 @@ def discover(board: LooksAround, seconds: float = SECONDS) -> Discovered:
             first, second = sorted((sender, (dpid, message.match["in_port"])))
             links.add((first, second))
 
-    with board.listening(heard):
+    with backend.listening(heard):
         try:
             rule = wire.punt(ETH_TYPE, cookie, round(5 * seconds))
-            board.emit({dpid: [rule] for dpid in dpids}, "the rule to find links by")
+            backend.emit({dpid: [rule] for dpid in dpids}, "the rule to find links by")
             frames = {
                 dpid: [wire.packet_out(n, frame(dpid, n, number)) for n, p in own.items() if p.up]
                 for dpid, own in ports.items()
             }
-            board.emit(frames, "the frames to find links by")
+            backend.emit(frames, "the frames to find links by")
             over.wait(seconds)  # nobody says that no more will come
         finally:
-            board.emit({d: [wire.delete_by_cookie(cookie, 2**64 - 1)] for d in dpids}, "its end")
+            backend.emit({d: [wire.delete_by_cookie(cookie, 2**64 - 1)] for d in dpids}, "its end")
     return Discovered(ports, frozenset(links))
 
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from network_provisioner.controllers.base import ControllerError
-from network_provisioner.controllers.shaping import DeviceShape, ShapeClass
-from network_provisioner.controllers.vsctl import VsctlShaper
+from network_provisioner.controllers.shaping.ovsdb import VsctlShaper
+from network_provisioner.controllers.shaping.shapes import DeviceShape, ShapeClass
 
 EMPTY = DeviceShape("s1", "s1-a", 200e6, 0.0265)
 ONE = replace(EMPTY, classes=(ShapeClass(5, 150e6, 200e6),))

@@ -1,5 +1,4 @@
-"""Rates on a device as a tree of classes. Pure; :mod:`~network_provisioner.controllers.tc` says the
-same to the kernel.
+"""Rates on a device as a tree of classes. What lays it is a :class:`Shaper`.
 
 ::
 
@@ -15,11 +14,14 @@ the first switch sets.
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
 
 from network_provisioner.controllers.base import Queue
-from network_provisioner.errors import InputError
+from network_provisioner.errors import InputError, MissingError
 
 # Best effort is never starved: this share of a link is not handed out.
 BEST_EFFORT_SHARE = 0.01
@@ -31,7 +33,7 @@ MAX_QUEUE_DEPTH = 6
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ClassDemand:
     """What the traffic with DSCP ``mark`` asks of a device.
 
     ``queue`` names the queue it belongs to there, "" for none. ``shared``: it is what the queue's
@@ -97,7 +99,7 @@ class DeviceShape:
 
 
 def share_out(
-    capacity_bps: float, asked: Sequence[Asked], queues: Sequence[Queue] = ()
+    capacity_bps: float, asked: Sequence[ClassDemand], queues: Sequence[Queue] = ()
 ) -> tuple[tuple[ShapeClass, ...], tuple[QueueClass, ...]]:
     """The classes and queues of one device.
 
@@ -189,3 +191,72 @@ def _depth(queue: Queue, by_name: Mapping[str, Queue]) -> int:
 
 def _where(queue: Queue) -> str:
     return f"queue {queue.name!r} on link {'>'.join(queue.hop)}"
+
+
+_PACKAGES = {"ovs-vsctl": "openvswitch-switch"}
+
+
+class Runner(Protocol):
+    """Runs commands."""
+
+    def ask(self, command: Sequence[str], stdin: str = "") -> tuple[int, str, str]:
+        """The exit code, standard output and standard error. Raises MissingError."""
+        ...
+
+
+class CommandRunner:
+    """Runs commands on this machine, behind a prefix such as ``ip netns exec NAME``."""
+
+    def __init__(self, prefix: Sequence[str] = (), timeout_s: float = 10.0) -> None:
+        self._prefix = tuple(prefix)
+        self._timeout_s = timeout_s
+
+    def ask(self, command: Sequence[str], stdin: str = "") -> tuple[int, str, str]:
+        """See :class:`Runner`. A command that takes too long is killed and counts as failed."""
+        argv = [*self._prefix, *command]
+        try:
+            done = subprocess.run(
+                argv,
+                input=stdin,
+                text=True,
+                capture_output=True,
+                timeout=self._timeout_s,
+                check=False,
+            )
+        except FileNotFoundError:
+            package = _PACKAGES.get(Path(argv[0]).name, "iproute2")
+            raise MissingError(
+                f"{argv[0]!r} was not found; it is in the Debian package {package}"
+            ) from None
+        except subprocess.TimeoutExpired:
+            return 124, "", f"no answer within {self._timeout_s:g} s"
+        return done.returncode, done.stdout, done.stderr
+
+
+class Shaper(Protocol):
+    """Keeps rates on devices. Every method may raise ControllerError or MissingError."""
+
+    def begin(self, shapes: Iterable[DeviceShape]) -> None:
+        """Have these on devices without any shaping. What others have may be an earlier run's,
+        with traffic on it: it stays until it is known what is wanted."""
+        ...
+
+    def sync(self, shapes: Iterable[DeviceShape]) -> None:
+        """Have exactly this on these devices, whatever is on them."""
+        ...
+
+    def grow(self, shapes: Iterable[DeviceShape]) -> None:
+        """Add and change classes, before packets are marked for them."""
+        ...
+
+    def shrink(self, shapes: Iterable[DeviceShape]) -> None:
+        """Remove the classes that are not in ``shapes``, after the last packet was marked."""
+        ...
+
+    def doubt(self) -> None:
+        """Somebody else may have changed the devices: look before the next step."""
+        ...
+
+    def clear(self) -> None:
+        """Leave every device that was ever laid without shaping."""
+        ...

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from network_provisioner.controllers import odl_flows
-from network_provisioner.controllers.aids import Bucket, SelectGroup
+from network_provisioner.controllers.opendaylight import model
 from network_provisioner.controllers.rules import (
+    Bucket,
     FlowRule,
+    SelectGroup,
     same_but_lease,
     stamp_rule,
 )
@@ -61,7 +62,7 @@ def rules(draw: st.DrawFn) -> FlowRule:
 
 def answered(rule: FlowRule, **more: Any) -> dict[str, Any]:
     """A rule as OpenDaylight prints it, right after it was laid."""
-    flow = odl_flows.flow_of(rule, NOW)
+    flow = model.flow_of(rule, NOW)
     if not flow["instructions"]["instruction"]:
         del flow["instructions"]
     counted = {"duration": {"second": 0, "nanosecond": 0}, "byte-count": "17", "flags": ""}
@@ -71,7 +72,7 @@ def answered(rule: FlowRule, **more: Any) -> dict[str, Any]:
 
 @given(rules())
 def test_a_rule_comes_back_as_it_was(rule: FlowRule) -> None:
-    seen = odl_flows.read_flow(rule.dpid, answered(rule), NOW)
+    seen = model.read_flow(rule.dpid, answered(rule), NOW)
     assert seen is not None and seen.rule == rule and seen.bytes == 17
 
 
@@ -94,25 +95,25 @@ alike = st.builds(
 
 @given(alike, alike)
 def test_rules_share_an_id_only_where_they_overwrite_each_other(a: FlowRule, b: FlowRule) -> None:
-    assert (odl_flows.flow_id(a) == odl_flows.flow_id(b)) == (a.key == b.key)
+    assert (model.flow_id(a) == model.flow_id(b)) == (a.key == b.key)
 
 
 @given(rules())
 def test_an_id_needs_no_escapes_in_an_address(rule: FlowRule) -> None:
-    assert set(odl_flows.flow_id(rule)) <= set("abcdefghijklmnopqrstuvwxyz0123456789.-_")
+    assert set(model.flow_id(rule)) <= set("abcdefghijklmnopqrstuvwxyz0123456789.-_")
 
 
 @given(rules(), st.integers(0, 60), st.integers(0, 999_999_999))
 def test_age_counts_against_the_lease(rule: FlowRule, seconds: int, nanoseconds: int) -> None:
     aged = answered(rule, duration={"second": seconds, "nanosecond": nanoseconds})
-    seen = odl_flows.read_flow(rule.dpid, aged, NOW)
+    seen = model.read_flow(rule.dpid, aged, NOW)
     assert seen is not None and same_but_lease(seen.rule, rule)
     assert seen.rule.expires_at == pytest.approx(rule.expires_at - seconds - nanoseconds / 1e9)
 
 
 def test_a_stamp_comes_back() -> None:
     stamp = stamp_rule(7, 4711)
-    seen = odl_flows.read_flow(7, answered(stamp), NOW)
+    seen = model.read_flow(7, answered(stamp), NOW)
     assert seen is not None and seen.rule == stamp
 
 
@@ -128,7 +129,7 @@ def test_a_stamp_comes_back() -> None:
 )
 def test_what_we_would_not_make_is_not_ours(more: dict[str, Any]) -> None:
     rule = FlowRule(1, 200, "10.0.0.1", "10.0.0.2", 3, 4)
-    assert odl_flows.read_flow(1, answered(rule) | more, NOW) is None
+    assert model.read_flow(1, answered(rule) | more, NOW) is None
 
 
 def actions(*listed: dict[str, Any]) -> dict[str, Any]:
@@ -147,7 +148,7 @@ def actions(*listed: dict[str, Any]) -> dict[str, Any]:
 )
 def test_actions_that_we_would_not_take_are_not_ours(listed: list[dict[str, Any]]) -> None:
     rule = FlowRule(1, 200, "10.0.0.1", "10.0.0.2", 3, 4)
-    found = odl_flows.read_flow(1, answered(rule) | {"instructions": actions(*listed)}, NOW)
+    found = model.read_flow(1, answered(rule) | {"instructions": actions(*listed)}, NOW)
     assert found is None
 
 
@@ -156,7 +157,7 @@ def test_ports_with_their_node_before_them_are_read() -> None:
     flow = (
         json.dumps(answered(rule)).replace('"3"', '"openflow:1:3"').replace('"9"', '"openflow:1:9"')
     )
-    seen = odl_flows.read_flow(1, json.loads(flow), NOW)
+    seen = model.read_flow(1, json.loads(flow), NOW)
     assert seen is not None and seen.rule == rule
 
 
@@ -174,13 +175,13 @@ json_values = st.recursive(
 def test_garbage_is_not_ours_or_unreadable(rule: FlowRule, data: st.DataObject) -> None:
     flow = answered(rule)
     flow[data.draw(st.sampled_from(sorted(flow)))] = data.draw(json_values)
-    with contextlib.suppress(*odl_flows.UNREADABLE):
-        odl_flows.read_flow(1, flow, NOW)
+    with contextlib.suppress(*model.UNREADABLE):
+        model.read_flow(1, flow, NOW)
 
 
 def test_a_group_in_its_words() -> None:
     group = SelectGroup(1, 7, (Bucket(73, 4, 10), Bucket(27, 5, 11, "02:00:00:00:0b:01", 3)))
-    assert odl_flows.group_of(group) == {
+    assert model.group_of(group) == {
         "group-id": 7,
         "group-type": "group-select",
         "buckets": {

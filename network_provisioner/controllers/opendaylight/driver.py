@@ -1,4 +1,7 @@
-"""Switches that OpenDaylight controls, reached over RESTCONF.
+"""Circuits by an OpenDaylight that the switches are connected to, over RESTCONF.
+
+Tried with OpenDaylight Potassium: RESTCONF 6.0.8, OpenFlowPlugin 0.17.3, with the feature
+``odl-openflowplugin-flow-services``.
 
 Two ways lead to a switch. Best-effort routes stay, so they go into the configuration datastore, and
 OpenDaylight lays them again whenever a switch comes back, also while no broker runs. A circuit's
@@ -15,14 +18,19 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from queue import SimpleQueue
 
-from network_provisioner.controllers import odl_discovery, odl_flows
-from network_provisioner.controllers.aids import Aid
+from network_provisioner.controllers.backend import SwitchEvent, switch_names
 from network_provisioner.controllers.base import ControllerError
-from network_provisioner.controllers.board import Native
-from network_provisioner.controllers.odl_ask import OdlAsk, Origin
-from network_provisioner.controllers.odl_steps import OdlSteps, Step, name_of, run_wave
-from network_provisioner.controllers.restconf import Restconf
+from network_provisioner.controllers.opendaylight import model, requests
+from network_provisioner.controllers.opendaylight.requests import (
+    OpenDaylightReader,
+    OpenDaylightWriter,
+    Origin,
+    Step,
+    run_wave,
+)
+from network_provisioner.controllers.restconf import Access, Restconf
 from network_provisioner.controllers.rules import (
     ANY_OWNER_MASK,
     OWNER_SHIFT,
@@ -31,17 +39,75 @@ from network_provisioner.controllers.rules import (
     Changes,
     FlowRule,
     SeenRule,
+    TableEntry,
     is_stamp,
+    rule_text,
     same_but_lease,
 )
+from network_provisioner.controllers.shaping.shapes import Shaper
+from network_provisioner.controllers.switched import SwitchedController
+from network_provisioner.errors import InputError
 from network_provisioner.topologies.discovery import Discovered
+from network_provisioner.topology import Topology
 
 LOG = logging.getLogger(__name__)
 _LOOK_AGAIN_S = 0.1
 
 
-class OdlBoard:
-    """A :class:`~network_provisioner.controllers.board.Board` behind OpenDaylight.
+class OpenDaylightController(SwitchedController):
+    """A :class:`~network_provisioner.controllers.base.Controller` that asks OpenDaylight.
+
+    The topology's switches are known there as ``openflow:DPID``. ``shaper`` keeps the rates on the
+    devices it reaches; see there for ``bandwidth`` and ``shared``. Thread-safe.
+    """
+
+    def __init__(
+        self,
+        topology: Topology,
+        access: Access,
+        shaper: Shaper | None = None,
+        *,
+        bandwidth: str = "auto",
+        shared: bool = False,
+        clock: Callable[[], float] = time.time,
+        poll_s: float = 1.0,
+        settle_s: float = 10.0,
+        discover_s: float = requests.DISCOVER_S,
+    ) -> None:
+        """Raises InputError like :class:`SwitchedController`, and for a ``bandwidth`` of meters,
+        which OpenDaylight cannot change."""
+        if bandwidth == "meter":
+            raise InputError(
+                "controller: bandwidth is 'meter', which cannot be kept by OpenDaylight: it has no "
+                "way to change one; expected dscp-htb, queue or none"
+            )
+        self._switches = OpenDaylightSwitches(
+            Restconf("OpenDaylight", access),
+            switch_names(topology),
+            clock,
+            poll_s=poll_s,
+            settle_s=settle_s,
+        )
+        self._discover_s = discover_s
+        super().__init__(
+            "opendaylight",
+            topology,
+            self._switches,
+            shaper,
+            clock,
+            bandwidth=bandwidth,
+            shared=shared,
+        )
+
+    def discover(self) -> Discovered:
+        """The switches' ports, and how they are joined: see
+        :class:`~network_provisioner.topologies.discovery.Discovers`. Raises ControllerError."""
+        self._require_running()
+        return self._switches.discover(self._discover_s)
+
+
+class OpenDaylightSwitches:
+    """A :class:`~network_provisioner.controllers.backend.SwitchBackend` behind OpenDaylight.
 
     ``names`` gives the datapath ids that are expected, with the switches' names. Which switches are
     there is looked up every ``poll_s``; ``settle_s`` is how long a switch may take to show what it
@@ -52,24 +118,19 @@ class OdlBoard:
         self,
         rest: Restconf,
         names: Mapping[int, str],
-        on_up: Callable[[int], None],
-        on_removed: Callable[[int], None],
         clock: Callable[[], float],
         *,
         poll_s: float = 1.0,
         settle_s: float = 10.0,
-        discover_s: float = odl_discovery.SECONDS,
     ) -> None:
+        self.events: SimpleQueue[SwitchEvent | None] = SimpleQueue()
         self._rest = rest
-        self._ask = OdlAsk(rest)
-        self._steps = OdlSteps(rest, self.label)
+        self._ask = OpenDaylightReader(rest)
+        self._steps = OpenDaylightWriter(rest, self.label)
         self._names = dict(names)
-        self._on_up = on_up
-        self._on_removed = on_removed
         self._clock = clock
         self._poll_s = poll_s
         self._settle_s = settle_s
-        self._discover_s = discover_s
         self._there: dict[int, Origin] = {}
         # When the next lease on a switch ends; nobody tells.
         self._next_end: dict[int, float] = {}
@@ -77,7 +138,7 @@ class OdlBoard:
         self._watcher: threading.Thread | None = None
 
     def open(self) -> None:
-        """See Board. Asks once, so that a wrong address or password is told at once."""
+        """See SwitchBackend. Asks once, so that a wrong address or password is told at once."""
         self._closing.clear()
         self._there = {}
         self._next_end = {}
@@ -86,35 +147,26 @@ class OdlBoard:
         self._watcher.start()
 
     def close(self) -> None:
-        """See Board."""
+        """See SwitchBackend."""
         self._closing.set()
         if self._watcher is not None and self._watcher is not threading.current_thread():
             self._watcher.join()
         self._watcher = None
 
-    @property
-    def native(self) -> Native:
-        """See Board."""
-        return self
-
     def expectation(self) -> str:
-        """See Board."""
+        """See SwitchBackend."""
         return f"to {self._rest.label}, expected the switches' controller to be set to it"
 
     def label(self, dpid: int) -> str:
-        """See Board."""
+        """See SwitchBackend."""
         return f"switch {self._names.get(dpid, '?')} (dpid {dpid})"
 
-    def is_named(self, dpid: int, name: str) -> bool:
-        """See Board."""
-        return self._names.get(dpid) == name
-
     def connected(self) -> set[int]:
-        """See Board. While OpenDaylight does not answer: those that were, as far as is known."""
+        """See SwitchBackend. While OpenDaylight does not answer: those that were there before."""
         return set(self._there)
 
     def send(self, changes: Mapping[int, Changes], now: float) -> None:
-        """See Board. A refused route is taken out of the configuration again."""
+        """See SwitchBackend. A refused route is taken out of the configuration again."""
         absent = sorted(changes.keys() - self._there.keys())
         if absent:
             raise ControllerError(f"{', '.join(map(self.label, absent))} is not connected")
@@ -129,7 +181,7 @@ class OdlBoard:
             self._note_ends(dpid, change.add)
 
     def delete_by_cookie(self, dpid: int, cookie: int, mask: int) -> None:
-        """See Board."""
+        """See SwitchBackend."""
         configured = self._ask.configured(dpid, cookie, mask)
         run_wave([self._steps.forget(dpid, name) for name in configured], self._steps.barrier)
         run_wave([self._steps.delete_by_cookie(dpid, cookie, mask)], self._steps.barrier)
@@ -137,7 +189,7 @@ class OdlBoard:
     def read_rules(
         self, dpids: set[int], cookie: int, mask: int, now: float
     ) -> tuple[dict[int, list[SeenRule]], dict[int, set[int]]]:
-        """See Board."""
+        """See SwitchBackend."""
         seen: dict[int, list[SeenRule]] = {}
         odd: dict[int, set[int]] = {}
         for dpid in dpids:
@@ -146,31 +198,29 @@ class OdlBoard:
         return seen, odd
 
     def sent_bytes(self, dpids: set[int]) -> dict[int, dict[int, int]]:
-        """See Board."""
+        """See SwitchBackend."""
         return {dpid: self._ask.sent_bytes(dpid) for dpid in dpids}
 
-    # --- Native -------------------------------------------------------------------------------
-
     def read_bytes(self, wanted: Mapping[int, Sequence[int]], now: float) -> list[SeenRule]:
-        """See Native."""
+        """See SwitchBackend."""
         return [
             rule
             for dpid, cookies in wanted.items()
             for rule in self._ask.rules_of(dpid, cookies, now)
         ]
 
-    def read_aids(self, dpids: set[int]) -> dict[int, list[Aid]]:
-        """See Native. What is in a group is not known, so whoever wants one writes it anew."""
+    def read_entries(self, dpids: set[int]) -> dict[int, list[TableEntry]]:
+        """See SwitchBackend. What is in a group is not known, so who wants one writes it anew."""
         return {dpid: [*self._ask.groups(dpid)] for dpid in dpids}
 
     def can_meter(self, dpid: int) -> bool:
-        """See Native. OpenDaylight's update of a meter is an addition, which switches refuse
+        """See SwitchBackend. OpenDaylight's update of a meter is an addition, which switches refuse
         (METEREXISTS), and to delete one deletes its rules: a rate could not be changed."""
         return False
 
-    def discover(self) -> Discovered:
+    def discover(self, seconds: float) -> Discovered:
         """See Discovers."""
-        return odl_discovery.discover(self._rest, self._steps, self.connected(), self._discover_s)
+        return requests.discover(self._rest, self._steps, self.connected(), seconds)
 
     # --- changing -----------------------------------------------------------------------------
 
@@ -180,13 +230,17 @@ class OdlBoard:
         adding = [rule for change in changes for rule in change.add]
         return [
             [steps.add(rule, now) for rule in adding if is_stamp(rule)],
-            [steps.add_group(aid, there=False) for c in changes for aid in c.add_aids],
+            [steps.add_group(entry, there=False) for c in changes for entry in c.add_entries],
             [
                 *(steps.add(rule, now) for rule in adding if not is_stamp(rule)),
-                *(steps.add_group(aid, there=True) for c in changes for aid in c.change_aids),
+                *(
+                    steps.add_group(entry, there=True)
+                    for c in changes
+                    for entry in c.change_entries
+                ),
             ],
             [steps.delete(rule) for change in changes for rule in change.delete],
-            [steps.delete_group(aid) for change in changes for aid in change.delete_aids],
+            [steps.delete_group(entry) for change in changes for entry in change.delete_entries],
         ]
 
     def _settle(self, changes: Mapping[int, Changes]) -> None:
@@ -213,13 +267,13 @@ class OdlBoard:
         for rule in change.add:
             found = rules.get(rule.key)
             if rule.expires_at > now and (found is None or not same_but_lease(found, rule)):
-                return name_of(rule)
+                return rule_text(rule)
         added = {rule.key for rule in change.add}
         for rule in change.delete:
             if rule.key in rules and rule.key not in added:
-                return name_of(rule)
-        wanted = {aid.key for aid in (*change.add_aids, *change.change_aids)}
-        gone = {aid.key for aid in change.delete_aids}
+                return rule_text(rule)
+        wanted = {entry.key for entry in (*change.add_entries, *change.change_entries)}
+        gone = {entry.key for entry in change.delete_entries}
         if wanted or gone:
             groups = {group.key for group in self._ask.groups(dpid)}
             if wanted - groups or gone & groups:
@@ -235,7 +289,7 @@ class OdlBoard:
         for rule in rules:
             if rule.owner == ROUTE_OWNER:
                 try:
-                    self._steps.forget(rule.dpid, odl_flows.flow_id(rule)).run()
+                    self._steps.forget(rule.dpid, model.flow_id(rule)).run()
                 except ControllerError as error:
                     LOG.warning("a route stays configured: %s", error)
 
@@ -257,7 +311,7 @@ class OdlBoard:
             now = self._clock()
             for dpid in [d for d, end in self._next_end.items() if end <= now]:
                 self._next_end[dpid] = math.inf
-                self._on_removed(dpid)
+                self.events.put(SwitchEvent(dpid, connected=False))
 
     def _look(self) -> None:
         """Take in which switches are there; tell of new ones, and of those that came back."""
@@ -266,7 +320,7 @@ class OdlBoard:
         ready = [dpid for dpid in fresh if self._answers(dpid)]
         self._there = {d: o for d, o in found.items() if d in ready or d not in fresh}
         for dpid in ready:
-            self._on_up(dpid)
+            self.events.put(SwitchEvent(dpid, connected=True))
 
     def _answers(self, dpid: int) -> bool:
         """Whether the switch can be asked already; at first OpenDaylight only knows of it."""

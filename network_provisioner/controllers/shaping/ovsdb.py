@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from network_provisioner.controllers.base import ControllerError
-from network_provisioner.controllers.shaper import Runner
-from network_provisioner.controllers.shaping import LAST_PRIO, DeviceShape
+from network_provisioner.controllers.shaping.shapes import LAST_PRIO, DeviceShape, Runner
 
 # What says in the database that a record is ours, and whose device it is for.
 _MARK = "adon-device"
@@ -20,7 +19,7 @@ _Rates = tuple[int, int, int]
 
 
 class VsctlShaper:
-    """A :class:`~network_provisioner.controllers.shaper.Shaper` that has Open vSwitch shape.
+    """A :class:`~network_provisioner.controllers.shaping.shapes.Shaper` by Open vSwitch's queues.
 
     Each step is one transaction for each device that changes. Records are changed in place, so what
     is queued stays queued.
