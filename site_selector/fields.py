@@ -9,8 +9,7 @@ from typing import Any
 
 from network_provisioner.errors import InputError
 from network_provisioner.units import parse_size
-from site_selector.yamlevents import kind_of
-from site_selector.yamltext import Document, Key
+from site_selector.yamltext import Document, Key, kind_of
 
 Profiles = Mapping[str, Mapping[str, str]]
 

@@ -27,8 +27,7 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ("topology: [\n", "adon.yml, line 2: expected the node content, but found '<stream end>',"
-                          " expected YAML"),
+        ("topology: [\n", "adon.yml, line 2: did not find expected node content, expected YAML"),
         ("broker: {}\n", "adon.yml: found no section 'topology', expected the nodes and links of the"
                          " network"),
         ("a: 1\na: 2\n", "adon.yml, line 2: key 'a' is given twice, expected YAML"),

@@ -153,7 +153,7 @@ name: w
 """
 
 
-def test_comments_outside_of_what_is_written_anew_stay() -> None:
+def test_comments_stay() -> None:
     text, before, after, added = copied(PLAIN, dict.fromkeys("abcd", "mu"))
     assert (after, added) == expected(before, dict.fromkeys("abcd", "mu"))
     assert text.startswith('# made by hand\npegasus: "5.0"\njobs:\n  # the first\n')
@@ -176,13 +176,20 @@ jobs:
   name: x
   profiles: {pegasus: *q, selector: &s {k: v}}
 - {id: f, name: x, profiles: {selector: *s}}
+- id: g
 """
 
 
-def test_what_jobs_share_stays_shared_and_as_it_is() -> None:
-    sites = {"a": "mu", "b": "tacc", "c": "iplant", "d": "x", "f": "y"}
-    _, before, after, added = copied(SHARED, sites)
-    assert (after, added) == expected(before, sites)
+@pytest.mark.parametrize("job", "abcdf")
+def test_what_jobs_share_is_not_changed_for_one_of_them(job: str) -> None:
+    with pytest.raises(InputError, match=r"w\.yml:\d+: found what jobs share by an anchor"):
+        copied(SHARED, {job: "mu"})
+
+
+def test_what_others_share_stays_as_it_is() -> None:
+    text, before, after, added = copied(SHARED, {"g": "mu"})
+    assert (after, added) == expected(before, {"g": "mu"})
+    assert text.startswith(SHARED.partition("- id: g")[0])
 
 
 def test_json_stays_readable() -> None:
@@ -205,16 +212,13 @@ def test_the_form_is_the_one_that_pegasus_writes(tmp_path: Path) -> None:
     [
         ("jobs:\n- id: b\n", "the mapping places job 'a', which the workflow does not have"),
         ("jobs: {a: b}\n", "no list of jobs"),
-        ("x: &x {jobs: [{id: a}]}\n<<: *x\n", ""),
+        ("x: &x {jobs: [{id: a}]}\n<<: *x\n", "no list of jobs"),
         ("jobs: [[x], x, {id: [a]}, {id: b}]\n", "the mapping places job 'a'"),
     ],
 )
 def test_what_cannot_be_copied(text: str, said: str, tmp_path: Path) -> None:
     source = tmp_path / "w.yml"
     source.write_text(text)
-    if not said:
-        assert hinted_copy(source, mapped({"a": "mu"}), tmp_path / "h.yml") == 1
-        return
     with pytest.raises(InputError, match=said):
         hinted_copy(source, mapped({"a": "mu"}), tmp_path / "h.yml")
     assert not (tmp_path / "h.yml").exists()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from site_world import job, workflow_text
@@ -140,23 +139,6 @@ def test_missing_huge_and_binary_files(tmp_path: Path) -> None:
     (tmp_path / "binary.yml").write_bytes(b"a: \xff\xfe")
     with pytest.raises(InputError, match="byte 3 is not UTF-8"):
         read_workflow(tmp_path / "binary.yml")
-
-
-plain = st.recursive(
-    st.text(st.characters(codec="ascii", exclude_categories=["Cc"]), min_size=1, max_size=8),
-    lambda inner: (
-        st.lists(inner, max_size=4)
-        | st.dictionaries(st.from_regex(r"[a-z]{1,5}", fullmatch=True), inner, max_size=4)
-    ),
-    max_leaves=20,
-)
-
-
-@given(st.dictionaries(st.from_regex(r"[a-z]{1,5}", fullmatch=True), plain, max_size=4))
-def test_the_fast_reader_reads_what_yaml_writes(value: dict[str, object]) -> None:
-    text = yaml.safe_dump(value)
-    assert parse_document(text, "x", "x").root == value
-    assert parse_document(yaml.safe_dump(value, default_flow_style=True), "x", "x").root == value
 
 
 def test_merge_keys_and_aliases() -> None:
