@@ -61,7 +61,7 @@ setup(
         "monitors.perfsonar",
         "monitors.probes",
         "monitors.retention",
-        "monitors.schedule",
+        "monitors.measurements",
         "monitors.stores",
         "monitors.workflows",
         "site_selector",

@@ -27,7 +27,7 @@ class MonitoringConfig(Section):
     """What is measured, by whom, and who is told. See docs/measuring.md.
 
     ``agents``       who measures
-    ``tasks``        what, by name (:mod:`monitors.schedule.data`)
+    ``tasks``        what, by name (:mod:`monitors.measurements.task_data`)
     ``agreement``    how much load measurements may put on links and domains
     ``access``       who may start what between which sites, and see which results
     ``anomalies``    how sensitive detection is, by metric (:mod:`monitors.anomalies.data`)

@@ -10,7 +10,7 @@
   :mod:`monitors.retention` makes roll-ups of them) and tells estimates; the site selector and the
   provisioner read :mod:`monitors.knowledge`
 - :mod:`monitors.follow` follows running workflows, :mod:`monitors.workflows` says what came of them
-- :mod:`monitors.schedule` says when to measure, :mod:`monitors.centre` hands it out,
+- :mod:`monitors.measurements` says when to measure, :mod:`monitors.centre` hands it out,
   :mod:`monitors.agents` carry it out by :mod:`monitors.probes`
 - :mod:`monitors.anomalies` finds what changed, :mod:`monitors.notices` tells people
 - :mod:`monitors.rules` and :mod:`monitors.recording` say who may start, see and record what

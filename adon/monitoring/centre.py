@@ -68,7 +68,7 @@ def make(around: Around) -> Part:
     from monitors.centre.metrics import CentreMetrics
     from monitors.centre.roll import Roll
     from monitors.centre.store import MeasuringStore
-    from monitors.schedule.model import Infeasible
+    from monitors.measurements.tasks import Infeasible
 
     settings, topology = around.settings, around.topology
     book = _book(settings, topology)
@@ -141,7 +141,7 @@ def members_of(settings: MonitoringConfig) -> dict[str, Member]:
 
 def _book(settings: MonitoringConfig, topology: Topology) -> Book:
     from monitors.centre.book import Book
-    from monitors.schedule.data import agreement_from_dict
+    from monitors.measurements.task_data import agreement_from_dict
 
     members = members_of(settings)
     for member in members.values():

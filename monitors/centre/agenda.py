@@ -14,8 +14,8 @@ from monitors.centre.parts import new_run
 from monitors.centre.roll import Roll
 from monitors.centre.run import Run, State, Uses
 from monitors.centre.store import KeptTask, MeasuringStore
-from monitors.schedule.model import Infeasible, Schedule, Slot, Task
-from monitors.schedule.online import squeeze
+from monitors.measurements.schedule import squeeze
+from monitors.measurements.tasks import Infeasible, Schedule, Slot, Task
 from network_provisioner.errors import InputError
 
 HORIZON_MS = 300_000

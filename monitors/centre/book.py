@@ -17,12 +17,10 @@ from typing import Any
 from monitors.centre.definition import Definition, Member, definition_of
 from monitors.centre.recurring import Recurring
 from monitors.centre.store import KeptTask
+from monitors.measurements.schedule import arrive, leave, moved, plan
+from monitors.measurements.task_data import task_from_dict
+from monitors.measurements.tasks import Agreement, Infeasible, Schedule, Slot, Task
 from monitors.probes.tools import TOOLS
-from monitors.schedule.data import task_from_dict
-from monitors.schedule.model import Agreement, Infeasible, Schedule, Slot, Task
-from monitors.schedule.online import arrive, leave, moved
-from monitors.schedule.planning import plan
-from monitors.schedule.standing import Standing
 from network_provisioner.errors import BrokerError, InputError
 from network_provisioner.topology import Topology
 
@@ -69,7 +67,6 @@ class Book:
         for name, body in fixed.items():
             definition = definition_of(name, body, members, topology, "monitoring.tasks.")
             self._entries[name] = Entry(definition, task_from_dict(name, body, topology), body)
-        self._standing: Standing | None = None
         self._set(Schedule(1, ()))
 
     def restore(self, kept: Mapping[str, KeptTask], saved: Any) -> Change:
@@ -109,14 +106,6 @@ class Book:
     def schedule(self) -> Schedule:
         """Of all tasks without a problem."""
         return self._schedule
-
-    @property
-    def standing(self) -> Standing:
-        """The same, to look for room in. It takes a while to make, so it is kept."""
-        standing = self._standing
-        if standing is None:
-            standing = self._standing = Standing(self._schedule, self.tasks(), self.agreement)
-        return standing
 
     def tasks(self) -> list[Task]:
         """Those that the schedule has."""
@@ -249,7 +238,6 @@ class Book:
     def _set(self, schedule: Schedule) -> None:
         self._schedule = schedule
         self.recurring = Recurring(schedule)
-        self._standing = None
 
     def _same_agreement(self, saved: Any) -> bool:
         return saved is not None and saved["agreement"] == _fingerprint(self.agreement)
@@ -276,7 +264,6 @@ def _task_dict(task: Task) -> dict[str, Any]:
         "hosts": sorted(task.hosts),
         "links": sorted(map(list, task.links)),
         "load_bps": task.load_bps,
-        "offset_ms": task.offset_ms,
     }
 
 
@@ -284,7 +271,7 @@ def _saved_tasks(saved: Any) -> dict[str, Task]:
     tasks = [
         Task(
             **{
-                **item,
+                **{key: value for key, value in item.items() if key != "offset_ms"},
                 "hosts": frozenset(item["hosts"]),
                 "links": frozenset((a, b) for a, b in item["links"]),
             }

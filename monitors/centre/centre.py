@@ -22,8 +22,8 @@ from monitors.centre.store import KeptTask, MeasuringStore
 from monitors.centre.verdict import judged
 from monitors.centre.views import agent_view, schedule_view, task_view
 from monitors.measurement import Measurement
+from monitors.measurements.task_data import known_end
 from monitors.rules import Rules
-from monitors.schedule.data import known_end
 from network_provisioner.access import Principal
 from network_provisioner.errors import BrokerError, InputError
 

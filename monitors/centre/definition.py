@@ -1,5 +1,5 @@
 """A measurement task as people write it (docs/measuring.md), checked against what tools and agents
-can do. When it is made is the schedule's business (:mod:`monitors.schedule.data`)."""
+can do. When it is made is the schedule's business (:mod:`monitors.measurements.task_data`)."""
 
 from __future__ import annotations
 

@@ -1,24 +1,19 @@
-"""One run more, on demand: where nobody is disturbed, or where others, of whom nobody was told yet,
-move out of its way this once.
-
-A slot that moves becomes a run at once, at its new instant: so it stands in the store, is in nobody
-else's way, and its release is not made a second time where its slot is.
-"""
+"""One run more, on demand, where nobody is disturbed; and another time for slots of the schedule
+that found something in their place."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator
 
-from monitors.centre.agenda import LEAD_MS, LONGEST_WAIT_MS, NOTHING, Agenda, as_taken, taken_back
+from monitors.centre.agenda import LEAD_MS, LONGEST_WAIT_MS, Agenda, as_taken
 from monitors.centre.book import Book
 from monitors.centre.definition import Definition
 from monitors.centre.roll import Roll
 from monitors.centre.run import Run, State
 from monitors.centre.store import MeasuringStore
-from monitors.schedule.model import Infeasible, Slot, Task
-from monitors.schedule.online import squeeze
-from monitors.schedule.room import Elsewhere, make_room
+from monitors.measurements.schedule import squeeze
+from monitors.measurements.tasks import Slot, Task
 from network_provisioner.errors import BrokerError, InputError
 
 _AT_ONCE = 10  # slots that are given another time in one turn
@@ -44,23 +39,13 @@ class Demands:
                 why = f"agent {agent!r} says that it cannot use {definition.tool.name} now"
             if why:
                 raise BrokerError(f"{why}; nothing was started", "conflict")
-        # Among what are runs already, and stay; where these leave no room, among what comes then.
         self._agenda.extend(now_ms)
-        until_ms, moved = now_ms + within_ms, list[Slot]()
         try:
-            try:
-                slot = self._room(task, now_ms, min(until_ms, self._agenda.until_ms))
-            except Infeasible:
-                if until_ms <= self._agenda.until_ms:
-                    raise
-                slot, moved = self._room_made(task, now_ms + LEAD_MS, until_ms)
+            slot = self._room(task, now_ms + LEAD_MS, now_ms + within_ms)
             run = self._agenda.new(definition, task, slot.start_ms, slot.end_ms, slot.start_ms, by)
-            others = self._where_they_are_now(moved, f"moved for {run.id}")
         except InputError as error:
             raise BrokerError(f"{error}; nothing was started", "conflict") from None
-        self._agenda.diary.write([run, *others])
-        if moved:
-            _log.info("%d measurements move once to make room for %s", len(moved), run.id)
+        self._agenda.diary.write([run])
         return run
 
     def settle(self, now_ms: int) -> None:
@@ -76,14 +61,13 @@ class Demands:
             since_ms = max(slot.release_ms, now_ms + LEAD_MS)
             until_ms = min(slot.deadline_ms, since_ms + LONGEST_WAIT_MS)
             try:
-                found, moved = self._room_made(entry.task, since_ms, until_ms, slot)
+                found = self._room(entry.task, since_ms, until_ms)
                 times = found.start_ms, found.end_ms, slot.release_ms
                 run = self._agenda.new(entry.definition, entry.task, *times, "")
-                others = self._where_they_are_now(moved, f"moved for {run.id}")
             except InputError as error:
                 _log.warning("measurement %s is left out once: %s", slot.task, error)
                 continue
-            self._agenda.diary.write([run, *others])
+            self._agenda.diary.write([run])
 
     def moved(self, now_ms: int) -> list[tuple[Run, Slot]]:
         """The schedule's runs to come that are not where their slots are, and those slots."""
@@ -121,59 +105,17 @@ class Demands:
             return None
         return self._book.recurring.of_release(run.task, run.release_ms)
 
-    def _room(self, task: Task, now_ms: int, until_ms: int) -> Slot:
-        """Raises Infeasible."""
-        taken = [as_taken(run) for run in self._agenda.occupying(now_ms, {})]
-        since = now_ms + LEAD_MS
-        return squeeze(NOTHING, (), self._book.agreement, task, since, until_ms, taken)
-
-    def _room_made(
-        self, task: Task, since_ms: int, until_ms: int, own: Slot | None = None
-    ) -> tuple[Slot, list[Slot]]:
-        """The same where others of the schedule may move that are not runs yet, or that nobody was
-        told of; and those, where they are then. ``own``: a slot that it is made for."""
-        fixed: list[tuple[Task, Slot]] = []
-        elsewhere = [] if own is None else [Elsewhere(own.task, own.release_ms, None)]
-        occupying = {run.id for run in self._agenda.occupying(since_ms, {})}
-        for run in self._agenda.diary.all():
-            slot = self._slot_of(run)
-            if slot is not None and slot.start_ms == run.at_ms:
-                continue
-            may_move = slot is not None and self._may_move(run)
-            if slot is not None:
-                at = run.at_ms if may_move else None
-                elsewhere.append(Elsewhere(run.task, run.release_ms, at))
-            if run.id in occupying and not may_move:
-                fixed.append(as_taken(run))
-        frozen_ms, standing = self._agenda.until_ms, self._book.standing
-        return make_room(standing, task, since_ms, until_ms, frozen_ms, fixed, elsewhere)
-
-    def _may_move(self, run: Run) -> bool:
-        """Nobody was told of it, nor is it about to be."""
-        return (
-            run.at_ms >= self._agenda.until_ms
-            and run.state is State.PLANNED
-            and not any(part.told for part in run.parts)
-        )
+    def _room(self, task: Task, since_ms: int, until_ms: int) -> Slot:
+        """Beside the schedule, and all that may be under way and is not where the schedule has it.
+        Raises Infeasible."""
+        book = self._book
+        taken = [
+            as_taken(run)
+            for run in self._agenda.occupying(since_ms, {})
+            if run.demanded or not book.recurring.has(run.task, run.at_ms)
+        ]
+        known = book.schedule, book.tasks(), book.agreement
+        return squeeze(*known, task, since_ms, until_ms, taken)
 
     def _made(self, slot: Slot) -> bool:
         return self._store.has_release(slot.task, slot.release_ms, self._agenda.anew)
-
-    def _where_they_are_now(self, slots: Iterable[Slot], why: str) -> list[Run]:
-        """Runs of slots that moved, and what they replace. Raises InputError."""
-        before = {
-            (run.task, run.release_ms): run
-            for run in self._agenda.diary.all()
-            if not run.demanded and self._may_move(run)
-        }
-        found = []
-        for slot in slots:
-            old = before.get((slot.task, slot.release_ms))
-            if old is not None:
-                found.append(taken_back(old, why))
-            elif self._made(slot):
-                continue  # under another schedule
-            entry = self._book.get(slot.task)
-            times = slot.start_ms, slot.end_ms, slot.release_ms
-            found.append(self._agenda.new(entry.definition, entry.task, *times, ""))
-        return found

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property
 
-from monitors.schedule.model import Schedule, Slot
+from monitors.measurements.tasks import Schedule, Slot
 
 
 class Recurring:

@@ -9,7 +9,7 @@ from typing import Any
 
 from monitors.agents.messages import Assignment
 from monitors.measurement import Measurement
-from monitors.schedule.model import LinkId
+from monitors.measurements.tasks import LinkId
 
 
 class State(StrEnum):

@@ -9,7 +9,7 @@ from monitors.centre.book import Book, Entry
 from monitors.centre.diary import Diary
 from monitors.centre.roll import Roll
 from monitors.centre.run import Run, State
-from monitors.schedule.model import Slot
+from monitors.measurements.tasks import Slot
 
 _NEXT = 5  # runs that an agent shows
 

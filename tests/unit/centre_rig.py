@@ -15,8 +15,8 @@ from monitors.centre.definition import Member
 from monitors.centre.roll import Report, Roll
 from monitors.centre.run import Run, State
 from monitors.centre.store import MeasuringStore
+from monitors.measurements.task_data import agreement_from_dict
 from monitors.rules import Rules
-from monitors.schedule.data import agreement_from_dict
 from network_provisioner.access import ANYBODY
 
 UNITS = {"tcp_throughput": "bit/s", "rtt": "s", "loss": "1", "cpu_use": "1", "memory_use": "1"}

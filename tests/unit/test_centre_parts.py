@@ -29,20 +29,18 @@ from monitors.centre.roll import AWAY_S, Report, Roll
 from monitors.centre.run import Run, Uses
 from monitors.centre.verdict import judged
 from monitors.measurement import Measurement
+from monitors.measurements.schedule import plan
+from monitors.measurements.tasks import Agreement, Task
 from monitors.owners import Owners
-from monitors.schedule.model import Agreement, Task
-from monitors.schedule.planning import plan
 from network_provisioner.errors import InputError
 
 # -- instants --------------------------------------------------------------------------------
 
 task = st.builds(
-    lambda n, period, share, offset: Task(
-        f"t{n}", period, max(1, period * share // 100), period, frozenset({f"h{n}"}),
-        offset_ms=period * offset // 100,
+    lambda n, period, share: Task(
+        f"t{n}", period, max(1, period * share // 100), period, frozenset({f"h{n}"})
     ),
     st.integers(0, 3), st.sampled_from([100, 200, 250, 400]), st.integers(1, 60),
-    st.integers(0, 99),
 )  # fmt: skip
 
 
@@ -61,7 +59,7 @@ def test_a_schedule_that_repeats(tasks: list[Task], since: int, one: int, two: i
         mine = [slot for slot in whole if slot.task == wanted.name]
         assert all(b.release_ms - a.release_ms == wanted.period_ms for a, b in pairwise(mine))
         for slot in mine:
-            assert slot.release_ms % wanted.period_ms == wanted.offset_ms
+            assert slot.release_ms % wanted.period_ms == 0
             assert slot.release_ms <= slot.start_ms < slot.end_ms <= slot.deadline_ms
             assert recurring.has(wanted.name, slot.start_ms)
             assert not recurring.has(wanted.name, slot.start_ms + 1) or wanted.period_ms == 1

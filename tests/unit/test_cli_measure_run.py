@@ -33,7 +33,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Cen
     ring = Keyring((), centre.clock)
     monkeypatch.setattr("time.time", centre.clock)
     routers = [
-        agents_api.router(centre.centre, ring.hash_of, centre.clock),
+        agents_api.router(centre.centre, centre.clock),
         centre_api.router(centre.centre, Rules(), ring.principals, centre.clock),
         archive_api.router(centre.archive, Rules()),
     ]

@@ -18,9 +18,8 @@ from collections.abc import Mapping
 from reprlib import repr as shown
 from typing import Any
 
+from monitors.measurements.tasks import Agreement, LinkId, Task, check
 from monitors.probes.tools import Tool, tool_of
-from monitors.schedule.model import Agreement, LinkId, Task
-from monitors.schedule.work import check
 from network_provisioner.controllers.routes import default_path
 from network_provisioner.errors import InputError
 from network_provisioner.fields import known_keys, name, text, whole

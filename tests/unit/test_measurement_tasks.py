@@ -8,9 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from monitors.measurements.task_data import (
+    FOR_S,
+    agreement_from_dict,
+    task_from_dict,
+    tasks_from_dict,
+)
+from monitors.measurements.tasks import Agreement, Task
 from monitors.probes.tools import TOOLS
-from monitors.schedule.data import FOR_S, agreement_from_dict, task_from_dict, tasks_from_dict
-from monitors.schedule.model import Agreement, Task
 from network_provisioner.errors import InputError
 from network_provisioner.topologies.data import topology_from_dict
 

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from fractions import Fraction
 
-from monitors.schedule.model import Agreement, Schedule, Slot, Task
+from monitors.measurements.tasks import Agreement, Schedule, Slot, Task
 
 Key = tuple[str, object]
 
@@ -44,7 +44,7 @@ def _runs(tasks: dict[str, Task], schedule: Schedule) -> Iterator[str]:
         found = tasks.get(slot.task)
         if found is None:
             continue
-        release = found.offset_ms + slot.number * found.period_ms
+        release = slot.number * found.period_ms
         if not 0 <= slot.number < whole // found.period_ms:
             yield f"{slot.task} has run {slot.number}, which is not of this hyperperiod"
         if (slot.release_ms, slot.deadline_ms) != (release, release + found.deadline_ms):
