@@ -35,7 +35,8 @@ class MonitoringConfig(Section):
     ``stuck_after``  a workflow in which nothing changes for so long is stuck
     ``retention``    how long measurements are kept whole, and how long as roll-ups
     ``workflows``    whose workflows the broker itself follows: ``user``, ``all``, or directories
-    ``perfsonar``    esmond-style archives that are read (:mod:`monitors.perfsonar.data`)
+    ``perfsonar``    esmond-style archives that are read
+                     (:mod:`monitors.measurements.perfsonar.data`)
     """
 
     agents: list[AgentConfig] = Field(default_factory=list)

@@ -10,14 +10,14 @@ from fastapi import APIRouter, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 
 from monitors.api.bells import Bells
-from monitors.api.centre_shapes import (
+from monitors.api.measuring_shapes import (
     AgentAnswer,
     AssignmentsAnswer,
     ResultsAnswer,
     ResultsBody,
 )
-from monitors.centre.centre import Centre
-from monitors.centre.roll import Report
+from monitors.measurements.agent_registry import Report
+from monitors.measurements.coordinator import Centre
 from network_provisioner.access import May, Principal
 from network_provisioner.api import answers
 from network_provisioner.api.callers import Caller

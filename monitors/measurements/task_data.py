@@ -18,8 +18,8 @@ from collections.abc import Mapping
 from reprlib import repr as shown
 from typing import Any
 
+from monitors.measurements.probes.tools import Tool, tool_of
 from monitors.measurements.tasks import Agreement, LinkId, Task, check
-from monitors.probes.tools import Tool, tool_of
 from network_provisioner.controllers.routes import default_path
 from network_provisioner.errors import InputError
 from network_provisioner.fields import known_keys, name, text, whole

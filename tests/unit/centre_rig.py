@@ -9,12 +9,12 @@ from typing import Any
 from broker_rig import Clock, demo_network
 
 from monitors.archive import Archive
-from monitors.centre.book import Book
-from monitors.centre.centre import Centre
-from monitors.centre.definition import Member
-from monitors.centre.roll import Report, Roll
-from monitors.centre.run import Run, State
-from monitors.centre.store import MeasuringStore
+from monitors.measurements.agent_registry import Report, Roll
+from monitors.measurements.coordinator import Centre
+from monitors.measurements.definitions import Member
+from monitors.measurements.registry import Book
+from monitors.measurements.runs import Run, State
+from monitors.measurements.store import MeasuringStore
 from monitors.measurements.task_data import agreement_from_dict
 from monitors.rules import Rules
 from network_provisioner.access import ANYBODY

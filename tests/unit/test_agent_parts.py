@@ -15,16 +15,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
 
-from monitors.agents import wire
-from monitors.agents.agenda import LEAD_S, Agenda
-from monitors.agents.brokerclock import BrokerClock
-from monitors.agents.config import Limits
-from monitors.agents.data import settings_from_dict
-from monitors.agents.limits import refusal
-from monitors.agents.messages import Assignment, Result
-from monitors.agents.spool import MOST_RESULT_BYTES, Spool
 from monitors.measurement import Measurement
-from monitors.probes.tools import TOOLS
+from monitors.measurements.agent import answers as wire
+from monitors.measurements.agent.assignments import LEAD_S, Agenda
+from monitors.measurements.agent.broker_clock import BrokerClock
+from monitors.measurements.agent.limits import refusal
+from monitors.measurements.agent.settings import Limits
+from monitors.measurements.agent.settings_data import settings_from_dict
+from monitors.measurements.agent.spool import MOST_RESULT_BYTES, Spool
+from monitors.measurements.messages import Assignment, Result
+from monitors.measurements.probes.tools import TOOLS
 from network_provisioner.errors import BrokerError, InputError
 
 TOKEN = "a-token-of-some-length"

@@ -17,7 +17,7 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from monitors.api import agents as agents_api
-from monitors.api import centre as centre_api
+from monitors.api import measuring as centre_api
 from monitors.rules import Rule, Rules
 from network_provisioner.access import Key, Keyring, Principal, Role, hash_of
 from network_provisioner.api import create_app

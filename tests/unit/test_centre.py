@@ -12,9 +12,9 @@ from broker_rig import code_of
 from centre_rig import ANYBODY, ECHO, HOST, TASKS, TCP, CentreRig, check, result_of
 
 from monitors.archive import ArchiveError
-from monitors.centre.roll import Report
-from monitors.centre.run import State
-from monitors.centre.store import MeasuringStore, MeasuringStoreError
+from monitors.measurements.agent_registry import Report
+from monitors.measurements.runs import State
+from monitors.measurements.store import MeasuringStore, MeasuringStoreError
 from monitors.measurements.tasks import Infeasible
 from monitors.rules import Rule, Rules
 from network_provisioner.access import Principal, Role

@@ -16,8 +16,8 @@ from broker_rig import Clock
 from centre_rig import ANYBODY, ECHO, HOST, TCP, CentreRig, check
 
 from monitors.archive import Archive
-from monitors.centre.run import State
-from monitors.centre.store import MeasuringStore
+from monitors.measurements.runs import State
+from monitors.measurements.store import MeasuringStore
 from network_provisioner.errors import BrokerError
 
 T0 = 1_000_000.0

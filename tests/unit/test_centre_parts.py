@@ -18,17 +18,17 @@ from hypothesis import strategies as st
 from network_world import demo_network
 
 from adon.config import parse_config
-from adon.monitoring.centre import Sweeper
-from adon.monitoring.centre import check as check_settings
+from adon.monitoring.measuring import Sweeper
+from adon.monitoring.measuring import check as check_settings
 from adon.monitoringconfig import MonitoringConfig
 from monitors.archive import Archive
-from monitors.centre.definition import Member, definition_of
-from monitors.centre.parts import new_run
-from monitors.centre.recurring import Recurring
-from monitors.centre.roll import AWAY_S, Report, Roll
-from monitors.centre.run import Run, Uses
-from monitors.centre.verdict import judged
 from monitors.measurement import Measurement
+from monitors.measurements.agent_registry import AWAY_S, Report, Roll
+from monitors.measurements.definitions import Member, definition_of
+from monitors.measurements.new_run import new_run
+from monitors.measurements.recurring import Recurring
+from monitors.measurements.result_validation import judged
+from monitors.measurements.runs import Run, Uses
 from monitors.measurements.schedule import plan
 from monitors.measurements.tasks import Agreement, Task
 from monitors.owners import Owners
@@ -241,7 +241,7 @@ def test_settings_are_checked_with_the_rest_of_adon_yml() -> None:
 
 
 def test_a_fault_does_not_end_the_sweeping(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("adon.monitoring.centre._SWEEP_S", 0.01)
+    monkeypatch.setattr("adon.monitoring.measuring._SWEEP_S", 0.01)
     swept: list[int] = []
     again = threading.Event()
 

@@ -22,7 +22,7 @@ from centre_rig import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from monitors.centre.run import State
+from monitors.measurements.runs import State
 from network_provisioner.errors import AdonError
 
 NAMES = ("mu", "tacc", "iplant", "local")

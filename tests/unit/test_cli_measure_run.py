@@ -16,7 +16,7 @@ from cli_world import NOBODY, adon
 from adon.commands.measure_shown import agents, planned
 from monitors.api import agents as agents_api
 from monitors.api import archive as archive_api
-from monitors.api import centre as centre_api
+from monitors.api import measuring as centre_api
 from monitors.rules import Rules
 from network_provisioner.access import Keyring
 from network_provisioner.api import create_app

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from monitors.measurements.probes.tools import TOOLS
 from monitors.measurements.task_data import (
     FOR_S,
     agreement_from_dict,
@@ -15,7 +16,6 @@ from monitors.measurements.task_data import (
     tasks_from_dict,
 )
 from monitors.measurements.tasks import Agreement, Task
-from monitors.probes.tools import TOOLS
 from network_provisioner.errors import InputError
 from network_provisioner.topologies.data import topology_from_dict
 

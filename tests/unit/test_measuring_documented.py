@@ -18,7 +18,7 @@ from adon.config import parse_config
 from adon.monitoring.parts import described
 from adon.security import keyring_of
 from monitors.api import agents as agents_api
-from monitors.api import centre as centre_api
+from monitors.api import measuring as centre_api
 from monitors.measurement import Measurement
 from monitors.rules import Rules, rules_from_list
 from network_provisioner.access import Keyring
