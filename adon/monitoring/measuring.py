@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from fastapi import APIRouter
 
     from monitors.measurements.definitions import Member
-    from monitors.measurements.registry import Book
+    from monitors.measurements.registry import TaskRegistry
 
 _SWEEP_S = 1.0
 _MEMORY = ":memory:"
@@ -29,11 +29,11 @@ _log = logging.getLogger(__name__)
 
 
 class Sweeper:
-    """Makes the centre's runs come and go, in a thread of its own, about once a second."""
+    """Makes the coordinator's runs come and go, in a thread of its own, about once a second."""
 
     def __init__(self, sweep: Callable[[], None], close: Callable[[], None]) -> None:
         self._sweep, self._close = sweep, close
-        self._thread = Background("adon-centre", self._run)
+        self._thread = Background("adon-coordinator", self._run)
         self._stop = self._thread.stopping
 
     def start(self) -> None:
@@ -63,21 +63,21 @@ def make(around: Around) -> Part:
     """The part. Raises InputError for tasks that cannot be meant, Infeasible where they do not fit
     all together, and an AdonError where its file cannot be used."""
     from monitors.api import agents
-    from monitors.api import measuring as centre_api
-    from monitors.measurements.agent_registry import Roll
-    from monitors.measurements.coordinator import Centre
-    from monitors.measurements.metrics import CentreMetrics
+    from monitors.api import measuring as measuring_api
+    from monitors.measurements.agent_registry import AgentRegistry
+    from monitors.measurements.coordinator import Coordinator
+    from monitors.measurements.metrics import RunMetrics
     from monitors.measurements.store import MeasuringStore
     from monitors.measurements.tasks import Infeasible
 
     settings, topology = around.settings, around.topology
-    book = _book(settings, topology)
+    registry = _registry(settings, topology)
     _need_keys(around)
     store = MeasuringStore(_file(around))
     try:
-        centre = Centre(
-            Roll(members_of(settings).values()), book, store, around.archive, around.rules,
-            around.clock,
+        coordinator = Coordinator(
+            AgentRegistry(members_of(settings).values()), registry, store, around.archive,
+            around.rules, around.clock,
         )  # fmt: skip
     except Infeasible as error:
         store.close()
@@ -87,29 +87,31 @@ def make(around: Around) -> Part:
         raise
     return Part(
         routers=[
-            agents.router(centre, around.clock),
-            centre_api.router(centre, around.rules, around.keyring.principals, around.clock),
+            agents.router(coordinator, around.clock),
+            measuring_api.router(
+                coordinator, around.rules, around.keyring.principals, around.clock
+            ),
         ],
-        collectors=[CentreMetrics(centre)] if settings.agents else [],
-        services=(Sweeper(centre.sweep, store.close),),
+        collectors=[RunMetrics(coordinator)] if settings.agents else [],
+        services=(Sweeper(coordinator.sweep, store.close),),
     )
 
 
 def check(settings: MonitoringConfig, topology: Topology) -> None:
     """Raises InputError for what cannot be meant."""
     rules_from_list(settings.access, topology)
-    _book(settings, topology)
+    _registry(settings, topology)
 
 
 def described() -> list[APIRouter]:
     """The part's routes without anything behind them: for the description of the service."""
     from monitors.api import agents
-    from monitors.api import measuring as centre_api
+    from monitors.api import measuring as measuring_api
 
     nothing: Any = None
     return [
         agents.router(nothing, nothing),
-        centre_api.router(nothing, nothing, nothing, nothing),
+        measuring_api.router(nothing, nothing, nothing, nothing),
     ]
 
 
@@ -139,8 +141,8 @@ def members_of(settings: MonitoringConfig) -> dict[str, Member]:
     return found
 
 
-def _book(settings: MonitoringConfig, topology: Topology) -> Book:
-    from monitors.measurements.registry import Book
+def _registry(settings: MonitoringConfig, topology: Topology) -> TaskRegistry:
+    from monitors.measurements.registry import TaskRegistry
     from monitors.measurements.task_data import agreement_from_dict
 
     members = members_of(settings)
@@ -151,7 +153,7 @@ def _book(settings: MonitoringConfig, topology: Topology) -> Book:
                 f"topology: {', '.join(topology.sites)}"
             )
     agreement = agreement_from_dict(settings.agreement, topology)
-    return Book(members, topology, agreement, settings.tasks)
+    return TaskRegistry(members, topology, agreement, settings.tasks)
 
 
 def _need_keys(around: Around) -> None:

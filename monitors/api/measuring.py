@@ -18,7 +18,7 @@ from monitors.api.measuring_shapes import (
     TaskBody,
     WhoAnswer,
 )
-from monitors.measurements.coordinator import Centre
+from monitors.measurements.coordinator import Coordinator
 from monitors.rules import Rules
 from network_provisioner.access import May, Principal
 from network_provisioner.api import answers
@@ -33,7 +33,7 @@ Words = Annotated[str, Query(max_length=500)]
 
 
 def router(
-    centre: Centre,
+    coordinator: Coordinator,
     rules: Rules,
     keys: Callable[[], list[Principal]],
     clock: Callable[[], float],
@@ -45,19 +45,19 @@ def router(
     def list_tasks(caller: Caller) -> Response:
         """What is measured regularly, when next, and how many runs ended how."""
         caller.need(May.SEE)
-        return answers.answer(centre.tasks())
+        return answers.answer(coordinator.tasks())
 
     @routes.post("/v1/tasks/run", status_code=201, response_model=RunAnswer)
     def run_once(body: OnceBody, caller: Caller) -> Response:
         """Measure once, as soon as it disturbs nobody. ``at`` says when."""
-        run = centre.run_once(body.task(), caller, body.within_ms())
+        run = coordinator.run_once(body.task(), caller, body.within_ms())
         return answers.answer(run.as_dict(), 201)
 
     @routes.get("/v1/tasks/{name}", response_model=TaskAnswer)
     def get_task(name: str, caller: Caller) -> Response:
         """One task, with its latest runs."""
         caller.need(May.SEE)
-        return answers.answer(centre.task(name))
+        return answers.answer(coordinator.task(name))
 
     @routes.put(
         "/v1/tasks/{name}", response_model=TaskAnswer, responses={201: {"model": TaskAnswer}}
@@ -65,18 +65,18 @@ def router(
     def put_task(name: str, body: TaskBody, caller: Caller) -> Response:
         """Measure something regularly from now on. 201 for a new task; where it does not fit, it
         is refused and nothing changes."""
-        found, new = centre.put_task(name, body.task(), caller)
+        found, new = coordinator.put_task(name, body.task(), caller)
         return answers.answer(found, 201 if new else 200)
 
     @routes.delete("/v1/tasks/{name}", response_model=TaskAnswer)
     def delete_task(name: str, caller: Caller) -> Response:
         """Measure it no longer; what was measured stays. Answers with the task as it was."""
-        return answers.answer(centre.delete_task(name, caller))
+        return answers.answer(coordinator.delete_task(name, caller))
 
     @routes.post("/v1/tasks/{name}/run", status_code=201, response_model=RunAnswer)
     def run_task(name: str, caller: Caller, body: RunBody | None = None) -> Response:
         """Make a task's measurement once more, as soon as it disturbs nobody."""
-        run = centre.run_task(name, caller, (body or RunBody()).within_ms())
+        run = coordinator.run_task(name, caller, (body or RunBody()).within_ms())
         return answers.answer(run.as_dict(), 201)
 
     @routes.get("/v1/runs", response_model=RunsAnswer)
@@ -90,20 +90,20 @@ def router(
         """The newest runs that begin from ``since`` to ``until``, oldest first; those to come too,
         as far as agents know of them."""
         caller.need(May.SEE)
-        found = centre.runs(round(since * 1000), round(until * 1000), task, limit)
+        found = coordinator.runs(round(since * 1000), round(until * 1000), task, limit)
         return answers.answer({"now": clock(), "runs": [run.as_dict() for run in found]})
 
     @routes.get("/v1/runs/{run_id}", response_model=RunAnswer)
     def get_run(run_id: str, caller: Caller) -> Response:
         """One run: whether it is done, and if not, why."""
         caller.need(May.SEE)
-        return answers.answer(centre.run(run_id).as_dict())
+        return answers.answer(coordinator.run(run_id).as_dict())
 
     @routes.get("/v1/schedule", response_model=ScheduleAnswer)
     def get_schedule(caller: Caller) -> Response:
         """The schedule that repeats: its length, its runs, and what it uses."""
         caller.need(May.SEE)
-        return answers.answer(centre.schedule())
+        return answers.answer(coordinator.schedule())
 
     @routes.get("/v1/access", response_model=WhoAnswer)
     def who_may(
@@ -116,7 +116,7 @@ def router(
         they give, each with the reason. Of others than themselves only those are told who read
         counters."""
         caller.need(May.READ)
-        centre.need_ends(source, to)
+        coordinator.need_ends(source, to)
         known = keys() if caller.may(May.MEASURE) and keys() else [caller]
         ends = (source, to) if to else (source,)
         return answers.answer({"from": source, "to": to, "metric": metric,

@@ -1,4 +1,4 @@
-"""What is sent to the centre, and what it answers. Durations that people send have a unit
+"""What is sent to the coordinator, and what it answers. Durations that people send have a unit
 (``5 min``); in answers times are seconds, instants Unix seconds, rates bit/s."""
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ class Report:
     tools: tuple[str, ...] | None = None
 
 
-class Roll:
+class AgentRegistry:
     """All agents of the broker. Not for several threads at once."""
 
     def __init__(self, members: Iterable[Member]) -> None:

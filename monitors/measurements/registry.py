@@ -1,4 +1,4 @@
-"""The task book: what is measured regularly, and the schedule of all of it.
+"""The task registry: what is measured regularly, and the schedule of all of it.
 
 Tasks come from the configuration, which nobody changes while the broker runs, and from people who
 add them. A new task is put between the others where there is room, so that nothing promised moves;
@@ -29,7 +29,7 @@ _MOST_ARRIVALS = 20  # at a start: more are planned anew, all at once
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A task of the book. ``kept`` is what somebody added, None where the configuration has it;
+    """A task of the registry. ``kept`` is what somebody added, None where the configuration has it;
     ``problem`` says why it is in no schedule, "" where it is."""
 
     definition: Definition
@@ -41,15 +41,15 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a change of the book means for runs: tasks that are ``gone`` as they were, those that
-    were ``added`` or are other ones now, and whether slots of others ``moved``."""
+    """What a change of the registry means for runs: tasks that are ``gone`` as they were, those
+    that were ``added`` or are other ones now, and whether slots of others ``moved``."""
 
     gone: tuple[str, ...] = ()
     added: tuple[str, ...] = ()
     moved: bool = False
 
 
-class Book:
+class TaskRegistry:
     """Not for several threads at once."""
 
     def __init__(
@@ -72,7 +72,7 @@ class Book:
     def restore(self, kept: Mapping[str, KeptTask], saved: Any) -> Change:
         """Take up tasks that were added, and the schedule that an earlier process had, None where
         there was none. What was added and no longer can be (its agent is gone, there is no room)
-        stays in the book with its problem. Raises Infeasible where the tasks of the configuration
+        stays in the registry with its problem. Raises Infeasible where those of the configuration
         do not fit all together, naming them."""
         for name, one in kept.items():
             if name not in self._entries:
@@ -128,7 +128,7 @@ class Book:
     def define(
         self, name: str, body: Mapping[str, Any], once: bool = False
     ) -> tuple[Definition, Task]:
-        """A task, checked, and not in the book; ``once``: of one run. Raises InputError."""
+        """A task, checked, and not in the registry; ``once``: of one run. Raises InputError."""
         definition = definition_of(name, body, self._members, self.topology)
         return definition, task_from_dict(name, body, self.topology, once)
 
@@ -148,7 +148,7 @@ class Book:
 
     @contextmanager
     def all_or_nothing(self) -> Iterator[None]:
-        """Where what is done within fails, the book is as it was before."""
+        """Where what is done within fails, the registry is as it was before."""
         before = dict(self._entries), self._schedule
         try:
             yield

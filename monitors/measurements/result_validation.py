@@ -31,14 +31,14 @@ _MEASUREMENT_KEYS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class ValidResult:
     """What is believed: the measurements to record, or why there are none."""
 
     measurements: tuple[Measurement, ...]
     error: str
 
 
-def judged(data: Mapping[str, Any], run: Run, part: Part, now_ms: int) -> Verdict:
+def validated(data: Mapping[str, Any], run: Run, part: Part, now_ms: int) -> ValidResult:
     """A result (docs/agents.md) about ``part`` of ``run``, that came at ``now_ms`` (Unix time).
 
     Raises InputError that says what it may not say; such a result is never taken.
@@ -69,7 +69,7 @@ def judged(data: Mapping[str, Any], run: Run, part: Part, now_ms: int) -> Verdic
         raise InputError("found measurements beside an error, expected one of both")
     if not error and not measurements and part.measures:
         error = "the agent sent neither a measurement nor a reason"
-    return Verdict(measurements, " ".join(error.split())[:_LONGEST_ERROR])
+    return ValidResult(measurements, " ".join(error.split())[:_LONGEST_ERROR])
 
 
 def _measurement(item: object, run: Run, part: Part) -> Measurement:

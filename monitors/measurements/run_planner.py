@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from monitors.measurements.agent_registry import Roll
+from monitors.measurements.agent_registry import AgentRegistry
 from monitors.measurements.definitions import Definition
 from monitors.measurements.new_run import new_run
-from monitors.measurements.registry import Book, Change
-from monitors.measurements.run_store import Diary
+from monitors.measurements.registry import Change, TaskRegistry
+from monitors.measurements.run_store import RunStore
 from monitors.measurements.runs import Run, State, Uses
 from monitors.measurements.schedule import squeeze
 from monitors.measurements.store import KeptTask, MeasuringStore
@@ -35,15 +35,21 @@ NOTHING = Schedule(1, ())
 _log = logging.getLogger(__name__)
 
 
-class Agenda:
-    """The runs of a book's schedule. Not for several threads at once."""
+class RunPlanner:
+    """The runs of a registry's schedule. Not for several threads at once."""
 
-    def __init__(self, book: Book, roll: Roll, store: MeasuringStore, now_ms: int) -> None:
+    def __init__(
+        self,
+        registry: TaskRegistry,
+        agent_registry: AgentRegistry,
+        store: MeasuringStore,
+        now_ms: int,
+    ) -> None:
         """Take up what an earlier process left in the store; nothing is told to anybody before
         :meth:`extend`."""
-        self._book, self._roll, self._store = book, roll, store
-        self.diary = Diary(store, now_ms)
-        self.diary.load(now_ms)
+        self._registry, self._agent_registry, self._store = registry, agent_registry, store
+        self.run_store = RunStore(store, now_ms)
+        self.run_store.load(now_ms)
         self.until_ms = int(store.fact("until_ms") or 0)
         """Up to here the schedule was followed: what begins before is a run, or never will be."""
 
@@ -71,22 +77,22 @@ class Agenda:
                 )
             since = max(until, now_ms + LEAD_MS)
             beyond = [run for run in self.occupying(now_ms, dropped) if run.end_ms > since]
-            slots = self._book.recurring.between(since, end)
+            slots = self._registry.recurring.between(since, end)
             runs = [*dropped.values(), *self._of_slots(slots, beyond, dropped, anew)]
-            moved = [run for run in self.diary.all() if until <= run.at_ms < end]
-            self.diary.write(runs, facts={"until_ms": end, "anew": anew})
+            moved = [run for run in self.run_store.all() if until <= run.at_ms < end]
+            self.run_store.write(runs, facts={"until_ms": end, "anew": anew})
             self.until_ms, self.anew = end, anew
-            self.diary.news(part.agent for run in moved for part in run.parts)
+            self.run_store.news(part.agent for run in moved for part in run.parts)
         self._seen_ms = now_ms  # where the store failed, all of it is tried again
 
     def replaced(
         self, change: Change, now_ms: int, tasks: Mapping[str, KeptTask | None] | None = None
     ) -> None:
-        """The book has changed: runs of tasks that are gone and have not begun are taken back,
+        """The registry has changed: runs of tasks that are gone and have not begun are taken back,
         those that were added begin at once where there is room. Where slots of others moved, their
         runs move as well, but for those that an agent would do all the same because it cannot be
         told. ``tasks`` are written to the store with it."""
-        soon, recurring = now_ms + LEAD_MS, self._book.recurring
+        soon, recurring = now_ms + LEAD_MS, self._registry.recurring
         dropped = {
             run.id: taken_back(run, "the schedule was changed")
             for run in self.to_come(now_ms)
@@ -103,28 +109,28 @@ class Agenda:
         wanted = (slot for slot in slots if change.moved or slot.task in change.added)
         taken = list(self.occupying(now_ms, dropped))
         runs = [*dropped.values(), *self._of_slots(wanted, taken, dropped, self.anew)]
-        facts: dict[str, Any] = {"until_ms": self.until_ms, "schedule": self._book.saved()}
-        self.diary.write(runs, facts=facts, tasks=tasks or {})
+        facts: dict[str, Any] = {"until_ms": self.until_ms, "schedule": self._registry.saved()}
+        self.run_store.write(runs, facts=facts, tasks=tasks or {})
 
     def to_tell(self, agent: str, now_ms: int) -> list[Run]:
         """What the agent has to do, as far ahead as it may know: what it knows stays where it
         is."""
         return [
             run
-            for run in self.diary.to_do(agent, now_ms)
+            for run in self.run_store.to_do(agent, now_ms)
             if run.at_ms < self.until_ms or run.demanded
         ]
 
     def close_overdue(self, now_ms: int) -> None:
         """Runs of which nothing was heard in time are missed."""
-        self.diary.write(
+        self.run_store.write(
             [
                 replace(run, state=State.MISSED, error=self._why_missed(run, now_ms))
-                for run in self.diary.all()
+                for run in self.run_store.all()
                 if run.state is State.PLANNED and run.end_ms + GRACE_MS < now_ms
             ]
         )
-        self.diary.forget(now_ms)
+        self.run_store.forget(now_ms)
 
     # -- within ------------------------------------------------------------------------------
 
@@ -132,14 +138,14 @@ class Agenda:
         """The schedule's runs that are not over."""
         return (
             run
-            for run in self.diary.all()
+            for run in self.run_store.all()
             if run.end_ms > now_ms and run.state is State.PLANNED and not run.demanded
         )
 
     def occupying(self, now_ms: int, dropped: Mapping[str, Run]) -> Iterator[Run]:
         """What may be under way from now on: also what was taken back, where an agent that knows
         of it may not have heard."""
-        for known in self.diary.all():
+        for known in self.run_store.all():
             run = dropped.get(known.id, known)
             if run.end_ms <= now_ms:
                 continue
@@ -151,7 +157,9 @@ class Agenda:
 
     def _can_be_told(self, run: Run, now_ms: int) -> bool:
         """Whether everybody who knows of the run hears in time that it was taken back."""
-        return all(self._roll.present(p.agent, now_ms / 1000) for p in run.parts if p.told)
+        return all(
+            self._agent_registry.present(p.agent, now_ms / 1000) for p in run.parts if p.told
+        )
 
     def _of_slots(
         self,
@@ -180,11 +188,11 @@ class Agenda:
             if not self._has_room(slot, occupying, runs):
                 self.without_room.append(slot)
                 continue
-            entry = self._book.get(slot.task)
+            entry = self._registry.get(slot.task)
             server = entry.definition.agents[-1]
             beside = of_server.get(server)
             if beside is None:
-                beside = of_server[server] = self.diary.to_do(server, slot.start_ms)
+                beside = of_server[server] = self.run_store.to_do(server, slot.start_ms)
             times = slot.start_ms, slot.end_ms, slot.release_ms
             try:
                 run = self.new(entry.definition, entry.task, *times, "", beside)
@@ -199,7 +207,7 @@ class Agenda:
         """Whether a slot that disturbs no other of the schedule disturbs nothing else either:
         runs on demand, and promises of an earlier schedule. ``news`` are runs of the schedule that
         are made together with it: what a domain bears is the sum of all."""
-        recurring = self._book.recurring
+        recurring = self._registry.recurring
         near = [r for r in occupying if r.at_ms < slot.end_ms and slot.start_ms < r.end_ms]
         if all(
             run.state is not State.DROPPED
@@ -209,9 +217,9 @@ class Agenda:
         ):
             return True
         near += [r for r in news if r.at_ms < slot.end_ms and slot.start_ms < r.end_ms]
-        task, taken = self._book.get(slot.task).task, [as_taken(run) for run in near]
+        task, taken = self._registry.get(slot.task).task, [as_taken(run) for run in near]
         try:
-            squeeze(NOTHING, (), self._book.agreement, task, slot.start_ms, slot.end_ms, taken)
+            squeeze(NOTHING, (), self._registry.agreement, task, slot.start_ms, slot.end_ms, taken)
         except Infeasible:
             return False
         return True
@@ -221,20 +229,20 @@ class Agenda:
         by: str, beside: Iterable[Run] | None = None,
     ) -> Run:  # fmt: skip
         run_id, copies = f"{definition.name}:{at_ms / 1000:.3f}", 1
-        while self.diary.get(run_id if copies == 1 else f"{run_id}.{copies}") is not None:
+        while self.run_store.get(run_id if copies == 1 else f"{run_id}.{copies}") is not None:
             copies += 1  # one that was taken back has the name, and names are for ever
         if copies > 1:
             run_id = f"{run_id}.{copies}"
-        others = self.diary.all() if beside is None else beside
+        others = self.run_store.all() if beside is None else beside
         return new_run(
-            run_id, definition, at_ms, end_ms, release_ms, self._roll.members, others,
+            run_id, definition, at_ms, end_ms, release_ms, self._agent_registry.members, others,
             uses_of(task), by,
         )  # fmt: skip
 
     def _why_missed(self, run: Run, now_ms: int) -> str:
         for part in run.parts:
             if not part.reported:
-                away = self._roll.away(part.agent, now_ms / 1000)
+                away = self._agent_registry.away(part.agent, now_ms / 1000)
                 if not part.told:
                     return away or f"agent {part.agent!r} did not ask in time"
                 return f"agent {part.agent!r} was told, and has not answered" + (

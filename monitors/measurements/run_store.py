@@ -1,7 +1,7 @@
 """The runs of now: those that agents have been told of, are about to be, or have just made.
 
-The diary holds them in memory and in the store alike; what is only in the store is past. Not for
-several threads at once.
+They are held in memory and in the store alike; what is only in the store is past. Not for several
+threads at once.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from monitors.measurements.store import MeasuringStore
 _KEEP_MS = 600_000  # how long a run stays in memory after its end
 
 
-class Diary:
+class RunStore:
     """Runs by id and by agent, and for each agent a number that changes with what it has to do."""
 
     def __init__(self, store: MeasuringStore, first_version: int) -> None:

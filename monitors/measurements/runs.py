@@ -1,4 +1,4 @@
-"""One run of a measurement task, as the centre keeps it: values."""
+"""One run of a measurement task, as the coordinator keeps it: values."""
 
 from __future__ import annotations
 

@@ -1,24 +1,26 @@
-"""What the centre shows to people and programs: values for JSON."""
+"""What the coordinator shows to people and programs: values for JSON."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from monitors.measurements.agent_registry import Roll
-from monitors.measurements.registry import Book, Entry
-from monitors.measurements.run_store import Diary
+from monitors.measurements.agent_registry import AgentRegistry
+from monitors.measurements.registry import Entry, TaskRegistry
+from monitors.measurements.run_store import RunStore
 from monitors.measurements.runs import Run, State
 from monitors.measurements.tasks import Slot
 
 _NEXT = 5  # runs that an agent shows
 
 
-def agent_view(roll: Roll, diary: Diary, name: str, now_ms: int) -> dict[str, Any]:
+def agent_view(
+    agent_registry: AgentRegistry, run_store: RunStore, name: str, now_ms: int
+) -> dict[str, Any]:
     """How an agent is, and what it does next."""
-    to_do = diary.to_do(name, now_ms)
+    to_do = run_store.to_do(name, now_ms)
     return {
-        **roll.view(name, now_ms / 1000),
+        **agent_registry.view(name, now_ms / 1000),
         "to_do": len(to_do),
         "next": [
             {"run": run.id, "at": run.at_ms / 1000, "tool": run.tool, "subject": run.subject}
@@ -55,13 +57,15 @@ def task_view(
     }
 
 
-def schedule_view(book: Book, until_ms: int, moved: Sequence[tuple[Run, Slot]]) -> dict[str, Any]:
+def schedule_view(
+    registry: TaskRegistry, until_ms: int, moved: Sequence[tuple[Run, Slot]]
+) -> dict[str, Any]:
     """The schedule that repeats: its length, how many runs it has, the share of time that each
     host and link is used by them, and which runs to come are not where their slots are."""
-    schedule = book.schedule
+    schedule = registry.schedule
     use: dict[str, float] = {}
     link_use: dict[tuple[str, str], float] = {}
-    for task in book.tasks():
+    for task in registry.tasks():
         share = task.duration_ms / task.period_ms
         for host in task.hosts:
             use[host] = use.get(host, 0.0) + share
@@ -70,7 +74,7 @@ def schedule_view(book: Book, until_ms: int, moved: Sequence[tuple[Run, Slot]]) 
     return {
         "hyperperiod_s": schedule.hyperperiod_ms / 1000,
         "slots": len(schedule.slots),
-        "tasks": len(book.tasks()),
+        "tasks": len(registry.tasks()),
         "until": until_ms / 1000,
         "hosts": {name: round(use[name], 6) for name in sorted(use)},
         "links": [

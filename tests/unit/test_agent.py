@@ -144,7 +144,7 @@ def test_new_orders_come_at_once_and_take_the_place_of_old_ones(
         broker.desks["mu"].assignments.clear()
         broker.tell("mu", job("new", broker.clock()))
         broker.wait("mu", "new")
-        assert len(agent._agenda) == 0
+        assert len(agent._pending) == 0
     assert [key for key, _ in doer.done] == ["new"]
 
 

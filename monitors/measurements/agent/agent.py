@@ -18,7 +18,7 @@ from monitors.measurements.agent.answers import (
     orders_of,
     receipt_of,
 )
-from monitors.measurements.agent.assignments import Agenda
+from monitors.measurements.agent.assignments import PendingAssignments
 from monitors.measurements.agent.broker_clock import BrokerClock
 from monitors.measurements.agent.broker_link import Answer, Link
 from monitors.measurements.agent.limits import refusal
@@ -57,7 +57,7 @@ class Agent:
         self._carry_out = carry_out
         self._able = able(settings)
         self._clock = BrokerClock()
-        self._agenda = Agenda()
+        self._pending = PendingAssignments()
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
         self._to_send = threading.Event()
@@ -67,7 +67,7 @@ class Agent:
         self._ask_link, self._send_link = Link(settings), Link(settings)
         self._spool = Spool(settings.state)
         for key, until in self._spool.known():
-            self._agenda.had(key, until)
+            self._pending.had(key, until)
 
     def describe(self) -> str:
         """What this agent can do, in words."""
@@ -140,7 +140,7 @@ class Agent:
         self._learn(answer)
         with self._changed:
             known = dict(self._spool.known())
-            self._agenda.replace(orders.assignments)
+            self._pending.replace(orders.assignments)
             self._changed.notify()
         for key, (task, why) in orders.strange.items():
             if key not in known:
@@ -159,9 +159,9 @@ class Agent:
     def _keep_beginning(self) -> None:
         while not self._halt.is_set():
             with self._changed:
-                due, late = self._agenda.take(self._broker_now())
+                due, late = self._pending.take(self._broker_now())
                 if not due and not late:
-                    at = self._clock.steady_at(self._agenda.next_at())
+                    at = self._clock.steady_at(self._pending.next_at())
                     self._changed.wait(min(max(0.0, at - since_boot()), _TICK_S))
                     continue
             for assignment in late:

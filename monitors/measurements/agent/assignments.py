@@ -13,7 +13,7 @@ _LATE_S, _LATE = 1.0, 0.1  # late by more than 1 s and a tenth of the time: some
 _REMEMBERED_S = 600.0
 
 
-class Agenda:
+class PendingAssignments:
     """All times are the broker's, Unix seconds."""
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""A centre of measurements with a clock that stands still, and agents that do as they are told."""
+"""A coordinator with a clock that stands still, and agents that do as they are told."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 from broker_rig import Clock, demo_network
 
 from monitors.archive import Archive
-from monitors.measurements.agent_registry import Report, Roll
-from monitors.measurements.coordinator import Centre
+from monitors.measurements.agent_registry import AgentRegistry, Report
+from monitors.measurements.coordinator import Coordinator
 from monitors.measurements.definitions import Member
-from monitors.measurements.registry import Book
+from monitors.measurements.registry import TaskRegistry
 from monitors.measurements.runs import Run, State
 from monitors.measurements.store import MeasuringStore
 from monitors.measurements.task_data import agreement_from_dict
@@ -30,8 +30,8 @@ MEMBERS = {
 }
 
 
-class CentreRig:
-    """A centre in a folder, and its archive beside it; :meth:`restarted` is another process."""
+class CoordinatorRig:
+    """A coordinator in a folder with its archive; :meth:`restarted` is another process."""
 
     def __init__(
         self,
@@ -48,16 +48,21 @@ class CentreRig:
         self.agreement = agreement_from_dict(agreement or {}, self.network)
         self.archive = Archive(folder / "archive.sqlite")
         self.store = MeasuringStore(folder / "measuring.sqlite")
-        self.roll = Roll(members.values())
-        self.book = Book(members, self.network, self.agreement, tasks)
-        self.centre = Centre(
-            self.roll, self.book, self.store, self.archive, rules or Rules(), self.clock
+        self.agent_registry = AgentRegistry(members.values())
+        self.registry = TaskRegistry(members, self.network, self.agreement, tasks)
+        self.coordinator = Coordinator(
+            self.agent_registry,
+            self.registry,
+            self.store,
+            self.archive,
+            rules or Rules(),
+            self.clock,
         )
 
-    def restarted(self, **more: Any) -> CentreRig:
+    def restarted(self, **more: Any) -> CoordinatorRig:
         """Another process, after this one was killed."""
         self.close()
-        return CentreRig(self.folder, **{"tasks": self.tasks, "clock": self.clock, **more})
+        return CoordinatorRig(self.folder, **{"tasks": self.tasks, "clock": self.clock, **more})
 
     def close(self) -> None:
         self.store.close()
@@ -68,15 +73,15 @@ class CentreRig:
         end = self.clock.now + seconds
         while self.clock.now < end:
             self.clock.now = min(end, self.clock.now + step)
-            self.centre.sweep()
+            self.coordinator.sweep()
 
     def ask(self, agent: str) -> list[dict[str, Any]]:
         """What the agent is told to do."""
-        self.centre.heard(agent, Report(0.0, 0.001, 0, 0, "1"))
-        return self.centre.assignments(agent)[2]
+        self.coordinator.heard(agent, Report(0.0, 0.001, 0, 0, "1"))
+        return self.coordinator.assignments(agent)[2]
 
     def all_present(self) -> None:
-        for name in self.roll.members:
+        for name in self.agent_registry.members:
             self.ask(name)
 
     def work(self, *agents: str) -> list[str]:
@@ -91,7 +96,7 @@ class CentreRig:
                 and run.state is not State.DROPPED
                 and any(p.agent == agent and p.told and not p.reported for p in run.parts)
             ]
-            took, refused = self.centre.results(agent, done)
+            took, refused = self.coordinator.results(agent, done)
             assert not refused
             accepted += took
         return accepted
@@ -135,7 +140,7 @@ def result_of(run: Run, agent: str, **more: Any) -> dict[str, Any]:
     }
 
 
-def check(rig: CentreRig) -> None:
+def check(rig: CoordinatorRig) -> None:
     """Whatever happened: no two runs disturb each other, and none is there twice."""
     runs = [r for r in rig.runs() if r.state is not State.DROPPED and r.id not in rig.before]
     by_release: set[tuple[str, int]] = set()
@@ -160,7 +165,7 @@ def conflicts(runs: Sequence[Run]) -> None:
             assert not ours & theirs, (run, other)
 
 
-def within_agreement(rig: CentreRig, runs: Sequence[Run]) -> None:
+def within_agreement(rig: CoordinatorRig, runs: Sequence[Run]) -> None:
     agreement = rig.agreement
     for name, links in agreement.domains.items():
         inside = [run for run in runs if run.uses.links & links]
@@ -171,4 +176,4 @@ def within_agreement(rig: CentreRig, runs: Sequence[Run]) -> None:
             assert load <= agreement.domain_bps.get(name, load) * (1 + 1e-6)
 
 
-__all__ = ["ANYBODY", "CentreRig", "Clock", "check", "result_of"]
+__all__ = ["ANYBODY", "Clock", "CoordinatorRig", "check", "result_of"]

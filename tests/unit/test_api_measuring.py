@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from api_rig import FOR_EVER_S, bearer, error, serving, token_of
 from broker_rig import Rig
-from centre_rig import HOST, TCP, CentreRig, result_of
+from coordinator_rig import HOST, TCP, CoordinatorRig, result_of
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from monitors.api import agents as agents_api
-from monitors.api import measuring as centre_api
+from monitors.api import measuring as measuring_api
 from monitors.rules import Rule, Rules
 from network_provisioner.access import Key, Keyring, Principal, Role, hash_of
 from network_provisioner.api import create_app
@@ -28,22 +28,22 @@ RULES = Rules([Rule(("measurement",), ("start",)), Rule(("ada",), ("start",), ("
 
 
 @pytest.fixture
-def centre(tmp_path: Path) -> Iterator[CentreRig]:
-    rig = CentreRig(tmp_path, rules=RULES)
+def coordinator(tmp_path: Path) -> Iterator[CoordinatorRig]:
+    rig = CoordinatorRig(tmp_path, rules=RULES)
     yield rig
     rig.close()
 
 
 @pytest.fixture
-def app(tmp_path: Path, centre: CentreRig) -> FastAPI:
-    rig = Rig(tmp_path / "state.sqlite", clock=centre.clock)
+def app(tmp_path: Path, coordinator: CoordinatorRig) -> FastAPI:
+    rig = Rig(tmp_path / "state.sqlite", clock=coordinator.clock)
     keys = [Key(Principal(str(role), role), hash_of(token_of(role))) for role in Role]
     keys.append(Key(Principal("ada", Role.RESEARCHER, frozenset({"ada"})), hash_of(token_of("a"))))
     keys += [Key(Principal(name, Role.AGENT), hash_of(token_of(name))) for name in AGENTS]
-    ring = Keyring(keys, centre.clock)
+    ring = Keyring(keys, coordinator.clock)
     routers = [
-        agents_api.router(centre.centre, centre.clock),
-        centre_api.router(centre.centre, RULES, ring.principals, centre.clock),
+        agents_api.router(coordinator.coordinator, coordinator.clock),
+        measuring_api.router(coordinator.coordinator, RULES, ring.principals, coordinator.clock),
     ]
     return create_app(rig.broker, ring, more=routers)
 
@@ -79,24 +79,31 @@ def test_an_agents_part_is_for_that_agent_alone(web: TestClient) -> None:
     assert error(ask(web, "agent"))[:2] == (404, "unknown_agent")
 
 
-def test_without_tokens_everybody_is_every_agent(tmp_path: Path, centre: CentreRig) -> None:
+def test_without_tokens_everybody_is_every_agent(
+    tmp_path: Path, coordinator: CoordinatorRig
+) -> None:
     """On loopback alone: adon.yml without tokens allows nothing else."""
-    rig, ring = Rig(tmp_path / "other.sqlite", clock=centre.clock), Keyring((), centre.clock)
-    routes = agents_api.router(centre.centre, centre.clock)
+    rig, ring = (
+        Rig(tmp_path / "other.sqlite", clock=coordinator.clock),
+        Keyring((), coordinator.clock),
+    )
+    routes = agents_api.router(coordinator.coordinator, coordinator.clock)
     with TestClient(create_app(rig.broker, ring, more=[routes])) as web:
         assert web.get("/v1/agents/mu/assignments").json()["agent"] == "mu"
         assert error(web.get("/v1/agents/mars/assignments"))[1] == "unknown_agent"
 
 
-def test_results_come_back_accepted_or_refused(web: TestClient, centre: CentreRig) -> None:
-    centre.all_present()
-    centre.let_pass(60)
-    run = next(r for r in centre.runs() if r.task == "tcp")
+def test_results_come_back_accepted_or_refused(
+    web: TestClient, coordinator: CoordinatorRig
+) -> None:
+    coordinator.all_present()
+    coordinator.let_pass(60)
+    run = next(r for r in coordinator.runs() if r.task == "tcp")
     right = result_of(run, "mu")
     spoilt = {**right, "assignment": "nothing"}
     answer = post(web, "mu", [right, spoilt]).json()
     assert answer["accepted"] == [run.id] and list(answer["refused"]) == ["nothing"]
-    assert centre.measured("tcp_throughput") == [f"tcp_throughput:{run.id}"]
+    assert coordinator.measured("tcp_throughput") == [f"tcp_throughput:{run.id}"]
     assert error(post(web, "mu", [right] * 51))[:2] == (400, "bad_request")
     assert error(post(web, "mu", [3]))[:2] == (400, "bad_request")
     found = web.get(f"/v1/runs/{run.id}", headers=bearer("operator")).json()
@@ -146,12 +153,14 @@ def test_tasks_come_and_go(web: TestClient) -> None:
     assert error(web.put("/v1/tasks/tcp", json=TCP, headers=engineer))[:2] == (409, "conflict")
 
 
-def test_runs_on_demand_answer_with_their_instant(web: TestClient, centre: CentreRig) -> None:
+def test_runs_on_demand_answer_with_their_instant(
+    web: TestClient, coordinator: CoordinatorRig
+) -> None:
     assert error(web.post("/v1/tasks/tcp/run", headers=bearer("engineer")))[:2] == (409, "conflict")
     for agent in AGENTS:
         ask(web, agent)
     made = web.post("/v1/tasks/tcp/run", headers=bearer("engineer"))
-    assert made.status_code == 201 and made.json()["at"] >= centre.clock.now + 3
+    assert made.status_code == 201 and made.json()["at"] >= coordinator.clock.now + 3
     assert made.json()["demanded"] == "engineer" and made.json()["state"] == "planned"
     once = {"tool": "tcp", "from": "mu", "to": "local", "for": "5 s", "within": "5 min"}
     run = web.post("/v1/tasks/run", json=once, headers=bearer("a"))
@@ -186,7 +195,7 @@ def test_the_two_questions(web: TestClient) -> None:
     assert web.get("/v1/access?from=mu/dtn&metric=rtt", headers=bearer("a")).status_code == 200
 
 
-def test_a_waiting_agent_hears_of_news_at_once(app: FastAPI, centre: CentreRig) -> None:
+def test_a_waiting_agent_hears_of_news_at_once(app: FastAPI, coordinator: CoordinatorRig) -> None:
     with serving(app) as port:
         server = Server(f"http://127.0.0.1:{port}", FOR_EVER_S, bearer("local"), Tls())
 
@@ -202,9 +211,11 @@ def test_a_waiting_agent_hears_of_news_at_once(app: FastAPI, centre: CentreRig) 
         thread = threading.Thread(target=lambda: heard.append(poll(50, first["version"])))
         began = time.monotonic()
         thread.start()
-        while not centre.roll.present("local", centre.clock.now):
+        while not coordinator.agent_registry.present("local", coordinator.clock.now):
             time.sleep(0.01)
-        centre.centre.put_task("mine", {**HOST, "from": "local"}, Principal("", Role.ENGINEER))
+        coordinator.coordinator.put_task(
+            "mine", {**HOST, "from": "local"}, Principal("", Role.ENGINEER)
+        )
         thread.join(FOR_EVER_S)
         assert {a["task"] for a in heard[0]["assignments"]} == {"mine"}
         assert heard[0]["version"] != first["version"]
@@ -214,7 +225,9 @@ def test_a_waiting_agent_hears_of_news_at_once(app: FastAPI, centre: CentreRig) 
         assert again["version"] == heard[0]["version"]
 
 
-def test_a_newer_question_of_an_agent_ends_the_older_one(app: FastAPI, centre: CentreRig) -> None:
+def test_a_newer_question_of_an_agent_ends_the_older_one(
+    app: FastAPI, coordinator: CoordinatorRig
+) -> None:
     with serving(app) as port:
 
         def poll(agent: str, wait_s: float, after: int) -> Any:
@@ -248,15 +261,17 @@ def test_a_newer_question_of_an_agent_ends_the_older_one(app: FastAPI, centre: C
         assert len(answered) == 21 and time.monotonic() - began < 45
 
 
-def test_a_service_that_stops_does_not_wait_for_agents(app: FastAPI, centre: CentreRig) -> None:
-    version = centre.centre.version("mu")
+def test_a_service_that_stops_does_not_wait_for_agents(
+    app: FastAPI, coordinator: CoordinatorRig
+) -> None:
+    version = coordinator.coordinator.version("mu")
     answers: list[int] = []
     with serving(app) as port:
         server = Server(f"http://127.0.0.1:{port}", FOR_EVER_S, bearer("mu"), Tls())
         path = f"/v1/agents/mu/assignments?wait_s=60&after={version}"
         thread = threading.Thread(target=lambda: answers.append(server.ask("GET", path)[0]))
         thread.start()
-        while not centre.roll.present("mu", centre.clock.now):
+        while not coordinator.agent_registry.present("mu", coordinator.clock.now):
             time.sleep(0.01)
     thread.join(FOR_EVER_S)
     assert answers == [200]

@@ -1,5 +1,5 @@
-"""kill -9 of the broker's process before and after every write of the centre: whatever the moment,
-the next process goes on so that in the end the same was measured, once."""
+"""kill -9 of the broker's process before and after every write: whatever the moment, the next process
+ goes on so that in the end the same was measured, once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from broker_rig import Clock
-from centre_rig import ANYBODY, ECHO, HOST, TCP, CentreRig, check
+from coordinator_rig import ANYBODY, ECHO, HOST, TCP, CoordinatorRig, check
 
 from monitors.archive import Archive
 from monitors.measurements.runs import State
@@ -23,22 +23,22 @@ from network_provisioner.errors import BrokerError
 T0 = 1_000_000.0
 ALL = ("mu", "tacc", "iplant", "local")
 STRIDE = 5  # of the steps that are tried; odd, for before and after a write take turns
-Deed = tuple[float, Callable[[CentreRig], Any]]
+Deed = tuple[float, Callable[[CoordinatorRig], Any]]
 
 
-def put(name: str, body: dict[str, Any]) -> Callable[[CentreRig], Any]:
-    return lambda rig: rig.centre.put_task(name, body, ANYBODY)
+def put(name: str, body: dict[str, Any]) -> Callable[[CoordinatorRig], Any]:
+    return lambda rig: rig.coordinator.put_task(name, body, ANYBODY)
 
 
-def delete(rig: CentreRig) -> None:
+def delete(rig: CoordinatorRig) -> None:
     try:
-        rig.centre.delete_task("mine", ANYBODY)
+        rig.coordinator.delete_task("mine", ANYBODY)
     except BrokerError as error:
         assert error.code == "unknown_task"  # it was, before the process died
 
 
-def work(rig: CentreRig) -> None:
-    rig.centre.sweep()
+def work(rig: CoordinatorRig) -> None:
+    rig.coordinator.sweep()
     rig.work(*ALL)
 
 
@@ -61,7 +61,7 @@ DAY: tuple[Deed, ...] = (  # seconds that pass, and what happens then
 def live(folder: Path, done: int = 0) -> dict[str, Any]:
     """The day from its deed number ``done`` on, and what there is at its end."""
     clock = Clock(T0 + sum(after for after, _ in DAY[: done + 1]))
-    rig = CentreRig(folder, {"tcp": TCP, "host": HOST}, clock=clock)
+    rig = CoordinatorRig(folder, {"tcp": TCP, "host": HOST}, clock=clock)
     for number, (after, deed) in enumerate(DAY[done:], done):
         if number > done:
             clock.now += after

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from centre_rig import (
+from coordinator_rig import (
     ANYBODY,
     ECHO,
     HOST,
     TCP,
-    CentreRig,
+    CoordinatorRig,
     check,
     result_of,
     within_agreement,
@@ -61,7 +61,7 @@ def test_whatever_happens_for_long(steps: list[tuple[Any, ...]]) -> None:
 
 def _live(steps: list[tuple[Any, ...]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        rig = CentreRig(Path(folder), {"fixed": BODIES[1]}, agreement=AGREEMENT)
+        rig = CoordinatorRig(Path(folder), {"fixed": BODIES[1]}, agreement=AGREEMENT)
         try:
             for what, *given in steps:
                 rig = _done(rig, what, given)
@@ -71,14 +71,14 @@ def _live(steps: list[tuple[Any, ...]]) -> None:
             rig.close()
 
 
-def _done(rig: CentreRig, what: str, given: list[Any]) -> CentreRig:
+def _done(rig: CoordinatorRig, what: str, given: list[Any]) -> CoordinatorRig:
     if what == "pass":
         rig.let_pass(given[0], 7.0)
     elif what == "jump":
         if given[0] < 0:  # what was measured then is of another time
             rig.before = {run.id for run in rig.runs() if run.state is not State.PLANNED}
         rig.clock.now += given[0]
-        rig.centre.sweep()
+        rig.coordinator.sweep()
     elif what == "work":
         rig.work(*sorted(given[0]))
     elif what == "kill":
@@ -88,14 +88,14 @@ def _done(rig: CentreRig, what: str, given: list[Any]) -> CentreRig:
     else:
         try:
             if what == "put":
-                rig.centre.put_task(given[0], given[1], ANYBODY)
+                rig.coordinator.put_task(given[0], given[1], ANYBODY)
             elif what == "delete":
-                rig.centre.delete_task(given[0], ANYBODY)
+                rig.coordinator.delete_task(given[0], ANYBODY)
             elif what == "run":
-                rig.centre.run_task(given[0], ANYBODY, given[1] * 1000)
+                rig.coordinator.run_task(given[0], ANYBODY, given[1] * 1000)
             else:
                 body = {k: v for k, v in given[0].items() if k not in ("every", "within")}
-                rig.centre.run_once(body, ANYBODY, given[1] * 1000)
+                rig.coordinator.run_once(body, ANYBODY, given[1] * 1000)
         except AdonError:
             pass  # there is no room, or no such task, or an agent is away
     return rig
@@ -133,7 +133,7 @@ def _nobody_is_lost_or_late(steps: list[tuple[Any, ...]]) -> None:
     """More than 80 % of the time of two hosts is taken; every release has its run, in its window,
     and what an agent was told stays."""
     with tempfile.TemporaryDirectory() as folder:
-        rig = CentreRig(Path(folder), FULL, agreement=AGREEMENT)
+        rig = CoordinatorRig(Path(folder), FULL, agreement=AGREEMENT)
         try:
             begun, told = rig.clock.now, dict[str, int]()
             for what, *given in steps:
@@ -148,7 +148,7 @@ def _nobody_is_lost_or_late(steps: list[tuple[Any, ...]]) -> None:
             rig.let_pass(1800, 20)
             check(rig)
             runs = [r for r in rig.runs() if not r.demanded and r.state is not State.DROPPED]
-            for task in rig.book.tasks():
+            for task in rig.registry.tasks():
                 made = {run.release_ms: run for run in runs if run.task == task.name}
                 first = -(-int(begun * 1000) // task.period_ms) * task.period_ms
                 for release in range(first, int(rig.clock.now * 1000), task.period_ms):
@@ -158,7 +158,7 @@ def _nobody_is_lost_or_late(steps: list[tuple[Any, ...]]) -> None:
             rig.close()
 
 
-def _only_what_was_asked_for(rig: CentreRig) -> None:
+def _only_what_was_asked_for(rig: CoordinatorRig) -> None:
     runs = {run.id: run for run in rig.runs()}
     for metric in ("tcp_throughput", "rtt", "loss", "cpu_use"):
         for found in rig.archive.query(metric):
@@ -170,9 +170,9 @@ def _only_what_was_asked_for(rig: CentreRig) -> None:
 
 
 @pytest.fixture(scope="module")
-def measured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CentreRig]:
+def measured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CoordinatorRig]:
     """Eight minutes in which agents were told what to do, and nothing came back yet."""
-    rig = CentreRig(tmp_path_factory.mktemp("centre"), {"tcp": {**TCP, "every": "11 s"}})
+    rig = CoordinatorRig(tmp_path_factory.mktemp("coordinator"), {"tcp": {**TCP, "every": "11 s"}})
     for _ in range(2):
         rig.all_present()
         rig.let_pass(240, 60)
@@ -199,7 +199,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CentreRig]:
 )  # fmt: skip
 @settings(max_examples=60)
 def test_results_of_any_shape_record_nothing_else(
-    measured: CentreRig, agent: str, spoilt: dict[str, Any], changed: dict[str, Any]
+    measured: CoordinatorRig, agent: str, spoilt: dict[str, Any], changed: dict[str, Any]
 ) -> None:
     rig = measured
     now_ms = rig.clock.now * 1000
@@ -207,7 +207,7 @@ def test_results_of_any_shape_record_nothing_else(
     result = result_of(run, "mu")
     result["measurements"] = [{**result["measurements"][0], **changed}]
     before = rig.measured("tcp_throughput")
-    accepted, refused = rig.centre.results(agent, [{**result, **spoilt}])
+    accepted, refused = rig.coordinator.results(agent, [{**result, **spoilt}])
     assert len(accepted) + len(refused) == 1
     assert all(words.isprintable() and "\n" not in words for words in refused.values())
     after = [key for key in rig.measured("tcp_throughput") if key not in before]

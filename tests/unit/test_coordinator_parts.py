@@ -1,4 +1,4 @@
-"""The small pure things of the centre: instants, verdicts, ports, agents, owners, settings."""
+"""The small pure things of the coordinator: instants, verdicts, ports, agents, owners, settings."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 from broker_rig import Clock, code_of
-from centre_rig import MEMBERS, TCP, CentreRig, result_of
+from coordinator_rig import MEMBERS, TCP, CoordinatorRig, result_of
 from hypothesis import given
 from hypothesis import strategies as st
 from network_world import demo_network
@@ -23,11 +23,11 @@ from adon.monitoring.measuring import check as check_settings
 from adon.monitoringconfig import MonitoringConfig
 from monitors.archive import Archive
 from monitors.measurement import Measurement
-from monitors.measurements.agent_registry import AWAY_S, Report, Roll
+from monitors.measurements.agent_registry import AWAY_S, AgentRegistry, Report
 from monitors.measurements.definitions import Member, definition_of
 from monitors.measurements.new_run import new_run
 from monitors.measurements.recurring import Recurring
-from monitors.measurements.result_validation import judged
+from monitors.measurements.result_validation import validated
 from monitors.measurements.runs import Run, Uses
 from monitors.measurements.schedule import plan
 from monitors.measurements.tasks import Agreement, Task
@@ -103,7 +103,7 @@ DEEP: dict[str, Any] = functools.reduce(lambda inner, _: {"x": inner}, range(100
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    rig = CentreRig(tmp_path_factory.mktemp("centre"))
+    rig = CoordinatorRig(tmp_path_factory.mktemp("coordinator"))
     rig.all_present()
     found = next(r for r in rig.runs() if r.task == "echo")
     rig.close()
@@ -134,10 +134,10 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 def test_measurements_that_are_not_believed(run: Run, change: dict[str, Any], words: str) -> None:
     part = replace(run.parts[0], told=True)
     right = result_of(run, "tacc")
-    assert len(judged(right, run, part, run.end_ms).measurements) == 2
+    assert len(validated(right, run, part, run.end_ms).measurements) == 2
     right["measurements"][0] = {**right["measurements"][0], **change}
     with pytest.raises(InputError) as caught:
-        judged(right, run, part, run.end_ms)
+        validated(right, run, part, run.end_ms)
     assert words in str(caught.value) and "\n" not in str(caught.value)
 
 
@@ -149,9 +149,9 @@ def test_what_no_archive_takes_does_not_keep_others_from_it(
     right, run = result_of(run, "tacc"), replace(run, tool="command")
     one = {"metric": "custom:mass", "value": 1.0, "unit": "kg", "at": run.at_ms / 1000}
     told = replace(run.parts[0], told=True)
-    assert judged(right | {"measurements": [one]}, run, told, run.end_ms).measurements
+    assert validated(right | {"measurements": [one]}, run, told, run.end_ms).measurements
     with pytest.raises(InputError, match="characters that are no text"):
-        judged(right | {"measurements": [one | change]}, run, told, run.end_ms)
+        validated(right | {"measurements": [one | change]}, run, told, run.end_ms)
 
 
 def test_results_that_are_not_believed(run: Run) -> None:
@@ -170,12 +170,12 @@ def test_results_that_are_not_believed(run: Run) -> None:
         ({"measurements": [7]}, "expected a measurement"),
     ):
         with pytest.raises(InputError, match=words):
-            judged({**right, **more}, run, part, run.end_ms)
+            validated({**right, **more}, run, part, run.end_ms)
     with pytest.raises(InputError, match="has not begun"):
-        judged(right, run, part, run.at_ms - 60_000)
-    empty = judged({**right, "measurements": []}, run, part, run.end_ms)
+        validated(right, run, part, run.at_ms - 60_000)
+    empty = validated({**right, "measurements": []}, run, part, run.end_ms)
     assert empty.error == "the agent sent neither a measurement nor a reason"
-    long = judged({**right, "measurements": [], "error": "a\nb" * 999}, run, part, run.end_ms)
+    long = validated({**right, "measurements": [], "error": "a\nb" * 999}, run, part, run.end_ms)
     assert len(long.error) == 500 and "\n" not in long.error
 
 
@@ -183,16 +183,16 @@ def test_results_that_are_not_believed(run: Run) -> None:
 
 
 def test_who_is_there() -> None:
-    roll = Roll([Member("mu/dtn1", "192.0.2.1")])
-    assert roll.away("mu/dtn1", 5.0).endswith("since the broker was started")
-    roll.heard("mu/dtn1", 10.0, Report(0.5, 0.1, 2, 1, "7", ("tcp",)))
-    roll.heard("mu/dtn1", 11.0)
-    view = roll.view("mu/dtn1", 12.0)
+    agent_registry = AgentRegistry([Member("mu/dtn1", "192.0.2.1")])
+    assert agent_registry.away("mu/dtn1", 5.0).endswith("since the broker was started")
+    agent_registry.heard("mu/dtn1", 10.0, Report(0.5, 0.1, 2, 1, "7", ("tcp",)))
+    agent_registry.heard("mu/dtn1", 11.0)
+    view = agent_registry.view("mu/dtn1", 12.0)
     assert (view["site"], view["offset_s"], view["tools"]) == ("mu", 0.5, ["tcp"])
-    assert roll.present("mu/dtn1", 11.0 + AWAY_S)
-    assert roll.away("mu/dtn1", 12.0 + AWAY_S) == "agent 'mu/dtn1' was last seen 91 s ago"
-    assert roll.lacks("mu/dtn1", "echo") and not roll.lacks("mu/dtn1", "tcp")
-    assert code_of(roll.known, "mu") == "unknown_agent"
+    assert agent_registry.present("mu/dtn1", 11.0 + AWAY_S)
+    assert agent_registry.away("mu/dtn1", 12.0 + AWAY_S) == "agent 'mu/dtn1' was last seen 91 s ago"
+    assert agent_registry.lacks("mu/dtn1", "echo") and not agent_registry.lacks("mu/dtn1", "tcp")
+    assert code_of(agent_registry.known, "mu") == "unknown_agent"
 
 
 # -- whose a workflow is ---------------------------------------------------------------------
