@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-NAMES = ("archive", "workflows", "centre", "anomalies", "notices", "perfsonar", "dashboard")
+NAMES = ("archive", "workflows", "measuring", "anomalies", "notices", "perfsonar", "dashboard")
 
 
 class Service(Protocol):

@@ -10,14 +10,14 @@ from fastapi import APIRouter, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 
 from monitors.api.bells import Bells
-from monitors.api.centre_shapes import (
+from monitors.api.measuring_shapes import (
     AgentAnswer,
     AssignmentsAnswer,
     ResultsAnswer,
     ResultsBody,
 )
-from monitors.centre.centre import Centre
-from monitors.centre.roll import Report
+from monitors.measurements.agent_registry import Report
+from monitors.measurements.coordinator import Coordinator
 from network_provisioner.access import May, Principal
 from network_provisioner.api import answers
 from network_provisioner.api.callers import Caller
@@ -33,12 +33,12 @@ Count = Annotated[int, Query(ge=0, le=2**53)]
 Words = Annotated[str, Query(max_length=500)]
 
 
-def router(centre: Centre, clock: Callable[[], float]) -> APIRouter:
+def router(coordinator: Coordinator, clock: Callable[[], float]) -> APIRouter:
     """The routes. ``clock`` gives Unix seconds."""
     routes = APIRouter(tags=["agents"])
     bells = Bells()
-    if centre is not None:  # None: only to be described
-        centre.on_change(bells.ring)
+    if coordinator is not None:  # None: only to be described
+        coordinator.on_change(bells.ring)
 
     @routes.get("/v1/agents/{name:path}/assignments", response_model=AssignmentsAnswer)
     async def get_assignments(
@@ -60,9 +60,9 @@ def router(centre: Centre, clock: Callable[[], float]) -> APIRouter:
         _need_own(caller, name)
         known = None if tools is None else tuple(t for t in tools.split(",") if t)
         report = Report(offset_s, error_s, unsent, dropped, version, known)
-        await run_in_threadpool(centre.heard, name, report)
-        await _news(centre, bells, name, after, wait_s, request)
-        number, until, todo = await run_in_threadpool(centre.assignments, name)
+        await run_in_threadpool(coordinator.heard, name, report)
+        await _news(coordinator, bells, name, after, wait_s, request)
+        number, until, todo = await run_in_threadpool(coordinator.assignments, name)
         content = {"agent": name, "version": number, "received": received, "sent": clock(),
                    "until": until, "assignments": todo}  # fmt: skip
         return answers.answer(content)
@@ -73,8 +73,8 @@ def router(centre: Centre, clock: Callable[[], float]) -> APIRouter:
         refused for ever with the reason."""
         received = clock()
         _need_own(caller, name)
-        centre.heard(name)
-        accepted, refused = centre.results(name, body.results)
+        coordinator.heard(name)
+        accepted, refused = coordinator.results(name, body.results)
         content = {"agent": name, "received": received, "sent": clock(), "accepted": accepted,
                    "refused": refused}  # fmt: skip
         return answers.answer(content)
@@ -83,13 +83,13 @@ def router(centre: Centre, clock: Callable[[], float]) -> APIRouter:
     def list_agents(caller: Caller) -> Response:
         """All agents: when each was seen last, its clock, what it can, what it does next."""
         caller.need(May.SEE)
-        return answers.answer(centre.agents())
+        return answers.answer(coordinator.agents())
 
     @routes.get("/v1/agents/{name:path}", response_model=AgentAnswer)
     def get_agent(name: str, caller: Caller) -> Response:
         """One agent."""
         caller.need(May.SEE)
-        return answers.answer(centre.agent(name))
+        return answers.answer(coordinator.agent(name))
 
     return routes
 
@@ -104,14 +104,14 @@ def _need_own(caller: Principal, name: str) -> None:
 
 
 async def _news(
-    centre: Centre, bells: Bells, name: str, after: int, wait_s: float, request: Request
+    coordinator: Coordinator, bells: Bells, name: str, after: int, wait_s: float, request: Request
 ) -> None:
     """Wait until the agent's list is not that of number ``after``, but not for ever, nor longer
     than until the agent asks again: an agent has one question here."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + wait_s
     with bells.alone_at(name) as (rung, alone):
-        while centre.version(name) == after and alone() and not stopping(request.app):
+        while coordinator.version(name) == after and alone() and not stopping(request.app):
             left = deadline - loop.time()
             if left <= 0:
                 return

@@ -27,10 +27,10 @@ from adon.machine import box, packages
 from examples.testbed import netns
 from examples.testbed.ports import free_ports
 from examples.testbed.procs import Daemon
-from monitors.agents.messages import Assignment
-from monitors.probes import ping
-from monitors.probes.probe import Order
-from monitors.probes.tools import TOOLS
+from monitors.measurements.messages import Assignment
+from monitors.measurements.probes import ping
+from monitors.measurements.probes.probe import Order
+from monitors.measurements.probes.tools import TOOLS
 from network_provisioner.access import hash_of
 from network_provisioner.api.connection import server_context
 from network_provisioner.errors import AdonError

@@ -17,15 +17,15 @@ import pytest
 from authority import Authority
 from monitor_files import START, Submitted, starting, table
 
-from monitors.agents.agent import Agent
-from monitors.agents.config import AgentSettings, Limits
-from monitors.agents.following import following
-from monitors.agents.link import Link, _was_closed
-from monitors.agents.messages import Assignment, Result
-from monitors.agents.perform import able, perform
 from monitors.archive import Archive
 from monitors.measurement import Measurement
-from monitors.probes.halt import Halt
+from monitors.measurements.agent.agent import Agent
+from monitors.measurements.agent.broker_link import Link, _was_closed
+from monitors.measurements.agent.perform import able, perform
+from monitors.measurements.agent.settings import AgentSettings, Limits
+from monitors.measurements.agent.workflows import following
+from monitors.measurements.messages import Assignment, Result
+from monitors.measurements.probes.halt import Halt
 from network_provisioner.api.connection import server_context
 from network_provisioner.errors import BrokerError, InputError
 from network_provisioner.http1 import Tls
@@ -118,7 +118,7 @@ def test_it_goes_by_the_brokers_clock(
         time.sleep(0.5)  # which is nothing that the clocks differ by
         return able(of)
 
-    monkeypatch.setattr("monitors.agents.agent.able", slowly)
+    monkeypatch.setattr("monitors.measurements.agent.agent.able", slowly)
     ahead = FakeBroker({"mu": TOKEN}, clock=lambda: time.time() + DAY_S)
     try:
         at = ahead.clock() + SOON_S
@@ -144,7 +144,7 @@ def test_new_orders_come_at_once_and_take_the_place_of_old_ones(
         broker.desks["mu"].assignments.clear()
         broker.tell("mu", job("new", broker.clock()))
         broker.wait("mu", "new")
-        assert len(agent._agenda) == 0
+        assert len(agent._pending) == 0
     assert [key for key, _ in doer.done] == ["new"]
 
 
@@ -323,8 +323,8 @@ def test_a_broker_that_is_none_or_not_safe(url: str, said: str, tmp_path: Path) 
 def test_silly_brokers_are_survived(
     broker: FakeBroker, doer: Doer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("monitors.agents.agent._FIRST_PAUSE_S", 0.01)
-    monkeypatch.setattr("monitors.agents.agent._MOST_PAUSE_S", 0.01)
+    monkeypatch.setattr("monitors.measurements.agent.agent._FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr("monitors.measurements.agent.agent._MOST_PAUSE_S", 0.01)
     answers = [
         (500, b""), (200, b"<html>"), (200, b"{}"), (503, b'{"error": 5}'), (302, b""),
         (401, b'{"error": {"code": "unauthorized", "message": "no"}}'),
@@ -391,7 +391,7 @@ def test_a_fault_of_a_probe_is_a_result(tmp_path: Path, monkeypatch: pytest.Monk
     def fault(_: object) -> None:
         raise RuntimeError("a\nfault")
 
-    monkeypatch.setattr("monitors.probes.hostload.measure", fault)
+    monkeypatch.setattr("monitors.measurements.probes.hostload.measure", fault)
     of = settings("http://127.0.0.1:1", tmp_path)
     result = perform(job("a", 7.0), of, time.monotonic() + 1.5, Halt())
     assert result.error == "a fault of the agent: RuntimeError: a\\nfault"
@@ -410,7 +410,7 @@ def test_workflows_are_followed_meanwhile(tmp_path: Path, monkeypatch: pytest.Mo
             asked.append((url, token, tls))
             return archive
 
-        monkeypatch.setattr("monitors.agents.following.BrokerSink", sink)
+        monkeypatch.setattr("monitors.measurements.agent.workflows.BrokerSink", sink)
         plain = settings("https://b:1", tmp_path, workflows=(str(planned.path),))
         shown = replace(plain, tls=Tls("ca", "certificate", "key"))
         for of in (plain, shown):

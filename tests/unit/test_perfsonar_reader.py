@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from test_perfsonar_results import AT, HOSTS, LATENCY, RUN, TCP, posted
 
 from monitors.archive import Archive
-from monitors.perfsonar import asking, esmond
-from monitors.perfsonar.convert import FAILURE
-from monitors.perfsonar.data import Remote
-from monitors.perfsonar.fetch import FetchError, RefusedError, TooLargeError, fetch_of
-from monitors.perfsonar.reader import OVERLAP_S, Reader, Readers
-from monitors.perfsonar.results import measurements_of
+from monitors.measurements.perfsonar import asking, esmond
+from monitors.measurements.perfsonar.convert import FAILURE
+from monitors.measurements.perfsonar.data import Remote
+from monitors.measurements.perfsonar.fetch import FetchError, RefusedError, TooLargeError, fetch_of
+from monitors.measurements.perfsonar.reader import OVERLAP_S, Reader, Readers
+from monitors.measurements.perfsonar.results import measurements_of
 from monitors.recording import of_agent
 from network_provisioner.access import Principal, Role
 from network_provisioner.errors import InputError

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from examples.testbed.ports import free_port
 from monitors.measurement import UNITS, Measurement, to_row
-from monitors.probes import (
+from monitors.measurements.probes import (
     clocks,
     command,
     datagrams,
@@ -33,11 +33,11 @@ from monitors.probes import (
     programs,
     trace,
 )
-from monitors.probes.delays import Trip
-from monitors.probes.echopackets import LEAST_BYTES, Packet, packed, unpacked
-from monitors.probes.halt import Halt
-from monitors.probes.probe import Finding, Order, ProbeError
-from monitors.probes.tools import TOOLS, gives, tool_of
+from monitors.measurements.probes.delays import Trip
+from monitors.measurements.probes.echopackets import LEAST_BYTES, Packet, packed, unpacked
+from monitors.measurements.probes.halt import Halt
+from monitors.measurements.probes.probe import Finding, Order, ProbeError
+from monitors.measurements.probes.tools import TOOLS, gives, tool_of
 from network_provisioner.errors import InputError
 
 
