@@ -10,9 +10,9 @@ from adon.commands.output import print_json
 from adon.commands.parsing import Nouns, add_command, add_json, names, whole
 
 if TYPE_CHECKING:
-    from pegasus_hooks.provision.levels import Stretch
-    from pegasus_hooks.provision.provisioning import Provisioned, Wish
-    from pegasus_hooks.provision.step import Step
+    from pegasus_hooks.provisioning.levels import Stretch
+    from pegasus_hooks.provisioning.provisioned import Provisioned, Wish
+    from pegasus_hooks.provisioning.step import Step
     from site_selector.catalogs import ReplicaCatalog
     from site_selector.yamltext import Document
 
@@ -77,7 +77,7 @@ def add(verbs: Nouns[argparse.ArgumentParser]) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
-    from pegasus_hooks.provision.provisioning import program, provisioned
+    from pegasus_hooks.provisioning.provisioned import program, provisioned
     from site_selector.workflow import WHAT
     from site_selector.yamltext import read_document
 
@@ -95,7 +95,7 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _undo(args: argparse.Namespace, document: Document) -> int:
-    from pegasus_hooks.provision.insertion import without
+    from pegasus_hooks.provisioning.insertion import without
 
     written = _write(args, document, without(document.text, document.name))
     if args.json:
@@ -111,7 +111,7 @@ def _wish(args: argparse.Namespace) -> Wish:
     from network_provisioner.base import hookconfig
     from network_provisioner.errors import InputError
     from network_provisioner.units import parse_duration
-    from pegasus_hooks.provision.provisioning import Wish
+    from pegasus_hooks.provisioning.provisioned import Wish
 
     if args.config is None and args.hooks is None:
         raise InputError(

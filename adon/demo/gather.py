@@ -15,12 +15,12 @@ from adon.demo.supervise import BrokerProcess
 from monitors.archive import Archive
 from monitors.jobs.attempts import Outcome
 from monitors.logs.submit_dir import TRANSFERS, JobKind, SubmitDir
+from monitors.planned import submitdir
 from monitors.workflows.failures import failures, last_complaint
 from monitors.workflows.timeline import JobTimes, timeline
 from network_provisioner.client import BrokerClient
 from network_provisioner.errors import BrokerError
 from network_provisioner.model import Transit
-from pegasus_hooks import submitdir
 from site_selector.explain import changes
 
 LEARNT = ("throughput", "runtime", "compute_rate", "queue_wait")

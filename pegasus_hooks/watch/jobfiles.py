@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from monitors.planned import submitdir
 from network_provisioner.errors import InputError
 from network_provisioner.model import TransitRequest
-from pegasus_hooks import postjob, prejob, submitdir
+from pegasus_hooks.prepost import postjob, prejob
 from pegasus_hooks.watch.events import Watched
 from pegasus_hooks.watch.papers import Pair, Papers
 from pegasus_hooks.watch.returns import Moved

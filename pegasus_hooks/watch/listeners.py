@@ -10,7 +10,7 @@ from pegasus_hooks.watch.events import Watched, WorkflowListener
 
 log = logging.getLogger(__name__)
 
-_AHEAD = "pegasus_hooks.ahead.start"  # its ``listener_of`` is a ListenerOf
+_AHEAD = "pegasus_hooks.advance.start"  # its ``listener_of`` is a ListenerOf
 
 
 def listener_of(watched: Watched) -> WorkflowListener | None:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pegasus_hooks import submitdir
-from pegasus_hooks.decision import DECISION_ENDING
+from monitors.planned import submitdir
+from pegasus_hooks.prepost.decision import DECISION_ENDING
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from monitors.planned import submitdir
 from network_provisioner.base.path_requests import UNASKED, ids_of, lease_of
 from network_provisioner.errors import BrokerError
 from network_provisioner.model import ENDED, LIVE, Transit, TransitRequest, TransitState
-from pegasus_hooks import submitdir
 from pegasus_hooks.watch.duties import Later, Line, worded
 from pegasus_hooks.watch.events import Watched
 from pegasus_hooks.watch.papers import Pair, Papers

@@ -22,9 +22,9 @@ from typing import Protocol
 from monitors.logs.dagman_run import RunParser, Step
 from monitors.logs.event_log import EventParser, JobEvent, Kind
 from monitors.logs.tail import Tail
+from monitors.planned import submitdir
 from network_provisioner.errors import InputError
-from pegasus_hooks import submitdir
-from pegasus_hooks.decision import DECISION_ENDING
+from pegasus_hooks.prepost.decision import DECISION_ENDING
 from pegasus_hooks.watch.events import Event, What
 from pegasus_hooks.watch.papers import Papers
 

@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from monitors.logs.watch import Watch, open_watch
+from monitors.planned import submitdir
 from network_provisioner.base import hookconfig
 from network_provisioner.base.hookconfig import HookConfig
 from network_provisioner.errors import InputError
-from pegasus_hooks import registry, submitdir
+from pegasus_hooks import registry
 from pegasus_hooks.registry import Entry
 from pegasus_hooks.watch import jobfiles
 from pegasus_hooks.watch.duties import Duties, Line

@@ -29,6 +29,7 @@ from adon.testbed.pool import Pool
 from adon.testbed.poolconfig import SiteSpec
 from adon.testbed.ports import free_port
 from condor_plugins import dagman
+from monitors.planned import submitdir
 from network_provisioner.api import create_app
 from network_provisioner.broker import Broker
 from network_provisioner.client import BrokerClient
@@ -38,7 +39,8 @@ from network_provisioner.model import Transit, TransitRequest, TransitState
 from network_provisioner.stores.sqlite import SqliteStore
 from network_provisioner.templates.data import templates_from_dict
 from network_provisioner.topologies.data import topology_from_dict, topology_to_dict
-from pegasus_hooks import registry, submitdir, tuning
+from pegasus_hooks import registry
+from pegasus_hooks.prepost import tuning
 
 pytestmark = pytest.mark.component
 

@@ -15,8 +15,8 @@ from adon.testbed.packages import ensure
 from adon.testbed.pool import Pool
 from adon.testbed.poolconfig import SiteSpec
 from condor_plugins import dagman
+from monitors.planned import submitdir
 from monitors.workflows.failures import failures
-from pegasus_hooks import submitdir
 from pegasus_hooks.planner import Options, PlannedWorkflow, plan
 
 pytestmark = pytest.mark.component

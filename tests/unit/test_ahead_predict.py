@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from monitors.logs.submit_dir import JobKind
 from network_provisioner.errors import InputError
-from pegasus_hooks.ahead.beliefs import Beliefs
-from pegasus_hooks.ahead.dag import Moving, Node, PlannedDag, in_order
-from pegasus_hooks.ahead.demand import demand
-from pegasus_hooks.ahead.predict import Prediction, Window, predict
-from pegasus_hooks.ahead.progress import Phase, Stand
+from pegasus_hooks.advance.beliefs import Beliefs
+from pegasus_hooks.advance.dag import Moving, Node, PlannedDag, in_order
+from pegasus_hooks.advance.demand import demand
+from pegasus_hooks.advance.predict import Prediction, Window, predict
+from pegasus_hooks.advance.progress import Phase, Stand
 
 T0 = 1_000_000.0
 SITES = ("mu", "tacc", "local")

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from monitors.logs import kickstart
 from monitors.logs.submit_dir import SubmitDir
+from monitors.planned.submitdir import braindump, dag_file, job_file
 from network_provisioner.errors import InputError
-from pegasus_hooks.submitdir import braindump, dag_file, job_file
 from site_selector.placement import Alternative, Mapping, Move, Placement
 
 PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from provision_world import ancestors, graphs, text
 
 from network_provisioner.errors import InputError
-from pegasus_hooks.provision.insertion import without
-from pegasus_hooks.provision.provisioning import Provisioned, Wish, program, provisioned
-from pegasus_hooks.provision.step import (
+from pegasus_hooks.provisioning.insertion import without
+from pegasus_hooks.provisioning.provisioned import Provisioned, Wish, program, provisioned
+from pegasus_hooks.provisioning.step import (
     PROVISION,
     RELEASE,
     PathNeed,
@@ -190,7 +190,7 @@ def test_other_arguments_are_told(told: list[str], said: str) -> None:
 def test_the_program_is_there() -> None:
     python, *options, script = program()
     assert options == ["-I", "-S"]
-    assert script.endswith("pegasus_hooks/provision/job.py")
+    assert script.endswith("pegasus_hooks/provisioning/job.py")
     assert python.startswith("/")
 
 

@@ -7,13 +7,14 @@ from pathlib import Path
 import pytest
 from hooks_world import WF_UUID, FakeBroker, make_submit_dir, move
 
+from monitors.planned import submitdir
 from network_provisioner.base.hookconfig import HookConfig
 from network_provisioner.base.path_requests import UNASKED, Effects
 from network_provisioner.base.patience import Budget
 from network_provisioner.client import Asked
 from network_provisioner.errors import BrokerError
 from network_provisioner.model import Service, Transit, TransitRequest, TransitState
-from pegasus_hooks import prejob, submitdir
+from pegasus_hooks.prepost import prejob
 from pegasus_hooks.watch import jobfiles
 from pegasus_hooks.watch.duties import Later
 from pegasus_hooks.watch.events import Watched

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from hooks_world import WF_UUID, make_submit_dir
 
+from monitors.planned import submitdir
 from network_provisioner.errors import InputError
-from pegasus_hooks import submitdir
 from pegasus_hooks.watch.events import Event, What
 from pegasus_hooks.watch.source import Files, elsewhere, process_alive
 

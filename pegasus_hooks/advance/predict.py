@@ -21,10 +21,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from network_provisioner.units import bits, transfer_time
-from pegasus_hooks.ahead.asproblem import Parts, problem_of
-from pegasus_hooks.ahead.beliefs import Beliefs
-from pegasus_hooks.ahead.dag import Moving, Node, PlannedDag
-from pegasus_hooks.ahead.progress import NOT_BEGUN, Phase, Progress, Stand
+from pegasus_hooks.advance.asproblem import Parts, problem_of
+from pegasus_hooks.advance.beliefs import Beliefs
+from pegasus_hooks.advance.dag import Moving, Node, PlannedDag
+from pegasus_hooks.advance.progress import NOT_BEGUN, Phase, Progress, Stand
 from site_selector.evaluation.simulator import Execution, Simulator
 from site_selector.problem import NEVER_S
 

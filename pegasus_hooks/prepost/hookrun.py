@@ -15,14 +15,14 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
+from monitors.planned import submitdir
 from network_provisioner.base import hookconfig
 from network_provisioner.base.hookconfig import HookConfig
 from network_provisioner.base.path_requests import Effects
 from network_provisioner.base.patience import Budget
 from network_provisioner.errors import AdonError
 from network_provisioner.model import Transit
-from pegasus_hooks import submitdir
-from pegasus_hooks.decision import DECISION_ENDING
+from pegasus_hooks.prepost.decision import DECISION_ENDING
 
 _EXEC_FAILED = 127
 _MAX_EXIT = 255
@@ -45,7 +45,7 @@ def pre(argv: list[str]) -> int:
     code = 0
     with _harmless(argv, "pre"):
         call = _call(argv)
-        from pegasus_hooks import prejob  # noqa: PLC0415
+        from pegasus_hooks.prepost import prejob  # noqa: PLC0415
 
         config = hookconfig.load(call.config)
         code = prejob.run(
@@ -87,12 +87,12 @@ def _around_exitcode(argv: list[str]) -> int:
 def _run_post(call: Call, sizes_kept: bool = False) -> None:
     """``sizes_kept``: whether somebody else keeps the sizes of what jobs wrote."""
     if not sizes_kept and "stage_" not in call.job:
-        from pegasus_hooks import keepsizes  # noqa: PLC0415
+        from pegasus_hooks.prepost import keepsizes  # noqa: PLC0415
 
         keepsizes.keep_sizes(call.submit_dir, call.job)
     if not _asked(call):  # needs no broker, nor what speaks to one
         return
-    from pegasus_hooks import postjob  # noqa: PLC0415
+    from pegasus_hooks.prepost import postjob  # noqa: PLC0415
 
     config = hookconfig.load(call.config)
     keep = _keeper(config.archive) if config.archive else None

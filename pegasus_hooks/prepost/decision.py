@@ -23,8 +23,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from monitors.planned import submitdir
 from network_provisioner.base.path_requests import UNASKED, Answer
-from pegasus_hooks import submitdir
 
 DECISION_ENDING = ".adon.json"
 

@@ -24,8 +24,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pegasus_hooks import jobsubmit, transferlist
-from pegasus_hooks.transferlist import RELAY, Entry, SitePair, SiteUrl, Transfer
+from monitors.planned import jobsubmit, transferlist
+from monitors.planned.transferlist import RELAY, Entry, SitePair, SiteUrl, Transfer
 
 _LITE_LIST = re.compile(r"^[^\n]*pegasus-transfer\b[^\n]*<< *'?(\w+)'?\n(.*?)\n\1$", re.M | re.S)
 _OUTPUT = "output"

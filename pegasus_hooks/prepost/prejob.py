@@ -17,6 +17,9 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from monitors.planned import jobsubmit, submitdir
+from monitors.planned.moves import Moves, moves_of
+from monitors.planned.transferlist import SitePair
 from network_provisioner.base.hookconfig import HookConfig
 from network_provisioner.base.path_requests import (
     UNASKED,
@@ -30,12 +33,10 @@ from network_provisioner.base.path_requests import (
     tell,
 )
 from network_provisioner.model import Service, TransitRequest
-from pegasus_hooks import decision as decisions
-from pegasus_hooks import jobsubmit, sizes, submitdir, tuning
-from pegasus_hooks.decision import DECISION_ENDING, Decision, PairDecision
-from pegasus_hooks.identity import identity_of
-from pegasus_hooks.moves import Moves, moves_of
-from pegasus_hooks.transferlist import SitePair
+from pegasus_hooks.prepost import decision as decisions
+from pegasus_hooks.prepost import sizes, tuning
+from pegasus_hooks.prepost.decision import DECISION_ENDING, Decision, PairDecision
+from pegasus_hooks.prepost.identity import identity_of
 
 MULTIPART_ENDING = ".multipart"
 DEFER_STATUS = 4  # of a PRE that is to be run again later: ``SCRIPT DEFER 4 30 PRE <job> …``

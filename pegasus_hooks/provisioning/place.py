@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from monitors.planned import submitdir
 from network_provisioner.errors import AdonError, InputError
-from pegasus_hooks import submitdir
-from pegasus_hooks.provision.step import Step
+from pegasus_hooks.provisioning.step import Step
 
 _POOL_S = 60.0  # a driver may have to ask a cloud
 

@@ -18,21 +18,21 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from monitors.planned import jobsubmit, submitdir
 from network_provisioner.base.hookconfig import HookConfig
 from network_provisioner.base.path_requests import UNASKED, Answer, ids_of
 from network_provisioner.base.patience import Broker, Budget
 from network_provisioner.errors import AdonError, BrokerError
 from network_provisioner.model import TransitRequest
-from pegasus_hooks import jobsubmit, submitdir
-from pegasus_hooks.decision import (
+from pegasus_hooks.prepost.decision import (
     DECISION_ENDING,
     Decision,
     PairDecision,
     to_give_back,
 )
-from pegasus_hooks.identity import identity_of
-from pegasus_hooks.provision.place import Place, PoolCommand
-from pegasus_hooks.provision.step import PROVISION, RELEASE, PathNeed, Step, dag_name
+from pegasus_hooks.prepost.identity import identity_of
+from pegasus_hooks.provisioning.place import Place, PoolCommand
+from pegasus_hooks.provisioning.step import PROVISION, RELEASE, PathNeed, Step, dag_name
 
 if TYPE_CHECKING:
     from network_provisioner.client import Asked

@@ -21,11 +21,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from monitors.planned import jobsubmit
+from monitors.planned.transferlist import SitePair, Transfer
 from network_provisioner.model import Service
-from pegasus_hooks import jobsubmit
-from pegasus_hooks.transferlist import SitePair, Transfer
 
-TOOLS = Path(__file__).resolve().parent / "tools" / "bin"
+TOOLS = Path(__file__).resolve().parents[1] / "tools" / "bin"
 _GRIDFTP = frozenset({"gsiftp", "sshftp", "ftp"})
 _IRODS = frozenset({"irods"})
 _USUAL_STREAMS = 4  # pegasus-transfer's own ``-parallel 4``, from server to server only

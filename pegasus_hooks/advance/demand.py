@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from network_provisioner.units import bits
-from pegasus_hooks.ahead.predict import Pair, Window
+from pegasus_hooks.advance.predict import Pair, Window
 
 
 @dataclass(frozen=True, slots=True)

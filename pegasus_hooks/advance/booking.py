@@ -15,7 +15,7 @@ from typing import Protocol
 from network_provisioner.client import Asked
 from network_provisioner.errors import BrokerError
 from network_provisioner.model import LIVE, Transit, TransitRequest, TransitState
-from pegasus_hooks.ahead.correct import (
+from pegasus_hooks.advance.correct import (
     Ask,
     Corrections,
     Held,
@@ -24,7 +24,7 @@ from pegasus_hooks.ahead.correct import (
     Shift,
     corrections,
 )
-from pegasus_hooks.ahead.predict import Pair, Window
+from pegasus_hooks.advance.predict import Pair, Window
 
 log = logging.getLogger(__name__)
 

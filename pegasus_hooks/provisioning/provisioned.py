@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from network_provisioner.errors import InputError
-from pegasus_hooks.provision.insertion import inserted, without
-from pegasus_hooks.provision.jobs import additions
-from pegasus_hooks.provision.levels import Stretch, stretches
-from pegasus_hooks.provision.needs import Needs, Whereabouts, needs_of
-from pegasus_hooks.provision.step import Step
+from pegasus_hooks.provisioning.insertion import inserted, without
+from pegasus_hooks.provisioning.jobs import additions
+from pegasus_hooks.provisioning.levels import Stretch, stretches
+from pegasus_hooks.provisioning.needs import Needs, Whereabouts, needs_of
+from pegasus_hooks.provisioning.step import Step
 from site_selector.catalogs import ReplicaCatalog
 from site_selector.dag import Workflow
 from site_selector.workflow import WHAT, workflow_of
@@ -25,8 +25,8 @@ _PROGRAM = Path(__file__).with_name("job.py")
 class Wish:
     """``min_width``: a level with fewer jobs is not wide. ``hooks`` and ``pool``: configuration
     files for the jobs, "" to leave network or pool as they are. ``lease_s`` is as in
-    :class:`pegasus_hooks.provision.step.Step`, ``execution`` and ``between`` as in
-    :class:`pegasus_hooks.provision.needs.Whereabouts`."""
+    :class:`pegasus_hooks.provisioning.step.Step`, ``execution`` and ``between`` as in
+    :class:`pegasus_hooks.provisioning.needs.Whereabouts`."""
 
     min_width: int
     hooks: str = ""

@@ -12,16 +12,23 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from monitors.planned import jobsubmit, submitdir
+from monitors.planned.moves import Moves
 from network_provisioner.base.hookconfig import HookConfig
 from network_provisioner.base.path_requests import UNASKED, Effects, give_back, ids_of
 from network_provisioner.errors import AdonError, BrokerError
 from network_provisioner.model import Transit, TransitState
 from network_provisioner.units import goodput
-from pegasus_hooks import jobsubmit, sizes, submitdir, transferlog, tuning
-from pegasus_hooks.decision import to_give_back
-from pegasus_hooks.moves import Moves
-from pegasus_hooks.prejob import MULTIPART_ENDING, JobPlace, job_requests, moves_at, place_of
-from pegasus_hooks.transferlog import Attempt, PairResult
+from pegasus_hooks.prepost import sizes, transferlog, tuning
+from pegasus_hooks.prepost.decision import to_give_back
+from pegasus_hooks.prepost.prejob import (
+    MULTIPART_ENDING,
+    JobPlace,
+    job_requests,
+    moves_at,
+    place_of,
+)
+from pegasus_hooks.prepost.transferlog import Attempt, PairResult
 
 _FILE_CLOCK_S = 2.0  # coarse file times must not hide a record written right after PRE
 

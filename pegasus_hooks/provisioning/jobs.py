@@ -14,8 +14,8 @@ from typing import Any
 
 from Pegasus.api import Job, Namespace, Transformation
 
-from pegasus_hooks.provision.levels import Stretch
-from pegasus_hooks.provision.step import NAMESPACE, PROVISION, RELEASE, Step, to_arguments
+from pegasus_hooks.provisioning.levels import Stretch
+from pegasus_hooks.provisioning.step import NAMESPACE, PROVISION, RELEASE, Step, to_arguments
 from site_selector.inputs import SUBMIT_SITE
 
 _VERSION = "1.0"

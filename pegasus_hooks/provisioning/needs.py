@@ -12,8 +12,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from pegasus_hooks.provision.levels import Stretch
-from pegasus_hooks.provision.step import PathNeed
+from pegasus_hooks.provisioning.levels import Stretch
+from pegasus_hooks.provisioning.step import PathNeed
 from site_selector.dag import Job, Workflow
 from site_selector.inputs import SUBMIT_SITE
 

@@ -16,13 +16,13 @@ from network_provisioner.errors import AdonError
 from network_provisioner.model import TransitRequest
 from network_provisioner.stores.database_url import place
 from network_provisioner.topology import Topology
-from pegasus_hooks import prejob
-from pegasus_hooks.ahead.beliefs import Beliefs, Believer
-from pegasus_hooks.ahead.booking import Booking, Broker
-from pegasus_hooks.ahead.correct import Rules
-from pegasus_hooks.ahead.dag import read_dag
-from pegasus_hooks.ahead.listening import Ahead
-from pegasus_hooks.ahead.predict import Pair
+from pegasus_hooks.advance.beliefs import Beliefs, Believer
+from pegasus_hooks.advance.booking import Booking, Broker
+from pegasus_hooks.advance.correct import Rules
+from pegasus_hooks.advance.dag import read_dag
+from pegasus_hooks.advance.listening import Ahead
+from pegasus_hooks.advance.predict import Pair
+from pegasus_hooks.prepost import prejob
 from pegasus_hooks.watch.events import Event, Watched
 
 log = logging.getLogger(__name__)

@@ -17,8 +17,8 @@ def main(argv: list[str]) -> int:
     from network_provisioner.base import hookconfig  # noqa: PLC0415
     from network_provisioner.base.hookclient import client_of  # noqa: PLC0415
     from network_provisioner.errors import AdonError  # noqa: PLC0415
-    from pegasus_hooks.provision import place, running  # noqa: PLC0415
-    from pegasus_hooks.provision.step import PROVISION, from_arguments  # noqa: PLC0415
+    from pegasus_hooks.provisioning import place, running  # noqa: PLC0415
+    from pegasus_hooks.provisioning.step import PROVISION, from_arguments  # noqa: PLC0415
 
     try:
         verb, step = from_arguments(argv)

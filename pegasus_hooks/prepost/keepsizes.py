@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from monitors.logs import kickstart
-from pegasus_hooks import submitdir
+from monitors.planned import submitdir
 
 RECORD_PREFIX = "adon-job-record:"
 _TAIL_BYTES = 1 << 20

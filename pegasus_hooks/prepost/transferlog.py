@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from monitors.logs.transferlog import Attempt, parse, read_dir, seconds_of
-from pegasus_hooks.moves import Moves
-from pegasus_hooks.transferlist import RELAY, SitePair
+from monitors.planned.moves import Moves
+from monitors.planned.transferlist import RELAY, SitePair
 
 __all__ = ["Attempt", "PairResult", "pair_result", "parse", "placed", "read_dir"]
 

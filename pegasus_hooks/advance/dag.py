@@ -13,10 +13,11 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 from monitors.logs.submit_dir import JobKind, SubmitDir
+from monitors.planned import submitdir
+from monitors.planned.transferlist import SitePair
 from network_provisioner.errors import InputError
-from pegasus_hooks import prejob, submitdir
-from pegasus_hooks.prejob import JobPlace
-from pegasus_hooks.transferlist import SitePair
+from pegasus_hooks.prepost import prejob
+from pegasus_hooks.prepost.prejob import JobPlace
 
 _JOB = re.compile(r"\s*JOB\s+(\S+)\s+(\S+)", re.IGNORECASE)
 _EDGES = re.compile(r"\s*PARENT\s+(.+?)\s+CHILD\s+(.+?)\s*\Z", re.IGNORECASE)

@@ -14,8 +14,8 @@ from typing import Any
 import yaml
 
 from network_provisioner.errors import InputError
-from pegasus_hooks.provision.jobs import Additions
-from pegasus_hooks.provision.step import NAMESPACE, PROVISION, RELEASE
+from pegasus_hooks.provisioning.jobs import Additions
+from pegasus_hooks.provisioning.step import NAMESPACE, PROVISION, RELEASE
 from site_selector.inputs import TRANSFORMATION_CATALOG
 from site_selector.workflow import WHAT
 from site_selector.yamltext import Document, Key, parse_document

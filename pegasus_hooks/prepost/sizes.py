@@ -27,8 +27,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from pegasus_hooks import submitdir
-from pegasus_hooks.transferlist import RELAY, SitePair
+from monitors.planned import submitdir
+from monitors.planned.transferlist import RELAY, SitePair
 
 DECLARED, KNOWN, ESTIMATED, UNKNOWN = "declared", "known", "estimated", "unknown"
 _META_LINE = re.compile(rb'^(\S+) (?:[^\n]*? )?size="(\d{1,18})"', re.M)

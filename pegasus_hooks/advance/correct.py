@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from pegasus_hooks.ahead.predict import Pair, Window
+from pegasus_hooks.advance.predict import Pair, Window
 
 Key = tuple[str, Pair]
 
