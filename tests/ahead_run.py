@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol
 
+from monitors.planned.dag import Node, PlannedDag
+from monitors.watcher.events import Event, Watched, What
 from network_provisioner.base.hookconfig import HookConfig
 from network_provisioner.broker import Broker
 from network_provisioner.client import Asked
@@ -20,10 +22,8 @@ from network_provisioner.model import TransitState as State
 from pegasus_hooks.advance.beliefs import Beliefs
 from pegasus_hooks.advance.booking import Booking, reserved_in_advance
 from pegasus_hooks.advance.correct import Rules
-from pegasus_hooks.advance.dag import Node, PlannedDag
 from pegasus_hooks.advance.listening import Ahead
 from pegasus_hooks.advance.predict import Pair
-from pegasus_hooks.watch.events import Event, Watched, What
 
 WATCHED = Watched("w", Path("/nowhere"), Path("/nowhere/w-0.dag"), HookConfig("http://127.0.0.1:1"))
 BEST_EFFORT_BPS = 10e6

@@ -26,8 +26,8 @@ from adon.testbed import leftovers
 from adon.testbed.testbed import Programs, Testbed
 from condor_plugins.waiting import Stuck
 from monitors.archive import Archive
+from monitors.watcher import registry
 from network_provisioner.errors import AdonError
-from pegasus_hooks import registry
 from pegasus_hooks.planner.model import Options, Sources
 
 Trouble = AdonError | OSError | Interrupted

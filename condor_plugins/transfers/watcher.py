@@ -8,6 +8,8 @@ What the broker holds is asked of the broker, so a watcher that was killed goes 
 from __future__ import annotations
 
 import logging
+import math
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
@@ -25,8 +27,8 @@ from condor_plugins.transfers.decide import (
 from condor_plugins.transfers.events import Happening
 from condor_plugins.transfers.ids import parsed
 from condor_plugins.transfers.outputsize import Outputs
+from monitors.watcher.pending import AWAY, Broker, Later, PendingActions
 from network_provisioner.base.hookconfig import HookConfig
-from network_provisioner.client import Asked
 from network_provisioner.errors import AdonError, BrokerError
 from network_provisioner.model import LIVE, Transit, TransitRequest, TransitState
 
@@ -38,7 +40,6 @@ SWEEP_S = 3.0  # between two looks while no event comes
 _KEPT_S, _KEPT_UNTOLD_S = 60.0, 900.0
 _KEPT_MARKS_S = 2 * _KEPT_UNTOLD_S
 _MOST_AT_ONCE = 200  # requests in one call
-_AWAY = ("unreachable", "timeout", "bad_answer")
 
 
 class Events(Protocol):
@@ -61,65 +62,68 @@ class Schedd(Protocol):
         ...
 
 
-class Broker(Protocol):
-    """The part of ``network_provisioner.client.BrokerClient`` that is used. Raises BrokerError."""
-
-    def ask(self, requests: Sequence[TransitRequest], /) -> list[Asked]:
-        """Ask for several paths at once."""
-        ...
-
-    def list(self, state: str | None = None) -> list[Transit]:
-        """The transits in a state."""
-        ...
-
-    def release(
-        self, transit_id: str, bytes_moved: int = 0, seconds: float = 0.0, outcome: str = ""
-    ) -> Transit:
-        """Give a transit back."""
-        ...
-
-    def renew(self, transit_id: str, lease_s: float) -> Transit:
-        """Let a lease last longer."""
-        ...
-
-
 class Watcher:
-    """One access point's. ``now`` gives Unix seconds."""
+    """One access point's. What is held is settled again and again: that is the one action that is
+    always pending. ``now`` gives Unix seconds, ``clock`` is one that no one sets."""
+
+    key = "HTCondor's transfers"
+    owner = ""
+    kept_s = math.inf
 
     def __init__(
         self,
         config: HookConfig,
-        broker: Broker,
         schedd: Schedd,
         events: Events,
-        now: Callable[[], float],
+        client_of: Callable[[HookConfig], Broker],
+        now: Callable[[], float] = time.time,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._config, self._broker, self._schedd = config, broker, schedd
-        self._events, self._now = events, now
+        self.config, self._schedd, self._events, self._now = config, schedd, events, now
         self._courses, self._outputs = Courses(), Outputs()
         self._learned: set[str] = set()  # runs whose output was taken into account
         self._asked: dict[str, float] = {}  # what was asked or told, and when
-        self._next, self._since = 0.0, now()
+        self._since = now()
         self._said: dict[str, str] = {}
+        self._pending = PendingActions(client_of, clock)
+        self._pending.add(self)
 
-    def step(self) -> None:
+    def step(self) -> bool:
         """Look once, and do what is due. Raises nothing for what a broker or HTCondor does."""
         happened = self._read()
         self._courses.feed(happened)
         now = self._now()
-        waits = SWEEP_S >= self._next - now > 0  # a clock set back must not put it off
-        if waits and not happened and not settling(self._courses, now):
-            return
-        self._next = now + SWEEP_S
+        if happened or settling(self._courses, now):
+            self._pending.hurry(self.key)
         self._learn()
-        kept_s = _KEPT_S
-        try:
-            self._sweep(now)
-            self._said.pop("broker", None)
-        except BrokerError as error:
-            self._complain("broker", error)
-            kept_s = _KEPT_UNTOLD_S
-        self._courses.forget(now, kept_s)
+        self._pending.work()
+        away = self._pending.is_away(self.config)
+        self._courses.forget(now, _KEPT_UNTOLD_S if away else _KEPT_S)
+        return True
+
+    def do(self, broker: Broker, /) -> None:
+        """See PendingAction. Raises Later, always."""
+        now = self._now()
+        for host in asks.nameless(self._courses):
+            self._complain(host, AdonError("names no site, expected AdonSite in its STARTD_ATTRS"))
+        live, queue = self._live(broker)
+        for action in to_do(live, Known(self._courses, queue, now)):
+            self._carry_out(action, broker)
+        wanted = [
+            (mark, request)
+            for mark, request in asks.requests(
+                self._courses, self._outputs, self.config, now, self._since
+            )
+            if mark not in self._asked
+        ]
+        for first in range(0, len(wanted), _MOST_AT_ONCE):
+            self._ask(wanted[first : first + _MOST_AT_ONCE], broker)
+        for report in asks.reports(self._courses, self.config, now):
+            if (mark := f"report {report.id}") not in self._asked:
+                self._carry_out(report, broker)
+                self._asked[mark] = now
+        self._asked = {m: at for m, at in self._asked.items() if abs(now - at) <= _KEPT_MARKS_S}
+        raise Later(SWEEP_S)
 
     def _read(self) -> list[Happening]:
         try:
@@ -140,31 +144,10 @@ class Watcher:
                 self._learned.add(name)
         self._learned &= names
 
-    def _sweep(self, now: float) -> None:
-        for host in asks.nameless(self._courses):
-            self._complain(host, AdonError("names no site, expected AdonSite in its STARTD_ATTRS"))
-        live, queue = self._live()
-        for action in to_do(live, Known(self._courses, queue, now)):
-            self._carry_out(action)
-        wanted = [
-            (mark, request)
-            for mark, request in asks.requests(
-                self._courses, self._outputs, self._config, now, self._since
-            )
-            if mark not in self._asked
-        ]
-        for first in range(0, len(wanted), _MOST_AT_ONCE):
-            self._ask(wanted[first : first + _MOST_AT_ONCE], now)
-        for report in asks.reports(self._courses, self._config, now):
-            if (mark := f"report {report.id}") not in self._asked:
-                self._report(report)
-                self._asked[mark] = now
-        self._asked = {m: at for m, at in self._asked.items() if abs(now - at) <= _KEPT_MARKS_S}
-
-    def _live(self) -> tuple[list[Transit], Mapping[str, Queued] | None]:
+    def _live(self, broker: Broker) -> tuple[list[Transit], Mapping[str, Queued] | None]:
         """What the broker holds for runs of this access point, and what became of their jobs."""
         states = (TransitState.QUEUED, *sorted(LIVE))
-        found = {t.id: t for state in states for t in self._broker.list(state=state)}
+        found = {t.id: t for state in states for t in broker.list(state=state)}
         if not any(parsed(name) for name in found):
             return [], {}
         try:
@@ -179,33 +162,25 @@ class Watcher:
             return [t for t, whose in whose_runs if whose and whose[0] in known], None
         return mine, queue
 
-    def _carry_out(self, action: Release | Renew) -> None:
+    def _carry_out(self, action: Release | Renew, broker: Broker) -> None:
         try:
-            if isinstance(action, Release):
-                self._broker.release(action.id, action.bytes_moved, action.seconds, action.outcome)
-                log.info("%s: given back: %s", action.id, action.outcome)
-                if action.bytes_moved:
-                    self._asked[f"report {action.id}"] = self._now()
-            else:
-                self._broker.renew(action.id, action.lease_s)
+            if isinstance(action, Renew):
+                broker.renew(action.id, action.lease_s)
+                return
+            broker.release(action.id, action.bytes_moved, action.seconds, action.outcome)
+            log.info("%s: given back: %s", action.id, action.outcome)
+            if action.bytes_moved:
+                self._asked[f"report {action.id}"] = self._now()
         except BrokerError as error:
-            if error.code in _AWAY:
+            if error.code in AWAY:
                 raise
-            self._complain(action.id, error)  # one that is refused stands in nobody's way
+            if error.code != "unknown_transit":  # reported was what nobody had asked for
+                self._complain(action.id, error)  # one that is refused stands in nobody's way
 
-    def _report(self, report: Release) -> None:
-        try:
-            self._broker.release(report.id, report.bytes_moved, report.seconds, report.outcome)
-        except BrokerError as error:
-            if error.code in _AWAY:
-                raise
-            if error.code != "unknown_transit":  # nothing was asked for that would have been seen
-                self._complain(report.id, error)
-
-    def _ask(self, wanted: Sequence[tuple[str, TransitRequest]], now: float) -> None:
-        answers = self._broker.ask([request for _, request in wanted])
+    def _ask(self, wanted: Sequence[tuple[str, TransitRequest]], broker: Broker) -> None:
+        answers = broker.ask([request for _, request in wanted])
         for (mark, request), answer in zip(wanted, answers, strict=True):
-            self._asked[mark] = now
+            self._asked[mark] = self._now()
             if answer.transit is not None:
                 got = answer.transit
                 log.info("%s: %s%s", got.id, got.state, f": {got.reason}" if got.reason else "")

@@ -24,6 +24,7 @@ from network_provisioner.errors import InputError
 
 HOOK_JOURNAL = "adon-hooks.jsonl"
 SIZE_JOURNAL = "adon-sizes.jsonl"
+DECISION_ENDING = ".adon.json"
 
 
 def braindump(submit_dir: Path) -> dict[str, str]:

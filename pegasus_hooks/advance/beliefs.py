@@ -14,9 +14,9 @@ from pathlib import Path
 from monitors.jobs.runtimes import runtime_subject
 from monitors.logs.submit_dir import JobKind
 from monitors.planned import submitdir
+from monitors.planned.dag import Node, PlannedDag
 from network_provisioner.errors import InputError
 from network_provisioner.topology import Topology
-from pegasus_hooks.advance.dag import Node, PlannedDag
 from pegasus_hooks.prepost import sizes
 from site_selector.beliefs import MeasurementSource, NoMeasurements, World
 from site_selector.catalogs import Site, sites_of

@@ -8,14 +8,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from statistics import median
 
+from monitors.planned.dag import PlannedDag
+from monitors.watcher.events import Event, Watched, What
 from network_provisioner.errors import AdonError
 from pegasus_hooks.advance.beliefs import Beliefs
 from pegasus_hooks.advance.booking import Booking
 from pegasus_hooks.advance.correct import Back, Corrections, Rules
-from pegasus_hooks.advance.dag import PlannedDag
 from pegasus_hooks.advance.predict import Prediction, predict
 from pegasus_hooks.advance.progress import NOT_BEGUN, Phase, Stand, after, after_start
-from pegasus_hooks.watch.events import Event, Watched, What
 
 log = logging.getLogger(__name__)
 

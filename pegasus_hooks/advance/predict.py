@@ -20,10 +20,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from monitors.planned.dag import Moving, Node, PlannedDag
 from network_provisioner.units import bits, transfer_time
 from pegasus_hooks.advance.asproblem import Parts, problem_of
 from pegasus_hooks.advance.beliefs import Beliefs
-from pegasus_hooks.advance.dag import Moving, Node, PlannedDag
 from pegasus_hooks.advance.progress import NOT_BEGUN, Phase, Progress, Stand
 from site_selector.evaluation.simulator import Execution, Simulator
 from site_selector.problem import NEVER_S

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import IntEnum
 
-from pegasus_hooks.watch.events import Event, What
+from monitors.watcher.events import Event, What
 
 
 class Phase(IntEnum):

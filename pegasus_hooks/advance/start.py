@@ -10,6 +10,8 @@ from pathlib import Path
 
 from monitors.archive import Archive
 from monitors.knowledge import Knowledge
+from monitors.planned.dag import read_dag
+from monitors.watcher.events import Event, Watched
 from network_provisioner.base.hookclient import client_of
 from network_provisioner.base.hookconfig import HookConfig
 from network_provisioner.errors import AdonError
@@ -19,11 +21,9 @@ from network_provisioner.topology import Topology
 from pegasus_hooks.advance.beliefs import Beliefs, Believer
 from pegasus_hooks.advance.booking import Booking, Broker
 from pegasus_hooks.advance.correct import Rules
-from pegasus_hooks.advance.dag import read_dag
 from pegasus_hooks.advance.listening import Ahead
 from pegasus_hooks.advance.predict import Pair
 from pegasus_hooks.prepost import prejob
-from pegasus_hooks.watch.events import Event, Watched
 
 log = logging.getLogger(__name__)
 

@@ -26,8 +26,6 @@ from typing import Any
 from monitors.planned import submitdir
 from network_provisioner.base.path_requests import UNASKED, Answer
 
-DECISION_ENDING = ".adon.json"
-
 
 @dataclass(frozen=True, slots=True)
 class PairDecision:

@@ -16,13 +16,14 @@ from itertools import pairwise
 from pathlib import Path
 
 from monitors.planned import submitdir
+from monitors.planned.submitdir import DECISION_ENDING
 from network_provisioner.base import hookconfig
 from network_provisioner.base.hookconfig import HookConfig
 from network_provisioner.base.path_requests import Effects
 from network_provisioner.base.patience import Budget
 from network_provisioner.errors import AdonError
 from network_provisioner.model import Transit
-from pegasus_hooks.prepost.decision import DECISION_ENDING
+from pegasus_hooks.prepost import WATCHER
 
 _EXEC_FAILED = 127
 _MAX_EXIT = 255
@@ -119,11 +120,11 @@ def _register(call: Call, config: HookConfig) -> Callable[[Path, str], None] | N
     watch = config.watch
 
     def register(submit_dir: Path, workflow: str) -> None:
-        from pegasus_hooks import registry  # noqa: PLC0415
+        from monitors.watcher import registry  # noqa: PLC0415
 
         folder = registry.folder_of(watch)
         registry.register(folder, call.config, submit_dir, workflow)
-        registry.wake(folder, call.config)
+        registry.wake(folder, call.config, WATCHER)
 
     return register
 

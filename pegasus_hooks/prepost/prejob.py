@@ -19,6 +19,7 @@ from typing import Any
 
 from monitors.planned import jobsubmit, submitdir
 from monitors.planned.moves import Moves, moves_of
+from monitors.planned.submitdir import DECISION_ENDING
 from monitors.planned.transferlist import SitePair
 from network_provisioner.base.hookconfig import HookConfig
 from network_provisioner.base.path_requests import (
@@ -35,7 +36,7 @@ from network_provisioner.base.path_requests import (
 from network_provisioner.model import Service, TransitRequest
 from pegasus_hooks.prepost import decision as decisions
 from pegasus_hooks.prepost import sizes, tuning
-from pegasus_hooks.prepost.decision import DECISION_ENDING, Decision, PairDecision
+from pegasus_hooks.prepost.decision import Decision, PairDecision
 from pegasus_hooks.prepost.identity import identity_of
 
 MULTIPART_ENDING = ".multipart"

@@ -19,13 +19,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from monitors.planned import jobsubmit, submitdir
+from monitors.planned.submitdir import DECISION_ENDING
 from network_provisioner.base.hookconfig import HookConfig
 from network_provisioner.base.path_requests import UNASKED, Answer, ids_of
 from network_provisioner.base.patience import Broker, Budget
 from network_provisioner.errors import AdonError, BrokerError
 from network_provisioner.model import TransitRequest
+from pegasus_hooks.prepost import WATCHER
 from pegasus_hooks.prepost.decision import (
-    DECISION_ENDING,
     Decision,
     PairDecision,
     to_give_back,
@@ -194,12 +195,12 @@ def _pool(step: Step, world: World, job: str, words: Sequence[str]) -> None:
 
 
 def _have_it_watched(watch: str, step: Step, world: World) -> None:
-    from pegasus_hooks import registry  # noqa: PLC0415
+    from monitors.watcher import registry  # noqa: PLC0415
 
     folder = registry.folder_of(watch)
     try:
         registry.register(folder, Path(step.hooks), world.place.submit_dir, world.place.workflow)
-        registry.wake(folder, Path(step.hooks))
+        registry.wake(folder, Path(step.hooks), WATCHER)
     except OSError as error:
         world.warnings.append(f"{folder}: nobody watches over the paths: {error}")
 

@@ -17,19 +17,19 @@ from adon.cli import main
 from monitors.archive import Archive
 from monitors.logs.submit_dir import JobKind
 from monitors.measurement import Measurement
+from monitors.planned.dag import Moving, read_dag
+from monitors.watcher.events import Event, Watched, What
 from network_provisioner.base.hookconfig import HookConfig
 from network_provisioner.errors import BrokerError, InputError
 from network_provisioner.model import Transit, TransitState
 from pegasus_hooks.advance.beliefs import DEFAULT_RUN_S, Believer
 from pegasus_hooks.advance.booking import MOST_ROUNDS, Booking
 from pegasus_hooks.advance.correct import Rules
-from pegasus_hooks.advance.dag import Moving, read_dag
 from pegasus_hooks.advance.listening import Ahead
 from pegasus_hooks.advance.predict import Window, predict
 from pegasus_hooks.advance.progress import NOT_BEGUN, Phase, Stand, after
 from pegasus_hooks.advance.start import Starting, ahead_of, listener_of, requests_of
 from pegasus_hooks.planner import plan
-from pegasus_hooks.watch.events import Event, Watched, What
 
 T0 = 1_000_000.0
 CONFIG = HookConfig("http://127.0.0.1:1")

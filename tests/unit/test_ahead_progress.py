@@ -15,15 +15,15 @@ from hypothesis import strategies as st
 from monitor_files import executing, stamp, starting, submitted, terminated
 
 from monitors.logs.submit_dir import JobKind
+from monitors.planned.dag import Moving, Node, PlannedDag
+from monitors.watcher.events import Event, Watched, What
+from monitors.watcher.workflow_files import Files
 from network_provisioner.base.hookconfig import HookConfig
 from network_provisioner.model import Transit, TransitRequest
 from pegasus_hooks.advance.beliefs import Beliefs
 from pegasus_hooks.advance.booking import Booking
-from pegasus_hooks.advance.dag import Moving, Node, PlannedDag
 from pegasus_hooks.advance.listening import EVERY_S, LOOK_S, REST_AT_MOST_S, Ahead
 from pegasus_hooks.advance.progress import NOT_BEGUN, Phase, Stand, after
-from pegasus_hooks.watch.events import Event, Watched, What
-from pegasus_hooks.watch.source import Files
 
 T0 = 1_700_000_000.0
 IN, RUN, OUT = "stage_in", "run", "stage_out"

@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from test_ahead_predict import computes, dag_of, moves
 
 from monitors.logs.submit_dir import JobKind
+from monitors.planned.dag import Moving, Node, PlannedDag
 from network_provisioner.errors import BrokerError
 from network_provisioner.model import LIVE, TransitRequest, TransitState
 from pegasus_hooks.advance.beliefs import Beliefs
 from pegasus_hooks.advance.booking import Booking
 from pegasus_hooks.advance.correct import Rules
-from pegasus_hooks.advance.dag import Moving, Node, PlannedDag
 
 MB = 10**6
 PAIRS = (("mu", "tacc"), ("tacc", "mu"), ("local", "tacc"), ("iplant", "mu"))

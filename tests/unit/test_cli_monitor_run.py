@@ -16,7 +16,7 @@ from monitor_files import START, Submitted, exiting, starting, submitted, table,
 
 from monitors.archive import Archive
 from monitors.follow.subworkflows import derived
-from pegasus_hooks import registry
+from monitors.watcher import registry
 
 ROOT = Path(__file__).resolve().parents[2]
 WAIT_S = 60.0

@@ -31,15 +31,19 @@ class World:
 
     def __init__(self) -> None:
         self.broker, self.schedd, self.events = FakeBroker(), FakeSchedd(), FakeEvents()
-        self.now = 100.0
+        self.now, self.passed = 100.0, 0.0
         self.schedd.queue[JOB] = Queued(2, 1)
         self.watcher = self.new()
 
     def new(self) -> Watcher:
-        return Watcher(CONFIG, self.broker, self.schedd, self.events, lambda: self.now)
+        return Watcher(
+            CONFIG, self.schedd, self.events, lambda _config: self.broker,
+            lambda: self.now, lambda: self.passed,
+        )  # fmt: skip
 
     def look(self, *happened: Happening, later: float = 5.0) -> None:
         self.now += later
+        self.passed += abs(later)
         self.events.new += happened
         self.watcher.step()
 

@@ -30,8 +30,8 @@ from monitors.follow.service import FollowService, Named
 from monitors.logs.dag_files import dag_of
 from monitors.logs.submit_dir import SubmitDir
 from monitors.status import State, Status
+from monitors.watcher import registry as hooks_registry
 from network_provisioner.errors import InputError
-from pegasus_hooks import registry as hooks_registry
 
 WAIT_S = 60.0
 

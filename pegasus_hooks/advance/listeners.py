@@ -6,7 +6,7 @@ import logging
 import site
 from importlib import import_module
 
-from pegasus_hooks.watch.events import Watched, WorkflowListener
+from monitors.watcher.events import Watched, WorkflowListener
 
 log = logging.getLogger(__name__)
 

@@ -13,11 +13,10 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 from monitors.logs.submit_dir import JobKind, SubmitDir
-from monitors.planned import submitdir
+from monitors.planned import jobsubmit
+from monitors.planned.moves import moves_of
 from monitors.planned.transferlist import SitePair
 from network_provisioner.errors import InputError
-from pegasus_hooks.prepost import prejob
-from pegasus_hooks.prepost.prejob import JobPlace
 
 _JOB = re.compile(r"\s*JOB\s+(\S+)\s+(\S+)", re.IGNORECASE)
 _EDGES = re.compile(r"\s*PARENT\s+(.+?)\s+CHILD\s+(.+?)\s*\Z", re.IGNORECASE)
@@ -75,6 +74,18 @@ class PlannedDag:
     submit_dir: Path
     nodes: Mapping[str, Node]
 
+    def level_widths(self, site: str | None = None) -> list[int]:
+        """How many jobs of each level need a worker, at ``site`` or at all. A job's level is one
+        more than the highest of its parents'; jobs of one level can run side by side."""
+        level: dict[str, int] = {}
+        for node in self.nodes.values():
+            level[node.name] = 1 + max((level[parent] for parent in node.parents), default=-1)
+        widths = [0] * (1 + max(level.values(), default=-1))
+        for node in self.nodes.values():
+            if node.takes_worker and site in (None, node.site):
+                widths[level[node.name]] += 1
+        return widths
+
 
 def read_dag(submit_dir: Path) -> PlannedDag:
     """The DAG in a submit directory of Pegasus.
@@ -82,12 +93,10 @@ def read_dag(submit_dir: Path) -> PlannedDag:
     Raises InputError where it is none, cannot be read, or its jobs wait for each other in a circle.
     """
     plan = SubmitDir(submit_dir)
-    facts = submitdir.braindump(submit_dir)
     lines = _read_lines(plan.dag)
     nodes = {}
     for name in plan.job_names():
         job = plan.job(name)
-        place = JobPlace(submit_dir, name, 0, plan.workflow, 0.0, facts)
         nodes[name] = Node(
             name,
             job.kind,
@@ -97,7 +106,7 @@ def read_dag(submit_dir: Path) -> PlannedDag:
             lines.priorities.get(name, 0),
             lines.retries.get(name, 0),
             tuple(dict.fromkeys(lines.parents.get(name, ()))),
-            _moves(place, lines.files.get(name)),
+            _moves(plan.dag, name, lines.files.get(name)),
         )
     return PlannedDag(plan.workflow, submit_dir, in_order(nodes, str(plan.dag)))
 
@@ -144,11 +153,12 @@ def _read_lines(dag: Path) -> _Lines:
     return lines
 
 
-def _moves(place: JobPlace, submit_file: str | None) -> tuple[Moving, ...]:
+def _moves(dag: Path, job: str, submit_file: str | None) -> tuple[Moving, ...]:
     if submit_file is None:  # a DAG in the DAG: its own jobs move what moves
         return ()
-    folder = (place.submit_dir / submit_file).parent
-    moves = prejob.moves_at(place, folder / f"{place.job}.in")
+    listing = (dag.parent / submit_file).parent / f"{job}.in"
+    text = jobsubmit.read(listing.with_suffix(".sub"))
+    moves = moves_of(listing, job, text, dag.with_suffix(".cache"))
     return tuple(map(_moving, moves.now if moves else ()))
 
 

@@ -24,7 +24,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from pegasus_hooks.watch.events import Event, What
+from monitors.watcher.events import Event, What
 
 SOON_S = 1.0
 BRIEF_S = 2.0
@@ -61,7 +61,7 @@ class Fact:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class JobState:
     """Where a job stands.
 
     ``pre`` is its PRE, as long as nothing was submitted after it; ``attempt`` the newest word about
@@ -82,12 +82,10 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What a PRE asked for, from its decision file; ``look`` is the first look that found it."""
+    """When a PRE asked, in Unix seconds; the first look that found its decision file; and whether
+    nothing of it is left to give back."""
 
-    job: str
-    retry: int
     at: float
-    ids: tuple[str, ...]
     look: int
     given_back: bool = False
 
@@ -100,31 +98,31 @@ class Due:
     pause: bool = False
 
 
-def after(standing: Standing, fact: Fact) -> Standing:
+def after(state: JobState, fact: Fact) -> JobState:
     """Where a job stands after one more event of its own."""
     event = fact.event
     if event.what in _PRE:
-        return replace(standing, pre=fact)
+        return replace(state, pre=fact)
     if event.what is What.SUBMITTED:
-        return _submitted(standing, fact)
-    over = standing.attempt is not None and standing.attempt.what in _OVER
-    if event.cluster != standing.cluster or (over and event.what is not What.POST_ENDED):
-        return standing  # a late word about an earlier submission, or one that was told before
+        return _submitted(state, fact)
+    over = state.attempt is not None and state.attempt.what in _OVER
+    if event.cluster != state.cluster or (over and event.what is not What.POST_ENDED):
+        return state  # a late word about an earlier submission, or one that was told before
     own_end = event.what in (What.ENDED, What.REMOVED)
-    returned = event.code if own_end else standing.returned
-    return replace(standing, attempt=fact, returned=returned)
+    returned = event.code if own_end else state.returned
+    return replace(state, attempt=fact, returned=returned)
 
 
-def _submitted(standing: Standing, fact: Fact) -> Standing:
-    cluster, last = fact.event.cluster, standing.attempt
+def _submitted(state: JobState, fact: Fact) -> JobState:
+    cluster, last = fact.event.cluster, state.attempt
     if not cluster:
-        return replace(standing, pre=None)  # DAGMan tells what the job's log told before
-    known = cluster == standing.cluster or cluster in standing.past
+        return replace(state, pre=None)  # DAGMan tells what the job's log told before
+    known = cluster == state.cluster or cluster in state.past
     if known and last is not None and fact.event.at <= last.event.at + _CLOCKS_S:
-        return replace(standing, pre=None)  # another log tells it, too
+        return replace(state, pre=None)  # another log tells it, too
     # A known number, but later: in a pool made anew the numbers begin again.
-    past = (standing.past | {standing.cluster}) - {cluster}
-    return Standing(None, fact, cluster, None, past)
+    past = (state.past | {state.cluster}) - {cluster}
+    return JobState(None, fact, cluster, None, past)
 
 
 def dag_after(dag: Fact | None, fact: Fact) -> Fact | None:
@@ -138,34 +136,34 @@ def dag_after(dag: Fact | None, fact: Fact) -> Fact | None:
     return fact
 
 
-def due(decision: Decision, standing: Standing | None, dag: Fact | None, now: float) -> Due | None:
+def due(decision: Decision, state: JobState | None, dag: Fact | None, now: float) -> Due | None:
     """What is due now; None where the job may need its paths still, or they are given back.
 
-    ``standing`` is of the decision's job, ``now`` by the clock of ``heard``.
+    ``state`` is of the decision's job, ``now`` by the clock of ``heard``.
     """
     if decision.given_back:
         return None
-    last = standing.last if standing is not None else None
+    last = state.last if state is not None else None
     if last is not None and not _counts(last, decision):
         last = None
-    found = _of_job(standing, last, now) if last is not None and standing is not None else None
+    found = _of_job(state, last, now) if last is not None and state is not None else None
     over = None
     if dag is not None and now - dag.heard >= _DAG_WAITS_S.get(dag.what, math.inf):
         over = dag.what
     if over is What.DAG_ENDED:
         if found is not None and not found.pause:
             return found  # a failed PRE says more than the end that came of it
-        ended = last is not None and standing is not None and last.what in _OVER
-        return Due(outcome_of(standing) if ended and standing is not None else DAG_ENDED)
+        ended = last is not None and state is not None and last.what in _OVER
+        return Due(outcome_of(state) if ended and state is not None else DAG_ENDED)
     # Whatever was submitted runs on without its DAGMan.
     if over is What.DAG_GONE and (last is None or last.what in _PRE):
         return found or Due(DAGMAN_GONE)
     return found
 
 
-def runs_again(decision: Decision, standing: Standing | None) -> bool:
+def runs_again(decision: Decision, state: JobState | None) -> bool:
     """Whether a job whose paths were given back while it was paused is running now."""
-    last = standing.last if standing is not None else None
+    last = state.last if state is not None else None
     return (
         last is not None
         and last.what is What.RUNNING
@@ -174,7 +172,7 @@ def runs_again(decision: Decision, standing: Standing | None) -> bool:
     )
 
 
-def _of_job(standing: Standing, last: Fact, now: float) -> Due | None:
+def _of_job(state: JobState, last: Fact, now: float) -> Due | None:
     if last.what is What.PRE_ENDED:
         failed = last.event.code != 0 and now - last.heard >= SOON_S
         return Due("pre_failed") if failed else None
@@ -183,12 +181,12 @@ def _of_job(standing: Standing, last: Fact, now: float) -> Due | None:
         return None
     if last.what in _PAUSED:
         return Due(str(last.what), pause=True)
-    return Due(outcome_of(standing))
+    return Due(outcome_of(state))
 
 
-def outcome_of(standing: Standing) -> str:
+def outcome_of(state: JobState) -> str:
     """How a job ended: ``success``, ``exit 1``, ``signal 9``, ``removed``."""
-    code = standing.returned
+    code = state.returned
     if code is None:
         return "removed"
     if code < 0:

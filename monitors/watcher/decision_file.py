@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from monitors.planned import submitdir
-from pegasus_hooks.prepost.decision import DECISION_ENDING
+from monitors.planned.submitdir import DECISION_ENDING
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Pair:
 
 
 @dataclass(frozen=True, slots=True)
-class Papers:
+class DecisionFile:
     """One decision file; ``left_over`` are ids of an earlier PRE that could not be given back."""
 
     file: Path
@@ -38,12 +38,12 @@ class Papers:
     left_over: tuple[str, ...] = ()
 
     @classmethod
-    def read(cls, file: Path) -> Papers:
+    def read(cls, file: Path) -> DecisionFile:
         """The file as it is now. What is missing or of the wrong kind counts for nothing."""
         return cls.of(file, submitdir.read_json(file))
 
     @classmethod
-    def of(cls, file: Path, data: Mapping[str, Any]) -> Papers:
+    def of(cls, file: Path, data: Mapping[str, Any]) -> DecisionFile:
         """The same from what stands in it."""
         retry, at, pairs = data.get("retry"), data.get("at"), data.get("pairs")
         left = data.get("left_over")
@@ -62,7 +62,7 @@ class Papers:
         """All that may have to be given back."""
         return tuple(pair.id for pair in self.pairs)
 
-    def same_run(self, other: Papers) -> bool:
+    def same_run(self, other: DecisionFile) -> bool:
         """Whether both are of one run of one PRE."""
         return (self.retry, self.at) == (other.retry, other.at)
 

@@ -1,22 +1,23 @@
-"""One workflow as the watcher follows it: what it read so far, and what it owes for it."""
+"""One workflow as the watcher follows it: what it read so far, and what is to be done for it."""
 
 from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+from monitors.watcher import rules
+from monitors.watcher.actions import GiveBack, JobFiles, RequestAgain, Sweep, Tell
+from monitors.watcher.decision_file import DecisionFile, Pair
+from monitors.watcher.events import Event, Watched, What, WorkflowListener
+from monitors.watcher.pending import PendingAction
+from monitors.watcher.rules import Decision, Fact, JobState
+from monitors.watcher.workflow_files import Source
 from network_provisioner.base.path_requests import UNASKED
 from network_provisioner.model import TransitState
-from pegasus_hooks.watch import rules
-from pegasus_hooks.watch.duties import Duty
-from pegasus_hooks.watch.events import Event, Watched, What, WorkflowListener
-from pegasus_hooks.watch.papers import Pair, Papers
-from pegasus_hooks.watch.returns import AskAgain, GiveBack, Measure, RequestsOf, Sweep, Tell
-from pegasus_hooks.watch.rules import Decision, Fact, Standing
-from pegasus_hooks.watch.source import Source
 
 log = logging.getLogger(__name__)
 
@@ -30,48 +31,49 @@ _KILLED = "the hook before the job was killed or failed, and left no word"
 
 
 @dataclass(slots=True)
-class Following:
-    """``clock`` is one that no one sets, ``now`` gives Unix seconds."""
+class FollowedWorkflow:
+    """``add`` takes what is to be done at the broker, ``journal`` lines for the journal of the
+    submit directory; ``clock`` is one that no one sets, ``now`` gives Unix seconds."""
 
     watched: Watched
     source: Source
-    owe: Callable[[Duty], None]
-    measure: Measure
-    requests_of: RequestsOf
+    files: JobFiles
+    add: Callable[[PendingAction], None]
+    journal: Callable[[Watched, list[Mapping[str, Any]]], None]
     clock: Callable[[], float]
     now: Callable[[], float]
     listener: WorkflowListener | None = None
     dag: Fact | None = None
     _look: int = 0
     _heard: float = 0.0
-    _standing: dict[str, Standing] = field(default_factory=dict)
-    _open: dict[Path, tuple[Papers, Decision]] = field(default_factory=dict)
+    _jobs: dict[str, JobState] = field(default_factory=dict)
+    _open: dict[Path, tuple[DecisionFile, Decision]] = field(default_factory=dict)
     # Ids that are given back or will be, and of which run of PRE: another may get them anew.
-    _owed: set[tuple[float, str]] = field(default_factory=set)
+    _returned: set[tuple[float, str]] = field(default_factory=set)
     _told: set[str] = field(default_factory=set)
-    _paused: dict[Path, Papers] = field(default_factory=dict)
+    _paused: dict[Path, DecisionFile] = field(default_factory=dict)
     _sweeps: int = 0
 
     def __post_init__(self) -> None:
         self._heard = self.clock()
 
     def look(self) -> None:
-        """Read what is new, tell it, and take on what is due. Raises InputError, OSError."""
+        """Read what is new, tell it, and add what is due. Raises InputError, OSError."""
         self._look += 1
         # First, so that what is then read of the logs is not older than the decisions.
-        for papers in self.source.papers():
-            self._take(papers)
+        for file in self.source.decision_files():
+            self._take(file)
         for event in self.source.events():
             self._hear(event)
         for event in self.source.gone(self.now()):
             self._hear(event)
         now = self.clock()
-        for papers, decision in list(self._open.values()):
-            self._judge(papers, decision, now)
+        for file, decision in list(self._open.values()):
+            self._judge(file, decision, now)
         self._sweep(now)
 
     def finished(self) -> bool:
-        """Whether nothing is to be expected any more; what is owed is not looked at."""
+        """Whether nothing is to be expected any more; what is pending is not looked at."""
         if self.clock() - self._heard > _SILENT_S:
             return True
         if self.dag is None or self._open:
@@ -98,13 +100,13 @@ class Following:
         if self.watched.workflow:
             ended = dag.what is What.DAG_ENDED
             outcome = rules.DAG_ENDED if ended else rules.DAGMAN_GONE
-            self.owe(Sweep(self.watched, outcome, lambda: self.dag is dag, self.now))
+            self.add(Sweep(self.watched, self._record, outcome, lambda: self.dag is dag))
 
     def _hear(self, event: Event) -> None:
         self._heard = self.clock()
         fact = Fact(event, self._look, self._heard)
         if event.job:
-            self._standing[event.job] = rules.after(self._standing.get(event.job, Standing()), fact)
+            self._jobs[event.job] = rules.after(self._jobs.get(event.job, JobState()), fact)
         else:
             dag = rules.dag_after(self.dag, fact)
             if dag is self.dag:
@@ -117,75 +119,69 @@ class Following:
             except Exception:  # a listener's trouble is not the paths'
                 log.exception("%s: the listener failed", self.watched.workflow)
 
-    def _take(self, papers: Papers) -> None:
-        known = self._open.get(papers.file)
-        if known is not None and known[0] == papers:
+    def _take(self, file: DecisionFile) -> None:
+        known = self._open.get(file.file)
+        if known is not None and known[0] == file:
             return
         self._heard = self.clock()
-        same = known is not None and known[0].same_run(papers)
-        left = [Pair(transit_id, "", "", UNASKED) for transit_id in papers.left_over]
-        self._give_back(papers, [p for p in left if p.id not in papers.ids], "abandoned")
+        same = known is not None and known[0].same_run(file)
+        left = [Pair(transit_id, "", "", UNASKED) for transit_id in file.left_over]
+        self._give_back(file, [p for p in left if p.id not in file.ids], "abandoned")
         if known is not None and not same:  # a later PRE took the place of this one
             self._give_back(known[0], known[0].pairs, "abandoned")
-        if papers.given_back or (not same and self._all_owed(papers)):
-            self._open.pop(papers.file, None)
+        if file.given_back or (not same and self._all_returned(file)):
+            self._open.pop(file.file, None)
             return
         look = known[1].look if known is not None and same else self._look
-        decision = Decision(
-            job=papers.job,
-            retry=papers.retry,
-            at=papers.at,
-            ids=papers.ids,
-            look=look,
-            given_back=papers.given_back,
-        )
-        self._open[papers.file] = (papers, decision)
-        for pair in papers.pairs:
+        self._open[file.file] = (file, Decision(file.at, look, file.given_back))
+        for pair in file.pairs:
             untold = not pair.told and pair.state in _PATHLESS and pair.reason
             if untold and pair.id not in self._told:
                 self._told.add(pair.id)
-                self.owe(Tell(self.watched, papers, pair, self.now))
+                self.add(Tell(self.watched, self._record, file, pair))
 
-    def _all_owed(self, papers: Papers) -> bool:
-        return papers.file not in self._paused and self._owed.issuperset(
-            (papers.at, i) for i in papers.ids
+    def _all_returned(self, file: DecisionFile) -> bool:
+        return file.file not in self._paused and self._returned.issuperset(
+            (file.at, transit_id) for transit_id in file.ids
         )
 
-    def _judge(self, papers: Papers, decision: Decision, now: float) -> None:
-        standing = self._standing.get(decision.job)
-        paused = self._paused.get(papers.file)
-        if paused is not None and rules.runs_again(decision, standing):
-            del self._paused[papers.file]
-            self.owe(self._again(papers))
+    def _judge(self, file: DecisionFile, decision: Decision, now: float) -> None:
+        state = self._jobs.get(file.job)
+        if file.file in self._paused and rules.runs_again(decision, state):
+            del self._paused[file.file]
+            self.add(self._again(file))
             return
-        found = rules.due(decision, standing, self.dag, now)
+        found = rules.due(decision, state, self.dag, now)
         if found is None:
             return
         killed = found.outcome == "pre_failed"
-        self._give_back(papers, papers.pairs, found.outcome, _KILLED if killed else "")
+        self._give_back(file, file.pairs, found.outcome, _KILLED if killed else "")
         if found.pause:
-            self._paused.setdefault(papers.file, papers)
+            self._paused.setdefault(file.file, file)
         else:
-            self._paused.pop(papers.file, None)
-            del self._open[papers.file]
+            self._paused.pop(file.file, None)
+            del self._open[file.file]
 
     def _give_back(
-        self, papers: Papers, pairs: Iterable[Pair], outcome: str, why: str = ""
+        self, file: DecisionFile, pairs: Iterable[Pair], outcome: str, why: str = ""
     ) -> None:
         for pair in pairs:
             nothing = pair.told and pair.state == TransitState.BEST_EFFORT
-            if (papers.at, pair.id) not in self._owed and not nothing:
-                self._owed.add((papers.at, pair.id))
+            if (file.at, pair.id) not in self._returned and not nothing:
+                self._returned.add((file.at, pair.id))
                 reason = pair.reason or why
-                self.owe(
-                    GiveBack(self.watched, papers, pair, outcome, self.measure, self.now, reason)
+                self.add(
+                    GiveBack(self.watched, self._record, file, pair, outcome, self.files, reason)
                 )
 
-    def _again(self, papers: Papers) -> AskAgain:
+    def _again(self, file: DecisionFile) -> RequestAgain:
         def wanted() -> bool:
-            known = self._open.get(papers.file)
-            return known is not None and rules.runs_again(
-                known[1], self._standing.get(known[1].job)
-            )
+            known = self._open.get(file.file)
+            return known is not None and rules.runs_again(known[1], self._jobs.get(file.job))
 
-        return AskAgain(self.watched, papers, self.requests_of, wanted, self._take, self.now)
+        return RequestAgain(self.watched, self._record, file, self.files, wanted, self._take)
+
+    def _record(self, event: str, values: dict[str, Any]) -> None:
+        log.info("%s: %s: %s", self.watched.workflow, event, values)
+        head = {"at": self.now(), "hook": "watch", "event": event}
+        self.journal(self.watched, [{**head, "workflow": self.watched.workflow, **values}])

@@ -1,30 +1,28 @@
-"""The watcher as a program: ``--config FILE [--lock NUMBER] [--stay]``."""
+"""The watcher of workflows as a program: ``--config FILE [--lock NUMBER] [--stay]``."""
 
 from __future__ import annotations
 
 import argparse
 import logging
 import os
-import signal
 import threading
 from collections.abc import Sequence
-from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
+from monitors.watcher import loop, registry
+from monitors.watcher.actions import JobFiles
+from monitors.watcher.events import ListenerOf
+from monitors.watcher.watching import Watching
 from network_provisioner.base import hookconfig
 from network_provisioner.base.hookconfig import HookConfig
 from network_provisioner.errors import InputError
-from pegasus_hooks import registry
-from pegasus_hooks.watch import listeners
-from pegasus_hooks.watch.watching import Watching
 
 IDLE_S = 60.0
-_LOG_BYTES = 1 << 20
 
 log = logging.getLogger(__name__)
 
 
-def main(argv: Sequence[str]) -> int:
+def main(argv: Sequence[str], files: JobFiles, listener_of: ListenerOf) -> int:
     """What PRE starts: writes its log into the folder, and ends when nothing is left to watch."""
     parser = argparse.ArgumentParser(prog="watcher.py", description=__doc__)
     parser.add_argument("--config", type=Path, required=True, help="the hooks' configuration")
@@ -36,10 +34,9 @@ def main(argv: Sequence[str]) -> int:
     lock = options.lock if options.lock is not None else registry.hold(folder)
     if lock is None:
         return 0
-    handler = RotatingFileHandler(folder / registry.LOG, maxBytes=_LOG_BYTES, backupCount=1)
-    form = "%(asctime)s [%(process)d] %(levelname)s %(message)s"
-    logging.basicConfig(level=logging.INFO, handlers=[handler], format=form)
-    watch(folder, config, lock, stopped(), None if options.stay else IDLE_S)
+    loop.log_to(folder / registry.LOG)
+    watching = Watching(folder, config, files, listener_of)
+    watch(watching, lock, loop.stopped(), None if options.stay else IDLE_S)
     return 0
 
 
@@ -51,11 +48,7 @@ def watch_folder(config: HookConfig, file: Path) -> Path:
 
 
 def watch(
-    folder: Path,
-    config: HookConfig,
-    lock: int,
-    stop: threading.Event,
-    idle_s: float | None = None,
+    watching: Watching, lock: int, stop: threading.Event, idle_s: float | None = None
 ) -> None:
     """Watch until ``stop`` is set, or for ``idle_s`` seconds nothing was left to watch. Takes the
     lock over and gives it up."""
@@ -63,22 +56,14 @@ def watch(
     while held is not None:
         try:
             _say_who(held)
-            log.info("watching %s", folder)
-            Watching(folder, config, listeners.listener_of).run(stop, idle_s)
+            log.info("watching %s", watching.folder)
+            watching.run(stop, idle_s)
         finally:
             os.close(held)
         # A PRE that found the lock held has left its workflow in the folder before it looked.
-        left = not stop.is_set() and any(registry.entries(folder))
-        held = registry.hold(folder) if left else None
+        left = not stop.is_set() and any(registry.entries(watching.folder))
+        held = registry.hold(watching.folder) if left else None
     log.info("the watcher ends")
-
-
-def stopped() -> threading.Event:
-    """An event that SIGTERM and SIGINT set."""
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
-    return stop
 
 
 def _say_who(lock: int) -> None:

@@ -28,7 +28,6 @@ from pathlib import Path
 ENDING = ".json"
 LOCK = "lock"
 LOG = "watcher.log"
-_START = Path(__file__).with_name("watcher.py")
 # By these HTCondor knows what belongs to a job, to end it with the job, and its daemons know each
 # other.
 _CONDORS = ("_CONDOR_", "CONDOR_INHERIT", "CONDOR_PRIVATE_INHERIT")
@@ -77,8 +76,8 @@ def register(folder: Path, config_path: Path, submit_dir: Path, workflow: str) -
         draft.replace(file)
 
 
-def wake(folder: Path, config_path: Path) -> bool:
-    """Start a watcher where none runs; whether one was started.
+def wake(folder: Path, config_path: Path, program: Path) -> bool:
+    """Start a watcher, the Python ``program``, where none runs; whether one was started.
 
     It outlives whoever started it: in a session of its own, in ``/``, child of nobody, and without
     the marks by which HTCondor finds what a job leaves behind. Raises OSError where the folder
@@ -89,16 +88,16 @@ def wake(folder: Path, config_path: Path) -> bool:
         return False
     try:
         # The lock goes to the watcher as an open file, so that it is never free in between.
-        _start_detached(command(config_path, lock), lock)
+        _start_detached(command(program, config_path, lock), lock)
     finally:
         os.close(lock)
     return True
 
 
-def command(config_path: Path, lock: int) -> list[str]:
+def command(program: Path, config_path: Path, lock: int) -> list[str]:
     """What starts a watcher that has the lock as the open file ``lock``."""
     return [
-        sys.executable, "-I", "-S", str(_START), "--config", os.path.abspath(config_path),  # noqa: PTH100
+        sys.executable, "-I", "-S", str(program), "--config", os.path.abspath(config_path),  # noqa: PTH100
         "--lock", str(lock),
     ]  # fmt: skip
 

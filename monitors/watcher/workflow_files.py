@@ -23,10 +23,10 @@ from monitors.logs.dagman_run import RunParser, Step
 from monitors.logs.event_log import EventParser, JobEvent, Kind
 from monitors.logs.tail import Tail
 from monitors.planned import submitdir
+from monitors.planned.submitdir import DECISION_ENDING
+from monitors.watcher.decision_file import DecisionFile
+from monitors.watcher.events import Event, What
 from network_provisioner.errors import InputError
-from pegasus_hooks.prepost.decision import DECISION_ENDING
-from pegasus_hooks.watch.events import Event, What
-from pegasus_hooks.watch.papers import Papers
 
 _KINDS = {
     Kind.SUBMIT: What.SUBMITTED,
@@ -72,7 +72,7 @@ class Source(Protocol):
         """That DAGMan is no more, found out at ``now`` (Unix seconds), where no log tells it."""
         ...
 
-    def papers(self) -> list[Papers]:
+    def decision_files(self) -> list[DecisionFile]:
         """All decision files as they are now, where one changed; else nothing. Raises OSError."""
         ...
 
@@ -144,7 +144,7 @@ class Files:
         # Neither tells all of it, and which came first is known to the second.
         return [*found, *merge(self._of_schedd(), self._of_dagman(), key=lambda e: int(e.at))]
 
-    def papers(self) -> list[Papers]:
+    def decision_files(self) -> list[DecisionFile]:
         """See :class:`Source`."""
         return self._folders.read()
 
@@ -219,9 +219,9 @@ class _Folders:
             ) from None
         subs = {os.path.dirname(os.fsdecode(name)) for name in self._JOB.findall(text)}  # noqa: PTH120
         self._times = dict.fromkeys((submit_dir / folder for folder in sorted(subs)), (0, 0))
-        self._files: dict[Path, tuple[tuple[int, int], Papers]] = {}
+        self._files: dict[Path, tuple[tuple[int, int], DecisionFile]] = {}
 
-    def read(self) -> list[Papers]:
+    def read(self) -> list[DecisionFile]:
         changed = False
         for folder, (known, more) in self._times.items():
             try:
@@ -232,7 +232,7 @@ class _Folders:
             if more_now:
                 self._times[folder] = (time, more_now - 1)
                 changed |= self._scan(folder)
-        return [papers for _, papers in self._files.values()] if changed else []
+        return [file for _, file in self._files.values()] if changed else []
 
     def _scan(self, folder: Path) -> bool:
         changed = False
@@ -245,6 +245,6 @@ class _Folders:
                     path, mark = Path(entry.path), (status.st_ino, status.st_mtime_ns)
                     if path in self._files and self._files[path][0] == mark:
                         continue
-                    self._files[path] = (mark, Papers.read(path))
+                    self._files[path] = (mark, DecisionFile.read(path))
                     changed = True
         return changed
