@@ -15,7 +15,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from condor_plugins.transfers.events import Happening, Reader
+from condor_plugins.transfers.events import JobEvent, Reader
 from condor_plugins.transfers.schedd import LocalSchedd
 from condor_plugins.transfers.watcher import Watcher
 from monitors.logs.tail import Tail
@@ -31,7 +31,7 @@ class EventLog:
     def __init__(self, path: Path) -> None:
         self._tail, self._reader = Tail(path), Reader()
 
-    def read(self) -> Iterator[Happening]:
+    def read(self) -> Iterator[JobEvent]:
         """What is new in it. Raises InputError where it cannot be read."""
         for piece in self._tail.read():
             if piece.first:

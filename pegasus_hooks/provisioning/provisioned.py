@@ -22,7 +22,7 @@ _PROGRAM = Path(__file__).with_name("job.py")
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class Options:
     """``min_width``: a level with fewer jobs is not wide. ``hooks`` and ``pool``: configuration
     files for the jobs, "" to leave network or pool as they are. ``lease_s`` is as in
     :class:`pegasus_hooks.provisioning.step.Step`, ``execution`` and ``between`` as in
@@ -55,7 +55,10 @@ def program() -> list[str]:
 
 
 def provisioned(
-    document: Document, replicas: ReplicaCatalog | None, wish: Wish, words: Sequence[str]
+    document: Document,
+    replicas: ReplicaCatalog | None,
+    options: Options,
+    words: Sequence[str],
 ) -> Provisioned:
     """``document`` with jobs around every wide stretch, those of an earlier time replaced.
 
@@ -66,32 +69,34 @@ def provisioned(
     if bare != document.text:
         document = parse_document(bare, document.name, WHAT)
     workflow = workflow_of(document)
-    where = _whereabouts(workflow, replicas, wish)
+    where = _whereabouts(workflow, replicas, options)
     steps = []
-    for stretch in stretches(workflow, wish.min_width):
+    for stretch in stretches(workflow, options.min_width):
         needs = needs_of(workflow, stretch, where)
-        steps.append((stretch, _step(stretch, needs, wish)))
+        steps.append((stretch, _step(stretch, needs, options)))
     if not steps:
         return Provisioned(document.text, ())
     return Provisioned(inserted(document, additions(steps, words)), tuple(steps))
 
 
-def _step(stretch: Stretch, needs: Needs, wish: Wish) -> Step:
+def _step(stretch: Stretch, needs: Needs, options: Options) -> Step:
     return Step(
         stretch.first,
         needs.slots,
         needs.cores,
         needs.memory_mb,
         needs.input_bytes,
-        wish.lease_s,
-        needs.paths if wish.hooks else (),
-        wish.hooks if needs.paths else "",
-        wish.pool,
+        options.lease_s,
+        needs.paths if options.hooks else (),
+        options.hooks if needs.paths else "",
+        options.pool,
     )
 
 
-def _whereabouts(workflow: Workflow, replicas: ReplicaCatalog | None, wish: Wish) -> Whereabouts:
-    where = Whereabouts(wish.execution, wish.between)
+def _whereabouts(
+    workflow: Workflow, replicas: ReplicaCatalog | None, options: Options
+) -> Whereabouts:
+    where = Whereabouts(options.execution, options.between)
     if replicas is None:
         return where
     sites, sizes = {}, {}

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import IntEnum
 
-from condor_plugins.transfers.events import Happening, Kind, Moving
+from condor_plugins.transfers.events import JobEvent, Kind, TransferStep
 from condor_plugins.transfers.ids import Run
 from condor_plugins.transfers.jobad import JobAd, number
 
@@ -42,12 +42,12 @@ _ENDS = {
 }
 SUPERSEDED = "started again"
 _PHASES = {
-    Moving.IN_QUEUED: Phase.INPUT,
-    Moving.IN_STARTED: Phase.INPUT,
-    Moving.IN_FINISHED: Phase.SENT,
-    Moving.OUT_QUEUED: Phase.OUTPUT,
-    Moving.OUT_STARTED: Phase.OUTPUT,
-    Moving.OUT_FINISHED: Phase.MOVED,
+    TransferStep.IN_QUEUED: Phase.INPUT,
+    TransferStep.IN_STARTED: Phase.INPUT,
+    TransferStep.IN_FINISHED: Phase.SENT,
+    TransferStep.OUT_QUEUED: Phase.OUTPUT,
+    TransferStep.OUT_STARTED: Phase.OUTPUT,
+    TransferStep.OUT_FINISHED: Phase.MOVED,
 }
 
 
@@ -65,7 +65,7 @@ class Span:
 
 
 @dataclass(slots=True)
-class Course:
+class RunState:
     """One run. ``ad`` has the newest of what its events said; ``how`` says how it ended; ``ran``
     that its input had arrived; ``sent_bytes`` is what the job sent back in all, None until HTCondor
     says so; ``at`` is the Unix second of its last event."""
@@ -81,77 +81,77 @@ class Course:
     sent_bytes: int | None = None
 
 
-class Courses:
+class RunStates:
     """All runs that were heard of lately."""
 
     def __init__(self) -> None:
-        self._jobs: dict[str, dict[int, Course]] = {}
+        self._jobs: dict[str, dict[int, RunState]] = {}
 
-    def __iter__(self) -> Iterator[Course]:
-        return (course for runs in self._jobs.values() for course in runs.values())
+    def __iter__(self) -> Iterator[RunState]:
+        return (state for runs in self._jobs.values() for state in runs.values())
 
-    def get(self, run: Run) -> Course | None:
-        """The course of a run; None where nothing was heard of it."""
+    def get(self, run: Run) -> RunState | None:
+        """The state of a run; None where nothing was heard of it."""
         return self._jobs.get(run.job, {}).get(run.starts)
 
-    def feed(self, happenings: Iterable[Happening]) -> None:
+    def feed(self, job_events: Iterable[JobEvent]) -> None:
         """Take what happened into account."""
-        for one in happenings:
+        for one in job_events:
             runs = self._jobs.setdefault(one.job, {})
             if one.starts == 0:  # of the job as a whole, such as the removal of one that waits
                 if one.kind in _ENDS:
-                    for course in runs.values():
-                        _end(course, _ENDS[one.kind], one.at)
+                    for state in runs.values():
+                        _end(state, _ENDS[one.kind], one.at)
                 continue
-            course = runs.setdefault(one.starts, Course(Run(one.job, one.starts)))
+            state = runs.setdefault(one.starts, RunState(Run(one.job, one.starts)))
             newest = max(runs)
             for starts, earlier in runs.items():
                 if starts < newest:
                     _end(earlier, SUPERSEDED, one.at)
-            _follow(course, one)
+            _follow(state, one)
 
     def forget(self, now: float, kept_s: float) -> None:
         """Drop jobs of which all runs are over and nothing was heard for ``kept_s`` seconds."""
         for job, runs in list(self._jobs.items()):
-            last = max((course.at for course in runs.values()), default=0.0)
-            done = all(course.phase is Phase.OVER for course in runs.values())
+            last = max((state.at for state in runs.values()), default=0.0)
+            done = all(state.phase is Phase.OVER for state in runs.values())
             if done and now - last > kept_s:
                 del self._jobs[job]
 
 
-def _end(course: Course, how: str, at: float) -> None:
-    if course.phase is not Phase.OVER:
-        course.phase, course.how, course.at = Phase.OVER, how, at
+def _end(state: RunState, how: str, at: float) -> None:
+    if state.phase is not Phase.OVER:
+        state.phase, state.how, state.at = Phase.OVER, how, at
 
 
-def _follow(course: Course, one: Happening) -> None:
-    if course.phase is Phase.OVER:
+def _follow(state: RunState, one: JobEvent) -> None:
+    if state.phase is Phase.OVER:
         return
     # What the hook said is known to the shadow alone: events that the schedd writes lack it.
-    course.ad, course.at = {**course.ad, **one.ad}, one.at
+    state.ad, state.at = {**state.ad, **one.ad}, one.at
     if one.kind in (Kind.TERMINATED, Kind.EVICTED):
         sent = number(one.ad, "SentBytes")
-        course.sent_bytes = None if sent is None or sent < 0 else int(sent)
+        state.sent_bytes = None if sent is None or sent < 0 else int(sent)
     if one.kind in _ENDS:
-        _end(course, _ENDS[one.kind], one.at)
+        _end(state, _ENDS[one.kind], one.at)
     elif one.kind is Kind.EXECUTE:
-        course.ran = True
-        course.phase = max(course.phase, Phase.RUNNING)
+        state.ran = True
+        state.phase = max(state.phase, Phase.RUNNING)
     elif one.kind is Kind.DISCONNECTED:
         # What was being sent broke off; output is sent anew after a reconnection.
-        course.phase, course.output = Phase.RUNNING, Span()
+        state.phase, state.output = Phase.RUNNING, Span()
     elif one.moving is not None:
-        _move(course, one.moving, one.at)
+        _move(state, one.moving, one.at)
 
 
-def _move(course: Course, moving: Moving, at: float) -> None:
+def _move(state: RunState, moving: TransferStep, at: float) -> None:
     phase = _PHASES[moving]
-    if phase is Phase.INPUT and course.phase > Phase.INPUT:
+    if phase is Phase.INPUT and state.phase > Phase.INPUT:
         return
     # A job that sends checkpoints has output more than once.
-    course.phase = phase if phase is Phase.OUTPUT else max(course.phase, phase)
-    span = course.input if moving <= Moving.IN_FINISHED else course.output
-    if moving in (Moving.IN_STARTED, Moving.OUT_STARTED):
+    state.phase = phase if phase is Phase.OUTPUT else max(state.phase, phase)
+    span = state.input if moving <= TransferStep.IN_FINISHED else state.output
+    if moving in (TransferStep.IN_STARTED, TransferStep.OUT_STARTED):
         span.start, span.end = at, 0.0
-    elif moving in (Moving.IN_FINISHED, Moving.OUT_FINISHED):
+    elif moving in (TransferStep.IN_FINISHED, TransferStep.OUT_FINISHED):
         span.end = at
