@@ -18,10 +18,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from monitors.planned import submitdir
 from network_provisioner.errors import AdonError, InputError, MissingError
-from pegasus_hooks import hookscripts, properties, submitdir
+from pegasus_hooks import hookscripts, properties
 from pegasus_hooks.planner.model import PlannedWorkflow, Sources
-from pegasus_hooks.prejob import MULTIPART_ENDING
+from pegasus_hooks.prepost.prejob import MULTIPART_ENDING
 from site_selector.hinted import hinted_copy
 from site_selector.placement import Mapping as SiteMapping
 

@@ -12,18 +12,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol
 
+from monitors.planned.dag import Node, PlannedDag
+from monitors.watcher.events import Event, Watched, What
 from network_provisioner.base.hookconfig import HookConfig
 from network_provisioner.broker import Broker
 from network_provisioner.client import Asked
 from network_provisioner.model import ENDED, LIVE, ON_SWITCHES, Transit, TransitRequest
 from network_provisioner.model import TransitState as State
-from pegasus_hooks.ahead.beliefs import Beliefs
-from pegasus_hooks.ahead.booking import Booking, reserved_in_advance
-from pegasus_hooks.ahead.correct import Rules
-from pegasus_hooks.ahead.dag import Node, PlannedDag
-from pegasus_hooks.ahead.listening import Ahead
-from pegasus_hooks.ahead.predict import Pair
-from pegasus_hooks.watch.events import Event, Watched, What
+from pegasus_hooks.advance.beliefs import Beliefs
+from pegasus_hooks.advance.booking import Booking, reserved_in_advance
+from pegasus_hooks.advance.correct import Rules
+from pegasus_hooks.advance.listening import Ahead
+from pegasus_hooks.advance.predict import Pair
 
 WATCHED = Watched("w", Path("/nowhere"), Path("/nowhere/w-0.dag"), HookConfig("http://127.0.0.1:1"))
 BEST_EFFORT_BPS = 10e6

@@ -20,8 +20,8 @@ from hooks_world import POST, PRE, ROOT, move
 
 from condor_plugins import dagman
 from examples.testbed.pool import Pool
+from monitors.planned import submitdir, transferlist
 from network_provisioner.model import Transit
-from pegasus_hooks import submitdir, transferlist
 
 FAULT = ROOT / "tests" / "hook_fault.py"
 SUB = """\

@@ -36,10 +36,10 @@ def main(argv: list[str]) -> int:
 def prepare(argv: list[str], text: str) -> "dict[str, str | int | float | bool]":
     """What is to be printed for the job whose ad is ``text``. Raises AdonError and OSError."""
     from condor_plugins.transfers.jobad import parse  # noqa: PLC0415
-    from condor_plugins.transfers.moving import still  # noqa: PLC0415
+    from condor_plugins.transfers.transfer_need import no_transfer  # noqa: PLC0415
 
     ad = parse(text.splitlines())
-    if why := still(ad):
+    if why := no_transfer(ad):
         return {"AdonInState": "none", "AdonInReason": why}
     from condor_plugins.transfers.inputsize import bytes_sent  # noqa: PLC0415
 
@@ -47,16 +47,16 @@ def prepare(argv: list[str], text: str) -> "dict[str, str | int | float | bool]"
     if size == 0:
         return {"AdonInState": "none", "AdonInReason": "the job has no input"}
     known: dict[str, str | int | float | bool] = {} if size is None else {"AdonInBytes": size}
-    return known | _asked(argv, ad, size)
+    return known | _sent(argv, ad, size)
 
 
-def _asked(
+def _sent(
     argv: list[str], ad: "dict[str, str | int | float | bool]", size: int | None
 ) -> "dict[str, str | int | float | bool]":
     import os  # noqa: PLC0415
     from pathlib import Path  # noqa: PLC0415
 
-    from condor_plugins.transfers import wanted  # noqa: PLC0415
+    from condor_plugins.transfers import request_builder  # noqa: PLC0415
     from condor_plugins.transfers.ids import run_of  # noqa: PLC0415
     from network_provisioner.base import hookconfig  # noqa: PLC0415
     from network_provisioner.base.path_requests import Effects, Patience, ask  # noqa: PLC0415
@@ -71,12 +71,12 @@ def _asked(
         lacking = "GlobalJobId and NumShadowStarts" if run is None else "'site'"
         where = "the job's ad" if run is None else argv[1]
         raise InputError(f"{where}: found no {lacking}")
-    if why := wanted.unmarked(ad, config.site):
+    if why := request_builder.unmarked(ad, config.site):
         return {"AdonInState": "none", "AdonInReason": f"best effort: {why}"}
     from network_provisioner.base.hookclient import client_of, expand_by_user  # noqa: PLC0415
 
     broker = client_of(config, os.environ, expand=expand_by_user)
-    request = wanted.request(ad, run, "in", size, config)
+    request = request_builder.request(ad, run, "in", size, config)
     effects = Effects(broker, Budget(config.timeout_s), cancelled=_shadow_gone)
     # HTCondor cannot be told to come again later, as DAGMan can: who would defer waits.
     patience = Patience(config.patience_s, most_s=MOST_PATIENCE_S)

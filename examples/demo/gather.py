@@ -13,13 +13,13 @@ from examples.demo.facts import Bar, RunFacts, live
 from examples.demo.stuck import stuck_words
 from examples.demo.supervise import BrokerProcess
 from monitors.archive import Archive
+from monitors.planned import submitdir
 from monitors.workflows.facts.attempts import Outcome
 from monitors.workflows.logs.submit_dir import TRANSFERS, JobKind, SubmitDir
 from monitors.workflows.report import JobTimes, failures, last_complaint, timeline
 from network_provisioner.client import BrokerClient
 from network_provisioner.errors import BrokerError
 from network_provisioner.model import Transit
-from pegasus_hooks import submitdir
 from site_selector.explain import changes
 
 LEARNT = ("throughput", "runtime", "compute_rate", "queue_wait")

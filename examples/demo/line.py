@@ -26,8 +26,8 @@ from examples.demo.supervise import BrokerProcess, watching
 from examples.testbed import leftovers
 from examples.testbed.testbed import Programs, Testbed
 from monitors.archive import Archive
+from monitors.watcher import registry
 from network_provisioner.errors import AdonError
-from pegasus_hooks import registry
 from pegasus_hooks.planner.model import Options, Sources
 
 Trouble = AdonError | OSError | Interrupted

@@ -14,9 +14,10 @@ from types import TracebackType
 from typing import Any, Self
 
 from examples.demo.facts import LinkSample
+from monitors.watcher import registry
 from network_provisioner.client import BrokerClient
 from network_provisioner.errors import AdonError, BrokerError
-from pegasus_hooks import registry
+from pegasus_hooks.prepost import WATCHER
 
 _READY_S = 90.0  # it waits 20 s for the switches; all else is a busy machine
 _SAMPLE_EVERY_S = 0.5
@@ -127,7 +128,8 @@ def watching(config: Path, folder: Path) -> Iterator[None]:
     if lock is None:
         raise AdonError(f"{folder}: found a watcher, expected that of an earlier run to have ended")
     try:
-        tied = ["setpriv", "--pdeathsig", "KILL", "--", *registry.command(config, lock), "--stay"]
+        command = registry.command(WATCHER, config, lock)
+        tied = ["setpriv", "--pdeathsig", "KILL", "--", *command, "--stay"]
         process = subprocess.Popen(
             tied,
             stdin=subprocess.DEVNULL,

@@ -1,5 +1,5 @@
-"""What the coordinator must not forget, in an SQLite file of its own: tasks that were added while it
-ran, the schedule, and runs.
+"""What the coordinator must not forget, in an SQLite file of its own: tasks that were added while
+it ran, the schedule, and runs.
 
 A run stands here before any agent hears of it, in the same transaction as how far the schedule has
 been followed. So whatever kills the broker, the next one goes on where it was, and no run is given

@@ -7,9 +7,9 @@ import socket
 from collections.abc import Mapping
 from pathlib import Path
 
+from monitors.planned.transferlist import Transfer
 from pegasus_hooks.planner.model import PlannedJob, Sources
 from pegasus_hooks.planner.submitfile import RunFacts
-from pegasus_hooks.transferlist import Transfer
 from site_selector.workflow import Workflow
 
 PLANNER_VERSION = "ADON embedded planner (no Pegasus on this machine)"

@@ -29,6 +29,8 @@ from condor_plugins import dagman
 from examples.testbed.pool import Pool
 from examples.testbed.poolconfig import SiteSpec
 from examples.testbed.ports import free_port
+from monitors.planned import submitdir
+from monitors.watcher import registry
 from network_provisioner.api import create_app
 from network_provisioner.broker import Broker
 from network_provisioner.client import BrokerClient
@@ -38,7 +40,7 @@ from network_provisioner.model import Transit, TransitRequest, TransitState
 from network_provisioner.stores.sqlite import SqliteStore
 from network_provisioner.templates.data import templates_from_dict
 from network_provisioner.topologies.data import topology_from_dict, topology_to_dict
-from pegasus_hooks import registry, submitdir, tuning
+from pegasus_hooks.prepost import WATCHER, tuning
 
 pytestmark = pytest.mark.component
 
@@ -387,7 +389,8 @@ def test_a_killed_watcher_is_followed_by_another(flow: Flow) -> None:
     (flow.folder / "go").write_text("0")
     until(lambda: not flow.dagman())
     assert flow.held() == [flow.transit]
-    until(lambda: registry.wake(flow.watch, flow.folder / "hooks.json"))  # as the next PRE does
+    config = flow.folder / "hooks.json"
+    until(lambda: registry.wake(flow.watch, config, WATCHER))  # as the next PRE does
     flow.given_back()
     assert flow.outcome() == "success"
 

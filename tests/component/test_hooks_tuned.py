@@ -15,8 +15,9 @@ from planned_world import File, Planned
 
 from adon.machine import packages
 from examples.testbed.gridftp import GridFtp, endpoints
-from pegasus_hooks import transferlist, tuning
-from pegasus_hooks.tuning import Wanted
+from monitors.planned import transferlist
+from pegasus_hooks.prepost import tuning
+from pegasus_hooks.prepost.tuning import Wanted
 
 pytestmark = pytest.mark.component
 TRANSFER = Path(pegasus_transfer.__file__).parent / "cli" / "pegasus-transfer.py"

@@ -24,9 +24,9 @@ from planner_world import MAPPING, RESULT, SITES, Case
 from adon.machine.packages import ensure
 from examples.testbed.pool import Pool
 from examples.testbed.poolconfig import SiteSpec
+from monitors.planned import submitdir
 from network_provisioner.client import BrokerClient
 from network_provisioner.model import Transit, TransitState
-from pegasus_hooks import submitdir
 
 pytestmark = [
     pytest.mark.component,

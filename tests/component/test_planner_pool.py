@@ -15,8 +15,8 @@ from adon.machine.packages import ensure
 from condor_plugins import dagman
 from examples.testbed.pool import Pool
 from examples.testbed.poolconfig import SiteSpec
+from monitors.planned import submitdir
 from monitors.workflows.report import failures
-from pegasus_hooks import submitdir
 from pegasus_hooks.planner import Options, PlannedWorkflow, plan
 
 pytestmark = pytest.mark.component

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from demo_runs import LATE, left_of, run
 
-from pegasus_hooks import submitdir
+from monitors.planned import submitdir
 
 pytestmark = [
     pytest.mark.e2e,

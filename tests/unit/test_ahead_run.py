@@ -14,13 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_ahead_predict import computes, dag_of, moves
 
+from monitors.planned.dag import Moving, Node, PlannedDag
 from monitors.workflows.logs.submit_dir import JobKind
 from network_provisioner.errors import BrokerError
 from network_provisioner.model import LIVE, TransitRequest, TransitState
-from pegasus_hooks.ahead.beliefs import Beliefs
-from pegasus_hooks.ahead.booking import Booking
-from pegasus_hooks.ahead.correct import Rules
-from pegasus_hooks.ahead.dag import Moving, Node, PlannedDag
+from pegasus_hooks.advance.beliefs import Beliefs
+from pegasus_hooks.advance.booking import Booking
+from pegasus_hooks.advance.correct import Rules
 
 MB = 10**6
 PAIRS = (("mu", "tacc"), ("tacc", "mu"), ("local", "tacc"), ("iplant", "mu"))

@@ -15,8 +15,8 @@ from cli_world import NOBODY, adon, refusal
 from monitor_files import START, Submitted, exiting, starting, submitted, table, whole_run
 
 from monitors.archive import Archive
+from monitors.watcher import registry
 from monitors.workflows.logs.submit_dir import derived
-from pegasus_hooks import registry
 
 ROOT = Path(__file__).resolve().parents[2]
 WAIT_S = 60.0

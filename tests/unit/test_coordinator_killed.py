@@ -1,5 +1,5 @@
-"""kill -9 of the broker's process before and after every write: whatever the moment, the next process
-goes on so that in the end the same was measured, once."""
+"""kill -9 of the broker's process before and after every write: whatever the moment, the next
+process goes on so that in the end the same was measured, once."""
 
 from __future__ import annotations
 

@@ -10,8 +10,8 @@ from hooks_world import FakeBroker, make_submit_dir, move
 from network_provisioner.base.hookconfig import HookConfig
 from network_provisioner.base.path_requests import Effects
 from network_provisioner.base.patience import Budget
-from pegasus_hooks import prejob
-from pegasus_hooks.identity import Identity, identity_of
+from pegasus_hooks.prepost import prejob
+from pegasus_hooks.prepost.identity import Identity, identity_of
 
 DUMP = {"user": "ada", "app": "none", "dax_label": "soykb", "vogroup": "pegasus"}
 

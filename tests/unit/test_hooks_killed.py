@@ -13,6 +13,7 @@ from hooks_world import make_submit_dir, move
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from monitors.planned import submitdir
 from network_provisioner.base.hookconfig import HookConfig
 from network_provisioner.base.path_requests import Effects
 from network_provisioner.base.patience import Budget
@@ -20,7 +21,7 @@ from network_provisioner.client import Asked
 from network_provisioner.errors import BrokerError
 from network_provisioner.model import ENDED, Service, Transit, TransitRequest, TransitState
 from network_provisioner.request_ids import latest, numbered
-from pegasus_hooks import postjob, prejob, submitdir
+from pegasus_hooks.prepost import postjob, prejob
 
 JOB = "stage_in_local_mu_0_0"
 CONFIG = HookConfig("http://127.0.0.1:1", patience_s=1.0)

@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from planned_world import PARENT, WORKFLOW, Planned
 
-from pegasus_hooks import sizes, submitdir
-from pegasus_hooks.transferlist import SitePair, SiteUrl, Transfer, site_pairs
+from monitors.planned import submitdir
+from monitors.planned.transferlist import SitePair, SiteUrl, Transfer, site_pairs
+from pegasus_hooks.prepost import sizes
 
 JOB = "count_ID2"
 

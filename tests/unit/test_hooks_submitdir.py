@@ -14,9 +14,11 @@ from hooks_world import make_submit_dir
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from monitors.planned import submitdir
 from network_provisioner.base import hookconfig
 from network_provisioner.errors import InputError
-from pegasus_hooks import hookrun, post, pre, submitdir
+from pegasus_hooks import post, pre
+from pegasus_hooks.prepost import hookrun
 
 
 def test_the_folder_of_a_job_stands_on_its_line(tmp_path: Path) -> None:

@@ -15,13 +15,15 @@ from hypothesis import strategies as st
 from planned_world import SUBMIT_PATH, File, Planned, gsiftp
 from planner_world import FIXED, MAPPING, make_case
 
+from monitors.planned import jobsubmit, submitdir
+from monitors.planned.transferlist import SiteUrl, Transfer, site_pairs
 from network_provisioner.base.hookconfig import HookConfig
 from network_provisioner.base.path_requests import Effects
 from network_provisioner.base.patience import Budget
 from network_provisioner.model import Service
-from pegasus_hooks import jobsubmit, planner, postjob, prejob, submitdir, tuning
-from pegasus_hooks.transferlist import SiteUrl, Transfer, site_pairs
-from pegasus_hooks.tuning import TOOLS, Wanted
+from pegasus_hooks import planner
+from pegasus_hooks.prepost import postjob, prejob, tuning
+from pegasus_hooks.prepost.tuning import TOOLS, Wanted
 
 JOB = "stage_in_local_mu_0_0"
 

@@ -32,9 +32,9 @@ PURE = [
     "network_provisioner/decisions/reservations.py",
     "network_provisioner/template.py",
     "network_provisioner/controllers/plan.py",
-    "condor_plugins/transfers/course.py",
+    "condor_plugins/transfers/run_state.py",
     "condor_plugins/transfers/decide.py",
-    "condor_plugins/transfers/wanted.py",
+    "condor_plugins/transfers/request_builder.py",
     "site_selector/cost.py",
     "site_selector/mapping.py",
 ]

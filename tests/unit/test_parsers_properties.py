@@ -15,10 +15,10 @@ from typing import Any
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from monitors.planned.submitdir import braindump, dag_file, job_file
 from monitors.workflows.logs import kickstart
 from monitors.workflows.logs.submit_dir import SubmitDir
 from network_provisioner.errors import InputError
-from pegasus_hooks.submitdir import braindump, dag_file, job_file
 from site_selector.placement import Alternative, Mapping, Move, Placement
 
 FEW = settings(max_examples=50)

@@ -11,6 +11,7 @@ from hooks_world import FakeBroker
 from hypothesis import given
 from hypothesis import strategies as st
 
+from monitors.planned.submitdir import read_json
 from network_provisioner.base.path_requests import (
     UNASKED,
     Answers,
@@ -25,8 +26,7 @@ from network_provisioner.base.patience import Budget
 from network_provisioner.client import Asked
 from network_provisioner.errors import BrokerError
 from network_provisioner.model import Service, Transit, TransitRequest, TransitState
-from pegasus_hooks.decision import Decision, PairDecision, since, to_give_back
-from pegasus_hooks.submitdir import read_json
+from pegasus_hooks.prepost.decision import Decision, PairDecision, since, to_give_back
 
 QUEUED, HELD, INSTALLED = TransitState.QUEUED, TransitState.HELD, TransitState.INSTALLED
 REQUESTS = [TransitRequest(f"w:j:0:{src}-mu", src, "mu", 100) for src in "ab"]

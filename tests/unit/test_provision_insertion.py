@@ -13,9 +13,14 @@ from hypothesis import strategies as st
 from provision_world import ancestors, graphs, text
 
 from network_provisioner.errors import InputError
-from pegasus_hooks.provision.insertion import without
-from pegasus_hooks.provision.provisioning import Provisioned, Wish, program, provisioned
-from pegasus_hooks.provision.step import (
+from pegasus_hooks.provisioning.insertion import without
+from pegasus_hooks.provisioning.provisioned import (
+    Options,
+    Provisioned,
+    program,
+    provisioned,
+)
+from pegasus_hooks.provisioning.step import (
     PROVISION,
     RELEASE,
     PathNeed,
@@ -28,11 +33,11 @@ from site_selector.yamltext import parse_document
 
 PROGRAM = ["/usr/bin/python3", "-I", "-S", "/x/job.py"]
 FAN: dict[str, list[str]] = {"split": [], **{f"w{n}": ["split"] for n in range(4)}}
-WISH = Wish(3, "/h.json", "/adon.yml", 60, ("mu",))
+WISH = Options(3, "/h.json", "/adon.yml", 60, ("mu",))
 
 
-def put(before: str, wish: Wish = WISH) -> Provisioned:
-    return provisioned(parse_document(before, "w.yml", WHAT), None, wish, PROGRAM)
+def put(before: str, options: Options = WISH) -> Provisioned:
+    return provisioned(parse_document(before, "w.yml", WHAT), None, options, PROGRAM)
 
 
 def test_two_jobs_stand_around_the_wide_level() -> None:
@@ -71,7 +76,7 @@ def test_what_was_put_in_comes_out_without_a_trace(
     parents: dict[str, list[str]], min_width: int, edges: bool
 ) -> None:
     before = text(parents, edges=edges)
-    after = put(before, Wish(min_width, pool="/adon.yml"))
+    after = put(before, Options(min_width, pool="/adon.yml"))
     assert without(after.text, "w.yml") == before
     assert (after.text == before) == (not after.steps)
 
@@ -79,9 +84,9 @@ def test_what_was_put_in_comes_out_without_a_trace(
 @settings(max_examples=15)
 @given(graphs(), st.integers(2, 4))
 def test_twice_is_once(parents: dict[str, list[str]], min_width: int) -> None:
-    wish = Wish(min_width, pool="/adon.yml")
-    once = put(text(parents), wish).text
-    assert put(once, wish).text == once
+    options = Options(min_width, pool="/adon.yml")
+    once = put(text(parents), options).text
+    assert put(once, options).text == once
 
 
 @settings(max_examples=20)
@@ -91,7 +96,7 @@ def test_the_jobs_that_were_there_wait_for_the_same_jobs_as_before(
 ) -> None:
     before, after = (
         ancestors(parents),
-        ancestors(parse_workflow(put(text(parents), Wish(min_width, pool="/a")).text).parents),
+        ancestors(parse_workflow(put(text(parents), Options(min_width, pool="/a")).text).parents),
     )
     for job, above in before.items():
         assert {a for a in after[job] if a in before} == above
@@ -190,7 +195,7 @@ def test_other_arguments_are_told(told: list[str], said: str) -> None:
 def test_the_program_is_there() -> None:
     python, *options, script = program()
     assert options == ["-I", "-S"]
-    assert script.endswith("pegasus_hooks/provision/job.py")
+    assert script.endswith("pegasus_hooks/provisioning/job.py")
     assert python.startswith("/")
 
 
@@ -202,6 +207,6 @@ def test_replicas_tell_sizes_and_places() -> None:
     replicas = replicas_of(parse_document(yaml.safe_dump(catalog), "rc.yml", "catalog"))
     flat: dict[str, list[str]] = {"split": [], "other": []}
     document = parse_document(text(flat, sizes={"other.in": 1}), "w.yml", WHAT)
-    found = provisioned(document, replicas, Wish(2, hooks="/h", execution=("mu",)), PROGRAM)
+    found = provisioned(document, replicas, Options(2, hooks="/h", execution=("mu",)), PROGRAM)
     ((_, step),) = found.steps
     assert PathNeed("tacc", "mu", 77) in step.paths

@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from provision_world import ancestors, graphs, workflow
 
-from pegasus_hooks.provision.levels import latest_common_ancestors, stretches
-from pegasus_hooks.provision.needs import Whereabouts, needs_of
-from pegasus_hooks.provision.step import PathNeed
+from pegasus_hooks.provisioning.levels import latest_common_ancestors, stretches
+from pegasus_hooks.provisioning.needs import Whereabouts, needs_of
+from pegasus_hooks.provisioning.step import PathNeed
 
 WIDE = [f"w{n}" for n in range(4)]
 FAN = {"split": [], **{w: ["split"] for w in WIDE}, "join": WIDE}

@@ -12,13 +12,13 @@ from hooks_world import WF_UUID, FakeBroker, journal, make_submit_dir, write_con
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from monitors.planned import submitdir
 from network_provisioner.base.hookconfig import HookConfig
 from network_provisioner.errors import AdonError, BrokerError, InputError
-from pegasus_hooks import submitdir
-from pegasus_hooks.provision import running
-from pegasus_hooks.provision.place import Place, place_of
-from pegasus_hooks.provision.running import Network, World
-from pegasus_hooks.provision.step import PathNeed, Step, to_arguments
+from pegasus_hooks.provisioning import running
+from pegasus_hooks.provisioning.place import Place, place_of
+from pegasus_hooks.provisioning.running import Network, World
+from pegasus_hooks.provisioning.step import PathNeed, Step, to_arguments
 
 NEEDS = (PathNeed("local", "mu", 10**9), PathNeed("mu", "local", None))
 STEP = Step(3, 20, 2, 512, 10**9, 600, NEEDS, "/h.json", "/adon.yml")

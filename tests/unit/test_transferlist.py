@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from Pegasus import transfer as pegasus_transfer
 
+from monitors.planned import transferlist
+from monitors.planned.transferlist import Entry, Mkdir, Remove, SiteUrl, Transfer
 from network_provisioner.errors import InputError
-from pegasus_hooks import transferlist
-from pegasus_hooks.transferlist import Entry, Mkdir, Remove, SiteUrl, Transfer
 
 words = st.text("abcXYZ019._-", min_size=1, max_size=8)
 urls = st.builds(

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from transfers_world import AD, GLOBAL_ID, JOB, FakeBroker, FakeEvents, FakeSchedd, event, move
 
 from condor_plugins.transfers.decide import Queued
-from condor_plugins.transfers.events import Happening, Kind, Moving
+from condor_plugins.transfers.events import JobEvent, Kind
+from condor_plugins.transfers.events import TransferStep as Step
 from condor_plugins.transfers.ids import Run
 from condor_plugins.transfers.outputsize import Outputs
 from condor_plugins.transfers.watcher import Watcher
@@ -31,15 +32,19 @@ class World:
 
     def __init__(self) -> None:
         self.broker, self.schedd, self.events = FakeBroker(), FakeSchedd(), FakeEvents()
-        self.now = 100.0
+        self.now, self.passed = 100.0, 0.0
         self.schedd.queue[JOB] = Queued(2, 1)
         self.watcher = self.new()
 
     def new(self) -> Watcher:
-        return Watcher(CONFIG, self.broker, self.schedd, self.events, lambda: self.now)
+        return Watcher(
+            CONFIG, self.schedd, self.events, lambda _config: self.broker,
+            lambda: self.now, lambda: self.passed,
+        )  # fmt: skip
 
-    def look(self, *happened: Happening, later: float = 5.0) -> None:
+    def look(self, *happened: JobEvent, later: float = 5.0) -> None:
         self.now += later
+        self.passed += abs(later)
         self.events.new += happened
         self.watcher.step()
 
@@ -51,24 +56,24 @@ def world() -> World:
 
 def test_input_goes_back_when_the_job_runs_and_output_is_asked_for(world: World) -> None:
     world.broker.ask([REQUEST])
-    world.look(move(Moving.IN_STARTED, 101, **TOLD))
+    world.look(move(Step.IN_STARTED, 101, **TOLD))
     assert world.broker.live == {IN}
-    world.look(move(Moving.IN_FINISHED, 103, **TOLD), event(Kind.EXECUTE, 103, **TOLD))
+    world.look(move(Step.IN_FINISHED, 103, **TOLD), event(Kind.EXECUTE, 103, **TOLD))
     assert world.broker.released == [(IN, 1000, 2.0, "success")]
-    world.look(move(Moving.OUT_STARTED, 110, DiskUsage=10, **TOLD))
+    world.look(move(Step.OUT_STARTED, 110, DiskUsage=10, **TOLD))
     assert world.broker.live == {OUT}
     assert (world.broker.transits[OUT].src, world.broker.transits[OUT].size_bytes) == (
         "tacc",
         10240,
     )
     world.now = 107.5
-    world.look(move(Moving.OUT_FINISHED, 112, **TOLD))
+    world.look(move(Step.OUT_FINISHED, 112, **TOLD))
     assert world.broker.live == {OUT}
     world.look(event(Kind.TERMINATED, 112, SentBytes=9000.0, **TOLD))
     assert world.broker.released[1:] == [(OUT, 9000, 2.0, "success")]
     # The next of its kind is known by what this one sent.
     world.schedd.queue[JOB] = Queued(2, 2)
-    world.look(move(Moving.OUT_STARTED, 120, 2, DiskUsage=10, **TOLD))
+    world.look(move(Step.OUT_STARTED, 120, 2, DiskUsage=10, **TOLD))
     assert world.broker.transits[Run(JOB, 2).transit("out")].size_bytes == 9000
 
 
@@ -93,7 +98,7 @@ def test_a_clock_that_jumps_puts_nothing_off(world: World) -> None:
 @pytest.mark.parametrize("who", ["broker", "schedd", "watcher"])
 def test_who_was_away_is_waited_for(world: World, who: str) -> None:
     world.broker.ask([REQUEST])
-    world.look(move(Moving.IN_STARTED, 101, **TOLD))
+    world.look(move(Step.IN_STARTED, 101, **TOLD))
     away = getattr(world, who)
     away.away = True
     gone = event(Kind.ABORTED, 106, **TOLD)
@@ -122,7 +127,7 @@ def test_the_broker_is_told_why_there_was_no_path(world: World) -> None:
         "AdonInReason": "best effort: nobody",
     }
     world.broker.away = True
-    world.look(move(Moving.IN_STARTED, 101, AdonInBytes=7, **why))
+    world.look(move(Step.IN_STARTED, 101, AdonInBytes=7, **why))
     world.broker.away = False
     world.look()
     told = world.broker.transits[IN]
@@ -131,7 +136,7 @@ def test_the_broker_is_told_why_there_was_no_path(world: World) -> None:
         "best effort: nobody",
         7,
     )
-    silent = event(Kind.FILE_TRANSFER, 120, 2, Moving.IN_STARTED)
+    silent = event(Kind.FILE_TRANSFER, 120, 2, Step.IN_STARTED)
     world.look(silent)
     assert "did not answer" in world.broker.transits[Run(JOB, 2).transit("in")].reason
 
@@ -150,11 +155,14 @@ def test_what_best_effort_reached_is_told_once(
         return release(transit_id, *more)
 
     monkeypatch.setattr(world.broker, "release", count)
-    moved = [move(Moving.IN_STARTED, 101, **said), move(Moving.IN_FINISHED, 103, **said)]
+    moved = [
+        move(Step.IN_STARTED, 101, **said),
+        move(Step.IN_FINISHED, 103, **said),
+    ]
     world.look(*moved)
     assert calls == []
     world.look(event(Kind.EXECUTE, 103, **said))
-    world.look(move(Moving.OUT_STARTED, 110, **said), move(Moving.OUT_FINISHED, 111, **said))
+    world.look(move(Step.OUT_STARTED, 110, **said), move(Step.OUT_FINISHED, 111, **said))
     world.look(event(Kind.TERMINATED, 111, SentBytes=9.0, **said))
     assert (world.broker.transits[IN].bytes, world.broker.transits[IN].seconds) == (500, 2.0)
     world.look()
@@ -166,14 +174,14 @@ def test_what_best_effort_reached_is_told_once(
 
 
 def test_jobs_of_no_concern_are_left_alone(world: World) -> None:
-    world.look(move(Moving.OUT_STARTED, 101, pegasus_wf_xformation="pegasus::transfer"))
-    world.look(move(Moving.OUT_STARTED, 102, MachineAttrAdonSite0="local"))
+    world.look(move(Step.OUT_STARTED, 101, pegasus_wf_xformation="pegasus::transfer"))
+    world.look(move(Step.OUT_STARTED, 102, MachineAttrAdonSite0="local"))
     assert world.broker.transits == {}
 
 
 def test_what_the_schedd_leaves_out_is_not_forgotten(world: World) -> None:
     world.broker.ask([REQUEST])
-    world.look(move(Moving.IN_STARTED, 101, **TOLD), event(Kind.DISCONNECTED, 102))
+    world.look(move(Step.IN_STARTED, 101, **TOLD), event(Kind.DISCONNECTED, 102))
     world.look(event(Kind.EVICTED, 103))
     assert world.broker.released == [(IN, 0, 0.0, "broken off")]
     assert set(world.broker.transits) == {IN}
@@ -183,7 +191,7 @@ def test_slots_without_a_site_are_named_once(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     for at in (101, 102):
-        sent = move(Moving.IN_STARTED, at, MachineAttrAdonSite0="", RemoteHost="slot1_2@node7")
+        sent = move(Step.IN_STARTED, at, MachineAttrAdonSite0="", RemoteHost="slot1_2@node7")
         world.look(sent)
     assert [r.message for r in caplog.records] == [
         "node7: names no site, expected AdonSite in its STARTD_ATTRS"
@@ -209,14 +217,16 @@ def test_one_refusal_stands_in_nobodys_way(world: World, monkeypatch: pytest.Mon
 steps = st.lists(
     st.tuples(
         st.sampled_from(["hook", "look", "event", "rerun", "crash", "broker", "schedd"]),
-        st.sampled_from(Moving),
+        st.sampled_from(Step),
     ),
     max_size=30,
 )
 
 
 @given(steps)
-def test_whatever_happens_a_job_that_ended_holds_nothing(script: list[tuple[str, Moving]]) -> None:
+def test_whatever_happens_a_job_that_ended_holds_nothing(
+    script: list[tuple[str, Step]],
+) -> None:
     world, starts = World(), 1
     for what, moving in script:
         if what == "hook" and not world.broker.away:
