@@ -121,7 +121,9 @@ def _monitoring(
 
     settings = config.monitoring or MonitoringConfig()
     around = Around(
-        config=config,
+        settings=settings,
+        collector=config.pool.collector if config.pool else None,
+        state=config.broker.state,
         folder=folder,
         archive=archive,
         broker=broker,

@@ -171,7 +171,7 @@ def _need_keys(around: Around) -> None:
 
 def _file(around: Around) -> str:
     """Raises InputError where the file of an earlier version cannot be taken over."""
-    state = around.config.broker.state
+    state = around.state
     if not around.settings.agents or state == _MEMORY:
         return _MEMORY  # nothing is measured, so there is nothing to keep
     path = measuring_file(state, around.folder)

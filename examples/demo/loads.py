@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from examples.demo.facts import LinkSample, RunFacts
 from network_provisioner.model import Transit
-from network_provisioner.units import bits, bytes_of
+from network_provisioner.units import bits, bytes_of, format_rate, format_size
 
 Hop = tuple[str, str]
 # Finer than this share of the run no chart shows it, and a long run's report would grow large.
@@ -112,3 +112,25 @@ def loads_of(facts: RunFacts) -> list[Load]:
                 )
             )
     return sorted(found, key=lambda load: load.layer == LAN)
+
+
+def load_words(load: Load, t0: float) -> str:
+    """A chart in a sentence, for readers who cannot see it or want the figures."""
+    parts = []
+    if load.held:
+        start = min(t.installed_at for t in load.held) - t0
+        end = max(end_of(t) for t in load.held) - t0
+        parts.append(
+            f"reserved up to {format_rate(load.most_reserved_bps)} between {start:.1f} and "
+            f"{end:.1f} s"
+        )
+    else:
+        parts.append("nothing reserved")
+    if load.peak is not None:
+        parts.append(
+            f"measured {format_size(load.moved_bytes)} in all, at most "
+            f"{format_rate(load.peak.bps)} at {load.peak.end - t0:.1f} s"
+        )
+    elif not load.counted:
+        parts.append("not measured: the sender is no switch")
+    return "; ".join(parts)

@@ -21,6 +21,11 @@ def scroller(label: str, body: str) -> str:
     )
 
 
+def drawing(label: str, kind: str, number: int = 0) -> str:
+    """Where ``report.js`` draws the ``number``-th of some kind."""
+    return scroller(label, f'<div data-draw="{kind}" data-number="{number}"></div>')
+
+
 def table(
     label: str, head: Sequence[str], bodies: Iterable[str], numbers: frozenset[int] = NONE
 ) -> str:

@@ -1,13 +1,17 @@
-"""The report as one self-contained HTML page: no script, no font, no file beside it."""
+"""The report as one self-contained HTML page: no font, no file beside it, and of scripts only the
+dashboard's own, which draw."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import json
 from collections import Counter
+from functools import cache
 from pathlib import Path
 
 from examples.demo import (
-    draw_dag,
-    draw_gantt,
+    drawings,
     markup,
     show_failed,
     show_learnt,
@@ -15,11 +19,10 @@ from examples.demo import (
     show_terms,
 )
 from examples.demo.facts import RunFacts
-from examples.demo.words import clock_text, counted, short_name, term_text
+from examples.demo.words import clock_text, counted, term_text
 
 COLOURS = 8
 STYLE = (Path(__file__).parent / "report.css").read_text(encoding="utf-8")
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 _TERMS = """<p>For each site that can run a job: T_t = T_q + S_c/(N·Γ_c) + S_t/min(Γ_t, Γ_a), that
 is waiting in the queue, computing, and moving data, in seconds. N is the site's workers, Γ_c the
 speed of one of them, Γ_a the bandwidth that is free on the way and Γ_t what TCP can reach on it.
@@ -27,7 +30,7 @@ Sites are chosen for the whole workflow, so the chosen site need not have the le
 the reason says why. Each value is followed by where it comes from: measured (archive), told by the
 pool (collector), known of the network (topology), or written down (catalog, default).</p>"""
 _LINKS = (
-    "Blocks: reserved, as high as the rate that was kept. Line: mean rate by the switch's byte "
+    "Area: reserved, as high as the rates that were kept. Line: mean rate by the switch's byte "
     "counters. Dashed: capacity. A triangle marks a reservation that is too short to see."
 )
 _GANTT = (
@@ -64,13 +67,36 @@ def render(facts: RunFacts) -> str:
     return f"""<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="{_POLICY}">
+<meta http-equiv="Content-Security-Policy" content="{_policy()}">
 <meta name="color-scheme" content="light dark">
 <title>ADON run of {markup.text(facts.workflow)}</title><style>{STYLE}</style></head><body>
 <header><h1>{markup.text(title)}</h1>{markup.note(_made(facts))}</header>
 <main>{show_run.cards(facts)}<nav aria-label="Contents">{contents}</nav>
-{warnings}{body}</main></body></html>
+<noscript>{markup.note("The drawings need JavaScript.")}</noscript>
+{warnings}{body}</main>{_drawn(facts, classes)}</body></html>
 """
+
+
+@cache
+def _script() -> str:
+    return drawings.script()
+
+
+def _policy() -> str:
+    """What the page may do: its own style, and the one script whose words are these."""
+    digest = base64.b64encode(hashlib.sha256(_script().encode()).digest()).decode()
+    return f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
+
+
+def _drawn(facts: RunFacts, classes: dict[str, str]) -> str:
+    """The data that is drawn, in which nothing can end the element that it is in, and the script
+    that draws it."""
+    values = json.dumps(drawings.data(facts, classes), ensure_ascii=False, allow_nan=False)
+    values = values.replace("<", "\\u003c")
+    return (
+        f'<script type="application/json" id="data">{values}</script>'
+        f'<script type="module">{_script()}</script>'
+    )
 
 
 def _of_a_mapping(facts: RunFacts, classes: dict[str, str]) -> dict[str, str]:
@@ -113,23 +139,14 @@ def _workflow(facts: RunFacts, classes: dict[str, str]) -> str:
     key = markup.key(
         {f"{site}: {counted(counts[site], 'job')}": cls for site, cls in classes.items()}
     )
-    nodes = [
-        draw_dag.Node(p["job"], short_name(p["transformation"]), p["site"]) for p in placements
-    ]
-    drawn, each = draw_dag.dag(nodes, facts.edges, classes)
     words = "From top to bottom: each job needs the results of those above that it is joined to."
-    out = markup.note(words) + key + markup.scroller("The workflow's jobs", drawn)
-    if not each:
-        every = draw_dag.dots(nodes, facts.edges, classes)
-        out += markup.details("Every job as a dot", markup.scroller("Every job", every))
-    return out
+    return markup.note(words) + key + markup.drawing("The workflow's jobs", "dag")
 
 
 def _time(facts: RunFacts, classes: dict[str, str]) -> str:
     seen = {b.site for b in facts.bars}
     key = markup.key({site: cls for site, cls in classes.items() if site in seen})
-    drawn = draw_gantt.gantt(facts.bars, facts.transits, classes, facts.started, facts.ended)
-    return markup.note(_GANTT) + key + markup.scroller("Jobs and transfers over time", drawn)
+    return markup.note(_GANTT) + key + markup.drawing("Jobs and transfers over time", "gantt")
 
 
 def _portfolio(facts: RunFacts) -> str:

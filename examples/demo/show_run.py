@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from examples.demo import draw_load, markup
+from examples.demo import markup
 from examples.demo.facts import RunFacts
-from examples.demo.loads import LAN, Load, end_of, loads_of
+from examples.demo.loads import LAN, Load, end_of, load_words, loads_of
 from examples.demo.words import counted
 from network_provisioner.model import Transit
 from network_provisioner.units import format_rate, format_size
@@ -86,19 +86,18 @@ def links(facts: RunFacts) -> str:
     busy = [load for load in found if _busy(load)]
     wide = [load for load in busy if load.layer != LAN]
     access = [load for load in busy if load.layer == LAN]
-    out = "".join(_chart(load, facts) for load in wide)
+    out = "".join(_chart(load, found.index(load), facts) for load in wide)
     if not wide:
         out += (
             "<p>Nothing was reserved on the wide-area links, and next to nothing moved there.</p>"
         )
     if access:
         title = f"Access links of the sites ({counted(len(access), 'direction')} in use)"
-        out += markup.details(title, "".join(_chart(a, facts) for a in access), opened=not wide)
+        out += markup.details(
+            title, "".join(_chart(a, found.index(a), facts) for a in access), opened=not wide
+        )
     quiet = [load for load in found if load not in busy and load.counted]
-    words = [
-        f"{load.hop[0]} → {load.hop[1]}: {draw_load.load_words(load, facts.started)}"
-        for load in quiet
-    ]
+    words = [f"{load.hop[0]} → {load.hop[1]}: {load_words(load, facts.started)}" for load in quiet]
     if words:
         title = f"{counted(len(words), 'quiet direction')}: none reserved, below {_QUIET:.0%} used"
         out += markup.details(title, markup.bullets(words))
@@ -110,12 +109,12 @@ def _busy(load: Load) -> bool:
     return bool(load.held) or peak > _QUIET * load.capacity_bps
 
 
-def _chart(load: Load, facts: RunFacts) -> str:
+def _chart(load: Load, number: int, facts: RunFacts) -> str:
     title = (
         f"{load.hop[0]} → {load.hop[1]} ({load.layer.upper()}, {format_rate(load.capacity_bps)})"
     )
-    drawn = markup.scroller(f"Load of {title}", draw_load.chart(load, facts.started, facts.ended))
-    words = draw_load.load_words(load, facts.started)
+    drawn = markup.drawing(f"Load of {title}", "load", number)
+    words = load_words(load, facts.started)
     return f"<h3>{markup.text(title)}</h3>{drawn}{markup.note(words[0].upper() + words[1:] + '.')}"
 
 

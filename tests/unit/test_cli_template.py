@@ -124,7 +124,7 @@ REFUSED = [
     (("save", "a b", "--file", "own.yml"), "expected letters, digits and . _ -"),
     (("save", "x", "--file", "none.yml"), "none.yml: cannot be read"),
     (("save", "x", "--file", "bad.yml"), "bad.yml: template 'bad': rspec has no"),
-    (("save", "x"), "found none of --from --file --version, expected one"),
+    (("save", "x"), "one of the arguments --from --file --version is required"),
     (("save", "x", "--version", "1"), "unknown template 'x'"),
     (("history", "x"), "unknown template 'x'"),
     (("delete", "x"), "unknown template 'x'"),

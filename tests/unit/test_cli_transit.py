@@ -70,7 +70,7 @@ UNSAYABLE = [
     (["--port", "to:1"], "--port: found 'to:1', expected a port"),
     (["--start", "soon"], "--start is 'soon', expected ISO 8601"),
     (["--start", "+soon"], "--start: found 'soon', expected a number with a unit"),
-    (["--priority", "-1"], "--priority: found '-1', expected a whole number"),
+    (["--priority", "-1"], "argument --priority: found '-1', expected a whole number"),
     (["--lease", "0 s"], "--lease: found '0 s', expected more than 0"),
     (["--end", "2001-01-01"], "end "),
 ]
@@ -183,7 +183,7 @@ def test_a_token_goes_into_a_file_of_its_owners(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        (["--name", "x", "--role", "king"], "--role: found 'king', expected one of"),
+        (["--name", "x", "--role", "king"], "argument --role: invalid choice: 'king' (choose from"),
         (["--name", "", "--role", "operator"], "token: name: String should have at least 1"),
         (
             ["--name", "x", "--role", "operator", "--expires", "soon"],
