@@ -114,6 +114,26 @@ def test_rotation_by_renaming_reads_the_rest_of_the_old_file(
     assert [status.in_queue for status in kept(archive)] == [0, 2, 0]
 
 
+def test_rotation_of_a_log_that_dagman_has_not_opened_yet(
+    planned: Submitted, archive: Archive
+) -> None:
+    """It goes on writing to the one before, whose new name it does not know."""
+    follower = Follower(planned.path, archive)
+    first, second = (planned.out.with_name(f"{planned.out.name}.{n}") for n in (1, 2))
+    planned.out.write_text(starting() + table(START, ready=2))
+    planned.out.rename(first)
+    planned.out.touch()
+    os.utime(planned.out, (START, START))  # long before what comes now
+    append(first, table(START, queued=2))
+    follower.poll()
+    planned.out.rename(second)
+    planned.out.touch()
+    follower.poll()
+    append(first, table(START, done=2))
+    follower.poll()
+    assert [status.in_queue for status in kept(archive)] == [0, 2, 0]
+
+
 def test_truncation_and_new_content_of_any_length(planned: Submitted, archive: Archive) -> None:
     follower = Follower(planned.path, archive)
     planned.out.write_text(starting() + table(START, queued=2))

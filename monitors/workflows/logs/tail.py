@@ -180,8 +180,10 @@ class Tail:
                 ending = entry.name[len(name) :] if entry.name.startswith(name) else ""
                 known = self._identity is not None and entry.inode() == self._identity[1]
                 if _ASIDE.fullmatch(ending) or (ending and known):
+                    # One without a word in it may be older than what is written to another still.
                     with suppress(OSError):
-                        dated.append((entry.stat().st_mtime_ns, Path(entry.path)))
+                        if (status := entry.stat()).st_size:
+                            dated.append((status.st_mtime_ns, Path(entry.path)))
         # Files of one tick of the kernel's clock by their numbers.
         return [path for _, path in sorted(dated, key=lambda d: (d[0], len(d[1].name), d[1].name))]
 
