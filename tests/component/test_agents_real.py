@@ -26,7 +26,7 @@ from authority import Authority
 from adon.testbed import box, netns, packages
 from adon.testbed.ports import free_ports
 from adon.testbed.procs import Daemon
-from monitors.measurements.messages import Assignment
+from monitors.measurements.agent.messages import Assignment
 from monitors.measurements.probes import ping
 from monitors.measurements.probes.probe import Order
 from monitors.measurements.probes.tools import TOOLS

@@ -24,9 +24,9 @@ from monitors.measurement import UNITS, Measurement, to_row
 from monitors.measurements.probes import (
     clocks,
     command,
-    datagrams,
     delays,
     echo,
+    echo_packets,
     hostload,
     iperf,
     ping,
@@ -34,9 +34,8 @@ from monitors.measurements.probes import (
     trace,
 )
 from monitors.measurements.probes.delays import Trip
-from monitors.measurements.probes.echopackets import LEAST_BYTES, Packet, packed, unpacked
-from monitors.measurements.probes.halt import Halt
-from monitors.measurements.probes.probe import Finding, Order, ProbeError
+from monitors.measurements.probes.echo_packets import LEAST_BYTES, Packet, packed, unpacked
+from monitors.measurements.probes.probe import Finding, Halt, Order, ProbeError
 from monitors.measurements.probes.tools import TOOLS, gives, tool_of
 from network_provisioner.errors import InputError
 
@@ -510,7 +509,7 @@ def test_the_route_to_this_machine() -> None:
 
 def test_no_address_no_probe() -> None:
     with pytest.raises(ProbeError, match="expected an IP address"):
-        datagrams.family_of("tacc")
+        echo_packets.family_of("tacc")
 
 
 # -- host and command ----------------------------------------------------------------------------
