@@ -105,6 +105,7 @@ setup(
         "psycopg[binary]>=3.2",  # PostgreSQL, where several brokers share their state
         "requests>=2.31",  # REST controllers (OpenDaylight) and the command line client
         "htcondor>=25.0",  # htcondor2 bindings: pool state, DAG submission, job logs
+        "psutil>=6.0",  # how busy an agent's host is
         "os-ken>=4.0",  # OpenFlow 1.3 wire protocol, kept by OpenStack
         "pegasus-wms.api>=5.1",  # reads and writes abstract workflows and catalogs
         "pegasus-wms.worker>=5.1",  # pegasus-transfer, which moves the bytes
@@ -123,6 +124,7 @@ setup(
             "httpx2>=2.0",  # the test client of FastAPI speaks through it
             "mypy>=1.10",
             "ruff>=0.6",
+            "types-psutil",
             "types-PyYAML",
             "types-requests",
         ],

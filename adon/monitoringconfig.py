@@ -36,7 +36,7 @@ class MonitoringConfig(Section):
     ``retention``    how long measurements are kept whole, and how long as roll-ups
     ``workflows``    whose workflows the broker itself follows: ``user``, ``all``, or directories
     ``perfsonar``    esmond-style archives that are read
-                     (:mod:`monitors.measurements.perfsonar.data`)
+                     (:mod:`monitors.measurements.perfsonar.settings`)
     """
 
     agents: list[AgentConfig] = Field(default_factory=list)

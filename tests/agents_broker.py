@@ -15,7 +15,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from monitors.measurements.messages import Assignment
+from monitors.measurements.agent.messages import Assignment
 
 HORIZON_S = 300.0
 

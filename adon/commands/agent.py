@@ -74,9 +74,9 @@ def _run(args: argparse.Namespace) -> int:
 
     from adon.yamlfile import read_yaml
     from monitors.measurements.agent.agent import Agent
-    from monitors.measurements.agent.settings_data import settings_from_dict
+    from monitors.measurements.agent.settings import settings_from_dict
     from monitors.measurements.agent.workflows import following
-    from monitors.measurements.probes.halt import Halt
+    from monitors.measurements.probes.probe import Halt
     from network_provisioner.errors import InputError
 
     version = metadata.version("adon-wms")
@@ -124,10 +124,10 @@ def _findings(args: argparse.Namespace) -> list[Finding]:
     import time
     from ipaddress import ip_address
 
+    from monitors.measurements.agent.messages import Assignment, Role
     from monitors.measurements.agent.perform import measure, order_of
     from monitors.measurements.agent.settings import AgentSettings
-    from monitors.measurements.messages import Assignment, Role
-    from monitors.measurements.probes.halt import Halt
+    from monitors.measurements.probes.probe import Halt
     from monitors.measurements.probes.tools import tool_of
     from network_provisioner.errors import InputError
     from network_provisioner.units import parse_duration

@@ -219,7 +219,7 @@ def _rollups(args: argparse.Namespace) -> int:
     until = time.time() if until is None else until
     since = _moment(args.since, "--since") or 0.0
     with opened(args.archive) as archive:
-        found = roll_ups(archive, args.metric, args.subject, width, since, until)
+        found = roll_ups(archive.engine, args.metric, args.subject, width, since, until)
     if args.json:
         print_json({"rollups": [as_dict(one, QUANTILES) for one in found]})
         return 0

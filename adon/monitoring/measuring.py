@@ -67,7 +67,7 @@ def make(around: Around) -> Part:
     from monitors.measurements.agent_registry import AgentRegistry
     from monitors.measurements.coordinator import Coordinator
     from monitors.measurements.metrics import RunMetrics
-    from monitors.measurements.store import MeasuringStore
+    from monitors.measurements.run_store import MeasuringStore
     from monitors.measurements.tasks import Infeasible
 
     settings, topology = around.settings, around.topology

@@ -16,9 +16,8 @@ from typing import Any
 
 from monitors.measurements.definitions import Definition, Member, definition_of
 from monitors.measurements.probes.tools import TOOLS
-from monitors.measurements.recurring import Recurring
-from monitors.measurements.schedule import arrive, leave, moved, plan
-from monitors.measurements.store import KeptTask
+from monitors.measurements.run_store import KeptTask
+from monitors.measurements.schedule import Recurring, arrive, leave, moved, plan
 from monitors.measurements.task_data import task_from_dict
 from monitors.measurements.tasks import Agreement, Infeasible, Schedule, Slot, Task
 from network_provisioner.errors import BrokerError, InputError

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from monitors.measurements.messages import Assignment
+from monitors.measurements.agent.messages import Assignment
 from tests.agents_broker import FakeBroker
 
 pytestmark = [pytest.mark.component, pytest.mark.long]

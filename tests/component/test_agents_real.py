@@ -27,7 +27,7 @@ from adon.machine import box, packages
 from examples.testbed import netns
 from examples.testbed.ports import free_ports
 from examples.testbed.procs import Daemon
-from monitors.measurements.messages import Assignment
+from monitors.measurements.agent.messages import Assignment
 from monitors.measurements.probes import ping
 from monitors.measurements.probes.probe import Order
 from monitors.measurements.probes.tools import TOOLS

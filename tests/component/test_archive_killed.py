@@ -74,7 +74,7 @@ def test_retention_that_is_killed_loses_and_doubles_nothing(
     with Archive(place) as archive:
         assert archive.engine.rows("SELECT * FROM retaining") == []
         for subject in ("h0", "h1", "h2"):
-            days = roll_ups(archive, "rtt", subject, DAY_S, 0, 1e9)
+            days = roll_ups(archive.engine, "rtt", subject, DAY_S, 0, 1e9)
             assert sum(day.number for day in days) == count // 3
             assert sum(day.total for day in days) == sum(
                 n % 97 for n in range(count) if f"h{n % 3}" == subject

@@ -13,8 +13,8 @@ from monitors.measurements.agent_registry import AgentRegistry, Report
 from monitors.measurements.coordinator import Coordinator
 from monitors.measurements.definitions import Member
 from monitors.measurements.registry import TaskRegistry
+from monitors.measurements.run_store import MeasuringStore
 from monitors.measurements.runs import Run, State
-from monitors.measurements.store import MeasuringStore
 from monitors.measurements.task_data import agreement_from_dict
 from monitors.rules import Rules
 from network_provisioner.access import ANYBODY

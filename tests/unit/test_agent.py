@@ -21,11 +21,11 @@ from monitors.archive import Archive
 from monitors.measurement import Measurement
 from monitors.measurements.agent.agent import Agent
 from monitors.measurements.agent.broker_link import Link, _was_closed
+from monitors.measurements.agent.messages import Assignment, Result
 from monitors.measurements.agent.perform import able, perform
 from monitors.measurements.agent.settings import AgentSettings, Limits
 from monitors.measurements.agent.workflows import following
-from monitors.measurements.messages import Assignment, Result
-from monitors.measurements.probes.halt import Halt
+from monitors.measurements.probes.probe import Halt
 from network_provisioner.api.connection import server_context
 from network_provisioner.errors import BrokerError, InputError
 from network_provisioner.http1 import Tls

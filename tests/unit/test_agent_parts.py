@@ -1,4 +1,4 @@
-"""What an agent is made of: its spool, the broker's clock, the pending, limits, and the wire."""
+"""What an agent is made of: spool, clock, pending assignments, limits, answers, settings."""
 
 from __future__ import annotations
 
@@ -16,14 +16,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
 
 from monitors.measurement import Measurement
-from monitors.measurements.agent import answers as wire
-from monitors.measurements.agent.assignments import LEAD_S, PendingAssignments
+from monitors.measurements.agent import broker_link
+from monitors.measurements.agent.assignments import LEAD_S, PendingAssignments, refusal
 from monitors.measurements.agent.broker_clock import BrokerClock
-from monitors.measurements.agent.limits import refusal
-from monitors.measurements.agent.settings import Limits
-from monitors.measurements.agent.settings_data import settings_from_dict
+from monitors.measurements.agent.messages import Assignment, Result
+from monitors.measurements.agent.settings import Limits, settings_from_dict
 from monitors.measurements.agent.spool import MOST_RESULT_BYTES, Spool
-from monitors.measurements.messages import Assignment, Result
 from monitors.measurements.probes.tools import TOOLS
 from network_provisioner.errors import BrokerError, InputError
 
@@ -379,10 +377,10 @@ GOOD = assignment(**{**ECHO, "subject": "mu>tacc", "options": {"count": 5}})
 @given(st.binary(max_size=100) | JSON.map(lambda value: json.dumps(value).encode()))
 def test_whatever_comes_is_an_answer_or_one_error(body: bytes) -> None:
     try:
-        answer = wire.decoded(body, "mu")
+        answer = broker_link.decoded(body, "mu")
     except BrokerError:
         return
-    for read in (wire.orders_of, wire.receipt_of):
+    for read in (broker_link.orders_of, broker_link.receipt_of):
         try:
             read(answer)
         except BrokerError as error:
@@ -393,7 +391,7 @@ def test_whatever_comes_is_an_answer_or_one_error(body: bytes) -> None:
 def test_an_assignment_with_anything_in_it_is_whole_or_refused(key: str, value: Any) -> None:
     answer = {"version": 1, "until": 1.0, "assignments": [{**GOOD.as_dict(), key: value}]}
     try:
-        orders = wire.orders_of(answer)
+        orders = broker_link.orders_of(answer)
     except BrokerError:
         assert key == "id"
         return
@@ -406,7 +404,7 @@ def test_an_assignment_with_anything_in_it_is_whole_or_refused(key: str, value: 
 
 
 def test_an_assignment_comes_as_it_was_sent() -> None:
-    (back,) = wire.orders_of(
+    (back,) = broker_link.orders_of(
         json.loads(json.dumps({"version": 1, "until": 2, "assignments": [GOOD.as_dict()]}))
     ).assignments
     expected = {**GOOD.as_dict(), "options": TOOLS["echo"].checked({"count": 5})}
@@ -415,7 +413,9 @@ def test_an_assignment_comes_as_it_was_sent() -> None:
 
 def test_one_strange_assignment_does_not_spoil_the_others() -> None:
     strange = {**GOOD.as_dict(), "id": "strange", "tool": "telnet"}
-    orders = wire.orders_of({"version": 1, "until": 2.0, "assignments": [strange, GOOD.as_dict()]})
+    orders = broker_link.orders_of(
+        {"version": 1, "until": 2.0, "assignments": [strange, GOOD.as_dict()]}
+    )
     assert [one.id for one in orders.assignments] == ["a"]
     task, why = orders.strange["strange"]
     assert task == "t"

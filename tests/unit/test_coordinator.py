@@ -13,8 +13,8 @@ from coordinator_rig import ANYBODY, ECHO, HOST, TASKS, TCP, CoordinatorRig, che
 
 from monitors.archive import ArchiveError
 from monitors.measurements.agent_registry import Report
+from monitors.measurements.run_store import MeasuringStore, MeasuringStoreError
 from monitors.measurements.runs import State
-from monitors.measurements.store import MeasuringStore, MeasuringStoreError
 from monitors.measurements.tasks import Infeasible
 from monitors.rules import Rule, Rules
 from network_provisioner.access import Principal, Role

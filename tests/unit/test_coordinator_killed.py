@@ -1,5 +1,5 @@
-"""kill -9 of the broker's process before and after every write: whatever the moment, the next
-process goes on so that in the end the same was measured, once."""
+"""kill -9 of the broker's process before and after every write: whatever the moment, the next one
+goes on so that in the end the same was measured, once."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from broker_rig import Clock
 from coordinator_rig import ANYBODY, ECHO, HOST, TCP, CoordinatorRig, check
 
 from monitors.archive import Archive
+from monitors.measurements.run_store import MeasuringStore
 from monitors.measurements.runs import State
-from monitors.measurements.store import MeasuringStore
 from network_provisioner.errors import BrokerError
 
 T0 = 1_000_000.0

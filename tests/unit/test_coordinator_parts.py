@@ -25,11 +25,9 @@ from monitors.archive import Archive
 from monitors.measurement import Measurement
 from monitors.measurements.agent_registry import AWAY_S, AgentRegistry, Report
 from monitors.measurements.definitions import Member, definition_of
-from monitors.measurements.new_run import new_run
-from monitors.measurements.recurring import Recurring
 from monitors.measurements.result_validation import validated
-from monitors.measurements.runs import Run, Uses
-from monitors.measurements.schedule import plan
+from monitors.measurements.runs import Run, Uses, new_run
+from monitors.measurements.schedule import Recurring, plan
 from monitors.measurements.tasks import Agreement, Task
 from monitors.owners import Owners
 from network_provisioner.errors import InputError

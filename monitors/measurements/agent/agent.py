@@ -11,22 +11,22 @@ import threading
 import time
 from collections.abc import Callable
 
-from monitors.measurements.agent.answers import (
+from monitors.measurements.agent.assignments import PendingAssignments, refusal
+from monitors.measurements.agent.broker_clock import BrokerClock
+from monitors.measurements.agent.broker_link import (
     MOST_RESULTS,
+    Answer,
+    Link,
     Receipt,
     instant,
     orders_of,
     receipt_of,
 )
-from monitors.measurements.agent.assignments import PendingAssignments
-from monitors.measurements.agent.broker_clock import BrokerClock
-from monitors.measurements.agent.broker_link import Answer, Link
-from monitors.measurements.agent.limits import refusal
+from monitors.measurements.agent.messages import Assignment, Result
 from monitors.measurements.agent.perform import able, perform
 from monitors.measurements.agent.settings import AgentSettings
 from monitors.measurements.agent.spool import MOST_RESULT_BYTES, Spool
-from monitors.measurements.messages import Assignment, Result
-from monitors.measurements.probes.halt import Halt
+from monitors.measurements.probes.probe import Halt
 from network_provisioner.clock import since_boot
 from network_provisioner.errors import AdonError, BrokerError
 

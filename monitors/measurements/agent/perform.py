@@ -9,8 +9,8 @@ from dataclasses import replace
 from ipaddress import ip_address
 
 from monitors.measurement import Measurement
+from monitors.measurements.agent.messages import Assignment, Result
 from monitors.measurements.agent.settings import AgentSettings
-from monitors.measurements.messages import Assignment, Result
 from monitors.measurements.probes import (
     clocks,
     command,
@@ -21,8 +21,7 @@ from monitors.measurements.probes import (
     programs,
     trace,
 )
-from monitors.measurements.probes.halt import Halt
-from monitors.measurements.probes.probe import Finding, Order, ProbeError
+from monitors.measurements.probes.probe import Finding, Halt, Order, ProbeError
 from monitors.measurements.probes.tools import TOOLS
 from network_provisioner.errors import AdonError, printable
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from monitors.measurements.messages import Assignment, Result
+from monitors.measurements.agent.messages import Assignment, Result
 from network_provisioner.errors import InputError
 
 _log = logging.getLogger(__name__)

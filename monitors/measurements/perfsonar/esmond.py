@@ -19,10 +19,9 @@ from urllib.parse import urljoin, urlsplit
 
 from monitors.measurement import Measurement
 from monitors.measurements.perfsonar import convert
-from monitors.measurements.perfsonar.convert import Finding
-from monitors.measurements.perfsonar.hosts import Hosts
+from monitors.measurements.perfsonar.convert import Finding, number
 from monitors.measurements.perfsonar.results import REVERSIBLE, measurement
-from monitors.measurements.perfsonar.values import number
+from monitors.measurements.perfsonar.settings import Hosts
 from network_provisioner.errors import InputError, printable
 from network_provisioner.instants import instant
 

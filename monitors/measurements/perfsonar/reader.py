@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import logging
+import ssl
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
+from urllib.parse import urlencode
 
 from monitors.archive import Archive, Selection
 from monitors.background import Background
-from monitors.measurements.perfsonar import asking, esmond
+from monitors.measurements.perfsonar import esmond
 from monitors.measurements.perfsonar.convert import FAILURE
-from monitors.measurements.perfsonar.data import Remote
 from monitors.measurements.perfsonar.esmond import (
     BESIDE,
     CLOCKS,
@@ -21,9 +26,8 @@ from monitors.measurements.perfsonar.esmond import (
     RUNS,
     Series,
 )
-from monitors.measurements.perfsonar.fetch import Fetch, RefusedError
-from monitors.measurements.perfsonar.hosts import Hosts
 from monitors.measurements.perfsonar.results import SOURCE, not_yet
+from monitors.measurements.perfsonar.settings import Hosts, Remote
 from network_provisioner.errors import AdonError, InputError
 
 _log = logging.getLogger(__name__)
@@ -76,7 +80,7 @@ class Reader:
         url, query = self.remote.url, dict(self.remote.only)
         query["time-start"] = str(int(max(0.0, self.listed)))
         reverse: set[str] | None = None
-        for page in asking.tests(self.fetch, url, query):
+        for page in listed_tests(self.fetch, url, query):
             for metadata in page:
                 if reverse is None and esmond.hides_reverse(metadata):
                     reverse = self._reverse(query)
@@ -89,7 +93,7 @@ class Reader:
         """The keys of the tests that were done in reverse."""
         return {
             str(metadata["metadata-key"])
-            for page in asking.tests(self.fetch, self.remote.url, {**query, "reverse": "true"})
+            for page in listed_tests(self.fetch, self.remote.url, {**query, "reverse": "true"})
             for metadata in page
             if esmond.hides_reverse(metadata) and "metadata-key" in metadata
         }
@@ -154,11 +158,11 @@ class Reader:
 
     def _points(self, one: Series, since: float, until: float) -> Iterator[list[tuple[int, Any]]]:
         some = False
-        for page in asking.results(self.fetch, one.url, since, until):
+        for page in listed_results(self.fetch, one.url, since, until):
             some = True
             yield from self._understood(one, page)
         if not some and one.statistics:
-            for page in asking.results(self.fetch, one.statistics, since, until):
+            for page in listed_results(self.fetch, one.statistics, since, until):
                 yield from self._understood(one, page)
 
     def _understood(self, one: Series, page: list[Any]) -> Iterator[list[tuple[int, Any]]]:
@@ -206,3 +210,128 @@ class Readers:
             _log.warning("perfSONAR archive: %s", error)
         except Exception:  # whatever an archive answered, the others are read on
             _log.exception("perfSONAR archive %s", reader.remote.url)
+
+
+TESTS = 1000
+"""Tests asked for at once: what both archives give where nothing is asked."""
+
+RESULTS = 10_000
+"""Results asked for at once: the most that elmond gives."""
+
+_WINDOW_S = 2 * 86_400
+_MOST_PAGES = 10_000
+
+
+def listed_tests(fetch: Fetch, url: str, query: Mapping[str, str]) -> Iterator[list[Any]]:
+    """The metadata of all tests, page by page. Raises FetchError."""
+    before = None
+    for number in range(_MOST_PAGES):
+        page = _list(fetch, url, {**query, "limit": str(TESTS), "offset": str(number * TESTS)})
+        if not page or page == before:  # an archive that knows no offset gives the same again
+            return
+        yield page
+        before = page
+
+
+def listed_results(fetch: Fetch, url: str, first: float, last: float) -> Iterator[list[Any]]:
+    """All results from ``first`` to ``last`` (Unix seconds), in order of time but for those of one
+    answer; some come twice. Nothing where ``last`` is before ``first``. Raises FetchError."""
+    begin, end = int(max(0.0, first)), int(last)
+    # Ends belong to both sides: a result at 9.5 s is neither up to 9 s nor from 10 s on.
+    edges = [*range(begin, end, _WINDOW_S), end]
+    for since, until in pairwise(edges) if len(edges) > 1 else [(begin, end)]:
+        if since <= until:
+            yield from _window(fetch, url, since, until)
+
+
+def _window(fetch: Fetch, url: str, first: int, last: int) -> Iterator[list[Any]]:
+    times = {"time-start": str(first), "time-end": str(last), "limit": str(RESULTS)}
+    page: list[Any] = []
+    try:
+        page = _list(fetch, url, times)
+        # Half: of 10,000 results elmond may have left out as many. One that gives more than it was
+        # asked for, or what it was not asked for, does as it likes.
+        more = RESULTS // 2 <= len(page) <= RESULTS and not _beyond(page, first, last)
+    except TooLargeError:
+        if last - first < 2:
+            raise
+        more = True
+    if more and last - first >= 2:
+        middle = (first + last) // 2
+        yield from _window(fetch, url, first, middle)
+        yield from _window(fetch, url, middle, last)
+    elif page:
+        yield page
+
+
+def _beyond(page: list[Any], first: int, last: int) -> bool:
+    times = [one.get("ts") for one in page if isinstance(one, Mapping)]
+    return any(isinstance(at, int | float) and not first - 1 <= at <= last + 1 for at in times)
+
+
+def _list(fetch: Fetch, url: str, query: Mapping[str, str]) -> list[Any]:
+    page = fetch(f"{url}?{urlencode({**query, 'format': 'json'})}")
+    if not isinstance(page, list):
+        raise FetchError(f"{url}: answered {page!r:.80}, expected a list")
+    return page
+
+
+_TIMEOUT_S = 30.0
+_MOST_BYTES = 64 * 1024 * 1024
+
+Fetch = Callable[[str], Any]
+"""The JSON at a URL. Raises FetchError."""
+
+
+class FetchError(AdonError):
+    """An archive did not answer, or answered with something else than JSON."""
+
+
+class RefusedError(FetchError):
+    """An archive answered that it will not, or cannot, answer this."""
+
+
+class TooLargeError(RefusedError):
+    """An archive answered more than is taken at once."""
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """A redirection could lead the token anywhere."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
+def fetch_of(remote: Remote) -> Fetch:
+    """How to ask an archive. Raises InputError where its files cannot be read."""
+    try:
+        file: object = remote.ca
+        context = ssl.create_default_context(cafile=remote.ca)
+        file = remote.token_file
+        token = remote.token_file.read_text().strip() if remote.token_file else ""
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise InputError(f"perfSONAR archive {remote.url}: {file}: {why}") from error
+    opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=context), _NoRedirect)
+    headers = {"Accept": "application/json"}
+    if token:
+        headers["Authorization"] = f"Token {token}"
+
+    def fetch(url: str) -> Any:
+        request = urllib.request.Request(url, headers=headers)
+        try:
+            with opener.open(request, timeout=_TIMEOUT_S) as answer:
+                body = answer.read(_MOST_BYTES + 1)
+        except urllib.error.HTTPError as error:
+            with error:
+                raise RefusedError(f"{url}: answered {error.code} {error.reason}") from error
+        except (OSError, ValueError) as error:
+            raise FetchError(f"{url}: {error}") from error
+        if len(body) > _MOST_BYTES:
+            raise TooLargeError(f"{url}: answered more than {_MOST_BYTES} bytes")
+        try:
+            return json.loads(body)
+        except (ValueError, RecursionError) as error:
+            raise FetchError(f"{url}: answered no JSON: {error}") from error
+
+    return fetch

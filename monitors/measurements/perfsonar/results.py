@@ -15,9 +15,8 @@ from typing import Any
 from monitors.archive import Archive
 from monitors.measurement import Measurement
 from monitors.measurements.perfsonar import convert
-from monitors.measurements.perfsonar.convert import Finding
-from monitors.measurements.perfsonar.hosts import Hosts
-from monitors.measurements.perfsonar.values import seconds
+from monitors.measurements.perfsonar.convert import Finding, seconds
+from monitors.measurements.perfsonar.settings import Hosts
 from network_provisioner.errors import InputError, printable
 from network_provisioner.instants import instant
 

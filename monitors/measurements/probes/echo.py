@@ -15,15 +15,16 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from monitors.measurements.probes import clocks, delays
-from monitors.measurements.probes.datagrams import receive, udp
 from monitors.measurements.probes.delays import Trip
-from monitors.measurements.probes.echopackets import (
+from monitors.measurements.probes.echo_packets import (
     ANSWER,
     END,
     HELLO,
     STREAM,
     Packet,
     packed,
+    receive,
+    udp,
     unpacked,
 )
 from monitors.measurements.probes.probe import Finding, Order, ProbeError

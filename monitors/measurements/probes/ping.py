@@ -15,8 +15,8 @@ import struct
 import time
 
 from monitors.measurements.probes import clocks, delays, programs
-from monitors.measurements.probes.datagrams import family_of, receive, stamped
 from monitors.measurements.probes.delays import Trip
+from monitors.measurements.probes.echo_packets import family_of, receive, stamped
 from monitors.measurements.probes.probe import Finding, Order, ProbeError
 
 PROGRAM = "ping"

@@ -12,8 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from monitors.measurements.probes.halt import Halt
-from monitors.measurements.probes.probe import ProbeError
+from monitors.measurements.probes.probe import Halt, ProbeError
 from network_provisioner.errors import printable
 
 _GUARD = Path(__file__).with_name("guard.py")
