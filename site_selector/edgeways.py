@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from network_provisioner.topology import Path, Topology
-from site_selector.beliefs import World
 from site_selector.cost import tuned_throughput
 from site_selector.edge import Leg, Way, bandwidth_of, workers_of
+from site_selector.estimates.beliefs import World
 from site_selector.inputs import Inputs
 from site_selector.problem import NEVER_S, Problem, build_problem
 

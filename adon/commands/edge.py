@@ -79,8 +79,8 @@ def _edge(args: argparse.Namespace) -> int:
     from adon.placement import sources
     from site_selector.edge import decide
     from site_selector.edgeways import edge_of
-    from site_selector.edgewords import decision_dict, decision_text
-    from site_selector.estimates import believe
+    from site_selector.estimates.believe import believe
+    from site_selector.explain.edgewords import decision_dict, decision_text
     from site_selector.inputs import load_inputs
 
     inputs = load_inputs(

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from adon.commands.parsing import Nouns, add_command, whole
-from site_selector.tables import table
+from site_selector.explain.tables import table
 
 if TYPE_CHECKING:
     from site_selector.evaluation.adversary import Found

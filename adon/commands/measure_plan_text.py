@@ -10,7 +10,7 @@ from monitors.schedule.model import Agreement, Schedule, Task
 from monitors.schedule.usage import Usage, usage
 from monitors.schedule.work import Resource, needs
 from network_provisioner.units import format_rate
-from site_selector.tables import table
+from site_selector.explain.tables import table
 
 COLUMNS = 72
 _BAR = 10

@@ -13,8 +13,8 @@ from site_selector.evaluation.reference import best_known
 from site_selector.evaluation.simulator import Simulator
 from site_selector.evaluation.trace import Trace
 from site_selector.evaluation.worlds import Regime, Staging, World, draw_worlds, true_problem
+from site_selector.mapping.estimator import Assignment
 from site_selector.problem import Problem
-from site_selector.simulate import Assignment
 
 _ROUNDING = 1e-9  # of a makespan: what adding in another order may change
 

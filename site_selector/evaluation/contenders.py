@@ -12,13 +12,20 @@ from random import Random
 
 import numpy as np
 
+from site_selector.estimates.uncertainty import Uncertainty
 from site_selector.evaluation.worlds import Regime
-from site_selector.mapping import map_problem
-from site_selector.policies import by_level, greedy, group, one_site, random_sites, round_robin
+from site_selector.mapping.estimator import Assignment, upward_rank
+from site_selector.mapping.mapper import map_problem
+from site_selector.mapping.policies import (
+    by_level,
+    greedy,
+    group,
+    one_site,
+    random_sites,
+    round_robin,
+)
+from site_selector.mapping.schedule import VARIANTS, list_schedule, optimistic_costs
 from site_selector.problem import Problem
-from site_selector.schedule import VARIANTS, list_schedule, optimistic_costs
-from site_selector.simulate import Assignment, upward_rank
-from site_selector.uncertainty import Uncertainty
 
 OURS = "adon"
 BUILT_IN = ("random", "round-robin", "group", "pegasus-heft", "heft")

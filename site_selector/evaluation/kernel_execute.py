@@ -9,8 +9,8 @@ which order. Heaps are skew heaps (Sleator, Tarjan 1986), nodes of which are job
 from __future__ import annotations
 
 from site_selector.evaluation.kernel_plan import Plan, State
-from site_selector.kernel import kernel
-from site_selector.kernel_data import Floats, Ints
+from site_selector.mapping.kernel import kernel
+from site_selector.mapping.kernel_data import Floats, Ints
 
 NEVER = 1e300  # later than any event
 EVERY_JOB, NO_JOB = -1, -2  # for whom a transfer is, beside the jobs themselves

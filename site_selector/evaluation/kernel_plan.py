@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from site_selector.kernel_data import Floats, Ints
+from site_selector.mapping.kernel_data import Floats, Ints
 
 
 class Plan(NamedTuple):

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from random import Random
 
 from site_selector.evaluation.simulator import Simulator
+from site_selector.mapping.estimator import Assignment
 from site_selector.problem import Problem
-from site_selector.simulate import Assignment
 
 # Steps of search in tasks and files looked at, so that it takes about as long for any workflow.
 _WORK = 4_000_000

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from network_provisioner.errors import InputError
-from site_selector.dag import find_cycle, topological_order
+from site_selector.catalogs.dag import find_cycle, topological_order
 
 _NUMBERING = re.compile(r"[_.#-]?(?:ID)?[0-9]+\Z")
 

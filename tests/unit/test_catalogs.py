@@ -20,10 +20,10 @@ from site_world import (
 )
 
 from network_provisioner.errors import InputError
-from site_selector.catalogs import replicas_of, sites_of, transformations_of
-from site_selector.hints import parse_hints
+from site_selector.catalogs.documents import parse_document
+from site_selector.catalogs.entries import replicas_of, sites_of, transformations_of
+from site_selector.catalogs.hints import parse_hints
 from site_selector.inputs import load_inputs
-from site_selector.yamltext import parse_document
 
 FLOW = workflow_text([job("x", "a", ["f"], ["g"])])
 SITES = sites_text({"mu": {}, "tacc": {}, "local": {}})

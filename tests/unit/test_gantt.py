@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from site_world import inputs_from, resequencing
 
-from site_selector.estimates import believe
-from site_selector.gantt import Bar, Chart, job_bar, move_bar, rows, svg
-from site_selector.mapping import map_workflow
+from site_selector.estimates.believe import believe
+from site_selector.explain.gantt import Bar, Chart, job_bar, move_bar, rows, svg
+from site_selector.explain.timeline import chart_of
+from site_selector.mapping.mapper import map_workflow
 from site_selector.problem import build_problem
-from site_selector.timeline import chart_of
 
 SVG = "{http://www.w3.org/2000/svg}"
 bars = st.builds(

@@ -24,12 +24,12 @@ from network_provisioner.units import (
     parse_rate,
     parse_size,
 )
-from site_selector.catalogs import replicas_of, sites_of, transformations_of
-from site_selector.dag import Workflow
-from site_selector.hints import Hints, parse_hints
+from site_selector.catalogs.dag import Workflow
+from site_selector.catalogs.documents import parse_document
+from site_selector.catalogs.entries import replicas_of, sites_of, transformations_of
+from site_selector.catalogs.hints import Hints, parse_hints
+from site_selector.catalogs.workflow import parse_workflow, read_workflow
 from site_selector.inputs import check_inputs, load_inputs
-from site_selector.workflow import parse_workflow, read_workflow
-from site_selector.yamltext import parse_document
 
 FEW = settings(max_examples=30)
 

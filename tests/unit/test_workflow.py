@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from site_world import job, workflow_text
 
 from network_provisioner.errors import InputError
-from site_selector.workflow import parse_workflow, read_workflow
-from site_selector.yamltext import MAX_BYTES, parse_document, read_document
+from site_selector.catalogs.documents import MAX_BYTES, parse_document, read_document
+from site_selector.catalogs.workflow import parse_workflow, read_workflow
 
 DIAMOND = [
     job("split", "split", ["in"], ["left", "right"], sizes={"in": 1000}, keep=["left", "right"]),
