@@ -32,12 +32,6 @@ def test_platforms_are_as_wide_as_they_are_said_to_be(seed: int, number: int) ->
             assert link == 0 if a == b else LINK_BPS[0] <= link <= LINK_BPS[1]
 
 
-def test_platforms_differ_by_seed_and_number() -> None:
-    drawn = {draw_platform(seed, number) for seed in range(5) for number in range(5)}
-    assert len(drawn) == 25
-    assert {len(found.sites) for found in drawn} >= {2, 5, 8}
-
-
 def test_a_problem_has_the_trace_scaled_to_the_sites() -> None:
     trace = build_trace("t", [task("a", 12, ["x"], ["y", "z"]), task("b", 3, ["y"])], {"x": 5.0})
     truth = true_problem(trace, platform([1, 2], link_mbps=8, speed=[1, 4], store=2))

@@ -72,10 +72,6 @@ def test_it_needs_nothing_beside_itself() -> None:
     assert "href" not in text and "<script" not in text and "@import" not in text
 
 
-def test_nothing_to_draw_is_a_document_too() -> None:
-    assert drawn(Chart("empty", (), ())).tag == f"{SVG}svg"
-
-
 @pytest.mark.parametrize(
     ("span", "unit", "last"),
     [(50, "time (seconds)", "50"), (1800, "time (minutes)", "30"), (90_000, "time (hours)", "25"),
