@@ -15,8 +15,7 @@ from site_selector.estimates.beliefs import World, beliefs_dict
 from site_selector.explain.describe import describe
 from site_selector.inputs import Inputs
 from site_selector.mapping.estimator import Estimator
-from site_selector.mapping.placement import Mapping
-from site_selector.mapping.placementfile import write_placements
+from site_selector.mapping.placement import Mapping, write_placements
 from site_selector.problem import Problem
 
 _LONGEST_S = 300.0

@@ -31,8 +31,7 @@ from site_selector.estimates.uncertainty import uncertainty_of
 from site_selector.mapping.estimator import Assignment, Estimator
 from site_selector.mapping.mapper import map_problem
 from site_selector.mapping.placement import Mapping as SiteMapping
-from site_selector.mapping.policies import round_robin
-from site_selector.mapping.schedule import VARIANTS, list_schedule
+from site_selector.mapping.policies import VARIANTS, list_schedule, round_robin
 from site_selector.problem import Problem, build_problem
 
 SEED = 0

@@ -22,7 +22,7 @@ from network_provisioner.errors import AdonError, InputError, MissingError
 from pegasus_hooks import hookscripts, properties, submitdir
 from pegasus_hooks.planner.model import PlannedWorkflow, Sources
 from pegasus_hooks.prejob import MULTIPART_ENDING
-from site_selector.catalogs.hinted import hinted_copy
+from site_selector.mapping.hinted import hinted_copy
 from site_selector.mapping.placement import Mapping as SiteMapping
 
 PLANNER_NAME, STARTER_NAME = "pegasus-plan", "pegasus-run"

@@ -13,7 +13,6 @@ from urllib.parse import urlsplit
 
 from network_provisioner.errors import InputError
 from network_provisioner.meant import did_you_mean
-from site_selector.catalogs.dag import Job, Workflow
 from site_selector.catalogs.documents import Document, Key, read_document, uncollected
 from site_selector.catalogs.entries import (
     ReplicaCatalog,
@@ -23,7 +22,7 @@ from site_selector.catalogs.entries import (
     sites_of,
     transformations_of,
 )
-from site_selector.catalogs.workflow import read_workflow
+from site_selector.catalogs.workflow import Job, Workflow, read_workflow
 
 SUBMIT_SITE = "local"
 TRANSFORMATION_CATALOG = "transformationCatalog"

@@ -14,10 +14,8 @@ import numpy as np
 
 from site_selector.evaluation.simulator import Simulator
 from site_selector.mapping import kernel
-from site_selector.mapping.estimator import Estimator
-from site_selector.mapping.policies import by_level, greedy
-from site_selector.mapping.schedule import VARIANTS, list_schedule
-from site_selector.mapping.sharing import SharingEstimator
+from site_selector.mapping.estimator import Estimator, SharingEstimator
+from site_selector.mapping.policies import VARIANTS, by_level, greedy, list_schedule
 from site_selector.problem import Problem
 
 

@@ -77,8 +77,8 @@ def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
 
 
 def _map(args: argparse.Namespace) -> int:
-    from site_selector.catalogs.hinted import hinted_copy
     from site_selector.explain.text import summary_text
+    from site_selector.mapping.hinted import hinted_copy
 
     mapping = placed(args, alternatives=bool(args.save or args.json)).mapping
     if args.save:
@@ -114,8 +114,7 @@ def _explain(args: argparse.Namespace) -> int:
 
 
 def _plot(problem: Problem, names: Sequence[str], mapping: Mapping, file: Path) -> None:
-    from site_selector.explain.gantt import svg
-    from site_selector.explain.timeline import chart_of
+    from site_selector.explain.gantt import chart_of, svg
     from site_selector.wholefile import write_whole
 
     text = svg(chart_of(problem, names, mapping))

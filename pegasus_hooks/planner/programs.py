@@ -15,7 +15,7 @@ from network_provisioner.errors import InputError
 from pegasus_hooks.planner.model import Sources
 from site_selector.catalogs.documents import read_document
 from site_selector.catalogs.entries import Site, Transformation
-from site_selector.catalogs.workflow import full_name
+from site_selector.catalogs.fields import full_name
 from site_selector.inputs import TRANSFORMATION_CATALOG, Inputs
 
 Profiles = Mapping[str, Mapping[str, str]]

@@ -13,10 +13,9 @@ from pegasus_hooks.provision.jobs import additions
 from pegasus_hooks.provision.levels import Stretch, stretches
 from pegasus_hooks.provision.needs import Needs, Whereabouts, needs_of
 from pegasus_hooks.provision.step import Step
-from site_selector.catalogs.dag import Workflow
 from site_selector.catalogs.documents import Document, parse_document
 from site_selector.catalogs.entries import ReplicaCatalog
-from site_selector.catalogs.workflow import WHAT, workflow_of
+from site_selector.catalogs.workflow import WHAT, Workflow, workflow_of
 
 _PROGRAM = Path(__file__).with_name("job.py")
 

@@ -7,8 +7,8 @@ Every value is a :class:`Belief`. For each, the first source that knows wins:
            where nobody is ahead (else the archive's queue_wait of the site, or of another site of
            the pool) ─► archive queue_wait ─► site catalog adon.queue_wait ─► default;
            infinite where a site has no workers
-    Γ_c    see :mod:`site_selector.estimates.compute`
-    Γ_a, Γ_t, set-up of a transfer    see :mod:`site_selector.estimates.paths`
+    Γ_c    see :mod:`site_selector.estimates.rates`
+    Γ_a, Γ_t, set-up of a transfer    see :mod:`site_selector.estimates.rates`
 
 How the age and spread of a measurement are taken into account: ``measured.py``.
 """
@@ -29,10 +29,17 @@ from site_selector.estimates.beliefs import (
     PoolSite,
     SiteBelief,
     World,
+    archived,
+    seconds_now,
 )
-from site_selector.estimates.compute import DEFAULT_RATE, compute_beliefs, transformations
-from site_selector.estimates.measured import archived, seconds_now
-from site_selector.estimates.paths import DEFAULT_BANDWIDTH_BPS, Network, path_beliefs
+from site_selector.estimates.rates import (
+    DEFAULT_BANDWIDTH_BPS,
+    DEFAULT_RATE,
+    Network,
+    compute_beliefs,
+    path_beliefs,
+    transformations,
+)
 from site_selector.inputs import SUBMIT_SITE, Inputs
 
 __all__ = [

@@ -24,8 +24,7 @@ from typing import Any
 import numpy as np
 
 from site_selector.cost import Array
-from site_selector.evaluation.kernel_execute import TRANSFERS, execute
-from site_selector.evaluation.kernel_plan import Plan, State
+from site_selector.evaluation.kernel_execute import TRANSFERS, Plan, State, execute
 from site_selector.mapping import kernel
 from site_selector.problem import Problem
 

@@ -7,8 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from network_provisioner.units import format_rate
-from site_selector.edge import Decision, Lack, Offer
-from site_selector.edgeways import Edge
+from site_selector.edge import Decision, Edge, Lack, Offer
 from site_selector.explain.reasons import seconds
 from site_selector.explain.tables import table
 from site_selector.mapping.placement import finite

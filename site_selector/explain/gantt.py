@@ -7,13 +7,52 @@ transfers overlap there. Text and colours stand in the file itself: it needs not
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from collections.abc import Mapping as MappingType
 from colorsys import hls_to_rgb
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from xml.sax.saxutils import escape, quoteattr
 
 from network_provisioner.units import format_size
+from site_selector.explain.reasons import seconds
+from site_selector.mapping.estimator import SharingEstimator
+from site_selector.mapping.placement import Mapping
+from site_selector.problem import NEVER_S, Problem
+
+
+def chart_of(problem: Problem, names: Sequence[str], mapping: Mapping) -> Chart:
+    """Jobs by site and moves by path of a mapping of ``problem``, with each job's transformation.
+
+    Jobs that wait for a site without resources have no place in time and are left out.
+    """
+    place = {name: i for i, name in enumerate(problem.places)}
+    sites = mapping.sites
+    schedule = SharingEstimator(problem)([place[sites[job]] for job in problem.jobs])
+    jobs = tuple(
+        job_bar(job, name, sites[job], start, end)
+        for job, name, start, end in zip(
+            problem.jobs, names, schedule.start_s, schedule.end_s, strict=True
+        )
+        if end < NEVER_S
+    )
+    moves = tuple(
+        move_bar(
+            problem.files[move.file],
+            f"{problem.places[move.src]}>{problem.places[move.dst]}",
+            problem.size[move.file],
+            move.start_s,
+            move.end_s,
+        )
+        for move in schedule.transfers
+        if move.end_s < NEVER_S
+    )
+    title = (
+        f"{mapping.workflow}: {len(mapping.placements)} jobs, expected to end after "
+        f"{seconds(mapping.makespan_s)} ({mapping.policy})"
+    )
+    return Chart(title, jobs, moves)
+
 
 _WIDTH = 1200
 _LEFT, _RIGHT, _TOP, _BOTTOM = 170, 24, 64, 40
@@ -217,7 +256,7 @@ def _bands(bars: Iterable[Bar], what: str) -> list[tuple[str, str, int, list[tup
     return out
 
 
-def _legend(colours: Mapping[str, str]) -> list[list[str]]:
+def _legend(colours: MappingType[str, str]) -> list[list[str]]:
     lines: list[list[str]] = [[]]
     used = 0.0
     for name in [*colours, "transfer"]:

@@ -2,20 +2,65 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from network_provisioner.errors import InputError
 from network_provisioner.meant import did_you_mean
-from network_provisioner.units import format_size
+from network_provisioner.units import format_rate, format_size
 from site_selector.estimates.beliefs import World, beliefs_dict
-from site_selector.explain.changes import changes, changes_text
-from site_selector.explain.cited import age_of, cited, value_of
-from site_selector.explain.flips import Flip, flips
-from site_selector.explain.reasons import seconds
+from site_selector.explain.reasons import Flip, flips, seconds
 from site_selector.explain.tables import table
-from site_selector.mapping.placement import Alternative, Placement
+from site_selector.mapping.placement import Alternative, Placement, finite
 from site_selector.mapping.placement import Mapping as SiteMapping
+
+# A deviation below this part of the value is not worth a reader's time.
+_SPREAD = 0.05
+
+
+def count(value: float) -> str:
+    """Workers."""
+    return f"{value:g}"
+
+
+def rate(value: float) -> str:
+    """Bits per second."""
+    return format_rate(value)
+
+
+def bytes_rate(value: float) -> str:
+    """Bytes per second of one worker."""
+    return f"{format_size(value)}/s"
+
+
+SHOW: dict[str, Callable[[float], str]] = {
+    "count": count,
+    "seconds": seconds,
+    "rate": rate,
+    "bytes_rate": bytes_rate,
+}
+
+
+def value_of(belief: Mapping[str, Any], kind: str) -> str:
+    """The value with its spread, where that says something."""
+    value, show = belief["value"], SHOW[kind]
+    if value is None:
+        return "no bound" if kind in ("rate", "bytes_rate") else show(float("inf"))
+    spread = belief.get("spread") or 0.0
+    return show(value) + (f" ± {show(spread)}" if spread > _SPREAD * abs(value) else "")
+
+
+def age_of(belief: Mapping[str, Any]) -> str:
+    """Its age, empty for what was written down."""
+    return seconds(belief["age_s"]) if belief.get("age_s") else ""
+
+
+def cited(belief: Mapping[str, Any], kind: str) -> str:
+    """Value, source, age where it was measured, and how it is known, in one line."""
+    source = belief["source"] + (f" {age_of(belief)} ago" if age_of(belief) else "")
+    source += f", {belief['note']}" if belief.get("note") else ""
+    return f"{value_of(belief, kind)} [{source}]"
+
 
 __all__ = [
     "beliefs_text",
@@ -185,3 +230,97 @@ def _sources(option: Alternative) -> str:
                 text += f", shared to {used:.2g} each"
             parts.append(text)
     return "; ".join(parts)
+
+
+# A belief that moved by less than this is the same belief measured again.
+_MOVED = 0.05
+
+
+def changes(before: SiteMapping, after: SiteMapping) -> dict[str, Any]:
+    """What new measurements changed: jobs that moved, beliefs that moved, both makespans.
+
+    ``moved`` lists {job, transformation, before, after}; ``beliefs`` lists {what, before, after}
+    with the beliefs as they are in the mappings, those first that changed most. A rate and a
+    runtime of the same transformation cannot be compared and are left out. JSON-ready.
+    """
+    old = before.sites
+    moved = [
+        {
+            "job": p.job,
+            "transformation": p.transformation,
+            "before": old[p.job],
+            "after": p.site,
+        }
+        for p in after.placements
+        if p.job in old and old[p.job] != p.site
+    ]
+    return {
+        "makespan_s": {"before": finite(before.makespan_s), "after": finite(after.makespan_s)},
+        "moved": moved,
+        "beliefs": _belief_changes(before.beliefs, after.beliefs),
+    }
+
+
+def changes_text(before: SiteMapping, after: SiteMapping, limit: int = 12) -> str:
+    """:func:`changes` in words, at most ``limit`` lines of each kind."""
+    found = changes(before, after)
+    lines = [
+        f"the last run's measurements moved {len(found['beliefs'])} beliefs and "
+        f"{len(found['moved'])} of {len(after.placements)} jobs; expected end "
+        f"{seconds(before.makespan_s)} before, {seconds(after.makespan_s)} now"
+    ]
+    for item in found["beliefs"][:limit]:
+        shown = (cited(item[when], item["kind"]) for when in ("before", "after"))
+        lines.append(f"  {item['what']}: {' -> '.join(shown)}")
+    lines += _more(found["beliefs"], limit)
+    moves: dict[tuple[str, str], list[str]] = {}
+    for item in found["moved"]:
+        moves.setdefault((item["before"], item["after"]), []).append(item["job"])
+    for (old, new), jobs in moves.items():
+        named = ", ".join(jobs[:3]) + (f" and {len(jobs) - 3} more" if len(jobs) > 3 else "")
+        lines.append(f"  {len(jobs)} {'job' if len(jobs) == 1 else 'jobs'} {old} -> {new}: {named}")
+    return "\n".join(lines)
+
+
+def _more(items: Sequence[Any], limit: int) -> list[str]:
+    return [f"  and {len(items) - limit} more"] if len(items) > limit else []
+
+
+def _belief_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[dict[str, Any]]:
+    known = {(what, kind): belief for what, kind, belief in _flat(before)}
+    ranked: list[tuple[float, dict[str, Any]]] = []
+    for what, kind, new in _flat(after):
+        old = known.get((what, kind))
+        if old is None:
+            continue
+        factor = _factor(old["value"], new["value"])
+        if factor > 1 + _MOVED or old["source"] != new["source"]:
+            ranked.append((factor, {"what": what, "kind": kind, "before": old, "after": new}))
+    # What nobody had claimed before surprises nobody: claims that were wrong come first.
+    ranked.sort(key=lambda item: (item[1]["before"]["source"] == "default", -item[0]))
+    return [item for _, item in ranked]
+
+
+def _factor(a: float | None, b: float | None) -> float:
+    if a == b:
+        return 1.0
+    if not a or not b:
+        return float("inf")
+    return max(a / b, b / a)
+
+
+def _flat(beliefs: Mapping[str, Any]) -> list[tuple[str, str, dict[str, Any]]]:
+    """(name, kind of quantity, belief) of every belief that can be measured."""
+    out = []
+    for site, b in beliefs.get("sites", {}).items():
+        out += [(f"N {site}", "count", b["n"]), (f"T_q {site}", "seconds", b["t_q"])]
+    for path, b in beliefs.get("paths", {}).items():
+        out.append((f"Γ_a {path}", "rate", b["gamma_a"]))
+        if "setup" in b:
+            out.append((f"set-up {path}", "seconds", b["setup"]))
+    for name, b in beliefs.get("compute", {}).items():
+        out.append(
+            (f"Γ_c {name}", "seconds", b) if b["kind"] == "runtime"
+            else (f"Γ_c {name}", "bytes_rate", b)
+        )  # fmt: skip
+    return out

@@ -15,10 +15,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from network_provisioner.units import BITS_PER_BYTE
-from site_selector.explain.flips import Flip
-from site_selector.explain.reasons import flip_words, why_not_least
+from site_selector.explain.reasons import Flip, flip_words, why_not_least
+from site_selector.mapping.estimator import SharingEstimator
 from site_selector.mapping.placement import Alternative, Mapping, Placement
-from site_selector.mapping.sharing import SharingEstimator
 from site_selector.problem import NEVER_S, Problem
 
 _FURTHEST = 1e4  # a number that would have to change by more than this factor explains nothing

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from site_selector.mapping.kernel import kernel
 from site_selector.mapping.kernel_data import Ints, Numbers, Order, Room, Shape, Sharing
-from site_selector.mapping.kernel_heap import meld, pop_event, push_event
 from site_selector.mapping.kernel_simulate import (
     EVENTS,
     LAST,
@@ -20,6 +19,9 @@ from site_selector.mapping.kernel_simulate import (
     begin,
     dispatch,
     enqueue,
+    meld,
+    pop_event,
+    push_event,
     wait_for_worker,
 )
 

@@ -20,13 +20,11 @@ from site_selector.estimates.beliefs import World, beliefs_dict
 from site_selector.estimates.uncertainty import Uncertainty, scenarios, uncertainty_of
 from site_selector.explain.describe import describe
 from site_selector.inputs import Inputs
-from site_selector.mapping.estimator import Assignment, Estimator, Schedule
+from site_selector.mapping.estimator import Assignment, Estimator, Schedule, SharingEstimator
 from site_selector.mapping.placement import Mapping, Withstands
-from site_selector.mapping.policies import baselines
+from site_selector.mapping.policies import VARIANTS, baselines, list_schedule, optimistic_costs
 from site_selector.mapping.robust import SEARCHED, Hedge, Worlds, compared, hedged
-from site_selector.mapping.schedule import VARIANTS, list_schedule, optimistic_costs
 from site_selector.mapping.search import Moves, PointJudge, anneal, score
-from site_selector.mapping.sharing import SharingEstimator
 from site_selector.mapping.terms import job_terms
 from site_selector.problem import NEVER_S, Problem, build_problem
 

@@ -1,22 +1,54 @@
 """The simple ways to map a workflow: Pegasus's built-ins, one site for all, greedy by T_t.
 
 Each returns one site index per job. They are what ADON is compared with, and part of its portfolio.
+
+List scheduling: HEFT as in the literature, as in Pegasus, and with data in view.
+
+Jobs are taken in order of upward rank and go where they finish first (Topcuoglu, Hariri, Wu 2002).
+The variants differ in what they know:
+
+    heft           costs of computing and of moving a job's results to its children
+    pegasus-heft   Pegasus's own: jobs in order of their distance from the start (downward rank),
+                   and one constant for every edge between sites, whatever is moved
+    data           T_q, where inputs lie, files that are at a site already, and busy paths
+    lookahead      data, plus the least that must follow at best (optimistic cost table of PEFT,
+                   Arabnejad, Barbosa 2014), results on their way back included
+    chains         lookahead, but a job stays with an only parent that has no other child
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from random import Random
 from typing import Any
 
 import numpy as np
 
-from site_selector.mapping import kernel
-from site_selector.mapping.estimator import Assignment
-from site_selector.mapping.kernel_arrays import prepared, returned_bytes
-from site_selector.mapping.kernel_data import Numbers, Shape
-from site_selector.mapping.kernel_greedy import Placed, place_by_level, place_one_by_one
-from site_selector.problem import Problem
+from site_selector.cost import Array
+from site_selector.mapping import kernel, kernel_schedule
+from site_selector.mapping.estimator import Assignment, mean_compute
+from site_selector.mapping.kernel_data import (
+    IntArray,
+    Numbers,
+    Shape,
+    by_urgency,
+    moved_bytes,
+    prepared,
+    returned_bytes,
+    shape_of,
+    sources,
+)
+from site_selector.mapping.kernel_schedule import (
+    Growing,
+    Knows,
+    Placed,
+    follow_at_best,
+    place_by_level,
+    place_one_by_one,
+    rank_downward,
+)
+from site_selector.problem import NEVER_S, Problem
 
 
 def random_sites(problem: Problem, rng: Random) -> Assignment:
@@ -93,3 +125,99 @@ def baselines(problem: Problem) -> Iterator[tuple[str, Policy]]:
     for site in range(problem.n_sites):
         name = f"one-site:{problem.places[site]}"
         yield name, lambda p, _, site=site: one_site(p, site)  # type: ignore[misc]
+
+
+# Pegasus's Heft assumes 2 MB between any two jobs and 5 MB/s between any two sites.
+PEGASUS_MOVE_S = 2 / 5
+
+
+@dataclass(frozen=True, slots=True)
+class Knowledge:
+    """What a variant knows. ``constant_move_s`` replaces the cost of moves where it is given;
+    ``downward`` takes jobs by downward rank."""
+
+    data: bool = False
+    lookahead: bool = False
+    chains: bool = False
+    constant_move_s: float | None = None
+    downward: bool = False
+
+
+VARIANTS = {
+    "heft": Knowledge(),
+    "pegasus-heft": Knowledge(constant_move_s=PEGASUS_MOVE_S, downward=True),
+    "data": Knowledge(data=True),
+    "lookahead": Knowledge(data=True, lookahead=True),
+    "chains": Knowledge(data=True, lookahead=True, chains=True),
+}
+
+
+def optimistic_costs(problem: Problem) -> Array:
+    """Least seconds that must follow job j when it runs at site s, shape (jobs, sites).
+
+    Every child goes where it is best, without waiting for workers or paths; final results move to
+    the output site.
+    """
+    n_jobs, n = len(problem.jobs), problem.n_sites
+    shape, numbers = prepared(problem)
+    moved, back = moved_bytes(shape, problem), returned_bytes(shape, problem)
+    best, after = np.zeros(n_jobs * n), np.zeros(n_jobs * n)
+    steps = (n_jobs + len(moved) * n) * n // 4
+    kernel.run(steps, follow_at_best, shape, numbers, NEVER_S, back, moved, best, after)
+    return after.reshape(n_jobs, n)
+
+
+def downward_rank(problem: Problem, move_s: float) -> Array:
+    """Seconds on the longest way from the start to each job, every edge taking ``move_s``.
+
+    Topcuoglu, Hariri, Wu 2002, equation 9; means are taken over the sites that may run a job.
+    """
+    rank = np.zeros(len(problem.jobs))
+    shape, mean = shape_of(problem), mean_compute(problem)
+    kernel.run(len(rank), rank_downward, shape, mean, move_s, rank)
+    return rank
+
+
+def list_schedule(
+    problem: Problem, rank: Array, knows: Knowledge, after: Array | None = None
+) -> Assignment:
+    """One site per job. ``after`` are the optimistic costs where they are known already."""
+    if knows.downward:
+        rank = -downward_rank(problem, knows.constant_move_s or 0.0)
+    shape, numbers = prepared(problem)
+    if after is None:
+        after = optimistic_costs(problem) if knows.lookahead else np.zeros(0)
+    free_at = np.concatenate(([0], np.cumsum(problem.workers))).astype(np.int64)
+    vectors: Sequence[Any] = (
+        np.zeros(shape.n_jobs, np.int64),
+        np.zeros(shape.n_jobs),
+        free_at,
+        np.zeros(free_at[-1]),
+        np.zeros(shape.n_files * shape.n_sites if knows.data else 0),
+        np.zeros(shape.n_places**2),
+        np.zeros(shape.n_places),
+    )
+    growing = Growing(*vectors)
+    move_s = -1.0 if knows.constant_move_s is None else knows.constant_move_s
+    kernel.run(
+        (shape.n_jobs + shape.n_slots) * shape.n_sites,
+        kernel_schedule.list_schedule,
+        shape,
+        numbers,
+        sources(shape, problem.seconds_per_byte),
+        _parents_first(shape, by_urgency(rank)),
+        Knows(knows.data, knows.lookahead, knows.chains, move_s),
+        np.ascontiguousarray(after.ravel()),
+        growing,
+    )
+    return [int(site) for site in growing.site]
+
+
+def _parents_first(shape: Shape, order: IntArray) -> IntArray:
+    """``order`` with every parent before its children (ranks may tie where jobs cost nothing)."""
+    place = np.empty(len(order), dtype=np.int64)
+    place[order] = np.arange(len(order))
+    child = np.repeat(np.arange(len(order)), np.diff(np.asarray(shape.parents_at)))
+    if (place[np.asarray(shape.parents)] < place[child]).all():
+        return order
+    return np.lexsort((place, np.asarray(shape.level)))

@@ -20,7 +20,7 @@ import numpy as np
 from site_selector.cost import Array
 from site_selector.estimates.uncertainty import Uncertainty, scenarios
 from site_selector.mapping.estimator import Assignment, Estimator
-from site_selector.mapping.schedule import VARIANTS, list_schedule
+from site_selector.mapping.policies import VARIANTS, list_schedule
 from site_selector.mapping.search import Moves, anneal
 from site_selector.problem import Problem
 

@@ -10,9 +10,16 @@ from evaluation_rig import platform, random_platform, random_trace, task
 from hypothesis import given
 from hypothesis import strategies as st
 
-from site_selector.evaluation.platform import LINK_BPS, LONG_QUEUE_S, SPEED, WORKERS, draw_platform
-from site_selector.evaluation.trace import build_trace
-from site_selector.evaluation.worlds import draw_worlds, true_problem
+from site_selector.evaluation.traces import build_trace
+from site_selector.evaluation.worlds import (
+    LINK_BPS,
+    LONG_QUEUE_S,
+    SPEED,
+    WORKERS,
+    draw_platform,
+    draw_worlds,
+    true_problem,
+)
 
 
 @given(st.integers(0, 10**9), st.integers(0, 10**4))

@@ -10,8 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from network_provisioner.units import BITS_PER_BYTE
-from site_selector.explain.flips import Flip, flips
-from site_selector.explain.reasons import beyond, flip_words, why_least
+from site_selector.explain.reasons import Flip, beyond, flip_words, flips, why_least
 from site_selector.mapping.placement import Alternative, Move
 
 PATHS = ("a>b", "a>out", "b>out", "b>a")

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from site_world import inputs_from, resequencing
 
 from site_selector.estimates.believe import believe
-from site_selector.explain.gantt import Bar, Chart, job_bar, move_bar, rows, svg
-from site_selector.explain.timeline import chart_of
+from site_selector.explain.gantt import Bar, Chart, chart_of, job_bar, move_bar, rows, svg
 from site_selector.mapping.mapper import map_workflow
 from site_selector.problem import build_problem
 

@@ -24,11 +24,10 @@ from network_provisioner.units import (
     parse_rate,
     parse_size,
 )
-from site_selector.catalogs.dag import Workflow
 from site_selector.catalogs.documents import parse_document
 from site_selector.catalogs.entries import replicas_of, sites_of, transformations_of
 from site_selector.catalogs.hints import Hints, parse_hints
-from site_selector.catalogs.workflow import parse_workflow, read_workflow
+from site_selector.catalogs.workflow import Workflow, parse_workflow, read_workflow
 from site_selector.inputs import check_inputs
 
 FEW = settings(max_examples=30)

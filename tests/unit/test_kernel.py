@@ -14,10 +14,16 @@ import pytest
 from problem_world import any_sites, random_problem
 
 from site_selector.mapping import kernel
-from site_selector.mapping.estimator import Estimator, upward_rank
-from site_selector.mapping.policies import by_level, greedy, one_site
-from site_selector.mapping.schedule import VARIANTS, downward_rank, list_schedule, optimistic_costs
-from site_selector.mapping.sharing import SharingEstimator
+from site_selector.mapping.estimator import Estimator, SharingEstimator, upward_rank
+from site_selector.mapping.policies import (
+    VARIANTS,
+    by_level,
+    downward_rank,
+    greedy,
+    list_schedule,
+    one_site,
+    optimistic_costs,
+)
 from site_selector.problem import Problem
 
 ROOT = Path(__file__).resolve().parents[2]

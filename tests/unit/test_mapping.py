@@ -27,12 +27,10 @@ from network_provisioner.errors import InputError
 from network_provisioner.topologies.data import topology_from_dict
 from site_selector.estimates.believe import believe
 from site_selector.inputs import Inputs
-from site_selector.mapping.estimator import Estimator, Schedule
+from site_selector.mapping.estimator import Estimator, Schedule, SharingEstimator
 from site_selector.mapping.mapper import SIMPLE, map_problem, map_workflow
 from site_selector.mapping.placement import Mapping
-from site_selector.mapping.policies import baselines
-from site_selector.mapping.schedule import VARIANTS, list_schedule
-from site_selector.mapping.sharing import SharingEstimator
+from site_selector.mapping.policies import VARIANTS, baselines, list_schedule
 from site_selector.problem import Problem, build_problem
 
 # 80 Mb/s is 10 MB/s: sizes in units of 10 MB are seconds on a path.

@@ -15,8 +15,7 @@ from adon import planning
 from adon.planner_placements import leave
 from monitors.jobs.placements import FILE, placement_facts
 from network_provisioner.errors import InputError
-from site_selector.mapping.placement import Alternative, Mapping, Placement
-from site_selector.mapping.placementfile import write_placements
+from site_selector.mapping.placement import Alternative, Mapping, Placement, write_placements
 
 MAPPING = Mapping(
     "w", "chains", math.inf, {}, (

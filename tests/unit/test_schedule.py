@@ -10,8 +10,16 @@ from hypothesis import strategies as st
 from problem_world import problem_of, random_problem
 
 from site_selector.mapping.estimator import Estimator, upward_rank
-from site_selector.mapping.policies import baselines, by_level, greedy, one_site
-from site_selector.mapping.schedule import VARIANTS, downward_rank, list_schedule, optimistic_costs
+from site_selector.mapping.policies import (
+    VARIANTS,
+    baselines,
+    by_level,
+    downward_rank,
+    greedy,
+    list_schedule,
+    one_site,
+    optimistic_costs,
+)
 from site_selector.problem import Problem
 
 MB = 1e6

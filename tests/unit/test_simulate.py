@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from problem_world import any_sites, problem_of, random_problem
 
 from network_provisioner.errors import InputError
-from site_selector.mapping.estimator import Estimator, Transfer
-from site_selector.mapping.sharing import SharingEstimator
+from site_selector.mapping.estimator import Estimator, SharingEstimator, Transfer
 from site_selector.problem import Problem
 
 MB = 1e6
