@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from network_provisioner.errors import InputError
-from site_selector.yamltext import build_tree
+from site_selector.catalogs.documents import build_tree
 
 MAX_BYTES = 1_000_000
 MAX_DEPTH = 50

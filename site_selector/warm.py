@@ -12,13 +12,11 @@ from multiprocessing import get_context
 
 import numpy as np
 
-from site_selector import kernel
 from site_selector.evaluation.simulator import Simulator
-from site_selector.policies import by_level, greedy
+from site_selector.mapping import kernel
+from site_selector.mapping.estimator import Estimator, SharingEstimator
+from site_selector.mapping.policies import VARIANTS, by_level, greedy, list_schedule
 from site_selector.problem import Problem
-from site_selector.schedule import VARIANTS, list_schedule
-from site_selector.sharing import SharingEstimator
-from site_selector.simulate import Estimator
 
 
 def is_warm() -> bool:

@@ -130,7 +130,7 @@ def facts(**changes: Any) -> RunFacts:
 
 
 def taught(moved: int = 2, beliefs: int = 5) -> dict[str, Any]:
-    """What measurements changed, in the form of site_selector.explain.changes."""
+    """What measurements changed, in the form of site_selector.explain.text."""
     return {
         "makespan_s": {"before": 65.9, "after": 5.91},
         "moved": [

@@ -8,7 +8,7 @@ from collections import defaultdict
 from monitors.measurements.load import Bound, Usage, usage, words
 from monitors.measurements.tasks import Agreement, Resource, Schedule, Task
 from network_provisioner.units import format_rate
-from site_selector.tables import table
+from site_selector.explain.tables import table
 
 COLUMNS = 72
 _BAR = 10

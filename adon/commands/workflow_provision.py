@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from pegasus_hooks.provisioning.levels import Stretch
     from pegasus_hooks.provisioning.provisioned import Options, Provisioned
     from pegasus_hooks.provisioning.step import Step
-    from site_selector.catalogs import ReplicaCatalog
-    from site_selector.yamltext import Document
+    from site_selector.catalogs.documents import Document
+    from site_selector.catalogs.entries import ReplicaCatalog
 
 _PROVISION = """Have a workflow enlarge pool and network before its wide levels, and release them.
 
@@ -78,8 +78,8 @@ def add(verbs: Nouns[argparse.ArgumentParser]) -> None:
 
 def _run(args: argparse.Namespace) -> int:
     from pegasus_hooks.provisioning.provisioned import program, provisioned
-    from site_selector.workflow import WHAT
-    from site_selector.yamltext import read_document
+    from site_selector.catalogs.documents import read_document
+    from site_selector.catalogs.workflow import WHAT
 
     document = read_document(args.workflow, WHAT)
     if args.undo:
@@ -135,8 +135,8 @@ def _options(args: argparse.Namespace) -> Options:
 
 
 def _replicas(args: argparse.Namespace, document: Document) -> ReplicaCatalog | None:
-    from site_selector.catalogs import replicas_of
-    from site_selector.yamltext import read_document
+    from site_selector.catalogs.documents import read_document
+    from site_selector.catalogs.entries import replicas_of
 
     what = "Pegasus 5 replica catalog"
     if args.replicas is not None:

@@ -172,7 +172,7 @@ class _Shown:
         """For people."""
         from network_provisioner.units import format_rate, format_size
         from pegasus_hooks.advance.demand import demand
-        from site_selector.tables import table
+        from site_selector.explain.tables import table
 
         steps = [
             (

@@ -42,7 +42,7 @@ class RunFacts:
     """One run of the line, from its start to its end or to what cut it short.
 
     ``jobs`` are the workflow's own, ``dag_jobs`` also those that the planner added. ``mapping`` is
-    a site mapping as JSON, ``taught`` what :func:`site_selector.explain.changes` says of the
+    a site mapping as JSON, ``taught`` what :func:`site_selector.explain.text` says of the
     mapping by catalogs alone and the one that ran, ``links`` the broker's topology.
 
     ``planner`` is "none" where the run did not come so far.

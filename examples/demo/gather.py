@@ -20,7 +20,7 @@ from monitors.workflows.report import JobTimes, failures, last_complaint, timeli
 from network_provisioner.client import BrokerClient
 from network_provisioner.errors import BrokerError
 from network_provisioner.model import Transit
-from site_selector.explain import changes
+from site_selector.explain.text import changes
 
 LEARNT = ("throughput", "runtime", "compute_rate", "queue_wait")
 _BROKER_CATCHES_UP_S = 10.0

@@ -10,7 +10,7 @@ import numpy as np
 from network_provisioner.units import transfer_time
 from pegasus_hooks.advance.beliefs import Beliefs
 from site_selector.cost import Array
-from site_selector.estimates import DEFAULT_WORKERS
+from site_selector.estimates.believe import DEFAULT_WORKERS
 from site_selector.problem import Problem
 
 Place = tuple[str, bool]

@@ -2,7 +2,8 @@
 
 The planner leaves the workflow and its catalogs in the submit directory, so what a mapping was
 made from is there again: sizes, run times per site, workers, queues and paths come from
-:mod:`site_selector.estimates`. Where a planner left less, less is believed: ``note`` says what.
+:mod:`site_selector.estimates.believe`. Where a planner left less, less is believed: ``note`` says
+what.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ from monitors.workflows.logs.submit_dir import JobKind
 from network_provisioner.errors import InputError
 from network_provisioner.topology import Topology
 from pegasus_hooks.prepost import sizes
-from site_selector.beliefs import MeasurementSource, NoMeasurements, World
-from site_selector.catalogs import Site, sites_of
-from site_selector.estimates import DEFAULT_BANDWIDTH_BPS, believe, believe_sites
+from site_selector.catalogs.documents import read_document
+from site_selector.catalogs.entries import Site, sites_of
+from site_selector.estimates.beliefs import MeasurementSource, NoMeasurements, World
+from site_selector.estimates.believe import DEFAULT_BANDWIDTH_BPS, believe, believe_sites
 from site_selector.inputs import Inputs, load_inputs
 from site_selector.problem import NEVER_S, build_problem, file_sizes
-from site_selector.yamltext import read_document
 
 DEFAULT_RUN_S = 60.0  # of a job of which nothing is known
 ADDED_S = 2.0  # of what Pegasus adds beside transfers: directories, clean-up, registration

@@ -22,7 +22,7 @@ from pegasus_hooks.install import block, changes, ours
 from pegasus_hooks.install.changes import Change
 from pegasus_hooks.install.home import Home, Place, real
 from pegasus_hooks.install.parts import HOOKS, Part, hook_files
-from site_selector.yamltext import parse_document
+from site_selector.catalogs.documents import parse_document
 
 _LIST, _INLINE = "transformations", "transformationCatalog"
 _WHAT = "transformation catalog"

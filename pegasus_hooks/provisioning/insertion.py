@@ -16,9 +16,9 @@ import yaml
 from network_provisioner.errors import InputError
 from pegasus_hooks.provisioning.jobs import Additions
 from pegasus_hooks.provisioning.step import NAMESPACE, PROVISION, RELEASE
+from site_selector.catalogs.documents import Document, Key, parse_document
+from site_selector.catalogs.workflow import WHAT
 from site_selector.inputs import TRANSFORMATION_CATALOG
-from site_selector.workflow import WHAT
-from site_selector.yamltext import Document, Key, parse_document
 
 _BEGIN = "# >>> adon: written by 'adon workflow provision', taken out by its '--undo' >>>"
 _END = "# <<< adon <<<"

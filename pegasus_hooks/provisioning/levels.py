@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from itertools import groupby
 
-from site_selector.dag import Workflow
+from site_selector.catalogs.workflow import Workflow
 from site_selector.inputs import SUBMIT_SITE
 
 

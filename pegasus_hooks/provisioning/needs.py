@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from pegasus_hooks.provisioning.levels import Stretch
 from pegasus_hooks.provisioning.step import PathNeed
-from site_selector.dag import Job, Workflow
+from site_selector.catalogs.workflow import Job, Workflow
 from site_selector.inputs import SUBMIT_SITE
 
 

@@ -13,10 +13,9 @@ from pegasus_hooks.provisioning.jobs import additions
 from pegasus_hooks.provisioning.levels import Stretch, stretches
 from pegasus_hooks.provisioning.needs import Needs, Whereabouts, needs_of
 from pegasus_hooks.provisioning.step import Step
-from site_selector.catalogs import ReplicaCatalog
-from site_selector.dag import Workflow
-from site_selector.workflow import WHAT, workflow_of
-from site_selector.yamltext import Document, parse_document
+from site_selector.catalogs.documents import Document, parse_document
+from site_selector.catalogs.entries import ReplicaCatalog
+from site_selector.catalogs.workflow import WHAT, Workflow, workflow_of
 
 _PROGRAM = Path(__file__).with_name("job.py")
 

@@ -1,7 +1,7 @@
 """Executes a mapping on a platform as it truly is, event by event.
 
 This is what mappings are judged by, and it shares no code with the estimator that makes them
-(``site_selector/simulate.py``). Its rules:
+(``site_selector/mapping/estimator.py``). Its rules:
 
 - A job is ready when its parents are done and its files are at its site. It then waits T_q in the
   site's queue, and after that takes one of the site's N workers for its run time; where several
@@ -23,10 +23,9 @@ from typing import Any
 
 import numpy as np
 
-from site_selector import kernel
 from site_selector.cost import Array
-from site_selector.evaluation.kernel_execute import TRANSFERS, execute
-from site_selector.evaluation.kernel_plan import Plan, State
+from site_selector.evaluation.kernel_execute import TRANSFERS, Plan, State, execute
+from site_selector.mapping import kernel
 from site_selector.problem import Problem
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from callout_world import SERVERS, Planning
 
-from site_selector.placement import Mapping
+from site_selector.mapping.placement import Mapping
 
 pytestmark = pytest.mark.component
 

@@ -19,7 +19,7 @@ from examples.testbed.poolconfig import SiteSpec
 from monitors.archive import Archive
 from pegasus_hooks import pegasus_plan
 from pegasus_hooks.planner.model import PlannedWorkflow
-from site_selector.placement import Mapping, Placement
+from site_selector.mapping.placement import Mapping, Placement
 
 pytestmark = [pytest.mark.component, pytest.mark.pegasus]
 

@@ -39,7 +39,7 @@ from network_provisioner.topologies.data import topology_from_dict
 from pegasus_hooks import pegasus_plan
 from pegasus_hooks.planner.model import PlannedWorkflow
 from pegasus_hooks.provisioning.provisioned import program
-from site_selector.placement import Mapping, Placement
+from site_selector.mapping.placement import Mapping, Placement
 
 pytestmark = pytest.mark.component
 

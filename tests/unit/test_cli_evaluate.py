@@ -10,7 +10,7 @@ from cli_world import refusal
 from test_evaluation_wfformat import GOOD, old
 
 from adon.cli import main
-from site_selector.evaluation.contenders import POLICIES
+from site_selector.evaluation.cases import POLICIES
 from site_selector.evaluation.worlds import REGIMES
 
 

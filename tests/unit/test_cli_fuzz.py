@@ -24,7 +24,7 @@ from network_provisioner.topologies.data import topology_from_dict
 from pegasus_hooks.planner.model import Sources
 from pegasus_hooks.planner.plan import plan
 from site_selector.inputs import load_inputs
-from site_selector.placement import Mapping
+from site_selector.mapping.placement import Mapping
 
 FILES = {
     "workflow": WORKFLOW,

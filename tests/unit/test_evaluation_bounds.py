@@ -11,10 +11,9 @@ from evaluation_rig import MBIT, platform, random_platform, random_trace, task
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from site_selector.evaluation.bounds import lower_bound
-from site_selector.evaluation.reference import anneal, best_known, groups_of, steps_for
+from site_selector.evaluation.bounds import anneal, best_known, groups_of, lower_bound, steps_for
 from site_selector.evaluation.simulator import Simulator
-from site_selector.evaluation.trace import build_trace
+from site_selector.evaluation.traces import build_trace
 from site_selector.evaluation.worlds import true_problem
 
 SEEDS = st.integers(0, 10**9)

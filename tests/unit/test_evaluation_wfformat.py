@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from network_provisioner.errors import InputError
-from site_selector.evaluation.wfformat import parse, read_file, read_folder
+from site_selector.evaluation.traces import parse, read_file, read_folder
 
 GOOD: dict[str, Any] = {
     "name": "small",

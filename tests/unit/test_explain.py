@@ -17,12 +17,12 @@ from site_world import (
 )
 
 from network_provisioner.errors import InputError
-from site_selector.estimates import believe
-from site_selector.explain import changes, changes_text, explain_text, show_text, summary_text
+from site_selector.estimates.believe import believe
+from site_selector.explain.reasons import seconds, why_least, why_not_least
+from site_selector.explain.text import changes, changes_text, explain_text, show_text, summary_text
 from site_selector.inputs import Inputs
-from site_selector.mapping import map_workflow
-from site_selector.placement import Alternative, Mapping, Move, Withstands
-from site_selector.reasons import seconds, why_least, why_not_least
+from site_selector.mapping.mapper import map_workflow
+from site_selector.mapping.placement import Alternative, Mapping, Move, Withstands
 
 SITES: dict[str, dict[str, object]] = {
     "mu": {"adon.workers": 1, "adon.rate": "10 MB/s", "adon.bandwidth.tacc": "80 Mb/s"},

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from network_provisioner.errors import InputError
-from site_selector.hinted import hinted_copy
-from site_selector.placement import Mapping, Placement
-from site_selector.yamltext import read_document
+from site_selector.catalogs.documents import read_document
+from site_selector.mapping.hinted import hinted_copy
+from site_selector.mapping.placement import Mapping, Placement
 
 FEW = settings(max_examples=50)
 

@@ -24,12 +24,11 @@ from network_provisioner.units import (
     parse_rate,
     parse_size,
 )
-from site_selector.catalogs import replicas_of, sites_of, transformations_of
-from site_selector.dag import Workflow
-from site_selector.hints import Hints, parse_hints
-from site_selector.inputs import check_inputs, load_inputs
-from site_selector.workflow import parse_workflow, read_workflow
-from site_selector.yamltext import parse_document
+from site_selector.catalogs.documents import parse_document
+from site_selector.catalogs.entries import replicas_of, sites_of, transformations_of
+from site_selector.catalogs.hints import Hints, parse_hints
+from site_selector.catalogs.workflow import Workflow, parse_workflow, read_workflow
+from site_selector.inputs import check_inputs
 
 FEW = settings(max_examples=30)
 
@@ -379,10 +378,3 @@ def test_what_pegasus_writes_is_read_as_it_was_meant(
         assert found.files[f"f{6 + n}"].stage_out == shape["keep"]
     for lfn, file in found.files.items():
         assert file.size_bytes == sizes[int(lfn[1:])]
-
-
-def test_the_good_texts_are_good(tmp_path: Path) -> None:
-    for kind, text in GOOD.items():
-        (tmp_path / f"{kind}.yml").write_text(text)
-        READERS[kind](text)
-    assert len(load_inputs(tmp_path / "workflow.yml").candidates) == 11

@@ -13,12 +13,18 @@ import numpy as np
 import pytest
 from problem_world import any_sites, random_problem
 
-from site_selector import kernel
-from site_selector.policies import by_level, greedy, one_site
+from site_selector.mapping import kernel
+from site_selector.mapping.estimator import Estimator, SharingEstimator, upward_rank
+from site_selector.mapping.policies import (
+    VARIANTS,
+    by_level,
+    downward_rank,
+    greedy,
+    list_schedule,
+    one_site,
+    optimistic_costs,
+)
 from site_selector.problem import Problem
-from site_selector.schedule import VARIANTS, downward_rank, list_schedule, optimistic_costs
-from site_selector.sharing import SharingEstimator
-from site_selector.simulate import Estimator, upward_rank
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -71,7 +77,7 @@ def run_python(code: str, **environment: str) -> subprocess.CompletedProcess[str
 SMALL = """
 import sys
 from problem_world import any_sites, random_problem
-from site_selector.simulate import Estimator
+from site_selector.mapping.estimator import Estimator
 problem = random_problem(5, longest=20)
 ends = {Estimator(problem).makespan(any_sites(problem, seed)) for seed in range(50)}
 print(sum(ends), "numba" in sys.modules)
@@ -85,8 +91,8 @@ def test_small_workflows_do_not_wait_for_numba() -> None:
 RANK = """
 {limit}
 from problem_world import random_problem
-from site_selector import kernel
-from site_selector.simulate import upward_rank
+from site_selector.mapping import kernel
+from site_selector.mapping.estimator import upward_rank
 kernel.compile_from_now_on()
 print(upward_rank(random_problem(5)).sum())
 """

@@ -36,7 +36,7 @@ PURE = [
     "condor_plugins/transfers/decide.py",
     "condor_plugins/transfers/request_builder.py",
     "site_selector/cost.py",
-    "site_selector/mapping.py",
+    "site_selector/mapping/mapper.py",
 ]
 EFFECTS = {
     "requests", "subprocess", "socket", "sqlite3", "http", "urllib", "htcondor2", "classad2",

@@ -19,7 +19,7 @@ from monitors.planned.submitdir import braindump, dag_file, job_file
 from monitors.workflows.logs import kickstart
 from monitors.workflows.logs.submit_dir import SubmitDir
 from network_provisioner.errors import InputError
-from site_selector.placement import Alternative, Mapping, Move, Placement
+from site_selector.mapping.placement import Alternative, Mapping, Move, Placement
 
 FEW = settings(max_examples=50)
 

@@ -136,11 +136,6 @@ def test_the_same_plan_is_the_same_to_the_byte(case: Case) -> None:
     assert seen[0] == seen[1]
 
 
-def test_each_plan_gets_the_next_number(case: Case) -> None:
-    names = [planned(case).submit_dir.name for _ in range(3)]
-    assert names == ["run0001", "run0002", "run0003"]
-
-
 def test_a_plan_that_fails_leaves_nothing(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")

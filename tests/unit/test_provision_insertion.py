@@ -28,8 +28,8 @@ from pegasus_hooks.provisioning.step import (
     from_arguments,
     to_arguments,
 )
-from site_selector.workflow import WHAT, parse_workflow
-from site_selector.yamltext import parse_document
+from site_selector.catalogs.documents import parse_document
+from site_selector.catalogs.workflow import WHAT, parse_workflow
 
 PROGRAM = ["/usr/bin/python3", "-I", "-S", "/x/job.py"]
 FAN: dict[str, list[str]] = {"split": [], **{f"w{n}": ["split"] for n in range(4)}}
@@ -200,7 +200,7 @@ def test_the_program_is_there() -> None:
 
 
 def test_replicas_tell_sizes_and_places() -> None:
-    from site_selector.catalogs import replicas_of  # noqa: PLC0415
+    from site_selector.catalogs.entries import replicas_of  # noqa: PLC0415
 
     entry: dict[str, Any] = {"lfn": "split.in", "pfns": [{"site": "tacc", "pfn": "file:///x"}]}
     catalog = {"pegasus": "5.0.4", "replicas": [{**entry, "metadata": {"size": 77}}]}

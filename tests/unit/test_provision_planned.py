@@ -11,9 +11,9 @@ from planner_world import FIXED, Case, by_file, job, make_case, uses
 from network_provisioner.errors import InputError
 from pegasus_hooks.planner.plan import plan
 from pegasus_hooks.provisioning.provisioned import Options, provisioned
+from site_selector.catalogs.documents import read_document
+from site_selector.catalogs.workflow import WHAT
 from site_selector.inputs import load_inputs
-from site_selector.workflow import WHAT
-from site_selector.yamltext import read_document
 
 PROGRAM = ["/usr/bin/python3", "-I", "-S", "/x/job.py"]
 

@@ -23,11 +23,11 @@ from site_world import (
     workflow_text,
 )
 
-from site_selector.estimates import believe
+from site_selector.estimates.believe import believe
 from site_selector.inputs import Inputs
+from site_selector.mapping.estimator import Estimator
+from site_selector.mapping.terms import JobTerms, job_terms
 from site_selector.problem import Problem, build_problem
-from site_selector.simulate import Estimator
-from site_selector.terms import JobTerms, job_terms
 
 MB = 1_000_000
 MU, TACC = 0, 1

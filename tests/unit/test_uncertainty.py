@@ -17,15 +17,15 @@ from site_world import (
     workflow_text,
 )
 
-from site_selector.beliefs import Belief
-from site_selector.estimates import believe
-from site_selector.problem import NEVER_S, Problem, build_problem
-from site_selector.uncertainty import (
+from site_selector.estimates.beliefs import Belief
+from site_selector.estimates.believe import believe
+from site_selector.estimates.uncertainty import (
     Uncertainty,
     relative_error,
     scenarios,
     uncertainty_of,
 )
+from site_selector.problem import NEVER_S, Problem, build_problem
 
 KINDS = ("a", "a", "b")
 

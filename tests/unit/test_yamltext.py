@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from network_provisioner.errors import InputError
-from site_selector import yamltext
-from site_selector.yamltext import build_tree, parse_document, read_document
+from site_selector.catalogs import documents as yamltext
+from site_selector.catalogs.documents import build_tree, parse_document, read_document
 
 FEW = settings(max_examples=40)
 WORDS = st.sampled_from(
