@@ -214,9 +214,10 @@ class Broker(Queries):
         take their time, and may fail."""
         if self._recorder is not None:
             notify(self._reported, self._recorder.record, "recorded")
-        if self._policies is not None:
+        if self._policies is None:
+            self._lifecycle.ended.clear()
+        else:
             notify(self._lifecycle.ended, self._policies.ended, "accounted for")
-        self._lifecycle.ended.clear()
 
     def sweep(self) -> None:
         """Do what time asks for: begin and end what is due, serve the queue, see who moves bytes,
@@ -505,7 +506,7 @@ class Broker(Queries):
                 else:
                     self._lifecycle.end_late(transit, now)
             answer = self._done(transit, now)
-            if first:
+            if first and self._recorder is not None:
                 self._reported.append(answer)
             return answer
 

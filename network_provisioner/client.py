@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import partial
 from typing import Any, TypeVar
 
 from network_provisioner.errors import BrokerError
@@ -62,7 +63,7 @@ class BrokerClient:
         first free one of ``ID.2``, ``ID.3``, …; one reserved in advance is begun where it can be.
         """
         body = {"requests": [*map(_body, requests)]}
-        return self._ask(_answers, "POST", "/v1/transits/ask", body)
+        return self._ask(partial(_answers, requests), "POST", "/v1/transits/ask", body)
 
     def release(
         self,
@@ -244,8 +245,11 @@ def _body(request: TransitRequest) -> dict[str, Any]:
     return body
 
 
-def _answers(answer: Any) -> list[Asked]:
-    return [_asked(item["transit"], item["error"], item["service"]) for item in answer["answers"]]
+def _answers(requests: Sequence[TransitRequest], answer: Any) -> list[Asked]:
+    return [
+        _asked(item["transit"], item["error"], item["service"])
+        for item, _ in zip(answer["answers"], requests, strict=True)
+    ]
 
 
 def _asked(transit: Any, error: Any, service: Any) -> Asked:

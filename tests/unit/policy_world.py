@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from examples.testbed import plan
 from network_provisioner.model import Transit, TransitState
 from network_provisioner.policies.book import PolicyBook
-from network_provisioner.store import Document
+from network_provisioner.stores.sqlite import SqliteStore
 from network_provisioner.topologies.data import topology_from_dict
 
 NOW = 1_795_269_600.0  # 2026-11-21T14:00:00Z
@@ -25,45 +24,11 @@ LISTING_1: dict[str, Any] = {
 }
 
 
-class MemoryStore:
-    """As much of a store as policies and accounts need."""
-
-    def __init__(self) -> None:
-        self.transits: list[Transit] = []
-        self.written: list[Document] = []
-        self.stamp = 0
-
-    def find(self, state: str | None, workflow: str | None, limit: int) -> list[Transit]:
-        return [t for t in self.transits if state in (None, t.state)][-limit:]
-
-    def each(self, state: str | None = None) -> Iterator[Transit]:
-        return iter(self.find(state, None, 10**9))
-
-    def put_document(self, kind: str, name: str, body: dict[str, Any], keep: int = 0) -> int:
-        self.stamp += 1
-        version = 1 + sum((d.kind, d.name) == (kind, name) for d in self.written)
-        self.written.append(Document(kind, name, version, body))
-        return version
-
-    def delete_document(self, kind: str, name: str) -> bool:
-        self.stamp += 1
-        before = len(self.written)
-        self.written = [d for d in self.written if (d.kind, d.name) != (kind, name)]
-        return len(self.written) < before
-
-    def documents(self, kind: str) -> list[Document]:
-        newest = {d.name: d for d in self.written if d.kind == kind}
-        return [newest[name] for name in sorted(newest)]
-
-    def documents_stamp(self, kind: str) -> int:
-        return self.stamp
-
-
 class PolicyRig:
     """A book of policies whose clock stands still until it is set."""
 
-    def __init__(self, store: MemoryStore | None = None) -> None:
-        self.store = store or MemoryStore()
+    def __init__(self) -> None:
+        self.store = SqliteStore(":memory:")
         self.now = NOW
         self.book = self.reopened()
 
