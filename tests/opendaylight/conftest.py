@@ -10,6 +10,7 @@ import pytest
 
 # The rig of the tests with Open vSwitch serves here, too.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "component"))
+pytest.register_assert_rewrite("packet_suite")  # tests that several modules run
 
 
 @pytest.fixture(scope="session")

@@ -16,29 +16,25 @@ from ovs_rig import (
     BACKGROUND,
     IN_SWITCHES,
     L2,
-    L3,
     MBPS,
     OvsRig,
-    load,
-    sink,
     transfer,
     vswitchd,
 )
+from packet_suite import CircuitsWithPackets
 
 from examples.testbed import plan
 from examples.testbed.opendaylight import PASSWORD, URL, USER
 from examples.testbed.ports import free_port
 from network_provisioner.client import BrokerClient
-from network_provisioner.controllers.base import ControllerError, Part
+from network_provisioner.controllers.base import ControllerError
 from network_provisioner.controllers.conformance import ControllerConformance
 from network_provisioner.controllers.opendaylight.driver import OpenDaylightController
 from network_provisioner.controllers.restconf import Access, Restconf
 from network_provisioner.controllers.shaping.htb import TcShaper
 from network_provisioner.controllers.shaping.shapes import CommandRunner
 from network_provisioner.errors import BrokerError
-from network_provisioner.flows import Flow
 from network_provisioner.model import TransitRequest, TransitState
-from network_provisioner.topologies.discovery import Discovers, differences
 
 # A busy machine starts an OpenDaylight in minutes.
 pytestmark = [pytest.mark.opendaylight, pytest.mark.root, pytest.mark.timeout(1800)]
@@ -89,85 +85,13 @@ class TestRealOpenDaylight(ControllerConformance):
     """Everything that every driver has to do."""
 
 
-def test_traffic_takes_the_path_it_was_given(rig: OdlRig) -> None:
-    for circuits, hop, other in (
-        ([], ("s1", "r1"), ("s1", "s2")),
-        ([rig.circuit(L2)], ("s1", "s2"), ("s1", "r1")),
-        ([rig.circuit(L3)], ("s1", "r1"), ("s1", "s2")),
-    ):
-        rig.controller.apply(circuits)
-        before = rig.sent()
-        counted = rig.controller.circuit_bytes("a")
-        moved = transfer("mu", "tacc", 0.5)["bytes"]
-        after = rig.sent()
-        assert after[hop] - before[hop] >= moved
-        assert after[other] - before[other] < moved / 10
-        if circuits:
-            rig.counted("a", counted + moved)
+class TestPackets(CircuitsWithPackets):
+    """What packets do, whichever driver it is."""
 
 
-def test_transfers_between_the_same_hosts_take_paths_of_their_own(rig: OdlRig) -> None:
-    # A range of ports becomes masks, which OpenDaylight passes on to Open vSwitch.
-    fast = rig.circuit(L2, "fast", flows=(Flow("tcp", None, (5001, 5010)),))
-    slow = rig.circuit(L3, "slow", flows=(Flow("tcp", None, (5020, 5020)),))
-    rig.controller.apply([fast, slow])
-    assert rig.controller.installed() == ["fast", "slow"]
-    for port, hop, other, name in (
-        (5003, ("s1", "s2"), ("s1", "r1"), "fast"),
-        (5020, ("s1", "r1"), ("s1", "s2"), "slow"),
-    ):
-        before, counted = rig.sent(), rig.controller.circuit_bytes(name)
-        moved = transfer("mu", "tacc", 0.5, port)["bytes"]
-        after = rig.sent()
-        assert after[hop] - before[hop] >= moved
-        assert after[other] - before[other] < moved / 10
-        rig.counted(name, counted + moved)
-
-
-def test_a_transfer_is_split_over_two_paths_and_leaves_no_group(rig: OdlRig) -> None:
-    parts = (Part(L2, 40 * MBPS, 60 * MBPS), Part(L3, 15 * MBPS, 20 * MBPS))
-    split = rig.circuit(L2, "split", min_bps=55 * MBPS, max_bps=80 * MBPS, parts=parts)
-    rig.controller.apply([split])
-    groups = rig.network.switches.ofctl("s1", "dump-groups")
-    assert "type=select" in groups and "weight:73" in groups and "weight:27" in groups
-    before = rig.sent()
-    with sink("tacc", 5001) as received:
-        sender = load("mu", "send", plan.SITES["tacc"].address, 5001, 24, 3.0)
-        assert sender.wait(120) == 0
-        total = sum(received()["bytes"] for _ in range(24))
-    after = rig.sent()
-    ways = {hop: after[hop] - before[hop] for hop in (("s1", "s2"), ("s1", "r1"))}
-    assert min(ways.values()) > 0.05 * total
-    rig.controller.apply([rig.circuit(L2, "split")])
-    assert rig.controller.installed() == ["split"]
-    assert "group_id" not in rig.network.switches.ofctl("s1", "dump-groups")
-
-
-def test_a_reserved_rate_is_kept(rig: OdlRig) -> None:
+def test_a_reserved_rate_is_a_class_of_the_device(rig: OdlRig) -> None:
     rig.controller.apply([rig.circuit(min_bps=20 * MBPS, max_bps=20 * MBPS)])
     assert (20 * MBPS, 20 * MBPS) in rig.classes("s1-a").values()
-    tries = (transfer("mu", "tacc", 4.0)["bps"] for _ in range(4))
-    got = next((bps for bps in tries if bps > 15 * MBPS), 0.0)
-    assert 15 * MBPS < got < 21 * MBPS
-
-
-def test_bytes_are_counted_on_over_a_renewed_lease(rig: OdlRig) -> None:
-    rig.controller.apply([rig.circuit(lease_until=rig.now() + 100)])
-    moved = transfer("mu", "tacc", 0.5)["bytes"]
-    rig.controller.apply([rig.circuit(lease_until=rig.now() + 200)])
-    moved += transfer("mu", "tacc", 0.5)["bytes"]
-    rig.counted("a", moved)
-
-
-def test_it_finds_how_the_switches_are_joined(rig: OdlRig) -> None:
-    rig.controller.apply([rig.circuit()])
-    assert isinstance(rig.controller, Discovers)
-    found = rig.controller.discover()
-    assert differences(rig.topology, found) == []
-    assert found.links == {((1, 10), (2, 10))}  # the routed path lets no such frame through
-    for bridge in plan.SWITCHES:
-        assert "0x88cc" not in rig.network.switches.ofctl(bridge, "dump-flows")
-    assert rig.controller.installed() == ["a"]
 
 
 def test_a_refusal_of_the_switch_is_told_and_changes_nothing(rig: OdlRig) -> None:

@@ -96,26 +96,12 @@ class TestOpenDaylight(ControllerConformance):
     """Everything that every driver has to do."""
 
 
-def test_nothing_is_changed_where_nothing_changes(rig: FakeRig) -> None:
-    rig.controller.apply([rig.circuit()])
-    before = [node.changes for node in rig.odl.nodes.values()]
-    rig.controller.apply([rig.circuit()])
-    assert [node.changes for node in rig.odl.nodes.values()] == before
-
-
 def test_routes_are_configured_and_circuits_are_not(rig: FakeRig) -> None:
     rig.controller.apply([rig.circuit()])
     for dpid, node in rig.odl.nodes.items():
         owners = {int(flow["cookie"]) >> 48 for flow in node.config.values()}
         assert owners == {ROUTE_OWNER}
         assert set(rig.odl.owners(dpid)) == {ROUTE_OWNER, TRANSIT_OWNER}
-
-
-def test_leases_are_hard_timeouts(rig: FakeRig) -> None:
-    rig.controller.apply([rig.circuit(lease_s=100.0)])
-    leased = [e.flow for n in rig.odl.nodes.values() for e in n.table.values()]
-    timeouts = {f["hard-timeout"] for f in leased if int(f["cookie"]) >> 48 == TRANSIT_OWNER}
-    assert timeouts <= {100, 101} and timeouts
 
 
 def test_the_end_of_every_lease_is_noticed() -> None:
@@ -457,13 +443,6 @@ def test_a_split_circuit_has_a_group_while_it_lives(rig: FakeRig) -> None:
     assert rig.odl.nodes[1].groups == {} and rig.odl.owners(1).count(TRANSIT_OWNER) == 0
 
 
-def test_groups_come_back_with_their_switch(rig: FakeRig) -> None:
-    rig.controller.apply([split(rig)])
-    rig.odl.restart(1)
-    rig.wait_for("group", lambda: bool(rig.odl.nodes[1].groups))
-    rig.wait_for("circuit", lambda: rig.controller.installed() == ["split"])
-
-
 def test_a_group_that_was_left_is_taken_over(rig: FakeRig) -> None:
     rig.controller.apply([split(rig)])
     node = rig.odl.nodes[1]
@@ -529,19 +508,6 @@ def test_a_route_that_somebody_removed_is_laid_again_on_return(rig: FakeRig) -> 
     rig.odl.nodes[1].config.clear()
     rig.odl.restart(1)
     rig.wait_for("routes", lambda: len(rig.odl.owners(1)) == count)
-
-
-def test_circuits_of_an_earlier_run_stay_until_the_first_apply(rig: FakeRig) -> None:
-    rig.controller.apply([rig.circuit()])
-    changes = rig.odl.nodes[1].changes
-    second = rig.new_controller()
-    second.start(30.0)
-    try:
-        assert rig.odl.nodes[1].changes == changes
-        second.apply([])
-        assert set(rig.odl.owners(1)) == {ROUTE_OWNER}
-    finally:
-        second.stop()
 
 
 def test_an_endless_answer_is_cut_off(rig: FakeRig, monkeypatch: pytest.MonkeyPatch) -> None:

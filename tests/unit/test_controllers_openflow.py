@@ -168,7 +168,7 @@ def test_counters_are_read_from_the_ports(rig: FakeRig) -> None:
 
 
 def test_the_end_of_a_lease_frees_its_class(rig: FakeRig) -> None:
-    rig.controller.apply([rig.circuit("a", lease_s=6)])
+    rig.controller.apply([rig.circuit("a", lease_s=30)])
     assert len(rig.shaper.laid["s1-a"].classes) == 1
     rig.wait_for("free class", lambda: rig.shaper.laid["s1-a"].classes == ())
     rig.wait_for("the rules' end", lambda: TRANSIT_OWNER not in rig.owners(rig.s1))

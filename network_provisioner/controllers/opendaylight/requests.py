@@ -44,6 +44,23 @@ _STATISTICS = "opendaylight-direct-statistics"
 _EVERY_BIT = 2**64 - 1
 # More rules than this are read together.
 _ONE_BY_ONE = 4
+# An operation ends with the next barrier, so what counts is how many wait for the same one.
+_AT_ONCE = 16
+_BARRIER_AFTER_S = 0.05
+
+# OpenDaylight sends its frames every five seconds.
+DISCOVER_S = 6.5
+_LOOK_EVERY_S = 0.5
+_LEASE_S = 30
+_ETH_TYPE = 0x88CC
+_PUNT_COOKIE = 0xAD1D << 48
+_PUNT_PRIORITY = 65000
+_PORTS = (
+    "opendaylight-inventory:nodes?content=nonconfig&fields=node(id;node-connector(id;"
+    "flow-node-inventory:name;flow-node-inventory:state;flow-node-inventory:configuration;"
+    "flow-node-inventory:current-speed))"
+)
+_LINKS = "network-topology:network-topology/topology=flow%3A1?content=nonconfig&fields=link"
 
 
 class OpenDaylightReader:
@@ -164,11 +181,6 @@ def table_path(dpid: int) -> str:
 def flow_path(dpid: int, flow_id: str) -> str:
     """A flow of that table."""
     return f"{table_path(dpid)}/flow={flow_id}"
-
-
-# An operation ends with the next barrier, so what counts is how many wait for the same one.
-_AT_ONCE = 16
-_BARRIER_AFTER_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,21 +304,6 @@ class OpenDaylightWriter:
 
     def _step(self, dpid: int, what: str, run: Callable[[], None]) -> Step:
         return Step(dpid, self._label(dpid), what, run)
-
-
-# OpenDaylight sends its frames every five seconds.
-DISCOVER_S = 6.5
-_LOOK_EVERY_S = 0.5
-_LEASE_S = 30
-_ETH_TYPE = 0x88CC
-_PUNT_COOKIE = 0xAD1D << 48
-_PUNT_PRIORITY = 65000
-_PORTS = (
-    "opendaylight-inventory:nodes?content=nonconfig&fields=node(id;node-connector(id;"
-    "flow-node-inventory:name;flow-node-inventory:state;flow-node-inventory:configuration;"
-    "flow-node-inventory:current-speed))"
-)
-_LINKS = "network-topology:network-topology/topology=flow%3A1?content=nonconfig&fields=link"
 
 
 def discover(

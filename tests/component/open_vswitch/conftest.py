@@ -14,6 +14,7 @@ from ovs_rig import network_up
 from adon.machine import box
 from examples.testbed.network import Network
 
+pytest.register_assert_rewrite("packet_suite")  # tests that several modules run
 collect_ignore_glob = [] if box.inside() else ["test_*.py"]
 
 

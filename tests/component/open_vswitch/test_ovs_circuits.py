@@ -26,6 +26,7 @@ from ovs_rig import (
     transfer,
     vswitchd,
 )
+from packet_suite import CircuitsWithPackets
 
 from examples.testbed import plan
 from examples.testbed.network import Network
@@ -33,7 +34,6 @@ from network_provisioner.controllers.base import ControllerError, Part
 from network_provisioner.controllers.conformance import ControllerConformance
 from network_provisioner.controllers.openflow.driver import OpenFlowController
 from network_provisioner.flows import Flow
-from network_provisioner.topologies.discovery import Discovers, differences
 
 pytestmark = [pytest.mark.component, pytest.mark.root]
 
@@ -59,22 +59,8 @@ class TestOpenVSwitch(ControllerConformance):
     """Everything that every driver has to do."""
 
 
-def test_traffic_takes_the_path_it_was_given(rig: OvsRig) -> None:
-    for circuits, hop, other in (
-        ([], ("s1", "r1"), ("s1", "s2")),
-        ([rig.circuit(L2)], ("s1", "s2"), ("s1", "r1")),
-        ([rig.circuit(L3)], ("s1", "r1"), ("s1", "s2")),
-    ):
-        rig.controller.apply(circuits)
-        before = rig.sent()
-        counted = rig.controller.circuit_bytes("a")
-        moved = transfer("mu", "tacc", 0.3)["bytes"]
-        after = rig.sent()
-        assert after[hop] - before[hop] >= moved
-        assert after["s2", "tacc"] - before["s2", "tacc"] >= moved
-        assert after[other] - before[other] < moved / 10
-        if circuits:
-            rig.counted("a", counted + moved)
+class TestPackets(CircuitsWithPackets):
+    """What packets do, whichever driver it is."""
 
 
 @pytest.mark.long
@@ -158,14 +144,6 @@ def test_a_refusal_leaves_the_circuits_as_they_were(rig: OvsRig) -> None:
     assert rig.controller.installed() == ["before", "more"]
 
 
-def test_byte_counters_go_on_when_a_circuit_is_changed(rig: OvsRig) -> None:
-    rig.controller.apply([rig.circuit(lease_until=rig.now() + 100)])
-    moved = transfer("mu", "tacc", 0.3)["bytes"]
-    rig.controller.apply([rig.circuit(lease_until=rig.now() + 200, max_bps=30 * MBPS)])
-    moved += transfer("mu", "tacc", 0.3)["bytes"]
-    rig.counted("a", moved)
-
-
 def test_marks_do_not_leave_the_network_as_a_class_for_others(rig: OvsRig) -> None:
     """A host that marks its own packets stays in the best-effort class."""
     rig.controller.apply([rig.circuit(min_bps=40 * MBPS, max_bps=40 * MBPS)])
@@ -243,22 +221,6 @@ def test_switches_that_hang_are_an_error_and_come_back(rig: OvsRig) -> None:
         rig.wait_for("resync", lambda: impatient.installed() == ["before"])
     finally:
         impatient.stop()
-
-
-def test_it_finds_how_the_switches_are_joined_and_leaves_nothing(rig: OvsRig) -> None:
-    rig.controller.apply([rig.circuit()])
-    rules = {bridge: len(rig.flows(bridge)) for bridge in plan.SWITCHES}
-    assert isinstance(rig.controller, Discovers)
-    # Frames may be longer on the way than they are waited for.
-    tries = (rig.controller.discover() for _ in range(4))
-    found = next((one for one in tries if one.links), None)
-    assert found is not None and differences(rig.topology, found) == []
-    assert found.links == {((1, 10), (2, 10))}  # the routed path lets no such frame through
-    assert {n for n, port in found.ports[1].items() if port.up} >= {1, 4, 10, 11}
-    for bridge in plan.SWITCHES:
-        assert len(rig.flows(bridge)) == rules[bridge]
-        assert "0x88cc" not in rig.network.switches.ofctl(bridge, "dump-flows")
-    assert rig.controller.installed() == ["a"]
 
 
 def test_stop_leaves_no_rule_and_no_class(rig: OvsRig) -> None:

@@ -10,20 +10,18 @@ import pytest
 from ovs_rig import (
     BACKGROUND,
     L2,
-    L3,
     MBPS,
     RATE_BPS,
     OvsRig,
     controlled,
     load,
     sink,
-    transfer,
 )
+from packet_suite import WAYS, split, to_port
 
 from examples.testbed import plan
 from examples.testbed.network import Network
-from network_provisioner.controllers.base import Circuit, Part, Queue
-from network_provisioner.flows import Flow
+from network_provisioner.controllers.base import Circuit, Queue
 
 pytestmark = [pytest.mark.component, pytest.mark.root]
 
@@ -38,13 +36,6 @@ def up(network: Network) -> Iterator[OvsRig]:
 def rig(up: OvsRig) -> OvsRig:
     up.controller.apply([])
     return up
-
-
-WAYS = (("s1", "s2"), ("s1", "r1"))
-
-
-def to_port(first: int, last: int = 0) -> tuple[Flow, ...]:
-    return (Flow("tcp", None, (first, last or first)),)
 
 
 @contextlib.contextmanager
@@ -78,37 +69,6 @@ def reaches(rates: dict[int, float], src: str = "mu", dst: str = "tacc") -> dict
     return best
 
 
-def best_effort(rig: OvsRig) -> int:
-    """Bytes on s1's route from mu to tacc."""
-    match = f"ip,nw_src={plan.SITES['mu'].address},nw_dst={plan.SITES['tacc'].address}"
-    text = rig.network.switches.ofctl("s1", "dump-flows", match)
-    route = next(line for line in text.splitlines() if "cookie=0xad0f" in line)
-    return int(route.partition("n_bytes=")[2].partition(",")[0])
-
-
-def test_two_transfers_between_the_same_hosts_take_paths_of_their_own(rig: OvsRig) -> None:
-    fast = rig.circuit(L2, "fast", flows=to_port(5001, 5010))
-    slow = rig.circuit(L3, "slow", flows=to_port(5020))
-    rig.controller.apply([fast, slow])
-    for port, hop, other, name in (
-        (5003, ("s1", "s2"), ("s1", "r1"), "fast"),
-        (5020, ("s1", "r1"), ("s1", "s2"), "slow"),
-    ):
-        before, counted = rig.sent(), rig.controller.circuit_bytes(name)
-        moved = transfer("mu", "tacc", 0.3, port)["bytes"]
-        after = rig.sent()
-        assert after[hop] - before[hop] >= moved
-        assert after[other] - before[other] < moved / 10
-        rig.counted(name, counted + moved)
-    # Everything else between the two takes neither: all of it is counted as best effort.
-    named = {name: rig.controller.circuit_bytes(name) for name in ("fast", "slow")}
-    before = best_effort(rig)
-    moved = transfer("mu", "tacc", 0.3, 5030)["bytes"]
-    rig.wait_for("count of best effort", lambda: best_effort(rig) - before >= moved)
-    for name, counted in named.items():
-        assert rig.controller.circuit_bytes(name) - counted < moved / 10
-
-
 @pytest.mark.long
 def test_two_transfers_between_the_same_hosts_have_rates_of_their_own(rig: OvsRig) -> None:
     wanted = {5001: 30 * MBPS, 5002: 15 * MBPS}
@@ -123,11 +83,6 @@ def test_two_transfers_between_the_same_hosts_have_rates_of_their_own(rig: OvsRi
     print("b/s by port:", got)
     for port, rate in wanted.items():
         assert 0.75 * rate < got[port] < 1.05 * rate
-
-
-def split(rig: OvsRig, **more: object) -> Circuit:
-    parts = (Part(L2, 40 * MBPS, RATE_BPS), Part(L3, 15 * MBPS, 20 * MBPS))
-    return rig.circuit(L2, "split", min_bps=55 * MBPS, max_bps=80 * MBPS, parts=parts, **more)
 
 
 @pytest.mark.long
@@ -155,19 +110,6 @@ def test_a_transfer_is_split_over_two_paths(rig: OvsRig) -> None:
     # More than the overlay link alone carries.
     assert best > 1.05 * RATE_BPS
     rig.counted("split", total)
-
-
-def test_a_split_transfer_is_a_group_of_the_switch(rig: OvsRig) -> None:
-    rig.controller.apply([split(rig)])
-    groups = rig.network.switches.ofctl("s1", "dump-groups")
-    assert "type=select" in groups and "weight:73" in groups and "weight:27" in groups
-    before, count = rig.sent(), 0
-    while count < 24 and not all(rig.sent()[h] > before[h] + 1000 for h in WAYS):
-        count += 1  # which way a stream goes, its ports say
-        assert transfer("mu", "tacc", 0.05, 5001 + count)["bytes"] > 0
-    assert count < 24
-    rig.controller.apply([])
-    assert "group_id" not in rig.network.switches.ofctl("s1", "dump-groups")
 
 
 def members(rig: OvsRig) -> list[Circuit]:
