@@ -18,7 +18,7 @@ from adon.testbed.packages import ensure
 from adon.testbed.pool import Pool
 from adon.testbed.poolconfig import SiteSpec
 from condor_plugins import dagman
-from condor_plugins.collector import SitePool, summarise, workers
+from condor_plugins.sitepool import SitePool, summarise, workers
 from network_provisioner.errors import AdonError, MissingError
 
 pytestmark = pytest.mark.component
