@@ -13,10 +13,10 @@ help: ## say what each target does
 	@sed -n 's/^\([a-z0-9-]*\): [a-z ]*## /\1\t/p' Makefile | expand -t 20
 
 setup: ## have Debian packages, Python and .venv (the others do this first)
-	@$(TIED) sh adon/testbed/bootstrap.sh
+	@$(TIED) sh examples/testbed/bootstrap.sh
 
 demo: setup ## run the SoyKB workflow from abstract description to measured transfers, with a report
-	@$(TIED) .venv/bin/adon demo
+	@$(TIED) $(PYTHON) -m examples.demo
 
 dashboard: setup ## look at what the demo measured, in a browser at http://127.0.0.1:8470/
 	@$(TIED) .venv/bin/adon dashboard
@@ -44,7 +44,7 @@ bench: setup ## measure and write bench-results.json; ONLY=P3 measures one id, T
 	@$(TIED) $(PYTHON) -m tests.bench $(if $(ONLY),--only $(ONLY))
 
 clean: ## remove what was made here, also what killed runs left (downloads in ~/.cache/adon stay)
-	@[ ! -x .venv/bin/python ] || .venv/bin/python adon/testbed/leftovers.py .adon
+	@[ ! -x .venv/bin/python ] || .venv/bin/python examples/testbed/leftovers.py .adon
 	@rm -rf demo-report figure18 bench-results.json .adon .venv *.egg-info build dist
 	@rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -43,50 +43,56 @@ setup(
     packages=[
         "network_provisioner",
         "network_provisioner.api",
+        "network_provisioner.base",
         "network_provisioner.controllers",
+        "network_provisioner.controllers.opendaylight",
+        "network_provisioner.controllers.openflow",
+        "network_provisioner.controllers.shaping",
         "network_provisioner.decisions",
         "network_provisioner.policies",
         "network_provisioner.stores",
         "network_provisioner.templates",
         "network_provisioner.topologies",
         "monitors",
-        "monitors.agents",
         "monitors.anomalies",
         "monitors.api",
-        "monitors.centre",
         "monitors.notices",
-        "monitors.perfsonar",
-        "monitors.probes",
+        "monitors.planned",
         "monitors.retention",
-        "monitors.schedule",
+        "monitors.measurements",
+        "monitors.measurements.agent",
+        "monitors.measurements.perfsonar",
+        "monitors.measurements.probes",
         "monitors.stores",
+        "monitors.watcher",
         "monitors.workflows",
         "monitors.workflows.facts",
         "monitors.workflows.logs",
         "site_selector",
+        "site_selector.catalogs",
+        "site_selector.estimates",
         "site_selector.evaluation",
+        "site_selector.explain",
+        "site_selector.mapping",
         "pegasus_hooks",
-        "pegasus_hooks.ahead",
+        "pegasus_hooks.advance",
         "pegasus_hooks.install",
         "pegasus_hooks.planner",
         "pegasus_hooks.plugin",
+        "pegasus_hooks.prepost",
+        "pegasus_hooks.provisioning",
         "pegasus_hooks.tools",
-        "pegasus_hooks.provision",
-        "pegasus_hooks.watch",
         "condor_plugins",
         "condor_plugins.expansion",
         "condor_plugins.transfers",
         "adon",
         "adon.commands",
         "adon.dashboard",
-        "adon.demo",
+        "adon.machine",
         "adon.monitoring",
-        "adon.testbed",
     ],
     package_data={
         "adon.dashboard": ["*.html", "*.css", "*.js", "*.svg"],
-        "adon.demo": ["*.html", "*.css", "*.js"],
-        "adon.testbed": ["*.sh", "*.xml"],
         "pegasus_hooks.tools": ["*.sh", "bin/*"],
         "pegasus_hooks.plugin": ["java/**/*.java", "signatures/**/*.java"],
     },
@@ -94,7 +100,7 @@ setup(
     install_requires=[
         "networkx>=3.2",  # topology graphs and k shortest paths
         "numpy>=1.26",  # the cost model over jobs x sites as arrays
-        "numba>=0.60",  # compiles the simulation of mappings; everything works without, slowly
+        "numba>=0.60",  # compiles the search for mappings and their simulation
         "PyYAML>=6.0",  # Pegasus catalogs and adon.yml, with line numbers for errors
         "pydantic>=2.6",  # adon.yml and REST bodies: validated, unknown keys rejected
         "fastapi>=0.110",  # REST API with its OpenAPI description
@@ -103,6 +109,7 @@ setup(
         "psycopg[binary]>=3.2",  # PostgreSQL, where several brokers share their state
         "requests>=2.31",  # REST controllers (OpenDaylight) and the command line client
         "htcondor>=25.0",  # htcondor2 bindings: pool state, DAG submission, job logs
+        "psutil>=6.0",  # how busy an agent's host is
         "os-ken>=4.0",  # OpenFlow 1.3 wire protocol, kept by OpenStack
         "pegasus-wms.api>=5.1",  # reads and writes abstract workflows and catalogs
         "pegasus-wms.worker>=5.1",  # pegasus-transfer, which moves the bytes
@@ -121,6 +128,7 @@ setup(
             "httpx2>=2.0",  # the test client of FastAPI speaks through it
             "mypy>=1.10",
             "ruff>=0.6",
+            "types-psutil",
             "types-PyYAML",
             "types-requests",
         ],

@@ -20,13 +20,12 @@ from adon.commands.parsing import Parser
 from network_provisioner.errors import AdonError, printable
 
 NOUNS = (
-    "demo", "doctor", "site", "plan", "monitor", "broker", "topology", "transit", "template",
-    "policy", "state", "install", "watch", "workflow", "pool", "agent", "dashboard", "archive",
-    "measure",
+    "doctor", "site", "plan", "monitor", "broker", "topology", "transit", "template", "policy",
+    "state", "install", "watch", "workflow", "pool", "agent", "dashboard", "archive", "measure",
 )  # fmt: skip
 _DESCRIPTION = "ADON: application-driven overlay networks for Pegasus and HTCondor workflows."
 _EPILOG = """\
-'adon COMMAND --help' explains a command, with examples. Start with 'adon doctor', then 'adon demo'.
+'adon COMMAND --help' explains a command, with examples. Start with 'adon doctor'.
 
 Exit codes: 0 done; 1 ran and did not succeed; 2 could not run as asked: one line on standard
 error says what was found and what was expected.
@@ -54,13 +53,13 @@ def build_parser() -> Parser:
     return parser
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code."""
+def main(argv: Sequence[str] | None = None, parser: Parser | None = None) -> int:
+    """Run one command of ``parser``, by default ``adon``'s, and return its exit code."""
     _prepare_streams()
     debug = False
     try:
         try:
-            args = build_parser().parse_args(argv)
+            args = (parser or build_parser()).parse_args(argv)
             debug = args.debug
             code: int = args.run(args)
         except SystemExit:  # help was printed, or the arguments cannot be: flushed like the rest

@@ -27,7 +27,7 @@ class MonitoringConfig(Section):
     """What is measured, by whom, and who is told. See docs/measuring.md.
 
     ``agents``       who measures
-    ``tasks``        what, by name (:mod:`monitors.schedule.data`)
+    ``tasks``        what, by name (:mod:`monitors.measurements.task_data`)
     ``agreement``    how much load measurements may put on links and domains
     ``access``       who may start what between which sites, and see which results
     ``anomalies``    how sensitive detection is, by metric (:mod:`monitors.anomalies.data`)
@@ -35,7 +35,8 @@ class MonitoringConfig(Section):
     ``stuck_after``  a workflow in which nothing changes for so long is stuck
     ``retention``    how long measurements are kept whole, and how long as roll-ups
     ``workflows``    whose workflows the broker itself follows: ``user``, ``all``, or directories
-    ``perfsonar``    esmond-style archives that are read (:mod:`monitors.perfsonar.data`)
+    ``perfsonar``    esmond-style archives that are read
+                     (:mod:`monitors.measurements.perfsonar.settings`)
     """
 
     agents: list[AgentConfig] = Field(default_factory=list)

@@ -11,7 +11,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import Any, TypeVar
 
-from adon.testbed.syscalls import tie_to
+from adon.machine.syscalls import tie_to
 from network_provisioner.errors import AdonError
 
 T = TypeVar("T")

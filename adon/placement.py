@@ -21,8 +21,9 @@ from network_provisioner.stores.database_url import place as at
 from network_provisioner.topologies.data import topology_from_dict
 from network_provisioner.topology import Topology
 from pegasus_hooks.planner.layout import check_mapping
-from site_selector.catalogs import sites_of
-from site_selector.estimates import (
+from site_selector.catalogs.documents import read_document
+from site_selector.catalogs.entries import sites_of
+from site_selector.estimates.believe import (
     MeasurementSource,
     NoMeasurements,
     World,
@@ -30,9 +31,8 @@ from site_selector.estimates import (
     believe_sites,
 )
 from site_selector.inputs import Inputs, known_site, load_inputs
-from site_selector.mapping import map_workflow
-from site_selector.placement import Mapping as SiteMapping
-from site_selector.yamltext import read_document
+from site_selector.mapping.mapper import map_workflow
+from site_selector.mapping.placement import Mapping as SiteMapping
 
 
 @dataclass(frozen=True, slots=True)

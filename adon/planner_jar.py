@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from adon.testbed import packages
+from adon.machine import packages
 from pegasus_hooks.plugin.build import COMPILER, Progress, ensure_jar
 
 

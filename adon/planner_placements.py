@@ -11,13 +11,12 @@ from contextlib import suppress
 from pathlib import Path
 
 from network_provisioner.detached import detached
-from site_selector.beliefs import World, beliefs_dict
-from site_selector.describe import describe
+from site_selector.estimates.beliefs import World, beliefs_dict
+from site_selector.explain.describe import describe
 from site_selector.inputs import Inputs
-from site_selector.placement import Mapping
-from site_selector.placementfile import write_placements
+from site_selector.mapping.estimator import Estimator
+from site_selector.mapping.placement import Mapping, write_placements
 from site_selector.problem import Problem
-from site_selector.simulate import Estimator
 
 _LONGEST_S = 300.0
 

@@ -26,14 +26,13 @@ from pegasus_hooks.plugin.replicas import Note, find_replicas
 from pegasus_hooks.plugin.request import Request, parse_request
 from pegasus_hooks.plugin.together import bind, settle
 from pegasus_hooks.plugin.world import inputs_of, output_site_of, staging_of
-from site_selector.estimates import MeasurementSource, NoMeasurements, believe
-from site_selector.mapping import map_problem
-from site_selector.placement import Mapping as SiteMapping
-from site_selector.policies import round_robin
+from site_selector.estimates.believe import MeasurementSource, NoMeasurements, believe
+from site_selector.estimates.uncertainty import uncertainty_of
+from site_selector.mapping.estimator import Assignment, Estimator
+from site_selector.mapping.mapper import map_problem
+from site_selector.mapping.placement import Mapping as SiteMapping
+from site_selector.mapping.policies import VARIANTS, list_schedule, round_robin
 from site_selector.problem import Problem, build_problem
-from site_selector.schedule import VARIANTS, list_schedule
-from site_selector.simulate import Assignment, Estimator
-from site_selector.uncertainty import uncertainty_of
 
 SEED = 0
 # From so many jobs on, a quick mapping is sent before the good one, lest that come too late.

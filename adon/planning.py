@@ -12,8 +12,7 @@ from pegasus_hooks.pegasus_plan import Runner
 from pegasus_hooks.planner.model import Options, PlannedWorkflow, Sources
 from pegasus_hooks.planner.plan import plan
 from site_selector.inputs import Inputs
-from site_selector.placement import Mapping
-from site_selector.placementfile import write_placements
+from site_selector.mapping.placement import Mapping, write_placements
 
 _log = logging.getLogger(__name__)
 

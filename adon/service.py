@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from adon.config import Config, load_config, split_address
+from adon.machine import syscalls
 from adon.security import check_exposure, described, keyring_of, tls_context
-from adon.testbed import syscalls
 from adon.wiring import make_broker
 from network_provisioner.errors import AdonError, InputError
 
@@ -121,7 +121,9 @@ def _monitoring(
 
     settings = config.monitoring or MonitoringConfig()
     around = Around(
-        config=config,
+        settings=settings,
+        collector=config.pool.collector if config.pool else None,
+        state=config.broker.state,
         folder=folder,
         archive=archive,
         broker=broker,

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from monitors.archive import Archive
     from network_provisioner.api.books import Books
     from network_provisioner.broker import Broker
-    from network_provisioner.controllers.shaper import Shaper
+    from network_provisioner.controllers.shaping.shapes import Shaper
     from network_provisioner.decisions.admission import Limits
-    from network_provisioner.followers import Recorder
     from network_provisioner.model import Transit
+    from network_provisioner.queries import Recorder
     from network_provisioner.templates.book import TemplateBook
 
 _LONGEST_PASSWORD = 4096  # characters of a password file: it may be the wrong one
@@ -46,7 +46,7 @@ def make_controller(
 
         return SimulatedController(topology, clock)
     if config.driver == "openflow":
-        from network_provisioner.controllers.openflow import OpenFlowController
+        from network_provisioner.controllers.openflow.driver import OpenFlowController
 
         return OpenFlowController(
             topology,
@@ -57,7 +57,7 @@ def make_controller(
             shared=shared,
         )
     if config.driver == "opendaylight":
-        from network_provisioner.controllers.opendaylight import OpenDaylightController
+        from network_provisioner.controllers.opendaylight.driver import OpenDaylightController
         from network_provisioner.controllers.restconf import Access
 
         access = Access(config.url, config.user, _password(config), ca_file=config.ca)
@@ -73,8 +73,9 @@ def make_controller(
 
 
 def _shaper(config: ControllerConfig, topology: Topology) -> Shaper | None:
-    from network_provisioner.controllers.shaper import CommandRunner, TcShaper
-    from network_provisioner.controllers.vsctl import VsctlShaper
+    from network_provisioner.controllers.shaping.htb import TcShaper
+    from network_provisioner.controllers.shaping.ovsdb import VsctlShaper
+    from network_provisioner.controllers.shaping.shapes import CommandRunner
 
     if config.bandwidth in ("meter", "none"):
         return None
@@ -217,8 +218,8 @@ def make_broker(config: Config, archive: Archive) -> tuple[Broker, Books]:
     from network_provisioner.clock import SteadyClock
     from network_provisioner.policies.accounting import Accounts
     from network_provisioner.policies.book import PolicyBook
-    from network_provisioner.store import open_store
     from network_provisioner.stores.database_url import is_database_url
+    from network_provisioner.stores.opening import open_store
     from network_provisioner.templates.book import TemplateBook
     from network_provisioner.templates.data import templates_from_dict
     from network_provisioner.templates.sitepolicy import policy_from_dict

@@ -12,52 +12,23 @@ from typing import Any
 import yaml
 
 from network_provisioner.errors import InputError
+from site_selector.catalogs.documents import build_tree
 
 MAX_BYTES = 1_000_000
 MAX_DEPTH = 50
 MAX_VALUES = 100_000
-_TIMESTAMP = "tag:yaml.org,2002:timestamp"
-_BOOLEAN, _TEXT = "tag:yaml.org,2002:bool", "tag:yaml.org,2002:str"
-
-
-class _Loader(yaml.SafeLoader):
-    """Safe, and without dates: what looks like one is text."""
-
-
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in found if tag != _TIMESTAMP]
-    for first, found in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
-
-
-def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:
-    seen: set[tuple[str, str]] = set()
-    for key, _ in node.value:
-        if isinstance(key, yaml.ScalarNode):
-            if key.tag == _BOOLEAN:  # a key is a name: "on" is one, and no truth
-                key.tag = _TEXT
-            if (key.tag, key.value) in seen:
-                raise yaml.MarkedYAMLError(
-                    problem=f"key {key.value!r} is given twice", problem_mark=key.start_mark
-                )
-            seen.add((key.tag, key.value))
-    return loader.construct_mapping(node, deep=True)
-
-
-_Loader.add_constructor("tag:yaml.org,2002:map", _mapping)
 
 
 def read_yaml(path: Path) -> Any:
     """The plain values of a YAML file. Raises InputError that names file and, where known, line."""
     text = _text(path)
     try:
-        _check_events(text)
-        data = yaml.load(text, _Loader)
+        data = build_tree(text, typed=True, depth=MAX_DEPTH)
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else "?"
         problem = " ".join((error.problem or "cannot be parsed").split())
         raise InputError(f"{path}, line {line}: {problem}, expected YAML") from None
-    except (yaml.YAMLError, ValueError) as error:
+    except yaml.YAMLError as error:
         raise InputError(f"{path}: {' '.join(str(error).split())}, expected YAML") from None
     if _too_many(data):
         raise InputError(f"{path}: aliases make more than {MAX_VALUES:,} values, expected fewer")
@@ -76,24 +47,6 @@ def _text(path: Path) -> str:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
         raise InputError(f"{path}: found bytes that are not UTF-8, expected YAML text") from None
-
-
-def _check_events(text: str) -> None:
-    depth = 0
-    for event in yaml.parse(text, yaml.SafeLoader):
-        if isinstance(event, yaml.CollectionStartEvent):
-            depth += 1
-        elif isinstance(event, yaml.CollectionEndEvent):
-            depth -= 1
-        tag = getattr(event, "tag", None)
-        if depth > MAX_DEPTH:
-            raise _refused(event, f"found more than {MAX_DEPTH} levels")
-        if tag is not None:
-            raise _refused(event, f"found the tag {tag!r}, and plain values are enough here")
-
-
-def _refused(event: Any, problem: str) -> yaml.MarkedYAMLError:
-    return yaml.MarkedYAMLError(problem=problem, problem_mark=event.start_mark)
 
 
 def _too_many(data: Any) -> bool:

@@ -2,16 +2,15 @@
 
     files of DAGMan, HTCondor, Pegasus ──► workflows ─────────────────┐
     ended transits ──────────────────────────────────► transfers ─────┤
-    agents' probes ──► schedule ──► centre ───────────────────────────┼──► archive ──► knowledge
-    other programs' results ──► perfsonar ────────────────────────────┘       │
+    agents' probes, perfSONAR ──► measurements ───────────────────────┴──► archive ──► knowledge
+                                                                              │
                                     dashboard, notices, anomalies, workflows ◄┘
 
 - :mod:`monitors.archive` keeps measurements (in :mod:`monitors.stores`, until
   :mod:`monitors.retention` makes roll-ups of them) and tells estimates; the site selector and the
   provisioner read :mod:`monitors.knowledge`
 - :mod:`monitors.workflows` follows running workflows and says what came of them
-- :mod:`monitors.schedule` says when to measure, :mod:`monitors.centre` hands it out,
-  :mod:`monitors.agents` carry it out by :mod:`monitors.probes`
+- :mod:`monitors.measurements` says when to measure and hands it out; agents carry it out by probes
 - :mod:`monitors.anomalies` finds what changed, :mod:`monitors.notices` tells people
 - :mod:`monitors.rules` and :mod:`monitors.recording` say who may start, see and record what
 """

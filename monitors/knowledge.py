@@ -79,7 +79,7 @@ def queue_wait(source: Source, site: str, now: float) -> Known | None:
 
 class Knowledge:
     """A source of estimates in which probes stand in for transfers where there are none; all else
-    is the archive's. What site selection reads (``site_selector.beliefs.MeasurementSource``)."""
+    is the archive's. What site selection reads (``MeasurementSource`` of its beliefs)."""
 
     def __init__(self, source: Source) -> None:
         self._source = source

@@ -1,37 +1,92 @@
 """The broker: gives transfers their paths, and takes them back whatever happens.
 
-    request ─► admission decides ─► held (store) ─► controller ─► installed
-    release or lease ended ─► released/expired (store) ─► the queue is served ─► controller
+    request ─► placement decides ─► held (ledger, store) ─► controller ─► installed
+    release or lease ended ─► released/expired (ledger, store) ─► the queue is served ─► controller
 
-Decisions are in :mod:`~network_provisioner.decisions.admission`, the steps in
-:mod:`~network_provisioner.lifecycle`, and :mod:`~network_provisioner.engine` joins them. Here is
-what clients may ask.
+Every change happens in a turn. Who has it has this broker's lock, and where several share a store,
+the store's turn too: so it decides on all that was decided before.
+
+    news of other brokers ─► what time brings ─► the change that was asked for ─► the switches
+
+Decisions are pure and in :mod:`~network_provisioner.placement`; what becomes of a transit (ledger,
+store, switches) in :mod:`~network_provisioner.lifecycle`.
 """
 
 from __future__ import annotations
 
+import logging
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from typing import Any
+from urllib.parse import quote
 
-from network_provisioner import advance, asking
-from network_provisioner.asking import Answer
-from network_provisioner.classes import Differentiator
+from network_provisioner.active_transits import ActiveTransits
+from network_provisioner.clock import steady
 from network_provisioner.controllers.base import Controller
-from network_provisioner.decisions.admission import Limits, ThroughputOf
-from network_provisioner.engine import Engine
+from network_provisioner.decisions.admission import (
+    Grant,
+    Limits,
+    Never,
+    ThroughputOf,
+    Wait,
+    explain,
+)
+from network_provisioner.decisions.reservations import Ledger
+from network_provisioner.desired_state import DesiredState, Differentiator
 from network_provisioner.errors import BrokerError
 from network_provisioner.flows import Flow
-from network_provisioner.followers import Followers, Recorder
-from network_provisioner.model import LIVE, Transit, TransitRequest
-from network_provisioner.questions import Questions, known
+from network_provisioner.instants import iso
+from network_provisioner.lifecycle import Lifecycle
+from network_provisioner.model import (
+    LIVE,
+    ON_SWITCHES,
+    SHARES,
+    RequestAnswer,
+    Transit,
+    TransitRequest,
+    TransitState,
+)
+from network_provisioner.pairs import Pairs
+from network_provisioner.placement import BestEffortOf, Claims, Placement
+from network_provisioner.queries import Queries, Recorder, notify
 from network_provisioner.reports import Report
-from network_provisioner.small import BestEffortOf
-from network_provisioner.store import Store
-from network_provisioner.terms import Templates, check, check_flows, check_lease, check_size
+from network_provisioner.repository import Repository
+from network_provisioner.request_ids import latest, numbered
+from network_provisioner.shares import Shares
+from network_provisioner.store import Store, StoreError
+from network_provisioner.template import Template
+from network_provisioner.terms import (
+    Templates,
+    check,
+    check_flows,
+    check_lease,
+    check_same,
+    check_size,
+    fingerprint,
+    is_claim,
+    is_recorded,
+    same_owner,
+    service_for,
+    template_of,
+    unwanted,
+)
 from network_provisioner.topology import Topology
+from network_provisioner.waitlist import Waitlist
+
+log = logging.getLogger(__name__)
+
+MOST_REQUESTS = 256  # together: a job moves files between far fewer pairs of sites
+WATCHED = 32  # installed transits whose bytes one sweep looks for
+STANDING_S = 30.0  # how long a standing circuit outlives its last use
+_RENEW_S = 1.0  # uses within it are as one: each renewal is a word to the switches
+_STANDING_IDS = 10**9
 
 
-class Broker(Questions):
+class Broker(Queries):
     """Serves transits. Thread-safe."""
 
     def __init__(
@@ -45,49 +100,144 @@ class Broker(Questions):
         clock: Callable[[], float] = time.time,
         limits: Limits | None = None,
         policies: Differentiator | None = None,
-        step: Callable[[str], None] = lambda _: None,
         best_effort_of: BestEffortOf | None = None,
     ) -> None:
         """``throughput_of`` gives a path's measured throughput (b/s) and its age (s), or None, and
         ``best_effort_of`` that of transfers without a path between two sites; ``clock`` gives Unix
-        seconds; ``policies`` say which transfers share queues; ``step`` is told of each step of a
-        transit as it begins or ends (for tests that stop there). Call :meth:`start` before
-        anything else."""
+        seconds; ``policies`` say which transfers share queues. Call :meth:`start` before anything
+        else."""
+        self.topology = topology
         self.templates = templates
-        self.limits = limits or Limits()
-        engine = Engine(
+        self.limits = limits = limits or Limits()
+        self._controller = controller
+        self._store = store
+        self._recorder = recorder
+        self._policies = policies
+        self._clock = steady(clock)
+        self._latest = 0.0
+        self._lock = threading.Lock()
+        self._reported: deque[Transit] = deque()  # for the recorder
+        self._turnless = ""
+
+        self._ledger = Ledger.of(topology, limits.reservable)
+        self._active = ActiveTransits(templates, Pairs(limits.pin_pairs), Waitlist(limits.aging_s))
+        self._repository = Repository(store)
+        hops = [hop for link in topology.links for hop in ((link.a, link.b), (link.b, link.a))]
+        shares = Shares(topology, {hop: self._ledger.capacity(hop) for hop in hops})
+        self._desired = DesiredState(controller, shares, policies)
+        self._lifecycle = Lifecycle(
+            topology, self._ledger, self._active, self._repository, self._desired, self._now
+        )
+        self._placement = Placement(
             topology,
             templates,
-            controller,
-            store,
+            self._ledger,
+            self._active,
+            limits,
+            self._lifecycle.setup_times,
             throughput_of,
-            clock,
-            self.limits,
-            policies,
-            step,
             best_effort_of,
         )
-        super().__init__(topology, controller, store, engine)
-        self._followers = Followers(recorder, policies, engine.life.ended)
 
     def start(self, timeout_s: float = 10.0) -> None:
         """Connect the controller, then bring store, ledger and switches together again.
 
         Raises ControllerError, StoreError.
         """
-        self._engine.start(timeout_s)
-        self._followers.tell()
+        self._controller.start(timeout_s)
+        can = self._controller.capabilities()
+        self._placement.trust(can)
+        self._active.pairs.matches = self._desired.matches = can.matches
+        with self._lock, self._store.turn():
+            now = self._now()
+            self._lifecycle.adopt(self._store.active(), now)
+            self._lifecycle.begin(now)
+            self._lifecycle.start_due(now)
+            self._serve_queue(now)
+            self._lifecycle.apply(now)
+        self._notify()
 
     def stop(self) -> None:
         """Take our rules off the switches and close the store. Live transits stay in the store and
         come back with the next start, until their leases end. Raises ControllerError."""
-        with self._engine.lock:
+        with self._lock:
             try:
                 self._controller.stop()
             finally:
                 self._store.close()
 
-    # -- what clients ask --------------------------------------------------------------------
+    # -- the turn ----------------------------------------------------------------------------
+
+    @contextmanager
+    def _turn(self) -> Iterator[float]:
+        """The lock, and the turn among brokers; Unix seconds now. What others did and what time
+        brought is taken in first, and the switches know all of it at the end.
+
+        Raises BrokerError ``store_unavailable`` where the turn cannot be had.
+        """
+        with self._lock, ExitStack() as stack:
+            try:
+                news = stack.enter_context(self._store.turn())
+            except StoreError as error:
+                if not self._turnless:  # once, and not with every sweep
+                    log.warning("no turn to decide can be had: %s", error)
+                self._turnless = str(error)
+                raise BrokerError(str(error), "store_unavailable") from error
+            self._turnless = ""
+            clock_set_s = self._clock.catch_up()
+            self._latest += clock_set_s
+            now = self._now()
+            if clock_set_s:
+                self._lifecycle.move_time(clock_set_s, now)
+            if news:
+                self._lifecycle.take_in(news, now)
+            freed = self._expire(now)
+            self._lifecycle.start_due(now)
+            if freed or news or clock_set_s:
+                self._serve_queue(now)
+            if self._lifecycle.starting:  # apart from a new one, so that it is clear who fails
+                self._lifecycle.apply(now)
+            try:
+                yield now
+            finally:
+                self._lifecycle.apply(now)
+        self._notify()
+
+    def _now(self) -> float:
+        """Unix seconds. A clock set back must not let new reservations begin before those that are
+        live."""
+        self._latest = max(self._latest, self._clock())
+        return self._latest
+
+    def _notify(self) -> None:
+        """Tell recorder and policies what became of transits: outside of the turn, for they may
+        take their time, and may fail."""
+        if self._recorder is not None:
+            notify(self._reported, self._recorder.record, "recorded")
+        if self._policies is not None:
+            notify(self._lifecycle.ended, self._policies.ended, "accounted for")
+        self._lifecycle.ended.clear()
+
+    def sweep(self) -> None:
+        """Do what time asks for: begin and end what is due, serve the queue, see who moves bytes,
+        share what many have, follow the policies, mend the switches.
+
+        Call it about once a second; requests do the urgent part of it themselves. Raises
+        BrokerError ``store_unavailable``.
+        """
+        moving = self._lifecycle.moving(WATCHED)
+        with self._turn() as now:
+            self._repository.retry()
+            self._lifecycle.moved(moving, now)
+            self._serve_queue(now)
+            self._lifecycle.apply(now, everything=True)
+
+    def _done(self, transit: Transit, now: float) -> Transit:
+        """The transit as it is once the switches know of it."""
+        self._lifecycle.apply(now)
+        return transit.copy()
+
+    # -- requests ----------------------------------------------------------------------------
 
     def request(self, request: TransitRequest) -> Transit:
         """Get a path for a transfer, or a place in the queue, or best effort, with the reason.
@@ -102,19 +252,14 @@ class Broker(Questions):
     def submit(self, request: TransitRequest) -> tuple[Transit, bool]:
         """As :meth:`request`, and whether the transit is new."""
         check(request)
-        with self._engine.turn() as now:
-            transit = self._engine.life.find(request.id)
-            new = transit is None
-            if transit is None:
-                transit = self._engine.dispatch.create(request, now)
-                self._engine.life.installer.carry_out(now)
-            else:
-                asking.check_same(transit, request)
-            answer = transit.copy()
-        self._followers.tell()
-        return answer, new
+        with self._turn() as now:
+            known = self._find(request.id)
+            if known is None:
+                return self._done(self._create(request, now), now), True
+            check_same(known, request)
+            return known.copy(), False
 
-    def ask(self, requests: Sequence[TransitRequest]) -> list[Answer]:
+    def ask(self, requests: Sequence[TransitRequest]) -> list[RequestAnswer]:
         """Answer several requests together, each for itself and in their order: one turn, and one
         word to the switches for all of them.
 
@@ -124,16 +269,211 @@ class Broker(Questions):
         one of them is its answer's ``error``. Raises BrokerError ``bad_request`` (too many),
         ``store_unavailable``.
         """
-        if len(requests) > asking.MOST:
+        if len(requests) > MOST_REQUESTS:
             raise BrokerError(
-                f"{len(requests)} requests, expected at most {asking.MOST}", "bad_request"
+                f"{len(requests)} requests, expected at most {MOST_REQUESTS}", "bad_request"
             )
-        with self._engine.turn() as now:
-            answers = asking.ask(self._engine, requests, now)
-            self._engine.life.installer.carry_out(now)
-            answers = [answer.copy() for answer in answers]
-        self._followers.tell()
-        return answers
+        with self._turn() as now:
+            answers = [self._answer(request, now) for request in requests]
+            self._lifecycle.apply(now)
+            return [answer.copy() for answer in answers]
+
+    def _answer(self, request: TransitRequest, now: float) -> RequestAnswer:
+        transit, new, error = None, False, None
+        try:
+            check(request)
+            transit, new = self._transit_for(request, now)
+        except BrokerError as refusal:
+            error = refusal
+        except StoreError as problem:
+            error = BrokerError(str(problem), "store_unavailable")
+        return RequestAnswer(transit, service_for(request, transit, self.templates), error, new)
+
+    def _transit_for(self, request: TransitRequest, now: float) -> tuple[Transit, bool]:
+        """What a request gets that may be repeated, and whether it is new:
+
+        unknown id ─► a new transit          live or queued ─► as it is
+        ended ─► its next id                 reserved in advance ─► begun
+        """
+        number, known = latest(request.id, self._find)
+        asked = replace(request, id=numbered(request.id, number))
+        if known is None:
+            before = self._find(numbered(request.id, number - 1)) if number > 1 else None
+            if before is not None and is_recorded(before, request):
+                return before, False
+            check(asked)  # a number makes an id longer
+            return self._create(asked, now), True
+        if request.best_effort:
+            if not same_owner(known, request):
+                check_same(known, request)
+        elif is_claim(known, request):
+            return self._claim(known, asked, now), False
+        else:
+            check_same(known, request)
+            if request.size_bytes is not None and request.size_bytes != known.size_bytes:
+                known.size_bytes = request.size_bytes
+                self._repository.save([known])
+        return known, False
+
+    def _create(self, request: TransitRequest, now: float) -> Transit:
+        """The transit of a checked request: held, queued, or best effort.
+
+        Raises BrokerError ``unknown_template``, ``unknown_site``, ``impossible_rate``,
+        ``bad_time``, ``conflict``, ``store_unavailable``.
+        """
+        transit, template, terms = self._placement.build(request, now)
+        reason = unwanted(request)
+        if request.best_effort:  # it is under way without one, or was: there is no door to open
+            transit.reason = reason
+            self._lifecycle.decline(transit, now)
+        elif reason:
+            self._do_without(transit, reason, now)
+        elif reason := self._placement.too_small(transit, template, now):
+            self._do_without(transit, self._sharing(transit, template, reason, now), now)
+        else:
+            self._placement.check_possible(request, terms, template)
+            claims = self._active.waitlist.claims_before(transit, now)
+            self._place(transit, template, claims, now, arriving=True)
+        return transit
+
+    def _place(
+        self, transit: Transit, template: Template, claims: Claims, now: float, arriving: bool
+    ) -> None:
+        """Hold, queue, or leave to best effort: whatever can be had now."""
+        verdict = self._decide(transit, template, claims, now)
+        if isinstance(verdict, str):
+            self._do_without(transit, verdict, now)
+            return
+        if isinstance(verdict, Grant):
+            self._hold(transit, verdict, now)
+            return
+        transit.candidates = explain(verdict.decision)
+        if isinstance(verdict, Never):
+            self._do_without(transit, verdict.reason, now)
+        elif arriving and self._active.pairs.ways(transit) and transit.start <= now:
+            # Waiting would not keep its packets apart from those of the pair's other transits.
+            reason = (
+                "shares, without a rate of its own, the path that other transits between "
+                f"{transit.src} and {transit.dst} hold: {verdict.reason}"
+            )
+            self._do_without(transit, reason, now)
+        elif template.patience_s <= 0:
+            self._do_without(transit, f"does not wait: {verdict.reason}", now)
+        else:
+            self._lifecycle.wait(transit, verdict, now)
+
+    def _decide(
+        self, transit: Transit, template: Template, claims: Claims, now: float
+    ) -> Grant | Wait | Never | str:
+        verdict = self._placement.decide(transit, template, claims, now)
+        if isinstance(verdict, Grant) and verdict.moves and self._lifecycle.starting:
+            # So that only this one's moves are undone where they are refused. And those that start
+            # may be refused themselves: then they can neither move nor need to.
+            self._lifecycle.apply(now)
+            return self._placement.decide(transit, template, claims, now)
+        return verdict
+
+    def _hold(self, transit: Transit, grant: Grant, now: float) -> None:
+        until = self._placement.lease_until(transit, grant)
+        self._lifecycle.hold(transit, grant, until, now)
+
+    def _do_without(self, transit: Transit, reason: str, now: float) -> None:
+        """Leave a transit to best effort; at a Science DMZ, where nothing passes without one, open
+        the way for it all the same."""
+        transit.reason = reason
+        path = self._placement.open_path(transit)
+        until = self._placement.window(transit, now)[1]
+        if path is None or transit.start > now or until <= now:
+            self._lifecycle.decline(transit, now)
+            return
+        try:
+            opened = f"open, without a rate of its own: {reason}"
+            self._lifecycle.open(transit, path, until, opened)
+        except BrokerError as error:
+            log.warning("transit %s is not let through: %s", transit.id, error)
+            self._lifecycle.decline(transit, now)
+
+    # -- standing circuits, which transfers share that are too small for one of their own --------
+
+    def _sharing(self, transit: Transit, template: Template, reason: str, now: float) -> str:
+        """Have a small transit share a standing circuit, where its template wants that and the
+        transit is for now; the reason, completed."""
+        if template.small != "share" or transit.start > now:
+            return reason
+        try:
+            name, refusal = self._standing(template, transit.src, transit.dst, now)
+        except BrokerError as error:
+            refusal = str(error)
+        if refusal:
+            return f"{reason}; there is no standing circuit to share: {refusal}"
+        return f"{SHARES} {name}: {reason}"
+
+    def _standing(self, template: Template, src: str, dst: str, now: float) -> tuple[str, str]:
+        """The id of the standing circuit of a template from ``src`` to ``dst``, which lives
+        :data:`STANDING_S` from now, and why there is none or "". Nobody gives it back: each use
+        renews its short lease. Raises BrokerError."""
+        base = f"standing:{quote(template.name, '')}:{quote(src, '')}-{quote(dst, '')}"
+        number, known = latest(base, self._find, _STANDING_IDS)
+        name = numbered(base, number)
+        if known is None:
+            request = TransitRequest(name, src, dst, template=template.name, lease_s=STANDING_S)
+            check(request)
+            transit, template, _ = self._placement.build(request, now)
+            claims = self._active.waitlist.claims_before(transit, now)
+            verdict = self._decide(transit, template, claims, now)
+            if not isinstance(verdict, Grant):
+                return name, verdict if isinstance(verdict, str) else verdict.reason
+            self._hold(transit, verdict, now)
+        elif known.lease_until < now + STANDING_S - _RENEW_S:
+            try:
+                self._extend(known, now + STANDING_S, now)
+            except BrokerError as error:  # it lives until its lease ends, and another follows
+                log.info("standing circuit %s is not renewed: %s", known.id, error)
+        return name, ""
+
+    # -- the queue, and the end ----------------------------------------------------------------
+
+    def _serve_queue(self, now: float) -> None:
+        """Start whoever can start, in the queue's order."""
+        if self._desired.out_of_step:  # they would come back one by one; the next sweep tries again
+            return
+        waitlist = self._active.waitlist
+        claimed: Claims = {}
+        for transit in waitlist.in_order(now):
+            if waitlist.stirs(transit, now) and not waitlist.shut_out(transit, claimed):
+                self._try_again(transit, claimed, now)
+            for hop, claim in waitlist.claims_of(transit).items():
+                claimed.setdefault(hop, []).append(claim)
+        waitlist.served()
+
+    def _try_again(self, transit: Transit, claimed: Claims, now: float) -> None:
+        template = template_of(transit, self.templates)
+        if template is None:  # taken out of the configuration while a broker was down
+            self._do_without(transit, f"template {transit.template!r} is gone", now)
+            return
+        if self._active.pairs.clash(transit) is not None:  # one that came while this one waited
+            self._do_without(transit, "its flows name packets that another transit names too", now)
+            return
+        try:
+            self._place(transit, template, claimed, now, arriving=False)
+        except BrokerError as error:  # the store is full, or the site has left the topology
+            log.warning("transit %s stays without a path: %s", transit.id, error)
+            transit.reason = str(error)
+            self._lifecycle.decline(transit, now)
+
+    def _expire(self, now: float) -> bool:
+        """End the leases and the patience that are over; whether that left room for others."""
+        freed = False
+        for transit in self._active.due(now):
+            if transit.state is TransitState.QUEUED:
+                waited = now - transit.requested_at
+                self._do_without(transit, f"waited {waited:.0f} s: {transit.reason}", now)
+            else:
+                over = "its end has come" if 0 < transit.end <= now else "its lease ended"
+                transit.reason += f"; {over}"
+                self._lifecycle.end(transit, TransitState.EXPIRED, now)
+            freed = True
+        return freed
 
     def release(
         self,
@@ -152,18 +492,24 @@ class Broker(Questions):
         """
         report = Report(bytes_moved, seconds, outcome, **used)
         report.check()
-        with self._engine.turn() as now:
-            transit = known(transit_id, self._engine.life.find(transit_id))
-            active = transit.id in self._engine.roster.all
-            told = self._engine.dispatch.finish(transit, report, now)
-            if active:
-                self._engine.dispatch.serve_queue(now)
-                self._engine.life.installer.carry_out(now)
-            answer = transit.copy()
-            if told:
-                self._followers.reported(answer)
-        self._followers.tell()
-        return answer
+        with self._turn() as now:
+            transit = self._known(transit_id)
+            active = transit.id in self._active.all
+            first = report.moved and not (transit.bytes or transit.seconds)
+            if active or first or transit.released_at == 0:
+                report.note(transit, first)
+                if active:
+                    self._lifecycle.reported(transit, report.bytes, now)
+                    self._lifecycle.end(transit, TransitState.RELEASED, now)
+                    self._serve_queue(now)
+                else:
+                    self._lifecycle.end_late(transit, now)
+            answer = self._done(transit, now)
+            if first:
+                self._reported.append(answer)
+            return answer
+
+    # -- changes of what a transit has -----------------------------------------------------------
 
     def renew(self, transit_id: str, lease_s: float) -> Transit:
         """Make a live lease last at least ``lease_s`` from now (at most ``Limits.max_lease_s``, and
@@ -175,35 +521,26 @@ class Broker(Questions):
         ``controller_unavailable``, ``store_unavailable``: the lease is as before.
         """
         check_lease(lease_s)
-        with self._engine.turn() as now:
-            transit = known(transit_id, self._engine.life.find(transit_id))
+        with self._turn() as now:
+            transit = self._known(transit_id)
             until = max(now, transit.start) + min(lease_s, self.limits.max_lease_s)
             if transit.end:
                 until = min(until, transit.end)
             if transit.state in LIVE and until > transit.lease_until:
-                self._engine.life.extend(transit, until, now)
-            answer = transit.copy()
-        self._followers.tell()
-        return answer
+                self._extend(transit, until, now)
+            return transit.copy()
 
-    def shift(
-        self, transit_id: str, start: float, end: float, size_bytes: int | None = None
-    ) -> Transit:
-        """Move what was reserved in advance to other times (Unix seconds), all or nothing; one that
-        is in use may only end at another time.
-
-        Raises BrokerError ``unknown_transit``, ``bad_request``, ``bad_time``, ``conflict`` (no room
-        then, or it has begun or ended), ``controller_unavailable``, ``store_unavailable``: it is as
-        before.
-        """
-        check_size(size_bytes)
-        with self._engine.turn() as now:
-            transit = known(transit_id, self._engine.life.find(transit_id))
-            advance.shift(self._engine, transit, start, end, size_bytes, now)
-            self._engine.life.installer.carry_out(now)
-            answer = transit.copy()
-        self._followers.tell()
-        return answer
+    def _extend(self, transit: Transit, until: float, now: float) -> None:
+        """Raises BrokerError as :meth:`renew`."""
+        self._lifecycle.change(
+            transit,
+            {"lease_until": until},
+            now,
+            "the lease was not renewed",
+            # Other brokers give away the time after the lease that the store has.
+            self._repository.write_if_shared,
+            None if transit.end else until,  # up to its end it is reserved already
+        )
 
     def report_flows(self, transit_id: str, flows: Sequence[Flow]) -> Transit:
         """Say which packets a transit carries, once its application knows. No flows: all between
@@ -214,24 +551,144 @@ class Broker(Questions):
         as before.
         """
         check_flows(flows)
-        with self._engine.turn() as now:
-            transit = known(transit_id, self._engine.life.find(transit_id))
-            if transit.id not in self._engine.roster.all:
+        with self._turn() as now:
+            transit = self._known(transit_id)
+            self._check_not_ended(transit)
+            named = [flow.as_dict() for flow in flows]
+            wanted, pairs = replace(transit, flows=named), self._active.pairs
+            other_ways = pairs.ways(wanted) - {tuple(transit.path)} if transit.path else set()
+            if other_ways or pairs.clash(wanted) is not None:
                 raise BrokerError(
-                    f"transit {transit_id!r} is {transit.state}, expected one that has not ended",
+                    f"some of the packets of {transit.id} go another way already, with another "
+                    "transit between its sites; expected ports of its own",
                     "conflict",
                 )
-            self._engine.life.mark(transit, [flow.as_dict() for flow in flows], now)
-            answer = transit.copy()
-        self._followers.tell()
-        return answer
+            what = "the flows were not changed"
+            self._lifecycle.change(transit, {"flows": named}, now, what, self._repository.write)
+            return transit.copy()
 
-    def sweep(self) -> None:
-        """Do what time asks for: begin and end what is due, serve the queue, see who moves bytes,
-        share what many have, follow the policies, mend the switches.
+    def shift(
+        self, transit_id: str, start: float, end: float, size_bytes: int | None = None
+    ) -> Transit:
+        """Move what was reserved in advance to other times (Unix seconds), on whichever path has
+        room then, all or nothing.
 
-        Call it about once a second; requests do the urgent part of it themselves. Raises
-        BrokerError ``store_unavailable``.
+        One that is on the switches may be put off while it carries nothing; of one that does, only
+        the end can move. One that waits, waits for the new times where they are taken too. Raises
+        BrokerError ``unknown_transit``, ``bad_request``, ``bad_time``, ``conflict`` (no room then,
+        or it has begun, or ended, or has no times: its transfer has asked for it),
+        ``controller_unavailable``, ``store_unavailable``: it is as before.
         """
-        self._engine.sweep()
-        self._followers.tell()
+        check_size(size_bytes)
+        with self._turn() as now:
+            transit = self._known(transit_id)
+            self._check_not_ended(transit)
+            if not (transit.start or transit.end):  # who moves it may not know of its transfer yet
+                raise BrokerError(
+                    f"transit {transit.id!r} was asked for without times, expected one that is "
+                    "reserved in advance",
+                    "conflict",
+                )
+            begun = transit.state in ON_SWITCHES or transit.start <= now
+            moves_on = begun and start <= now and transit.state is not TransitState.QUEUED
+            self._placement.check_times(None if moves_on else start, end, now)
+            wanted = transit.copy()
+            wanted.start, wanted.end = transit.start if moves_on else max(start, now), end
+            if size_bytes is not None:
+                wanted.size_bytes = size_bytes
+            if moves_on:
+                self._retime(transit, wanted, end, now)
+            elif transit.state is not TransitState.QUEUED and begun and self._in_use(transit):
+                raise BrokerError(
+                    f"transit {transit.id!r} has begun, expected a start up to now, {iso(now)}",
+                    "conflict",
+                )
+            else:
+                self._shift(transit, wanted, now)
+            self._serve_queue(now)
+            return self._done(transit, now)
+
+    def _shift(self, transit: Transit, wanted: Transit, now: float) -> None:
+        verdict = self._placement.readmit(transit, wanted, now)
+        if isinstance(verdict, Grant):
+            self._hold_again(transit, wanted, verdict, now)
+        elif isinstance(verdict, Wait) and transit.state is TransitState.QUEUED:
+            what = "it waits for the times of before"
+            self._lifecycle.change(transit, _times(wanted), now, what, self._repository.write)
+            self._lifecycle.wait(transit, verdict, now)
+        else:
+            why = "its packets are on several paths" if verdict is None else verdict.reason
+            raise BrokerError(
+                f"transit {transit.id!r} cannot be held from {iso(wanted.start)} to "
+                f"{iso(wanted.end)}: {why}",
+                "conflict",
+            )
+
+    def _in_use(self, transit: Transit) -> bool:
+        """Whether it cannot be put off: a transfer uses it, or nothing but the way is kept."""
+        if transit.state is TransitState.ACTIVE or not transit.requested_bps:
+            return True
+        return transit.state in ON_SWITCHES and self._desired.bytes_of(transit.id) > 0
+
+    def _claim(self, transit: Transit, request: TransitRequest, now: float) -> Transit:
+        """Begin what was reserved in advance; returns what it is then.
+
+        It gets the lease of an ordinary request where there is room for it; else what was reserved,
+        and as much more as is free; else it begins as early as it can, which is its own start at
+        the latest. One that waits for a later start is asked for anew. Raises BrokerError as
+        :meth:`_create`, with nothing changed.
+        """
+        if transit.state is TransitState.QUEUED:
+            self._lifecycle.forget(transit.id)
+            try:
+                return self._create(request, now)
+            except BrokerError:
+                self._lifecycle.resume(transit, now)
+                raise
+        wanted = replace(
+            transit.copy(),
+            start=0.0,
+            end=0.0,
+            requested_at=now,
+            lease_s=request.lease_s,
+            asked=fingerprint(request),
+        )
+        if request.size_bytes is not None:
+            wanted.size_bytes = request.size_bytes
+        begun = transit.state in ON_SWITCHES or transit.start <= now
+        early = None if begun else self._placement.begin_early(transit, wanted, now)
+        if early is not None:
+            self._hold_again(transit, *early, now)
+            return transit
+        if not begun:
+            wanted.start = transit.start
+        # It has a path all the same, until the end that it has.
+        for end in (self._placement.keep_until(transit, wanted, now), transit.lease_until):
+            try:
+                self._retime(transit, wanted, end, now)
+                break
+            except BrokerError as error:
+                log.warning("transit %s is not made longer: %s", transit.id, error)
+        return transit
+
+    def _hold_again(self, transit: Transit, wanted: Transit, grant: Grant, now: float) -> None:
+        """Give a transit what was granted to ``wanted``, instead of what it has."""
+        until = self._placement.lease_until(wanted, grant)
+        self._lifecycle.hold(transit, grant, until, now, _times(wanted))
+
+    def _retime(self, transit: Transit, wanted: Transit, end: float, now: float) -> None:
+        """Let a transit that has begun end at another time. Raises BrokerError, nothing changed."""
+        self._lifecycle.change(
+            transit,
+            {**_times(wanted), "lease_until": end},
+            now,
+            f"transit {transit.id!r} cannot end then",
+            self._repository.write,
+            end,
+        )
+
+
+def _times(wanted: Transit) -> dict[str, Any]:
+    """What a change of times changes of a transit."""
+    names = ("start", "end", "lease_s", "requested_at", "size_bytes", "asked")
+    return {name: getattr(wanted, name) for name in names}

@@ -1,76 +1,86 @@
-"""Moves transits through their states, and keeps ledger, shares, store and switches in step.
+"""Moves transits through their states, and keeps ledger, store and switches in step.
 
     queued ─► held ─► installed ─► active ─► released | expired
                 └─► failed                        queued ─► best_effort
 
 A step changes ledger and store at once. What it means for the switches is collected, and told in
-one ``apply`` for all of it (:mod:`~network_provisioner.installing`). The store is written before
-the switches are touched, and the controller is always told the whole desired state; so one
-``apply`` after a crash mends whatever was cut short. Not thread-safe: the broker's turn is around
-every call.
+one :meth:`Lifecycle.apply` for all of it. The store is written before the switches are touched, and
+the controller is always told the whole desired state; so one ``apply`` after a crash mends whatever
+was cut short.
+
+Where the switches refuse, those that were about to start are told apart: one that they will not
+take fails, and the others go on; where they take nothing at all, they wait or fail as whoever
+started them said.
 """
 
 from __future__ import annotations
 
+import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from network_provisioner import circuits
-from network_provisioner.classes import Classes
+from network_provisioner.active_transits import ActiveTransits
+from network_provisioner.clock import has_begun, move_times
 from network_provisioner.controllers.base import ControllerError
 from network_provisioner.decisions.admission import Grant, Wait, explain
+from network_provisioner.decisions.breakeven import SetupTimes
 from network_provisioner.decisions.reservations import Ledger
+from network_provisioner.desired_state import DesiredState
 from network_provisioner.errors import BrokerError
-from network_provisioner.installing import Installer, Start
-from network_provisioner.keeper import Keeper
-from network_provisioner.model import ON_SWITCHES, Transit, TransitState
+from network_provisioner.model import ENDED, LIVE, ON_SWITCHES, Transit, TransitState
 from network_provisioner.policies.accounting import meter
-from network_provisioner.roster import Roster
-from network_provisioner.shares import Shares
-from network_provisioner.switchboard import Switchboard
+from network_provisioner.repository import Repository
+from network_provisioner.store import ACTIVE
 from network_provisioner.topology import Path, Topology
-from network_provisioner.watching import Watch
+
+log = logging.getLogger(__name__)
+
+Write = Callable[[Sequence[Transit]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """A transit to be put on the switches, what becomes of it where they do not answer, and the
+    transits that moved away for it, as they were before."""
+
+    transit: Transit
+    otherwise: TransitState
+    before: tuple[Transit, ...] = ()
+
+    @property
+    def at_once(self) -> bool:
+        """Whether it starts because it was asked for just now."""
+        return self.otherwise is TransitState.FAILED and not self.transit.start
 
 
 class Lifecycle:
-    """The steps of transits; ``roster`` has those that wait or hold bandwidth.
+    """The steps of transits. Not thread-safe: the broker's turn is around every call.
 
-    ``step`` is told of every step as it begins or ends, so that tests can stop there.
+    ``clock`` gives Unix seconds: the switches take their time.
     """
 
     def __init__(
         self,
         topology: Topology,
-        roster: Roster,
         ledger: Ledger,
-        keeper: Keeper,
-        shares: Shares,
-        switches: Switchboard,
-        classes: Classes,
+        active: ActiveTransits,
+        repository: Repository,
+        desired: DesiredState,
         clock: Callable[[], float],
-        step: Callable[[str], None],
     ) -> None:
-        self._roster = roster
+        self._topology = topology
         self._ledger = ledger
-        self._keeper = keeper
-        self._switches = switches
-        self._step = step
-        self.watch = Watch(roster, switches, keeper)
-        self.installer = Installer(
-            topology, roster, ledger, keeper, shares, switches, classes, self.watch, clock, step,
-            lambda transit, now: self.end(transit, TransitState.FAILED, now),
-        )  # fmt: skip
+        self._active = active
+        self._repository = repository
+        self._desired = desired
+        self._clock = clock
+        self._starts: list[Start] = []
+        self._unseen: deque[str] = deque()  # installed ones that no byte was seen of
         self.ended: deque[Transit] = deque()  # for whoever keeps accounts
-
-    def find(self, transit_id: str) -> Transit | None:
-        """The transit with this id, whatever its state. Raises StoreError."""
-        return self._roster.all.get(transit_id) or self._keeper.find(transit_id)
-
-    @property
-    def out_of_step(self) -> bool:
-        """Whether the switches did not take the last change."""
-        return self._switches.out_of_step
+        self.setup_times = SetupTimes()
 
     # -- the steps ---------------------------------------------------------------------------
 
@@ -79,58 +89,76 @@ class Lifecycle:
 
         Raises BrokerError ``store_unavailable`` with nothing changed.
         """
-        known = transit.id in self._roster.all
+        known = transit.id in self._active.all
         if not (known and transit.reason == verdict.reason):
             transit.reason = verdict.reason
             transit.candidates = explain(verdict.decision)
             transit.earliest = verdict.earliest or 0.0
             transit.blocking = [blocked.as_dict() for blocked in verdict.blocking]
             if known:
-                self._keeper.save([transit])
+                self._repository.save([transit])
             else:
-                self._keeper.must([transit])
-                self._roster.enter(transit)
-        self._roster.waitlist.waits_for(transit, verdict.claims(), now)
+                self._repository.write([transit])
+                self._active.enter(transit)
+        self._active.waitlist.waits_for(transit, verdict.claims(), now)
 
-    def hold(self, transit: Transit, grant: Grant, lease_until: float, now: float) -> None:
-        """Reserve what was granted, with all moves it needs, and have it installed at its start.
+    def hold(
+        self,
+        transit: Transit,
+        grant: Grant,
+        lease_until: float,
+        now: float,
+        times: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Reserve what was granted, with all moves it needs, instead of what the transit holds, and
+        have it installed at its start. ``times`` are other times than before.
 
         Raises BrokerError ``store_unavailable`` with nothing changed.
         """
-        queued = transit.id in self._roster.all
+        meter(transit, now)
+        was, known = transit.copy(), transit.id in self._active.all
+        old = self._ledger.release(transit.id)
         moves = [(move.id, tuple(way.lane for way in move.ways)) for move in grant.moves]
         refusal = self._ledger.commit(grant.reservation(transit.id), moves, now)
         if refusal is not None:  # decided a moment ago in the same turn
             raise RuntimeError(f"granted more than is free: {refusal}")
-        self._step("reserved")
-        moved = [self._roster.all[move.id] for move in grant.moves]
+        moved = [self._active.all[move.id] for move in grant.moves]
         before = tuple(other.copy() for other in moved)
         for other, move in zip(moved, grant.moves, strict=True):
             meter(other, now)
             circuits.take(other, move.ways)
             other.moves += 1
             other.reason += f"; {move} for {transit.id}, of priority {transit.priority}"
-        was = transit.copy()
+        _set(transit, times or {})
         circuits.take(transit, grant.parts)
         transit.state, transit.lease_until = TransitState.HELD, lease_until
+        transit.installed_at = 0.0
         transit.reason, transit.candidates = grant.reason, explain(grant.decision)
         transit.earliest, transit.blocking = 0.0, []
         try:
-            self._keeper.must([*moved, transit])
+            self._repository.write([*moved, transit])
         except BrokerError:
             self._ledger.release(transit.id)
-            self.installer.move_back(before, now)
+            self._move_back(before, now)
+            if old is not None:
+                self._ledger.admit(old)
             transit.assign(was)
             raise
+        if was.state in ON_SWITCHES:
+            self._take_off(transit)
         for other in moved:
             if other.state in ON_SWITCHES:
-                self.installer.put_on(other)
-        self._roster.enter(transit)
+                self._desired.put(other, now)
+        self._active.enter(transit)
+        if old is not None:
+            self._active.waitlist.room_on(old.rates())
         if transit.start <= now or before:
-            otherwise = TransitState.QUEUED if queued else TransitState.FAILED
-            self.installer.start(Start(transit, otherwise, before))
+            otherwise = TransitState.QUEUED if known else TransitState.FAILED
+            if was.state in LIVE:
+                otherwise = TransitState.HELD
+            self._starts.append(Start(transit, otherwise, before))
         if before:  # by itself: were others refused with it, it could not be tried again
-            self.installer.carry_out(now)
+            self.apply(now)
 
     def open(self, transit: Transit, path: Path, lease_until: float, reason: str) -> None:
         """Open the way for a transit without a guarantee, where none is open by itself.
@@ -143,61 +171,82 @@ class Lifecycle:
         transit.state, transit.lease_until = TransitState.HELD, lease_until
         transit.reason, transit.earliest, transit.blocking = reason, 0.0, []
         try:
-            self._keeper.must([transit])
+            self._repository.write([transit])
         except BrokerError:
             transit.assign(was)
             raise
-        self._roster.enter(transit)
-        self.installer.start(Start(transit, TransitState.FAILED))
+        self._active.enter(transit)
+        self._starts.append(Start(transit, TransitState.FAILED))
 
     def start_due(self, now: float) -> None:
         """Have those installed whose start has come."""
-        if self._switches.out_of_step and not self._switches.waits(now):
-            self.installer.carry_out(now)
-        if self._switches.out_of_step:  # they keep what they hold, and start when that is mended
+        if self._desired.out_of_step and not self._desired.waits(now):
+            self.apply(now)
+        if self._desired.out_of_step:  # they keep what they hold, and start when that is mended
             return
-        for transit in self._roster.starting(now):
-            self.installer.start(Start(transit, TransitState.HELD))
+        for transit in self._active.starting(now):
+            self._starts.append(Start(transit, TransitState.HELD))
 
-    def resume(self, transit: Transit) -> None:
-        """Carry on with a transit that another broker, or one before this, put where it is. Its
-        reservation is the caller's business."""
-        self._roster.enter(transit)
-        if transit.state in ON_SWITCHES:
-            self.installer.put_on(transit)
-            if transit.state is TransitState.INSTALLED:
-                self.watch.enter(transit)
-
-    def forget(self, transit_id: str) -> None:
-        """Take a transit out of everything but store and switches; others decided about it."""
-        known = self._roster.all.get(transit_id)
-        if known is not None:
-            self._roster.leave(known)
-            self.installer.take_off(known)
-        self._free(transit_id)
-        self._keeper.forget(transit_id)
+    def change(
+        self,
+        transit: Transit,
+        values: Mapping[str, Any],
+        now: float,
+        what: str,
+        write: Write,
+        end: float | None = None,
+    ) -> None:
+        """Give an active transit other ``values``, and its reservation another ``end``, in ledger,
+        switches and store, or raise BrokerError with nothing changed: ``conflict`` (others hold the
+        time after it), ``controller_unavailable``, ``store_unavailable``. ``what`` did not happen
+        then, in words."""
+        before = {name: getattr(transit, name) for name in values}
+        held = None if end is None else self._ledger.reservations.get(transit.id)
+        if held is not None and end is not None:
+            refusal = self._ledger.move_end(transit.id, end)
+            if refusal is not None:
+                raise BrokerError(f"{what}: {refusal}", "conflict")
+        _set(transit, values)
+        on = transit.state in ON_SWITCHES
+        try:
+            if on and self._desired.update(transit):
+                self._desired.share(now, everything=False)
+                self._desired.apply(now)
+            write([transit])
+        except (ControllerError, BrokerError) as error:
+            if held is not None:
+                self._ledger.move_end(transit.id, held.end)
+            _set(transit, before)
+            if on:
+                self._desired.update(transit)  # the next change takes it back where it was taken
+            if isinstance(error, BrokerError):
+                raise
+            raise BrokerError(f"{what}: {error}", "controller_unavailable") from error
+        self._active.enter(transit)
+        if held is not None and end is not None and end < held.end:
+            self._active.waitlist.room_on(held.rates())
 
     def end(self, transit: Transit, state: TransitState, now: float) -> None:
         """Free what a transit holds and save its last state."""
-        self._end(transit, state, now, self._keeper.save)
+        self._end(transit, state, now, self._repository.save)
 
     def decline(self, transit: Transit, now: float) -> None:
         """Leave a transit to best effort. Raises BrokerError ``store_unavailable`` for a new one
         that other brokers would not know of, and which then was never asked for."""
-        new = transit.id not in self._roster.all
-        write = self._keeper.answer if new else self._keeper.save
+        new = transit.id not in self._active.all
+        write = self._repository.write_if_shared if new else self._repository.save
         self._end(transit, TransitState.BEST_EFFORT, now, write)
 
-    def _end(
-        self,
-        transit: Transit,
-        state: TransitState,
-        now: float,
-        write: Callable[[Sequence[Transit]], None],
-    ) -> None:
+    def end_late(self, transit: Transit, now: float) -> None:
+        """Save what was reported of a transit that had ended before."""
+        transit.released_at = transit.released_at or now
+        self._repository.save([transit])
+        self.ended.append(transit)
+
+    def _end(self, transit: Transit, state: TransitState, now: float, write: Write) -> None:
         meter(transit, now)
         if transit.state in ON_SWITCHES:
-            transit.switch_bytes = self._switches.bytes_of(transit.id)
+            transit.switch_bytes = self._desired.bytes_of(transit.id)
         if state in (TransitState.RELEASED, TransitState.EXPIRED):
             transit.released_at = now
         elif state is TransitState.FAILED:
@@ -206,76 +255,247 @@ class Lifecycle:
         transit.earliest, transit.blocking = 0.0, []
         write([transit])
         self._free(transit.id)
-        self._roster.leave(transit)
-        self.installer.take_off(transit)
+        self._active.leave(transit)
+        self._take_off(transit)
         self.ended.append(transit)
-        self._step("freed")
 
     def _free(self, transit_id: str) -> None:
         freed = self._ledger.release(transit_id)
         if freed is not None:
-            self._roster.waitlist.room_on(freed.rates())
+            self._active.waitlist.room_on(freed.rates())
 
-    def end_late(self, transit: Transit, now: float) -> None:
-        """Save what was reported of a transit that had ended before."""
-        transit.released_at = transit.released_at or now
-        self._keeper.save([transit])
-        self.ended.append(transit)
+    def _take_off(self, transit: Transit) -> None:
+        """A transit is to be on the switches no more, nor to start."""
+        self._starts = [start for start in self._starts if start.transit is not transit]
+        self._desired.drop(transit.id)
 
-    def extend(self, transit: Transit, until: float, now: float) -> None:
-        """A later end of a live lease, or BrokerError ``controller_unavailable`` (the switches did
-        not take it), ``conflict`` (others hold the time after it) or ``store_unavailable`` with
-        nothing changed."""
-        before = transit.lease_until
-        reserved = not transit.end and transit.id in self._ledger.reservations
-        refusal = self._ledger.move_end(transit.id, until) if reserved else None
-        if refusal is not None:
-            raise BrokerError(f"the lease cannot be renewed: {refusal}", "conflict")
-        transit.lease_until = until
-        on = transit.state in ON_SWITCHES
+    def _move_back(self, before: Sequence[Transit], now: float) -> list[Transit]:
+        """Put transits that were moved where they were, and what was reserved for them too."""
+        for was in before:
+            self._ledger.release(was.id)
+        moved = [self._active.all[was.id] for was in before]
+        for transit, was in zip(moved, before, strict=True):
+            transit.assign(was)
+            circuits.reserve(self._ledger, transit, self._topology, now)
+            if transit.state in ON_SWITCHES:
+                self._desired.put(transit, now)
+        return moved
+
+    # -- the switches ------------------------------------------------------------------------
+
+    @property
+    def starting(self) -> bool:
+        """Whether transits are about to be put on the switches."""
+        return bool(self._starts)
+
+    def apply(self, now: float, everything: bool = False) -> None:
+        """Share anew, and tell the switches, once, all that has changed since the last time.
+
+        ``everything``: also what may wait while many are live (:mod:`~.shares`), and the queues.
+        """
+        starts, self._starts = self._starts, []
+        for start in starts:
+            if start.transit.start <= now:
+                self._desired.put(start.transit, now)
+        self._desired.share(now, everything)
+        if starts or (self._desired.dirty and not self._desired.waits(now)):
+            known = self._desired.out_of_step
+            try:
+                self._desired.apply(now)
+            except ControllerError as error:
+                self._refused(starts, error, known, now)
+            else:
+                self._installed([s for s in starts if s.transit.start <= now])
+
+    def begin(self, now: float) -> None:
+        """Have the switches carry exactly what was live before. Raises ControllerError."""
+        self._desired.share(now, everything=True)
+        self._desired.apply(now)
+
+    def _installed(self, starts: Sequence[Start]) -> None:
+        for start in starts:
+            # Its own look at the clock: the switches took their time since the request came.
+            transit = start.transit
+            if not transit.installed_at:
+                transit.installed_at = self._clock()
+                if start.at_once:
+                    self.setup_times.note(transit.installed_at - transit.requested_at)
+            transit.state = TransitState.INSTALLED
+            self._unseen.append(transit.id)
+        self._repository.save([start.transit for start in starts])
+
+    def _refused(
+        self, starts: list[Start], error: ControllerError, known: bool, now: float
+    ) -> None:
+        """Nothing of the last change is on the switches. ``known``: nor was what went before."""
+        log.warning("the switches refused: %s", error)
+        for start in starts:
+            self._take_off(start.transit)
+            if start.before:
+                self._ledger.release(start.transit.id)
+                # Not before the end of the one they moved for, which has their room till then.
+                self._repository.save_later(self._move_back(start.before, now))
+        self._desired.share(now, everything=False)
+        mended = bool(starts) and not known and self._mended(now)
+        if mended and len(starts) > 1:
+            for start in starts:  # which of them was it?
+                self._starts = [start]
+                self.apply(now)
+            return
+        for start in starts:
+            otherwise = TransitState.FAILED if mended else start.otherwise
+            self._not_started(start.transit, otherwise, f"the switches refused: {error}", now)
+
+    def _mended(self, now: float) -> bool:
         try:
-            if on:
-                self._switches.want(transit)
-                self.installer.tell(now)
-            # Other brokers give away the time after the lease that the store has.
-            self._keeper.answer([transit])
-        except (ControllerError, BrokerError) as error:
-            if reserved:
-                self._ledger.move_end(transit.id, before)
-            transit.lease_until = before
-            if on:
-                self._switches.want(transit)  # the next change takes it back where it was taken
-            if isinstance(error, BrokerError):
-                raise
-            raise BrokerError(
-                f"the lease was not renewed: {error}", "controller_unavailable"
-            ) from error
-        self._roster.enter(transit)
+            self._desired.apply(now)
+        except ControllerError:
+            return False
+        return True
 
-    def mark(self, transit: Transit, flows: list[dict[str, Any]], now: float) -> None:
-        """Which packets a transit carries from now on, or BrokerError ``conflict`` (another one
-        takes them another way), ``controller_unavailable``, ``store_unavailable`` with nothing
-        changed."""
-        before, transit.flows = transit.flows, flows
+    def _not_started(
+        self, transit: Transit, otherwise: TransitState, reason: str, now: float
+    ) -> None:
+        if otherwise is TransitState.FAILED:
+            transit.reason = reason
+            self.end(transit, TransitState.FAILED, now)
+        elif otherwise is TransitState.HELD:
+            self._active.enter(transit)  # to be started again
+        else:
+            self._ledger.release(transit.id)
+            self._active.leave(transit)
+            circuits.leave(transit)
+            transit.state, transit.lease_until, transit.reason = otherwise, 0.0, reason
+            self._active.enter(transit)
+            self._repository.save([transit])
+
+    # -- who moves bytes ---------------------------------------------------------------------
+
+    def moving(self, most: int) -> list[str]:
+        """Those among the next ``most`` installed transits that have carried bytes. Asks the
+        switches, and may be called while others change transits."""
+        some = [self._unseen.popleft() for _ in range(min(most, len(self._unseen)))]
+        self._unseen.extend(some)
+        return [name for name in some if self._desired.bytes_of(name) > 0]
+
+    def moved(self, names: Collection[str], now: float) -> None:
+        """These have carried bytes: they are active."""
+        known, active = self._active.all, []
+        for name in names:
+            transit = known.get(name)
+            if transit is not None and transit.state is TransitState.INSTALLED:
+                transit.state, transit.active_at = TransitState.ACTIVE, now
+                active.append(transit)
+        self._repository.save(active)
+        self._unseen = deque(
+            name
+            for name in self._unseen
+            if name in known and known[name].state is TransitState.INSTALLED
+        )
+
+    def reported(self, transit: Transit, n_bytes: int, now: float) -> None:
+        """A transfer says what it moved. Where the network carries no packets, only then is its
+        transit active: nobody else can know."""
         on = transit.state in ON_SWITCHES
-        pairs, way = self._roster.pairs, {tuple(transit.path)} if transit.path else set()
-        try:
-            if pairs.clash(transit) is not None or (way and pairs.ways(transit) - way):
-                raise BrokerError(
-                    f"some of the packets of {transit.id} go another way already, with another "
-                    "transit between its sites; expected ports of its own",
-                    "conflict",
-                )
-            if on:
-                self._switches.want(transit)
-                self.installer.tell(now)
-            self._keeper.must([transit])
-        except (ControllerError, BrokerError) as error:
-            transit.flows = before
-            if on:
-                self._switches.want(transit)  # the next change takes it back where it was taken
-            if isinstance(error, BrokerError):
-                raise
-            raise BrokerError(
-                f"the flows were not changed: {error}", "controller_unavailable"
-            ) from error
+        if on and self._desired.report(transit.id, n_bytes) and n_bytes:
+            transit.state, transit.active_at = TransitState.ACTIVE, transit.active_at or now
+
+    # -- after a crash, another broker's turn, or a clock that was set ----------------------------
+
+    def adopt(self, transits: Sequence[Transit], now: float) -> None:
+        """Take over all that the last broker left active, oldest first. What the store says is
+        right, whatever step that broker died in: what is live there is reserved again and put on
+        the switches, what is over ends, what no longer fits the network fails."""
+        for transit in transits:
+            if transit.state is TransitState.QUEUED:
+                self.resume(transit, now)
+            elif transit.lease_until <= now:
+                transit.reason += "; its lease ended while no broker ran"
+                self.end(transit, TransitState.EXPIRED, now)
+            else:
+                problem = circuits.reserve(self._ledger, transit, self._topology, now)
+                if problem:
+                    transit.reason += f"; after a restart: {problem}"
+                    self.end(transit, TransitState.FAILED, now)
+                else:
+                    self.resume(transit, now)
+
+    def take_in(self, news: Sequence[Transit], now: float) -> None:
+        """Take in what other brokers that share the store did since our last turn.
+
+        They decided in turns of their own, so it fits; the more so as all that moved is taken off
+        before any of it is put back. But they could not know what the store has not taken of us:
+        what was given back stays so, for its owner was told and nobody would end it again; all else
+        is again as they found it, for they may have given away what it takes up.
+        """
+        transits = [
+            *self._repository.late({transit.id for transit in news}),
+            *(t for t in news if t.state in ENDED or not self._repository.given_back(t.id)),
+        ]
+        for transit in transits:
+            self.forget(transit.id)
+        for transit in transits:
+            if transit.state not in ACTIVE:
+                continue
+            if transit.state in LIVE and transit.lease_until > now:
+                problem = circuits.reserve(self._ledger, transit, self._topology, now)
+                if problem:  # brokers with different limits or topologies on one store
+                    log.error("transit %s of another broker does not fit: %s", transit.id, problem)
+                    continue
+            self.resume(transit, now)
+
+    def resume(self, transit: Transit, now: float) -> None:
+        """Carry on with a transit that another broker, or one before this, put where it is. Its
+        reservation is the caller's business."""
+        self._active.enter(transit)
+        if transit.state in ON_SWITCHES:
+            self._desired.put(transit, now)
+            if transit.state is TransitState.INSTALLED:
+                self._unseen.append(transit.id)
+
+    def forget(self, transit_id: str) -> None:
+        """Take a transit out of everything but store and switches; others decided about it."""
+        known = self._active.all.get(transit_id)
+        if known is not None:
+            self._active.leave(known)
+            self._take_off(known)
+        self._free(transit_id)
+        self._repository.forget(transit_id)
+
+    def move_time(self, by_s: float, now: float) -> None:
+        """The wall clock was set by ``by_s`` seconds, and it is ``now`` (:mod:`~.clock`).
+
+        Transits that run keep what they have, for as long as they had it. Those in advance stay
+        where the wall clock says, which may be in other company than before: one that no longer
+        fits waits in the queue, like one that asks anew. The switches are to be told afterwards,
+        and the queue to be served.
+        """
+        before = now - by_s
+        transits = list(self._active.all.values())
+        live = [transit for transit in transits if transit.state in LIVE]
+        for transit in live:
+            self._ledger.release(transit.id)
+        # Those that run first: they held all this together a moment ago.
+        live.sort(key=lambda transit: not has_begun(transit, before))
+        for transit in transits:
+            move_times(transit, by_s, before)
+        for transit in live:
+            if (transit.end or transit.lease_until) <= now:  # it is over, and ends next
+                continue
+            refusal = circuits.reserve(self._ledger, transit, self._topology, now)
+            if refusal:
+                circuits.leave(transit)
+                transit.state, transit.lease_until = TransitState.QUEUED, 0.0
+                transit.reason = f"the clock was set by {by_s:+.0f} s: {refusal}"
+        for transit in transits:
+            self._active.enter(transit)
+            if transit.state in ON_SWITCHES:
+                self._desired.update(transit)
+        self._active.waitlist.unsettle()
+        self._desired.move_time(by_s)
+        self._repository.save(transits)
+
+
+def _set(transit: Transit, values: Mapping[str, Any]) -> None:
+    for name, value in values.items():
+        setattr(transit, name, value)

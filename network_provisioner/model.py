@@ -12,11 +12,12 @@ refused; ``best_effort``: no path was given and the transfer runs without one.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from operator import attrgetter
 from typing import Any
 
+from network_provisioner.errors import BrokerError
 from network_provisioner.flows import Flow
 
 
@@ -198,6 +199,21 @@ class Transit:
         known = {k: v for k, v in data.items() if k in cls.__dataclass_fields__}
         known["state"] = TransitState(known["state"])
         return cls(**known)
+
+
+@dataclass(frozen=True, slots=True)
+class RequestAnswer:
+    """The answer to one of several requests: a transit or why there is none, and how its template
+    wants it served. ``new``: it was made for this request."""
+
+    transit: Transit | None
+    service: Service
+    error: BrokerError | None = None
+    new: bool = False
+
+    def copy(self) -> RequestAnswer:
+        """With a transit that does not change any more."""
+        return self if self.transit is None else replace(self, transit=self.transit.copy())
 
 
 _NAMES = tuple(f.name for f in fields(Transit))

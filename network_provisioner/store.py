@@ -15,12 +15,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Protocol
 
 from network_provisioner.errors import AdonError
 from network_provisioner.model import LIVE, Transit, TransitState
-from network_provisioner.stores.database_url import is_database_url
 
 ACTIVE = LIVE | {TransitState.QUEUED}
 PAGE = 1000  # transits that are read at a time where all are wanted
@@ -136,17 +134,3 @@ class Store(Protocol):
     def close(self) -> None:
         """Release the file or the connections. May be called again."""
         ...
-
-
-def open_store(where: str | Path) -> Store:
-    """The store at ``where``: a ``postgresql://`` URL or the path of an SQLite file.
-
-    Raises StoreError: it cannot be reached, is of another layout, or another broker has the file.
-    """
-    if is_database_url(where):
-        from network_provisioner.stores.postgres import PostgresStore  # noqa: PLC0415
-
-        return PostgresStore(str(where))
-    from network_provisioner.stores.sqlite import SqliteStore  # noqa: PLC0415
-
-    return SqliteStore(where)

@@ -11,7 +11,7 @@ from typing import Protocol, runtime_checkable
 
 from network_provisioner.errors import BrokerError, printable
 from network_provisioner.flows import Flow
-from network_provisioner.model import Transit, TransitRequest, TransitState
+from network_provisioner.model import ENDED, Service, Transit, TransitRequest, TransitState
 from network_provisioner.template import Template, Tuning
 from network_provisioner.templates.match import DEFAULT, Wanted
 from network_provisioner.units import format_rate, format_size
@@ -110,6 +110,39 @@ def template_for(request: TransitRequest, templates: Templates) -> Template:
     return template
 
 
+def service_for(request: TransitRequest, transit: Transit | None, templates: Templates) -> Service:
+    """How the template of a request, or of the transit that it got, wants it served."""
+    try:
+        template = None if transit is None else template_of(transit, templates)
+        template = template or template_for(request, templates)
+    except BrokerError:
+        return Service()
+    taught = templates.tuning_of(template.name) if isinstance(templates, Tuned) else None
+    return service_of(template, taught)
+
+
+def service_of(template: Template, taught: Tuning | None = None) -> Service:
+    """How a template wants its transfers served. Tuned as it says; where it says nothing of its
+    own, as the best transfer was that it ``taught``; else not at all."""
+    usual = Tuning()
+
+    def figure(name: str) -> int:
+        own, plain = getattr(template.tuning, name), getattr(usual, name)
+        learned = plain if taught is None else getattr(taught, name)
+        value = own if own != plain else learned
+        return 0 if value == plain else int(value)
+
+    return Service(
+        template=template.name,
+        version=template.version,
+        patience_s=template.patience_s,
+        when_queued=template.when_queued,
+        streams=figure("streams"),
+        buffer_bytes=figure("buffer_bytes"),
+        threads=figure("threads"),
+    )
+
+
 def unwanted(request: TransitRequest) -> str:
     """Why a transfer does without a circuit whatever its size, in words; "" where it does not."""
     if request.best_effort:
@@ -165,9 +198,9 @@ def check_flows(flows: Sequence[Flow]) -> None:
         raise BrokerError(f"{len(flows)} flows, expected at most {MAX_FLOWS}", "bad_request")
 
 
-def check_ahead(request: TransitRequest, now: float) -> None:
+def check_ahead(start: float | None, end: float | None, now: float) -> None:
     """Raises BrokerError ``bad_time`` for a start or an end that is far too late to be meant."""
-    for name, at in (("start", request.start), ("end", request.end)):
+    for name, at in (("start", start), ("end", end)):
         if at is not None and at > now + MAX_AHEAD_S:
             raise BrokerError(
                 f"{name} {at!r}, expected Unix seconds at most {MAX_AHEAD_S / 86_400:.0f} days "
@@ -184,16 +217,51 @@ def fingerprint(request: TransitRequest) -> str:
     return f"{_digest(request, _ASKED)}:{_digest(request, _TIMES)}"
 
 
-def same_terms(asked: str, request: TransitRequest) -> bool:
-    """Whether a fingerprint is that of a request which differs in ``start`` and ``end`` at most."""
-    return asked.partition(":")[0] == _digest(request, _ASKED)
-
-
 def _digest(request: TransitRequest, names: Sequence[str]) -> str:
     # Numbers are written alike whether a client sent 5000000 or 5e6.
     said = [(name, getattr(request, name)) for name in names]
     plain = [(name, float(v) if isinstance(v, int) else v) for name, v in said]
     return hashlib.sha256(repr(plain).encode()).hexdigest()[:16]
+
+
+def check_same(transit: Transit, request: TransitRequest) -> None:
+    """Raises BrokerError ``conflict`` for a request on other terms than those of its id before."""
+    agreed = transit.asked in ("", fingerprint(request))  # "": from before fingerprints were kept
+    if not (agreed and same_owner(transit, request)):
+        raise BrokerError(
+            f"id {request.id!r} is taken by a transit from {transit.src!r} to {transit.dst!r} that "
+            "was asked for on other terms, expected an id of its own for each request",
+            "conflict",
+        )
+
+
+def same_owner(transit: Transit, request: TransitRequest) -> bool:
+    """Whether both are between the same sites, for the same user."""
+    ours = (transit.src, transit.dst, transit.user)
+    return ours == (request.src, request.dst, request.user)
+
+
+def is_claim(transit: Transit, request: TransitRequest) -> bool:
+    """Whether a request for now is for what the same caller reserved in advance, on these terms."""
+    return (
+        request.start is None
+        and request.end is None
+        and transit.state not in ENDED
+        and bool(transit.start or transit.end)
+        and (transit.src, transit.dst) == (request.src, request.dst)
+        and transit.asked.partition(":")[0] == _digest(request, _ASKED)
+    )
+
+
+def is_recorded(transit: Transit | None, request: TransitRequest) -> bool:
+    """Whether this was recorded before: who says why it goes without a path may say so twice."""
+    return (
+        transit is not None
+        and bool(request.best_effort)
+        and transit.state is TransitState.BEST_EFFORT
+        and transit.asked == fingerprint(request)
+        and transit.reason.startswith(unwanted(request))
+    )
 
 
 def check_lease(lease_s: float) -> None:

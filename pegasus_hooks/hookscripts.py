@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from network_provisioner.errors import InputError
-from pegasus_hooks.prejob import DEFER_STATUS, MULTIPART_ENDING
+from pegasus_hooks.prepost.prejob import DEFER_STATUS, MULTIPART_ENDING
 
 PRE_NAME, POST_NAME, CONFIG_NAME = "adon-pre", "adon-exitcode", "adon-hooks.json"
 MARK = "# Written by ADON: "  # by it a script is known as ours

@@ -18,12 +18,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from monitors.planned import submitdir
 from network_provisioner.errors import AdonError, InputError, MissingError
-from pegasus_hooks import hookscripts, properties, submitdir
+from pegasus_hooks import hookscripts, properties
 from pegasus_hooks.planner.model import PlannedWorkflow, Sources
-from pegasus_hooks.prejob import MULTIPART_ENDING
-from site_selector.hinted import hinted_copy
-from site_selector.placement import Mapping as SiteMapping
+from pegasus_hooks.prepost.prejob import MULTIPART_ENDING
+from site_selector.mapping.hinted import hinted_copy
+from site_selector.mapping.placement import Mapping as SiteMapping
 
 PLANNER_NAME, STARTER_NAME = "pegasus-plan", "pegasus-run"
 _CLUSTER = re.compile(r"submitted to cluster (\d+)")

@@ -19,7 +19,7 @@ def main(argv: list[str]) -> int:
             pass  # the hook below says it
     here = __file__.rpartition("/")[0]
     sys.path.insert(0, here.rpartition("/")[0])
-    from pegasus_hooks import hookrun  # noqa: PLC0415
+    from pegasus_hooks.prepost import hookrun  # noqa: PLC0415
 
     return hookrun.post(argv)
 

@@ -4,7 +4,7 @@
 ``=``, ``:`` or white space after the key, ``\\uXXXX`` and other escapes; the last of two equal keys
 counts. Pegasus then fills ``${name}`` from what it read before, and reads several files in turn.
 
-Uses the standard library only, and next to nothing of it: the site-selector callout imports this.
+Uses the standard library only, and next to nothing of it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The watcher's start file: ``python -I -S watcher.py --config FILE [--lock NUMBER]``.
 
-PRE starts it where none runs; see :mod:`pegasus_hooks.watch`.
+PRE starts it where none runs; see :mod:`monitors.watcher`.
 """
 
 import sys
@@ -10,9 +10,11 @@ def main(argv: list[str]) -> int:
     """Run the watcher. ``argv`` without the program's name."""
     here = __file__.rpartition("/")[0]
     sys.path.insert(0, here.rpartition("/")[0])
-    from pegasus_hooks.watch import program  # noqa: PLC0415
+    from monitors.watcher import program  # noqa: PLC0415
+    from pegasus_hooks.advance.listeners import listener_of  # noqa: PLC0415
+    from pegasus_hooks.prepost import watched_jobs  # noqa: PLC0415
 
-    return program.main(argv)
+    return program.main(argv, watched_jobs, listener_of)
 
 
 if __name__ == "__main__":

@@ -1,12 +1,13 @@
 """Where the jobs of a workflow run.
 
-    workflow.py (dag.py), catalogs.py (hints.py) ──► inputs.py    what Pegasus's files say
-    archive, pool, catalogs ──► estimates.py ──► beliefs.World    what is believed, and from where
+    catalogs/ ──► inputs.py                               what Pegasus's files say
+    archive, pool, catalogs ──► estimates/ ──► beliefs.World   what is believed, and from where
     inputs + world ──► problem.py                         the same as arrays
     cost.py                         T_t = T_q + S_c/(N·Γ_c) + S_t/min(Γ_t, Γ_a)
-    simulate.py                                           when a whole mapping would end
-    policies.py, schedule.py, search.py ──► mapping.py    candidates, the best of them, improved
-    reasons.py, explain.py                                why, in words; hinted.py tells Pegasus
+    mapping/estimator.py                                  when a whole mapping would end
+    mapping/policies.py, schedule.py, search.py ──► mapper.py  candidates, the best one, improved
+    explain/                        why, in words; mapping/hinted.py tells Pegasus
+    evaluation/                     how good mappings are, on traces
 
 The functions most callers need::
 

@@ -13,7 +13,8 @@ from urllib.parse import urlsplit
 
 from network_provisioner.errors import InputError
 from network_provisioner.meant import did_you_mean
-from site_selector.catalogs import (
+from site_selector.catalogs.documents import Document, Key, read_document, uncollected
+from site_selector.catalogs.entries import (
     ReplicaCatalog,
     Site,
     Transformation,
@@ -21,9 +22,7 @@ from site_selector.catalogs import (
     sites_of,
     transformations_of,
 )
-from site_selector.dag import Job, Workflow
-from site_selector.workflow import read_workflow
-from site_selector.yamltext import Document, Key, read_document, uncollected
+from site_selector.catalogs.workflow import Job, Workflow, read_workflow
 
 SUBMIT_SITE = "local"
 TRANSFORMATION_CATALOG = "transformationCatalog"

@@ -15,10 +15,10 @@ from itertools import chain
 import numpy as np
 
 from network_provisioner.units import transfer_time
-from site_selector.beliefs import Belief, ComputeBelief, World
+from site_selector.catalogs.workflow import Job
 from site_selector.cost import Array, compute_time, network_time
-from site_selector.dag import Job
-from site_selector.estimates import FINAL_RATIO, INTERMEDIATE_RATIO
+from site_selector.estimates.beliefs import Belief, ComputeBelief, World
+from site_selector.estimates.believe import FINAL_RATIO, INTERMEDIATE_RATIO
 from site_selector.inputs import Inputs, known_site
 
 # Stands for "never" inside the arithmetic, so that sums stay ordered; shown as infinite.

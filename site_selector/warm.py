@@ -1,7 +1,6 @@
 """``python -m site_selector.warm``: compile all kernels now, so that no workflow waits for it.
 
-Does nothing, quickly, where machine code of the present source is there already. Exit status 0 also
-where numba is missing: everything works without, more slowly.
+Does nothing, quickly, where machine code of the present source is there already.
 """
 
 from __future__ import annotations
@@ -13,13 +12,11 @@ from multiprocessing import get_context
 
 import numpy as np
 
-from site_selector import kernel
 from site_selector.evaluation.simulator import Simulator
-from site_selector.policies import by_level, greedy
+from site_selector.mapping import kernel
+from site_selector.mapping.estimator import Estimator, SharingEstimator
+from site_selector.mapping.policies import VARIANTS, by_level, greedy, list_schedule
 from site_selector.problem import Problem
-from site_selector.schedule import VARIANTS, list_schedule
-from site_selector.sharing import SharingEstimator
-from site_selector.simulate import Estimator
 
 
 def is_warm() -> bool:
@@ -36,20 +33,20 @@ def warm() -> None:
 
 def select() -> None:
     """Everything that makes mappings and estimates what they take."""
+    kernel.compile_from_now_on()
     problem = two_jobs()
-    with kernel.forced(True):
-        run = Estimator(problem)
-        run.makespan(greedy(problem))
-        by_level(problem)
-        for knows in VARIANTS.values():
-            list_schedule(problem, run.rank, knows)
-        SharingEstimator(problem).makespan([0, 1])
+    run = Estimator(problem)
+    run.makespan(greedy(problem))
+    by_level(problem)
+    for knows in VARIANTS.values():
+        list_schedule(problem, run.rank, knows)
+    SharingEstimator(problem).makespan([0, 1])
 
 
 def judge() -> None:
     """What the evaluation executes mappings with."""
-    with kernel.forced(True):
-        Simulator(two_jobs(), compiled=True).makespan([0, 1])
+    kernel.compile_from_now_on()
+    Simulator(two_jobs()).makespan([0, 1])
 
 
 def two_jobs() -> Problem:
@@ -87,9 +84,6 @@ def two_jobs() -> Problem:
 def main() -> int:
     """One line of progress where something is to be done, on standard error."""
     if is_warm():
-        return 0
-    if not kernel.available():
-        print("numba cannot be imported: sites are selected without it, slowly", file=sys.stderr)
         return 0
     print("compiling what selects sites, once, in about 20 s", file=sys.stderr, flush=True)
     began = time.monotonic()

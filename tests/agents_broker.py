@@ -15,8 +15,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from monitors.agents.messages import NONCE, SIGNATURE, Assignment, signature
-from network_provisioner.access import hash_of
+from monitors.measurements.agent.messages import Assignment
 
 HORIZON_S = 300.0
 
@@ -51,8 +50,6 @@ class FakeBroker:
         self.desks = desks or {name: Desk(token) for name, token in tokens.items()}
         self.clock = clock
         self.changed = threading.Condition()
-        self.spoil: Callable[[str], str] = lambda signed: signed
-        """What becomes of a signature."""
         self.instead: Callable[[str], tuple[int, bytes] | None] = lambda path: None
         """What is answered in place of an answer."""
         self.forget_receipts = 0
@@ -134,15 +131,15 @@ class FakeBroker:
         desk = self.desks.get(name)
         other = self.instead(what)
         if other is not None:
-            self._send(request, *other, "")
+            self._send(request, *other)
             return
         if desk is None:
-            self._send(request, 404, _error("unknown_agent"), "")
+            self._send(request, 404, _error("unknown_agent"))
             return
         authorization = request.headers["Authorization"]
         desk.authorized.append(authorization)
         if authorization not in (None, f"Bearer {desk.token}"):
-            self._send(request, 401, _error("unauthorized"), "")
+            self._send(request, 401, _error("unauthorized"))
             return
         query = {key: values[0] for key, values in parse_qs(url.query).items()}
         reply = self._listed(desk, query) if body is None else self._taken(desk, body)
@@ -150,9 +147,7 @@ class FakeBroker:
             request.close_connection = True
             return
         reply = {"agent": name, "received": received, "sent": self.clock(), **reply}
-        text = json.dumps(reply).encode()
-        signed = signature(hash_of(desk.token), request.headers[NONCE], text)
-        self._send(request, 200, text, self.spoil(signed))
+        self._send(request, 200, json.dumps(reply).encode())
 
     def _listed(self, desk: Desk, query: dict[str, str]) -> dict[str, Any] | None:
         with self.changed:
@@ -194,12 +189,10 @@ class FakeBroker:
         return {"accepted": accepted, "refused": refused}
 
     @staticmethod
-    def _send(request: BaseHTTPRequestHandler, status: int, body: bytes, signed: str) -> None:
+    def _send(request: BaseHTTPRequestHandler, status: int, body: bytes) -> None:
         request.send_response(status)
         request.send_header("Content-Type", "application/json")
         request.send_header("Content-Length", str(len(body)))
-        if signed:
-            request.send_header(SIGNATURE, signed)
         request.end_headers()
         request.wfile.write(body)
 

@@ -15,8 +15,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from adon.testbed import box, delaylink, netns
-from adon.testbed.procs import Daemon, run, wait_ready
+from adon.machine import box
+from examples.testbed import delaylink, netns
+from examples.testbed.procs import Daemon, run, wait_ready
 
 A, B, R1, R2 = "agents-a", "agents-b", "agents-r1", "agents-r2"
 ADDRESS = {A: "10.78.1.2", B: "10.78.2.2"}
@@ -55,7 +56,7 @@ class World:
         self._undo.close()
 
     def line(self, **settings: float | bool) -> dict[str, Any]:
-        """Change the line: see :func:`adon.testbed.delaylink.control`."""
+        """Change the line: see :func:`examples.testbed.delaylink.control`."""
         return delaylink.control(self._control, **settings)
 
     def start(self, where: str, argv: Sequence[str], log: Path) -> Daemon:

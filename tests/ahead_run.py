@@ -12,18 +12,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol
 
+from monitors.planned.dag import Node, PlannedDag
+from monitors.watcher.events import Event, Watched, What
+from network_provisioner.base.hookconfig import HookConfig
 from network_provisioner.broker import Broker
 from network_provisioner.client import Asked
-from network_provisioner.hookconfig import HookConfig
 from network_provisioner.model import ENDED, LIVE, ON_SWITCHES, Transit, TransitRequest
 from network_provisioner.model import TransitState as State
-from pegasus_hooks.ahead.beliefs import Beliefs
-from pegasus_hooks.ahead.booking import Booking, reserved_in_advance
-from pegasus_hooks.ahead.correct import Rules
-from pegasus_hooks.ahead.dag import Node, PlannedDag
-from pegasus_hooks.ahead.listening import Ahead
-from pegasus_hooks.ahead.predict import Pair
-from pegasus_hooks.watch.events import Event, Watched, What
+from pegasus_hooks.advance.beliefs import Beliefs
+from pegasus_hooks.advance.booking import Booking, reserved_in_advance
+from pegasus_hooks.advance.correct import Rules
+from pegasus_hooks.advance.listening import Ahead
+from pegasus_hooks.advance.predict import Pair
 
 WATCHED = Watched("w", Path("/nowhere"), Path("/nowhere/w-0.dag"), HookConfig("http://127.0.0.1:1"))
 BEST_EFFORT_BPS = 10e6
@@ -189,7 +189,7 @@ class VirtualRun:
 
     def count(self) -> None:
         now = self.rig.clock.now
-        for transit in self.rig.broker._engine.roster.all.values():
+        for transit in self.rig.broker._active.all.values():
             if transit.state in LIVE and transit.start <= now:
                 self.reserved += transit.requested_bps / 8 * self.step_s
 
@@ -218,7 +218,7 @@ class VirtualRun:
         self.tell(What.PRE_STARTED, name)
         for request in self.requests_of(name).values():
             held = [
-                t for t in self.rig.broker._engine.roster.all.values()
+                t for t in self.rig.broker._active.all.values()
                 if t.job == name and (t.src, t.dst) == (request.src, request.dst)
             ]  # fmt: skip
             (answer,) = self.client.ask([request])

@@ -280,7 +280,7 @@ class ArchiveSuite:
                         if (one.metric, one.subject) == (metric, subject)
                     ]
                     for width in (HOUR_S, DAY_S):
-                        found = roll_ups(archive, metric, subject, width, 0, 3 * NOW)
+                        found = roll_ups(archive.engine, metric, subject, width, 0, 3 * NOW)
                         assert [
                             (one.start, one.number, one.low, one.high, one.sketch, one.last_at)
                             for one in found
@@ -395,7 +395,7 @@ class ArchiveSuite:
             for thread in threads:
                 thread.join()
             assert sum(found) == 0
-            days = roll_ups(reader, "rtt", "mu>tacc", DAY_S, 0, NOW)
+            days = roll_ups(reader.engine, "rtt", "mu>tacc", DAY_S, 0, NOW)
             assert sum(one.number for one in days) == 2000
 
     def test_an_hour_with_very_many_goes_in_short_steps_and_counts_once_meanwhile(
@@ -428,7 +428,7 @@ class ArchiveSuite:
                 assert reader.record_many(late[:3]) == 0
                 for name in shown:
                     for width in (HOUR_S, DAY_S):
-                        (one,) = roll_ups(reader, "rtt", name, width, 0, NOW)
+                        (one,) = roll_ups(reader.engine, "rtt", name, width, 0, NOW)
                         assert (one.number, one.total) == (2, 3.0)
                 after = [reader.estimate("rtt", name, NOW) for name in shown]
                 assert [(e.count, e.at) for e in after if e] == [
@@ -444,7 +444,7 @@ class ArchiveSuite:
             found = list(steps(reader, "rtt", keep, NOW))
             assert all(max(step.made, step.dropped) <= ROWS for step in found)
             assert sum(step.dropped for step in found) == 2 * len(subjects)
-            assert roll_ups(reader, "rtt", shown[0], DAY_S, 0, NOW) == []
+            assert roll_ups(reader.engine, "rtt", shown[0], DAY_S, 0, NOW) == []
 
     def test_what_is_being_rolled_up_cannot_be_taken_away(self, world: Callable[[], World]) -> None:
         with world() as opened:
@@ -492,7 +492,7 @@ class ArchiveSuite:
             hours = [start / HOUR_S for start, _ in kept(HOUR_S)]
             assert hours == list(range(18 * 24, 20 * 24 - 2))
             assert len(archive.query("rtt")) == 4
-            days = roll_ups(archive, "rtt", "mu>tacc", DAY_S, 0, 30.0 * DAY_S)
+            days = roll_ups(archive.engine, "rtt", "mu>tacc", DAY_S, 0, 30.0 * DAY_S)
             assert [one.number for one in days] == [48] * 10
 
     def test_what_is_for_ever_stays(self, world: Callable[[], World]) -> None:

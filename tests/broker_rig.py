@@ -12,7 +12,6 @@ import pytest
 from network_world import SITES, demo_network
 
 from network_provisioner.broker import Broker
-from network_provisioner.classes import Differentiator
 from network_provisioner.controllers.base import (
     Capabilities,
     Circuit,
@@ -23,6 +22,7 @@ from network_provisioner.controllers.base import (
     Queue,
 )
 from network_provisioner.decisions.admission import Limits
+from network_provisioner.desired_state import Differentiator
 from network_provisioner.errors import BrokerError
 from network_provisioner.model import Transit, TransitRequest
 from network_provisioner.store import Store
@@ -173,7 +173,6 @@ class Rig:
         controller: Controller | None = None,
         store: Store | None = None,
         policies: Differentiator | None = None,
-        step: Callable[[str], None] = lambda _: None,
         best_effort_of: Callable[[str, str], tuple[float, float] | None] | None = None,
         **can: bool,
     ) -> None:
@@ -194,7 +193,6 @@ class Rig:
             self.clock,
             limits,
             policies,
-            step,
             best_effort_of,
         )
         self.broker.start()

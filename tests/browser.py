@@ -22,7 +22,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from adon.testbed import packages
+from adon.machine import packages
 
 _FLAGS = (
     # Pages are our own; as root, or where user namespaces are not to be had, there is no sandbox.

@@ -138,4 +138,4 @@ class Planning:
 
     def kept(self) -> list[Path]:
         """Files that callouts left behind."""
-        return sorted(self.cache.glob("adon-callout-*/*"))
+        return sorted(self.cache.glob("adon-callout-*"))

@@ -17,11 +17,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
 
-from adon.testbed import plan
-from adon.testbed.network import Network
+from examples.testbed import plan
+from examples.testbed.network import Network
 from network_provisioner.broker import Broker
-from network_provisioner.controllers.openflow import OpenFlowController
-from network_provisioner.controllers.shaper import CommandRunner, TcShaper
+from network_provisioner.controllers.openflow.driver import OpenFlowController
+from network_provisioner.controllers.shaping.htb import TcShaper
+from network_provisioner.controllers.shaping.shapes import CommandRunner
 from network_provisioner.flows import Flow
 from network_provisioner.model import Transit, TransitRequest
 from network_provisioner.policies.book import PolicyBook
@@ -122,7 +123,7 @@ class Load:
         self._undo.close()
 
 
-class Asked(Protocol):
+class ClassDemand(Protocol):
     """A broker, or its client."""
 
     def request(self, request: TransitRequest) -> Transit:
@@ -139,7 +140,7 @@ class Asked(Protocol):
 class Transfers:
     """The transfers of both classes, each with a transit while it sends."""
 
-    def __init__(self, broker: Asked, load: Load) -> None:
+    def __init__(self, broker: ClassDemand, load: Load) -> None:
         self._broker = broker
         self._load = load
         self._count = 0

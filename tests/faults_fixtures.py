@@ -9,8 +9,8 @@ import pytest
 from faults_door import Door
 from faults_world import Service, Switches
 
-from adon.testbed import packages
-from adon.testbed.pool import Pool
+from adon.machine import packages
+from examples.testbed.pool import Pool
 
 
 @pytest.fixture(scope="module")

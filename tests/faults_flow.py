@@ -18,10 +18,10 @@ from typing import Any
 from faults_world import PATIENT_S, SIZE, Service, replace, some
 from hooks_world import POST, PRE, ROOT, move
 
-from adon.testbed.pool import Pool
 from condor_plugins import dagman
+from examples.testbed.pool import Pool
+from monitors.planned import submitdir, transferlist
 from network_provisioner.model import Transit
-from pegasus_hooks import submitdir, transferlist
 
 FAULT = ROOT / "tests" / "hook_fault.py"
 SUB = """\

@@ -18,11 +18,11 @@ import yaml
 from hooks_world import ROOT
 from network_world import star
 
-from adon.testbed.ports import free_port
+from examples.testbed.ports import free_port
+from monitors.planned import submitdir
 from network_provisioner.client import BrokerClient
 from network_provisioner.errors import BrokerError
 from network_provisioner.model import ENDED, Transit, TransitState
-from pegasus_hooks import submitdir
 
 ALL = os.environ.get("ADON_FAULTS") == "all"
 PATIENT_S = 600.0  # far above what any of it takes, also on a busy machine

@@ -12,11 +12,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from monitors.planned import transferlist
+from monitors.planned.transferlist import Entry, SiteUrl, Transfer
 from network_provisioner.client import Asked
 from network_provisioner.errors import BrokerError
 from network_provisioner.model import Service, Transit, TransitRequest, TransitState
-from pegasus_hooks import transferlist
-from pegasus_hooks.transferlist import Entry, SiteUrl, Transfer
 
 ROOT = Path(__file__).resolve().parents[1]
 PRE = ROOT / "pegasus_hooks" / "pre.py"

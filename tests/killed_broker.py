@@ -1,8 +1,8 @@
 """A day in a broker's life, and its death by kill -9 at any step of it.
 
 The broker runs in a process of its own. What is on its "switches" stands in a file, as it would
-outlive the broker on real ones, and so does how far its clients have come. The steps are those the
-broker itself reports: nobody lists them.
+outlive the broker on real ones, and so does how far its clients have come. A step is a turn that is
+taken, and a write to the store or a word to the switches, before and after it.
 """
 
 from __future__ import annotations
@@ -11,15 +11,16 @@ import json
 import os
 import signal
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from broker_rig import Clock, FakeController, Rig, demo_network
 
 from network_provisioner.controllers.base import Circuit, Queue
 from network_provisioner.flows import Flow
-from network_provisioner.model import TransitRequest
+from network_provisioner.model import Transit, TransitRequest
 from network_provisioner.store import Store
 
 MBPS = 1e6
@@ -81,44 +82,67 @@ DAY: tuple[Deed, ...] = (  # seconds that pass, and what a client does then
 )
 
 
+class SteppedStore:
+    """A store that tells ``step`` of each turn, and of each write before and after it."""
+
+    def __init__(self, store: Store, step: Callable[[str], object]) -> None:
+        self._store = store
+        self._step = step
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    @contextmanager
+    def turn(self) -> Iterator[Sequence[Transit]]:
+        with self._store.turn() as news:
+            self._step("the turn was taken")
+            yield news
+
+    def put_many(self, transits: Sequence[Transit]) -> None:
+        self._step("about to be stored")
+        self._store.put_many(transits)
+        self._step("stored")
+
+
 class LastingSwitches(FakeController):
     """Switches that keep what they have when the broker dies."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, step: Callable[[str], object]) -> None:
         super().__init__(demo_network(l3="150 Mb/s"), matches=True, multipath=True)
         self._file = folder / "switches"
+        self._step = step
 
     def start(self, timeout_s: float) -> None:
         if left := noted(self._file):
             self.left = json.loads(left)
 
     def apply(self, circuits: Sequence[Circuit], queues: Sequence[Queue] = ()) -> None:
+        self._step("the switches are about to be told")
         super().apply(circuits, queues)
         told = sorted((c.id, list(c.path), c.min_bps) for c in circuits)
         note(self._file, json.dumps(told))
+        self._step("the switches were told")
 
 
 def broker(
-    folder: Path, now: float, open_store: Callable[[], Store], step: Callable[[str], None]
+    folder: Path, now: float, open_store: Callable[[], Store], step: Callable[[str], object]
 ) -> Rig:
     """A broker that has started, on what the last one left."""
-    switches = LastingSwitches(folder)
-    clock = Clock(now)
+    switches = LastingSwitches(folder, step)
     return Rig(
         folder / "unused",
         switches.topology,
         TEMPLATES,
-        clock=clock,
+        clock=Clock(now),
         controller=switches,
-        store=open_store(),
-        step=step,
+        store=cast(Store, SteppedStore(open_store(), step)),
     )
 
 
 def live(
     folder: Path,
     open_store: Callable[[], Store],
-    step: Callable[[str], None] = lambda _: None,
+    step: Callable[[str], object] = lambda _: None,
     done: int = 0,
 ) -> dict[str, Any]:
     """The day from its deed number ``done`` on; what the broker and its switches say at its end."""
@@ -148,6 +172,39 @@ def said(rig: Rig, folder: Path) -> dict[str, Any]:
         "switches": json.loads(noted(folder / "switches")),
         "reserved": rig.reserved(),
     }
+
+
+def dies_at_every(stride: int, folder: Path, new_place: Callable[[], Callable[[], Store]]) -> None:
+    """Kill it at its first step and every ``stride``-th after it, in a place of its own each time,
+    and let it begin anew: in the end everything is as if it had never died.
+
+    ``new_place()`` makes an empty place for state, and gives what opens a store there.
+    """
+    steps: list[str] = []
+    whole = folder / "whole"
+    whole.mkdir()
+    expected = live(whole, new_place(), steps.append)
+    assert len(steps) > 60 and len(set(steps)) == 5, steps
+    states = {name: found["state"] for name, found in expected["transits"].items()}
+    assert states == {
+        "short": "expired",
+        "later": "expired",
+        "moves": "installed",
+        "first": "released",
+        "split": "released",
+        "waits": "installed",
+        "back": "released",
+        "one": "expired",
+        "two": "expired",
+    }
+    assert expected["transits"]["moves"]["moves"] == 1
+    assert {name for name, *_ in expected["switches"]} == {"moves", "waits"}
+    for number in range(1, len(steps) + 1, stride):
+        place = folder / str(number)
+        place.mkdir()
+        open_store = new_place()
+        done = die_at(number, place, open_store)
+        assert live(place, open_store, done=done) == expected, (number, steps[number - 1], done)
 
 
 def die_at(number: int, folder: Path, open_store: Callable[[], Store]) -> int:

@@ -15,7 +15,7 @@ from typing import Any
 
 from planner_world import ROOT, Case, by_file, make_case
 
-from adon.testbed.pool import Pool
+from examples.testbed.pool import Pool
 from pegasus_hooks import pegasus_plan
 from pegasus_hooks.install.home import home_at, place_for_all
 from pegasus_hooks.install.installing import carry_out, changes_to_undo

@@ -17,8 +17,8 @@ from typing import Any
 
 import yaml
 
+from adon.machine.packages import ensure
 from adon.planner_jar import debian_compiler, planner_jar
-from adon.testbed.packages import ensure
 from pegasus_hooks.plugin import (
     COMMAND_PROPERTY,
     SELECTOR_PROPERTY,

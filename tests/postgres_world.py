@@ -10,8 +10,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from adon.testbed import packages
-from adon.testbed.postgres import Postgres
+from adon.machine import packages
+from examples.testbed.postgres import Postgres
 from network_provisioner.stores import postgres as postgres_store
 from network_provisioner.stores import postgres_link
 from network_provisioner.stores.postgres import PostgresStore

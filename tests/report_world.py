@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from adon.demo.facts import Bar, LinkSample, RunFacts
+from examples.demo.facts import Bar, LinkSample, RunFacts
 from network_provisioner.model import Transit, TransitState
 
 SITES = ("iplant", "mu", "tacc")
@@ -130,7 +130,7 @@ def facts(**changes: Any) -> RunFacts:
 
 
 def taught(moved: int = 2, beliefs: int = 5) -> dict[str, Any]:
-    """What measurements changed, in the form of site_selector.explain.changes."""
+    """What measurements changed, in the form of site_selector.explain.text."""
     return {
         "makespan_s": {"before": 65.9, "after": 5.91},
         "moved": [

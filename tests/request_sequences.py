@@ -19,8 +19,7 @@ from typing import Any, cast
 
 from broker_rig import Clock
 
-from network_provisioner import advance
-from network_provisioner.broker import Broker
+from network_provisioner.broker import STANDING_S, Broker
 from network_provisioner.controllers.base import Circuit, ControllerError, Part, Queue
 from network_provisioner.controllers.simulated import SimulatedController
 from network_provisioner.decisions.admission import Limits
@@ -28,9 +27,9 @@ from network_provisioner.errors import BrokerError
 from network_provisioner.flows import Flow
 from network_provisioner.model import ENDED, LIVE, ON_SWITCHES, Transit, TransitRequest
 from network_provisioner.model import TransitState as State
-from network_provisioner.small import STANDING_S
 from network_provisioner.store import ACTIVE, Store, StoreError
 from network_provisioner.templates.data import templates_from_dict
+from network_provisioner.terms import is_claim
 from network_provisioner.topologies.data import topology_from_dict
 from network_provisioner.topology import Topology
 
@@ -380,12 +379,15 @@ class OneSequence:
     def claim(self, name: str) -> None:
         """The transfer itself asks for what was asked for in advance."""
         now_wanted = replace(self.asked[name], start=None, end=None)
-        engine = self.broker._engine
-        with engine.turn() as now:
-            known = engine.life.find(name)
-            if known is not None and advance.is_claim(known, now_wanted):
-                self.asked[name] = now_wanted
-                advance.claim(engine, known, now_wanted, now)
+        known = self.rows.get(name)
+        if known is None or not is_claim(known, now_wanted):
+            return
+        (answer,) = self.broker.ask([now_wanted])
+        if answer.transit is None:
+            assert answer.error is not None and answer.error.code in ALLOWED, answer
+        else:
+            self.answered(answer.transit)
+            self.asked[answer.transit.id] = replace(now_wanted, id=answer.transit.id)
 
     def release(self, name: str) -> None:
         self.broker.release(name, 1000, 1.0)
@@ -405,7 +407,7 @@ class OneSequence:
         problem = problem or any(store.doubted for store in self.stores)  # until the next turn
         self.judge_view(self.rows.get, problem)
         if problem and len(self.brokers) == 1:  # of several, each may be behind the others
-            self.judge_view(self.brokers[0]._engine.keeper.find, problem)
+            self.judge_view(self.brokers[0]._repository.find, problem)
 
     def judge_view(self, look: Callable[[str], Transit | None], problem: bool) -> None:
         """What must hold in the eyes of one who is told of transits by ``look``."""
@@ -501,6 +503,6 @@ class OneSequence:
         assert all(row.state in ENDED for row in self.rows.values())
         assert self.controller.installed() == []
         for broker in self.brokers:  # now, and at any time after it
-            ledger = broker._engine.ledger
+            ledger = broker._ledger
             for hop in self.controller.limits:
                 assert not ledger.busy(hop, ledger.capacity(hop), self.clock.now), hop

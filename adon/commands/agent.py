@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from adon.commands.parsing import Nouns, Parser, add_command, add_json, add_noun
 
 if TYPE_CHECKING:
-    from monitors.probes.probe import Finding
+    from monitors.measurements.probes.probe import Finding
 
 _RUN = """Run an agent: it asks the broker what to measure, and reports.
 
@@ -73,10 +73,10 @@ def _run(args: argparse.Namespace) -> int:
     from importlib import metadata
 
     from adon.yamlfile import read_yaml
-    from monitors.agents.agent import Agent
-    from monitors.agents.data import settings_from_dict
-    from monitors.agents.following import following
-    from monitors.probes.halt import Halt
+    from monitors.measurements.agent.agent import Agent
+    from monitors.measurements.agent.settings import settings_from_dict
+    from monitors.measurements.agent.workflows import following
+    from monitors.measurements.probes.probe import Halt
     from network_provisioner.errors import InputError
 
     version = metadata.version("adon-wms")
@@ -101,7 +101,7 @@ def _probe(args: argparse.Namespace) -> int:
     import sys
 
     from adon.commands.output import print_json
-    from monitors.probes.probe import ProbeError
+    from monitors.measurements.probes.probe import ProbeError
     from network_provisioner.errors import printable
 
     try:
@@ -124,11 +124,11 @@ def _findings(args: argparse.Namespace) -> list[Finding]:
     import time
     from ipaddress import ip_address
 
-    from monitors.agents.config import AgentSettings
-    from monitors.agents.messages import Assignment, Role
-    from monitors.agents.perform import measure, order_of
-    from monitors.probes.halt import Halt
-    from monitors.probes.tools import tool_of
+    from monitors.measurements.agent.messages import Assignment, Role
+    from monitors.measurements.agent.perform import measure, order_of
+    from monitors.measurements.agent.settings import AgentSettings
+    from monitors.measurements.probes.probe import Halt
+    from monitors.measurements.probes.tools import tool_of
     from network_provisioner.errors import InputError
     from network_provisioner.units import parse_duration
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from adon.commands.archive_keep import add_keep, opened
 from adon.commands.output import duration, print_json
 from adon.commands.parsing import Nouns, Parser, add_command, add_json, add_noun, names, whole
-from site_selector.tables import table
+from site_selector.explain.tables import table
 
 if TYPE_CHECKING:
     from monitors.archive import Archive, Estimate, Selection
@@ -219,7 +219,7 @@ def _rollups(args: argparse.Namespace) -> int:
     until = time.time() if until is None else until
     since = _moment(args.since, "--since") or 0.0
     with opened(args.archive) as archive:
-        found = roll_ups(archive, args.metric, args.subject, width, since, until)
+        found = roll_ups(archive.engine, args.metric, args.subject, width, since, until)
     if args.json:
         print_json({"rollups": [as_dict(one, QUANTILES) for one in found]})
         return 0

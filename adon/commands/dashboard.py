@@ -1,6 +1,6 @@
 """Look at what the demo measured: the dashboard on its archive, with no network behind it.
 
-Serves copies of what 'adon demo' left until it is stopped (Ctrl-C or TERM); nothing of the demo's
+Serves copies of what 'make demo' left until it is stopped (Ctrl-C or TERM); nothing of the demo's
 is changed. A broker of your own serves its dashboard itself, at its address.
 """
 
@@ -15,7 +15,7 @@ from network_provisioner.errors import InputError
 
 _MORE = """
 Examples:
-  adon demo && adon dashboard
+  make demo && adon dashboard
   adon dashboard --demo /tmp/try/.adon --listen 127.0.0.1:9000
 """
 
@@ -60,7 +60,7 @@ def _copied(demo: Path, listen: str, folder: Path) -> Path:
     left = run_dir / "adon.yml"
     if not (archive.exists() and left.exists()):
         raise InputError(
-            f"{demo}: found no state of a demo, expected what 'adon demo' leaves there"
+            f"{demo}: found no state of a demo, expected what 'make demo' leaves there"
         )
     config: Any = read_yaml(left)
     copies = {"archive": archive, "state": run_dir / "broker.sqlite"}

@@ -103,7 +103,7 @@ def _python_packages() -> Iterator[Finding]:
 
 
 def _network() -> Finding:
-    from adon.testbed import box
+    from adon.machine import box
 
     reason = box.can_box()
     return Finding(

@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from adon.holdings import Holdings
     from network_provisioner.template import Template
     from network_provisioner.topology import Topology
-    from site_selector.edge import Needs
-    from site_selector.edgeways import Edge
+    from site_selector.edge import Edge, Needs
     from site_selector.inputs import Inputs
 
 _EDGE = """Decide where a whole workflow gets its resources: locally or remotely, over which layer.
@@ -77,10 +76,9 @@ def add(verbs: Nouns[argparse.ArgumentParser]) -> None:
 def _edge(args: argparse.Namespace) -> int:
     from adon.holdings import Holdings, Waiting, read_holdings, save_holdings
     from adon.placement import sources
-    from site_selector.edge import decide
-    from site_selector.edgeways import edge_of
-    from site_selector.edgewords import decision_dict, decision_text
-    from site_selector.estimates import believe
+    from site_selector.edge import decide, edge_of
+    from site_selector.estimates.believe import believe
+    from site_selector.explain.edgewords import decision_dict, decision_text
     from site_selector.inputs import load_inputs
 
     inputs = load_inputs(

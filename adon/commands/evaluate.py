@@ -10,14 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from adon.commands.parsing import Nouns, add_command, whole
-from site_selector.tables import table
+from site_selector.explain.tables import table
 
 if TYPE_CHECKING:
     from site_selector.evaluation.adversary import Found
     from site_selector.evaluation.cases import Outcome, Setting
-    from site_selector.evaluation.platform import Platform
-    from site_selector.evaluation.trace import Trace
-    from site_selector.evaluation.worlds import Staging
+    from site_selector.evaluation.traces import Trace
+    from site_selector.evaluation.worlds import Platform, Staging
 
     Case = tuple[Trace, Platform, int, Setting]
 
@@ -95,8 +94,8 @@ def _compare(args: argparse.Namespace) -> int:
     from adon.progress import Progress
     from site_selector.evaluation import report
     from site_selector.evaluation.cases import Setting
-    from site_selector.evaluation.platform import draw_platform
-    from site_selector.evaluation.wfformat import read_folder
+    from site_selector.evaluation.traces import read_folder
+    from site_selector.evaluation.worlds import draw_platform
 
     traces, skipped = read_folder(args.instances)
     for line in skipped:
@@ -125,7 +124,7 @@ def _compare(args: argparse.Namespace) -> int:
 def _search(args: argparse.Namespace) -> int:
     from adon.parallel import each
     from adon.progress import Progress
-    from site_selector.evaluation import puzzles
+    from site_selector.evaluation import adversary
 
     # One after the other, a search is a number of steps; they are told apart by their seeds.
     seeds = [args.seed * 10_000 + number for number in range(args.platforms)]
@@ -136,14 +135,14 @@ def _search(args: argparse.Namespace) -> int:
     head = ("adon ÷ best built-in>", "adon>", "best built-in>", "which", "tasks>", "sites>")
     rows = []
     for one in found:
-        rival, least = puzzles.rival(one)
+        rival, least = adversary.rival(one)
         puzzle = one.puzzle
         counts = (str(len(puzzle.runtime_s)), str(len(puzzle.platform.sites)))
         ours = one.makespan_s["adon"]
         rows.append((f"{one.ratio:.3f}", f"{ours:.1f} s", f"{least:.1f} s", rival, *counts))
     print(f"The worst of each search, makespans by the simulator\n{table(head, rows)}")
     if args.json is not None:
-        _write(args.json, puzzles.as_dict(found, args.seed, args.adversary, args.staging))
+        _write(args.json, adversary.as_dict(found, args.seed, args.adversary, args.staging))
     return 0
 
 

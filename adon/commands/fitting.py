@@ -6,7 +6,7 @@ import shutil
 import textwrap
 from collections.abc import Sequence
 
-from site_selector.tables import table
+from site_selector.explain.tables import table
 
 _WITHOUT = (80, 24)  # columns and lines, where no terminal says how many it has
 

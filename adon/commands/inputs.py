@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from adon.placement import Placed
-    from site_selector.beliefs import World
+    from site_selector.estimates.beliefs import World
 
 OUTPUT_SITE = "local"
 

@@ -176,7 +176,7 @@ def _daemon_user() -> str:
 
 
 def _hooks_text(args: argparse.Namespace) -> str:
-    from network_provisioner.hookconfig import HookConfig
+    from network_provisioner.base.hookconfig import HookConfig
 
     common = install_hooks.hook_config(args)
     config = replace(common, archive=None, watch=None, site=args.site, project=args.project)

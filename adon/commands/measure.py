@@ -12,8 +12,8 @@ from adon.commands.parsing import Nouns, add_command, add_json, add_noun, whole
 
 if TYPE_CHECKING:
     from adon.monitoringconfig import MonitoringConfig
-    from monitors.schedule.bounds import Bound
-    from monitors.schedule.model import Agreement, Schedule, Task
+    from monitors.measurements.load import Bound
+    from monitors.measurements.tasks import Agreement, Schedule, Task
     from network_provisioner.topology import Topology
 
 _PLAN = """Show when each measurement of adon.yml is made, or say which ones cannot fit.
@@ -54,10 +54,10 @@ def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
 
 
 def _plan(args: argparse.Namespace) -> int:
-    from monitors.schedule.bounds import bound
-    from monitors.schedule.data import agreement_from_dict, tasks_from_dict
-    from monitors.schedule.model import Infeasible
-    from monitors.schedule.planning import plan
+    from monitors.measurements.load import bound
+    from monitors.measurements.schedule import plan
+    from monitors.measurements.task_data import agreement_from_dict, tasks_from_dict
+    from monitors.measurements.tasks import Infeasible
     from network_provisioner.errors import InputError
 
     settings, network = _read(args.config)
@@ -105,7 +105,7 @@ def _data(
 ) -> dict[str, object]:
     from dataclasses import asdict
 
-    from monitors.schedule.usage import usage
+    from monitors.measurements.load import usage
 
     return {
         "feasible": True,

@@ -5,12 +5,10 @@ from __future__ import annotations
 import string
 from collections import defaultdict
 
-from monitors.schedule.bounds import Bound, words
-from monitors.schedule.model import Agreement, Schedule, Task
-from monitors.schedule.usage import Usage, usage
-from monitors.schedule.work import Resource, needs
+from monitors.measurements.load import Bound, Usage, usage, words
+from monitors.measurements.tasks import Agreement, Resource, Schedule, Task
 from network_provisioner.units import format_rate
-from site_selector.tables import table
+from site_selector.explain.tables import table
 
 COLUMNS = 72
 _BAR = 10
@@ -75,7 +73,7 @@ def gantt(tasks: list[Task], schedule: Schedule) -> str:
         lambda: [defaultdict(int) for _ in range(COLUMNS)]
     )
     for slot in schedule.slots:
-        for resource in needs(by_name[slot.task]) if slot.task in by_name else ():
+        for resource in by_name[slot.task].needs if slot.task in by_name else ():
             for column, ms in _columns(slot.start_ms, slot.end_ms, whole):
                 taken[resource][column][letters[slot.task]] += ms
     names = {resource: words(resource) for resource in taken}

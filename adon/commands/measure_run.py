@@ -239,8 +239,8 @@ def _configured(args: argparse.Namespace) -> Any:
     """What adon.yml says. Raises InputError."""
     from adon.config import load_config
     from adon.security import keyring_of
+    from monitors.measurements.task_data import known_end
     from monitors.rules import rules_from_list
-    from monitors.schedule.data import known_end
     from network_provisioner.access import ANYBODY
     from network_provisioner.topologies.data import topology_from_dict
 

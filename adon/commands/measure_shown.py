@@ -9,7 +9,7 @@ from typing import Any
 
 from adon.commands.output import duration
 from network_provisioner.errors import printable
-from site_selector.tables import table
+from site_selector.explain.tables import table
 
 Rows = Sequence[Mapping[str, Any]]
 

@@ -26,7 +26,7 @@ _TIMEOUT_S = 30.0
 _REFRESH_S = 2.0  # as long as a broker waits
 _SHORTEST = 4  # of the beginning of an id
 _SHOWN = 5
-_DEMOS = Path(".adon", "archive.sqlite")  # where 'adon demo' leaves its archive
+_DEMOS = Path(".adon", "archive.sqlite")  # where 'make demo' leaves its archive
 
 Rows = list[dict[str, Any]]
 

@@ -11,7 +11,7 @@ from adon.commands.output import duration
 from monitors.workflows.status import for_people
 from network_provisioner.errors import printable
 from network_provisioner.units import format_rate, format_size
-from site_selector.tables import table
+from site_selector.explain.tables import table
 
 Row = Mapping[str, Any]
 _NOBODY: Mapping[str, str] = {}

@@ -21,20 +21,6 @@ class _Formatter(argparse.RawDescriptionHelpFormatter):
         super().__init__(prog, max_help_position=28)
 
 
-# argparse's messages in the shape of all others: what was found, what was expected.
-_WORDS = (
-    (r"^argument ", ""),
-    (r"^the following arguments are required: (.*)", r"found no \1, expected it"),
-    (r"^one of the arguments (\S+) (\S+) is required", r"found neither \1 nor \2, expected one"),
-    (r"^one of the arguments (.*) is required", r"found none of \1, expected one"),
-    (r": not allowed with argument (.*)", r": found beside \1, expected one of both"),
-    (r"^unrecognized arguments: (.*)", r"found \1, expected no such argument here"),
-    (r"invalid choice: (.*) \(choose from (.*)\)", r"found \1, expected one of \2"),
-    (r"invalid int value: (.*)", r"found \1, expected a whole number"),
-    (r": expected one argument", ": found nothing after it, expected a value"),
-)
-
-
 class Parser(argparse.ArgumentParser):
     """An argument parser whose errors are one line, as all of ``adon``'s are."""
 
@@ -42,9 +28,7 @@ class Parser(argparse.ArgumentParser):
         super().__init__(formatter_class=_Formatter, allow_abbrev=False, **settings)
 
     def error(self, message: str) -> NoReturn:
-        """Exit 2 with what was found, what was expected and where it is explained."""
-        for theirs, ours in _WORDS:
-            message = re.sub(theirs, ours, message)
+        """Exit 2 with argparse's words and where the command is explained."""
         self.exit(2, f"adon: {' '.join(message.split())} (see '{self.prog} --help')\n")
 
 

@@ -16,7 +16,7 @@ from adon.commands.parsing import Nouns, add_command, add_inputs, add_json, whol
 
 if TYPE_CHECKING:
     from site_selector.inputs import Inputs
-    from site_selector.placement import Mapping
+    from site_selector.mapping.placement import Mapping
 
 _MORE = """
 Examples:
@@ -52,7 +52,7 @@ def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
 def _run(args: argparse.Namespace) -> int:
     from adon.planning import plan_workflow
     from pegasus_hooks.planner.model import Options, Sources
-    from site_selector.explain import summary_text
+    from site_selector.explain.text import summary_text
 
     if args.hooks is not None:
         _check_hooks(args.hooks)
@@ -88,7 +88,7 @@ def _run(args: argparse.Namespace) -> int:
 
 def _check_hooks(file: Path) -> None:
     """What is wrong with it is said now, and not by every hook of the run. Raises InputError."""
-    from network_provisioner import hookconfig
+    from network_provisioner.base import hookconfig
     from network_provisioner.client import BrokerClient
     from network_provisioner.errors import InputError
 

@@ -10,12 +10,12 @@ from adon.commands import edge, evaluate
 from adon.commands.inputs import believed, placed
 from adon.commands.output import print_json
 from adon.commands.parsing import Nouns, add_command, add_inputs, add_json, add_noun
-from site_selector.tables import table
+from site_selector.explain.tables import table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from site_selector.placement import Mapping
+    from site_selector.mapping.placement import Mapping
     from site_selector.problem import Problem
 
 _MAP = """Map a whole workflow to sites.
@@ -77,8 +77,8 @@ def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
 
 
 def _map(args: argparse.Namespace) -> int:
-    from site_selector.explain import summary_text
-    from site_selector.hinted import hinted_copy
+    from site_selector.explain.text import summary_text
+    from site_selector.mapping.hinted import hinted_copy
 
     mapping = placed(args, alternatives=bool(args.save or args.json)).mapping
     if args.save:
@@ -94,9 +94,9 @@ def _map(args: argparse.Namespace) -> int:
 
 
 def _explain(args: argparse.Namespace) -> int:
-    from site_selector.explain import chosen_jobs, explain_dict, explain_text
+    from site_selector.explain.text import chosen_jobs, explain_dict, explain_text
+    from site_selector.explain.whatif import with_changes
     from site_selector.problem import build_problem
-    from site_selector.whatif import with_changes
 
     made = placed(args)
     jobs = None if args.job is None else [args.job]
@@ -114,8 +114,7 @@ def _explain(args: argparse.Namespace) -> int:
 
 
 def _plot(problem: Problem, names: Sequence[str], mapping: Mapping, file: Path) -> None:
-    from site_selector.gantt import svg
-    from site_selector.timeline import chart_of
+    from site_selector.explain.gantt import chart_of, svg
     from site_selector.wholefile import write_whole
 
     text = svg(chart_of(problem, names, mapping))
@@ -123,8 +122,8 @@ def _plot(problem: Problem, names: Sequence[str], mapping: Mapping, file: Path) 
 
 
 def _show(args: argparse.Namespace) -> int:
-    from site_selector.beliefs import beliefs_dict
-    from site_selector.explain import show_text
+    from site_selector.estimates.beliefs import beliefs_dict
+    from site_selector.explain.text import show_text
 
     world = believed(args)
     if args.json:

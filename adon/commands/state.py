@@ -55,8 +55,8 @@ def _opened(place: str, *, made: bool) -> Store:
     from pathlib import Path
 
     from network_provisioner.errors import InputError
-    from network_provisioner.store import open_store
     from network_provisioner.stores.database_url import check_state, is_database_url
+    from network_provisioner.stores.opening import open_store
 
     check_state(place)
     if not made and not is_database_url(place) and not Path(place).is_file():

@@ -8,7 +8,7 @@ from typing import Any
 
 from adon.commands.output import duration
 from network_provisioner.units import format_rate, format_size
-from site_selector.tables import table
+from site_selector.explain.tables import table
 
 _HEAD = ("template", "version>", "origin", "needs>", "may have>", "priority>", "peak>", "for")
 

@@ -13,10 +13,10 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
+from adon import svg
 from adon.commands.output import duration
 from adon.commands.topology_layout import Place, places, shape
 from adon.commands.topology_times import charts
-from adon.demo import svg
 from network_provisioner.errors import InputError
 from network_provisioner.units import format_rate
 

@@ -54,10 +54,21 @@ def _scaled(hops: Floats) -> Floats:
     """Classical scaling, and a little aside from it so that no two nodes are in one place."""
     n = len(hops)
     centred = np.eye(n) - 1 / n
-    values, vectors = np.linalg.eigh(-0.5 * centred @ hops**2 @ centred)
+    # In a symmetric network several axes are equally long, and which of them, and which way round,
+    # differs from processor to processor: unlike weights and a rule for signs make it the same.
+    unlike = np.diag(1e-6 * np.sqrt(np.arange(n)))
+    values, vectors = np.linalg.eigh(-0.5 * centred @ hops**2 @ centred + unlike)
     found: Floats = vectors[:, [-1, -2]] * np.sqrt(np.maximum(values[[-1, -2]], 0))
+    found *= _signs(found)
     aside = 0.05 * np.stack([np.sin(np.arange(n)), np.cos(1.7 * np.arange(n))], axis=1)
     return found + aside
+
+
+def _signs(vectors: Floats) -> Floats:
+    """For each column the sign of its first element that is not nearly 0."""
+    first = np.argmax(np.abs(vectors) > 1e-6, axis=0)
+    signs: Floats = np.where(vectors[first, range(vectors.shape[1])] < 0, -1.0, 1.0)
+    return signs
 
 
 def _relaxed(found: Floats, hops: Floats) -> Floats:

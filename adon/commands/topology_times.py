@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from itertools import accumulate, pairwise
 from typing import Any
 
-from adon.demo import svg
+from adon import svg
 from network_provisioner.units import format_rate
 
 MOST_CHARTS = 24  # the fullest directions; more are in the table

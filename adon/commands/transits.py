@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from adon.commands.output import duration
-from site_selector.tables import table
+from site_selector.explain.tables import table
 
 if TYPE_CHECKING:
     from network_provisioner.model import Transit

@@ -32,19 +32,21 @@ def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
 def _run(args: argparse.Namespace) -> int:
     import logging
 
-    from network_provisioner import hookconfig
-    from pegasus_hooks import registry
-    from pegasus_hooks.watch import program
+    from monitors.watcher import loop, program, registry
+    from monitors.watcher.watching import Watching
+    from network_provisioner.base import hookconfig
+    from pegasus_hooks.advance.listeners import listener_of
+    from pegasus_hooks.prepost import watched_jobs
 
     config = hookconfig.load(args.config)
     folder = program.watch_folder(config, args.config)
     logging.basicConfig(level=logging.INFO, format="adon: %(message)s")
-    stop = program.stopped()
+    stop = loop.stopped()
     lock = registry.hold(folder)
     if lock is None:
         print(f"adon: another watcher has {folder}; waiting for its end", flush=True)
     while lock is None and not stop.wait(1.0):
         lock = registry.hold(folder)
     if lock is not None:
-        program.watch(folder, config, lock, stop)
+        program.watch(Watching(folder, config, watched_jobs, listener_of), lock, stop)
     return 0

@@ -10,11 +10,11 @@ from adon.commands.output import print_json
 from adon.commands.parsing import Nouns, add_command, add_json, names, whole
 
 if TYPE_CHECKING:
-    from pegasus_hooks.provision.levels import Stretch
-    from pegasus_hooks.provision.provisioning import Provisioned, Wish
-    from pegasus_hooks.provision.step import Step
-    from site_selector.catalogs import ReplicaCatalog
-    from site_selector.yamltext import Document
+    from pegasus_hooks.provisioning.levels import Stretch
+    from pegasus_hooks.provisioning.provisioned import Options, Provisioned
+    from pegasus_hooks.provisioning.step import Step
+    from site_selector.catalogs.documents import Document
+    from site_selector.catalogs.entries import ReplicaCatalog
 
 _PROVISION = """Have a workflow enlarge pool and network before its wide levels, and release them.
 
@@ -77,25 +77,25 @@ def add(verbs: Nouns[argparse.ArgumentParser]) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
-    from pegasus_hooks.provision.provisioning import program, provisioned
-    from site_selector.workflow import WHAT
-    from site_selector.yamltext import read_document
+    from pegasus_hooks.provisioning.provisioned import program, provisioned
+    from site_selector.catalogs.documents import read_document
+    from site_selector.catalogs.workflow import WHAT
 
     document = read_document(args.workflow, WHAT)
     if args.undo:
         return _undo(args, document)
-    wish = _wish(args)
-    found = provisioned(document, _replicas(args, document), wish, program())
+    options = _options(args)
+    found = provisioned(document, _replicas(args, document), options, program())
     written = _write(args, document, found.text)
     if args.json:
         print_json(_as_json(found, written))
     else:
-        _print(found, wish, written)
+        _print(found, options, written)
     return 0
 
 
 def _undo(args: argparse.Namespace, document: Document) -> int:
-    from pegasus_hooks.provision.insertion import without
+    from pegasus_hooks.provisioning.insertion import without
 
     written = _write(args, document, without(document.text, document.name))
     if args.json:
@@ -105,13 +105,13 @@ def _undo(args: argparse.Namespace, document: Document) -> int:
     return 0
 
 
-def _wish(args: argparse.Namespace) -> Wish:
+def _options(args: argparse.Namespace) -> Options:
     from adon.commands.quantities import above_0
     from adon.config import load_config
-    from network_provisioner import hookconfig
+    from network_provisioner.base import hookconfig
     from network_provisioner.errors import InputError
     from network_provisioner.units import parse_duration
-    from pegasus_hooks.provision.provisioning import Wish
+    from pegasus_hooks.provisioning.provisioned import Options
 
     if args.config is None and args.hooks is None:
         raise InputError(
@@ -124,7 +124,7 @@ def _wish(args: argparse.Namespace) -> Wish:
         hookconfig.load(args.hooks)
     lease_s = above_0(parse_duration, args.lease, "--lease")
     assert lease_s is not None
-    return Wish(
+    return Options(
         args.min_width,
         "" if args.hooks is None else str(args.hooks.absolute()),
         "" if args.config is None else str(args.config.absolute()),
@@ -135,8 +135,8 @@ def _wish(args: argparse.Namespace) -> Wish:
 
 
 def _replicas(args: argparse.Namespace, document: Document) -> ReplicaCatalog | None:
-    from site_selector.catalogs import replicas_of
-    from site_selector.yamltext import read_document
+    from site_selector.catalogs.documents import read_document
+    from site_selector.catalogs.entries import replicas_of
 
     what = "Pegasus 5 replica catalog"
     if args.replicas is not None:
@@ -158,12 +158,12 @@ def _write(args: argparse.Namespace, document: Document, text: str) -> str:
     return str(target)
 
 
-def _print(found: Provisioned, wish: Wish, written: str) -> None:
+def _print(found: Provisioned, options: Options, written: str) -> None:
     if not found.steps:
-        print(f"no level has {wish.min_width} jobs or more: nothing to provision")
+        print(f"no level has {options.min_width} jobs or more: nothing to provision")
     for stretch, step in found.steps:
         print("\n".join(_told(stretch, step)))
-    if wish.hooks and not all(step.paths for _, step in found.steps):
+    if options.hooks and not all(step.paths for _, step in found.steps):
         print("no path is asked for where files and jobs are at one site; --sites names others")
     if written:
         print(f"written to {written}")

@@ -12,9 +12,9 @@ from adon.commands.output import duration, print_json
 from adon.commands.parsing import Nouns, add_command, add_json
 
 if TYPE_CHECKING:
-    from pegasus_hooks.ahead.booking import Booking
-    from pegasus_hooks.ahead.listening import Ahead
-    from pegasus_hooks.ahead.predict import Prediction, Window
+    from pegasus_hooks.advance.booking import Booking
+    from pegasus_hooks.advance.listening import Ahead
+    from pegasus_hooks.advance.predict import Prediction, Window
 
 _RESERVE = """Reserve the paths that a planned workflow will need, before it runs.
 
@@ -66,8 +66,8 @@ def add(verbs: Nouns[argparse.ArgumentParser]) -> None:
 def _run(args: argparse.Namespace) -> int:
     from adon.commands.times import instant_of
     from network_provisioner.units import parse_duration
-    from pegasus_hooks.ahead.correct import Rules
-    from pegasus_hooks.ahead.predict import predict
+    from pegasus_hooks.advance.correct import Rules
+    from pegasus_hooks.advance.predict import predict
 
     now = time.time()
     start = max(instant_of(args.start, "--start", now) or now, now)
@@ -94,11 +94,11 @@ def _run(args: argparse.Namespace) -> int:
 def _ahead(args: argparse.Namespace) -> Ahead:
     """Raises InputError."""
     from adon.placement import configured
-    from network_provisioner import hookconfig
+    from network_provisioner.base import hookconfig
+    from network_provisioner.base.hookclient import client_of
+    from network_provisioner.base.hookconfig import HookConfig
     from network_provisioner.errors import InputError
-    from network_provisioner.hookclient import client_of
-    from network_provisioner.hookconfig import HookConfig
-    from pegasus_hooks.ahead.start import ahead_of
+    from pegasus_hooks.advance.start import ahead_of
 
     if args.hooks is None and not args.dry_run:
         raise InputError("found no --hooks, expected the hooks' configuration, or --dry-run")
@@ -112,7 +112,7 @@ def _ahead(args: argparse.Namespace) -> Ahead:
 
 
 def _release(booking: Booking, now: float, as_json: bool) -> int:
-    from pegasus_hooks.ahead.correct import Back, Corrections
+    from pegasus_hooks.advance.correct import Back, Corrections
 
     booking.look()
     back = [Back(held, "asked for") for held in booking.held.values()]
@@ -136,7 +136,7 @@ class _Shown:
 
     def as_json(self) -> dict[str, Any]:
         """For programs."""
-        from pegasus_hooks.ahead.demand import demand
+        from pegasus_hooks.advance.demand import demand
 
         return {
             "start": self.start,
@@ -171,8 +171,8 @@ class _Shown:
     def text(self) -> str:
         """For people."""
         from network_provisioner.units import format_rate, format_size
-        from pegasus_hooks.ahead.demand import demand
-        from site_selector.tables import table
+        from pegasus_hooks.advance.demand import demand
+        from site_selector.explain.tables import table
 
         steps = [
             (

@@ -2,7 +2,7 @@
 // do not see them. Drawn as wide as there is room, so that letters keep their size.
 
 import { el, svg } from "./dom.js";
-import { clock, quantity } from "./format.js";
+import { clock, duration, quantity } from "./format.js";
 
 const LEFT = 62;
 const RIGHT = 12;
@@ -20,21 +20,22 @@ export function timeScale(t0, t1, width, left = LEFT, right = RIGHT) {
   return Object.assign(scale, { t0, t1, left, end: left + wide });
 }
 
-/** Instants that divide a while well, at most about `most` of them, on the local clock. */
-export function ticks(t0, t1, most) {
+/** Instants that divide a while well, at most about `most` of them, on the local clock; or, for times
+ * that are `elapsed`, from 0. */
+export function ticks(t0, t1, most, elapsed = false) {
   const step = STEPS_S.find((s) => (t1 - t0) / s <= most) || Math.ceil((t1 - t0) / most / 604800) * 604800;
-  const off = new Date(t0 * 1000).getTimezoneOffset() * 60;
+  const off = elapsed ? 0 : new Date(t0 * 1000).getTimezoneOffset() * 60;
   const found = [];
   for (let t = Math.ceil((t0 - off) / step) * step + off; t <= t1; t += step) found.push(t);
   return { step, at: found };
 }
 
-/** A line of times below a drawing. */
-export function timeAxis(x, top, bottom) {
-  const { step, at } = ticks(x.t0, x.t1, Math.max(2, (x.end - x.left) / 95));
+/** A line of times below a drawing; of how long it took where times are `elapsed`. */
+export function timeAxis(x, top, bottom, elapsed = false) {
+  const { step, at } = ticks(x.t0, x.t1, Math.max(2, (x.end - x.left) / 95), elapsed);
   return at.flatMap((t) => [
     svg("path", { d: `M${round(x(t))} ${top}V${bottom}`, class: "gridline" }),
-    svg("text", { x: round(x(t)), y: bottom + 16, "text-anchor": "middle", class: "small" }, tick(t, step)),
+    svg("text", { x: round(x(t)), y: bottom + 16, "text-anchor": "middle", class: "small" }, elapsed ? duration(t) : tick(t, step)),
   ]);
 }
 
@@ -62,7 +63,8 @@ const round = (v) => Math.round(v * 10) / 10;
 
 /** A chart. `series`: {name, cls, points: [[t, value]], area, dots}, `step`: flat from one value to
  * the next; `bands`: {from, to, words}; `marks`: {at, value, words, letter}; `cut`: {value, words}, a
- * level that must not be passed; `floor`, `top`: of the scale. */
+ * level that must not be passed; `floor`, `top`: of the scale; `elapsed`: times are seconds since the
+ * beginning. */
 export function chart(spec) {
   const { width, unit, metric = "", now, series, bands = [], marks = [], cut = null } = spec;
   const height = spec.height || 220;
@@ -75,7 +77,7 @@ export function chart(spec) {
   const x = timeScale(t0, t1, width);
   const floor = height - BOTTOM;
   const y = (v) => floor - ((v - low) / (high - low)) * (floor - TOP);
-  const parts = timeAxis(x, TOP, floor);
+  const parts = timeAxis(x, TOP, floor, spec.elapsed);
   for (const v of levels(low, high, Math.max(2, Math.round(height / 55))).at) {
     parts.push(svg("path", { d: `M${x.left} ${round(y(v))}H${x.end}`, class: "gridline" }));
     parts.push(
@@ -99,7 +101,7 @@ export function chart(spec) {
   }
   for (const s of shown)
     parts.push(
-      ...drawn(s, x, y, floor, spec.step, ([t, v]) => `${clock(t, now ?? t)}: ${quantity(v, unit, metric)}`),
+      ...drawn(s, x, y, floor, spec.step, ([t, v]) => `${spec.elapsed ? duration(t) : clock(t, now ?? t)}: ${quantity(v, unit, metric)}`),
     );
   if (cut) {
     parts.push(svg("path", { d: `M${x.left} ${round(y(cut.value))}H${x.end}`, class: "cut" }));

@@ -18,11 +18,10 @@ if TYPE_CHECKING:
 
 def make(around: Around) -> Part:
     """The part. Where adon.yml names no pool, none is sampled. Raises InputError."""
-    pool = around.config.pool
     sampled = (
         []
-        if pool is None
-        else [PoolSize(ResidentPool(pool.collector), around.archive, around.clock)]
+        if around.collector is None
+        else [PoolSize(ResidentPool(around.collector), around.archive, around.clock)]
     )
     return Part(
         routers=[pages(), router(around.broker, around.archive, around.rules, around.topology)],

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from fastapi import APIRouter
     from prometheus_client.registry import Collector
 
-    from adon.config import Config
     from monitors.archive import Archive
     from monitors.rules import Rules
     from monitors.workflows.overview import KnownWorkflows
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-NAMES = ("archive", "workflows", "centre", "anomalies", "notices", "perfsonar", "dashboard")
+NAMES = ("archive", "workflows", "measuring", "anomalies", "notices", "perfsonar", "dashboard")
 
 
 class Service(Protocol):
@@ -49,9 +48,13 @@ class Notifier(Service, Protocol):
 
 @dataclass(frozen=True)
 class Around:
-    """What a part is made of. ``folder`` is that of adon.yml; ``clock`` gives Unix seconds."""
+    """What a part is made of: section ``monitoring`` of adon.yml and the ``folder`` of that file,
+    the collector of section ``pool``, None without one, where the broker keeps its ``state``, and
+    a ``clock`` that gives Unix seconds."""
 
-    config: Config
+    settings: MonitoringConfig
+    collector: str | None
+    state: str
     folder: Path
     archive: Archive
     broker: Broker
@@ -60,11 +63,6 @@ class Around:
     rules: Rules
     notifier: Notifier
     clock: Callable[[], float]
-
-    @property
-    def settings(self) -> MonitoringConfig:
-        """Section ``monitoring``, or what holds without one."""
-        return self.config.monitoring or MonitoringConfig()
 
     @cached_property
     def workflows(self) -> KnownWorkflows:

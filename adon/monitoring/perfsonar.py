@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from adon.monitoring.parts import Around, Part
 from adon.monitoringconfig import MonitoringConfig
-from monitors.perfsonar.data import settings_from_list
+from monitors.measurements.perfsonar.settings import settings_from_list
 from network_provisioner.topology import Topology
 
 if TYPE_CHECKING:
@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 def make(around: Around) -> Part:
     """The part. Raises InputError."""
     from monitors.api import perfsonar
-    from monitors.perfsonar.fetch import fetch_of
-    from monitors.perfsonar.reader import Reader, Readers
+    from monitors.measurements.perfsonar.reader import Reader, Readers, fetch_of
 
     settings = settings_from_list(around.settings.perfsonar, around.topology, around.folder)
     readers = [

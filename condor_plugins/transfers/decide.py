@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from condor_plugins.transfers.course import Course, Courses, Phase
 from condor_plugins.transfers.ids import Direction, Run, parsed, queue_number
+from condor_plugins.transfers.run_state import Phase, RunState, RunStates
 from network_provisioner.model import ON_SWITCHES, Transit
 
 # The event right after the end of a transfer says whether it succeeded, and how much was sent.
@@ -51,11 +51,11 @@ class Renew:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class Observed:
     """What there is to go by. ``queue`` has the jobs of live transits that are in the schedd's
     queue; it is None where it did not answer. ``now`` is in Unix seconds."""
 
-    courses: Courses
+    runs: RunStates
     queue: Mapping[str, Queued] | None
     now: float
 
@@ -69,7 +69,7 @@ def of_schedd(transits: Iterable[Transit], schedd: str) -> list[Transit]:
     ]
 
 
-def to_do(live: Sequence[Transit], known: Known) -> list[Release | Renew]:
+def actions_for(live: Sequence[Transit], known: Observed) -> list[Release | Renew]:
     """What becomes of the live transits of our schedd: each is kept, renewed or given back."""
     found: list[Release | Renew] = []
     for transit in live:
@@ -77,33 +77,35 @@ def to_do(live: Sequence[Transit], known: Known) -> list[Release | Renew]:
         if whose is None:
             continue
         run, way = whose
-        course = known.courses.get(run)
-        over = _over(transit, run, way, course, known)
+        state = known.runs.get(run)
+        over = _over(transit, run, way, state, known)
         if over:
-            found.append(_release(transit, way, course, over))
-        elif _runs_out(transit, known.now) and _is_sure(run, course, known):
+            found.append(_release(transit, way, state, over))
+        elif _runs_out(transit, known.now) and _is_sure(run, state, known):
             found.append(Renew(transit.id, RENEWED_S))
     return found
 
 
-def settling(courses: Courses, now: float) -> bool:
+def settling(runs: RunStates, now: float) -> bool:
     """Whether something is to be looked at again at once, although nothing happens."""
-    return any(c.phase in _UNSETTLED and abs(now - c.at) <= 2 * _SETTLES_S for c in courses)
+    return any(c.phase in _UNSETTLED and abs(now - c.at) <= 2 * _SETTLES_S for c in runs)
 
 
-def _over(transit: Transit, run: Run, way: Direction, course: Course | None, known: Known) -> str:
+def _over(
+    transit: Transit, run: Run, way: Direction, state: RunState | None, known: Observed
+) -> str:
     """Why a transit is needed no more, empty where it is."""
-    if course is not None:
-        done = _in_over(course) if way == "in" else _out_over(course)
+    if state is not None:
+        done = _in_over(state) if way == "in" else _out_over(state)
         if done:
-            return done if _settled(course, known.now) else ""
+            return done if _settled(state, known.now) else ""
     if known.queue is None:
         return ""
-    return _over_by_queue(transit, run, way, course, known.queue.get(run.job))
+    return _over_by_queue(transit, run, way, state, known.queue.get(run.job))
 
 
 def _over_by_queue(
-    transit: Transit, run: Run, way: Direction, course: Course | None, job: Queued | None
+    transit: Transit, run: Run, way: Direction, state: RunState | None, job: Queued | None
 ) -> str:
     """The same, of a run whose events tell nothing or were missed."""
     if job is None:
@@ -112,40 +114,40 @@ def _over_by_queue(
         return "broken off"
     if way == "in":
         return "success" if job.executing_since > transit.requested_at else ""
-    return "success" if course is None and job.sending is False else ""
+    return "success" if state is None and job.sending is False else ""
 
 
-def _settled(course: Course, now: float) -> bool:
+def _settled(state: RunState, now: float) -> bool:
     # Either way: a clock that was set back is no reason to wait.
-    return course.phase not in _UNSETTLED or abs(now - course.at) >= _SETTLES_S
+    return state.phase not in _UNSETTLED or abs(now - state.at) >= _SETTLES_S
 
 
-def _in_over(course: Course) -> str:
-    if course.phase <= Phase.INPUT:
+def _in_over(state: RunState) -> str:
+    if state.phase <= Phase.INPUT:
         return ""
-    if course.phase is Phase.OVER and not course.ran:
-        return course.how
-    return "success" if course.ran or course.phase is Phase.SENT else "broken off"
+    if state.phase is Phase.OVER and not state.ran:
+        return state.how
+    return "success" if state.ran or state.phase is Phase.SENT else "broken off"
 
 
-def _out_over(course: Course) -> str:
-    if course.phase is Phase.OUTPUT:
+def _out_over(state: RunState) -> str:
+    if state.phase is Phase.OUTPUT:
         return ""
-    if course.phase is Phase.OVER:
-        arrived = course.output.end and course.how in _WITH_OUTPUT
-        return "success" if arrived else course.how
-    return "success" if course.phase is Phase.MOVED else "broken off"
+    if state.phase is Phase.OVER:
+        arrived = state.output.end and state.how in _WITH_OUTPUT
+        return "success" if arrived else state.how
+    return "success" if state.phase is Phase.MOVED else "broken off"
 
 
 def _has_slot(job: Queued, run: Run) -> bool:
     return job.status in _HOLDING and job.starts == run.starts
 
 
-def _release(transit: Transit, way: Direction, course: Course | None, outcome: str) -> Release:
-    if course is None or outcome != "success":
+def _release(transit: Transit, way: Direction, state: RunState | None, outcome: str) -> Release:
+    if state is None or outcome != "success":
         return Release(transit.id, 0, 0.0, outcome)
-    span = course.input if way == "in" else course.output
-    moved = transit.size_bytes if way == "in" else course.sent_bytes
+    span = state.input if way == "in" else state.output
+    moved = transit.size_bytes if way == "in" else state.sent_bytes
     # A rate needs both figures: seconds without bytes would look like a transfer of nothing.
     return Release(transit.id, moved or 0, span.seconds if moved else 0.0, outcome)
 
@@ -154,9 +156,9 @@ def _runs_out(transit: Transit, now: float) -> bool:
     return transit.state in ON_SWITCHES and transit.lease_until - now < _RENEW_BELOW_S
 
 
-def _is_sure(run: Run, course: Course | None, known: Known) -> bool:
+def _is_sure(run: Run, state: RunState | None, known: Observed) -> bool:
     """Whether the run is known to be on: without that, its lease is what ends it."""
     job = None if known.queue is None else known.queue.get(run.job)
     if job is not None:
         return _has_slot(job, run)
-    return course is not None and course.phase in (Phase.INPUT, Phase.OUTPUT)
+    return state is not None and state.phase in (Phase.INPUT, Phase.OUTPUT)

@@ -38,7 +38,7 @@ class Kind(IntEnum):
     FILE_TRANSFER = 40
 
 
-class Moving(IntEnum):
+class TransferStep(IntEnum):
     """``Type`` of a file transfer event."""
 
     IN_QUEUED = 1
@@ -50,11 +50,11 @@ class Moving(IntEnum):
 
 
 _KINDS = frozenset(int(kind) for kind in Kind)
-_MOVINGS = frozenset(int(moving) for moving in Moving)
+_MOVINGS = frozenset(int(moving) for moving in TransferStep)
 
 
 @dataclass(frozen=True, slots=True)
-class Happening:
+class JobEvent:
     """One event of one job. ``at`` is in Unix seconds; ``starts`` is 0 where the event does not say
     which run it is of; ``moving`` belongs to a file transfer alone."""
 
@@ -62,7 +62,7 @@ class Happening:
     job: str
     starts: int
     at: float
-    moving: Moving | None = None
+    moving: TransferStep | None = None
     ad: JobAd = field(default_factory=dict)
 
 
@@ -74,12 +74,12 @@ class Reader:
         self._lines = Lines()
         self._open: list[str] | None = None
 
-    def feed(self, data: bytes) -> list[Happening]:
+    def feed(self, data: bytes) -> list[JobEvent]:
         """What became whole with the next portion."""
-        found: list[Happening] = []
+        found: list[JobEvent] = []
         for _, line in self._lines.feed(data):
             if line.rstrip() == b"...":
-                event = None if self._open is None else happening(jobad.parse(self._open))
+                event = None if self._open is None else job_event(jobad.parse(self._open))
                 found += [event] if event else []
                 self._open = None
             elif line.startswith(b"028 ("):
@@ -89,7 +89,7 @@ class Reader:
         return found
 
 
-def happening(ad: JobAd) -> Happening | None:
+def job_event(ad: JobAd) -> JobEvent | None:
     """The event that an ad tells of; None where it is of no interest or does not say its job."""
     kind, job, starts = ad.get("TriggerEventTypeNumber"), ad.get("GlobalJobId"), ad.get(_STARTS)
     at = _time(ad.get("EventTime"))
@@ -99,9 +99,9 @@ def happening(ad: JobAd) -> Happening | None:
     if kind == Kind.FILE_TRANSFER:
         if ad.get("Type") not in _MOVINGS:
             return None
-        moving = Moving(int(ad["Type"]))
+        moving = TransferStep(int(ad["Type"]))
     number = starts if isinstance(starts, int) and starts > 0 else 0
-    return Happening(Kind(int(kind)), job_name(job), number, at, moving, ad)
+    return JobEvent(Kind(int(kind)), job_name(job), number, at, moving, ad)
 
 
 _STARTS = "NumShadowStarts"

@@ -15,6 +15,8 @@ imported. Printed, and so in HTCondor's event log, where the watcher reads it:
 import sys
 
 _GONE_MS = 0
+# The shadow gives a hook 120 s (ADON_HOOK_SHADOW_PREPARE_JOB_TIMEOUT), then starts the job over.
+MOST_PATIENCE_S = 90.0
 
 
 def main(argv: list[str]) -> int:
@@ -34,10 +36,10 @@ def main(argv: list[str]) -> int:
 def prepare(argv: list[str], text: str) -> "dict[str, str | int | float | bool]":
     """What is to be printed for the job whose ad is ``text``. Raises AdonError and OSError."""
     from condor_plugins.transfers.jobad import parse  # noqa: PLC0415
-    from condor_plugins.transfers.moving import still  # noqa: PLC0415
+    from condor_plugins.transfers.transfer_need import no_transfer  # noqa: PLC0415
 
     ad = parse(text.splitlines())
-    if why := still(ad):
+    if why := no_transfer(ad):
         return {"AdonInState": "none", "AdonInReason": why}
     from condor_plugins.transfers.inputsize import bytes_sent  # noqa: PLC0415
 
@@ -45,21 +47,21 @@ def prepare(argv: list[str], text: str) -> "dict[str, str | int | float | bool]"
     if size == 0:
         return {"AdonInState": "none", "AdonInReason": "the job has no input"}
     known: dict[str, str | int | float | bool] = {} if size is None else {"AdonInBytes": size}
-    return known | _asked(argv, ad, size)
+    return known | _sent(argv, ad, size)
 
 
-def _asked(
+def _sent(
     argv: list[str], ad: "dict[str, str | int | float | bool]", size: int | None
 ) -> "dict[str, str | int | float | bool]":
     import os  # noqa: PLC0415
     from pathlib import Path  # noqa: PLC0415
 
-    from condor_plugins.transfers import wanted  # noqa: PLC0415
-    from condor_plugins.transfers.asking import Effects, ask  # noqa: PLC0415
+    from condor_plugins.transfers import request_builder  # noqa: PLC0415
     from condor_plugins.transfers.ids import run_of  # noqa: PLC0415
-    from network_provisioner import hookconfig  # noqa: PLC0415
+    from network_provisioner.base import hookconfig  # noqa: PLC0415
+    from network_provisioner.base.path_requests import Effects, Patience, ask  # noqa: PLC0415
+    from network_provisioner.base.patience import Budget  # noqa: PLC0415
     from network_provisioner.errors import InputError  # noqa: PLC0415
-    from network_provisioner.patience import Budget  # noqa: PLC0415
 
     if len(argv) != 2 or argv[0] != "--config":
         raise InputError(f"found arguments {argv}, expected --config FILE")
@@ -69,13 +71,16 @@ def _asked(
         lacking = "GlobalJobId and NumShadowStarts" if run is None else "'site'"
         where = "the job's ad" if run is None else argv[1]
         raise InputError(f"{where}: found no {lacking}")
-    if why := wanted.unmarked(ad, config.site):
+    if why := request_builder.unmarked(ad, config.site):
         return {"AdonInState": "none", "AdonInReason": f"best effort: {why}"}
-    from condor_plugins.transfers.brokering import broker_of  # noqa: PLC0415
+    from network_provisioner.base.hookclient import client_of, expand_by_user  # noqa: PLC0415
 
-    broker = broker_of(config, os.environ)
-    request = wanted.request(ad, run, "in", size, config)
-    got = ask(request, config.patience_s, Effects(broker, Budget(config.timeout_s), _reader_gone))
+    broker = client_of(config, os.environ, expand=expand_by_user)
+    request = request_builder.request(ad, run, "in", size, config)
+    effects = Effects(broker, Budget(config.timeout_s), cancelled=_shadow_gone)
+    # HTCondor cannot be told to come again later, as DAGMan can: who would defer waits.
+    patience = Patience(config.patience_s, most_s=MOST_PATIENCE_S)
+    (got,) = ask([request], patience, effects).answers
     return {
         "AdonInId": got.id,
         "AdonInState": got.state,
@@ -84,13 +89,14 @@ def _asked(
     }
 
 
-def _reader_gone() -> bool:
-    """Whether the shadow, which reads what we print, has ended."""
+def _shadow_gone() -> str:
+    """Why nobody waits any more: the shadow, which reads what we print, has ended."""
     import select  # noqa: PLC0415
 
     poll = select.poll()
     poll.register(1, select.POLLERR)
-    return bool(poll.poll(_GONE_MS))
+    gone = poll.poll(_GONE_MS)
+    return "the shadow ended before its job's input was sent" if gone else ""
 
 
 def _described(error: Exception) -> str:

@@ -10,26 +10,19 @@ from __future__ import annotations
 
 import argparse
 import logging
-import logging.handlers
 import os
-import signal
 import sys
-import threading
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from condor_plugins.transfers.brokering import broker_of
-from condor_plugins.transfers.events import Happening, Reader
+from condor_plugins.transfers.events import JobEvent, Reader
 from condor_plugins.transfers.schedd import LocalSchedd
 from condor_plugins.transfers.watcher import Watcher
+from monitors.watcher import loop
 from monitors.workflows.logs.tail import Tail
-from network_provisioner import hookconfig
+from network_provisioner.base import hookconfig
+from network_provisioner.base.hookclient import client_of, expand_by_user
 from network_provisioner.errors import AdonError, InputError
-
-_LOOK_S = 0.3  # a look at a log in which nothing happened costs one stat()
-_LOG_BYTES, _LOG_FILES = 1_000_000, 1
-_FORMAT = "%(asctime)s %(levelname)s %(message)s"
 
 
 class EventLog:
@@ -38,7 +31,7 @@ class EventLog:
     def __init__(self, path: Path) -> None:
         self._tail, self._reader = Tail(path), Reader()
 
-    def read(self) -> Iterator[Happening]:
+    def read(self) -> Iterator[JobEvent]:
         """What is new in it. Raises InputError where it cannot be read."""
         for piece in self._tail.read():
             if piece.first:
@@ -54,17 +47,19 @@ def main(words: Sequence[str] | None = None) -> int:
     except (AdonError, OSError) as error:
         print(f"adon transfers watch: {error}", file=sys.stderr)
         return 2
-    ended = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT):
-        signal.signal(number, lambda *_: ended.set())
-    master = os.getppid()
-    logging.info("watching %s", options.event_log)
-    while not ended.is_set() and os.getppid() == master:
+    stop, master = loop.stopped(), os.getppid()
+
+    def step() -> bool:
+        if os.getppid() != master:
+            stop.set()
         try:
-            watcher.step()
+            return watcher.step()
         except Exception:  # whatever it stumbled over, everybody else's paths go on being followed
             logging.exception("a look failed")
-        ended.wait(_LOOK_S)
+            return True
+
+    logging.info("watching %s", options.event_log)
+    loop.run(step, lambda: {options.event_log}, stop)
     return 0
 
 
@@ -81,16 +76,9 @@ def _watcher(options: argparse.Namespace) -> Watcher:
     config = hookconfig.load(options.config)
     if not config.site:
         raise InputError(f"{options.config}: found no key 'site', expected the access point's site")
-    broker = broker_of(config, os.environ, options.token_file)
-    handlers: list[logging.Handler] = []
-    if options.log:
-        handlers.append(
-            logging.handlers.RotatingFileHandler(
-                options.log, maxBytes=_LOG_BYTES, backupCount=_LOG_FILES
-            )
-        )
-    logging.basicConfig(level=logging.INFO, format=_FORMAT, handlers=handlers or None)
-    return Watcher(config, broker, LocalSchedd(), EventLog(options.event_log), time.time)
+    broker = client_of(config, os.environ, options.token_file, expand_by_user)
+    loop.log_to(options.log)
+    return Watcher(config, LocalSchedd(), EventLog(options.event_log), lambda _config: broker)
 
 
 if __name__ == "__main__":

@@ -8,26 +8,28 @@ What the broker holds is asked of the broker, so a watcher that was killed goes 
 from __future__ import annotations
 
 import logging
+import math
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
-from condor_plugins.transfers import asks
-from condor_plugins.transfers.course import Courses
+from condor_plugins.transfers import requests
 from condor_plugins.transfers.decide import (
-    Known,
+    Observed,
     Queued,
     Release,
     Renew,
+    actions_for,
     of_schedd,
     settling,
-    to_do,
 )
-from condor_plugins.transfers.events import Happening
+from condor_plugins.transfers.events import JobEvent
 from condor_plugins.transfers.ids import parsed
 from condor_plugins.transfers.outputsize import Outputs
-from network_provisioner.client import Asked
+from condor_plugins.transfers.run_state import RunStates
+from monitors.watcher.pending import AWAY, Broker, Later, PendingActions
+from network_provisioner.base.hookconfig import HookConfig
 from network_provisioner.errors import AdonError, BrokerError
-from network_provisioner.hookconfig import HookConfig
 from network_provisioner.model import LIVE, Transit, TransitRequest, TransitState
 
 log = logging.getLogger(__name__)
@@ -38,13 +40,12 @@ SWEEP_S = 3.0  # between two looks while no event comes
 _KEPT_S, _KEPT_UNTOLD_S = 60.0, 900.0
 _KEPT_MARKS_S = 2 * _KEPT_UNTOLD_S
 _MOST_AT_ONCE = 200  # requests in one call
-_AWAY = ("unreachable", "timeout", "bad_answer")
 
 
 class Events(Protocol):
     """HTCondor's event log."""
 
-    def read(self) -> Iterable[Happening]:
+    def read(self) -> Iterable[JobEvent]:
         """What is new in it. Raises InputError where it cannot be read."""
         ...
 
@@ -61,159 +62,133 @@ class Schedd(Protocol):
         ...
 
 
-class Broker(Protocol):
-    """The part of ``network_provisioner.client.BrokerClient`` that is used. Raises BrokerError."""
-
-    def ask(self, requests: Sequence[TransitRequest], /) -> list[Asked]:
-        """Ask for several paths at once."""
-        ...
-
-    def list(self, state: str | None = None) -> list[Transit]:
-        """The transits in a state."""
-        ...
-
-    def release(
-        self, transit_id: str, bytes_moved: int = 0, seconds: float = 0.0, outcome: str = ""
-    ) -> Transit:
-        """Give a transit back."""
-        ...
-
-    def renew(self, transit_id: str, lease_s: float) -> Transit:
-        """Let a lease last longer."""
-        ...
-
-
 class Watcher:
-    """One access point's. ``now`` gives Unix seconds."""
+    """One access point's. What is held is settled again and again: that is the one action that is
+    always pending. ``now`` gives Unix seconds, ``clock`` is one that no one sets."""
+
+    key = "HTCondor's transfers"
+    owner = ""
+    kept_s = math.inf
 
     def __init__(
         self,
         config: HookConfig,
-        broker: Broker,
         schedd: Schedd,
         events: Events,
-        now: Callable[[], float],
+        client_of: Callable[[HookConfig], Broker],
+        now: Callable[[], float] = time.time,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._config, self._broker, self._schedd = config, broker, schedd
-        self._events, self._now = events, now
-        self._courses, self._outputs = Courses(), Outputs()
+        self.config, self._schedd, self._events, self._now = config, schedd, events, now
+        self._runs, self._outputs = RunStates(), Outputs()
         self._learned: set[str] = set()  # runs whose output was taken into account
-        self._asked: dict[str, float] = {}  # what was asked or told, and when
-        self._next, self._since = 0.0, now()
-        self._said: dict[str, str] = {}
+        self._sent: dict[str, float] = {}  # what was asked or told, and when
+        self._since = now()
+        self._logged: dict[str, str] = {}
+        self._pending = PendingActions(client_of, clock)
+        self._pending.add(self)
 
-    def step(self) -> None:
+    def step(self) -> bool:
         """Look once, and do what is due. Raises nothing for what a broker or HTCondor does."""
         happened = self._read()
-        self._courses.feed(happened)
+        self._runs.feed(happened)
         now = self._now()
-        waits = SWEEP_S >= self._next - now > 0  # a clock set back must not put it off
-        if waits and not happened and not settling(self._courses, now):
-            return
-        self._next = now + SWEEP_S
+        if happened or settling(self._runs, now):
+            self._pending.hurry(self.key)
         self._learn()
-        kept_s = _KEPT_S
-        try:
-            self._sweep(now)
-            self._said.pop("broker", None)
-        except BrokerError as error:
-            self._complain("broker", error)
-            kept_s = _KEPT_UNTOLD_S
-        self._courses.forget(now, kept_s)
+        self._pending.work()
+        away = self._pending.is_away(self.config)
+        self._runs.forget(now, _KEPT_UNTOLD_S if away else _KEPT_S)
+        return True
 
-    def _read(self) -> list[Happening]:
+    def do(self, broker: Broker, /) -> None:
+        """See PendingAction. Raises Later, always."""
+        now = self._now()
+        for host in requests.nameless(self._runs):
+            self._log_once(host, AdonError("names no site, expected AdonSite in its STARTD_ATTRS"))
+        live, queue = self._live(broker)
+        for action in actions_for(live, Observed(self._runs, queue, now)):
+            self._carry_out(action, broker)
+        unsent = [
+            (mark, request)
+            for mark, request in requests.requests(
+                self._runs, self._outputs, self.config, now, self._since
+            )
+            if mark not in self._sent
+        ]
+        for first in range(0, len(unsent), _MOST_AT_ONCE):
+            self._ask(unsent[first : first + _MOST_AT_ONCE], broker)
+        for report in requests.reports(self._runs, self.config, now):
+            if (mark := f"report {report.id}") not in self._sent:
+                self._carry_out(report, broker)
+                self._sent[mark] = now
+        self._sent = {m: at for m, at in self._sent.items() if abs(now - at) <= _KEPT_MARKS_S}
+        raise Later(SWEEP_S)
+
+    def _read(self) -> list[JobEvent]:
         try:
             happened = list(self._events.read())
         except AdonError as error:
-            self._complain("events", error)
+            self._log_once("events", error)
             return []
-        self._said.pop("events", None)
+        self._logged.pop("events", None)
         return happened
 
     def _learn(self) -> None:
         names = set()
-        for course in self._courses:
-            name = course.run.transit("out")
+        for state in self._runs:
+            name = state.run.transit("out")
             names.add(name)
-            if course.sent_bytes is not None and name not in self._learned:
-                self._outputs.learn(course.ad, course.sent_bytes)
+            if state.sent_bytes is not None and name not in self._learned:
+                self._outputs.learn(state.ad, state.sent_bytes)
                 self._learned.add(name)
         self._learned &= names
 
-    def _sweep(self, now: float) -> None:
-        for host in asks.nameless(self._courses):
-            self._complain(host, AdonError("names no site, expected AdonSite in its STARTD_ATTRS"))
-        live, queue = self._live()
-        for action in to_do(live, Known(self._courses, queue, now)):
-            self._carry_out(action)
-        wanted = [
-            (mark, request)
-            for mark, request in asks.requests(
-                self._courses, self._outputs, self._config, now, self._since
-            )
-            if mark not in self._asked
-        ]
-        for first in range(0, len(wanted), _MOST_AT_ONCE):
-            self._ask(wanted[first : first + _MOST_AT_ONCE], now)
-        for report in asks.reports(self._courses, self._config, now):
-            if (mark := f"report {report.id}") not in self._asked:
-                self._report(report)
-                self._asked[mark] = now
-        self._asked = {m: at for m, at in self._asked.items() if abs(now - at) <= _KEPT_MARKS_S}
-
-    def _live(self) -> tuple[list[Transit], Mapping[str, Queued] | None]:
+    def _live(self, broker: Broker) -> tuple[list[Transit], Mapping[str, Queued] | None]:
         """What the broker holds for runs of this access point, and what became of their jobs."""
         states = (TransitState.QUEUED, *sorted(LIVE))
-        found = {t.id: t for state in states for t in self._broker.list(state=state)}
+        found = {t.id: t for state in states for t in broker.list(state=state)}
         if not any(parsed(name) for name in found):
             return [], {}
         try:
             mine = of_schedd(found.values(), self._schedd.name())
             runs = [whose[0] for t in mine if (whose := parsed(t.id))]
             queue = self._schedd.jobs({run.job for run in runs}) if runs else {}
-            self._said.pop("schedd", None)
+            self._logged.pop("schedd", None)
         except AdonError as error:
-            self._complain("schedd", error)
-            known = {course.run for course in self._courses}
+            self._log_once("schedd", error)
+            known = {state.run for state in self._runs}
             whose_runs = ((t, parsed(t.id)) for t in found.values())
             return [t for t, whose in whose_runs if whose and whose[0] in known], None
         return mine, queue
 
-    def _carry_out(self, action: Release | Renew) -> None:
+    def _carry_out(self, action: Release | Renew, broker: Broker) -> None:
         try:
-            if isinstance(action, Release):
-                self._broker.release(action.id, action.bytes_moved, action.seconds, action.outcome)
-                log.info("%s: given back: %s", action.id, action.outcome)
-                if action.bytes_moved:
-                    self._asked[f"report {action.id}"] = self._now()
-            else:
-                self._broker.renew(action.id, action.lease_s)
+            if isinstance(action, Renew):
+                broker.renew(action.id, action.lease_s)
+                return
+            broker.release(action.id, action.bytes_moved, action.seconds, action.outcome)
+            log.info("%s: given back: %s", action.id, action.outcome)
+            if action.bytes_moved:
+                self._sent[f"report {action.id}"] = self._now()
         except BrokerError as error:
-            if error.code in _AWAY:
+            if error.code in AWAY:
                 raise
-            self._complain(action.id, error)  # one that is refused stands in nobody's way
+            if error.code != "unknown_transit":  # reported was what nobody had asked for
+                self._log_once(action.id, error)  # one that is refused stands in nobody's way
 
-    def _report(self, report: Release) -> None:
-        try:
-            self._broker.release(report.id, report.bytes_moved, report.seconds, report.outcome)
-        except BrokerError as error:
-            if error.code in _AWAY:
-                raise
-            if error.code != "unknown_transit":  # nothing was asked for that would have been seen
-                self._complain(report.id, error)
-
-    def _ask(self, wanted: Sequence[tuple[str, TransitRequest]], now: float) -> None:
-        answers = self._broker.ask([request for _, request in wanted])
-        for (mark, request), answer in zip(wanted, answers, strict=True):
-            self._asked[mark] = now
+    def _ask(self, unsent: Sequence[tuple[str, TransitRequest]], broker: Broker) -> None:
+        answers = broker.ask([request for _, request in unsent])
+        for (mark, request), answer in zip(unsent, answers, strict=True):
+            self._sent[mark] = self._now()
             if answer.transit is not None:
                 got = answer.transit
                 log.info("%s: %s%s", got.id, got.state, f": {got.reason}" if got.reason else "")
             else:
                 log.warning("%s: best effort: %s", request.id, answer.error)
 
-    def _complain(self, what: str, error: AdonError) -> None:
+    def _log_once(self, what: str, error: AdonError) -> None:
         """Say it once, not at every look."""
-        if self._said.get(what) != str(error):
-            self._said[what] = str(error)
+        if self._logged.get(what) != str(error):
+            self._logged[what] = str(error)
             log.warning("%s: %s", what, error)

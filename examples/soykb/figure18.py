@@ -26,12 +26,14 @@ from fig18.plot import draw  # noqa: E402
 from fig18.story import TEMPLATES, Event, Story, World, tell  # noqa: E402
 from fig18.worlds import RealWorld, SimulatedWorld  # noqa: E402
 
-from adon.testbed import box, packages, plan  # noqa: E402
-from adon.testbed.network import Network  # noqa: E402
+from adon.machine import box, packages  # noqa: E402
+from examples.testbed import plan  # noqa: E402
+from examples.testbed.network import Network  # noqa: E402
 from network_provisioner.broker import Broker  # noqa: E402
 from network_provisioner.controllers.base import Controller  # noqa: E402
-from network_provisioner.controllers.openflow import OpenFlowController  # noqa: E402
-from network_provisioner.controllers.shaper import CommandRunner, TcShaper  # noqa: E402
+from network_provisioner.controllers.openflow.driver import OpenFlowController  # noqa: E402
+from network_provisioner.controllers.shaping.htb import TcShaper  # noqa: E402
+from network_provisioner.controllers.shaping.shapes import CommandRunner  # noqa: E402
 from network_provisioner.controllers.simulated import SimulatedController  # noqa: E402
 from network_provisioner.errors import AdonError  # noqa: E402
 from network_provisioner.stores.sqlite import SqliteStore  # noqa: E402

@@ -120,7 +120,7 @@ def router(archive: Archive, rules: Rules, clock: Callable[[], float]) -> APIRou
                 f"since: found {(last - first) / _WIDTHS[by]:.0f} {by}s before until, expected "
                 f"{MOST_BUCKETS} at most"
             )
-        found = roll_ups(archive, metric, subject, _WIDTHS[by], first, last)
+        found = roll_ups(archive.engine, metric, subject, _WIDTHS[by], first, last)
         return answers.answer({"rollups": [as_dict(one, QUANTILES) for one in found]})
 
     @routes.get(

@@ -8,8 +8,8 @@ from fastapi import APIRouter, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from monitors.archive import Archive
-from monitors.perfsonar.hosts import Hosts
-from monitors.perfsonar.results import measurements_of, not_yet
+from monitors.measurements.perfsonar.results import measurements_of, not_yet
+from monitors.measurements.perfsonar.settings import Hosts
 from monitors.recording import of_agent, own
 from network_provisioner.access import May
 from network_provisioner.api import answers

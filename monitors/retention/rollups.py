@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from monitors.retention.horizons import Point, RollUp, roll_up, start_of, widened
 from monitors.retention.sketch import Sketch
 from monitors.stores.base import Engine, Row, Writing
-
-if TYPE_CHECKING:
-    from monitors.archive import Archive
 
 COLUMNS = (
     "metric, subject, unit, width, start, number, total, low, high, first_at, last_at, source,"
@@ -70,13 +67,12 @@ def horizon(asked: Engine | Writing, metric: str) -> float:
 
 
 def roll_ups(
-    archive: Archive, metric: str, subject: str, width_s: int, since: float, until: float
+    engine: Engine, metric: str, subject: str, width_s: int, since: float, until: float
 ) -> list[RollUp]:
     """What each hour or day from ``since`` to ``until`` (Unix seconds) had, oldest first, the first
     one whole; those without measurements are left out. An hour of which only its day is left is in
     none of the hours."""
     first = start_of(since, width_s)
-    engine = archive.engine
     while True:
         rolled = horizon(engine, metric)
         whole = points(engine, metric, subject, max(first, rolled), until)

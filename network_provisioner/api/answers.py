@@ -10,8 +10,7 @@ from typing import Any
 from fastapi import Response
 
 from network_provisioner.api.problems import error_body
-from network_provisioner.asking import Answer
-from network_provisioner.model import Transit
+from network_provisioner.model import RequestAnswer, Transit
 
 _FIELDS = tuple(f.name for f in fields(Transit))
 
@@ -26,7 +25,7 @@ def transits(found: Iterable[Transit]) -> Response:
     return answer([_plain(one) for one in found])
 
 
-def asked(found: Iterable[Answer]) -> Response:
+def asked(found: Iterable[RequestAnswer]) -> Response:
     """What became of several requests."""
     return answer({"answers": [_answered(one) for one in found]})
 
@@ -41,7 +40,7 @@ def _plain(found: Transit) -> dict[str, Any]:
     return {name: getattr(found, name) for name in _FIELDS}
 
 
-def _answered(one: Answer) -> dict[str, Any]:
+def _answered(one: RequestAnswer) -> dict[str, Any]:
     return {
         "transit": None if one.transit is None else _plain(one.transit),
         "error": None if one.error is None else error_body(one.error.code, str(one.error)),

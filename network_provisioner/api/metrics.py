@@ -14,10 +14,9 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from network_provisioner.access import Principal
-from network_provisioner.asking import Answer
 from network_provisioner.broker import Broker
 from network_provisioner.errors import AdonError, BrokerError
-from network_provisioner.model import Transit, TransitRequest
+from network_provisioner.model import RequestAnswer, Transit, TransitRequest
 
 log = logging.getLogger(__name__)
 
@@ -26,7 +25,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)
 SCRAPING: ContextVar[Principal | None] = ContextVar("adon_scraping", default=None)
 """Who asks for the metrics, for collectors that do not show everything to everybody."""
-Ask = Callable[[Sequence[TransitRequest]], list[Answer]]
+Ask = Callable[[Sequence[TransitRequest]], list[RequestAnswer]]
 Submit = Callable[[TransitRequest], tuple[Transit, bool]]
 
 
@@ -63,7 +62,7 @@ class Metrics:
             self._seconds.observe(time.perf_counter() - started)
         return transit, new
 
-    def asked(self, ask: Ask, requests: Sequence[TransitRequest]) -> list[Answer]:
+    def asked(self, ask: Ask, requests: Sequence[TransitRequest]) -> list[RequestAnswer]:
         """``ask(requests)``, each counted. Raises what it raises."""
         started = time.perf_counter()
         answers = ask(requests)

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from network_provisioner.api.problems import Error
-from network_provisioner.asking import MOST as MOST_ASKED
+from network_provisioner.broker import MOST_REQUESTS
 from network_provisioner.flows import Flow, flow_from_dict
 from network_provisioner.model import Service, Transit, TransitRequest
 from network_provisioner.terms import MAX_FLOWS
@@ -85,7 +85,7 @@ class TransitBody(Body):
 class AskBody(Body):
     """Several requests."""
 
-    requests: Annotated[list[TransitBody], Field(max_length=MOST_ASKED)]
+    requests: Annotated[list[TransitBody], Field(max_length=MOST_REQUESTS)]
 
 
 class FlowsBody(Body):

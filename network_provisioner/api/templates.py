@@ -16,9 +16,8 @@ from network_provisioner.api.turns import Turns
 from network_provisioner.broker import Broker
 from network_provisioner.errors import BrokerError
 from network_provisioner.templates.book import TemplateBook
-from network_provisioner.templates.data import template_to_dict
+from network_provisioner.templates.data import template_to_dict, wanted_from_dict
 from network_provisioner.templates.entry import Entry, unknown
-from network_provisioner.templates.match import wanted_from_dict
 
 Version = Annotated[int, Field(ge=1, le=2**31 - 1)]
 Quantity = Annotated[str, Field(max_length=100)] | float | int

@@ -24,10 +24,9 @@ from network_provisioner.api.shapes import (
     flows_of,
 )
 from network_provisioner.api.turns import Turns
-from network_provisioner.asking import Answer
 from network_provisioner.broker import Broker
 from network_provisioner.errors import BrokerError, InputError
-from network_provisioner.model import Service, Transit, TransitRequest, TransitState
+from network_provisioner.model import RequestAnswer, Service, Transit, TransitRequest, TransitState
 
 _MOST_LISTED = 100_000
 
@@ -69,7 +68,9 @@ def router(broker: Broker, turns: Turns, metrics: Metrics) -> APIRouter:
         asked = [_asked(one, caller) for one in body.requests]
         good = [one for one in asked if isinstance(one, TransitRequest)]
         answered = iter(await turns.change(metrics.asked, broker.ask, good))
-        return answers.asked(one if isinstance(one, Answer) else next(answered) for one in asked)
+        return answers.asked(
+            one if isinstance(one, RequestAnswer) else next(answered) for one in asked
+        )
 
     @routes.get("/v1/transits", response_model=list[Transit])
     async def list_transits(
@@ -145,11 +146,11 @@ def router(broker: Broker, turns: Turns, metrics: Metrics) -> APIRouter:
     return routes
 
 
-def _asked(body: TransitBody, caller: Principal) -> TransitRequest | Answer:
+def _asked(body: TransitBody, caller: Principal) -> TransitRequest | RequestAnswer:
     """A request as the broker takes it, or why it is none."""
     try:
         return body.request(*caller.acting(body.user, body.project))
     except BrokerError as error:
-        return Answer(None, Service(), error)
+        return RequestAnswer(None, Service(), error)
     except InputError as error:
-        return Answer(None, Service(), BrokerError(str(error), "bad_request"))
+        return RequestAnswer(None, Service(), BrokerError(str(error), "bad_request"))

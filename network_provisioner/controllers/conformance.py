@@ -15,13 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from network_provisioner.controllers.base import (
-    Circuit,
-    Controller,
-    ControllerError,
-    Part,
-    Queue,
-)
+from network_provisioner.controllers.base import Circuit, Controller, ControllerError, Part, Queue
 from network_provisioner.flows import Flow
 from network_provisioner.topology import Topology
 

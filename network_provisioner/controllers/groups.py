@@ -6,6 +6,8 @@ are one group, as are those that name the same. The acknowledgements of a group'
 of the other direction, or part of the data there.
 
 A group has one *lane* for each path that it takes at the same time.
+
+Switches match ranges of ports as values under masks.
 """
 
 from __future__ import annotations
@@ -15,14 +17,168 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from network_provisioner.controllers.apart import check_apart
 from network_provisioner.controllers.base import Circuit
-from network_provisioner.controllers.blocks import reverse
-from network_provisioner.controllers.circuitcheck import check_circuit, check_path, ways
+from network_provisioner.controllers.rules import Masked
 from network_provisioner.errors import InputError
-from network_provisioner.flows import Flow
+from network_provisioner.flows import Flow, Ports
 from network_provisioner.topology import Topology
 from network_provisioner.units import MAX_RATE_BPS, format_rate
+
+_ALL_BITS = 0xFFFF
+
+
+def port_masks(ports: Ports) -> list[Masked]:
+    """The fewest aligned values under masks for a range of ports, both ends included, in order.
+
+    One port is one, and 50000–51000 is nine; the worst range needs 30.
+    """
+    first, last = ports
+    found = []
+    while first <= last:
+        # The largest block that begins here: as aligned as ``first``, no longer than what is left.
+        size = first & -first or _ALL_BITS + 1
+        while size > last - first + 1:
+            size >>= 1
+        found.append((first, _ALL_BITS & ~(size - 1)))
+        first += size
+    return found
+
+
+def matches(flow: Flow) -> list[tuple[Masked | None, Masked | None]]:
+    """Source and destination port of every rule that a flow needs; None matches any port."""
+    sources = port_masks(flow.src_ports) if flow.src_ports else [None]
+    targets = port_masks(flow.dst_ports) if flow.dst_ports else [None]
+    return [(src, dst) for src in sources for dst in targets]
+
+
+def reverse(flow: Flow) -> Flow:
+    """The packets that answer a flow's."""
+    return Flow(flow.protocol, flow.dst_ports, flow.src_ports)
+
+
+def overlap(one: Flow, other: Flow) -> bool:
+    """Whether a packet may belong to both."""
+    return (
+        one.protocol == other.protocol
+        and _meet(one.src_ports, other.src_ports)
+        and _meet(one.dst_ports, other.dst_ports)
+    )
+
+
+def _meet(one: Ports | None, other: Ports | None) -> bool:
+    return one is None or other is None or (one[0] <= other[1] and other[0] <= one[1])
+
+
+def check_overlap(groups: Iterable[tuple[Sequence[Flow], Circuit]]) -> None:
+    """Raises InputError where two groups' flows have packets in common.
+
+    Each group is given by its flows and one of its circuits. Those that are exactly the same are
+    one group, and not to be given twice.
+    """
+    by_pair: dict[tuple[str, str], list[tuple[Flow, Circuit]]] = {}
+    for flows, circuit in groups:
+        pair = (circuit.path[0], circuit.path[-1])
+        by_pair.setdefault(pair, []).extend((flow, circuit) for flow in flows)
+    for named in by_pair.values():
+        # Along the ports that more of them name, only neighbours can meet.
+        targets = sum(flow.dst_ports is not None for flow, _ in named)
+        by_target = 2 * targets >= len(named)
+
+        def first(entry: tuple[Flow, Circuit], by_target: bool = by_target) -> int:
+            ports = entry[0].dst_ports if by_target else entry[0].src_ports
+            return ports[0] if ports else 0
+
+        open_: list[tuple[int, Flow, Circuit]] = []
+        for flow, circuit in sorted(named, key=first):
+            begin = first((flow, circuit))
+            open_ = [entry for entry in open_ if entry[0] >= begin]
+            for _, other, holder in open_:
+                if holder is not circuit and overlap(flow, other):
+                    raise InputError(
+                        f"circuits {holder.id!r} and {circuit.id!r} both name packets of "
+                        f"{_words(flow)} from {circuit.path[0]} to {circuit.path[-1]}, expected "
+                        "ports of its own for each, or exactly the same"
+                    )
+            ports = flow.dst_ports if by_target else flow.src_ports
+            open_.append((ports[1] if ports else 65535, flow, circuit))
+
+
+def _words(flow: Flow) -> str:
+    ends = (("source", flow.src_ports), ("destination", flow.dst_ports))
+    named = [f"{what} port {p[0]}–{p[1]}" for what, p in ends if p]
+    return " ".join([flow.protocol, *named])
+
+
+# Each is a rule on every switch of the path, and one more for the acknowledgements.
+MAX_MATCHES = 128
+
+
+def ways(circuit: Circuit) -> tuple[tuple[str, ...], ...]:
+    """All paths that a circuit takes at the same time."""
+    return tuple(part.path for part in circuit.parts) or (circuit.path,)
+
+
+def check_circuit(circuit: Circuit) -> None:
+    """Raises InputError for rates, leases, flows or parts that make no sense."""
+    label = f"circuit {circuit.id!r}"
+    if not circuit.id:
+        raise InputError("a circuit has an empty id, expected a name")
+    _check_rates(label, circuit.min_bps, circuit.max_bps)
+    if math.isnan(circuit.lease_until):
+        raise InputError(f"{label} has no lease_until, expected Unix seconds")
+    needed = sum(len(matches(flow)) for flow in circuit.flows)
+    if needed > MAX_MATCHES:
+        raise InputError(
+            f"{label} names ports that need {needed} rules on each switch, expected at most "
+            f"{MAX_MATCHES}: ranges that begin and end at round binary numbers need fewer"
+        )
+    if circuit.parts:
+        _check_parts(circuit, label)
+
+
+def check_path(topology: Topology, circuit_id: str, path: tuple[str, ...]) -> None:
+    """Raises InputError for a path that is none, or that leads through a site."""
+    label = f"circuit {circuit_id!r}"
+    if len(path) < 3 or len(set(path)) != len(path):
+        raise InputError(
+            f"{label} has the path {'>'.join(path)!r}, expected two sites with switches "
+            "between them and no node twice"
+        )
+    for end in (path[0], path[-1]):
+        topology.site(end)
+    for a, b in pairwise(path):
+        topology.link(a, b)
+    for name in path[1:-1]:
+        if topology.nodes[name].kind == "site":
+            raise InputError(f"{label} leads through the site {name!r}, expected switches only")
+
+
+def _check_parts(circuit: Circuit, label: str) -> None:
+    paths = ways(circuit)
+    if circuit.path != paths[0]:
+        raise InputError(f"{label} has a path that is not its first part's, expected that one")
+    if len(set(paths)) != len(paths):
+        raise InputError(f"{label} has two parts on one path, expected paths of their own")
+    for part in circuit.parts:
+        _check_rates(f"{label}, a part", part.min_bps, part.max_bps)
+    # One switch deals the connections out, so all parts begin at it.
+    if len({(path[:2], path[-1]) for path in paths}) > 1:
+        raise InputError(
+            f"{label} has parts that begin with "
+            f"{' and '.join(sorted({'>'.join(path[:2]) for path in paths}))}, expected the same "
+            "two sites and the same first switch"
+        )
+
+
+def _check_rates(label: str, min_bps: float, max_bps: float) -> None:
+    if not (math.isfinite(min_bps) and min_bps >= 0):
+        raise InputError(f"{label} has min_bps {min_bps!r}, expected 0 b/s or more")
+    if math.isnan(max_bps) or max_bps < min_bps or max_bps <= 0:
+        raise InputError(
+            f"{label} has max_bps {max_bps!r}, expected more than 0 b/s and no less than "
+            f"its min_bps {min_bps!r}"
+        )
+
 
 Pair = tuple[str, str]
 # Text, because it is looked up often, and text remembers its hash.
@@ -147,7 +303,7 @@ class Grouper:
                 made = _group(self._topology, key, flows[key], there, back)
                 groups[key] = (there, back, made)
         if data.keys() != {key for key, (there, _, _) in self._groups.items() if there}:
-            check_apart([(flows[key], there[0]) for key, there in data.items()])
+            check_overlap([(flows[key], there[0]) for key, there in data.items()])
         found = [group for _, _, group in groups.values()]
         check_capacity(self._topology, found)
         self._known, self._groups = known, groups

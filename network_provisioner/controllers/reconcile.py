@@ -5,11 +5,10 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
-from network_provisioner.controllers.aids import Aid
+from network_provisioner.controllers.backend import SwitchBackend, switch_names
 from network_provisioner.controllers.base import Circuit, ControllerError, Queue
-from network_provisioner.controllers.beliefs import OURS, Beliefs
-from network_provisioner.controllers.board import Board
 from network_provisioner.controllers.groups import Group
 from network_provisioner.controllers.plan import Plan, Planner
 from network_provisioner.controllers.rules import (
@@ -19,19 +18,31 @@ from network_provisioner.controllers.rules import (
     Changes,
     FlowRule,
     SeenRule,
+    TableEntry,
     diff,
-    diff_aids,
+    diff_entries,
 )
-from network_provisioner.controllers.shaper import Shaper
-from network_provisioner.controllers.shaping import DeviceShape
+from network_provisioner.controllers.shaping.shapes import DeviceShape, Shaper
+from network_provisioner.controllers.switch_state import OURS, SwitchState
 from network_provisioner.errors import AdonError, InputError
 from network_provisioner.topology import Topology
 
 LOG = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """From one plan to another on these switches, and what the latter is for."""
+
+    switches: set[int]
+    before: Plan
+    after: Plan
+    circuits: tuple[Circuit, ...]
+    queues: tuple[Queue, ...]
+
+
 class Reconciler:
-    """The wanted circuits and queues, and the steps that make the switches carry them.
+    """The desired circuits and queues, and the steps that make the switches carry them.
 
     The truth is what the switches say: every step asks them first. Not thread-safe; its owner holds
     a lock around every call.
@@ -40,7 +51,7 @@ class Reconciler:
     def __init__(
         self,
         topology: Topology,
-        board: Board,
+        backend: SwitchBackend,
         shaper: Shaper | None,
         clock: Callable[[], float],
         keep: str,
@@ -48,16 +59,17 @@ class Reconciler:
         """``keep`` is how rates are kept: see plan. Raises InputError for a topology whose
         best-effort routes cannot be laid."""
         self._topology = topology
-        self._board = board
+        self._names = switch_names(topology)
+        self._backend = backend
         self._shaper = shaper
         self._clock = clock
-        self._beliefs = Beliefs(board, clock)
+        self._state = SwitchState(backend, clock)
         # Switches that refused to be brought up to date, to be tried again.
         self._stale: set[int] = set()
         # None until somebody has said which circuits are wanted.
         self.circuits: tuple[Circuit, ...] | None = None
         self._queues: tuple[Queue, ...] = ()
-        # When they were said, in the beliefs' epochs.
+        # When they were said, in the switch state's epochs.
         self._epoch = 0
         self._current: tuple[Plan, float] | None = None
         self.keep_by(keep)
@@ -68,7 +80,7 @@ class Reconciler:
         self._current = None
 
     def plan(self) -> Plan:
-        """The plan for the wanted circuits whose lease has not ended."""
+        """The plan for the desired circuits whose lease has not ended."""
         now = self._clock()
         if self._current is None or now >= self._current[1]:
             circuits = self.circuits or ()
@@ -79,9 +91,9 @@ class Reconciler:
     def confirmed(self) -> list[SeenRule]:
         """The circuits' rules on all switches that answer."""
         rules: list[SeenRule] = []
-        for dpid in self._board.connected():
+        for dpid in self._backend.connected():
             try:
-                found, _ = self._board.read_rules({dpid}, OURS, OWNER_MASK, self._clock())
+                found, _ = self._backend.read_rules({dpid}, OURS, OWNER_MASK, self._clock())
             except ControllerError as error:
                 LOG.warning("its rules do not count as installed: %s", error)
             else:
@@ -96,59 +108,49 @@ class Reconciler:
         for group in groups:
             first = rules[group.key][0]
             wanted.setdefault(first.dpid, set()).add(first.cookie)
-        wanted = {d: cookies for d, cookies in wanted.items() if d in self._board.connected()}
+        there = wanted.keys() & self._backend.connected()
         try:
-            if self._board.native is not None:
-                asked = {dpid: sorted(cookies) for dpid, cookies in wanted.items()}
-                return self._board.native.read_bytes(asked, self._clock())
-            found, _ = self._board.read_rules(set(wanted), OURS, OWNER_MASK, self._clock())
+            return self._backend.read_bytes({d: sorted(wanted[d]) for d in there}, self._clock())
         except ControllerError as error:
             LOG.warning("its bytes are not counted: %s", error)
             return []
-        return [seen for rules_there in found.values() for seen in rules_there]
 
-    def replace(
-        self,
-        circuits: Sequence[Circuit],
-        queues: Sequence[Queue],
-        observe: Callable[[Plan, Plan], None],
-    ) -> Plan:
-        """Make the switches carry exactly ``circuits``; returns the plan that is now in place.
-
-        ``observe`` is given the plans before and after while the rules are still as before. Raises
-        ControllerError after having put back what was there; a switch that could not be put back is
-        resynced when it answers again.
-        """
-        for dpid in self._stale & self._board.connected():
+    def prepare(self, circuits: Sequence[Circuit], queues: Sequence[Queue]) -> Transition:
+        """What will change where exactly these are wanted; nothing does so yet. Raises
+        ControllerError for what cannot be had."""
+        for dpid in self._stale & self._backend.connected():
             self.resync(dpid, fresh=True)
-        connected = self._board.connected()
+        connected = self._backend.connected()
         before = self.plan()
-        if self._beliefs.look(connected):
-            self._planner.recall(self._beliefs.rules(connected), self._beliefs.aids(connected))
-        if self._shaper is not None and self._beliefs.taken_over(connected):
+        if self._state.refresh(connected):
+            self._planner.recall(self._state.rules(connected), self._state.entries(connected))
+        if self._shaper is not None and self._state.taken_over(connected):
             self._shaper.doubt()
-        plan = self._plan(circuits, queues)
-        absent = {rule.dpid for rule in plan.rules} - connected
+        after = self._plan(circuits, queues)
+        absent = {rule.dpid for rule in after.rules} - connected
         if absent:
-            names = ", ".join(self._board.label(dpid) for dpid in sorted(absent))
+            names = ", ".join(self._backend.label(dpid) for dpid in sorted(absent))
             raise ControllerError(f"{names} is not connected")
-        observe(before, plan)
-        there, aids_there = self._beliefs.rules(connected), self._beliefs.aids(connected)
-        changes = self._changes(there, aids_there, plan, connected)
-        epoch = max(self._beliefs.epoch(connected), self._epoch)
+        return Transition(connected, before, after, tuple(circuits), tuple(queues))
+
+    def apply(self, prepared: Transition) -> None:
+        """Make it so. Raises ControllerError after having put
+        back what was there; a switch that could not be put back is resynced when it answers."""
+        switches, plan = prepared.switches, prepared.after
+        there = self._state.rules(switches), self._state.entries(switches)
+        epoch = max(self._state.epoch(switches), self._epoch)
         try:
             if self._shaper is not None:
                 self._shaper.grow(plan.shapes)
-            self._beliefs.change(changes, epoch + 1)
+            changed = self._bring(switches, (*plan.routes, *plan.rules), plan.entries, epoch + 1)
         except AdonError as error:
-            self._put_back(connected, there, aids_there)
-            self._shape("restore shaping", lambda s: _restore(s, before.shapes))
+            self._put_back(switches, *there)
+            self._shape("restore shaping", lambda s: _restore(s, prepared.before.shapes))
             raise ControllerError(str(error)) from error
-        self.circuits, self._queues = tuple(circuits), tuple(queues)
-        self._epoch = epoch + bool(changes)
+        self.circuits, self._queues = prepared.circuits, prepared.queues
+        self._epoch = epoch + changed
         self._take(plan, self.circuits)
         self._shape("remove idle classes", lambda s: s.shrink(plan.shapes))
-        return plan
 
     def resync(self, dpid: int, *, fresh: bool) -> bool:
         """Bring one switch and its devices to what is wanted now; nothing where it is away.
@@ -157,44 +159,43 @@ class Reconciler:
         somebody changed who knows of later wishes is left to them. Returns whether rules had to be
         changed. Raises ControllerError or MissingError, and remembers to try again.
         """
-        if dpid not in self._board.connected():
+        if dpid not in self._backend.connected():
             return False
         self._stale.add(dpid)
-        self._beliefs.forget({dpid})
-        self._beliefs.look({dpid})
-        latest = self._beliefs.epoch({dpid})
-        if self.circuits is not None and latest > self._epoch and self._beliefs.foreign(dpid):
-            LOG.info("%s is kept by another broker", self._board.label(dpid))
+        self._state.forget({dpid})
+        self._state.refresh({dpid})
+        latest = self._state.epoch({dpid})
+        if self.circuits is not None and latest > self._epoch and self._state.foreign(dpid):
+            LOG.info("%s is kept by another broker", self._backend.label(dpid))
             self._stale.discard(dpid)
             return False
         plan = self.plan()
-        there, aids = self._beliefs.rules({dpid}), self._beliefs.aids({dpid})
+        rules, entries = [*plan.routes, *plan.rules], list(plan.entries)
         if self.circuits is None:
-            # Circuits of an earlier run stay until the first `replace` says what is wanted.
-            there, aids = [rule for rule in there if rule.owner == ROUTE_OWNER], []
+            # Circuits of an earlier run stay until it is said what is wanted.
+            rules += [rule for rule in self._state.rules({dpid}) if rule.owner != ROUTE_OWNER]
+            entries = self._state.entries({dpid})
         if self._shaper is not None:
-            here = [s for s in plan.shapes if self._board.is_named(dpid, s.switch)]
+            here = [s for s in plan.shapes if self._names[dpid] == s.switch]
             if self.circuits is None:
                 self._shaper.begin(here)
             elif fresh:
                 self._shaper.sync(here)
             else:
                 self._shaper.grow(plan.shapes)
-        changes = self._changes(there, aids, plan, {dpid})
-        self._beliefs.change(changes, max(latest, self._epoch))
+        changed = self._bring({dpid}, rules, entries, max(latest, self._epoch))
         if self._shaper is not None and not fresh and self.circuits is not None:
             self._shaper.shrink(plan.shapes)
         self._stale.discard(dpid)
-        return bool(changes)
+        return changed
 
     def wipe(self) -> None:
         """Remove every rule of ours and all shaping; what cannot be removed is logged."""
-        for dpid in sorted(self._board.connected()):
+        for dpid in sorted(self._backend.connected()):
             try:
-                self._board.delete_by_cookie(dpid, OURS, ANY_OWNER_MASK)
-                if self._board.native is not None:
-                    aids = tuple(self._board.native.read_aids({dpid})[dpid])
-                    self._board.send({dpid: Changes(delete_aids=aids)}, self._clock())
+                self._backend.delete_by_cookie(dpid, OURS, ANY_OWNER_MASK)
+                entries = tuple(self._backend.read_entries({dpid})[dpid])
+                self._backend.send({dpid: Changes(delete_entries=entries)}, self._clock())
             except ControllerError as error:
                 LOG.warning("rules were left behind: %s", error)
         self._shape("remove shaping", lambda s: s.clear())
@@ -202,7 +203,7 @@ class Reconciler:
 
     def forget(self) -> None:
         """Know nothing any more: neither what is wanted, nor what is there."""
-        self._beliefs = Beliefs(self._board, self._clock)
+        self._state = SwitchState(self._backend, self._clock)
         self.circuits, self._queues, self._epoch = None, (), 0
         self._current = None
         self._stale.clear()
@@ -219,34 +220,30 @@ class Reconciler:
         ends = (c.lease_until for c in circuits if c.lease_until > now)
         self._current = plan, min(ends, default=math.inf)
 
-    def _changes(
-        self, there: list[FlowRule], aids: list[Aid], plan: Plan, dpids: set[int]
-    ) -> Changes:
-        """What brings these switches from what is there to the plan."""
-        wanted = [rule for rule in (*plan.routes, *plan.rules) if rule.dpid in dpids]
-        rules = diff(there, wanted, self._clock())
-        about = diff_aids(aids, [aid for aid in plan.aids if aid.dpid in dpids])
-        return Changes(
-            rules.add, rules.delete, about.add_aids, about.change_aids, about.delete_aids
+    def _bring(
+        self,
+        dpids: set[int],
+        rules: Iterable[FlowRule],
+        entries: Iterable[TableEntry],
+        epoch: int,
+    ) -> bool:
+        """Bring these switches from what is there to these rules, groups and meters. Returns
+        whether anything had to be changed."""
+        wanted = [rule for rule in rules if rule.dpid in dpids]
+        changes = diff(self._state.rules(dpids), wanted, self._clock())
+        changes |= diff_entries(
+            self._state.entries(dpids), [entry for entry in entries if entry.dpid in dpids]
         )
+        self._state.change(changes, epoch)
+        return bool(changes)
 
-    def _put_back(self, dpids: set[int], rules: list[FlowRule], aids: list[Aid]) -> None:
+    def _put_back(self, dpids: set[int], rules: list[FlowRule], entries: list[TableEntry]) -> None:
         for dpid in dpids:
             self._stale.add(dpid)
-            self._beliefs.forget({dpid})
+            self._state.forget({dpid})
             try:
-                self._beliefs.look({dpid})
-                before = [rule for rule in rules if rule.dpid == dpid]
-                about = diff_aids(
-                    self._beliefs.aids({dpid}), [aid for aid in aids if aid.dpid == dpid]
-                )
-                back = diff(self._beliefs.rules({dpid}), before, self._clock())
-                self._beliefs.change(
-                    Changes(
-                        back.add, back.delete, about.add_aids, about.change_aids, about.delete_aids
-                    ),
-                    max(self._beliefs.epoch({dpid}), self._epoch),
-                )
+                self._state.refresh({dpid})
+                self._bring({dpid}, rules, entries, max(self._state.epoch({dpid}), self._epoch))
             except ControllerError as error:
                 LOG.warning("not put back yet: %s", error)
             else:

@@ -1,8 +1,9 @@
-"""Flow rules as values: what one switch does with some packets from one site to another, and the
+"""What a switch is told, as values: flow rules, and the groups and meters they refer to; and the
 difference between what is on the switches and what should be. Pure; knows no OpenFlow library.
 
 Cookies are 64 bits: 16 bits say whose rule it is, 48 bits are a hash of what it carries, so that
-everything of ours can be found and removed by mask.
+everything of ours can be found and removed by mask. Groups and meters have no cookie; the upper 16
+of the 32 bits of their number say whose they are.
 """
 
 from __future__ import annotations
@@ -10,15 +11,17 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 
-from network_provisioner.controllers.aids import OWNER, Aid, Key
-from network_provisioner.controllers.blocks import Masked
+Key = tuple[object, ...]
+# A value and the bits of it that count.
+Masked = tuple[int, int]
 
-TRANSIT_OWNER = OWNER
+TRANSIT_OWNER = 0xAD0E
 ROUTE_OWNER = 0xAD0F
 STAMP_OWNER = 0xAD0C
 OWNER_SHIFT = 48
+_NUMBER_SHIFT = 16
 OWNER_MASK = 0xFFFF << OWNER_SHIFT
 # All owners differ in the last two bits only: one mask finds them all.
 ANY_OWNER_MASK = 0xFFFC << OWNER_SHIFT
@@ -38,6 +41,71 @@ MAX_HARD_TIMEOUT_S = 65535
 # A timeout counts whole seconds and is rounded up, and it counts from when the switch came to the
 # rule: one of thousands, seconds after it was sent. Nearer than this is the same lease.
 EARLIER_S, LATER_S = 1.5, 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """One way of a select group: packets get the DSCP ``mark`` and leave by ``out_port``."""
+
+    weight: int
+    mark: int
+    out_port: int
+    eth_dst: str = ""
+    queue: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SelectGroup:
+    """Sends each connection one of several ways, more of them where the weight is greater."""
+
+    dpid: int
+    number: int
+    buckets: tuple[Bucket, ...]
+
+    @property
+    def key(self) -> Key:
+        """What a switch tells groups apart by."""
+        return (self.dpid, "group", self.number)
+
+
+@dataclass(frozen=True, slots=True)
+class Meter:
+    """Drops what exceeds a rate."""
+
+    dpid: int
+    number: int
+    rate_kbps: int
+    burst_kbit: int
+
+    @property
+    def key(self) -> Key:
+        """What a switch tells meters apart by."""
+        return (self.dpid, "meter", self.number)
+
+
+TableEntry = SelectGroup | Meter
+"""What rules refer to; a switch must have it before the rule, and keeps it until after."""
+
+
+def entry_text(entry: TableEntry) -> str:
+    """A group or meter as messages name it."""
+    return f"the {'meter' if isinstance(entry, Meter) else 'group'} {entry.number:#x}"
+
+
+def is_our_number(number: int) -> bool:
+    """Whether a group or meter is one of ours."""
+    return number >> _NUMBER_SHIFT == TRANSIT_OWNER
+
+
+def our_numbers(texts: Iterable[str]) -> dict[str, int]:
+    """A group's or meter's number for each text, the same as long as no two of them collide."""
+    taken: dict[int, str] = {}
+    for text in sorted(set(texts)):
+        low = int.from_bytes(hashlib.sha256(text.encode()).digest()[:2], "big")
+        while low in taken:
+            low = (low + 1) % (1 << _NUMBER_SHIFT)
+        taken[low] = text
+    return {text: TRANSIT_OWNER << _NUMBER_SHIFT | low for low, text in taken.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,14 +170,14 @@ class SeenRule:
 class Changes:
     """Rules to add (or overwrite) and to delete, and the same for what they refer to.
 
-    ``change_aids`` are on the switch already, with other contents.
+    ``change_entries`` are on the switch already, with other contents.
     """
 
     add: tuple[FlowRule, ...] = ()
     delete: tuple[FlowRule, ...] = ()
-    add_aids: tuple[Aid, ...] = ()
-    change_aids: tuple[Aid, ...] = ()
-    delete_aids: tuple[Aid, ...] = ()
+    add_entries: tuple[TableEntry, ...] = ()
+    change_entries: tuple[TableEntry, ...] = ()
+    delete_entries: tuple[TableEntry, ...] = ()
 
     def stages(self) -> list[Changes]:
         """The changes in steps such that a packet always meets a rule.
@@ -120,16 +188,20 @@ class Changes:
         steps = [
             Changes(
                 add=tuple(r for r in self.add if r.hop > 0),
-                add_aids=self.add_aids,
+                add_entries=self.add_entries,
             ),
-            Changes(add=tuple(r for r in self.add if r.hop == 0), change_aids=self.change_aids),
-            Changes(delete=self.delete, delete_aids=self.delete_aids),
+            Changes(
+                add=tuple(r for r in self.add if r.hop == 0), change_entries=self.change_entries
+            ),
+            Changes(delete=self.delete, delete_entries=self.delete_entries),
         ]
         return [step for step in steps if step]
 
-    def with_first(self, rule: FlowRule) -> Changes:
-        """The same, after ``rule`` has been added."""
-        return replace(self, add=(rule, *self.add))
+    def __or__(self, other: Changes) -> Changes:
+        """Both, these first."""
+        return Changes(
+            *(getattr(self, part.name) + getattr(other, part.name) for part in fields(self))
+        )
 
     def per_switch(self) -> dict[int, Changes]:
         """The same for each switch that has something to change."""
@@ -144,7 +216,11 @@ class Changes:
 
     def __bool__(self) -> bool:
         return bool(
-            self.add or self.delete or self.add_aids or self.change_aids or self.delete_aids
+            self.add
+            or self.delete
+            or self.add_entries
+            or self.change_entries
+            or self.delete_entries
         )
 
 
@@ -212,14 +288,16 @@ def diff(
     )
 
 
-def diff_aids(seen: Iterable[Aid], want: Iterable[Aid]) -> Changes:
+def diff_entries(seen: Iterable[TableEntry], want: Iterable[TableEntry]) -> Changes:
     """The same for groups and meters."""
-    there = {aid.key: aid for aid in seen}
-    wanted = {aid.key: aid for aid in want}
+    there = {entry.key: entry for entry in seen}
+    wanted = {entry.key: entry for entry in want}
     return Changes(
-        add_aids=tuple(aid for key, aid in wanted.items() if key not in there),
-        change_aids=tuple(aid for key, aid in wanted.items() if there.get(key, aid) != aid),
-        delete_aids=tuple(aid for key, aid in there.items() if key not in wanted),
+        add_entries=tuple(entry for key, entry in wanted.items() if key not in there),
+        change_entries=tuple(
+            entry for key, entry in wanted.items() if there.get(key, entry) != entry
+        ),
+        delete_entries=tuple(entry for key, entry in there.items() if key not in wanted),
     )
 
 

@@ -23,10 +23,8 @@ from network_provisioner.controllers.base import (
     Part,
     Queue,
 )
-from network_provisioner.controllers.blocks import overlap
-from network_provisioner.controllers.circuitcheck import check_circuit, check_path, ways
-from network_provisioner.controllers.routes import default_paths
-from network_provisioner.controllers.steps import steps
+from network_provisioner.controllers.groups import check_circuit, check_path, overlap, ways
+from network_provisioner.controllers.routes import default_paths, steps
 from network_provisioner.decisions.lanes import Hop
 from network_provisioner.errors import InputError
 from network_provisioner.flows import Flow

@@ -8,10 +8,13 @@ and a switch that comes back is brought up to date by a worker thread.
 from __future__ import annotations
 
 import logging
+import math
 import threading
-from collections.abc import Callable, Iterable, Sequence
+import time
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from queue import Empty, SimpleQueue
 
-from network_provisioner.controllers.accounts import ByteLedger
+from network_provisioner.controllers.backend import SwitchBackend, SwitchEvent, switch_names
 from network_provisioner.controllers.base import (
     Capabilities,
     Circuit,
@@ -19,37 +22,65 @@ from network_provisioner.controllers.base import (
     LinkCounter,
     Queue,
 )
-from network_provisioner.controllers.board import Board
 from network_provisioner.controllers.groups import Group, shares
 from network_provisioner.controllers.plan import WAYS, Plan
 from network_provisioner.controllers.reconcile import Reconciler
 from network_provisioner.controllers.rules import FlowRule, same_but_lease
-from network_provisioner.controllers.shaper import Shaper
-from network_provisioner.controllers.upkeep import Upkeep
+from network_provisioner.controllers.shaping.shapes import Shaper
 from network_provisioner.errors import AdonError, InputError
 from network_provisioner.topology import Topology
 
 LOG = logging.getLogger(__name__)
-MakeBoard = Callable[[dict[int, str], Callable[[int], None], Callable[[int], None]], Board]
+# Longer than two brokers take to bring a switch up to date that has restarted.
+LOOK_AGAIN_S = 2.0
+
+
+class ByteLedger:
+    """Attributes the byte counter of each rule to the circuits that share it.
+
+    The counter of a rule counts the packets of all its circuits. Whenever it is read, what it has
+    grown since the last reading is split among the circuits that had the rule in between, by the
+    given shares (their guaranteed rates). With one circuit at a time, which is usual, the count is
+    exact; with several it is an estimate that adds up.
+    """
+
+    def __init__(self) -> None:
+        self._last: dict[Hashable, int] = {}
+        self._bytes: dict[str, float] = {}
+
+    def observe(self, rule: Hashable, counter: int, shares: Mapping[str, float]) -> None:
+        """Take in a reading. A counter below the last one has started anew (switch restart)."""
+        last = self._last.get(rule, 0)
+        grown = counter - last if counter >= last else counter
+        self._last[rule] = counter
+        for circuit_id, share in shares.items():
+            self._bytes[circuit_id] = self._bytes.get(circuit_id, 0.0) + grown * share
+
+    def bytes_of(self, circuit_id: str) -> int:
+        """Bytes attributed to a circuit so far; 0 for one that is not known."""
+        return round(self._bytes.get(circuit_id, 0.0))
+
+    def retain(self, rules: Iterable[Hashable], circuit_ids: Iterable[str]) -> None:
+        """Forget every rule and circuit that is not named; a new rule's counter starts at 0."""
+        rules, circuit_ids = set(rules), set(circuit_ids)
+        self._last = {r: n for r, n in self._last.items() if r in rules}
+        self._bytes = {i: n for i, n in self._bytes.items() if i in circuit_ids}
 
 
 class SwitchedController:
-    """A :class:`~network_provisioner.controllers.base.Controller` on a :class:`Board`.
+    """A :class:`~network_provisioner.controllers.base.Controller` on a :class:`SwitchBackend`.
 
-    ``name`` is the driver's. ``make_board`` is given the switches' names by datapath id, and what
-    to call when one is up and when one of its rules has ended. ``shaper`` keeps the rates on the
-    topology's devices. ``bandwidth`` says how rates are kept: one of
-    :data:`~network_provisioner.controllers.plan.WAYS`, or "auto" for classes on the devices where
-    the topology names any, else for meters where every switch has them, else not at all.
-    ``shared``: another broker uses the same switches, so nothing is removed in the end.
-    Thread-safe.
+    ``name`` is the driver's. ``shaper`` keeps the rates on the topology's devices. ``bandwidth``
+    says how rates are kept: one of plan's WAYS, or "auto" for classes on the devices where the
+    topology names any, else for meters where every switch has them, else not at all. ``shared``:
+    another broker uses the same switches, so nothing is removed in the end. Thread-safe.
     """
 
     def __init__(
         self,
         name: str,
         topology: Topology,
-        make_board: MakeBoard,
+        backend: SwitchBackend,
         shaper: Shaper | None,
         clock: Callable[[], float],
         *,
@@ -64,22 +95,15 @@ class SwitchedController:
         self._bandwidth = bandwidth
         self._shared = shared
         self._keep = _first_choice(topology, shaper, bandwidth)
-        switches = [node for node in topology.nodes.values() if node.kind == "switch"]
-        self._dpids = {node.name: node.dpid for node in switches}
-        names = {node.dpid: node.name for node in switches}
-        if not names or 0 in names or len(names) < len(switches):
-            raise InputError(
-                f"topology: switches have the datapath ids {list(self._dpids.values())}, "
-                "expected at least one switch, and a dpid above 0 of its own for each"
-            )
-        self._upkeep = Upkeep(self._bring_up_to_date, look_again=shared)
-        self._board = make_board(names, self._upkeep.is_up, self._upkeep.has_ended)
+        self._dpids = {name: dpid for dpid, name in switch_names(topology).items()}
+        self._backend = backend
         # One holder at a time changes switches or shaping.
         self._lock = threading.RLock()
         shaping = shaper if self._keep in ("dscp-htb", "queue") else None
-        self._reconciler = Reconciler(topology, self._board, shaping, clock, self._keep)
+        self._reconciler = Reconciler(topology, backend, shaping, clock, self._keep)
         self._ledger = ByteLedger()
         self._running = False
+        self._resync: threading.Thread | None = None
         self._progress = threading.Condition()
         self._in_step: set[int] = set()
         self._failure: AdonError | None = None
@@ -92,7 +116,7 @@ class SwitchedController:
             flow_leases=True,
             real_packets=True,
             matches=True,
-            multipath=self._board.native is not None,
+            multipath=True,
             queues=self._keep == "dscp-htb",
         )
 
@@ -107,28 +131,18 @@ class SwitchedController:
             return
         self._failure = None
         self._in_step.clear()
-        self._board.open()
+        self._backend.open()
         self._running = True
-        self._upkeep.start()
-        everyone = set(self._dpids.values())
-        with self._progress:
-            self._progress.wait_for(
-                lambda: self._failure is not None or self._in_step >= everyone, timeout_s
-            )
-            missing = everyone - self._in_step
-            error: AdonError | None = self._failure
-        if error is None and missing:
-            names = ", ".join(self._board.label(dpid) for dpid in sorted(missing))
-            error = ControllerError(
-                f"{names} did not connect within {timeout_s:g} s {self._board.expectation()}"
-            )
-        if error is None:
-            error = self._choose_meters(everyone)
-        if error is not None:
+        self._resync = threading.Thread(target=self._keep_up, name="adon-resync", daemon=True)
+        self._resync.start()
+        try:
+            self._wait_for_switches(timeout_s)
+            self._choose_meters()
+        except AdonError:
             with self._lock:
                 self._running = False
             self._disconnect()
-            raise error
+            raise
 
     def apply(self, circuits: Sequence[Circuit], queues: Sequence[Queue] = ()) -> None:
         """See Controller. A switch that is away does not keep circuits from being *removed*."""
@@ -138,11 +152,12 @@ class SwitchedController:
                 f"{len(queues)} queues were asked for, but bandwidth is kept by {can.bandwidth!r}, "
                 "which has none; expected dscp-htb"
             )
-        if not can.multipath and any(circuit.parts for circuit in circuits):
-            raise ControllerError(f"the {self._name} controller cannot split circuits over paths")
         with self._lock:
             self._require_running()
-            plan = self._reconciler.replace(circuits, queues, self._account_changes)
+            prepared = self._reconciler.prepare(circuits, queues)
+            self._account_changes(prepared.before, prepared.after)
+            self._reconciler.apply(prepared)
+            plan = prepared.after
             first = (rule.key for g in plan.groups if g.data for rule in _first_rules(plan, g))
             self._ledger.retain(first, (c.id for c in circuits))
 
@@ -176,9 +191,9 @@ class SwitchedController:
     def counters(self) -> list[LinkCounter]:
         """See Controller. Switches that do not answer are left out."""
         sent: dict[int, dict[int, int]] = {}
-        for dpid in self._board.connected():
+        for dpid in self._backend.connected():
             try:
-                sent |= self._board.sent_bytes({dpid})
+                sent |= self._backend.sent_bytes({dpid})
             except ControllerError as error:
                 LOG.warning("its ports are not counted: %s", error)
         at = self._clock()
@@ -205,8 +220,11 @@ class SwitchedController:
         self._disconnect()
 
     def _disconnect(self) -> None:
-        self._board.close()
-        self._upkeep.stop()
+        self._backend.close()
+        self._backend.events.put(None)
+        if self._resync is not None:
+            self._resync.join()
+            self._resync = None
 
     def _require_running(self) -> None:
         if not self._running:
@@ -236,24 +254,57 @@ class SwitchedController:
                 if rule.key in counted:
                     self._ledger.observe(rule.key, counted[rule.key], parts)
 
-    def _choose_meters(self, dpids: set[int]) -> AdonError | None:
+    def _wait_for_switches(self, timeout_s: float) -> None:
+        everyone = set(self._dpids.values())
+        with self._progress:
+            self._progress.wait_for(
+                lambda: self._failure is not None or self._in_step >= everyone, timeout_s
+            )
+            if self._failure is not None:
+                raise self._failure
+            missing = everyone - self._in_step
+        if missing:
+            names = ", ".join(self._backend.label(dpid) for dpid in sorted(missing))
+            raise ControllerError(
+                f"{names} did not connect within {timeout_s:g} s {self._backend.expectation()}"
+            )
+
+    def _choose_meters(self) -> None:
         """Where rates can only be kept by meters, see whether every switch has them."""
         if self._keep != "none" or self._bandwidth not in ("auto", "meter"):
-            return None
-        native = self._board.native
-        try:
-            without = [d for d in sorted(dpids) if native is None or not native.can_meter(d)]
-        except ControllerError as error:
-            return error
+            return
+        without = [d for d in sorted(self._dpids.values()) if not self._backend.can_meter(d)]
         if not without:
             with self._lock:
                 self._keep = "meter"
                 self._reconciler.keep_by("meter")
-            return None
-        if self._bandwidth == "auto":
-            return None
-        names = ", ".join(self._board.label(dpid) for dpid in without)
-        return ControllerError(f"{names} has no meters, expected them for bandwidth: meter")
+        elif self._bandwidth == "meter":
+            names = ", ".join(self._backend.label(dpid) for dpid in without)
+            raise ControllerError(f"{names} has no meters, expected them for bandwidth: meter")
+
+    def _keep_up(self) -> None:
+        """Bring switches up to date: those that connected again, and whose rules ended.
+
+        Where the switches are shared, another broker may write to one at the same moment. So it is
+        looked at again in a while, until nothing has to be changed: then whose wishes are later has
+        seen it.
+        """
+        again: dict[int, float] = {}
+        while True:
+            due = min(again.values(), default=math.inf)
+            events = _all_events(self._backend.events, due)
+            if None in events:
+                return
+            # Rules often end together; one look at their switch is enough.
+            connected = {event.dpid for event in events if event and event.connected}
+            stale = connected | {event.dpid for event in events if event}
+            if not events:
+                stale = connected = {d for d, at in again.items() if at <= time.monotonic()}
+            for dpid in stale:
+                fresh, looked_again = dpid in connected, again.pop(dpid, None) is not None
+                changed = self._bring_up_to_date(dpid, fresh)
+                if self._shared and fresh and (changed or not looked_again):
+                    again[dpid] = time.monotonic() + LOOK_AGAIN_S
 
     def _bring_up_to_date(self, dpid: int, fresh: bool) -> bool:
         """Returns whether rules had to be changed."""
@@ -263,13 +314,13 @@ class SwitchedController:
                 if self._running:
                     changed = self._reconciler.resync(dpid, fresh=fresh)
         except AdonError as error:
-            LOG.warning("%s is not up to date: %s", self._board.label(dpid), error)
+            LOG.warning("%s is not up to date: %s", self._backend.label(dpid), error)
             with self._progress:
                 self._failure = error
                 self._progress.notify_all()
         else:
             with self._progress:
-                self._in_step |= {dpid} & self._board.connected()
+                self._in_step |= {dpid} & self._backend.connected()
                 self._progress.notify_all()
         return changed
 
@@ -287,6 +338,19 @@ def _first_choice(topology: Topology, shaper: Shaper | None, bandwidth: str) -> 
         raise InputError(f"controller: bandwidth {bandwidth!r} needs a shaper of the devices")
     # What the switches cannot do shows when they have connected.
     return "none" if bandwidth == "meter" else bandwidth
+
+
+def _all_events(events: SimpleQueue[SwitchEvent | None], until: float) -> list[SwitchEvent | None]:
+    """All that has come in, waiting for the first; none where a monotonic second came before."""
+    try:
+        found = [
+            events.get(timeout=None if math.isinf(until) else max(0.0, until - time.monotonic()))
+        ]
+    except Empty:
+        return []
+    while not events.empty():
+        found.append(events.get())
+    return found
 
 
 def _first_rules(plan: Plan, group: Group) -> list[FlowRule]:

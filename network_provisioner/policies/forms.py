@@ -11,9 +11,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from reprlib import repr as shown
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from network_provisioner import fields
+from pydantic import AfterValidator, Field
+
 from network_provisioner.errors import BrokerError, InputError
 from network_provisioner.instants import instant, iso
 from network_provisioner.policies.policy import (
@@ -25,16 +26,75 @@ from network_provisioner.policies.policy import (
     policy_id,
 )
 from network_provisioner.policies.strategies import Amount, strategies
+from network_provisioner.schema import Name, Number, Schema, checked, listed, read
 from network_provisioner.units import parse_rate
 
 API_VERSION = "v1"
 ACTIONS = ("start", "modify", "stop")
-KEYS = ("name", "type", "strategy", "action", "specs", "time", "links", "parts", "guarantees")
 _MOST_NAME = 100
 _MOST_LINKS = 1000
 # A start that lies less than this before now is now: clocks differ, and requests take time.
 _LATE_S = 60.0
 _PERCENT = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*%\s*\Z")
+
+
+def _strategy(value: object, what: str) -> str:
+    names = strategies()
+    if not isinstance(value, str) or value not in names:
+        raise InputError(f"{what} is {shown(value)}, expected one of {', '.join(names)}")
+    return value
+
+
+def _amount(value: object, what: str) -> Amount:
+    percent = _PERCENT.match(value) if isinstance(value, str) else None
+    if percent is None:
+        return Amount(bps=parse_rate(value, what))
+    share = float(percent[1]) / 100
+    if share > 1:
+        raise InputError(f"{what}: found {shown(value)}, expected at most 100 %")
+    return Amount(share=share)
+
+
+def _stripped(name: str) -> str:
+    if len(name) > _MOST_NAME or name != name.strip():
+        raise ValueError(
+            f"found {shown(name)}, expected at most {_MOST_NAME} characters without spaces around "
+            "them"
+        )
+    return name
+
+
+_PAIR = listed(2, "pairs of neighbours such as [['s1', 's2']]")
+_Instant = Annotated[float, checked(instant)] | None
+_Part = Annotated[Number, Field(ge=1e-6, le=1e6)]
+_Amount = Annotated[Amount, checked(_amount)]
+_Links = Annotated[
+    tuple[Annotated[tuple[Name, Name], _PAIR], ...], Field(min_length=1, max_length=_MOST_LINKS)
+]
+
+
+class _Policy(Schema):
+    """Listing 1, and three keys of ours. Which of them must be there depends on the action."""
+
+    name: Annotated[Name, AfterValidator(_stripped)]
+    type: Literal["user", "project", "experiment"] | None = None
+    strategy: Annotated[str, checked(_strategy)] | None = None
+    action: Literal["start", "modify", "stop"] = "start"
+    specs: Annotated[tuple[Name, Name], listed(2, "two names such as ['cms', 'ligo']")] | None = (
+        None
+    )
+    time: (
+        Annotated[tuple[_Instant, _Instant], listed(2, "[start, end], each may be null")] | None
+    ) = None
+    links: _Links | None = None
+    parts: Annotated[tuple[_Part, _Part], listed(2, "two numbers such as [7, 3]")] | None = None
+    guarantees: (
+        Annotated[tuple[_Amount, _Amount], listed(2, "two rates such as ['50 Mb/s', '10 %']")]
+        | None
+    ) = None
+
+
+KEYS = tuple(_Policy.model_fields)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,23 +116,20 @@ def acted(body: object, known: Mapping[str, Policy], now: float) -> Change:
     the start), ``unknown_policy``.
     """
     try:
-        if not isinstance(body, Mapping):
-            raise InputError(f"policy is {shown(body)}, expected a mapping")
-        fields.known_keys(body, KEYS, "policy")
-        name = _name(body)
-        label = f"policy {name!r}"
-        action = _one_of(body.get("action", "start"), ACTIONS, f"{label}: action")
-        before = known.get(policy_id(name))
-        if action == "start":
-            return Change(_started(body, name, label, now), before)
+        doc = read(_Policy, body, "policy")
+        label = f"policy {doc.name!r}"
+        before = known.get(policy_id(doc.name))
+        if doc.action == "start":
+            return Change(_started(doc, label, now), before)
         if before is None:
             raise BrokerError(
-                f"{label} is unknown, expected one that was started before its action {action!r}",
+                f"{label} is unknown, expected one that was started before its action "
+                f"{doc.action!r}",
                 "unknown_policy",
             )
-        if action == "stop":
+        if doc.action == "stop":
             return Change(stopped(before, now), before)
-        return Change(_modified(body, before, label, now), before)
+        return Change(_modified(doc, before, label, now), before)
     except InputError as error:
         raise BrokerError(str(error), "bad_request") from error
 
@@ -84,164 +141,86 @@ def stopped(policy: Policy, now: float) -> Policy:
     return replace(policy, stopped_at=now, changed_at=now)
 
 
-def _started(body: Mapping[str, Any], name: str, label: str, now: float) -> Policy:
+def _started(doc: _Policy, label: str, now: float) -> Policy:
     for key in ("type", "strategy", "specs"):
-        if key not in body:
+        if getattr(doc, key) is None:
             raise InputError(f"{label} has no {key!r}, expected it to start one")
-    start, end = _times(body.get("time"), label, now, None)
+    start, end = _times(doc, label, now, None)
     policy = Policy(
-        id=policy_id(name),
-        name=name,
-        type=_one_of(body["type"], TYPES, f"{label}: type"),
-        strategy=_one_of(body["strategy"], tuple(strategies()), f"{label}: strategy"),
-        specs=_specs(body["specs"], f"{label}: specs"),
+        id=policy_id(doc.name),
+        name=doc.name,
         start=start,
         end=end,
-        links=_links(body.get("links"), f"{label}: links"),
-        parts=_parts(body.get("parts"), f"{label}: parts"),
-        guarantees=_guarantees(body.get("guarantees"), f"{label}: guarantees"),
         created_at=now,
         changed_at=now,
+        **_given(doc),
     )
-    return _consistent(policy, body, label)
+    return _consistent(policy, doc, label)
 
 
-def _modified(body: Mapping[str, Any], before: Policy, label: str, now: float) -> Policy:
+def _modified(doc: _Policy, before: Policy, label: str, now: float) -> Policy:
     state = before.state(now)
     if state not in (PolicyState.RUNNING, PolicyState.SCHEDULED):
         raise InputError(f"{label} is {state}, expected one that has not ended; start it again")
-    changes: dict[str, Any] = {"changed_at": now}
-    if "type" in body:
-        changes["type"] = _one_of(body["type"], TYPES, f"{label}: type")
-    if "strategy" in body:
-        changes["strategy"] = _one_of(body["strategy"], tuple(strategies()), f"{label}: strategy")
-    readers = {"specs": _specs, "links": _links, "parts": _parts, "guarantees": _guarantees}
-    for key, read in readers.items():
-        if key in body:
-            changes[key] = read(body[key], f"{label}: {key}")
-    if "time" in body:
-        changes["start"], changes["end"] = _times(body["time"], label, now, before)
+    changes = {"changed_at": now, **_given(doc)}
+    if "time" in doc.model_fields_set:
+        changes["start"], changes["end"] = _times(doc, label, now, before)
     if changes.get("strategy", before.strategy) != before.strategy:
         changes = {"parts": PARTS, "guarantees": None} | changes
-    return _consistent(replace(before, **changes), body, label)
+    return _consistent(replace(before, **changes), doc, label)
 
 
-def _consistent(policy: Policy, body: Mapping[str, Any], label: str) -> Policy:
-    if policy.strategy in ("7-3", "10-3"):
-        for key in ("parts", "guarantees"):
-            if body.get(key) is not None:
-                raise InputError(
-                    f"{label}: {key} is {shown(body[key])}, expected none with the strategy "
-                    f"{policy.strategy!r}, which fixes the rates"
-                )
+def _given(doc: _Policy) -> dict[str, Any]:
+    """What is said of a policy but for its times; null stands for what is usual."""
+    said = {key: getattr(doc, key) for key in ("type", "strategy", "specs")}
+    given = {key: value for key, value in said.items() if value is not None}
+    usual = {"links": (), "parts": PARTS, "guarantees": None}
+    for key in doc.model_fields_set & usual.keys():
+        value = getattr(doc, key)
+        given[key] = usual[key] if value is None else value
+    if "links" in given:
+        given["links"] = tuple(dict.fromkeys(given["links"]))
+    return given
+
+
+def _consistent(policy: Policy, doc: _Policy, label: str) -> Policy:
+    first, second = policy.specs
+    if first == second:
+        raise InputError(f"{label}: specs names {first!r} twice, expected two that differ")
+    for key in ("parts", "guarantees"):
+        if policy.strategy in ("7-3", "10-3") and getattr(doc, key) is not None:
+            raise InputError(
+                f"{label}: {key} is given, expected none with the strategy {policy.strategy!r}, "
+                "which fixes the rates"
+            )
     if sum(amount.share for amount in policy.guaranteed()) > 1 + 1e-9:
         raise InputError(f"{label}: guarantees are above 100 % together, expected at most that")
     return policy
 
 
-def _name(body: Mapping[str, Any]) -> str:
-    name = fields.text(body, "name", "policy")
-    if len(name) > _MOST_NAME or name != name.strip():
-        raise InputError(
-            f"policy: name is {shown(name)}, expected at most {_MOST_NAME} characters without "
-            "spaces around them"
-        )
-    return name
-
-
-def _one_of(value: object, allowed: tuple[str, ...], what: str) -> str:
-    if not isinstance(value, str) or value not in allowed:
-        raise InputError(f"{what} is {shown(value)}, expected one of {', '.join(allowed)}")
-    return value
-
-
-def _specs(value: object, what: str) -> tuple[str, str]:
-    if not isinstance(value, list | tuple) or len(value) != 2:
-        raise InputError(f"{what} is {shown(value)}, expected two names such as ['cms', 'ligo']")
-    first, second = (fields.name(item, what) for item in value)
-    if first == second:
-        raise InputError(f"{what} names {first!r} twice, expected two that differ")
-    return first, second
-
-
-def _links(value: object, what: str) -> tuple[tuple[str, str], ...]:
-    expected = "expected pairs of neighbours such as [['s1', 's2']]"
-    if value is None:
-        return ()
-    if not isinstance(value, list | tuple) or not value or len(value) > _MOST_LINKS:
-        raise InputError(f"{what} is {shown(value)}, {expected}")
-    found = []
-    for pair in value:
-        if not isinstance(pair, list | tuple) or len(pair) != 2:
-            raise InputError(f"{what}: found {shown(pair)}, {expected}")
-        a, b = (fields.name(end, what) for end in pair)
-        found.append((a, b))
-    return tuple(dict.fromkeys(found))
-
-
-def _parts(value: object, what: str) -> tuple[float, float]:
-    expected = "two numbers above 0 such as [7, 3]"
-    if value is None:
-        return PARTS
-    if not isinstance(value, list | tuple) or len(value) != 2:
-        raise InputError(f"{what} is {shown(value)}, expected {expected}")
-    first, second = (fields.number(item, what, expected) for item in value)
-    if not (1e-6 <= first <= 1e6 and 1e-6 <= second <= 1e6):
-        raise InputError(f"{what} is {shown(value)}, expected {expected}")
-    return first, second
-
-
-def _guarantees(value: object, what: str) -> tuple[Amount, Amount] | None:
-    if value is None:
-        return None
-    if not isinstance(value, list | tuple) or len(value) != 2:
-        raise InputError(
-            f"{what} is {shown(value)}, expected two rates such as ['50 Mb/s', '10 %']"
-        )
-    first, second = (_amount(item, what) for item in value)
-    return first, second
-
-
-def _amount(value: object, what: str) -> Amount:
-    percent = _PERCENT.match(value) if isinstance(value, str) else None
-    if percent is None:
-        return Amount(bps=parse_rate(value, what))
-    share = float(percent[1]) / 100
-    if share > 1:
-        raise InputError(f"{what}: found {shown(value)}, expected at most 100 %")
-    return Amount(share=share)
-
-
-def _times(value: object, label: str, now: float, before: Policy | None) -> tuple[float, float]:
-    what = f"{label}: time"
-    if value is None:
-        return now, math.inf
-    if not isinstance(value, list | tuple) or len(value) != 2:
-        raise InputError(f"{what} is {shown(value)}, expected [start, end], each may be null")
-    start = now if value[0] is None else instant(value[0], what)
-    end = math.inf if value[1] is None else instant(value[1], what)
-    if before is not None and (value[0] is None or start == before.start):
+def _times(doc: _Policy, label: str, now: float, before: Policy | None) -> tuple[float, float]:
+    begins, ends = doc.time or (None, None)
+    start = now if begins is None else begins
+    end = math.inf if ends is None else ends
+    if before is not None and doc.time is not None and begins in (None, before.start):
         start = before.start
     elif start < now - _LATE_S:
-        raise BrokerError(f"{what}: its start {_said(value[0])} is past, {_now(now)}", "bad_time")
+        raise BrokerError(
+            f"{label}: time: its start {iso(start)} is past, expected one after now, {iso(now)}",
+            "bad_time",
+        )
     else:
         start = max(start, now)
     if end <= now:
-        raise BrokerError(f"{what}: its end {_said(value[1])} is past, {_now(now)}", "bad_time")
-    if end <= start:
         raise BrokerError(
-            f"{what}: its end {_said(value[1])} is not after its start {_said(value[0])}",
+            f"{label}: time: its end {iso(end)} is past, expected one after now, {iso(now)}",
             "bad_time",
         )
+    if end <= start:
+        raise BrokerError(
+            f"{label}: time: its end {iso(end)} is not after its start {iso(start)}", "bad_time"
+        )
     return start, end
-
-
-def _said(value: object) -> str:
-    return "now" if value is None else shown(value)
-
-
-def _now(now: float) -> str:
-    return f"expected one after now, {iso(now)}"
 
 
 def api_details(version: str) -> dict[str, Any]:

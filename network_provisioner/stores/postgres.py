@@ -14,24 +14,28 @@ everything by which it could still write in it.
 
 from __future__ import annotations
 
-import json
+import re
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 from network_provisioner.model import Transit
-from network_provisioner.store import ACTIVE, PAGE, StoreError
-from network_provisioner.stores.postgres_documents import TICK, PostgresDocuments, text_of
+from network_provisioner.store import ACTIVE, StoreError
 from network_provisioner.stores.postgres_link import BusyError, Link, LostError, run
+from network_provisioner.stores.sql import Rows, Run, SqlStore, text_of, transits_of
 
 TURN_S = 20.0
 """How long a session may be silent in its turn before the server ends it, in seconds."""
 _WAIT_S = 2.5  # for another thread's turn; for another broker's, the link's own patience
 _LAYOUT = 1
 _KEY = 0x41444F4E << 32  # of advisory locks: "ADON"; the low half is the meta table's own number
+TICK = "UPDATE adon_meta SET change = change + 1 RETURNING change"
+"""Takes the next number of the store's one counter, and keeps others from it until the end of the
+transaction."""
 _LATE = "another turn to decide has not ended yet"
 _ACTIVE = ", ".join(f"'{state}'" for state in sorted(ACTIVE))
 _TABLES = (
@@ -66,19 +70,24 @@ _NEWS = (
 )
 
 
-class PostgresStore(PostgresDocuments):
+class PostgresStore(SqlStore):
     """A :class:`~network_provisioner.store.Store` in the PostgreSQL database at a URL."""
 
     shared = True
+    _transits_in = "adon_transits"
+    _documents_in = "adon_documents"
+    _change = "change"
+    _by_code_point = ' COLLATE "C"'
 
     def __init__(self, url: str, clock: Callable[[], float] = time.time) -> None:
         """Connect, and make the tables where there are none; ``clock`` dates documents.
 
         The tables are made in the first schema of the session's search path. Raises StoreError.
         """
-        super().__init__(Link(url), clock)
+        self._clock = clock
         self._me = uuid.uuid4().hex  # whose writes are no news to us
-        self._deciding = Link(url)  # another than that for questions, which wait for no turn
+        self._deciding = Link(url)
+        self._asking = Link(url)  # another one: questions and documents wait for no turn
         self._turn = threading.RLock()
         self._depth = 0
         self._session = 0  # of the link, that holds the lock while depth is not 0
@@ -168,7 +177,7 @@ class PostgresStore(PostgresDocuments):
             )
         self._seen = now
         self._doubted.clear()
-        return _transits(body for _, body in rows if body is not None)
+        return transits_of(body for _, body in rows if body is not None)
 
     # -- transits ----------------------------------------------------------------------------
 
@@ -204,44 +213,25 @@ class PostgresStore(PostgresDocuments):
             with db.cursor() as cursor:
                 cursor.executemany(_PUT_EACH, [{**row, "change": change} for row in rows])
 
-    def get(self, transit_id: str) -> Transit | None:
-        found = self._transits("WHERE id = %(id)s", {"id": transit_id})
-        return found[0] if found else None
+    # -- as SqlStore wants it ----------------------------------------------------------------
 
-    def active(self) -> list[Transit]:
-        return self._transits(f"WHERE state IN ({_ACTIVE}) ORDER BY number", {})
+    def _rows(self, statement: str, **values: Any) -> Rows:
+        return self._asking.rows(_named(statement), values)
 
-    def count(self) -> dict[str, int]:
-        return dict(
-            self._asking.rows("SELECT state, count(*) FROM adon_transits GROUP BY state", {})
-        )
+    @contextmanager
+    def _writing(self) -> Iterator[Run]:
+        with self._asking.open() as db, db.transaction():
+            yield lambda statement, values: run(db, _named(statement), values)
 
-    def find(self, state: str | None, workflow: str | None, limit: int) -> list[Transit]:
-        given = {"state": state, "workflow": workflow}
-        values = {column: value for column, value in given.items() if value is not None}
-        where = " AND ".join(["true", *(f"{column} = %({column})s" for column in values)])
-        clause = f"WHERE {where} ORDER BY number DESC LIMIT %(limit)s"
-        return self._transits(clause, {**values, "limit": limit})[::-1]
-
-    def each(self, state: str | None = None) -> Iterator[Transit]:
-        where = "true" if state is None else "state = %(state)s"
-        statement = (
-            f"SELECT number, body FROM adon_transits WHERE {where} AND number > %(last)s "
-            f"ORDER BY number LIMIT {PAGE}"
-        )
-        values = {"state": state, "last": 0}
-        while rows := self._asking.rows(statement, values):
-            values["last"] = rows[-1][0]
-            yield from _transits(body for _, body in rows)
-
-    def _transits(self, clause: str, values: dict[str, Any]) -> list[Transit]:
-        rows = self._asking.rows(f"SELECT body FROM adon_transits {clause}", values)
-        return _transits(body for (body,) in rows)
+    def _numbered(self, run: Run) -> dict[str, Any]:
+        return {"change": run(TICK, {})[0][0]}
 
     def close(self) -> None:
         self._deciding.close()
         self._asking.close()
 
 
-def _transits(bodies: Iterable[str]) -> list[Transit]:
-    return [Transit.from_dict(json.loads(body)) for body in bodies]
+@cache
+def _named(statement: str) -> str:
+    """With names as psycopg has them."""
+    return re.sub(r":(\w+)", r"%(\1)s", statement)

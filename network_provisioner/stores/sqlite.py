@@ -8,7 +8,6 @@ back however the broker ends, so the file beside the state says nothing by being
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import sqlite3
 import threading
@@ -19,7 +18,8 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from network_provisioner.model import Transit
-from network_provisioner.store import ACTIVE, PAGE, Document, StoreError
+from network_provisioner.store import StoreError
+from network_provisioner.stores.sql import Rows, Run, SqlStore, text_of
 from network_provisioner.wal import transaction, use_wal
 
 MEMORY = ":memory:"
@@ -40,14 +40,15 @@ _PUT = (
     "INSERT INTO transits (id, state, workflow, body) VALUES (?, ?, ?, ?) ON CONFLICT (id) "
     "DO UPDATE SET state = excluded.state, workflow = excluded.workflow, body = excluded.body"
 )
-_NEWEST = "version = (SELECT max(version) FROM documents WHERE kind = d.kind AND name = d.name)"
 
 
-class SqliteStore:
+class SqliteStore(SqlStore):
     """A :class:`~network_provisioner.store.Store` in one SQLite file, or in memory for
     ``":memory:"``."""
 
     shared = False
+    _transits_in = "transits"
+    _documents_in = "documents"
 
     def __init__(self, path: Path | str, clock: Callable[[], float] = time.time) -> None:
         """Open or create the file and its folder; ``clock`` dates documents. Raises StoreError."""
@@ -145,114 +146,9 @@ class SqliteStore:
         self.put_many((transit,))
 
     def put_many(self, transits: Sequence[Transit]) -> None:
-        rows = [(t.id, str(t.state), t.workflow, _text(t.as_dict())) for t in transits]
+        rows = [(t.id, str(t.state), t.workflow, text_of(t.as_dict())) for t in transits]
         with self._lock, self._explained(), transaction(self._db):
             self._db.executemany(_PUT, rows)
-
-    def get(self, transit_id: str) -> Transit | None:
-        rows = self._transits("WHERE id = ?", transit_id)
-        return rows[0] if rows else None
-
-    def active(self) -> list[Transit]:
-        marks = ", ".join("?" for _ in ACTIVE)
-        return self._transits(f"WHERE state IN ({marks}) ORDER BY number", *map(str, ACTIVE))
-
-    def count(self) -> dict[str, int]:
-        return dict(self._rows("SELECT state, count(*) FROM transits GROUP BY state"))
-
-    def find(self, state: str | None, workflow: str | None, limit: int) -> list[Transit]:
-        given = [(c, v) for c, v in (("state", state), ("workflow", workflow)) if v is not None]
-        where = "WHERE " + " AND ".join(f"{column} = ?" for column, _ in given) if given else ""
-        values = [value for _, value in given]
-        return self._transits(f"{where} ORDER BY number DESC LIMIT ?", *values, limit)[::-1]
-
-    def each(self, state: str | None = None) -> Iterator[Transit]:
-        where, given = ("state = ? AND", [state]) if state is not None else ("", [])
-        statement = f"SELECT number, body FROM transits WHERE {where} number > ? ORDER BY number"
-        last = 0
-        while rows := self._rows(f"{statement} LIMIT {PAGE}", *given, last):
-            last = rows[-1][0]
-            yield from (Transit.from_dict(json.loads(body)) for _, body in rows)
-
-    def _transits(self, clause: str, *values: str | int) -> list[Transit]:
-        found = self._rows(f"SELECT body FROM transits {clause}", *values)
-        return [Transit.from_dict(json.loads(body)) for (body,) in found]
-
-    # -- documents ---------------------------------------------------------------------------
-
-    def put_document(self, kind: str, name: str, body: dict[str, Any], keep: int = 0) -> int:
-        with self._lock, self._explained(), transaction(self._db):
-            version = self._add_version(kind, name, _text(body))
-            if keep > 0:
-                self._db.execute(
-                    "DELETE FROM documents WHERE kind = ? AND name = ? AND version <= ?",
-                    (kind, name, version - keep),
-                )
-        return version
-
-    def delete_document(self, kind: str, name: str) -> bool:
-        with self._lock, self._explained(), transaction(self._db):
-            found = self._db.execute(
-                f"SELECT body FROM documents AS d WHERE kind = ? AND name = ? AND {_NEWEST}",
-                (kind, name),
-            ).fetchone()
-            if found is None or found[0] is None:
-                return False
-            self._add_version(kind, name, None)
-        return True
-
-    def _add_version(self, kind: str, name: str, text: str | None) -> int:
-        row = self._db.execute(
-            "INSERT INTO documents (kind, name, version, body, at) SELECT ?1, ?2, "
-            "coalesce(max(version), 0) + 1, ?3, ?4 FROM documents WHERE kind = ?1 AND name = ?2 "
-            "RETURNING version",
-            (kind, name, text, self._clock()),
-        ).fetchone()
-        return int(row[0])
-
-    def document(self, kind: str, name: str, version: int | None = None) -> Document | None:
-        if version is None:
-            found = self._documents(f"kind = ? AND name = ? AND {_NEWEST}", kind, name)
-        else:
-            found = self._documents("kind = ? AND name = ? AND version = ?", kind, name, version)
-        return next((d for d in found if not d.deleted), None)
-
-    def documents(self, kind: str) -> list[Document]:
-        clause = f"kind = ? AND body IS NOT NULL AND {_NEWEST} ORDER BY name"
-        return self._documents(clause, kind)
-
-    def history(self, kind: str, name: str) -> list[Document]:
-        return self._documents("kind = ? AND name = ? ORDER BY version", kind, name)
-
-    def restore(self, documents: Sequence[Document]) -> None:
-        rows = [
-            (d.kind, d.name, d.version, None if d.deleted else _text(d.body), d.at)
-            for d in documents
-        ]
-        with self._lock, self._explained(), transaction(self._db):
-            self._db.executemany(
-                "INSERT INTO documents (kind, name, version, body, at) VALUES (?, ?, ?, ?, ?)", rows
-            )
-
-    def kinds(self) -> dict[str, list[str]]:
-        out: dict[str, list[str]] = {}
-        for kind, name in self._rows("SELECT DISTINCT kind, name FROM documents ORDER BY 1, 2"):
-            out.setdefault(kind, []).append(name)
-        return out
-
-    def documents_stamp(self, kind: str) -> int:
-        return int(
-            self._rows("SELECT coalesce(max(number), 0) FROM documents WHERE kind = ?", kind)[0][0]
-        )
-
-    def _documents(self, clause: str, *values: str | int) -> list[Document]:
-        found = self._rows(
-            f"SELECT kind, name, version, body, at FROM documents AS d WHERE {clause}", *values
-        )
-        return [
-            Document(kind, name, version, json.loads(body or "{}"), at, body is None)
-            for kind, name, version, body, at in found
-        ]
 
     # -- within ------------------------------------------------------------------------------
 
@@ -261,9 +157,14 @@ class SqliteStore:
             self._db.close()
             self._let_go()
 
-    def _rows(self, statement: str, *values: str | int) -> list[tuple[Any, ...]]:
+    def _rows(self, statement: str, **values: Any) -> Rows:
         with self._lock, self._explained():
             return self._db.execute(statement, values).fetchall()
+
+    @contextmanager
+    def _writing(self) -> Iterator[Run]:
+        with self._lock, self._explained(), transaction(self._db):
+            yield lambda statement, values: self._db.execute(statement, values).fetchall()
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
@@ -271,7 +172,3 @@ class SqliteStore:
             yield
         except sqlite3.Error as error:
             raise StoreError(f"state file {self._path}: {error}") from error
-
-
-def _text(body: dict[str, Any]) -> str:
-    return json.dumps(body, separators=(",", ":"))

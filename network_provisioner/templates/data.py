@@ -7,22 +7,26 @@ from collections.abc import Mapping
 from itertools import pairwise
 from reprlib import repr as shown
 from types import MappingProxyType
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from network_provisioner import fields
+from pydantic import BeforeValidator, Field, StringConstraints
+
 from network_provisioner.errors import InputError
-from network_provisioner.template import (
-    MAX_SCORE,
-    METRICS,
-    SMALL,
-    WHEN_QUEUED,
-    QSpec,
-    RSpec,
-    Table,
-    Template,
-    Tuning,
+from network_provisioner.schema import (
+    Duration,
+    Fraction,
+    Name,
+    Number,
+    Rate,
+    Schema,
+    Size,
+    Whole,
+    listed,
+    read,
 )
-from network_provisioner.units import parse_duration, parse_rate, parse_size
+from network_provisioner.template import MAX_SCORE, QSpec, RSpec, Table, Template, Tuning
+from network_provisioner.templates.match import Wanted
+from network_provisioner.units import format_rate
 
 BUILT_IN: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
@@ -72,63 +76,128 @@ bounds beyond which one TCP stream no longer fills such a path."""
 MOST_PRIORITY = 1000
 MOST_PATHS = 16
 MOST_STREAMS = 1024
-_MOST_PATTERNS = 100
-_MOST_TEXT = 200  # characters of a pattern
-_QSPEC = ("min_throughput", "max_delay", "max_jitter", "max_loss")
-_KEYS = (
-    "version", "applications", "qspec", "rspec", "priority", "weights", "tables", "patience",
-    "break_even", "when_queued", "small", "max_age", "paths", "tuning", "peak",
-)  # fmt: skip
+
+Positive = Annotated[Rate, Field(gt=0)]
+Weight = Annotated[Number, Field(ge=0)]
+Score = Annotated[Number, Field(ge=0, le=MAX_SCORE)]
+_POINT = listed(2, "[value, score]")
+Pattern = Annotated[Name, StringConstraints(max_length=200)]
+
+
+class _QSpec(Schema):
+    min_throughput: Positive
+    max_delay: Duration | None = None
+    max_jitter: Duration | None = None
+    max_loss: Fraction | None = None
+
+
+class _RSpec(Schema):
+    max_throughput: Rate
+
+
+class _Weights(Schema):
+    throughput: Weight = 0.0
+    delay: Weight = 0.0
+    jitter: Weight = 0.0
+    loss: Weight = 0.0
+
+
+_Rates = Annotated[list[Annotated[tuple[Rate, Score], _POINT]], Field(min_length=1)]
+_Times = Annotated[list[Annotated[tuple[Duration, Score], _POINT]], Field(min_length=1)]
+_Losses = Annotated[list[Annotated[tuple[Number, Score], _POINT]], Field(min_length=1)]
+
+
+class _Tables(Schema):
+    throughput: _Rates | None = None
+    delay: _Times | None = None
+    jitter: _Times | None = None
+    loss: _Losses | None = None
+
+
+class _Tuning(Schema):
+    streams: Annotated[Whole, Field(ge=1, le=MOST_STREAMS)] = Tuning().streams
+    buffer: Size = Tuning().buffer_bytes
+    threads: Annotated[Whole, Field(ge=0, le=MOST_STREAMS)] = Tuning().threads
+
+
+class _Template(Schema):
+    """A template as people write it; ``break_even: null`` has it computed."""
+
+    qspec: _QSpec
+    rspec: _RSpec
+    weights: _Weights = _Weights()
+    tables: _Tables = _Tables()
+    tuning: _Tuning = _Tuning()
+    applications: Annotated[
+        tuple[Pattern, ...],
+        Field(max_length=100),
+        BeforeValidator(lambda value: [value] if isinstance(value, str) else value),
+    ] = ()
+    version: Annotated[Whole, Field(ge=1, le=2**53)] = 1
+    priority: Annotated[Whole, Field(ge=0, le=MOST_PRIORITY)] = 0
+    patience: Duration = 0.0
+    break_even: Size | None = None
+    when_queued: Literal["wait", "defer", "best_effort"] = "wait"
+    small: Literal["best_effort", "share"] = "best_effort"
+    max_age: Duration = 0.0
+    paths: Annotated[Whole, Field(ge=1, le=MOST_PATHS)] = 1
+    peak: Rate = 0.0
+
+
+_NAMES = {
+    "version": "version",
+    "priority": "priority",
+    "patience": "patience_s",
+    "break_even": "break_even_bytes",
+    "when_queued": "when_queued",
+    "small": "small",
+    "max_age": "max_age_s",
+    "paths": "paths",
+    "peak": "peak_bps",
+}
+"""What a template calls what is written and may be left out."""
+
+
+class _Wanted(Schema):
+    min_throughput: Positive | None = None
+    max_throughput: Positive | None = None
+    max_delay: Duration | None = None
+    max_jitter: Duration | None = None
+    max_loss: Fraction | None = None
 
 
 def templates_from_dict(data: Mapping[str, Any] | None) -> dict[str, Template]:
     """All templates by name: the built-in ones, replaced or added to by ``data`` (the
     ``templates`` section of adon.yml, name -> mapping). Raises InputError."""
-    merged: dict[str, Any] = {**BUILT_IN, **_mapping({} if data is None else data, "templates")}
+    if data is not None and not isinstance(data, Mapping):
+        raise InputError(f"templates is {shown(data)}, expected a mapping")
+    merged = {**BUILT_IN, **(data or {})}
     return {str(name): template_from_dict(str(name), body) for name, body in merged.items()}
 
 
 def template_from_dict(name: str, data: object) -> Template:
     """One template from plain data; quantities carry units, or are bits per second, seconds and
-    bytes. Raises InputError.
-
-    ``{version?, applications?: [pattern], qspec: {min_throughput, max_delay?, max_jitter?,
-    max_loss?}, rspec: {max_throughput}, priority?, weights?: {metric: w}, tables?: {metric:
-    [[value, score]]}, patience?, break_even?, when_queued?, small?, max_age?, paths?,
-    tuning?: {streams?, buffer?, threads?}, peak?}``; ``break_even: null`` has it computed.
-    """
+    bytes. Raises InputError."""
     label = f"template {name!r}"
-    body = _section({"t": data}, "t", _KEYS, label)
-    qspec = _qspec(body, label)
-    ceiling = _section(body, "rspec", ("max_throughput",), f"{label}: rspec")
-    if "max_throughput" not in ceiling:
-        raise InputError(f"{label}: rspec has no 'max_throughput', expected for example '1 Gb/s'")
-    max_bps = parse_rate(ceiling["max_throughput"], f"{label}: rspec.max_throughput")
-    if max_bps < qspec.min_bps:
+    doc = read(_Template, data, label)
+    q, max_bps = doc.qspec, doc.rspec.max_throughput
+    if max_bps < q.min_throughput:
         raise InputError(
             f"{label}: rspec.max_throughput {max_bps:g} b/s is below qspec.min_throughput "
-            f"{qspec.min_bps:g} b/s"
+            f"{q.min_throughput:g} b/s"
         )
-    tables = _tables(body, label)
-    small = body.get("break_even")
-    usual = Template("", qspec, RSpec(max_bps), {}, {})
+    qspec = QSpec(q.min_throughput, q.max_delay, q.max_jitter, q.max_loss)
+    given = {_NAMES[key]: getattr(doc, key) for key in doc.model_fields_set & _NAMES.keys()}
+    tables = _tables(doc.tables, label)
     return Template(
         name=name,
         qspec=qspec,
         rspec=RSpec(max_bps),
-        weights=_weights(body, qspec, tables, label),
+        weights=_weights(doc.weights, qspec, tables, label),
         tables=tables,
-        version=_integer(body.get("version", 1), f"{label}: version", 1, 2**53),
-        priority=_integer(body.get("priority", 0), f"{label}: priority", 0, MOST_PRIORITY),
-        patience_s=parse_duration(body.get("patience", usual.patience_s), f"{label}: patience"),
-        break_even_bytes=None if small is None else parse_size(small, f"{label}: break_even"),
-        when_queued=_word(body.get("when_queued", usual.when_queued), WHEN_QUEUED, label),
-        small=_word(body.get("small", usual.small), SMALL, label),
-        max_age_s=parse_duration(body.get("max_age", usual.max_age_s), f"{label}: max_age"),
-        tuning=_tuning(body, usual.tuning, f"{label}: tuning"),
-        paths=_integer(body.get("paths", usual.paths), f"{label}: paths", 1, MOST_PATHS),
-        applications=_patterns(body.get("applications", ()), f"{label}: applications"),
-        peak_bps=parse_rate(body.get("peak", 0), f"{label}: peak"),
+        tuning=Tuning(doc.tuning.streams, doc.tuning.buffer, doc.tuning.threads),
+        applications=doc.applications,
+        **given,
     )
 
 
@@ -172,79 +241,40 @@ def tuning_to_dict(tuning: Tuning) -> dict[str, int]:
     }
 
 
-def _tuning(body: Mapping[str, Any], usual: Tuning, what: str) -> Tuning:
-    given = _section(body, "tuning", ("streams", "buffer", "threads"), what)
-    return Tuning(
-        _integer(given.get("streams", usual.streams), f"{what}.streams", 1, MOST_STREAMS),
-        parse_size(given.get("buffer", usual.buffer_bytes), f"{what}.buffer"),
-        _integer(given.get("threads", usual.threads), f"{what}.threads", 0, MOST_STREAMS),
-    )
+def wanted_from_dict(data: Mapping[str, Any], what: str = "specification") -> Wanted:
+    """``{min_throughput?, max_throughput?, max_delay?, max_jitter?, max_loss?}`` with units, or in
+    bits per second and seconds. Raises InputError."""
+    doc = read(_Wanted, data, what)
+    low, high = doc.min_throughput, doc.max_throughput
+    if low is not None and high is not None and low > high:
+        raise InputError(
+            f"{what}: min_throughput {format_rate(low)} is above max_throughput "
+            f"{format_rate(high)}, expected it not to be"
+        )
+    return Wanted(low, high, doc.max_delay, doc.max_jitter, doc.max_loss)
 
 
-def _qspec(body: Mapping[str, Any], label: str) -> QSpec:
-    spec = _section(body, "qspec", _QSPEC, f"{label}: qspec")
-    if "min_throughput" not in spec:
-        raise InputError(f"{label}: qspec has no 'min_throughput', expected for example '25 Mb/s'")
-    min_bps = parse_rate(spec["min_throughput"], f"{label}: qspec.min_throughput")
-    if min_bps <= 0:
-        raise InputError(f"{label}: qspec.min_throughput is 0, expected more than 0 b/s")
-
-    def seconds(key: str) -> float | None:
-        return None if key not in spec else parse_duration(spec[key], f"{label}: qspec.{key}")
-
-    loss = spec.get("max_loss")
-    if loss is not None:
-        loss = fields.number(loss, f"{label}: qspec.max_loss", "a fraction in [0, 1)")
-        if not 0 <= loss < 1:
-            raise InputError(f"{label}: qspec.max_loss is {loss!r}, expected a fraction in [0, 1)")
-    return QSpec(min_bps, seconds("max_delay"), seconds("max_jitter"), loss)
-
-
-def _tables(body: Mapping[str, Any], label: str) -> Mapping[str, Table]:
-    tables = {}
-    for metric, points in _section(body, "tables", METRICS, f"{label}: tables").items():
+def _tables(doc: _Tables, label: str) -> Mapping[str, Table]:
+    tables = {metric: tuple(points) for metric, points in doc if points is not None}
+    for metric, points in tables.items():
         what = f"{label}: tables.{metric}"
-        if not isinstance(points, list | tuple) or not points:
-            raise InputError(f"{what} is {shown(points)}, expected a list of [value, score]")
-        tables[metric] = tuple(_point(point, metric, what) for point in points)
-        values = [v for v, _ in tables[metric]]
-        scores = [s if metric == "throughput" else -s for _, s in tables[metric]]
-        if any(b <= a for a, b in pairwise(values)):
-            raise InputError(f"{what}: values {shown(values)}, expected them to rise")
-        if any(b < a for a, b in pairwise(scores)):
-            better = "rise" if metric == "throughput" else "fall"
+        if any(b <= a for (a, _), (b, _) in pairwise(points)):
+            raise InputError(f"{what}: values of {shown(points)}, expected them to rise")
+        better, sign = ("rise", 1) if metric == "throughput" else ("fall", -1)
+        if any(sign * b < sign * a for (_, a), (_, b) in pairwise(points)):
             raise InputError(
                 f"{what}: scores must {better} as the value rises, found {shown(points)}"
             )
     return MappingProxyType(tables)
 
 
-def _point(point: object, metric: str, what: str) -> tuple[float, float]:
-    if not isinstance(point, list | tuple) or len(point) != 2:
-        raise InputError(f"{what}: found {shown(point)}, expected [value, score]")
-    value, score = point
-    if metric == "throughput":
-        x = parse_rate(value, what)
-    elif metric == "loss":
-        x = fields.number(value, what, "a fraction")
-    else:
-        x = parse_duration(value, what)
-    y = fields.number(score, what, "a score from 0 to 10")
-    if not 0 <= y <= MAX_SCORE:
-        raise InputError(f"{what}: score {shown(score)}, expected a number from 0 to 10")
-    return x, y
-
-
 def _weights(
-    body: Mapping[str, Any], qspec: QSpec, tables: Mapping[str, Table], label: str
+    doc: _Weights, qspec: QSpec, tables: Mapping[str, Table], label: str
 ) -> Mapping[str, float]:
-    given = _section(body, "weights", METRICS, f"{label}: weights") or {"throughput": 1.0}
-    weights = {m: fields.number(w, f"{label}: weights.{m}", "0 or more") for m, w in given.items()}
+    weights = dict(doc) if doc.model_fields_set else {"throughput": 1.0}
     total = sum(weights.values())
-    if any(w < 0 for w in weights.values()) or not 0 < total < math.inf:
-        raise InputError(
-            f"{label}: weights {shown(weights)}, expected 0 or more, not all of them 0"
-        )
+    if not 0 < total < math.inf:
+        raise InputError(f"{label}: weights {shown(weights)}, expected not all of them 0")
     for metric, weight in weights.items():
         scored = metric == "throughput" or metric in tables or qspec.limit(metric) is not None
         if weight > 0 and not scored:
@@ -255,41 +285,3 @@ def _weights(
     # What adds up to 1 already stays as it is: dividing again would change its last digits.
     scale = 1.0 if math.isclose(total, 1, abs_tol=1e-9) else total
     return MappingProxyType({m: w / scale for m, w in weights.items() if w > 0})
-
-
-def _patterns(value: object, what: str) -> tuple[str, ...]:
-    found = [value] if isinstance(value, str) else value
-    if not isinstance(found, list | tuple) or len(found) > _MOST_PATTERNS:
-        raise InputError(f"{what} is {shown(value)}, expected a list of patterns such as 'soykb*'")
-    for pattern in found:
-        if len(fields.name(pattern, f"{what}: a pattern")) > _MOST_TEXT:
-            raise InputError(f"{what}: found {len(pattern)} characters, expected {_MOST_TEXT}")
-    return tuple(found)
-
-
-def _word(value: object, words: tuple[str, ...], label: str) -> str:
-    if not isinstance(value, str) or value not in words:
-        raise InputError(f"{label}: found {shown(value)}, expected one of {', '.join(words)}")
-    return value
-
-
-def _mapping(value: object, what: str) -> Mapping[str, Any]:
-    if not isinstance(value, Mapping):
-        raise InputError(f"{what} is {shown(value)}, expected a mapping")
-    return value
-
-
-def _section(
-    body: Mapping[str, Any], key: str, known: tuple[str, ...], what: str
-) -> Mapping[str, Any]:
-    section = _mapping(body.get(key, {}), what)
-    fields.known_keys(section, known, what)
-    return section
-
-
-def _integer(value: object, what: str, least: int, most: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise InputError(
-            f"{what} is {shown(value)}, expected a whole number, {least} or more and at most {most}"
-        )
-    return value

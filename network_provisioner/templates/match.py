@@ -19,12 +19,9 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from typing import Any
 
-from network_provisioner import fields
-from network_provisioner.errors import InputError
 from network_provisioner.template import Template
-from network_provisioner.units import format_rate, parse_duration, parse_rate
+from network_provisioner.units import format_rate
 
 DEFAULT = "default"
 _LEAST = 1e-9  # stands for a limit of 0 where a ratio is needed
@@ -64,38 +61,6 @@ class Match:
     how: str
     reason: str
     passed_over: Mapping[str, str]
-
-
-def wanted_from_dict(data: Mapping[str, Any], what: str = "specification") -> Wanted:
-    """``{min_throughput?, max_throughput?, max_delay?, max_jitter?, max_loss?}`` with units, or in
-    bits per second and seconds. Raises InputError."""
-    keys = ("min_throughput", "max_throughput", "max_delay", "max_jitter", "max_loss")
-    fields.known_keys(data, keys, what)
-    given = {key: value for key, value in data.items() if value is not None}
-
-    def rate(key: str) -> float | None:
-        if key not in given:
-            return None
-        bps = parse_rate(given[key], f"{what}: {key}")
-        if bps <= 0:
-            raise InputError(f"{what}: {key} is 0, expected more than 0 b/s")
-        return bps
-
-    def seconds(key: str) -> float | None:
-        return parse_duration(given[key], f"{what}: {key}") if key in given else None
-
-    loss = None
-    if "max_loss" in given:
-        loss = fields.number(given["max_loss"], f"{what}: max_loss", "a fraction in [0, 1)")
-        if not 0 <= loss < 1:
-            raise InputError(f"{what}: max_loss is {loss!r}, expected a fraction in [0, 1)")
-    low, high = rate("min_throughput"), rate("max_throughput")
-    if low is not None and high is not None and low > high:
-        raise InputError(
-            f"{what}: min_throughput {format_rate(low)} is above max_throughput "
-            f"{format_rate(high)}, expected it not to be"
-        )
-    return Wanted(low, high, seconds("max_delay"), seconds("max_jitter"), loss)
 
 
 def match(templates: Iterable[Template], application: str, wanted: Wanted) -> Match:

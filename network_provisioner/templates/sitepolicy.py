@@ -11,13 +11,15 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated, Any
 
-from network_provisioner import fields
+from pydantic import Field
+
 from network_provisioner.errors import InputError
+from network_provisioner.schema import Duration, Schema, Whole, read
 from network_provisioner.template import QSpec, RSpec, Template
-from network_provisioner.templates.data import MOST_PATHS, MOST_PRIORITY
-from network_provisioner.units import format_rate, parse_duration, parse_rate
+from network_provisioner.templates.data import MOST_PATHS, MOST_PRIORITY, Positive
+from network_provisioner.units import format_rate
 
 _BEGINNING = re.compile(r"[^\W_]{3}")
 
@@ -32,26 +34,18 @@ class TemplatePolicy:
     max_paths: int | None = None
 
 
+class _Policy(Schema):
+    max_throughput: Positive | None = None
+    max_priority: Annotated[Whole, Field(ge=0, le=MOST_PRIORITY)] | None = None
+    max_patience: Duration | None = None
+    max_paths: Annotated[Whole, Field(ge=1, le=MOST_PATHS)] | None = None
+
+
 def policy_from_dict(data: Mapping[str, Any] | None) -> TemplatePolicy:
     """The section ``template_policy`` of adon.yml: ``{max_throughput?, max_priority?,
     max_patience?, max_paths?}``. Raises InputError."""
-    what = "template_policy"
-    given = {} if data is None else data
-    keys = ("max_throughput", "max_priority", "max_patience", "max_paths")
-    fields.known_keys(given, keys, what)
-    rate, priority, patience, paths = (given.get(key) for key in keys)
-    policy = TemplatePolicy(
-        None if rate is None else parse_rate(rate, f"{what}: max_throughput"),
-        None
-        if priority is None
-        else fields.whole(priority, f"{what}: max_priority", MOST_PRIORITY),
-        None if patience is None else parse_duration(patience, f"{what}: max_patience"),
-        None if paths is None else fields.whole(paths, f"{what}: max_paths", MOST_PATHS),
-    )
-    for key, value in (("max_throughput", policy.max_bps), ("max_paths", policy.max_paths)):
-        if value == 0:
-            raise InputError(f"{what}: {key} is 0, expected more than 0")
-    return policy
+    doc = read(_Policy, {} if data is None else data, "template_policy")
+    return TemplatePolicy(doc.max_throughput, doc.max_priority, doc.max_patience, doc.max_paths)
 
 
 def check(template: Template, policy: TemplatePolicy) -> None:

@@ -14,15 +14,15 @@ from typing import Any
 
 import yaml
 
+from network_provisioner.base.hookconfig import HookConfig
 from network_provisioner.errors import InputError
-from network_provisioner.hookconfig import HookConfig
 from pegasus_hooks import hookscripts
 from pegasus_hooks.hookscripts import Commands, safe_path
 from pegasus_hooks.install import block, changes, ours
 from pegasus_hooks.install.changes import Change
 from pegasus_hooks.install.home import Home, Place, real
 from pegasus_hooks.install.parts import HOOKS, Part, hook_files
-from site_selector.yamltext import parse_document
+from site_selector.catalogs.documents import parse_document
 
 _LIST, _INLINE = "transformations", "transformationCatalog"
 _WHAT = "transformation catalog"

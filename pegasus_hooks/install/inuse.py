@@ -13,8 +13,9 @@ import subprocess
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
+from monitors.planned import submitdir
 from network_provisioner.errors import AdonError
-from pegasus_hooks import plugin, submitdir
+from pegasus_hooks import plugin
 from pegasus_hooks.install.home import Place, real
 from pegasus_hooks.install.parts import HOOKS, SELECTOR
 

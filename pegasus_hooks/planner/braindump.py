@@ -7,10 +7,10 @@ import socket
 from collections.abc import Mapping
 from pathlib import Path
 
+from monitors.planned.transferlist import Transfer
 from pegasus_hooks.planner.model import PlannedJob, Sources
 from pegasus_hooks.planner.submitfile import RunFacts
-from pegasus_hooks.transferlist import Transfer
-from site_selector.workflow import Workflow
+from site_selector.catalogs.workflow import Workflow
 
 PLANNER_VERSION = "ADON embedded planner (no Pegasus on this machine)"
 PROPERTIES = "pegasus.properties"

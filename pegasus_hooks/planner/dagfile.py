@@ -17,7 +17,7 @@ from htcondor2.dags.writer import DAGWriter
 
 from pegasus_hooks.planner.model import PlannedJob
 from pegasus_hooks.planner.submitfile import category_of, priority_of
-from pegasus_hooks.prejob import DEFER_STATUS
+from pegasus_hooks.prepost.prejob import DEFER_STATUS
 
 JOBSTATE_LOG = "jobstate.log"
 

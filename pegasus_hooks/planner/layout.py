@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from graphlib import TopologicalSorter
 from typing import Any
 
+from monitors.planned.transferlist import Mkdir, Remove, SiteUrl
 from network_provisioner.errors import InputError
 from network_provisioner.meant import did_you_mean
 from pegasus_hooks.planner.model import Kind, Options, PlannedJob, Task
@@ -19,9 +20,8 @@ from pegasus_hooks.planner.places import Places
 from pegasus_hooks.planner.programs import Program, Programs, merged, split_arguments
 from pegasus_hooks.planner.refuse import unsupported_profile
 from pegasus_hooks.planner.staging import RawFile, Stager
-from pegasus_hooks.transferlist import Mkdir, Remove, SiteUrl
+from site_selector.catalogs.workflow import Job
 from site_selector.inputs import Inputs
-from site_selector.workflow import Job
 
 _JOBS_PER_FOLDER = 1024  # as many as Pegasus's own file creator puts side by side
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from network_provisioner.errors import InputError
-from site_selector.catalogs import Directory, Site
+from site_selector.catalogs.entries import Directory, Site
 
 SCRATCH = ("sharedScratch",)
 STORAGE = ("sharedStorage", "localStorage")

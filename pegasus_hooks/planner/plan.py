@@ -18,8 +18,8 @@ from datetime import UTC, datetime
 from importlib import metadata, util
 from pathlib import Path
 
+from monitors.planned import transferlist
 from network_provisioner.errors import InputError, MissingError
-from pegasus_hooks import transferlist
 from pegasus_hooks.hookscripts import safe_path
 from pegasus_hooks.planner import jobrun
 from pegasus_hooks.planner.braindump import braindump_text, metadata_text, properties_text
@@ -36,7 +36,7 @@ from pegasus_hooks.planner.submitfile import (
     script_words,
     submit_text,
 )
-from pegasus_hooks.prejob import MULTIPART_ENDING
+from pegasus_hooks.prepost.prejob import MULTIPART_ENDING
 from site_selector.inputs import Inputs
 
 PLANNER_NAME = "embedded"

@@ -13,10 +13,10 @@ from typing import Any
 
 from network_provisioner.errors import InputError
 from pegasus_hooks.planner.model import Sources
-from site_selector.catalogs import Site, Transformation
+from site_selector.catalogs.documents import read_document
+from site_selector.catalogs.entries import Site, Transformation
+from site_selector.catalogs.fields import full_name
 from site_selector.inputs import TRANSFORMATION_CATALOG, Inputs
-from site_selector.workflow import full_name
-from site_selector.yamltext import read_document
 
 Profiles = Mapping[str, Mapping[str, str]]
 TRANSFER = "pegasus::transfer"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from network_provisioner.errors import InputError
-from site_selector.workflow import Job, Workflow
+from site_selector.catalogs.workflow import Job, Workflow
 
 NAME = re.compile(r"[A-Za-z0-9_.-]+\Z")
 _LFN = re.compile(r"[A-Za-z0-9_.,:=@+%~-][A-Za-z0-9_.,:=@+%~/-]*\Z")

@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from monitors.planned.transferlist import SiteUrl, Transfer
 from pegasus_hooks.planner.model import Kind, PlannedJob
 from pegasus_hooks.planner.places import SUBMIT_SITE, Places
-from pegasus_hooks.transferlist import SiteUrl, Transfer
 
 _TOP_PRIORITY, _PRIORITY_STEP = 100, 10
 

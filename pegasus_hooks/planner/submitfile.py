@@ -12,7 +12,7 @@ from pegasus_hooks.hookscripts import safe_path
 from pegasus_hooks.planner.model import Kind, Options, PlannedJob
 from pegasus_hooks.planner.places import SUBMIT_SITE
 from pegasus_hooks.planner.programs import TRANSFER, Programs
-from pegasus_hooks.prejob import MULTIPART_ENDING
+from pegasus_hooks.prepost.prejob import MULTIPART_ENDING
 
 JOB_RUNNER = "adon-jobrun.py"
 TASK_ENDING = ".task"

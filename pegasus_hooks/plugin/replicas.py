@@ -13,9 +13,9 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from network_provisioner.errors import InputError
-from site_selector.catalogs import replicas_of
-from site_selector.fields import positive_number
-from site_selector.yamltext import read_document
+from site_selector.catalogs.documents import read_document
+from site_selector.catalogs.entries import replicas_of
+from site_selector.catalogs.fields import positive_number
 
 SUBMIT_SITE = "local"
 Note = Callable[[str], None]

@@ -14,7 +14,7 @@ from reprlib import repr as shown
 from typing import Any, TypeVar
 
 from network_provisioner.errors import InputError
-from site_selector.fields import positive_number
+from site_selector.catalogs.fields import positive_number
 
 VERSION = 1
 WHAT = "planner request"

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from site_selector.dag import topological_order
+from site_selector.catalogs.workflow import topological_order
 from site_selector.problem import Problem
 
 Assignment = Sequence[int]

@@ -12,12 +12,12 @@ from statistics import median
 from network_provisioner.errors import InputError
 from pegasus_hooks.plugin.replicas import SUBMIT_SITE, Found, Note, measured
 from pegasus_hooks.plugin.request import WHAT, Request, Task
-from site_selector.catalogs import Executable, ReplicaCatalog, Site, Transformation
-from site_selector.dag import DataFile, Job, Workflow, find_cycle, topological_order
-from site_selector.fields import positive_number
-from site_selector.hints import parse_hints
+from site_selector.catalogs.documents import Document
+from site_selector.catalogs.entries import Executable, ReplicaCatalog, Site, Transformation
+from site_selector.catalogs.fields import positive_number
+from site_selector.catalogs.hints import parse_hints
+from site_selector.catalogs.workflow import DataFile, Job, Workflow, find_cycle, topological_order
 from site_selector.inputs import Inputs
-from site_selector.yamltext import Document
 
 DEFAULT_INPUT_BYTES = 100_000_000  # where no input of the workflow has a size; order of magnitude
 _SHARED = ("sharedfs",)

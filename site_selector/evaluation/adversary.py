@@ -9,15 +9,15 @@ the mapping: the model that it trusts is not what the simulator does, or the sea
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
 from random import Random
+from typing import Any
 
-from site_selector.evaluation.contenders import BUILT_IN, OURS, adon, peers
-from site_selector.evaluation.platform import LINK_BPS, SPEED, Platform, spread
+from site_selector.evaluation.cases import BUILT_IN, OURS, adon, peers
 from site_selector.evaluation.simulator import Simulator
-from site_selector.evaluation.trace import Task, Trace, build_trace
-from site_selector.evaluation.worlds import Staging, true_problem
+from site_selector.evaluation.traces import Task, Trace, build_trace
+from site_selector.evaluation.worlds import LINK_BPS, SPEED, Platform, Staging, spread, true_problem
 
 # Ranges in which everything matters: few workers, so that tasks wait for each other, and queues and
 # moves that take about as long as tasks do.
@@ -198,3 +198,41 @@ def _rewired(edges: tuple[Edge, ...], tasks: int, rng: Random) -> tuple[Edge, ..
     if len(kept) < len(edges):
         return kept
     return (*kept, Edge(source, target, spread(rng, *SIZE_BYTES)))
+
+
+FORMAT = "adon-site-puzzles/1"
+
+
+def as_dict(found: Sequence[Found], seed: int, steps: int, staging: str) -> dict[str, Any]:
+    """What searches found, JSON-ready."""
+    return {
+        "format": FORMAT,
+        "seed": seed,
+        "steps": steps,
+        "staging": staging,
+        "found": [
+            {"ratio": one.ratio, "makespan_s": one.makespan_s, "puzzle": asdict(one.puzzle)}
+            for one in found
+        ],
+    }
+
+
+def puzzle_of(data: dict[str, Any]) -> Puzzle:
+    """A puzzle from what :func:`as_dict` made of it (and JSON made lists of)."""
+    at = data["platform"]
+    platform = Platform(
+        tuple(at["sites"]),
+        tuple(at["workers"]),
+        tuple(at["speed"]),
+        tuple(at["queue_s"]),
+        tuple(tuple(row) for row in at["link_bps"]),
+        at["store"],
+    )
+    edges = tuple(Edge(**edge) for edge in data["edges"])
+    return Puzzle(tuple(data["runtime_s"]), tuple(data["result_bytes"]), edges, platform)
+
+
+def rival(found: Found) -> tuple[str, float]:
+    """The built-in that was best, and its makespan in seconds."""
+    name = min(BUILT_IN, key=lambda who: (found.makespan_s[who], who))
+    return name, found.makespan_s[name]

@@ -1,20 +1,91 @@
-"""One trace on one platform: what every policy's mapping comes to, in every regime."""
+"""One trace on one platform: what every policy's mapping comes to, in every regime.
+
+Those whose mappings are compared: ADON, and what people use otherwise.
+
+Each gets the problem as it is believed, and nothing else, but for ADON, which is also told how far
+off beliefs may be: an installation has that from the spread of its measurements.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from random import Random
 
-from site_selector.evaluation.bounds import lower_bound
-from site_selector.evaluation.contenders import OURS, adon, knowing, peers
-from site_selector.evaluation.platform import Platform
-from site_selector.evaluation.reference import best_known
+import numpy as np
+
+from site_selector.estimates.uncertainty import Uncertainty
+from site_selector.evaluation.bounds import best_known, lower_bound
 from site_selector.evaluation.simulator import Simulator
-from site_selector.evaluation.trace import Trace
-from site_selector.evaluation.worlds import Regime, Staging, World, draw_worlds, true_problem
+from site_selector.evaluation.traces import Trace
+from site_selector.evaluation.worlds import (
+    Platform,
+    Regime,
+    Staging,
+    World,
+    draw_worlds,
+    true_problem,
+)
+from site_selector.mapping.estimator import Assignment, upward_rank
+from site_selector.mapping.mapper import map_problem
+from site_selector.mapping.policies import (
+    VARIANTS,
+    by_level,
+    greedy,
+    group,
+    list_schedule,
+    one_site,
+    optimistic_costs,
+    random_sites,
+    round_robin,
+)
 from site_selector.problem import Problem
-from site_selector.simulate import Assignment
+
+OURS = "adon"
+BUILT_IN = ("random", "round-robin", "group", "pegasus-heft", "heft")
+PEERS = (*BUILT_IN, "greedy")
+POLICIES = (OURS, *PEERS)
+
+
+def peers(believed: Problem, seed: str) -> dict[str, Assignment]:
+    """The mappings of the others, by policy."""
+    rank = upward_rank(believed)
+    return {
+        "random": random_sites(believed, Random(f"{seed} random")),
+        "round-robin": round_robin(believed),
+        "group": group(believed, Random(f"{seed} group")),
+        "pegasus-heft": list_schedule(believed, rank, VARIANTS["pegasus-heft"]),
+        "heft": list_schedule(believed, rank, VARIANTS["heft"]),
+        "greedy": greedy(believed),
+    }
+
+
+def adon(
+    believed: Problem, kinds: Sequence[str], regime: Regime, error: float, seed: int
+) -> Assignment:
+    """ADON's mapping."""
+    known = None
+    if regime == "errors":
+        known = replace(Uncertainty.everywhere(error), wait=np.array(0.0))
+    elif regime == "wrong-waits":
+        known = Uncertainty.everywhere(error)
+    elif regime == "unknown-waits":
+        known = Uncertainty.everywhere(error, random_waits=True)
+    return list(map_problem(believed, kinds, seed, known).assignment)
+
+
+def knowing(truth: Problem, kinds: Sequence[str], seed: int) -> dict[str, Assignment]:
+    """Mappings by those who know the truth: candidates for the best known."""
+    rank, after = upward_rank(truth), optimistic_costs(truth)
+    found = {
+        name: list_schedule(truth, rank, knows, after if knows.lookahead else None)
+        for name, knows in VARIANTS.items()
+    }
+    found |= {f"one-site:{truth.places[s]}": one_site(truth, s) for s in range(truth.n_sites)}
+    found |= {"greedy": greedy(truth), "level": by_level(truth)}
+    found[OURS] = list(map_problem(truth, kinds, seed).assignment)
+    return found
+
 
 _ROUNDING = 1e-9  # of a makespan: what adding in another order may change
 
@@ -51,9 +122,9 @@ def run_case(trace: Trace, platform: Platform, number: int, setting: Setting) ->
     mappings = [_mappings(world, trace, setting, name) for world in worlds]
     # All but the last regime have one truth, so whatever is good in one is known to the others.
     out: list[Outcome] = []
-    for group in ((0, 1, 2), (3,)):
-        judged = worlds[group[0]].truth
-        out += _judged(judged, [worlds[i] for i in group], mappings, group, trace, setting, name)
+    for some in ((0, 1, 2), (3,)):
+        judged = worlds[some[0]].truth
+        out += _judged(judged, [worlds[i] for i in some], mappings, some, trace, setting, name)
     return out
 
 

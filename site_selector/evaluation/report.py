@@ -7,11 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from site_selector.evaluation.cases import Outcome, Setting
-from site_selector.evaluation.contenders import POLICIES
-from site_selector.evaluation.platform import Platform
-from site_selector.evaluation.wfformat import TraceFile
-from site_selector.evaluation.worlds import REGIMES
+from site_selector.evaluation.cases import POLICIES, Outcome, Setting
+from site_selector.evaluation.traces import TraceFile
+from site_selector.evaluation.worlds import REGIMES, Platform
 
 FORMAT = "adon-site-evaluation/1"
 OVERALL = "all"

@@ -1,7 +1,7 @@
 """Executes a mapping on a platform as it truly is, event by event.
 
 This is what mappings are judged by, and it shares no code with the estimator that makes them
-(``site_selector/simulate.py``). Its rules:
+(``site_selector/mapping/estimator.py``). Its rules:
 
 - A job is ready when its parents are done and its files are at its site. It then waits T_q in the
   site's queue, and after that takes one of the site's N workers for its run time; where several
@@ -23,10 +23,9 @@ from typing import Any
 
 import numpy as np
 
-from site_selector import kernel
 from site_selector.cost import Array
-from site_selector.evaluation.kernel_execute import TRANSFERS, execute
-from site_selector.evaluation.kernel_plan import Plan, State
+from site_selector.evaluation.kernel_execute import TRANSFERS, Plan, State, execute
+from site_selector.mapping import kernel
 from site_selector.problem import Problem
 
 
@@ -58,27 +57,22 @@ class Simulator:
 
     ``urgency`` orders jobs that wait for a worker, the greatest first; equal ones go in the
     problem's order of jobs. The default is :func:`urgency_of` the truth.
-
-    ``compiled`` says whether to run the compiled kernels: None decides by the amount of work.
     """
 
-    def __init__(
-        self, truth: Problem, urgency: Array | None = None, compiled: bool | None = None
-    ) -> None:
+    def __init__(self, truth: Problem, urgency: Array | None = None) -> None:
         self.truth = truth
         self._plan = _plan(truth, urgency_of(truth) if urgency is None else urgency)
         self._state = _state(self._plan)
-        self._lists: tuple[Plan, State] | None = None
-        self._compiled = compiled
         self._steps = 3 * len(truth.jobs) + 2 * len(self._state.move_file)
 
     def makespan(self, assignment: Sequence[int]) -> float:
         """Seconds from the start to the last job's or transfer's end."""
-        return self._run(assignment)[0]
+        site = np.array(assignment, dtype=np.int64)
+        return float(kernel.run(self._steps, execute, self._plan, self._state, site))
 
     def __call__(self, assignment: Sequence[int]) -> Execution:
         """Everything that happens."""
-        makespan, state = self._run(assignment)
+        makespan, state = self.makespan(assignment), self._state
         moves = [
             Move(
                 int(state.move_file[i]),
@@ -95,17 +89,6 @@ class Simulator:
             for times in (state.ready, state.start, state.end)
         )
         return Execution(makespan, ready, start, end, moves)
-
-    def _run(self, assignment: Sequence[int]) -> tuple[float, State]:
-        fast = kernel.worthwhile(self._steps) if self._compiled is None else self._compiled
-        if fast:
-            site: Any = np.array(assignment, dtype=np.int64)
-            run = kernel.compiled(execute)
-            return float(run(self._plan, self._state, site)), self._state
-        if self._lists is None:
-            self._lists = _as_lists(self._plan), _as_lists(self._state)
-        plan, state = self._lists
-        return execute(plan, state, list(assignment)), state
 
 
 def urgency_of(problem: Problem) -> Array:
@@ -185,8 +168,3 @@ def _state(plan: Plan) -> State:
         *(ints(moves), ints(moves), ints(moves), ints(moves), floats(moves), floats(moves)),
         *(floats(moves), ints(moves), ints(moves)),
     )
-
-
-def _as_lists(fields: Any) -> Any:
-    """Lists for arrays, which are faster where nothing is compiled."""
-    return type(fields)(*(f.tolist() if isinstance(f, np.ndarray) else f for f in fields))

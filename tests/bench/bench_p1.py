@@ -12,12 +12,10 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from adon.parallel import each
-from site_selector.evaluation.cases import Outcome, Setting, run_case
-from site_selector.evaluation.contenders import OURS, PEERS
-from site_selector.evaluation.platform import Platform, draw_platform
+from site_selector.evaluation.cases import OURS, PEERS, Outcome, Setting, run_case
 from site_selector.evaluation.report import Row, summarise
-from site_selector.evaluation.trace import Trace
-from site_selector.evaluation.wfformat import TraceFile, read_folder
+from site_selector.evaluation.traces import Trace, TraceFile, read_folder
+from site_selector.evaluation.worlds import Platform, draw_platform
 from tests.bench import Figure, Tell, bench
 from tests.bench.shapes import montage, soykb
 

@@ -15,13 +15,13 @@ from random import Random
 from typing import TypeVar
 
 from adon.placement import place
-from site_selector.estimates import believe
-from site_selector.hinted import hinted_copy
+from site_selector.estimates.believe import believe
 from site_selector.inputs import Inputs, load_inputs
-from site_selector.placement import Mapping, Placement
+from site_selector.mapping.estimator import Assignment, upward_rank
+from site_selector.mapping.hinted import hinted_copy
+from site_selector.mapping.placement import Mapping, Placement
+from site_selector.mapping.policies import VARIANTS, list_schedule
 from site_selector.problem import build_problem
-from site_selector.schedule import VARIANTS, list_schedule
-from site_selector.simulate import Assignment, upward_rank
 from tests.bench import Figure, Tell, bench
 from tests.bench.worlds import make_platform, soykb
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean, median
 
-from adon.testbed import box, packages
+from adon.machine import box, packages
 from tests.bench import Figure, Tell, bench
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -21,11 +21,11 @@ from typing import Any
 
 import yaml
 
+from monitors.planned import transferlist
 from network_provisioner.client import BrokerClient
-from pegasus_hooks import transferlist
-from pegasus_hooks.keepsizes import RECORD_PREFIX
 from pegasus_hooks.planner import Options, PlannedJob, Sources, plan
-from pegasus_hooks.prejob import MULTIPART_ENDING
+from pegasus_hooks.prepost.keepsizes import RECORD_PREFIX
+from pegasus_hooks.prepost.prejob import MULTIPART_ENDING
 from site_selector.inputs import load_inputs
 from tests.bench import Figure, Tell, bench
 from tests.bench.worlds import ROOT, soykb

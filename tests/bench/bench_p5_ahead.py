@@ -19,14 +19,14 @@ from random import Random
 from statistics import fmean
 from typing import Literal
 
-from adon.testbed.plan import topology
+from examples.testbed.plan import topology
+from monitors.planned.dag import PlannedDag, read_dag
 from network_provisioner.broker import Broker
 from network_provisioner.controllers.simulated import SimulatedController
 from network_provisioner.stores.sqlite import SqliteStore
 from network_provisioner.templates.data import templates_from_dict
 from network_provisioner.topologies.data import topology_from_dict
-from pegasus_hooks.ahead.beliefs import Beliefs, Believer
-from pegasus_hooks.ahead.dag import PlannedDag, read_dag
+from pegasus_hooks.advance.beliefs import Beliefs, Believer
 from pegasus_hooks.planner import Options, Sources, plan
 from site_selector.inputs import load_inputs
 from tests.ahead_run import Truth, VirtualRun

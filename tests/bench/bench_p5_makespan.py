@@ -23,10 +23,10 @@ from hashlib import sha256
 from pathlib import Path
 from statistics import fmean
 
-from adon.testbed import packages
-from adon.testbed.pool import Pool
-from adon.testbed.poolconfig import SiteSpec
+from adon.machine import packages
 from condor_plugins import dagman
+from examples.testbed.pool import Pool
+from examples.testbed.poolconfig import SiteSpec
 from monitors.workflows.report import timeline
 from network_provisioner.client import BrokerClient
 from pegasus_hooks import hookscripts

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from adon.placement import place_files
 from pegasus_hooks.planner import Options, Sources, plan
-from site_selector.placement import Mapping
+from site_selector.mapping.placement import Mapping
 from tests.bench import Figure, Tell, bench
 from tests.bench.worlds import soykb
 

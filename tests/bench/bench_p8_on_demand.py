@@ -8,22 +8,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from random import Random
 
-from monitors.schedule.bounds import bound
-from monitors.schedule.checking import verify
-from monitors.schedule.model import Agreement, Infeasible
-from monitors.schedule.online import squeeze
-from monitors.schedule.planning import attempt, plan
-from monitors.schedule.room import make_room
-from monitors.schedule.runs import schedule_of
-from monitors.schedule.standing import Standing
-from monitors.schedule.work import work_of
+from monitors.measurements.load import bound
+from monitors.measurements.schedule import plan, squeeze
+from monitors.measurements.tasks import Agreement, Infeasible
 from tests.bench import Figure, Tell, bench
 from tests.bench.bench_p8 import FREE, GOAL_AT, SEEDS, scaled
 from tests.bench.meshes import measurements
+from tests.schedule_check import verify
 
 DEMANDS = 120
-FROZEN_MS, WITHIN_MS = 300_000, 600_000
-"""How far ahead agents know their runs, and within which time a run on demand is to be over."""
+WITHIN_MS = 600_000
+"""Within which time a run on demand is to be over."""
 
 
 @dataclass
@@ -46,50 +41,37 @@ class Waits:
 @bench("P8")
 def on_demand(tell: Tell) -> Iterable[Figure]:
     """How long a run on demand waits beside 10,000 tasks, and what it costs to find its place."""
-    for load in (0.4, 0.7, 0.95):
+    for load in (0.4, 0.6, 0.8):
         tasks = measurements("abilene", SEEDS[0], (0.25, 0.5, 1.0))
         tasks = scaled(tasks, load, bound(tasks, FREE).scale)
         whole = plan(tasks, FREE)
-        rng, gaps, room = Random(1), Waits([]), Waits([])
-        began = time.process_time()
-        standing = Standing(whole, tasks, FREE)
-        took_s, moves = [], []
-        for number in range(DEMANDS):
+        rng, gaps, took_s = Random(1), Waits([]), []
+        for _ in range(DEMANDS):
             request = replace(rng.choice(tasks), name="now")
             now_ms = rng.randrange(whole.hyperperiod_ms)
-            until_ms = now_ms + WITHIN_MS
+            began = time.process_time()
             try:
-                slot = squeeze(whole, tasks, FREE, request, now_ms, until_ms)
+                slot = squeeze(whole, tasks, FREE, request, now_ms, now_ms + WITHIN_MS)
                 gaps.ms.append(slot.start_ms - now_ms)
             except Infeasible:
                 gaps.refused += 1
-            began = time.process_time() if number else began  # the first time it is all looked up
-            try:
-                slot, moved = make_room(standing, request, now_ms, until_ms, now_ms + FROZEN_MS)
-                room.ms.append(slot.start_ms - now_ms)
-                moves.append(len(moved))
-            except Infeasible:
-                room.refused += 1
             took_s.append(time.process_time() - began)
         tell(
-            f"{load:.0%}: median {room.after_s(0.5):.0f} s (gaps alone {gaps.after_s(0.5):.0f} s), "
-            f"95 % within {room.after_s(0.95):.0f} s ({gaps.after_s(0.95):.0f} s), moved "
-            f"{sum(moves) / len(moves):.1f} others each, at most {max(moves)}; found in "
-            f"{max(took_s[1:]):.2f} s at most, the first time {took_s[0]:.2f} s"
+            f"{load:.0%}: median {gaps.after_s(0.5):.0f} s, 80 % within {gaps.after_s(0.8):.0f} s; "
+            f"found in {max(took_s):.2f} s at most"
         )
         yield Figure(
-            f"runs on demand refused for 10 min at {load:.0%} of the bound", room.share(), "%",
-            better="lower", peers={"gaps alone": gaps.share()},
+            f"runs on demand refused for 10 min at {load:.0%} of the bound", gaps.share(), "%",
+            better="lower",
         )  # fmt: skip
         yield Figure(
             f"time to find the place, {load:.0%} of the bound, longest of {DEMANDS}",
-            max(took_s[1:]), "s", better="lower",
+            max(took_s), "s", better="lower",
         )  # fmt: skip
 
 
-SUMS = (("leaf-spine", 2.5e9), ("random", 2.5e9), ("leaf-spine", 4e9))
-"""Networks, and what all links together may bear: less than their hosts and links would. With
-4 Gb/s nothing else fits beside four runs of 1 Gb/s."""
+SUMS = (("leaf-spine", 2.5e9), ("random", 2.5e9))
+"""Networks, and what all links together may bear: less than their hosts and links would."""
 
 
 @bench("P8")
@@ -103,15 +85,16 @@ def domain_loads(tell: Tell) -> Iterable[Figure]:
         possible = bound(tasks, agreement)
         loaded = scaled(tasks, GOAL_AT, possible.scale)
         began = time.process_time()
-        work = work_of(loaded, agreement)
-        made = attempt(work)
+        missed = 0
+        try:
+            made = plan(loaded, agreement)
+            assert verify(loaded, agreement, made) == []
+        except Infeasible as error:
+            missed = len(error.tasks)
         slowest_s = max(slowest_s, time.process_time() - began)
-        tell(f"{network}: scarcest is {possible.why}; missed {len(made.missed)} of {work.runs}")
-        wrong = verify(loaded, agreement, schedule_of(work, made.starts))
-        if not made.missed and wrong:
-            raise AssertionError(f"a schedule is not right: {wrong[0]}")
+        tell(f"{network}: scarcest is {possible.why}")
         yield Figure(
-            f"deadlines missed at {GOAL_AT:.0%} of a bound, {most / 1e9:g} Gb/s in all, {network}",
-            100 * len(made.missed) / work.runs, "%", better="lower", goal=0,
+            f"tasks without room at {GOAL_AT:.0%} of {most / 1e9:g} Gb/s in all, {network}",
+            100 * missed / len(loaded), "%", better="lower",
         )  # fmt: skip
     yield Figure("time to schedule with such a bound, longest", slowest_s, "s", better="lower")

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from random import Random
 
-from monitors.schedule.model import LinkId, Task
+from monitors.measurements.tasks import LinkId, Task
 
 HOSTS = 500
 TASKS = 10_000

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from random import Random
 
-from site_selector.evaluation.trace import Task, Trace, build_trace
+from site_selector.evaluation.traces import Task, Trace, build_trace
 
 _KB, _MB = 1e3, 1e6
 # One sample's stages in SoyKB: seconds on the traced machine.

@@ -1,8 +1,7 @@
 """The testbed's network with the embedded controller on it, for tests that run in a box.
 
-The network's names and addresses belong to a box (:mod:`adon.testbed.box`), and a process is in one
-or it is not. So each test file has one test outside, which runs the same file inside; or two, where
-what measures rates has to run with nothing beside it and the rest need not.
+The network's names and addresses belong to a box (:mod:`adon.machine.box`), and a process is in one
+or it is not: a test outside runs others inside.
 """
 
 from __future__ import annotations
@@ -22,11 +21,13 @@ from typing import Any, TypeVar
 
 import pytest
 
-from adon.testbed import box, packages, plan
-from adon.testbed.network import Network
+from adon.machine import box, packages
+from examples.testbed import plan
+from examples.testbed.network import Network
 from network_provisioner.controllers.base import Circuit, Controller
-from network_provisioner.controllers.openflow import OpenFlowController
-from network_provisioner.controllers.shaper import CommandRunner, TcShaper
+from network_provisioner.controllers.openflow.driver import OpenFlowController
+from network_provisioner.controllers.shaping.htb import TcShaper
+from network_provisioner.controllers.shaping.shapes import CommandRunner
 from network_provisioner.topologies.data import topology_from_dict
 from network_provisioner.topology import Topology
 
@@ -43,8 +44,9 @@ _LOOK_S = 0.05
 T = TypeVar("T")
 
 
-def run_inside(file: str, tmp_path: Path, marked: str = "") -> None:
-    """Run a test file in a box of its own; skips the calling test where none can be made.
+def run_inside(tests: Path, tmp_path: Path, marked: str = "") -> None:
+    """Run a file or folder of tests in a box of its own; skips the calling test where none can be
+    made.
 
     ``marked`` is pytest's expression for the tests to run: "" is all of them.
     """
@@ -54,7 +56,8 @@ def run_inside(file: str, tmp_path: Path, marked: str = "") -> None:
     # Downloads need the host's network, so before the box is made.
     packages.ensure("openvswitch", progress=print)
     words = [*box.command(), sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
-    words += [f"--basetemp={tmp_path / 'inside'}", "-m", marked, str(Path(file).resolve())]
+    words += [f"--basetemp={tmp_path / 'inside'}", "-m", marked, str(tests)]
+    words += ["--durations=25", "--durations-min=0.5"]
     done = subprocess.run(words, cwd=HERE.parents[1], capture_output=True, text=True, check=False)
     print(done.stdout, done.stderr)
     assert done.returncode == 0, done.stdout[-8000:]
@@ -180,25 +183,18 @@ class OvsRig:
             lambda: self.controller.circuit_bytes(name) >= n_bytes,
         )
 
-    def settled(self, name: str, quiet_s: float = 2.0) -> int:
-        """A circuit's bytes once nothing more is counted: the last packets are counted late."""
-        return self.at_rest(
-            f"the bytes of {name}", lambda: self.controller.circuit_bytes(name), quiet_s
-        )
-
     def sent(self) -> dict[tuple[str, str], int]:
         """Bytes sent on every link direction."""
         return {(c.a, c.b): c.bytes for c in self.controller.counters()}
 
 
 @contextlib.contextmanager
-def rig_up(directory: Path, topology: Topology | None = None) -> Iterator[OvsRig]:
-    """The network and its controller, up."""
-    with network_up(directory) as network:
-        made = OvsRig(network, topology)
-        made.controller.start(60.0)
-        yield made
-        made.controller.stop()
+def controlled(network: Network, topology: Topology | None = None) -> Iterator[OvsRig]:
+    """The network with its controller, started."""
+    made = OvsRig(network, topology)
+    made.controller.start(60.0)
+    yield made
+    made.controller.stop()
 
 
 def tc_rate(text: str) -> float:

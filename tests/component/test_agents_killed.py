@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from monitors.agents.messages import Assignment
+from monitors.measurements.agent.messages import Assignment
 from tests.agents_broker import FakeBroker
 
-pytestmark = pytest.mark.component
+pytestmark = [pytest.mark.component, pytest.mark.long]
 
 ADON = (sys.executable, "-c", "from adon.cli import main; raise SystemExit(main())")
 PATIENCE_S = 300.0

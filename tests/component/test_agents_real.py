@@ -1,6 +1,6 @@
 """Agents as processes, on machines with a real line between them: every tool, and every death.
 
-The network belongs in a box (:mod:`adon.testbed.box`), and a process is in one or it is not. So the
+The network belongs in a box (:mod:`adon.machine.box`), and a process is in one or it is not. So the
 tests outside run this same file inside.
 """
 
@@ -23,20 +23,21 @@ import pytest
 import yaml
 from authority import Authority
 
-from adon.testbed import box, netns, packages
-from adon.testbed.ports import free_ports
-from adon.testbed.procs import Daemon
-from monitors.agents.messages import Assignment
-from monitors.probes import ping
-from monitors.probes.probe import Order
-from monitors.probes.tools import TOOLS
+from adon.machine import box, packages
+from examples.testbed import netns
+from examples.testbed.ports import free_ports
+from examples.testbed.procs import Daemon
+from monitors.measurements.agent.messages import Assignment
+from monitors.measurements.probes import ping
+from monitors.measurements.probes.probe import Order
+from monitors.measurements.probes.tools import TOOLS
 from network_provisioner.access import hash_of
 from network_provisioner.api.connection import server_context
 from network_provisioner.errors import AdonError
 from tests.agents_broker import FakeBroker
 from tests.agents_world import ADDRESS, DELAY_S, HUB, RATE_BPS, ROUTE, A, B, World, adon_argv
 
-# Outside, one test is all that measure rates and delays, and one is the rest.
+# Outside, one test is all that is quick, and one is the rest.
 pytestmark = [pytest.mark.component, pytest.mark.root, pytest.mark.timeout(1800)]
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -51,11 +52,11 @@ TRIES = 4
 if not box.inside():
 
     def test_inside_a_box(tmp_path: Path) -> None:
-        run_inside(tmp_path, "not alone")
+        run_inside(tmp_path, "not long")
 
-    @pytest.mark.alone
-    def test_rates_and_delays_inside_a_box(tmp_path: Path) -> None:
-        run_inside(tmp_path, "alone")
+    @pytest.mark.long
+    def test_rates_delays_and_deaths_inside_a_box(tmp_path: Path) -> None:
+        run_inside(tmp_path, "long")
 
     def run_inside(tmp_path: Path, marked: str) -> None:
         reason = box.can_box()
@@ -373,7 +374,22 @@ else:
 
     # -- what is measured --------------------------------------------------------------------
 
-    @pytest.mark.alone
+    def test_both_ends_measure(agents: Agents) -> None:
+        agents.start()
+        first = {"tcp": agents.pair("tcp", 5.0), "route": agents.alone("trace", 5.0, ADDRESS[B])}
+        found = agents.best(lambda: agents.pair("tcp", 5.0), first=first["tcp"])["tcp_throughput"]
+        assert 0 < found["value"] <= 1.02 * RATE_BPS
+        assert (found["subject"], found["source"]) == ("mu>tacc", "agent:mu")
+        assert agents.best(
+            lambda: agents.alone("trace", 5.0, ADDRESS[B]),
+            lambda m: all(hop["address"] for hop in m["hops"]["details"]["route"]),
+            first["route"],
+        )["hops"]["value"] == len(ROUTE)
+        # The agent with a certificate never sent its token, the other always did.
+        assert set(agents.broker.desks["tacc"].authorized) == {None}
+        assert set(agents.broker.desks["mu"].authorized) == {f"Bearer {TOKENS['mu']}"}
+
+    @pytest.mark.long
     def test_throughput_of_tcp(agents: Agents) -> None:
         agents.start()
         found = agents.best(
@@ -381,14 +397,9 @@ else:
             lambda m: m["tcp_throughput"]["value"] > 0.4 * RATE_BPS,
         )["tcp_throughput"]
         assert 0.4 * RATE_BPS < found["value"] <= 1.02 * RATE_BPS
-        assert found["subject"] == "mu>tacc"
-        assert found["source"] == "agent:mu"
         assert found["details"]["streams"] == 2
-        # The agent with a certificate never sent its token, the other always did.
-        assert set(agents.broker.desks["tacc"].authorized) == {None}
-        assert set(agents.broker.desks["mu"].authorized) == {f"Bearer {TOKENS['mu']}"}
 
-    @pytest.mark.alone
+    @pytest.mark.long
     def test_udp_on_a_line_that_loses_a_tenth(agents: Agents) -> None:
         agents.world.line(loss=0.1)
         agents.start()
@@ -401,7 +412,7 @@ else:
         assert found["udp_throughput"]["value"] == pytest.approx(3.6e6, rel=0.1)
         assert found["jitter"]["value"] < DELAY_S
 
-    @pytest.mark.alone
+    @pytest.mark.long
     def test_delays_of_a_line_that_loses_a_tenth(agents: Agents) -> None:
         agents.world.line(loss=0.1)
         agents.start()
@@ -418,6 +429,7 @@ else:
         assert found["one_way_delay"]["details"]["error_s"] == pytest.approx(0.002)
         assert "jitter" in found
 
+    @pytest.mark.long
     def test_no_one_way_delay_by_a_clock_that_nobody_keeps(agents: Agents) -> None:
         agents.configure("tacc", clock_error="3 s")
         agents.start()
@@ -427,7 +439,7 @@ else:
             "not measured: both clocks together may be off by 3.001000 s, more than 0.01 s"
         )
 
-    @pytest.mark.alone
+    @pytest.mark.long
     def test_the_route_ping_host_and_command(agents: Agents) -> None:
         agents.start("mu")
         there = ADDRESS[B]
@@ -459,6 +471,7 @@ else:
         found = agents.best(asks["seven"], first=first["seven"])
         assert found["custom:seven"]["value"] == 7
 
+    @pytest.mark.long
     def test_a_line_that_is_down(agents: Agents) -> None:
         agents.start()
         agents.world.line(up=False)
@@ -469,7 +482,7 @@ else:
         lost = agents.best(lambda: agents.alone("ping", 4.0, ADDRESS[B]))["loss"]
         assert lost["value"] == 1
 
-    @pytest.mark.alone
+    @pytest.mark.long
     def test_ping_and_trace_without_privileges(world: World) -> None:
         world.line(rate_bps=RATE_BPS, delay_s=DELAY_S, loss=0.0, up=True)
         bare = ("setpriv", "--bounding-set=-all", "--inh-caps=-all", "--no-new-privs")
@@ -507,6 +520,7 @@ else:
 
     # -- what dies ---------------------------------------------------------------------------
 
+    @pytest.mark.long
     def test_a_killed_iperf3_is_told_and_the_next_run_is_as_good(agents: Agents) -> None:
         agents.start()
         key = agents.flowing(20.0)
@@ -531,6 +545,7 @@ else:
         assert {key, stray} <= set(agents.broker.desks["mu"].times)
         assert set(agents.broker.desks["mu"].times.values()) == {1}
 
+    @pytest.mark.long
     def test_an_agent_that_is_stopped_ends_its_runs_and_reports_them(agents: Agents) -> None:
         agents.start("mu")
         stray = agents.straying()
@@ -539,6 +554,7 @@ else:
         until(lambda: not agents.daemons["mu"].running())
         until(lambda: not running("986", "987", "agent"))
 
+    @pytest.mark.long
     def test_a_broker_that_is_away_while_they_measure(agents: Agents) -> None:
         agents.start()
         desks, missed = agents.broker.desks, []
@@ -561,7 +577,7 @@ else:
         assert missed[-1]  # it was told by who came back
         assert set(desks["mu"].times.values()) == {1}
 
-    @pytest.mark.alone
+    @pytest.mark.long
     def test_a_real_broker_that_is_killed_while_its_schedule_runs(
         world: World, tmp_path: Path, request: pytest.FixtureRequest
     ) -> None:
@@ -588,21 +604,6 @@ else:
         assert {value for metric, _, value in rows if metric == "hops"} == {3}
 
     # -- whom it obeys -----------------------------------------------------------------------
-
-    def test_it_obeys_no_broker_that_does_not_know_it(agents: Agents) -> None:
-        agents.broker.spoil = lambda signed: "0" * len(signed)
-        agents.broker.tell(
-            "mu",
-            Assignment("a", "a", "command", "alone", "mu", agents.broker.clock() + 1.0, 30.0,
-                       options={"command": "stray"}),
-        )  # fmt: skip
-        agents.start("mu")
-        agents.broker.wait_asked("mu", 3)
-        assert not running("986", "987")
-        assert not agents.broker.desks["mu"].results
-        # Said once, and not at every attempt; again where it did not answer at all meanwhile.
-        said = agents.log("mu").read_text()
-        assert 1 <= said.count("does not know our token") <= 1 + said.count("cannot be reached")
 
     def test_it_tells_its_token_to_no_broker_with_another_certificate(
         agents: Agents, tmp_path: Path

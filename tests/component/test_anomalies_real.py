@@ -18,10 +18,10 @@ from typing import Any
 import pytest
 import yaml
 
-from adon.testbed.ports import free_ports
+from examples.testbed.ports import free_ports
 from tests.esmond_world import Esmond, serving
 
-pytestmark = pytest.mark.component
+pytestmark = [pytest.mark.component, pytest.mark.long]
 
 _EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "adon.yml"
 _READY_S = 300.0  # nothing here takes nearly as long

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import http.client
+import json
 import multiprocessing
 import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
+import yaml
 from archive_suite import NOW, ArchiveSuite, Opener, World, measured
 from postgres_world import new_place, server_in
 
-from adon.testbed.postgres import Postgres
+from adon.cli import main
+from examples.testbed.ports import free_ports
+from examples.testbed.postgres import Postgres
 from monitors.archive import Archive, ArchiveError, Measurement
 from monitors.retention.horizons import DAY_S, Keep, Retention
 from monitors.retention.service import retain
@@ -24,6 +31,9 @@ from monitors.stores.postgres import PostgresEngine
 from network_provisioner.errors import InputError
 
 pytestmark = pytest.mark.component
+
+_EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "adon.yml"
+_READY_S = 300.0  # nothing here takes nearly as long
 
 
 @pytest.fixture(scope="module")
@@ -230,3 +240,111 @@ def test_a_writer_that_is_killed_leaves_whole_transactions_and_its_turn(url: str
         kept = archive.query("x")
     assert len(kept) % 7 == 0
     assert len(kept) >= 7 * len(told)
+
+
+# -- a broker's process ---------------------------------------------------------------------------
+
+
+class Broker:
+    """A process of its own."""
+
+    def __init__(self, folder: Path, archive: str, retention: dict[str, Any]) -> None:
+        (self.port,) = free_ports(1)
+        config = yaml.safe_load(_EXAMPLE.read_text(encoding="utf-8"))
+        config["broker"] = {
+            "listen": f"127.0.0.1:{self.port}",
+            "state": str(folder / "state.sqlite"),
+            "archive": archive,
+        }
+        config["monitoring"] = {"retention": retention}
+        self.config = folder / "adon.yml"
+        self.config.write_text(yaml.safe_dump(config), encoding="utf-8")
+        self.log = folder / "log"
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "adon.service", "--config", str(self.config),
+                 "--tied-to", str(os.getpid())],
+                cwd=folder, stdout=log, stderr=log,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+            )  # fmt: skip
+
+    def ask(self, verb: str, path: str, body: Any = None) -> Any:
+        deadline = time.monotonic() + _READY_S
+        while True:
+            client = http.client.HTTPConnection("127.0.0.1", self.port, timeout=_READY_S)
+            try:
+                text = None if body is None else json.dumps(body)
+                client.request(verb, path, text, {"Content-Type": "application/json"})
+                answer = client.getresponse()
+                data = answer.read()
+            except OSError:
+                if self.process.poll() is not None or time.monotonic() > deadline:
+                    raise AssertionError(self.log.read_text()) from None
+                time.sleep(0.05)  # it is starting
+                continue
+            finally:
+                client.close()
+            assert answer.status == 200, data
+            return data.decode() if path == "/metrics" else json.loads(data)
+
+
+def body(key: str, at: float) -> dict[str, Any]:
+    return {"id": key, "metric": "rtt", "subject": "mu>tacc", "value": 0.05, "unit": "s",
+            "at": at, "source": "ping"}  # fmt: skip
+
+
+def test_a_broker_on_a_database(
+    server: Postgres, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url = new_place(server)
+    now = time.time()
+    with Archive(url) as archive:  # of somebody else, long ago
+        archive.record(Measurement("old", "rtt", "mu>tacc", 0.07, "s", now - 1e6, "ping"))
+        archive.record(Measurement("new", "rtt", "mu>tacc", 0.06, "s", now - 10, "ping"))
+    broker = Broker(tmp_path, url, {"default": {"raw": "1 d"}})
+    try:
+        sent = {"measurements": [body("a", now), body("b", now), body("old", now - 1e6)]}
+        assert broker.ask("POST", "/v1/measurements", sent) == {"recorded": 2, "known": 1}
+        feed = http.client.HTTPConnection("127.0.0.1", broker.port, timeout=_READY_S)
+        feed.request("GET", "/v1/feed?after=0")
+        stream = feed.getresponse()
+        seen: list[str] = []
+        with Archive(url) as archive:
+            archive.record(Measurement("c", "rtt", "mu>tacc", 0.04, "s", now + 0.5, "another"))
+            while "c" not in seen:
+                line = stream.readline()
+                if line.startswith(b"data: "):
+                    seen.append(json.loads(line[6:])["id"])
+            assert seen[-4:] == ["new", "a", "b", "c"]
+            # Retention began with the broker.
+            deadline = time.monotonic() + _READY_S
+            while archive.get("old") is not None:
+                assert time.monotonic() < deadline, broker.log.read_text()
+                time.sleep(0.05)
+        found = broker.ask("GET", f"/v1/estimates?metric=rtt&subject=mu%3Etacc&now={now + 1}")
+        assert (found["count"], found["source"]) == (5, "another")
+        shown = broker.ask("GET", "/metrics")
+        assert 'adon_measurement{metric="rtt"' in shown and "adon_archive_up 1.0" in shown
+        assert main(["archive", "query", "rtt", "--archive", url, "--json"]) == 0
+        assert len(capsys.readouterr().out.splitlines()) == 4
+        assert main(["archive", "retain", "--config", str(broker.config)]) == 0
+        broker.process.send_signal(signal.SIGTERM)
+        stream.read()  # comes to its end, and is not cut off
+        assert broker.process.wait(_READY_S) == 0, broker.log.read_text()
+        feed.close()
+    finally:
+        broker.process.kill()
+        broker.process.wait()
+
+
+def test_from_a_file_to_a_database_and_back(server: Postgres, tmp_path: Path) -> None:
+    first, back, url = tmp_path / "a.sqlite", tmp_path / "b.sqlite", new_place(server)
+    with Archive(first) as archive:
+        archive.record_many(
+            Measurement(f"{n}", "rtt", "ä>ß", n / 7, "s", n * 60.0, "x", "w", {"n": n})
+            for n in range(3000)
+        )
+    assert main(["archive", "copy", str(first), url]) == 0
+    assert main(["archive", "copy", url, str(back)]) == 0
+    with Archive(first) as one, Archive(back) as other:
+        assert one.after(0, limit=5000) == other.after(0, limit=5000)

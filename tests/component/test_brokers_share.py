@@ -15,22 +15,24 @@ import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import pytest
 import yaml
 from broker_rig import Rig, code_of
 from commits import commits, oversubscribed, watch
+from killed_broker import SteppedStore
 from postgres_world import new_place, server_in, stores_at
 
-from adon.testbed.ports import free_ports
-from adon.testbed.postgres import Postgres
+from examples.testbed.ports import free_ports
+from examples.testbed.postgres import Postgres
 from network_provisioner.client import BrokerClient
 from network_provisioner.errors import BrokerError
 from network_provisioner.model import LIVE, Transit, TransitRequest, TransitState
+from network_provisioner.store import Store
 from network_provisioner.stores.postgres import PostgresStore
 
-pytestmark = [pytest.mark.component, pytest.mark.alone]
+pytestmark = pytest.mark.component
 
 _EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "adon.yml"
 _THREADS, _ROUNDS = 12, 25
@@ -190,7 +192,10 @@ def test_a_request_that_is_answered_is_in_the_database(
             server.start()
 
     with stores_at(new_place(server)) as opened:
-        one, other = (Rig(tmp_path / "unused", store=opened(), step=step) for _ in range(2))
+        one, other = (
+            Rig(tmp_path / "unused", store=cast(Store, SteppedStore(opened(), step)))
+            for _ in range(2)
+        )
         fatal[0] = "about to be stored"
         assert code_of(one.ask, "t", "mu", "tacc", **terms) == "store_unavailable"
         assert code_of(other.broker.release, "t") == "unknown_transit"
@@ -289,6 +294,7 @@ def _without_database(brokers: Brokers, crowd: Crowd, server: Postgres) -> None:
         server.start()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("trouble", [_killed, _frozen, _without_database])
 def test_two_brokers_under_load_and_trouble(
     brokers: Brokers, server: Postgres, trouble: Callable[[Brokers, Crowd, Postgres], None]

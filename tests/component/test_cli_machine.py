@@ -15,11 +15,18 @@ from pathlib import Path
 import pytest
 import yaml
 
-from adon.testbed.ports import free_port
+from examples.testbed.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples" / "soykb" / "workflow.py"
 ADON = (sys.executable, "-c", "from adon.cli import main; raise SystemExit(main())")
+DEMO = (
+    sys.executable,
+    "-c",
+    f"import sys; sys.path.insert(0, {str(ROOT)!r}); "
+    "from examples.demo.__main__ import build_parser, main; "
+    "raise SystemExit(main(parser=build_parser()))",
+)
 TRIES = 5
 TIMEOUT_S = 600.0  # nothing here takes nearly as long
 
@@ -66,13 +73,13 @@ def config(folder: Path, **broker: str) -> Path:
 
 
 def on_a_full_disk(
-    disk: Path, pages: int, *words: object
+    disk: Path, pages: int, *words: object, program: Sequence[str] = ADON
 ) -> tuple[subprocess.CompletedProcess[str], list[str]]:
-    """Run ``adon`` while ``disk`` is a file system of that many pages; what it printed, and the
+    """Run ``program`` while ``disk`` is a file system of that many pages; what it printed, and the
     files it left there. The mount is in a namespace of its own and goes with it."""
     disk.mkdir()
     listing = disk.with_name("left")
-    command = shlex.join([*ADON, *map(str, words)])
+    command = shlex.join([*program, *map(str, words)])
     done = run(
         [
             *("unshare", "--mount", "sh", "-c"),
@@ -84,7 +91,7 @@ def on_a_full_disk(
 
 
 @pytest.mark.root
-@pytest.mark.parametrize("pages", [1, 3])
+@pytest.mark.parametrize("pages", [1, pytest.param(3, marks=pytest.mark.long)])
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -127,7 +134,8 @@ def test_an_archive_on_a_full_disk(workflow: Path, tmp_path: Path) -> None:
 @pytest.mark.root
 def test_a_demo_on_a_full_disk(tmp_path: Path) -> None:
     disk = tmp_path / "disk"
-    done, left = on_a_full_disk(disk, 4, "demo", "--state", disk / "s", "--report", tmp_path / "r")
+    words = ("--state", disk / "s", "--report", tmp_path / "r")
+    done, left = on_a_full_disk(disk, 4, *words, program=DEMO)
     assert refusal(done) == (
         f"{disk}/s: found 12.3 kB of free disk, expected at least 200 MB for a run"
     )
@@ -149,9 +157,9 @@ def test_a_broker_on_a_full_disk(tmp_path: Path) -> None:
 # ---- no privilege -----------------------------------------------------------------------------
 
 
-def unprivileged(*words: object) -> list[str]:
-    """``adon`` without the powers of root: its capabilities are what makes it root."""
-    command = [*ADON, *map(str, words)]
+def unprivileged(*words: object, program: Sequence[str] = ADON) -> list[str]:
+    """``program`` without the powers of root: its capabilities are what makes it root."""
+    command = [*program, *map(str, words)]
     if os.geteuid() != 0:
         return command
     drop = ["setpriv", "--bounding-set=-all", "--inh-caps=-all", "--ambient-caps=-all"]
@@ -174,7 +182,7 @@ def test_places_that_may_not_be_written(workflow: Path, tmp_path: Path) -> None:
     assert refusal(run(unprivileged(*words))) == (
         f"archive {closed}/a.sqlite: cannot be opened or written here: unable to open database file"
     )
-    assert refusal(run(unprivileged("demo", "--state", closed / "state"))) == (
+    assert refusal(run(unprivileged("--state", closed / "state", program=DEMO))) == (
         f"{closed}/state: {why}"
     )
     file = config(tmp_path, state=str(closed / "s.sqlite"))

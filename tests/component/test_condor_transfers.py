@@ -18,11 +18,11 @@ import uvicorn
 from network_world import star
 
 from adon.cli import main
-from adon.testbed import leftovers
-from adon.testbed.packages import ensure
-from adon.testbed.pool import Pool
-from adon.testbed.poolconfig import SiteSpec
-from adon.testbed.ports import free_port
+from adon.machine.packages import ensure
+from examples.testbed import leftovers
+from examples.testbed.pool import Pool
+from examples.testbed.poolconfig import SiteSpec
+from examples.testbed.ports import free_port
 from network_provisioner.api import create_app
 from network_provisioner.broker import Broker
 from network_provisioner.client import BrokerClient
@@ -292,7 +292,9 @@ def test_jobs_without_files_and_pegasus_own_ask_for_nothing(
     assert service.of_job(empty) == service.of_job(pegasus) == []
 
 
-@pytest.mark.parametrize("victim", ["condor_shadow", "condor_starter"])
+@pytest.mark.parametrize(
+    "victim", ["condor_shadow", pytest.param("condor_starter", marks=pytest.mark.long)]
+)
 def test_a_killed_end_of_a_transfer_gives_its_path_back(
     pool: Pool, service: Service, jobs: Path, victim: str
 ) -> None:
@@ -306,6 +308,7 @@ def test_a_killed_end_of_a_transfer_gives_its_path_back(
     given_back(service, again)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("command", ["condor_rm", "condor_hold", "condor_vacate_job"])
 def test_a_job_that_is_stopped_gives_its_path_back(
     pool: Pool, service: Service, jobs: Path, command: str
@@ -354,6 +357,7 @@ def silent(service: Service) -> Iterator[None]:
     service.start()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("shell", [True, False])
 def test_a_killed_hook_costs_its_job_the_path_and_nothing_else(
     pool: Pool, service: Service, silent: None, jobs: Path, shell: bool

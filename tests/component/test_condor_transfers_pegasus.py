@@ -19,13 +19,18 @@ from pegasus_world import User, copy_pegasus, make_pegasus_case
 from planner_world import MAPPING, RESULT, SITES
 
 from adon.cli import main
-from adon.testbed.packages import ensure
-from adon.testbed.pool import Pool
-from adon.testbed.poolconfig import SiteSpec
+from adon.machine.packages import ensure
+from examples.testbed.pool import Pool
+from examples.testbed.poolconfig import SiteSpec
 from network_provisioner.client import BrokerClient
 from network_provisioner.model import ENDED, Transit
 
-pytestmark = [pytest.mark.component, pytest.mark.pegasus, pytest.mark.timeout(1800)]
+pytestmark = [
+    pytest.mark.component,
+    pytest.mark.long,
+    pytest.mark.pegasus,
+    pytest.mark.timeout(1800),
+]
 
 NETWORK = star(*SITES)
 # However small: every transfer is worth a path here.

@@ -31,7 +31,7 @@ from http_load import broker_process
 from adon.dashboard.pages import PATHS
 from adon.dashboard.pages import router as pages
 from adon.dashboard.routes import router
-from adon.testbed.ports import free_port
+from examples.testbed.ports import free_port
 from monitors.archive import Archive
 from monitors.rules import Rules
 from network_provisioner.api import create_app
@@ -80,8 +80,15 @@ def show(page: Page, url: str, name: str) -> None:
 # -- every page ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize(
+    ("width", "scheme"),
+    [
+        (1280, "light"),
+        (390, "dark"),
+        pytest.param(1280, "dark", marks=pytest.mark.long),
+        pytest.param(390, "light", marks=pytest.mark.long),
+    ],
+)
 @pytest.mark.parametrize("name", [*PAGES, DETAIL])
 def test_it_is_drawn_and_no_wider_than_the_window(
     page: Page, world: World, name: str, width: int, scheme: str
@@ -131,6 +138,7 @@ FAINT = """(() => {
 })()"""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", [*PAGES, DETAIL])
 def test_who_cannot_see_it_can_read_it(page: Page, world: World, name: str) -> None:
     show(page, world.url, name)
@@ -279,6 +287,7 @@ def test_a_transit_is_on_the_map_when_it_begins_and_gone_when_it_ends(
 # -- by keyboard ---------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", [*PAGES, DETAIL])
 def test_everything_is_reached_by_keyboard_and_seen_to_be(
     page: Page, world: World, name: str
@@ -356,6 +365,7 @@ def test_a_token_is_asked_for_and_kept_in_the_tab(page: Page, guarded: str) -> N
 ONE_SITE = {"access": [{"who": ["researcher"], "may": ["see"], "sites": ["mu"]}]}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("guarded", [ONE_SITE], indirect=True)
 def test_who_may_see_one_site_is_shown_it(page: Page, guarded: str) -> None:
     page.go(f"{guarded}/dashboard/#/pool")
@@ -388,6 +398,7 @@ def serving(app: FastAPI, port: int) -> Iterator[None]:
         listening.close()
 
 
+@pytest.mark.long
 def test_a_broker_that_goes_away_and_comes_back(page: Page, tmp_path: Path) -> None:
     rig = Rig(tmp_path / "state")
     more = [pages(), router(rig.broker, Archive(":memory:"), Rules(), rig.topology)]

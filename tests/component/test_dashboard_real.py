@@ -13,11 +13,11 @@ import yaml
 from browser import Browser, browsing
 from http_load import broker_process
 
-from adon.testbed.packages import ensure
-from adon.testbed.pool import Pool
-from adon.testbed.poolconfig import SiteSpec
+from adon.machine.packages import ensure
+from examples.testbed.pool import Pool
+from examples.testbed.poolconfig import SiteSpec
 
-pytestmark = pytest.mark.component
+pytestmark = [pytest.mark.component, pytest.mark.long]
 ROOT = Path(__file__).resolve().parents[2]
 SUB = """\
 executable = /bin/sh

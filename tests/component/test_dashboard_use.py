@@ -31,7 +31,7 @@ from dashboard_world import (
 )
 from http_load import broker_process
 
-from adon.testbed.ports import free_port
+from examples.testbed.ports import free_port
 from monitors.archive import Archive
 from monitors.measurement import Measurement
 from monitors.retention.horizons import DAY_S, Keep, Retention
@@ -39,7 +39,7 @@ from monitors.retention.service import retain
 from network_provisioner.client import BrokerClient
 from network_provisioner.errors import BrokerError
 
-pytestmark = pytest.mark.component
+pytestmark = [pytest.mark.component, pytest.mark.long]
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ("workflows", "network", "decisions", "measurements", "agents", "pool")

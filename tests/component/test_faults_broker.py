@@ -19,11 +19,11 @@ from faults_world import (
     until,
 )
 
-from adon.testbed.pool import Pool
+from examples.testbed.pool import Pool
 from network_provisioner.model import TransitState
 
 pytest_plugins = ("faults_fixtures",)
-pytestmark = [pytest.mark.component, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.component, pytest.mark.long, pytest.mark.timeout(1800)]
 
 
 def listed(service: Service) -> dict[str, tuple[str, str]]:

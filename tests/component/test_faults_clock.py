@@ -9,11 +9,11 @@ import pytest
 from faults_flow import Flow
 from faults_world import Service, holds, nothing_held, some, until
 
-from adon.testbed.pool import Pool
+from examples.testbed.pool import Pool
 from network_provisioner.model import LIVE, TransitState
 
 pytest_plugins = ("faults_fixtures",)
-pytestmark = [pytest.mark.component, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.component, pytest.mark.long, pytest.mark.timeout(1800)]
 
 HOUR = 3600
 JUMPS = [HOUR, -HOUR, 30 * 24 * HOUR, -30 * 24 * HOUR]

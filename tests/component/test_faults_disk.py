@@ -80,6 +80,7 @@ def test_nothing_is_asked_for_that_could_not_be_given_back(
     assert "the submit directory cannot be written" in told.reason
 
 
+@pytest.mark.long
 @needs_mounts
 @pytest.mark.parametrize("free", some(range(1, 9), 3))
 def test_room_for_some_of_it(service: Service, tmp_path: Path, free: int) -> None:
@@ -100,6 +101,7 @@ def test_full_between_the_hooks(service: Service, tmp_path: Path) -> None:
     assert told.state is TransitState.RELEASED
 
 
+@pytest.mark.long
 @needs_mounts
 def test_no_room_for_the_watchers_notes(service: Service, tmp_path: Path) -> None:
     disk = tmp_path / "disk"
@@ -120,6 +122,7 @@ def test_no_room_for_the_watchers_notes(service: Service, tmp_path: Path) -> Non
     assert len(flow.transits()) == 1
 
 
+@pytest.mark.long
 @needs_mounts
 def test_the_brokers_own_disk_is_full(tmp_path: Path) -> None:
     folder = tmp_path / "broker"

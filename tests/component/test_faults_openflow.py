@@ -12,19 +12,20 @@ from faults_flow import HASTY, Flow
 from faults_world import GIVEN_BACK_S, Service, nothing_held, until
 from ovs_rig import OvsRig, network_up, run_inside, vswitchd
 
-from adon.testbed import box, packages, plan
-from adon.testbed.pool import Pool
+from adon.machine import box, packages
+from examples.testbed import plan
+from examples.testbed.pool import Pool
 from network_provisioner.model import ENDED
 
 pytest_plugins = ("faults_fixtures",)
 # Outside, one test is all of them.
-pytestmark = [pytest.mark.component, pytest.mark.root, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.component, pytest.mark.long, pytest.mark.root, pytest.mark.timeout(1800)]
 
 if not box.inside():
 
     def test_open_vswitch_is_killed(tmp_path: Path) -> None:
         packages.ensure("condor", progress=print)
-        run_inside(__file__, tmp_path)
+        run_inside(Path(__file__).resolve(), tmp_path)
 
 else:
 

@@ -20,11 +20,11 @@ from faults_world import (
     without_reason,
 )
 
-from adon.testbed.pool import Pool
+from examples.testbed.pool import Pool
 from network_provisioner.model import TransitState
 
 pytest_plugins = ("faults_fixtures",)
-pytestmark = [pytest.mark.component, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.component, pytest.mark.long, pytest.mark.timeout(1800)]
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from adon.testbed import box, packages
+from adon.machine import box, packages
 
-pytestmark = [pytest.mark.component, pytest.mark.alone, pytest.mark.root, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.component, pytest.mark.long, pytest.mark.root, pytest.mark.timeout(1800)]
 
 # A busy machine moves less than the network would; without its path it had 20 Mb/s.
 ENOUGH_BPS = 0.7 * 165e6

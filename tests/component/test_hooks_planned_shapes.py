@@ -16,11 +16,12 @@ from install_world import FakePegasus, make_pegasus
 from network_world import demo_network
 from planned_world import WORKFLOW, File, Planned, gsiftp
 
+from monitors.planned import submitdir
+from network_provisioner.base.hookconfig import HookConfig
 from network_provisioner.client import BrokerClient
-from network_provisioner.hookconfig import HookConfig
 from network_provisioner.model import TransitState
 from network_provisioner.topologies.data import topology_to_dict
-from pegasus_hooks import hookscripts, submitdir
+from pegasus_hooks import hookscripts
 from pegasus_hooks.install.catalog import catalog_part, changes_for_catalog, place_for_catalog
 from pegasus_hooks.install.home import place_for_all
 from pegasus_hooks.install.installing import carry_out, changes_to_install

@@ -33,6 +33,7 @@ from network_world import star
 from Pegasus import transfer as pegasus_transfer
 
 from monitors.archive import Archive
+from monitors.planned import submitdir
 from network_provisioner.api import create_app
 from network_provisioner.broker import Broker
 from network_provisioner.client import BrokerClient
@@ -41,7 +42,6 @@ from network_provisioner.model import TransitState
 from network_provisioner.stores.sqlite import SqliteStore
 from network_provisioner.templates.data import templates_from_dict
 from network_provisioner.topologies.data import topology_from_dict
-from pegasus_hooks import submitdir
 
 pytestmark = pytest.mark.component
 

@@ -16,9 +16,9 @@ import pytest
 from pegasus_world import CACHE, copy_pegasus, make_pegasus_case, tree
 from planner_world import ROOT, Case
 
-from adon.testbed.packages import ensure
+from adon.machine.packages import ensure
 
-pytestmark = [pytest.mark.component, pytest.mark.pegasus]
+pytestmark = [pytest.mark.component, pytest.mark.long, pytest.mark.pegasus]
 WARNING = "adon: this planner sleeps about 5 s"
 
 

@@ -20,7 +20,7 @@ import pytest
 import yaml
 from authority import Authority
 
-from adon.testbed.ports import free_ports
+from examples.testbed.ports import free_ports
 from network_provisioner.access import hash_of
 from network_provisioner.errors import BrokerError
 from network_provisioner.http1 import Server, Tls
@@ -176,13 +176,10 @@ def world(tmp_path: Path) -> Iterator[World]:
         made.stop()
 
 
-def test_agents_measure_what_the_broker_says_and_survive_each_other(world: World) -> None:
+def test_agents_measure_what_the_broker_says(world: World) -> None:
     world.start("broker")
     for name in ADDRESSES:
         world.start(name)
-    world.until(
-        lambda: all(a["present"] for a in world.ask("GET", "/v1/agents")), "both agents are there"
-    )
     world.until(lambda: world.measured("rtt", "mu>tacc") >= 2, "round trips are measured")
     world.until(lambda: world.measured("cpu_use", "mu") >= 1, "the host is measured")
     world.until(lambda: world.measured("rtt", "tacc>mu") >= 1, "the way back is measured")
@@ -202,6 +199,15 @@ def test_agents_measure_what_the_broker_says_and_survive_each_other(world: World
     with pytest.raises(BrokerError, match="may not start") as caught:
         world.ask("POST", "/v1/tasks/run", {"tool": "host", "from": "mu"}, "ada")
     assert caught.value.code == "forbidden"
+    _end(world)
+
+
+@pytest.mark.long
+def test_broker_and_agents_survive_each_other(world: World) -> None:
+    world.start("broker")
+    for name in ADDRESSES:
+        world.start(name)
+    world.until(lambda: world.measured("rtt", "mu>tacc") >= 1, "round trips are measured")
 
     # The broker dies. Agents go on, and what they measured meanwhile is there afterwards.
     before = world.measured("rtt", "mu>tacc")
@@ -223,7 +229,10 @@ def test_agents_measure_what_the_broker_says_and_survive_each_other(world: World
     world.start("tacc")
     done = world.counts("back")["done"]
     world.until(lambda: world.counts("back")["done"] > done, "it measures again")
+    _end(world)
 
+
+def _end(world: World) -> None:
     assert world.kill("mu", signal.SIGTERM) == 0
     assert world.kill("tacc", signal.SIGTERM) == 0
     assert world.kill("broker", signal.SIGTERM) == 0
@@ -282,11 +291,3 @@ def test_only_agents_that_are_known_are_heard(world: World, tmp_path: Path) -> N
     with pytest.raises(BrokerError) as caught:
         server.ask("GET", "/v1/agents/mu/assignments")
     assert caught.value.code == "unreachable"
-    # An agent whose token is another one than the broker knows: it is let in by its certificate,
-    # and does nothing of what it is told, for it is not signed as it should be.
-    (world.folder / "mu.token").write_text("a-token-that-the-broker-does-not-know")
-    world.start("mu")
-    world.until(lambda: "signature" in world.log("mu").lower(), "the agent refuses the broker")
-    time.sleep(6)  # more than a period of its task
-    assert world.measured("cpu_use", "mu") == 0
-    assert world.kill("mu", signal.SIGTERM) == 0

@@ -22,9 +22,9 @@ from pathlib import Path
 import pytest
 from http_load import CONFIG, broker_process
 
-from adon.testbed import packages
-from adon.testbed.pool import Pool
-from adon.testbed.poolconfig import SiteSpec
+from adon.machine import packages
+from examples.testbed.pool import Pool
+from examples.testbed.poolconfig import SiteSpec
 from monitors.archive import Archive
 from monitors.workflows.condor import Schedd
 from monitors.workflows.discovery import FoundWorkflow, Queue

@@ -20,9 +20,9 @@ import pytest
 from http_load import broker_process
 from network_world import star
 
-from adon.testbed import packages
-from adon.testbed.pool import Pool
-from adon.testbed.poolconfig import SiteSpec
+from adon.machine import packages
+from examples.testbed.pool import Pool
+from examples.testbed.poolconfig import SiteSpec
 from monitors.archive import Archive
 
 pytestmark = pytest.mark.component

@@ -18,9 +18,9 @@ from pegasus_world import User, copy_pegasus, make_pegasus_case
 from planner_world import MAPPING, Case
 from test_pegasus_hooks_real import case_at_both_sites, ended, plan
 
-from adon.testbed.packages import ensure
-from adon.testbed.pool import Pool
-from adon.testbed.poolconfig import SiteSpec
+from adon.machine.packages import ensure
+from examples.testbed.pool import Pool
+from examples.testbed.poolconfig import SiteSpec
 from monitors.archive import Archive, Measurement
 from monitors.workflows.analysis import Analysis, analyse
 from monitors.workflows.discovery import DATABASE, FoundWorkflow, PegasusDatabase

@@ -18,7 +18,7 @@ import pytest
 
 from monitors.archive import Archive
 
-pytestmark = pytest.mark.component
+pytestmark = [pytest.mark.component, pytest.mark.long]
 
 ROOT = Path(__file__).resolve().parents[2]
 WAIT_S = 300.0

@@ -21,14 +21,19 @@ from network_world import star
 from pegasus_world import User, copy_pegasus, end_watchers, make_pegasus_case, tree
 from planner_world import MAPPING, RESULT, SITES, Case
 
-from adon.testbed.packages import ensure
-from adon.testbed.pool import Pool
-from adon.testbed.poolconfig import SiteSpec
+from adon.machine.packages import ensure
+from examples.testbed.pool import Pool
+from examples.testbed.poolconfig import SiteSpec
+from monitors.planned import submitdir
 from network_provisioner.client import BrokerClient
 from network_provisioner.model import Transit, TransitState
-from pegasus_hooks import submitdir
 
-pytestmark = [pytest.mark.component, pytest.mark.pegasus, pytest.mark.timeout(1800)]
+pytestmark = [
+    pytest.mark.component,
+    pytest.mark.long,
+    pytest.mark.pegasus,
+    pytest.mark.timeout(1800),
+]
 _RUN_S = 900.0  # of a machine with much else to do
 NETWORK = star(*SITES)
 # However small: every transfer is worth a path here.

@@ -10,16 +10,16 @@ from hooks_world import journal, write_config
 from pegasus_world import make_pegasus_case
 from planner_world import MAPPING, RESULT, Case
 
-from adon.demo import running
-from adon.demo.gather import Ended
+from adon.machine.packages import ensure
 from adon.planning import plan_workflow
-from adon.testbed.packages import ensure
-from adon.testbed.pool import Pool
-from adon.testbed.poolconfig import SiteSpec
+from examples.demo import running
+from examples.demo.gather import Ended
+from examples.testbed.pool import Pool
+from examples.testbed.poolconfig import SiteSpec
 from monitors.archive import Archive
 from pegasus_hooks import pegasus_plan
 from pegasus_hooks.planner.model import PlannedWorkflow
-from site_selector.placement import Mapping, Placement
+from site_selector.mapping.placement import Mapping, Placement
 
 pytestmark = [pytest.mark.component, pytest.mark.pegasus]
 

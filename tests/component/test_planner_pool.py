@@ -11,12 +11,12 @@ import pytest
 from hooks_world import journal, write_config
 from planner_world import MAPPING, RESULT, Case, by_file, make_case
 
-from adon.testbed.packages import ensure
-from adon.testbed.pool import Pool
-from adon.testbed.poolconfig import SiteSpec
+from adon.machine.packages import ensure
 from condor_plugins import dagman
+from examples.testbed.pool import Pool
+from examples.testbed.poolconfig import SiteSpec
+from monitors.planned import submitdir
 from monitors.workflows.report import failures
-from pegasus_hooks import submitdir
 from pegasus_hooks.planner import Options, PlannedWorkflow, plan
 
 pytestmark = pytest.mark.component
@@ -72,6 +72,7 @@ def test_a_planned_workflow_runs_to_its_results(case: Case, pool: Pool) -> None:
     assert "join_ID4 JOB_SUCCESS" in states
 
 
+@pytest.mark.long
 def test_a_job_that_fails_is_tried_again_and_fails_the_workflow(case: Case, pool: Pool) -> None:
     (case.root / "bin/join").write_text("#!/bin/sh\necho broken >&2; exit 3\n")
     planned, state = run(case, pool, retries=1)

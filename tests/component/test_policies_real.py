@@ -29,13 +29,14 @@ from dataplane_world import (
     topology,
 )
 
-from adon.testbed import box, packages, plan
+from adon.machine import box, packages
+from examples.testbed import plan
 from network_provisioner.client import BrokerClient
 from network_provisioner.errors import BrokerError
 
 HERE = Path(__file__).resolve()
 
-pytestmark = [pytest.mark.component, pytest.mark.alone, pytest.mark.root]
+pytestmark = [pytest.mark.component, pytest.mark.root]
 
 URL = "127.0.0.1:8470"
 BOTH = ("cms", "ligo")
@@ -51,13 +52,15 @@ MBPS = 1e6
 
 if not box.inside():
 
-    def test_policies_on_open_vswitch(tmp_path: Path) -> None:
+    @pytest.mark.parametrize("which", ["not long", pytest.param("long", marks=pytest.mark.long)])
+    def test_policies_on_open_vswitch(tmp_path: Path, which: str) -> None:
         reason = box.can_box()
         if reason is not None:
             pytest.skip(reason)
         # Downloads need the host's network, so before the box is made.
         packages.ensure("openvswitch", progress=print)
         words = [*box.command(), sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+        words += ["-m", which]
         words += [f"--basetemp={tmp_path / 'inside'}", str(HERE)]
         done = subprocess.run(
             words, cwd=HERE.parents[2], capture_output=True, text=True, check=False
@@ -149,6 +152,18 @@ else:
         with ExitStack() as undo:
             yield Rig(tmp_path_factory.mktemp("policies"), undo)
 
+    def test_a_policy_is_on_the_switches_until_it_is_deleted(rig: Rig) -> None:
+        rig.transfers.send(BOTH)
+        before = classes()
+        made = rig.broker.put_policy(POLICY)
+        assert not _same_tree(classes(), before)
+        live = [t for t in rig.broker.list() if t.state in ("installed", "active")]
+        assert sorted(t.queue for t in live) == sorted(made["queues"])
+        rig.broker.delete_policy(made["id"])
+        rig.wait_for("the classes of before", lambda: _same_tree(classes(), before))
+        rig.transfers.send(())
+
+    @pytest.mark.long
     def test_strategies_are_switched_while_traffic_runs(rig: Rig) -> None:
         rig.transfers.send(BOTH)
         before = classes()
@@ -175,6 +190,7 @@ else:
         assert rig.broker.policies() == []
         rig.transfers.send(())
 
+    @pytest.mark.long
     def test_a_policy_ends_by_itself(rig: Rig) -> None:
         rig.transfers.send(BOTH)
         before = classes()
@@ -187,6 +203,7 @@ else:
         assert time.time() >= ends
         rig.transfers.send(())
 
+    @pytest.mark.long
     def test_the_accounts_say_what_was_moved(rig: Rig) -> None:
         before = _by_name(rig.adon("policy", "usage", "--by", "project", "--csv"))
         rig.transfers.send(("ligo",))

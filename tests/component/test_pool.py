@@ -10,20 +10,29 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from adon.testbed import leftovers
-from adon.testbed.packages import ensure
-from adon.testbed.pool import Pool
-from adon.testbed.poolconfig import SiteSpec
+from adon.machine.packages import ensure
 from condor_plugins import dagman
-from condor_plugins.sitepool import SitePool, summarise, workers
+from condor_plugins.sitepool import SitePool, pool_from_json, workers
+from examples.testbed import leftovers
+from examples.testbed.pool import Pool
+from examples.testbed.poolconfig import SiteSpec
 from network_provisioner.errors import AdonError, MissingError
 
 pytestmark = pytest.mark.component
 
+ROOT = Path(__file__).resolve().parents[2]
 SITES = {"mu": SiteSpec(2), "tacc": SiteSpec(3)}
+CATALOG = """\
+pegasus: 5.0.4
+sites:
+- {name: mu, arch: x86_64, os.type: linux, profiles: {pegasus: {adon.queue_wait: 77 s}}}
+- {name: tacc, arch: x86_64, os.type: linux, profiles: {pegasus: {adon.workers: 9}}}
+- {name: gone, arch: x86_64, os.type: linux, profiles: {pegasus: {adon.workers: 9}}}
+"""
 
 
 @pytest.fixture(scope="module")
@@ -36,6 +45,15 @@ def pool(condor: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Poo
     # A space: users do call their directories so.
     with Pool(tmp_path_factory.mktemp("a pool"), condor, SITES) as pool:
         yield pool
+
+
+@pytest.fixture(scope="module")
+def catalog(pool: Pool, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("catalog")
+    folder.parent.chmod(0o755)  # the pool's user reads it
+    folder.chmod(0o755)
+    (folder / "sites.yml").write_text(CATALOG)
+    return folder / "sites.yml"
 
 
 def until(condition: Callable[[], bool], what: str, timeout_s: float = 300.0) -> None:
@@ -75,6 +93,10 @@ def test_a_dag_runs_at_its_site_and_its_script_sees_its_environment(
     given = {"ADON_CONFIG": "/c.json", "LAB": 'it\'s "one" | two', "PEGASUS_HOME": "/p"}
     cluster = dagman.submit_dag(dag, pool.run, env=given)
     assert dagman.wait(dag, cluster, 600) == dagman.DagEnd("success", 0)
+    (line, _) = events(tmp_path / "dag/two.dag.nodes.log", "005")
+    date, clock = line.split()[2:4]  # in full, with milliseconds
+    assert len(date.split("-")) == 3
+    assert len(clock.split(".")[1]) == 3
     (started, local) = events(tmp_path / "dag/two.dag.nodes.log", "001")
     assert "alias=tacc.adon.test" in started
     assert "alias=hub.adon.test" in local
@@ -86,15 +108,7 @@ def test_a_dag_runs_at_its_site_and_its_script_sees_its_environment(
         assert (tmp_path / f"dag/{node}.out").read_text().split()[0] != "0"
 
 
-def test_job_logs_have_the_full_date_and_milliseconds(pool: Pool, tmp_path: Path) -> None:
-    dag = write_dag(tmp_path / "dag")
-    dagman.wait(dag, dagman.submit_dag(dag, pool.run), 600)
-    (line, _) = events(tmp_path / "dag/two.dag.nodes.log", "005")
-    date, clock = line.split()[2:4]
-    assert len(date.split("-")) == 3
-    assert len(clock.split(".")[1]) == 3
-
-
+@pytest.mark.long
 def test_a_dag_can_be_removed(pool: Pool, tmp_path: Path) -> None:
     dag = tmp_path / "long.dag"
     dag.write_text("JOB A a.sub\n")
@@ -110,8 +124,25 @@ def test_a_dag_can_be_removed(pool: Pool, tmp_path: Path) -> None:
 
 def read_pool(pool: Pool) -> dict[str, SitePool]:
     """In a process of its own: the bindings read their configuration once."""
-    out = pool.run([sys.executable, "-m", "condor_plugins.collector"], cwd=Path.cwd())
-    return {site: SitePool(**row) for site, row in json.loads(out).items()}
+    return pool_from_json(pool.run([sys.executable, "-m", "condor_plugins.collector"], cwd=ROOT))
+
+
+def site_show(pool: Pool, catalog: Path, *asked: str) -> dict[str, Any]:
+    words = ["site", "show", "--sites", str(catalog), "--json", *asked]
+    adon = "import sys; from adon.cli import main; sys.exit(main())"
+    sites: dict[str, Any] = json.loads(pool.run([sys.executable, "-c", adon, *words], cwd=ROOT))[
+        "sites"
+    ]
+    return sites
+
+
+def submit(pool: Pool, folder: Path, seconds: int, count: int) -> str:
+    (folder / "j.sub").write_text(
+        f"executable = /bin/sleep\narguments = {seconds}\nlog = j.log\n"
+        'requirements = PegasusSite == "mu"\n+pegasus_site = "mu"\n'
+        f'+pegasus_wf_xformation = "t::nap:1.0"\nqueue {count}\n'
+    )
+    return pool.run(["condor_submit", "-terse", "j.sub"], cwd=folder).split(".")[0]
 
 
 def test_the_collector_tells_every_sites_workers(pool: Pool) -> None:
@@ -121,17 +152,39 @@ def test_the_collector_tells_every_sites_workers(pool: Pool) -> None:
     assert all(p.memory_bytes > 0 and abs(p.at - time.time()) < 300 for p in found.values())
 
 
-def test_jobs_that_wait_are_counted_at_their_site(pool: Pool, tmp_path: Path) -> None:
-    (tmp_path / "j.sub").write_text(
-        "executable = /bin/sleep\narguments = 600\nlog = j.log\n"
-        'requirements = PegasusSite == "mu"\nqueue 5\n'
-    )
-    cluster = pool.run(["condor_submit", "-terse", "j.sub"], cwd=tmp_path).split(".")[0]
+def test_ended_jobs_and_those_ahead_tell_how_long_a_job_will_wait(
+    pool: Pool, catalog: Path, tmp_path: Path
+) -> None:
+    submit(pool, tmp_path, 1, 2)
+
+    def ended() -> bool:
+        mu = read_pool(pool)["mu"]
+        return mu.runtimes.get("t::nap:1.0", (0, 0))[1] == 2 and mu.idle_slots == 2
+
+    until(ended, "two ended jobs, which tell more than those that run")
+    found = read_pool(pool)["mu"]
+    assert found.run_s is not None and found.run_s >= 1
+    assert found.start_s is not None and found.start_s >= 0
+    assert found.runtimes["t::nap:1.0"][0] >= 1
+    assert read_pool(pool)["tacc"].runtimes == {}
+    sites = site_show(pool, catalog, "--pool")
+    assert (sites["mu"]["n"]["value"], sites["mu"]["n"]["source"]) == (2, "collector")
+    # Nobody is ahead: what jobs waited that had nobody ahead, and not what the catalog fears.
+    assert sites["mu"]["t_q"]["source"] == "schedd"
+    assert sites["mu"]["t_q"]["value"] == found.start_s
+    assert sites["tacc"]["n"]["value"] == 3
+    assert (sites["gone"]["n"]["value"], sites["gone"]["t_q"]["value"]) == (0, None)
+    cluster = submit(pool, tmp_path, 600, 5)
     try:
         until(lambda: read_pool(pool)["mu"].running_jobs == 2, "both slots of mu at work")
-        found = read_pool(pool)["mu"]
-        assert found.idle_jobs == 3
         until(lambda: read_pool(pool)["mu"].idle_slots == 0, "no idle slot at mu")
+        found = read_pool(pool)["mu"]
+        assert (found.idle_jobs, found.ahead) == (3, 3)
+        assert found.run_s is not None
+        wait = site_show(pool, catalog, "--pool", pool.collector)["mu"]["t_q"]
+        assert wait["source"] == "schedd"
+        assert "3 jobs ahead, 0 of 2 slots idle" in wait["note"]
+        assert wait["value"] == pytest.approx(4 * found.run_s / 2 + (found.start_s or 0))
     finally:
         pool.run(["condor_rm", cluster])
 
@@ -162,7 +215,7 @@ def test_what_waits_in_vain_is_told(pool: Pool, tmp_path: Path) -> None:
     words = [sys.executable, "-m", "condor_plugins.waiting", "--patience", "1"]
 
     def whys() -> list[str]:
-        return sorted(row["why"] for row in json.loads(pool.run(words, cwd=Path.cwd())))
+        return sorted(row["why"] for row in json.loads(pool.run(words, cwd=ROOT)))
 
     try:
         until(lambda: len(whys()) >= 3, "all that wait in vain")
@@ -172,7 +225,7 @@ def test_what_waits_in_vain_is_told(pool: Pool, tmp_path: Path) -> None:
             'matches no slot: none of 5 slots has PegasusSite == "mars"',
             "matches no slot: none of 5 slots has TARGET.Memory >= 9216",
         ]
-        assert json.loads(pool.run([*words, "--dag", "4711"], cwd=Path.cwd())) == []
+        assert json.loads(pool.run([*words, "--dag", "4711"], cwd=ROOT)) == []
     finally:
         pool.run(["condor_rm", *clusters])
 
@@ -187,6 +240,7 @@ def test_a_client_that_fails_says_why(pool: Pool) -> None:
         pool.run(["condor_submit", "nowhere.sub"])
 
 
+@pytest.mark.long
 def test_two_pools_live_side_by_side(pool: Pool, condor: Path, tmp_path: Path) -> None:
     with Pool(tmp_path, condor, {"iplant": SiteSpec(1)}) as other:
         assert other.collector != pool.collector
@@ -201,6 +255,7 @@ def test_a_port_in_use_is_told(pool: Pool, condor: Path, tmp_path: Path) -> None
     assert leftovers.marked(tmp_path) == []
 
 
+@pytest.mark.long
 def test_down_leaves_no_process_not_even_a_running_job(condor: Path, tmp_path: Path) -> None:
     pool = Pool(tmp_path / "pool", condor, {"mu": SiteSpec(1)})
     pool.up()
@@ -218,7 +273,7 @@ def test_down_leaves_no_process_not_even_a_running_job(condor: Path, tmp_path: P
 OWNER = """
 import sys
 from pathlib import Path
-from adon.testbed.pool import Pool, SiteSpec
+from examples.testbed.pool import Pool, SiteSpec
 Pool(Path(sys.argv[1]), Path(sys.argv[2]), {"mu": SiteSpec(1)}).up()
 print("up", flush=True)
 sys.stdin.read()
@@ -249,12 +304,14 @@ def end_owner(owner: subprocess.Popen[bytes]) -> None:
     owner.communicate()
 
 
+@pytest.mark.long
 def test_a_pool_ends_with_its_killed_owner(condor: Path, tmp_path: Path) -> None:
     owner = start_owner(tmp_path, condor)
     end_owner(owner)
     until(lambda: leftovers.marked(tmp_path) == [], "the pool to end")
 
 
+@pytest.mark.long
 def test_what_outlived_a_killed_run_is_ended_by_the_next(condor: Path, tmp_path: Path) -> None:
     owner = start_owner(tmp_path, condor)
     # The masters and what watches their owner killed first: nobody tells the others.
@@ -299,7 +356,7 @@ def namespaces() -> Iterator[dict[str, SiteSpec]]:
             ip("netns", "del", name)
 
 
-@pytest.mark.alone  # it changes the machine's network, which others compare
+@pytest.mark.long
 @pytest.mark.root
 def test_execute_nodes_live_in_network_namespaces_of_their_own(
     condor: Path, tmp_path: Path, namespaces: dict[str, SiteSpec]
@@ -316,7 +373,3 @@ def test_execute_nodes_live_in_network_namespaces_of_their_own(
         assert "10.253.2.2" in (tmp_path / "a.out").read_text()
         assert "10.253.1.2" not in (tmp_path / "a.out").read_text()
     assert leftovers.marked(tmp_path) == []
-
-
-def test_an_empty_pool_has_no_sites() -> None:
-    assert summarise([], [], 0.0) == {}

@@ -20,13 +20,13 @@ from network_world import star
 from planner_world import Case, by_file, job, make_case, uses
 
 from adon.cli import main
-from adon.demo import running
-from adon.demo.gather import Ended
+from adon.machine.packages import ensure
 from adon.planning import plan_workflow
-from adon.testbed import leftovers
-from adon.testbed.packages import ensure
-from adon.testbed.pool import Pool
-from adon.testbed.poolconfig import DOMAIN, SiteSpec
+from examples.demo import running
+from examples.demo.gather import Ended
+from examples.testbed import leftovers
+from examples.testbed.pool import Pool
+from examples.testbed.poolconfig import DOMAIN, SiteSpec
 from monitors.archive import Archive
 from network_provisioner.api import create_app
 from network_provisioner.broker import Broker
@@ -38,8 +38,8 @@ from network_provisioner.templates.data import templates_from_dict
 from network_provisioner.topologies.data import topology_from_dict
 from pegasus_hooks import pegasus_plan
 from pegasus_hooks.planner.model import PlannedWorkflow
-from pegasus_hooks.provision.provisioning import program
-from site_selector.placement import Mapping, Placement
+from pegasus_hooks.provisioning.provisioned import program
+from site_selector.mapping.placement import Mapping, Placement
 
 pytestmark = pytest.mark.component
 
@@ -163,6 +163,7 @@ def test_the_pool_grows_once_and_shrinks_without_harm_to_jobs(pool: Pool, tmp_pa
     assert adon(pool, config, "shrink", "--for", "a") == {"workers": 0}
 
 
+@pytest.mark.long
 def test_a_worker_leaves_after_its_lease_though_nobody_tells_it_to(
     pool: Pool, tmp_path: Path
 ) -> None:
@@ -312,6 +313,7 @@ def test_pool_and_paths_are_there_for_the_wide_level_and_given_back(
     until(lambda: adon(pool, config, "show")["workers"] == [], "the workers to leave")
 
 
+@pytest.mark.long
 def test_the_workflow_goes_on_when_its_provisioning_is_killed(
     pool: Pool, broker: BrokerClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -330,6 +332,7 @@ def test_the_workflow_goes_on_when_its_provisioning_is_killed(
     assert '"exitcode": 137' in told
 
 
+@pytest.mark.long
 def test_what_a_failed_workflow_held_is_given_back_by_the_watcher(
     pool: Pool, broker: BrokerClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

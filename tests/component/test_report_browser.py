@@ -3,104 +3,74 @@
 from __future__ import annotations
 
 import re
-import struct
-import zlib
 from pathlib import Path
 
 import pytest
-from browser import chromium, draw
+from browser import Page, draw
 from report_world import facts, large, taught
 
-from adon.demo.page import render
+from examples.demo.facts import RunFacts
+from examples.demo.page import render
 
 pytestmark = pytest.mark.component
+PAPER = {"light": "rgb(255, 255, 255)", "dark": "rgb(20, 23, 27)"}
+DRAWINGS = "document.querySelectorAll('main svg[role=img]').length"
+# The vertical places of all jobs, by what they are called.
+LEVELS = """Object.fromEntries([...document.querySelectorAll('[data-draw=dag] .job')].map((g) =>
+  [g.querySelector('.name').textContent, Number(g.querySelector('rect').getAttribute('y'))]))"""
+# Pairs of bars that lie over each other.
+OVERLAPS = """(() => {
+  const bars = [...document.querySelectorAll('[data-draw=gantt] rect:not(.held)')]
+    .map((e) => e.getBBox()).sort((a, b) => a.y - b.y || a.x - b.x);
+  return bars.slice(1).filter((b, n) => b.y === bars[n].y
+    && b.x < bars[n].x + bars[n].width - 2.01).length;
+})()"""
 
 
-@pytest.fixture(scope="module", autouse=True)
-def fetched() -> None:
-    """What cannot be fetched is tried once, not in every test."""
-    chromium()
-
-
-def browse(page: str, folder: Path, *words: str) -> str:
+def show(page: Page, run: RunFacts, folder: Path) -> None:
     file = folder / "report.html"
-    file.write_text(page, encoding="utf-8")
-    return draw(folder, file.as_uri(), *words)
+    file.write_text(render(run), encoding="utf-8")
+    page.go(file.as_uri())
+    page.wait(f"{DRAWINGS} >= {2 + bool(run.samples)}")
 
 
-def pixels(png: Path) -> tuple[int, int, list[bytes]]:
-    """Width, height, and the rows of an 8-bit RGB or RGBA PNG, each pixel as it is stored."""
-    data = png.read_bytes()
-    assert data.startswith(b"\x89PNG\r\n\x1a\n")
-    at, packed, head = 8, b"", b""
-    while at < len(data):
-        (length,) = struct.unpack(">I", data[at : at + 4])
-        kind, body = data[at + 4 : at + 8], data[at + 8 : at + 8 + length]
-        head = body if kind == b"IHDR" else head
-        packed += body if kind == b"IDAT" else b""
-        at += length + 12
-    width, height, depth, colour = struct.unpack(">IIBB", head[:10])
-    assert depth == 8 and colour in (2, 6)
-    raw, step = zlib.decompress(packed), 1 + width * (3 if colour == 2 else 4)
-    return width, height, [raw[n * step : (n + 1) * step] for n in range(height)]
-
-
-def ink(png: Path) -> float:
-    """The share of rows on which something is drawn. PNG filters leave an even row all zero but
-    for its first pixels, whatever its colour."""
-    _, height, rows = pixels(png)
-    return sum(len(set(row[8:])) > 1 for row in rows) / height
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1280, 600])
-def test_it_is_drawn(tmp_path: Path, width: int, scheme: str) -> None:
-    page = render(facts(taught=taught(), earlier_measurements=7))
-    shot = tmp_path / "shot.png"
-    settings = f"--blink-settings=preferredColorScheme={'01'[scheme == 'light']}"
-    browse(page, tmp_path, settings, f"--window-size={width},1600", f"--screenshot={shot}")
-    found = pixels(shot)
-    assert found[:2] == (width, 1600)
-    paper = found[2][0][1:4]  # of the first pixel all filters leave the plain colour
-    assert paper == (b"\xff\xff\xff" if scheme == "light" else b"\x14\x17\x1b")
-    assert ink(shot) > 0.3
-
-
-def test_an_empty_page_has_no_ink(tmp_path: Path) -> None:
-    shot = tmp_path / "shot.png"
-    browse("<!DOCTYPE html><title>x</title>", tmp_path, f"--screenshot={shot}")
-    assert ink(shot) == 0
-
-
-@pytest.mark.parametrize("size", ["small", "large"])
-def test_the_browser_takes_the_whole_page(tmp_path: Path, size: str) -> None:
-    page = render(facts() if size == "small" else large())
-    dom = browse(page, tmp_path, "--dump-dom")
-    # A browser repairs what is malformed: what it repaired would be counted differently.
-    for tag in ("<svg", "<rect", "<section", "<table", "<tbody", "<tr", "<td", "<details", "<dd"):
-        assert dom.count(tag) == page.count(tag), tag
-
-
-def test_nothing_is_wider_than_a_phone(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
+def test_it_is_drawn(page: Page, tmp_path: Path, width: int, scheme: str) -> None:
     """Wide drawings and tables scroll by themselves, the page does not."""
-    page = render(facts(taught=taught(), earlier_measurements=7))
-    (tmp_path / "page.html").write_text(page, encoding="utf-8")
-    frame = (
-        '<!DOCTYPE html><iframe id="f" src="page.html" style="width:390px;height:800px"></iframe>'
-        "<script>f.onload = () => { document.title ="
-        " f.contentDocument.documentElement.scrollWidth }</script>"
-    )
-    # Pages of files may not look into each other unless told that they may.
-    dom = browse(frame, tmp_path, "--allow-file-access-from-files", "--dump-dom")
-    assert "<title>390</title>" in dom
+    page.look(width, 900, scheme)
+    show(page, facts(taught=taught(), earlier_measurements=7), tmp_path)
+    assert page.run("document.documentElement.scrollWidth") == width
+    assert page.run("getComputedStyle(document.body).backgroundColor") == PAPER[scheme]
+    assert page.problems == []
+    levels = page.run(LEVELS)
+    assert levels["align<x>"] < levels["sort"] < levels["merge"]
+    said = page.text("[data-draw=gantt]")
+    assert "align 1" in said and "merge 3 ✗ failed" in said and "iplant → mu, 12 MB" in said
+    assert page.run(OVERLAPS) == 0
+    assert page.run("document.querySelectorAll('[data-draw=load] .cut').length") >= 1
+    assert page.run("document.querySelectorAll('main script, main img').length") == 0
+
+
+def test_a_large_one_is_drawn_by_kind_with_its_counts(page: Page, tmp_path: Path) -> None:
+    run = large()
+    show(page, run, tmp_path)
+    assert re.search(r"\w+ × \d{2,}\n\d+ iplant, \d+ mu", page.text("[data-draw=dag]"))
+    dots = "svg[aria-label^='All '] rect"
+    assert page.run(f'document.querySelectorAll("{dots}").length') == run.jobs
+    bars = "document.querySelectorAll('[data-draw=gantt] rect').length"
+    assert page.run(bars) == len(run.bars)
+    assert re.search(r"up to \d+ waiting", page.text("[data-draw=gantt]"))
+    assert page.run(OVERLAPS) == 0 and page.problems == []
 
 
 def printed_pages(page: str, folder: Path) -> int:
-    paper = folder / "report.pdf"
-    browse(page, folder, "--no-pdf-header-footer", f"--print-to-pdf={paper}")
+    file, paper = folder / "report.html", folder / "report.pdf"
+    file.write_text(page, encoding="utf-8")
+    draw(folder, file.as_uri(), "--no-pdf-header-footer", f"--print-to-pdf={paper}")
     return len(re.findall(rb"/Type\s*/Page\b", paper.read_bytes()))
 
 
+@pytest.mark.long
 def test_it_prints_with_everything_unfolded(tmp_path: Path) -> None:
     page = render(facts(taught=taught(40, 40), earlier_measurements=7))
     folded = printed_pages(page, tmp_path)

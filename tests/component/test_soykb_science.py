@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from adon.testbed import packages
+from adon.machine import packages
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "soykb"
 
@@ -73,6 +73,7 @@ def records(path: Path) -> list[list[str]]:
     return [line.split("\t") for line in text.decode().splitlines() if not line.startswith("#")]
 
 
+@pytest.mark.long
 def test_planted_snps_are_found_in_every_sample(
     finished: Path, environment: dict[str, str]
 ) -> None:
@@ -89,6 +90,7 @@ def test_planted_snps_are_found_in_every_sample(
     assert figures["genotype_concordance"] >= 0.99
 
 
+@pytest.mark.long
 def test_planted_indels_are_found(finished: Path) -> None:
     planted = {
         (r[0], r[1], r[3], r[4])
@@ -105,6 +107,7 @@ def test_planted_indels_are_found(finished: Path) -> None:
     assert len(planted & called) >= 0.9 * len(called)
 
 
+@pytest.mark.long
 def test_duplicates_are_marked_and_read_groups_complete(
     finished: Path, environment: dict[str, str]
 ) -> None:
@@ -128,6 +131,7 @@ def test_duplicates_are_marked_and_read_groups_complete(
     assert "RG:Z:SOY-002" in samtools("view", bam).split("\n", 1)[0]
 
 
+@pytest.mark.long
 def test_estimated_sizes_are_of_the_right_order(finished: Path) -> None:
     sizes = json.loads((finished / "report.json").read_text())["files"]
     flow = yaml.safe_load((finished / "workflow.yml").read_text())
@@ -154,6 +158,7 @@ def test_one_sample_of_one_chromosome_works_too(
     assert figures["planted_snps"] == 75
 
 
+@pytest.mark.long
 def test_a_failing_job_is_named(environment: dict[str, str], tmp_path: Path) -> None:
     options = ("--samples", 1, "--chromosomes", 1, "--chromosome-bp", 10_000, "--snps", 5)
     made = script(environment, "workflow", "--out", tmp_path, *options, "--indels", 0)

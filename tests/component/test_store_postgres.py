@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +18,16 @@ import psycopg
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from killed_broker import dies_at_every
 from postgres_world import new_place, patient_stores, server_in, stores_at
 from store_suite import Model, StoreSuite, World, few_examples, many, puts, transit
 
-from adon.testbed.postgres import Postgres
+from examples.testbed.postgres import Postgres
 from network_provisioner.model import Transit, TransitState
-from network_provisioner.store import StoreError, open_store
+from network_provisioner.store import StoreError
 from network_provisioner.stores import postgres as postgres_store
 from network_provisioner.stores import postgres_link
+from network_provisioner.stores.opening import open_store
 from network_provisioner.stores.postgres import PostgresStore
 
 pytestmark = pytest.mark.component
@@ -185,7 +188,7 @@ def test_brokers_that_start_together_make_one_set_of_tables(url: str) -> None:
 _HOLDER = """
 import os, signal, sys
 from network_provisioner.model import Transit, TransitState
-from network_provisioner.store import open_store
+from network_provisioner.stores.opening import open_store
 from network_provisioner.stores import postgres
 postgres.TURN_S = 600.0
 store = open_store(sys.argv[1])
@@ -210,6 +213,11 @@ def holder(url: str) -> Iterator[subprocess.Popen[str]]:
         process.kill()
 
 
+@pytest.mark.parametrize("stride", [31, pytest.param(1, marks=pytest.mark.long)])
+def test_kill_9_changes_nothing_in_the_end(tmp_path: Path, server: Postgres, stride: int) -> None:
+    dies_at_every(stride, tmp_path, lambda: partial(PostgresStore, new_place(server)))
+
+
 def test_a_broker_that_dies_in_its_turn_frees_it(
     opened: Callable[[], PostgresStore],
     holder: subprocess.Popen[str],
@@ -231,7 +239,7 @@ def test_a_broker_that_stands_still_loses_its_turn(
     slow, store = opened(), opened()
     with pytest.raises(StoreError, match="idle-session timeout"), ExitStack() as turn:
         with monkeypatch.context() as patch:
-            patch.setattr(postgres_store, "TURN_S", 4.0)
+            patch.setattr(postgres_store, "TURN_S", 2.0)
             turn.enter_context(slow.turn())
         with store.turn():  # waits until the server has ended the other's session
             store.put(transit("a"))
@@ -324,9 +332,9 @@ def test_a_server_that_says_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         store = opened()
         processes = server.processes()
         with monkeypatch.context() as patch:
-            patch.setattr(postgres_link, "_SILENT_S", 3.0)
+            patch.setattr(postgres_link, "_SILENT_S", 1.0)
             for link in (store._deciding, store._asking):
-                patch.setitem(link._given, "connect_timeout", 5)
+                patch.setitem(link._given, "connect_timeout", 2)
             for process in processes:
                 os.kill(process.pid, signal.SIGSTOP)
             try:

@@ -10,8 +10,8 @@ import psycopg
 import pytest
 from postgres_world import server_in
 
-from adon.testbed import leftovers
-from adon.testbed.postgres import Postgres
+from examples.testbed import leftovers
+from examples.testbed.postgres import Postgres
 from network_provisioner.errors import AdonError, InputError, MissingError
 
 pytestmark = pytest.mark.component
@@ -49,7 +49,7 @@ def count(server: Postgres) -> int:
     return int(row[0])
 
 
-@pytest.mark.parametrize("durable", [False, True])
+@pytest.mark.parametrize("durable", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_data_outlive_stop_and_kill(tmp_path: Path, durable: bool) -> None:
     server = server_in(tmp_path / "pg", durable=durable)
     server.start()
@@ -68,6 +68,7 @@ def test_data_outlive_stop_and_kill(tmp_path: Path, durable: bool) -> None:
     server.stop()
 
 
+@pytest.mark.long
 def test_it_ends_with_who_started_it(tmp_path: Path) -> None:
     starter = subprocess.Popen(
         [sys.executable, "-c", _STARTER, str(tmp_path / "pg"), *sys.path], text=True,
@@ -87,6 +88,7 @@ def test_it_ends_with_who_started_it(tmp_path: Path) -> None:
     assert mine not in segments()
 
 
+@pytest.mark.long
 def test_over_loopback_it_wants_its_password(tmp_path: Path) -> None:
     with server_in(tmp_path / "pg", tcp=True) as server:
         psycopg.connect(server.tcp_url, password=server.password).close()
@@ -95,6 +97,7 @@ def test_over_loopback_it_wants_its_password(tmp_path: Path) -> None:
         assert (tmp_path / "pg").stat().st_mode & 0o077 == 0
 
 
+@pytest.mark.long
 def test_a_server_that_cannot_start(tmp_path: Path) -> None:
     with pytest.raises(MissingError, match="postgres is not in"):
         Postgres(tmp_path, tmp_path).start()

@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 ADON = str(Path(sys.executable).parent / "adon")
-SMALL = (ADON, "demo", "--samples", "1", "--chromosomes", "1")
+ROOT = Path(__file__).resolve().parents[2]
+SMALL = (sys.executable, "-m", "examples.demo", "--samples", "1", "--chromosomes", "1")
 # Killed by the kernel with the box that it was in.
 KILLED = 128 + signal.SIGKILL
 T = TypeVar("T")
@@ -75,7 +76,12 @@ class Demo:
         self._log = place / "output"
         with self._log.open("wb") as out:
             self._process = subprocess.Popen(
-                command, cwd=place, stdin=subprocess.DEVNULL, stdout=out, stderr=out
+                command,
+                cwd=place,
+                env={**os.environ, "PYTHONPATH": str(ROOT)},
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
             )
 
     @property

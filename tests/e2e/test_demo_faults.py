@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from demo_runs import Demo, demo, has_environment, left_of, send, waits_for_answer
 
-from adon.testbed import box
+from adon.machine import box
 
-pytestmark = [pytest.mark.e2e, pytest.mark.root, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.e2e, pytest.mark.root, pytest.mark.long, pytest.mark.timeout(3600)]
 
 
 def transfers_of(one: Demo, kind: str) -> list[int]:

@@ -7,9 +7,14 @@ from pathlib import Path
 import pytest
 from demo_runs import LATE, left_of, run
 
-from pegasus_hooks import submitdir
+from monitors.planned import submitdir
 
-pytestmark = [pytest.mark.e2e, pytest.mark.pegasus, pytest.mark.timeout(3600)]
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.pegasus,
+    pytest.mark.long,
+    pytest.mark.timeout(3600),
+]
 
 
 def test_pegasus_plans_and_each_transfer_gives_back_what_it_got(tmp_path: Path) -> None:
@@ -22,7 +27,7 @@ def test_pegasus_plans_and_each_transfer_gives_back_what_it_got(tmp_path: Path) 
     assert report["workflow"]["dag_jobs"] > report["workflow"]["jobs"]
     assert report["science"]["recall"] >= 0.9 and not ran.warnings
 
-    (submit_dir,) = tmp_path.glob(".adon/testbed/submit/*/pegasus/soykb/run0001")
+    (submit_dir,) = tmp_path.glob(".examples/testbed/submit/*/pegasus/soykb/run0001")
     lists = {path.stem for path in submit_dir.rglob("stage_*.in")}
     assert len(lists) >= 2
     lines = submitdir.read_lines(submit_dir / submitdir.HOOK_JOURNAL)

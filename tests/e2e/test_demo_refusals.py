@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from demo_runs import SMALL, Demo, Ran, demo, left_of, run
 
-from adon.demo.outer import ROOM_BYTES
+from examples.demo.outer import ROOM_BYTES
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(3600)]
 
@@ -38,6 +38,7 @@ def test_while_another_runs(tmp_path: Path) -> None:
 
 
 @pytest.mark.root
+@pytest.mark.long
 def test_a_disk_that_becomes_full_meanwhile(tmp_path: Path) -> None:
     mount = f"mount -t tmpfs -o size={ROOM_BYTES + 20_000_000} adon-test '{tmp_path}'"
     script = f"{mount} && cd '{tmp_path}' && exec \"$@\""

@@ -10,11 +10,25 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from demo_runs import Demo, demo, left_of, send
+from demo_runs import SMALL, Demo, demo, left_of, send
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(3600)]
 
 WORDS = "echo reading >&2; echo cannot do it >&2; exit 7"
+
+
+def test_a_stopped_run_leaves_a_report_and_nothing_else(tmp_path: Path) -> None:
+    with demo(tmp_path, (*SMALL, "--simulate")) as one:
+        one.says(" done, ")  # the first status: the workflow is in the queue
+        send(one.pid, signal.SIGTERM)
+        ran = one.ended()
+    assert ran.code == 128 + signal.SIGTERM, ran.output
+    assert ran.output.endswith("adon: interrupted by SIGTERM\n")
+    report = ran.report
+    assert report["workflow"]["state"] == "interrupted"
+    assert report["stopped"] == "interrupted by SIGTERM, while the workflow ran"
+    assert report["open_reservations_at_end"] == 0
+    assert left_of(tmp_path) == []
 
 
 def submit_dir(one: Demo) -> Path:
@@ -64,6 +78,7 @@ def doomed(tmp_path: Path) -> Iterator[tuple[Demo, Path, str, str]]:
     pytest.fail("the jobs ran before they were broken, every time")
 
 
+@pytest.mark.long
 def test_a_run_that_is_stopped_says_what_failed_and_what_waited(tmp_path: Path) -> None:
     with doomed(tmp_path) as (one, where, broken, misplaced):
         one.says(f"job {misplaced} matches no slot: none of 8 slots has ")

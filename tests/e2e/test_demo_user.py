@@ -9,7 +9,7 @@ import pytest
 from demo_runs import SMALL, demo, left_of, run
 from ordinary_user import as_ordinary_user, given_to_user
 
-from adon.testbed import packages
+from adon.machine import packages
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(3600)]
 
@@ -32,6 +32,7 @@ def command(place: Path) -> list[str]:
     return [*as_ordinary_user(needed), *found, *SMALL]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("words", ["jobs over", "globus-url-copy", "alignment_to_reference"])
 def test_nothing_is_left_of_a_killed_run(place: Path, command: list[str], words: str) -> None:
     with demo(place, command) as one:
@@ -40,11 +41,18 @@ def test_nothing_is_left_of_a_killed_run(place: Path, command: list[str], words:
         assert left_of(place) == []
 
 
-def test_the_next_run_works_and_says_what_is_simulated(place: Path, command: list[str]) -> None:
-    # It begins at once while what the killed one had started is still ending.
+@pytest.mark.long
+def test_the_next_run_works_while_a_killed_one_is_still_ending(
+    place: Path, command: list[str]
+) -> None:
     with demo(place, command) as one:
         one.runs("condor_schedd")
         one.stop()
+    assert run(place, command).code == 0
+    assert left_of(place) == []
+
+
+def test_it_works_and_says_what_is_simulated(place: Path, command: list[str]) -> None:
     ran = run(place, command)
     assert ran.code == 0, ran.output
     report = ran.report

@@ -14,9 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from adon.testbed import box, odl_assembly, packages
-from adon.testbed.network import Network
-from adon.testbed.opendaylight import OpenDaylight
+from adon.machine import box, packages
+from examples.testbed import odl_assembly
+from examples.testbed.network import Network
+from examples.testbed.opendaylight import OpenDaylight
 from network_provisioner.errors import AdonError
 
 HERE = Path(__file__).resolve().parent

@@ -25,15 +25,16 @@ from ovs_rig import (
     vswitchd,
 )
 
-from adon.testbed import plan
-from adon.testbed.opendaylight import PASSWORD, URL, USER
-from adon.testbed.ports import free_port
+from examples.testbed import plan
+from examples.testbed.opendaylight import PASSWORD, URL, USER
+from examples.testbed.ports import free_port
 from network_provisioner.client import BrokerClient
 from network_provisioner.controllers.base import ControllerError, Part
 from network_provisioner.controllers.conformance import ControllerConformance
-from network_provisioner.controllers.opendaylight import OpenDaylightController
+from network_provisioner.controllers.opendaylight.driver import OpenDaylightController
 from network_provisioner.controllers.restconf import Access, Restconf
-from network_provisioner.controllers.shaper import CommandRunner, TcShaper
+from network_provisioner.controllers.shaping.htb import TcShaper
+from network_provisioner.controllers.shaping.shapes import CommandRunner
 from network_provisioner.errors import BrokerError
 from network_provisioner.flows import Flow
 from network_provisioner.model import TransitRequest, TransitState

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from controller_worlds import MBPS, WallClock, two_switches
+from controller_worlds import MBPS, HastyClock, two_switches
 from fake_switch import FakeSwitch
 
-from adon.testbed.ports import free_port
+from examples.testbed.ports import free_port
 from network_provisioner.controllers.base import Circuit, Controller, ControllerError
-from network_provisioner.controllers.openflow import OpenFlowController
+from network_provisioner.controllers.openflow.driver import OpenFlowController
 from network_provisioner.controllers.rules import OWNER_SHIFT, STAMP_OWNER
-from network_provisioner.controllers.shaping import DeviceShape
+from network_provisioner.controllers.shaping.shapes import DeviceShape
 from network_provisioner.topology import Topology
 
 PATH = ("mu", "s1", "s2", "tacc")
@@ -48,30 +48,35 @@ class RecordingShaper:
         self.laid.update((shape.device, shape) for shape in shapes)
 
 
-class FakeRig(WallClock):
+class FakeRig(HastyClock):
     """Two fake switches and the real controller, which is patient with a busy machine."""
 
-    def __init__(self, reply_timeout_s: float = 30.0, port: int = 0) -> None:
+    def __init__(self, port: int = 0) -> None:
         """With ``port``, the controller listens there and the switches are somebody else's."""
+        super().__init__()
         self.topology: Topology = two_switches()
         self.port = port or free_port()
-        self.reply_timeout_s = reply_timeout_s
         self.shaper = RecordingShaper()
         self.openflow = self.new_controller()
         self.controller: Controller = self.openflow
         if not port:
-            self.s1 = FakeSwitch(self.port, 1, [1, 4, 10, 11])
-            self.s2 = FakeSwitch(self.port, 2, [2, 10, 11])
+            self.s1 = FakeSwitch(self.port, 1, [1, 4, 10, 11], self.now)
+            self.s2 = FakeSwitch(self.port, 2, [2, 10, 11], self.now)
 
     def new_controller(self) -> OpenFlowController:
         return OpenFlowController(
             self.topology,
             f"127.0.0.1:{self.port}",
             self.shaper,
-            reply_timeout_s=self.reply_timeout_s,
+            clock=self.now,
+            reply_timeout_s=30.0,
         )
 
-    def circuit(self, name: str = "a", rate: float = 50.0, lease_s: float = 60.0) -> Circuit:
+    def wait_at_most(self, seconds: float) -> None:
+        """From now on, for each answer of a switch."""
+        self.openflow._switches._reply_timeout_s = seconds
+
+    def circuit(self, name: str = "a", rate: float = 50.0, lease_s: float = 600.0) -> Circuit:
         return Circuit(name, PATH, rate * MBPS, 2 * rate * MBPS, self.now() + lease_s)
 
     def restart_switches(self) -> None:

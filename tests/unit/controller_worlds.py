@@ -8,13 +8,8 @@ from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
-from network_provisioner.controllers.aids import Aid, SelectGroup
 from network_provisioner.controllers.base import Circuit
-from network_provisioner.controllers.blocks import Masked
-from network_provisioner.controllers.rules import (
-    Changes,
-    FlowRule,
-)
+from network_provisioner.controllers.rules import Changes, FlowRule, Masked, SelectGroup, TableEntry
 from network_provisioner.topology import Link, Node, Topology
 
 MBPS = 1e6
@@ -141,6 +136,28 @@ class WallClock:
             if time.monotonic() > end:
                 raise TimeoutError(what)
             time.sleep(0.01)
+            self.waited()
+
+    def waited(self) -> None:
+        """Once for each look that was in vain."""
+
+
+class HastyClock(WallClock):
+    """Time that passes faster while it is waited for, for leases: at most 10 s of it each time."""
+
+    def __init__(self) -> None:
+        self._ahead_s = 0.0
+        self._most_s = 0.0
+
+    def now(self) -> float:
+        return time.time() + self._ahead_s
+
+    def wait_for(self, what: str, check: Callable[[], bool]) -> None:
+        self._most_s = self._ahead_s + 10.0
+        super().wait_for(what, check)
+
+    def waited(self) -> None:
+        self._ahead_s = min(self._ahead_s + 0.2, self._most_s)
 
 
 class Pipeline:
@@ -150,10 +167,10 @@ class Pipeline:
     """
 
     def __init__(
-        self, topology: Topology, rules: Iterable[FlowRule] = (), aids: Iterable[Aid] = ()
+        self, topology: Topology, rules: Iterable[FlowRule] = (), entries: Iterable[TableEntry] = ()
     ) -> None:
         self.topology = topology
-        self.aids = {aid.key: aid for aid in aids}
+        self.entries = {entry.key: entry for entry in entries}
         self.rules = {rule.key: rule for rule in rules}
         self._ports = {
             (switch, port): link.b if switch == link.a else link.a
@@ -163,12 +180,14 @@ class Pipeline:
 
     def change(self, changes: Changes) -> None:
         """Do one step of changes."""
-        self.aids.update((aid.key, aid) for aid in (*changes.add_aids, *changes.change_aids))
+        self.entries.update(
+            (entry.key, entry) for entry in (*changes.add_entries, *changes.change_entries)
+        )
         self.rules.update((rule.key, rule) for rule in changes.add)
         for rule in changes.delete:
             self.rules.pop(rule.key, None)
-        for aid in changes.delete_aids:
-            self.aids.pop(aid.key, None)
+        for entry in changes.delete_entries:
+            self.entries.pop(entry.key, None)
 
     def send(
         self,
@@ -213,7 +232,7 @@ class Pipeline:
                 if len({(r.out_port, r.group, r.dscp, r.cookie) for r in best}) > 1:
                     raise LookupError(f"{len(best)} rules at {node} for {src}>{dst}: {best}")
                 if rule.group:
-                    group = self.aids[here.dpid, "group", rule.group]
+                    group = self.entries[here.dpid, "group", rule.group]
                     assert isinstance(group, SelectGroup)
                     bucket = group.buckets[deal % len(group.buckets)]
                     dscp, eth_dst = bucket.mark, bucket.eth_dst or eth_dst

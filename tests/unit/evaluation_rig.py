@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from random import Random
 
-from site_selector.evaluation.platform import Platform
-from site_selector.evaluation.trace import Task, Trace, build_trace
+from site_selector.evaluation.traces import Task, Trace, build_trace
+from site_selector.evaluation.worlds import Platform
 from site_selector.problem import Problem
 
 MBIT = 125_000  # bytes that one megabit per second moves in a second

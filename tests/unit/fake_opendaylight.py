@@ -46,6 +46,7 @@ class FakeNode:
     """A switch, where it is connected, and what OpenDaylight was told to keep on it."""
 
     ports: list[int]
+    clock: Callable[[], float] = time.time
     table: dict[tuple[int, str], Entry] = field(default_factory=dict)
     groups: dict[int, Json] = field(default_factory=dict)
     config: dict[str, Json] = field(default_factory=dict)
@@ -68,9 +69,14 @@ class FakeOpenDaylight:
     type and body, or None for the usual one. While ``silent`` is set, nobody is answered.
     """
 
-    def __init__(self, nodes: dict[int, list[int]], tls: ssl.SSLContext | None = None):
+    def __init__(
+        self,
+        nodes: dict[int, list[int]],
+        tls: ssl.SSLContext | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
         self._tls = tls
-        self.nodes = {dpid: FakeNode(list(ports)) for dpid, ports in nodes.items()}
+        self.nodes = {dpid: FakeNode(list(ports), clock) for dpid, ports in nodes.items()}
         self.lock = threading.RLock()
         self.asked: list[tuple[str, str]] = []
         self.wrong: Callable[[str, str], tuple[int, str, bytes] | None] | None = None
@@ -238,7 +244,7 @@ def _remove(node: FakeNode, given: Json) -> tuple[int, Json | None]:
 
 def _flows(node: FakeNode, given: Json) -> tuple[int, Json | None]:
     listed = [
-        {**_printed(entry.flow), **_statistics(entry)}
+        {**_printed(entry.flow), **_statistics(entry, node.clock())}
         for entry in node.table.values()
         if _under_cookie(entry, given)
     ]
@@ -313,7 +319,7 @@ def _lay(node: FakeNode, flow: Json) -> None:
     if node.lazy:
         return
     before = node.table.get(_key(flow))
-    node.table[_key(flow)] = Entry(flow, time.time(), before.bytes if before else 0)
+    node.table[_key(flow)] = Entry(flow, node.clock(), before.bytes if before else 0)
 
 
 def _key(flow: Json) -> tuple[int, str]:
@@ -327,7 +333,7 @@ def _is_stamp(flow: Json) -> bool:
 
 
 def _expire(node: FakeNode) -> None:
-    now = time.time()
+    now = node.clock()
     node.table = {key: entry for key, entry in node.table.items() if not entry.ended(now)}
 
 
@@ -339,8 +345,8 @@ def _printed(flow: Json) -> Json:
     return out
 
 
-def _statistics(entry: Entry) -> Json:
-    age = time.time() - entry.since
+def _statistics(entry: Entry, now: float) -> Json:
+    age = now - entry.since
     return {
         "duration": {"second": int(age), "nanosecond": int(age % 1 * 1e9)},
         "byte-count": str(entry.bytes),

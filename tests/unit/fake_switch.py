@@ -39,7 +39,15 @@ class Entry:
 class FakeSwitch:
     """Connects to a controller again and again until it is closed."""
 
-    def __init__(self, port: int, dpid: int, ports: list[int]) -> None:
+    def __init__(
+        self,
+        port: int,
+        dpid: int,
+        ports: list[int],
+        clock: Callable[[], float] = time.time,
+        has_meters: bool = False,
+    ) -> None:
+        self._clock = clock
         self._address = ("127.0.0.1", port)
         self.dpid = dpid
         self._ports = ports
@@ -51,7 +59,7 @@ class FakeSwitch:
         self.groups: dict[int, bytes] = {}
         self.meters: dict[int, bytes] = {}
         # Meters are something that a switch may not have.
-        self.has_meters = False
+        self.has_meters = has_meters
         # What becomes of its answers on the way, but for greetings.
         self.mangle: Callable[[bytes], bytes] = lambda answer: answer
         # Called with the message's type before anything but a greeting is done.
@@ -146,7 +154,7 @@ class FakeSwitch:
             return _message(BARRIER_REPLY, xid)
         with self.lock:
             if kind in (GROUP_MOD, METER_MOD):
-                return self._aid_mod(kind, data, xid)
+                return self._entry_mod(kind, data, xid)
             if kind == FLOW_MOD:
                 return self._flow_mod(data, xid)
             return self._multipart(data, xid) if kind == MULTIPART_REQUEST else b""
@@ -164,7 +172,7 @@ class FakeSwitch:
                 return _message(ERROR, xid, struct.pack("!HH", 5, 1) + data[:64])
             before = self.table.get(key)
             self.table[key] = Entry(
-                priority, cookie, hard, flags, match, rest, time.time(),
+                priority, cookie, hard, flags, match, rest, self._clock(),
                 before.bytes if before else 0,
             )  # fmt: skip
         elif command == DELETE_STRICT:
@@ -174,7 +182,7 @@ class FakeSwitch:
             self.table = {k: e for k, e in self.table.items() if e.cookie & mask != cookie & mask}
         return b""
 
-    def _aid_mod(self, kind: int, data: bytes, xid: int) -> bytes:
+    def _entry_mod(self, kind: int, data: bytes, xid: int) -> bytes:
         """ADD, MODIFY and DELETE have the same numbers for both."""
         command, middle, number = struct.unpack_from("!HHI", data, 8)
         there = self.groups if kind == GROUP_MOD else self.meters
@@ -214,7 +222,7 @@ class FakeSwitch:
         return b"".join([*parts, _message(MULTIPART_REPLY, xid, struct.pack("!HH4x", kind, 0))])
 
     def _stats(self, entry: Entry) -> bytes:
-        age = time.time() - entry.since
+        age = self._clock() - entry.since
         head = struct.pack(
             "!HBxIIHHHH4xQQQ", 48 + len(entry.rest), 0, int(age), int(age % 1 * 1e9),
             entry.priority, 0, entry.hard_timeout, entry.flags, entry.cookie, 0, entry.bytes,
@@ -222,7 +230,7 @@ class FakeSwitch:
         return head + entry.rest
 
     def _expire(self, sock: socket.socket) -> None:
-        now = time.time()
+        now = self._clock()
         with self.lock:
             ended = [
                 (key, entry)

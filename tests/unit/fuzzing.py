@@ -18,8 +18,9 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-# Of each operation and kind; a search that is worth a night takes 2,000.
-EXAMPLES = int(os.environ.get("ADON_FUZZ_EXAMPLES", "10"))
+# Of each operation and kind: few always, many where there is time.
+EXAMPLES = 3
+MANY = int(os.environ.get("ADON_FUZZ_EXAMPLES", "100"))
 
 
 def fuzz(
@@ -28,6 +29,7 @@ def fuzz(
     known: Mapping[str, st.SearchStrategy[Any]],
     sent: Callable[[Any], Any],
     unread: Collection[int],
+    examples: int = EXAMPLES,
 ) -> None:
     """Send what the description allows, or forbids, and compare the answers with it.
 
@@ -46,7 +48,7 @@ def fuzz(
         checks.append(negative_data_rejection)
 
     @given(operation.as_strategy(generation_mode=mode), st.data())
-    @settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck), database=None)
+    @settings(max_examples=examples, suppress_health_check=list(HealthCheck), database=None)
     def look(case: Any, data: st.DataObject) -> None:
         if mode is GenerationMode.POSITIVE:
             for place in (case.path_parameters, case.query, case.body):

@@ -46,7 +46,9 @@ def monitored(
     keys = keyring(rig, *(_agent(agent.name) for agent in settings.agents))
     with Archive(config.broker.archive) as archive:
         around = Around(
-            config=config,
+            settings=settings,
+            collector=config.pool.collector if config.pool else None,
+            state=config.broker.state,
             folder=folder,
             archive=archive,
             broker=rig.broker,

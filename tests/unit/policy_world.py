@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from adon.testbed import plan
+from examples.testbed import plan
 from network_provisioner.model import Transit, TransitState
 from network_provisioner.policies.book import PolicyBook
 from network_provisioner.store import Document

@@ -8,8 +8,7 @@ from typing import Any
 import yaml
 from hypothesis import strategies as st
 
-from site_selector.dag import Workflow
-from site_selector.workflow import parse_workflow
+from site_selector.catalogs.workflow import Workflow, parse_workflow
 
 
 def text(

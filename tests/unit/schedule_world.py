@@ -1,10 +1,10 @@
-"""Small sets of measurement tasks, and Algorithm 1 as the thesis writes it down."""
+"""Small sets of measurement tasks."""
 
 from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from monitors.schedule.model import Agreement, LinkId, Task
+from monitors.measurements.tasks import Agreement, LinkId, Task
 
 LINKS: tuple[LinkId, ...] = (("a", "s"), ("b", "s"), ("c", "s"), ("s", "t"), ("d", "t"), ("e", "t"))
 WAYS = {"a": ("a", "s"), "b": ("b", "s"), "c": ("c", "s"), "d": ("d", "t"), "e": ("e", "t")}
@@ -19,12 +19,12 @@ def between(name: str, src: str, dst: str, **times: int) -> Task:
     period = times.get("period", 60)
     return Task(
         name, period, times.get("duration", 5), times.get("deadline", period),
-        frozenset((src, dst)), frozenset(links), times.get("load", 0), times.get("offset", 0),
+        frozenset((src, dst)), frozenset(links), times.get("load", 0),
     )  # fmt: skip
 
 
 @st.composite
-def tasks(draw: st.DrawFn, most: int = 7, offsets: bool = True) -> list[Task]:
+def tasks(draw: st.DrawFn, most: int = 7) -> list[Task]:
     """Any tasks, also such as no network has."""
     found = []
     for number in range(draw(st.integers(0, most))):
@@ -39,7 +39,6 @@ def tasks(draw: st.DrawFn, most: int = 7, offsets: bool = True) -> list[Task]:
                 frozenset(draw(st.sets(st.sampled_from("abcde"), max_size=2))),
                 frozenset(draw(st.sets(st.sampled_from(LINKS), max_size=3))),
                 draw(st.sampled_from((0.0, 1.25, 2.5, 0.5))),
-                draw(st.integers(0, period - 1)) if offsets else 0,
             )
         )
     return found
@@ -71,35 +70,3 @@ def within(agreement: Agreement, running: list[Task]) -> bool:
         if sum(task.load_bps for task in inside) > agreement.domain_bps.get(name, 1e9):
             return False
     return True
-
-
-def algorithm_1(found: list[Task], agreement: Agreement, whole: int) -> dict[tuple[str, int], int]:
-    """Line by line; the runs that it starts, those that would miss their deadline left out."""
-    jobs = sorted(
-        (
-            (task.offset_ms + k * task.period_ms + task.deadline_ms, task, k)
-            for task in found
-            for k in range(whole // task.period_ms)
-        ),
-        key=lambda job: (job[0], job[1].deadline_ms, job[1].name),
-    )
-    started: dict[tuple[str, int], int] = {}
-    pending = list(jobs)
-    running: list[tuple[int, Task]] = []
-    for time in range(whole):
-        running = [(end, task) for end, task in running if end > time]
-        for job in list(pending):
-            deadline, task, k = job
-            if task.offset_ms + k * task.period_ms > time:
-                continue
-            if time + task.duration_ms > deadline:
-                pending.remove(job)
-                continue
-            if any(conflicting(task, other) for _, other in running):
-                continue
-            if not within(agreement, [task, *(other for _, other in running)]):
-                continue
-            started[task.name, k] = time
-            running.append((time + task.duration_ms, task))
-            pending.remove(job)
-    return started

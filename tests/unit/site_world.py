@@ -8,10 +8,10 @@ from pathlib import Path
 
 import yaml
 
-from site_selector.catalogs import replicas_of, sites_of, transformations_of
+from site_selector.catalogs.documents import parse_document
+from site_selector.catalogs.entries import replicas_of, sites_of, transformations_of
+from site_selector.catalogs.workflow import parse_workflow
 from site_selector.inputs import Inputs, check_inputs
-from site_selector.workflow import parse_workflow
-from site_selector.yamltext import parse_document
 
 
 @dataclass(frozen=True)

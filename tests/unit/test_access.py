@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from broker_rig import Clock, code_of
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adon.config import Config, parse_config
@@ -62,6 +62,7 @@ def test_a_token_is_its_holder_and_no_other_is() -> None:
     assert code_of(ring.recognise, None, None) == "unauthorized"
 
 
+@settings(max_examples=40)
 @given(st.text(max_size=80), st.text(max_size=80))
 def test_only_the_token_itself_opens(token: str, shown: str) -> None:
     ring = Keyring([Key(ADA, hash_of(token))], Clock())

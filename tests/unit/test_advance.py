@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from broker_rig import BIG, L2, MBPS, Rig, code_of, demo_network, refusing
 
-from network_provisioner import advance
 from network_provisioner.model import Transit, TransitRequest, TransitState
 from network_provisioner.store import StoreError
 from network_provisioner.topology import Topology
@@ -31,16 +30,14 @@ def reserve(rig: Rig, name: str, start: float, end: float, **more: Any) -> Trans
 def claim(rig: Rig, name: str, **more: Any) -> Transit:
     given = {"src": "mu", "dst": "tacc", "min_bps": 100e6, **more}
     request = TransitRequest(name, **given)
-    engine = rig.broker._engine
-    with engine.turn() as now:
-        known = engine.life.find(name)
-        assert known is not None
-        advance.claim(engine, known, request, now)
+    (answer,) = rig.broker.ask([request])
+    if answer.error is not None:
+        raise answer.error
     return rig.broker.get(name)
 
 
 def free_at(rig: Rig, at: float) -> int:
-    return rig.broker._engine.ledger.residual(("s1", "s2"), T0 + at, T0 + at + 1)
+    return rig.broker._ledger.residual(("s1", "s2"), T0 + at, T0 + at + 1)
 
 
 def window(transit: Transit) -> tuple[float, float]:
@@ -272,7 +269,8 @@ def test_a_claim_never_costs_what_was_reserved(rig: Rig) -> None:
 )
 def test_another_request_is_no_claim(rig: Rig, other: dict[str, Any]) -> None:
     before = reserve(rig, "a", 60, 120)
-    assert claim(rig, "a", **other) == before
+    assert code_of(claim, rig, "a", **other) == "conflict"
+    assert rig.broker.get("a") == before
 
 
 def test_switches_that_are_away_start_it_when_they_are_back(rig: Rig) -> None:

@@ -17,16 +17,15 @@ import pytest
 from authority import Authority
 from monitor_files import START, Submitted, starting, table
 
-from monitors.agents.agent import Agent
-from monitors.agents.config import AgentSettings, Limits
-from monitors.agents.following import following
-from monitors.agents.link import Link, _was_closed
-from monitors.agents.messages import NONCE, Assignment, Result, signature
-from monitors.agents.perform import able, perform
 from monitors.archive import Archive
 from monitors.measurement import Measurement
-from monitors.probes.halt import Halt
-from network_provisioner.access import hash_of
+from monitors.measurements.agent.agent import Agent
+from monitors.measurements.agent.broker_link import Link, _was_closed
+from monitors.measurements.agent.messages import Assignment, Result
+from monitors.measurements.agent.perform import able, perform
+from monitors.measurements.agent.settings import AgentSettings, Limits
+from monitors.measurements.agent.workflows import following
+from monitors.measurements.probes.probe import Halt
 from network_provisioner.api.connection import server_context
 from network_provisioner.errors import BrokerError, InputError
 from network_provisioner.http1 import Tls
@@ -34,7 +33,8 @@ from tests.agents_broker import FakeBroker
 
 TOKEN = "a token of some length"
 DAY_S = 86_400.0
-SOON_S = 2.0  # what begins a second late is not begun: time to be told of it, on a busy machine
+SOON_S = 0.3
+LONG_S = 200.0  # of a run: it may begin 20 s late, on a busy machine
 
 
 def settings(broker: str, folder: Path, **more: Any) -> AgentSettings:
@@ -78,7 +78,7 @@ def working(of: AgentSettings, doer: Doer) -> Iterator[Agent]:
         assert not thread.is_alive()
 
 
-def job(key: str, at: float, duration_s: float = 5.0, **more: Any) -> Assignment:
+def job(key: str, at: float, duration_s: float = LONG_S, **more: Any) -> Assignment:
     given: dict[str, Any] = {"tool": "host", "role": "alone", "subject": "mu", **more}
     return Assignment(id=key, task="t", at=at, duration_s=duration_s, **given)
 
@@ -100,13 +100,13 @@ def test_it_does_what_it_is_told_when_it_is_told(
 ) -> None:
     now = broker.clock()
     broker.tell(
-        "mu", job("later", now + 2.5), job("sooner", now + SOON_S), job("never", now + DAY_S)
+        "mu", job("later", now + 2 * SOON_S), job("sooner", now + SOON_S), job("never", now + DAY_S)
     )
     with working(settings(broker.url, tmp_path), doer):
         later, sooner = broker.wait("mu", "later", "sooner")
-    assert [key for key, _ in doer.done] == ["sooner", "later"]
-    assert doer.done[0][1] >= now + SOON_S
-    assert doer.done[1][1] >= now + 2.5
+    done = dict(doer.done)
+    assert done.keys() == {"later", "sooner"}
+    assert done["sooner"] >= now + SOON_S and done["later"] >= now + 2 * SOON_S
     assert later["measurements"][0]["id"] == "rtt:later"
     assert sooner["error"] == ""
 
@@ -118,7 +118,7 @@ def test_it_goes_by_the_brokers_clock(
         time.sleep(0.5)  # which is nothing that the clocks differ by
         return able(of)
 
-    monkeypatch.setattr("monitors.agents.agent.able", slowly)
+    monkeypatch.setattr("monitors.measurements.agent.agent.able", slowly)
     ahead = FakeBroker({"mu": TOKEN}, clock=lambda: time.time() + DAY_S)
     try:
         at = ahead.clock() + SOON_S
@@ -138,14 +138,14 @@ def test_it_goes_by_the_brokers_clock(
 def test_new_orders_come_at_once_and_take_the_place_of_old_ones(
     broker: FakeBroker, doer: Doer, tmp_path: Path
 ) -> None:
-    broker.tell("mu", job("withdrawn", broker.clock() + 6.0))
-    with working(settings(broker.url, tmp_path), doer):
+    broker.tell("mu", job("withdrawn", broker.clock() + 10 * DAY_S))
+    with working(settings(broker.url, tmp_path), doer) as agent:
         broker.wait_asked("mu", 2)  # the second time it waits
         broker.desks["mu"].assignments.clear()
-        now = broker.clock()
-        broker.tell("mu", job("new", now + SOON_S), job("last", now + 6.5))
-        broker.wait("mu", "new", "last")
-    assert [key for key, _ in doer.done] == ["new", "last"]
+        broker.tell("mu", job("new", broker.clock()))
+        broker.wait("mu", "new")
+        assert len(agent._pending) == 0
+    assert [key for key, _ in doer.done] == ["new"]
 
 
 def test_it_goes_on_without_its_broker_and_reports_later(doer: Doer, tmp_path: Path) -> None:
@@ -184,18 +184,17 @@ def test_what_is_too_late_or_strange_or_against_its_limits_is_not_done(
     one = {"tool": "ping", "subject": "mu>tacc", "peer": "198.51.100.1", "options": {}}
     broker.tell(
         "mu",
-        job("late", now - 8.0, 20.0),
+        job("late", now - 100.0, 200.0),
         job("strange", now, options={"colour": "blue"}),
-        job("long", now, 3000.0),
         job("command", now, tool="command", options={"command": "rm"}),
         job("peer", now, **one),
         job("good", now),
     )
-    limits = Limits(run_s=100.0, peers=(ip_network("192.0.2.0/24"),))
+    limits = Limits(peers=(ip_network("192.0.2.0/24"),))
     with working(settings(broker.url, tmp_path, limits=limits), doer):
         results = broker.wait("mu", "late", "strange", "command", "peer", "good")
     errors = [result["error"] for result in results]
-    assert errors[0].startswith("too late: its instant was 8.")
+    assert errors[0].startswith("too late: its instant was 1")
     assert errors[1] == "options: unknown option 'colour' of host, expected none"
     assert errors[2] == "command cannot be used here: no commands are configured"
     assert errors[3] == "198.51.100.1 is not among the agent's peers"
@@ -221,7 +220,7 @@ def test_what_was_measured_in_an_earlier_life_is_sent_and_not_measured_again(
 ) -> None:
     broker = FakeBroker({"mu": TOKEN})
     now = broker.clock()
-    broker.tell("mu", job("a", now, 60.0), job("b", now, 60.0))
+    broker.tell("mu", job("a", now), job("b", now))
     doer.hold.clear()
     with working(settings(broker.url, tmp_path), doer):
         assert doer.begun.acquire(timeout=120)
@@ -231,7 +230,9 @@ def test_what_was_measured_in_an_earlier_life_is_sent_and_not_measured_again(
     try:
         with working(settings(again.url, tmp_path), doer):
             again.wait("mu", "a", "b")
-            again.wait_asked("mu", len(again.desks["mu"].asked) + 1)
+            asked = len(again.desks["mu"].asked)
+            again.tell("mu")  # so that it asks again, and could begin what it is told
+            again.wait_asked("mu", asked + 1)
     finally:
         again.stop()
     assert len(doer.done) == 2
@@ -250,38 +251,22 @@ def test_a_refused_result_is_dropped_and_said(
     assert "does not take the result of a: never given to this agent" in caplog.text
 
 
-@contextmanager
-def refusing(
-    broker: FakeBroker, monkeypatch: pytest.MonkeyPatch, code: str, token: str | None
-) -> Iterator[list[bytes]]:
-    """Posts with the result ``bad`` are refused, signed with ``token``; gives their bodies."""
-
-    def answer(request: Any, body: bytes | None) -> None:
-        if body is not None and b'"bad"' in body:
-            refused.append(body)
-            text = json.dumps({"error": {"code": code, "message": "no"}}).encode()
-            nonce = request.headers[NONCE]
-            signed = "" if token is None else signature(hash_of(token), nonce, text)
-            broker._send(request, 413 if code == "too_large" else 400, text, signed)
-        else:
-            ordinary(request, body)
-
-    ordinary, refused = broker.answer, list[bytes]()
-    with monkeypatch.context() as patched:
-        patched.setattr(broker, "answer", answer)
-        yield refused
-
-
 def test_a_result_that_spoils_a_batch_is_found(
     broker: FakeBroker, doer: Doer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    at = broker.clock() + SOON_S
+    def answer(request: Any, body: bytes | None) -> None:
+        if body is not None and b'"bad"' in body:
+            text = json.dumps({"error": {"code": "bad_request", "message": "no"}}).encode()
+            broker._send(request, 400, text)
+        else:
+            ordinary(request, body)
+
+    ordinary = broker.answer
+    monkeypatch.setattr(broker, "answer", answer)
+    at = broker.clock()
     doer.hold.clear()
     broker.tell("mu", job("a", at), job("bad", at), job("c", at))
-    with (
-        refusing(broker, monkeypatch, "bad_request", TOKEN),
-        working(settings(broker.url, tmp_path), doer) as agent,
-    ):
+    with working(settings(broker.url, tmp_path), doer) as agent:
         for _ in range(3):
             assert doer.begun.acquire(timeout=120)
         doer.hold.set()
@@ -290,60 +275,7 @@ def test_a_result_that_spoils_a_batch_is_found(
             time.sleep(0.01)
 
 
-@pytest.mark.parametrize(
-    ("code", "token"),
-    [("bad_request", None), ("too_large", None), ("bad_request", "another token than ours")],
-)
-def test_nobody_elses_refusal_makes_it_throw_a_result_away(
-    broker: FakeBroker,
-    doer: Doer,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    code: str,
-    token: str | None,
-) -> None:
-    broker.tell("mu", job("bad", broker.clock(), DAY_S / 1000))
-    with working(settings(broker.url, tmp_path), doer) as agent:
-        with refusing(broker, monkeypatch, code, token) as refused:
-            while len(refused) < 2:
-                time.sleep(0.01)
-            assert agent._spool.unsent() == 1
-        broker.wait("mu", "bad")
-        while agent._spool.unsent():
-            time.sleep(0.01)
-    assert broker.desks["mu"].times == {"bad": 1}
-
-
 # -- whom it obeys -------------------------------------------------------------------------------
-
-
-def test_a_wrong_signature_is_said_once_and_nothing_is_done(
-    broker: FakeBroker, doer: Doer, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    broker.spoil = lambda signed: signed[::-1]
-    broker.tell("mu", job("a", broker.clock() + 0.2))
-    with working(settings(broker.url, tmp_path), doer):
-        broker.wait_asked("mu", 3)
-    assert doer.done == []
-    assert len([r for r in caplog.records if "does not know our token" in r.getMessage()]) == 1
-
-
-def test_an_answer_to_another_question_is_none(tmp_path: Path, broker: FakeBroker) -> None:
-    """Not even what the broker itself signed for an earlier one."""
-    link = Link(settings(broker.url, tmp_path))
-    link.ask("assignments", 5.0, {"wait_s": "0", "after": "0"})
-    kept: list[str] = []
-
-    def keep(signed: str) -> str:
-        kept.append(signed)
-        return kept[0]
-
-    broker.spoil = keep
-    link.ask("assignments", 5.0, {"wait_s": "0", "after": "0"})
-    with pytest.raises(BrokerError) as caught:
-        link.ask("assignments", 5.0, {"wait_s": "0", "after": "0"})
-    assert caught.value.code == "not_known"
-    link.close()
 
 
 def test_with_a_certificate_of_its_own_the_token_is_never_sent(tmp_path: Path) -> None:
@@ -388,19 +320,17 @@ def test_a_broker_that_is_none_or_not_safe(url: str, said: str, tmp_path: Path) 
 # -- brokers that misbehave ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "silly",
-    [
+def test_silly_brokers_are_survived(
+    broker: FakeBroker, doer: Doer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("monitors.measurements.agent.agent._FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr("monitors.measurements.agent.agent._MOST_PAUSE_S", 0.01)
+    answers = [
         (500, b""), (200, b"<html>"), (200, b"{}"), (503, b'{"error": 5}'), (302, b""),
         (401, b'{"error": {"code": "unauthorized", "message": "no"}}'),
-    ],
-)  # fmt: skip
-def test_a_silly_broker_is_survived(
-    silly: tuple[int, bytes], broker: FakeBroker, doer: Doer, tmp_path: Path
-) -> None:
-    answers = [silly, silly]
+    ]  # fmt: skip
     broker.instead = lambda what: answers.pop() if answers else None
-    broker.tell("mu", job("a", broker.clock() + 2.0))
+    broker.tell("mu", job("a", broker.clock()))
     with working(settings(broker.url, tmp_path), doer):
         broker.wait("mu", "a")
     assert not answers
@@ -461,7 +391,7 @@ def test_a_fault_of_a_probe_is_a_result(tmp_path: Path, monkeypatch: pytest.Monk
     def fault(_: object) -> None:
         raise RuntimeError("a\nfault")
 
-    monkeypatch.setattr("monitors.probes.hostload.measure", fault)
+    monkeypatch.setattr("monitors.measurements.probes.hostload.measure", fault)
     of = settings("http://127.0.0.1:1", tmp_path)
     result = perform(job("a", 7.0), of, time.monotonic() + 1.5, Halt())
     assert result.error == "a fault of the agent: RuntimeError: a\\nfault"
@@ -480,7 +410,7 @@ def test_workflows_are_followed_meanwhile(tmp_path: Path, monkeypatch: pytest.Mo
             asked.append((url, token, tls))
             return archive
 
-        monkeypatch.setattr("monitors.agents.following.BrokerSink", sink)
+        monkeypatch.setattr("monitors.measurements.agent.workflows.BrokerSink", sink)
         plain = settings("https://b:1", tmp_path, workflows=(str(planned.path),))
         shown = replace(plain, tls=Tls("ca", "certificate", "key"))
         for of in (plain, shown):

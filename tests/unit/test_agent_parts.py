@@ -1,4 +1,4 @@
-"""What an agent is made of: its spool, the broker's clock, the agenda, limits, and the wire."""
+"""What an agent is made of: spool, clock, pending assignments, limits, answers, settings."""
 
 from __future__ import annotations
 
@@ -15,16 +15,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
 
-from monitors.agents import wire
-from monitors.agents.agenda import LEAD_S, Agenda
-from monitors.agents.brokerclock import BrokerClock
-from monitors.agents.config import Limits
-from monitors.agents.data import settings_from_dict
-from monitors.agents.limits import refusal
-from monitors.agents.messages import Assignment, Result
-from monitors.agents.spool import MOST_RESULT_BYTES, Spool
 from monitors.measurement import Measurement
-from monitors.probes.tools import TOOLS
+from monitors.measurements.agent import broker_link
+from monitors.measurements.agent.assignments import LEAD_S, PendingAssignments, refusal
+from monitors.measurements.agent.broker_clock import BrokerClock
+from monitors.measurements.agent.messages import Assignment, Result
+from monitors.measurements.agent.settings import Limits, settings_from_dict
+from monitors.measurements.agent.spool import MOST_RESULT_BYTES, Spool
+from monitors.measurements.probes.tools import TOOLS
 from network_provisioner.errors import BrokerError, InputError
 
 TOKEN = "a-token-of-some-length"
@@ -267,7 +265,7 @@ def test_before_the_first_answer_nothing_is_due() -> None:
     assert not clock.known
 
 
-# -- the agenda ----------------------------------------------------------------------------------
+# -- the pending ----------------------------------------------------------------------------------
 
 JOBS = st.lists(
     st.builds(
@@ -284,38 +282,38 @@ JOBS = st.lists(
 def test_everything_has_its_turn_once_and_never_before_its_time(
     steps: list[tuple[list[Assignment], float]],
 ) -> None:
-    agenda, now, had = Agenda(), 0.0, set()
+    pending, now, had = PendingAssignments(), 0.0, set()
     for listed, pause in steps:
-        agenda.replace(listed)
+        pending.replace(listed)
         now += pause
-        due, late = agenda.take(now)
+        due, late = pending.take(now)
         for one in (*due, *late):
             assert one.id not in had
             had.add(one.id)
             assert one.at <= now
         for one in due:
             assert now - one.at <= max(1.0, 0.1 * one.duration_s)
-        assert agenda.next_at() > now
+        assert pending.next_at() > now
 
 
 def test_servers_begin_before_their_clients() -> None:
-    agenda = Agenda()
+    pending = PendingAssignments()
     two = {"tool": "echo", "peer": "192.0.2.1", "port": 5201, "subject": "mu>tacc"}
-    agenda.replace([assignment("c", role="client", **two), assignment("s", role="server", **two)])
-    assert agenda.next_at() == 100.0 - LEAD_S
-    assert [a.id for a in agenda.take(99.9)[0]] == ["s"]
-    assert [a.id for a in agenda.take(100.0)[0]] == ["c"]
+    pending.replace([assignment("c", role="client", **two), assignment("s", role="server", **two)])
+    assert pending.next_at() == 100.0 - LEAD_S
+    assert [a.id for a in pending.take(99.9)[0]] == ["s"]
+    assert [a.id for a in pending.take(100.0)[0]] == ["c"]
 
 
 def test_what_is_withdrawn_is_not_done_and_what_was_done_not_done_again() -> None:
-    agenda = Agenda()
-    agenda.replace([assignment("a"), assignment("b")])
-    agenda.replace([assignment("b")])
-    assert [a.id for a in agenda.take(100.0)[0]] == ["b"]
-    agenda.had("c", 110.0)
-    agenda.replace([assignment("b"), assignment("c")])
-    assert agenda.take(100.0) == ([], [])
-    assert len(agenda) == 0
+    pending = PendingAssignments()
+    pending.replace([assignment("a"), assignment("b")])
+    pending.replace([assignment("b")])
+    assert [a.id for a in pending.take(100.0)[0]] == ["b"]
+    pending.had("c", 110.0)
+    pending.replace([assignment("b"), assignment("c")])
+    assert pending.take(100.0) == ([], [])
+    assert len(pending) == 0
 
 
 @pytest.mark.parametrize(
@@ -324,9 +322,9 @@ def test_what_is_withdrawn_is_not_done_and_what_was_done_not_done_again() -> Non
      (0.2, 100.1, False), (0.2, 100.3, True)],
 )  # fmt: skip
 def test_what_is_too_late(duration_s: float, now: float, late: bool) -> None:
-    agenda = Agenda()
-    agenda.replace([assignment("a", duration_s=duration_s)])
-    due, missed = agenda.take(now)
+    pending = PendingAssignments()
+    pending.replace([assignment("a", duration_s=duration_s)])
+    due, missed = pending.take(now)
     assert [a.id for a in (missed if late else due)] == ["a"]
 
 
@@ -379,10 +377,10 @@ GOOD = assignment(**{**ECHO, "subject": "mu>tacc", "options": {"count": 5}})
 @given(st.binary(max_size=100) | JSON.map(lambda value: json.dumps(value).encode()))
 def test_whatever_comes_is_an_answer_or_one_error(body: bytes) -> None:
     try:
-        answer = wire.decoded(body, "mu")
+        answer = broker_link.decoded(body, "mu")
     except BrokerError:
         return
-    for read in (wire.orders_of, wire.receipt_of):
+    for read in (broker_link.orders_of, broker_link.receipt_of):
         try:
             read(answer)
         except BrokerError as error:
@@ -393,7 +391,7 @@ def test_whatever_comes_is_an_answer_or_one_error(body: bytes) -> None:
 def test_an_assignment_with_anything_in_it_is_whole_or_refused(key: str, value: Any) -> None:
     answer = {"version": 1, "until": 1.0, "assignments": [{**GOOD.as_dict(), key: value}]}
     try:
-        orders = wire.orders_of(answer)
+        orders = broker_link.orders_of(answer)
     except BrokerError:
         assert key == "id"
         return
@@ -406,7 +404,7 @@ def test_an_assignment_with_anything_in_it_is_whole_or_refused(key: str, value: 
 
 
 def test_an_assignment_comes_as_it_was_sent() -> None:
-    (back,) = wire.orders_of(
+    (back,) = broker_link.orders_of(
         json.loads(json.dumps({"version": 1, "until": 2, "assignments": [GOOD.as_dict()]}))
     ).assignments
     expected = {**GOOD.as_dict(), "options": TOOLS["echo"].checked({"count": 5})}
@@ -415,7 +413,9 @@ def test_an_assignment_comes_as_it_was_sent() -> None:
 
 def test_one_strange_assignment_does_not_spoil_the_others() -> None:
     strange = {**GOOD.as_dict(), "id": "strange", "tool": "telnet"}
-    orders = wire.orders_of({"version": 1, "until": 2.0, "assignments": [strange, GOOD.as_dict()]})
+    orders = broker_link.orders_of(
+        {"version": 1, "until": 2.0, "assignments": [strange, GOOD.as_dict()]}
+    )
     assert [one.id for one in orders.assignments] == ["a"]
     task, why = orders.strange["strange"]
     assert task == "t"
@@ -457,6 +457,8 @@ def test_a_whole_configuration(tmp_path: Path) -> None:
     )
     assert read.commands["disk"].argv == ("disk", "-q")
     assert read.workflows == ("user",)
+    del data["token_file"]  # it has a certificate
+    assert settings_from_dict(data, tmp_path, "1.0").token == ""
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pegasus_hooks.ahead.correct import Ask, Corrections, Held, Rules, corrections
-from pegasus_hooks.ahead.predict import Window
+from pegasus_hooks.advance.correct import Ask, Corrections, Held, Rules, corrections
+from pegasus_hooks.advance.predict import Window
 
 T0 = 1_000_000.0
 PAIR = ("local", "mu")

@@ -16,20 +16,20 @@ from planner_world import FIXED, MAPPING, RAW, make_case
 from adon.cli import main
 from monitors.archive import Archive
 from monitors.measurement import Measurement
+from monitors.planned.dag import Moving, read_dag
+from monitors.watcher.events import Event, Watched, What
 from monitors.workflows.logs.submit_dir import JobKind
+from network_provisioner.base.hookconfig import HookConfig
 from network_provisioner.errors import BrokerError, InputError
-from network_provisioner.hookconfig import HookConfig
 from network_provisioner.model import Transit, TransitState
-from pegasus_hooks.ahead.beliefs import DEFAULT_RUN_S, Believer
-from pegasus_hooks.ahead.booking import MOST_ROUNDS, Booking
-from pegasus_hooks.ahead.correct import Rules
-from pegasus_hooks.ahead.dag import Moving, read_dag
-from pegasus_hooks.ahead.listening import Ahead
-from pegasus_hooks.ahead.predict import Window, predict
-from pegasus_hooks.ahead.progress import NOT_BEGUN, Phase, Stand, after
-from pegasus_hooks.ahead.start import Starting, ahead_of, listener_of, requests_of
+from pegasus_hooks.advance.beliefs import DEFAULT_RUN_S, Believer
+from pegasus_hooks.advance.booking import MOST_ROUNDS, Booking
+from pegasus_hooks.advance.correct import Rules
+from pegasus_hooks.advance.listening import Ahead
+from pegasus_hooks.advance.predict import Window, predict
+from pegasus_hooks.advance.progress import NOT_BEGUN, Phase, Stand, after
+from pegasus_hooks.advance.start import Starting, ahead_of, listener_of, requests_of
 from pegasus_hooks.planner import plan
-from pegasus_hooks.watch.events import Event, Watched, What
 
 T0 = 1_000_000.0
 CONFIG = HookConfig("http://127.0.0.1:1")

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from monitors.planned.dag import Moving, Node, PlannedDag, in_order
 from monitors.workflows.logs.submit_dir import JobKind
 from network_provisioner.errors import InputError
-from pegasus_hooks.ahead.beliefs import Beliefs
-from pegasus_hooks.ahead.dag import Moving, Node, PlannedDag, in_order
-from pegasus_hooks.ahead.demand import demand
-from pegasus_hooks.ahead.predict import Prediction, Window, predict
-from pegasus_hooks.ahead.progress import Phase, Stand
+from pegasus_hooks.advance.beliefs import Beliefs
+from pegasus_hooks.advance.demand import demand
+from pegasus_hooks.advance.predict import Prediction, Window, predict
+from pegasus_hooks.advance.progress import Phase, Stand
 
 T0 = 1_000_000.0
 SITES = ("mu", "tacc", "local")
@@ -141,6 +141,13 @@ def test_jobs_that_wait_for_each_other_or_for_nobody_are_refused() -> None:
         dag_of(computes("a", "c"))
 
 
+def test_the_width_of_a_level_counts_who_needs_a_worker() -> None:
+    fan = [computes(f"w{n}", "in", site="tacc" if n == 2 else "mu") for n in range(3)]
+    dag = dag_of(moves("in"), *fan, computes("join", "w0", "w1", "w2"))
+    assert (dag.level_widths(), dag.level_widths("mu")) == ([0, 3, 1], [0, 2, 1])
+    assert dag_of().level_widths() == []
+
+
 def test_demand_is_a_step_function_of_each_pair() -> None:
     windows = [
         Window("a", ("local", "mu"), T0, T0 + 4, 4000),
@@ -196,7 +203,7 @@ def worlds(draw: st.DrawFn) -> tuple[PlannedDag, Beliefs, dict[str, Stand], floa
     return dag, Beliefs(run_s, workers, queue_s, EVERYWHERE, setup_s), stands, lag
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(worlds())
 def test_predictions_keep_to_the_dag_its_workers_and_its_paths(
     world: tuple[PlannedDag, Beliefs, dict[str, Stand], float],

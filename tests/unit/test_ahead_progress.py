@@ -14,16 +14,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from monitor_files import executing, stamp, starting, submitted, terminated
 
+from monitors.planned.dag import Moving, Node, PlannedDag
+from monitors.watcher.events import Event, Watched, What
+from monitors.watcher.workflow_files import Files
 from monitors.workflows.logs.submit_dir import JobKind
-from network_provisioner.hookconfig import HookConfig
+from network_provisioner.base.hookconfig import HookConfig
 from network_provisioner.model import Transit, TransitRequest
-from pegasus_hooks.ahead.beliefs import Beliefs
-from pegasus_hooks.ahead.booking import Booking
-from pegasus_hooks.ahead.dag import Moving, Node, PlannedDag
-from pegasus_hooks.ahead.listening import EVERY_S, LOOK_S, REST_AT_MOST_S, Ahead
-from pegasus_hooks.ahead.progress import NOT_BEGUN, Phase, Stand, after
-from pegasus_hooks.watch.events import Event, Watched, What
-from pegasus_hooks.watch.source import Files
+from pegasus_hooks.advance.beliefs import Beliefs
+from pegasus_hooks.advance.booking import Booking
+from pegasus_hooks.advance.listening import EVERY_S, LOOK_S, REST_AT_MOST_S, Ahead
+from pegasus_hooks.advance.progress import NOT_BEGUN, Phase, Stand, after
 
 T0 = 1_700_000_000.0
 IN, RUN, OUT = "stage_in", "run", "stage_out"

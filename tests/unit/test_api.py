@@ -13,7 +13,6 @@ from api_rig import ASK, application, error
 from broker_rig import Rig, refusing
 from fastapi.testclient import TestClient
 
-from adon.monitoring.parts import described
 from network_provisioner.api import MAX_BODY_BYTES, STATUS, app, description
 from network_provisioner.model import TransitState
 from network_provisioner.store import StoreError
@@ -30,6 +29,19 @@ def rig(tmp_path: Path) -> Rig:
 def web(rig: Rig) -> Iterator[TestClient]:
     with TestClient(application(rig), raise_server_exceptions=False) as client:
         yield client
+
+
+World = tuple[TestClient, Rig]
+
+
+@pytest.fixture(scope="module")
+def unchanged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """One service for all that is refused, and changes nothing."""
+    rig = Rig(tmp_path_factory.mktemp("unchanged") / "state.sqlite")
+    with TestClient(application(rig), raise_server_exceptions=False) as client:
+        before = rig.store.kinds()
+        yield client, rig
+        assert rig.broker.list() == [] and rig.store.kinds() == before
 
 
 def test_the_life_of_a_transit(web: TestClient, rig: Rig) -> None:
@@ -122,9 +134,8 @@ def test_what_is_on_the_switches(web: TestClient, rig: Rig) -> None:
         ({"speed": 1}, "bad_request", "body.speed: Extra inputs are not permitted (found 1)"),
     ],
 )
-def test_bad_requests(
-    web: TestClient, rig: Rig, change: dict[str, Any], code: str, words: str
-) -> None:
+def test_bad_requests(unchanged: World, change: dict[str, Any], code: str, words: str) -> None:
+    web, rig = unchanged
     status, found, message = error(web.post("/v1/transits", json={**ASK, **change}))
     assert (status, found) == (STATUS[code], code)
     assert words in message
@@ -136,19 +147,21 @@ def test_bad_requests(
     [b"", b"{", b"[]", b"null", b'{"id": "a"}', b"\xff\xfe", b'{"id":"a","src":"mu","dst":"tacc",'
      b'"min_bps":NaN}', b'{"id":"a","src":"mu","dst":"tacc","lease_s":Infinity}', b"[" * 60_000],
 )  # fmt: skip
-def test_bodies_that_are_no_request(web: TestClient, body: bytes) -> None:
+def test_bodies_that_are_no_request(unchanged: World, body: bytes) -> None:
+    web, _ = unchanged
     headers = {"content-type": "application/json"}
     response = web.post("/v1/transits", content=body, headers=headers)
     assert error(response)[:2] == (400, "bad_request")
 
 
-@pytest.mark.parametrize("depth", [50, 500, 900, 5_000, 10_000])
+@pytest.mark.parametrize("depth", [50, 900, 10_000])
 @pytest.mark.parametrize(
     ("verb", "path", "key"),
     [("put", "/v1/templates/deep", "qspec"), ("post", "/v1/policies/", "specs"),
      ("post", "/v1/transits", "flows"), ("post", "/v1/templates/match", "application")],
 )  # fmt: skip
-def test_json_that_is_deep(web: TestClient, verb: str, path: str, key: str, depth: int) -> None:
+def test_json_that_is_deep(unchanged: World, verb: str, path: str, key: str, depth: int) -> None:
+    web, _ = unchanged
     for opened, closed in (("[", "]"), ('{"a":', "}")):
         body = f'{{"{key}": {opened * depth}1{closed * depth}}}'
         headers = {"content-type": "application/json"}
@@ -215,13 +228,8 @@ def test_a_fault_of_ours_tells_no_secrets(
     assert (status, code) == (500, "internal") and "secret" not in message
 
 
-def test_the_description_is_published_and_checked_in(web: TestClient) -> None:
-    served = web.get("/openapi.json").json()
-    assert served == description()
-    kept = json.loads((ROOT / "docs/openapi.json").read_text(encoding="utf-8"))
-    assert kept == description(described()), (
-        "docs/openapi.json is old: adon broker openapi > docs/openapi.json"
-    )
+def test_the_description_is_published(web: TestClient) -> None:
+    assert web.get("/openapi.json").json() == description()
 
 
 def test_every_operation_describes_its_errors() -> None:

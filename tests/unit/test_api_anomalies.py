@@ -19,7 +19,7 @@ from monitors.anomalies.data import Watch
 from monitors.anomalies.service import AnomalyService
 from monitors.api import anomalies, perfsonar
 from monitors.archive import Archive
-from monitors.perfsonar.hosts import Hosts
+from monitors.measurements.perfsonar.settings import Hosts
 from monitors.rules import Rule, Rules
 from network_provisioner.access import Key, Keyring, Principal, Role, hash_of
 from network_provisioner.api import create_app

@@ -16,7 +16,7 @@ import requests
 import schemathesis
 from api_rig import ASK, FOR_EVER_S, application, bearer, error, keyring, serving
 from broker_rig import Rig
-from fuzzing import fuzz
+from fuzzing import EXAMPLES, MANY, fuzz
 from hypothesis import strategies as st
 from schemathesis import GenerationMode
 
@@ -115,18 +115,32 @@ def looked_at(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         assert world.state() == before
 
 
+@pytest.fixture(scope="module")
+def refusing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """One for all that is refused."""
+    with filled(tmp_path_factory.mktemp("refusing")) as world:
+        yield world
+
+
 @pytest.fixture
-def world(request: pytest.FixtureRequest, verb: str, tmp_path: Path) -> Iterator[World]:
+def world(
+    request: pytest.FixtureRequest, verb: str, mode: GenerationMode, tmp_path: Path
+) -> Iterator[World]:
     if verb == "get":
         yield request.getfixturevalue("looked_at")
+    elif mode is GenerationMode.NEGATIVE:
+        yield request.getfixturevalue("refusing")
     else:
         with filled(tmp_path) as world:
             yield world
 
 
+@pytest.mark.parametrize("examples", [EXAMPLES, pytest.param(MANY, marks=pytest.mark.long)])
 @pytest.mark.parametrize("mode", GenerationMode)
 @pytest.mark.parametrize(("verb", "path"), OPERATIONS)
-def test_whatever_is_sent(world: World, verb: str, path: str, mode: GenerationMode) -> None:
+def test_whatever_is_sent(
+    world: World, verb: str, path: str, mode: GenerationMode, examples: int
+) -> None:
     def sent(case: Any) -> Any:
         before = world.state()
         answer = case.call(base_url=world.url, session=world.web)
@@ -136,4 +150,4 @@ def test_whatever_is_sent(world: World, verb: str, path: str, mode: GenerationMo
         return answer
 
     # What is too large is refused before anybody looks whether it is also wrong.
-    fuzz(SCHEMA[path][verb], mode, KNOWN, sent, unread=(413,))
+    fuzz(SCHEMA[path][verb], mode, KNOWN, sent, unread=(413,), examples=examples)

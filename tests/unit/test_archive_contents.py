@@ -13,11 +13,11 @@ from monitors.contents import copy_archive
 from monitors.retention.horizons import HOUR_S, Keep
 from monitors.retention.steps import steps
 
-COUNT = 2000
+COUNT = 600
 KEEP, NOW = Keep(raw_s=HOUR_S), 60 * HOUR_S
 
 
-@pytest.mark.parametrize("done", [0, 1, 3, 12, 25, 40])
+@pytest.mark.parametrize("done", [0, 3, 12])
 def test_nothing_is_lost_whatever_retention_has_done(
     tmp_path: Path, done: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -27,7 +27,7 @@ def test_nothing_is_lost_whatever_retention_has_done(
         Archive(tmp_path / "b.sqlite") as target,
     ):
         source.record_many(
-            Measurement(f"m{n}", "rtt", f"s{n % 50}", 1.0 + n % 7, "s", n * 72.0, "x")
+            Measurement(f"m{n}", "rtt", f"s{n % 15}", 1.0 + n % 7, "s", n * 240.0, "x")
             for n in range(COUNT)
         )
         work = steps(retained, "rtt", KEEP, NOW)

@@ -10,12 +10,20 @@ from broker_rig import BIG, Clock, Rig, code_of, fill, refusing
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from network_provisioner.asking import MOST, Answer, service_of
-from network_provisioner.model import ENDED, Service, Transit, TransitRequest, TransitState
+from network_provisioner.broker import MOST_REQUESTS
+from network_provisioner.model import (
+    ENDED,
+    RequestAnswer,
+    Service,
+    Transit,
+    TransitRequest,
+    TransitState,
+)
 from network_provisioner.store import StoreError
 from network_provisioner.stores.sqlite import SqliteStore
 from network_provisioner.template import Tuning
 from network_provisioner.templates.data import template_from_dict, templates_from_dict
+from network_provisioner.terms import service_of
 
 
 @pytest.fixture
@@ -23,12 +31,14 @@ def rig(tmp_path: Path) -> Rig:
     return Rig(tmp_path / "state.sqlite")
 
 
-def one(rig: Rig, transit_id: str = "a", src: str = "mu", dst: str = "tacc", **more: Any) -> Answer:
+def one(
+    rig: Rig, transit_id: str = "a", src: str = "mu", dst: str = "tacc", **more: Any
+) -> RequestAnswer:
     (answer,) = rig.broker.ask([TransitRequest(transit_id, src, dst, **more)])
     return answer
 
 
-def got(answer: Answer) -> Transit:
+def got(answer: RequestAnswer) -> Transit:
     assert answer.error is None and answer.transit is not None
     return answer.transit
 
@@ -81,7 +91,7 @@ def test_a_store_that_is_full_is_said_for_each(rig: Rig, monkeypatch: pytest.Mon
 
 
 def test_too_many(rig: Rig) -> None:
-    many = [TransitRequest(f"t{n}", "mu", "tacc") for n in range(MOST + 1)]
+    many = [TransitRequest(f"t{n}", "mu", "tacc") for n in range(MOST_REQUESTS + 1)]
     assert code_of(rig.broker.ask, many) == "bad_request"
     assert rig.broker.ask([]) == []
 
@@ -258,7 +268,7 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(steps)
 def test_asking_twice_is_the_same_as_once(course: list[Any]) -> None:
     rig = Rig(Path("unused"), store=SqliteStore(":memory:"), clock=Clock())

@@ -20,8 +20,8 @@ from site_world import (
 )
 
 from condor_plugins.sitepool import SitePool
-from site_selector.beliefs import Belief, ComputeBelief
-from site_selector.estimates import DEFAULT_RATE, DEFAULT_WORKERS, believe, believe_sites
+from site_selector.estimates.beliefs import Belief, ComputeBelief
+from site_selector.estimates.believe import DEFAULT_RATE, DEFAULT_WORKERS, believe, believe_sites
 
 # ------------------------------------------------------------------- a running HTCondor
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -308,9 +307,3 @@ def test_health_counts(rig: Rig) -> None:
     found = rig.broker.health()
     assert (found["status"], found["live"], found["queued"]) == ("ok", 3, 1)
     assert found["controller"]["name"] == "fake"
-
-
-def test_a_request_survives_its_dictionary(rig: Rig) -> None:
-    got = rig.ask("a", "mu", "tacc", lease_s=5)
-    assert type(got).from_dict(got.as_dict()) == got
-    assert asdict(got)["lease_s"] == 5

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from broker_rig import Clock, demo_network
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from policy_world import LISTING_1, NOW
 
@@ -180,6 +180,7 @@ def test_who_used_more_gets_less(rig: Rig) -> None:
     assert rig.rates()["1"] < fair
 
 
+@settings(max_examples=30)
 @given(
     st.lists(
         st.tuples(

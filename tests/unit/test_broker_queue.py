@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +9,7 @@ import pytest
 from broker_rig import BIG, Rig, code_of, fill, refusing
 
 from network_provisioner.decisions.admission import Admission, Limits
-from network_provisioner.model import LIVE, Transit, TransitState
+from network_provisioner.model import Transit, TransitState
 
 
 @pytest.fixture
@@ -196,33 +194,3 @@ def test_a_clock_that_is_set_back_frees_nothing_twice(rig: Rig) -> None:
 
 
 # -- many at once ----------------------------------------------------------------------------
-
-
-def test_sixteen_clients_at_once(tmp_path: Path) -> None:
-    rig = Rig(tmp_path / "s", limits=Limits(pin_pairs=False))
-    pairs = [("mu", "tacc"), ("mu", "iplant"), ("local", "tacc"), ("local", "iplant")]
-    together = threading.Barrier(16)
-
-    def client(number: int) -> list[str]:
-        together.wait()
-        states = []
-        for turn in range(8):
-            src, dst = pairs[(number + turn) % 4]
-            name = f"{number}.{turn}"
-            states.append(str(rig.ask(name, src, dst, template="soykb").state))
-            # Two clients ask for the same id, and both get the same transit.
-            assert rig.ask(f"shared.{turn}", "mu", "tacc").id == f"shared.{turn}"
-            rig.broker.release(name, 10**6, 1.0)
-            rig.broker.release(f"shared.{turn}", 10**6, 1.0)
-        return states
-
-    with ThreadPoolExecutor(16) as pool:
-        states = [s for found in pool.map(client, range(16)) for s in found]
-    assert set(states) <= {"installed", "queued"}
-    assert "installed" in states
-    # The controller checked every set of circuits on the way.
-    found = rig.broker.list()
-    assert len(found) == 16 * 8 + 8
-    assert not [t for t in found if t.state in LIVE or t.state is TransitState.QUEUED]
-    assert rig.reserved() == {} and rig.controller.circuits == {}
-    assert len({t.id for t in rig.recorder.transits}) == len(rig.recorder.transits) == len(found)

@@ -1,69 +1,16 @@
-"""The callout: what it answers, whatever it is asked."""
+"""The callout: what it answers, and how it reads what the planner was asked."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from callout_world import CALLOUT, callout_text
-from hypothesis import given
-from hypothesis import strategies as st
+from callout_world import CLASS, callout_text
 
-from pegasus_hooks import callout_first
 from pegasus_hooks.callout import HEAD, Job, choose
+from pegasus_hooks.callout_first import planned
 
-
-def test_the_planners_own_timeout_bounds_the_mapping() -> None:
-    limit = callout_first._limit
-    assert limit(None, None) == 30  # the planner gives up after 60
-    assert limit("90", None) == 90
-    assert limit("90", "60") == 30
-    assert limit("x", "0") == 1
-    assert limit("-1", "x") == 0.1
-
-
-def test_without_a_home_a_cache_or_a_planner_it_still_answers(tmp_path: Path) -> None:
-    file = tmp_path / "asked"
-    file.write_text(callout_text("ID1", "t::split:1.0"))
-    command = [sys.executable, "-I", "-S", str(CALLOUT), str(file)]
-    env = {"TMP": str(tmp_path / "absent")}
-    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
-    assert done.returncode == 0
-    assert done.stdout in ("SOLUTION:mu\n", "SOLUTION:tacc\n")
-    assert "expected a planner" in done.stderr
-
-
-@pytest.mark.parametrize("argument", [[], ["/absent"], ["/"], ["\udc80"]])
-def test_one_line_even_without_a_file(argument: list[str], tmp_path: Path) -> None:
-    command = [sys.executable, "-I", "-S", str(CALLOUT), *argument]
-    done = subprocess.run(command, env={"TMP": str(tmp_path)}, capture_output=True, check=False)
-    assert (done.returncode, done.stdout) == (0, b"SOLUTION:NONE\n")
-
-
-site_names = st.binary(min_size=1, max_size=8).filter(lambda b: not set(b) & set(b"\n\r\t :"))
-
-
-@given(st.binary(max_size=300), st.binary(max_size=300))
-def test_whatever_the_files_hold_the_answer_is_an_offered_site(text: bytes, table: bytes) -> None:
-    job = Job(text)
-    site, reason = choose(job, HEAD + table + b"\n")
-    assert site in job.offered or (site == b"NONE" and not job.offered and reason)
-
-
-@given(st.lists(site_names, min_size=1, max_size=5, unique=True), st.data())
-def test_the_first_listed_site_that_is_offered_answers(
-    sites: list[bytes], data: st.DataObject
-) -> None:
-    offered = [site for site in sites if site.upper() != b"NONE"]
-    ranked = data.draw(st.permutations([*sites, b"other"]))
-    job = Job(b"job.id=J\n" + b"".join(b"resource.id=%s x://y\n" % s for s in sites))
-    site, reason = choose(job, HEAD + b"jJ\t" + b"\t".join(ranked) + b"\n")
-    if offered:
-        assert (site, reason) == (next(s for s in ranked if s in offered), "")
-    else:
-        assert site == b"NONE"
+JAVA = ["/usr/bin/java", "-Dpegasus.home.sysconfdir=/none", CLASS]
 
 
 def test_sites_are_read_as_the_planner_writes_them() -> None:
@@ -71,14 +18,60 @@ def test_sites_are_read_as_the_planner_writes_them() -> None:
     assert Job(b"resource.id=NONE NONE\nresource.id=alone\nresource.id= x://y").offered == []
 
 
-def test_the_hot_path_imports_nothing_of_ours() -> None:
-    """Asked with answers at hand: neither the rest of the package nor what it needs is loaded."""
-    code = (
-        f"import sys; sys.path.insert(0, {str(CALLOUT.parent)!r}); import callout; "
-        "job = callout.Job(b'job.id=J\\nresource.id=mu x'); callout.Planner(job); "
-        "callout.choose(job, b'adon callout 1\\njJ\\tmu\\n'); "
-        "print({'os', 're', 'subprocess', 'json', 'pathlib'} & set(sys.modules))"
-    )
-    command = [sys.executable, "-I", "-S", "-c", code]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert done.stdout == "set()\n"
+@pytest.mark.parametrize(
+    ("table", "site"),
+    [
+        (HEAD + b"\nID2\tmu\nID1\ttacc\n", b"tacc"),
+        (HEAD + b"\nID1\telsewhere\n", b"mu"),  # not offered
+        (HEAD + b"\nID11\ttacc\n", b"mu"),
+        (b"", b"mu"),
+    ],
+)
+def test_the_mapping_answers_where_it_can_and_an_offered_site_always(
+    table: bytes, site: bytes
+) -> None:
+    assert choose(Job(b"job.id=ID1\nresource.id=mu x\nresource.id=tacc y\n"), table) == site
+    assert choose(Job(b"job.id=ID1\n"), table) == b"NONE"
+
+
+@pytest.mark.parametrize(
+    ("words", "workflow", "options"),
+    [
+        (["--conf", "c", "--dir", "d", "--output-sites", "local,store", "-vvv", "wf.yml"],
+         "wf.yml", ["--output-site=local"]),
+        (["-s", "mu,tacc", "-olocal", "--cluster", "label", "wf.yml"],
+         "wf.yml", ["--output-site=local"]),
+        (["--dax=wf.yml", "--output-site", "x", "--cleanup", "none"],
+         "wf.yml", ["--output-site=x"]),
+        (["--dir", "d"], "workflow.yml", []),
+        (["-D", "pegasus.catalog.site.file=s", "-Dpegasus.catalog.replica.file=r", "--", "wf.yml"],
+         "wf.yml", ["--sites={here}/s", "--replicas={here}/r"]),
+    ],
+)  # fmt: skip
+def test_command_lines_of_a_planner(
+    words: list[str], workflow: str, options: list[str],
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    (tmp_path / "wf.yml").touch()
+    monkeypatch.chdir(tmp_path)
+    found = planned([*JAVA, *words], {})
+    assert found[:2] == (workflow, [option.format(here=tmp_path) for option in options])
+
+
+def test_another_program_is_no_planner() -> None:
+    with pytest.raises(ValueError, match=r"'bash -c x', expected a planner"):
+        planned(["bash", "-c", "x"], {})
+
+
+def test_later_places_of_properties_win(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home, here = tmp_path / "home", tmp_path / "here"
+    home.mkdir()
+    here.mkdir()
+    for number, path in enumerate([home / ".pegasusrc", here / "pegasus.properties", here / "c"]):
+        settings = "".join(f"k{i} = {number}\n" for i in range(number, 4))
+        path.write_text(f"{settings}mixed{number} = ${{k{number}}}-${{user.home}}\n")
+    monkeypatch.chdir(here)
+    env = {"HOME": str(home), "_PEGASUS__A__B": "env"}
+    known = planned([*JAVA, "--conf", "c", "-Dk3=system"], env)[2]
+    assert [known[f"k{i}"] for i in range(4)] == ["0", "1", "2", "system"]
+    assert (known["mixed1"], known["pegasus.a.b"]) == (f"0-{home}", "env")

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import yaml
-from hypothesis import given
-from hypothesis import strategies as st
 from site_world import (
     inputs_from,
     job,
@@ -20,10 +17,9 @@ from site_world import (
 )
 
 from network_provisioner.errors import InputError
-from site_selector.catalogs import replicas_of, sites_of, transformations_of
-from site_selector.hints import parse_hints
+from site_selector.catalogs.documents import parse_document
+from site_selector.catalogs.entries import replicas_of, sites_of, transformations_of
 from site_selector.inputs import load_inputs
-from site_selector.yamltext import parse_document
 
 FLOW = workflow_text([job("x", "a", ["f"], ["g"])])
 SITES = sites_text({"mu": {}, "tacc": {}, "local": {}})
@@ -83,14 +79,6 @@ def test_bad_hints_name_file_line_and_site(profiles: dict[str, object], message:
     line = next(i for i, row in enumerate(text.splitlines(), 1) if next(iter(profiles)) in row)
     assert str(found.value).startswith(f"sites.yml:{line}: site 'mu': ")
     assert message in str(found.value)
-
-
-@given(st.dictionaries(st.text(max_size=20).map("adon.".__add__) | st.text(), st.text(max_size=9)))
-def test_any_hints_are_read_or_refused(profiles: dict[str, str]) -> None:
-    try:
-        parse_hints(profiles)
-    except InputError as error:
-        assert "adon." in str(error)
 
 
 def test_replicas_by_name_and_by_pattern() -> None:
@@ -233,15 +221,6 @@ def test_catalogs_beside_the_workflow_inside_it_or_missing(tmp_path: Path) -> No
     (alone / "workflow.yml").write_text(FLOW)
     with pytest.raises(InputError, match=r"no site catalog given, .* no sites\.yml beside it"):
         load_inputs(alone / "workflow.yml")
-
-
-@pytest.mark.parametrize("reader", [sites_of, replicas_of, transformations_of])
-@given(st.text(max_size=150))
-def test_any_text_is_read_or_refused_in_one_line(reader: Callable[..., object], text: str) -> None:
-    try:
-        reader(parse_document(text, "x.yml", "catalog"))
-    except InputError as error:
-        assert "\n" not in str(error)
 
 
 def test_what_pegasus_writes_is_read(tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ import argparse
 import json
 import re
 import socket
-import sqlite3
 import subprocess
 import sys
 import threading
@@ -16,7 +15,7 @@ from pathlib import Path
 import pytest
 import uvicorn
 from broker_rig import Rig
-from cli_world import adon, refusal, write_world
+from cli_world import adon, write_world
 
 from adon.cli import NOUNS, build_parser
 from adon.commands import doctor
@@ -246,7 +245,7 @@ def test_the_example_configuration_is_one(tmp_path: Path) -> None:
     broker.stop()
 
 
-# ---- doctor and monitor -----------------------------------------------------------------------
+# ---- doctor -----------------------------------------------------------------------------------
 
 
 def test_doctor_tells_what_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -274,40 +273,3 @@ def test_doctor_is_content_where_all_is_there(monkeypatch: pytest.MonkeyPatch) -
     ran = adon("doctor")
     assert ran.code == 0
     assert "without  a luxury: not there  (do without)" in ran.out
-
-
-def finished(submit_dir: Path, ended: str) -> Path:
-    """A submit directory whose DAGMan has ended, as far as the monitor reads it."""
-    submit_dir.mkdir()
-    (submit_dir / "w.dag").write_text("JOB A a.sub\n")
-    done, failed, code = (1, 0, 0) if ended == "done" else (0, 1, 1)
-    (submit_dir / "w.dag.dagman.out").write_text(
-        "11/21/26 09:00:00 ** condor_scheduniv_exec.1.0 (CONDOR_DAGMAN) STARTING UP\n"
-        "11/21/26 09:00:01 Of 1 nodes total:\n"
-        "11/21/26 09:00:01  Done     Pre   Queued    Post   Ready   Un-Ready   Failed   Futile\n"
-        "11/21/26 09:00:01   ===     ===      ===     ===     ===        ===      ===      ===\n"
-        f"11/21/26 09:00:01     {done}       0        0       0       0          0        {failed}"
-        "        0\n"
-        f"11/21/26 09:00:02 **** condor_scheduniv_exec.1.0 (condor_DAGMAN) pid 1 EXITING WITH "
-        f"STATUS {code}\n"
-    )
-    return submit_dir
-
-
-@pytest.mark.parametrize(("ended", "code"), [("done", 0), ("failed", 1)])
-def test_monitor_follows_to_the_end(tmp_path: Path, ended: str, code: int) -> None:
-    submit_dir = finished(tmp_path / "run", ended)
-    ran = adon("monitor", "run", submit_dir, "--archive", tmp_path / "a.sqlite")
-    assert (ran.code, ran.err) == (code, "")
-    assert ran.out.rstrip().endswith(ended)
-    ran = adon("monitor", "run", submit_dir, "--archive", tmp_path / "b.sqlite", "--json")
-    last = json.loads(ran.out.splitlines()[-1])
-    assert last["state"] == ended and last["dir"] == str(submit_dir) and "percent_done" in last
-    with sqlite3.connect(tmp_path / "a.sqlite") as db:
-        assert db.execute("SELECT count(*) FROM measurement").fetchone()[0] > 0
-
-
-def test_monitor_makes_no_archive_for_a_bad_directory(tmp_path: Path) -> None:
-    said = refusal("monitor", "run", tmp_path / "none", "--archive", tmp_path / "a.sqlite")
-    assert said == f"{tmp_path}/none: found no such directory, expected a submit directory"
-    assert not (tmp_path / "a.sqlite").exists()

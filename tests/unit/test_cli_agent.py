@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from adon.cli import main
-from monitors.agents.messages import Assignment
+from monitors.measurements.agent.messages import Assignment
 from tests.agents_broker import FakeBroker
 
 ADON = (sys.executable, "-c", "from adon.cli import main; raise SystemExit(main())")

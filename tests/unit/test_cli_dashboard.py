@@ -12,7 +12,7 @@ from adon.commands.dashboard import _copied
 from adon.config import load_config
 from monitors.archive import Archive, Measurement
 from network_provisioner.errors import InputError
-from network_provisioner.store import open_store
+from network_provisioner.stores.opening import open_store
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples/adon.yml"
 MEASURED = Measurement("m1", "rtt", "mu>tacc", 0.05, "s", 1e9, "test")

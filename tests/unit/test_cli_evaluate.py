@@ -10,7 +10,7 @@ from cli_world import refusal
 from test_evaluation_wfformat import GOOD, old
 
 from adon.cli import main
-from site_selector.evaluation.contenders import POLICIES
+from site_selector.evaluation.cases import POLICIES
 from site_selector.evaluation.worlds import REGIMES
 
 
@@ -28,7 +28,7 @@ def evaluate(*words: object) -> int:
     return main(["site", "evaluate", *map(str, words)])
 
 
-@pytest.mark.parametrize("staging", ["per-site", "per-job"])
+@pytest.mark.parametrize("staging", ["per-site", pytest.param("per-job", marks=pytest.mark.long)])
 def test_the_same_seed_gives_the_same_file_whatever_jobs_is(
     traces: Path, tmp_path: Path, staging: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -99,18 +99,21 @@ def test_where_it_cannot_write_is_said_at_once(traces: Path, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--errors", "1"), "--errors: found '1', expected a number from 0 to 0.99"),
-        (("--errors", "nan"), "--errors: found 'nan', expected a number from 0 to 0.99"),
-        (("--platforms", "0"), "--platforms: found '0', expected a whole number from 1 to 10000"),
-        (("--jobs", "x"), "--jobs: found 'x', expected a whole number from 1 to 1024"),
-        (("--staging", "x"), "--staging: found 'x', expected one of 'per-site', 'per-job'"),
+        (("--errors", "1"), "argument --errors: found '1', expected a number from 0 to 0.99"),
+        (("--errors", "nan"), "argument --errors: found 'nan', expected a number from 0 to 0.99"),
+        (
+            ("--platforms", "0"),
+            "argument --platforms: found '0', expected a whole number from 1 to 10000",
+        ),
+        (("--jobs", "x"), "argument --jobs: found 'x', expected a whole number from 1 to 1024"),
+        (("--staging", "x"), "argument --staging: invalid choice: 'x' (choose from"),
     ],
 )
 def test_arguments(words: tuple[str, ...], said: str) -> None:
-    end = " (see 'adon site evaluate --help')"
-    assert refusal("site", "evaluate", "--instances", "x", *words) == said + end
+    line = refusal("site", "evaluate", "--instances", "x", *words)
+    assert line.startswith(said) and line.endswith(" (see 'adon site evaluate --help')")
 
 
 def test_there_must_be_something_to_evaluate() -> None:
     said = refusal("site", "evaluate")
-    assert said.startswith("found neither --instances nor --adversary, expected one")
+    assert said.startswith("one of the arguments --instances --adversary is required")

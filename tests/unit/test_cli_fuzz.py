@@ -18,13 +18,13 @@ from hypothesis import strategies as st
 
 from adon.config import load_config
 from adon.placement import place_files
-from network_provisioner import hookconfig
+from network_provisioner.base import hookconfig
 from network_provisioner.errors import InputError
 from network_provisioner.topologies.data import topology_from_dict
 from pegasus_hooks.planner.model import Sources
 from pegasus_hooks.planner.plan import plan
 from site_selector.inputs import load_inputs
-from site_selector.placement import Mapping
+from site_selector.mapping.placement import Mapping
 
 FILES = {
     "workflow": WORKFLOW,

@@ -1,4 +1,4 @@
-"""``adon measure``: the verbs that ask the broker, beside a centre behind a real socket."""
+"""``adon measure``: the verbs that ask the broker, beside a coordinator behind a real socket."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import pytest
 import yaml
 from api_rig import serving
 from broker_rig import Rig
-from centre_rig import CentreRig
 from cli_world import NOBODY, adon
+from coordinator_rig import CoordinatorRig
 
 from adon.commands.measure_shown import agents, planned
 from monitors.api import agents as agents_api
 from monitors.api import archive as archive_api
-from monitors.api import centre as centre_api
+from monitors.api import measuring as measuring_api
 from monitors.rules import Rules
 from network_provisioner.access import Keyring
 from network_provisioner.api import create_app
@@ -25,21 +25,21 @@ EXAMPLE = Path(__file__).resolve().parents[2] / "examples/adon.yml"
 
 
 @pytest.fixture
-def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[CentreRig, str]]:
-    """A centre, agents that are there, and its address."""
-    centre = CentreRig(tmp_path)
-    centre.all_present()
-    rig = Rig(tmp_path / "state.sqlite", clock=centre.clock)
-    ring = Keyring((), centre.clock)
-    monkeypatch.setattr("time.time", centre.clock)
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[CoordinatorRig, str]]:
+    """A coordinator, agents that are there, and its address."""
+    coordinator = CoordinatorRig(tmp_path)
+    coordinator.all_present()
+    rig = Rig(tmp_path / "state.sqlite", clock=coordinator.clock)
+    ring = Keyring((), coordinator.clock)
+    monkeypatch.setattr("time.time", coordinator.clock)
     routers = [
-        agents_api.router(centre.centre, ring.hash_of, centre.clock),
-        centre_api.router(centre.centre, Rules(), ring.principals, centre.clock),
-        archive_api.router(centre.archive, Rules()),
+        agents_api.router(coordinator.coordinator, coordinator.clock),
+        measuring_api.router(coordinator.coordinator, Rules(), ring.principals, coordinator.clock),
+        archive_api.router(coordinator.archive, Rules()),
     ]
     with serving(create_app(rig.broker, ring, more=routers)) as port:
-        yield centre, f"http://127.0.0.1:{port}"
-    centre.close()
+        yield coordinator, f"http://127.0.0.1:{port}"
+    coordinator.close()
 
 
 def measure(url: str, *words: str) -> tuple[int, str, str]:
@@ -47,10 +47,10 @@ def measure(url: str, *words: str) -> tuple[int, str, str]:
     return found.code, found.out, found.err
 
 
-def test_what_is_measured(world: tuple[CentreRig, str]) -> None:
-    centre, url = world
-    centre.let_pass(60)
-    centre.work("mu", "tacc", "iplant")
+def test_what_is_measured(world: tuple[CoordinatorRig, str]) -> None:
+    coordinator, url = world
+    coordinator.let_pass(60)
+    coordinator.work("mu", "tacc", "iplant")
     code, out, _ = measure(url, "list")
     assert code == 0 and out.splitlines()[0].split() == [
         "task", "tool", "of", "every", "for", "next", "done", "failed", "missed", "from",
@@ -62,12 +62,12 @@ def test_what_is_measured(world: tuple[CentreRig, str]) -> None:
     ]  # fmt: skip
 
 
-def test_agents_and_schedule(world: tuple[CentreRig, str]) -> None:
-    centre, url = world
-    centre.let_pass(60)
-    centre.work("mu", "iplant")
-    centre.clock.now += 100
-    centre.centre.heard("mu")
+def test_agents_and_schedule(world: tuple[CoordinatorRig, str]) -> None:
+    coordinator, url = world
+    coordinator.let_pass(60)
+    coordinator.work("mu", "iplant")
+    coordinator.clock.now += 100
+    coordinator.coordinator.heard("mu")
     code, out, _ = measure(url, "agents")
     lines = {line.split()[0]: line for line in out.splitlines()}
     assert code == 0 and "there" in lines["mu"] and "away" in lines["tacc"]
@@ -102,13 +102,13 @@ def test_what_agents_say_is_text_and_when_is_said() -> None:
 
 
 def test_a_run_on_demand_and_its_result(
-    world: tuple[CentreRig, str], monkeypatch: pytest.MonkeyPatch
+    world: tuple[CoordinatorRig, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    centre, url = world
+    coordinator, url = world
 
     def passes(_: float) -> None:  # while the command waits, the agents work
-        centre.let_pass(5)
-        centre.work("mu", "tacc")
+        coordinator.let_pass(5)
+        coordinator.work("mu", "tacc")
 
     monkeypatch.setattr("adon.commands.measure_run.time.sleep", passes)
     code, out, err = measure(url, "run", "tcp")
@@ -122,16 +122,16 @@ def test_a_run_on_demand_and_its_result(
 
 
 def test_a_run_that_comes_to_nothing(
-    world: tuple[CentreRig, str], monkeypatch: pytest.MonkeyPatch
+    world: tuple[CoordinatorRig, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    centre, url = world
-    monkeypatch.setattr("adon.commands.measure_run.time.sleep", lambda _: centre.let_pass(10))
+    coordinator, url = world
+    monkeypatch.setattr("adon.commands.measure_run.time.sleep", lambda _: coordinator.let_pass(10))
     code, out, _ = measure(url, "run", "tcp")
     assert code == 1 and "missed: agent 'mu' did not ask in time" in out
-    centre.let_pass(100)
+    coordinator.let_pass(100)
     code, _, err = measure(url, "run", "tcp")
     assert code == 2 and "was last seen" in err and "nothing was started" in err
-    centre.all_present()
+    coordinator.all_present()
     code, out, _ = measure(url, "run", "tcp", "--no-wait")
     assert code == 0 and len(out.splitlines()) == 1
 
@@ -153,24 +153,26 @@ def test_a_run_that_comes_to_nothing(
         (("add", "x", "--tool", "host", "--every", "1 min"), "from"),
     ],
 )
-def test_what_is_refused(world: tuple[CentreRig, str], words: tuple[str, ...], said: str) -> None:
+def test_what_is_refused(
+    world: tuple[CoordinatorRig, str], words: tuple[str, ...], said: str
+) -> None:
     code, out, err = measure(world[1], *words)
     assert (code, out) == (2, "") and said in err and err.startswith("adon: ")
     assert len(err.splitlines()) == 1
 
 
-def test_tasks_are_added_and_removed(world: tuple[CentreRig, str]) -> None:
-    centre, url = world
+def test_tasks_are_added_and_removed(world: tuple[CoordinatorRig, str]) -> None:
+    coordinator, url = world
     words = ("add", "mine", "--tool", "echo", "--from", "local", "--to", "iplant")
     code, out, _ = measure(url, *words, "--every", "40 s", "--within", "20 s", "--set", "count=5")
     assert code == 0 and "mine" in out and "local>iplant" in out
-    assert centre.book.get("mine").definition.options["count"] == 5
-    assert centre.book.get("mine").task.deadline_ms == 20_000
+    assert coordinator.registry.get("mine").definition.options["count"] == 5
+    assert coordinator.registry.get("mine").task.deadline_ms == 20_000
     assert measure(url, "remove", "mine")[1] == "mine is measured no longer\n"
-    assert centre.book.find("mine") is None
+    assert coordinator.registry.find("mine") is None
 
 
-def test_who_may(world: tuple[CentreRig, str], tmp_path: Path) -> None:
+def test_who_may(world: tuple[CoordinatorRig, str], tmp_path: Path) -> None:
     code, out, _ = measure(world[1], "who", "--from", "mu", "--to", "tacc")
     assert code == 0 and out.count("anybody: role engineer") == 2
     data = yaml.safe_load(EXAMPLE.read_text())

@@ -15,8 +15,8 @@ from cli_world import NOBODY, adon, refusal
 from monitor_files import START, Submitted, exiting, starting, submitted, table, whole_run
 
 from monitors.archive import Archive
+from monitors.watcher import registry
 from monitors.workflows.logs.submit_dir import derived
-from pegasus_hooks import registry
 
 ROOT = Path(__file__).resolve().parents[2]
 WAIT_S = 60.0
@@ -141,7 +141,7 @@ def test_a_directory_with_several_dags(tmp_path: Path) -> None:
         (["--user", "--broker", "--token-file", "none"],
          "none: cannot be read: No such file or directory, expected a token"),
         (["--user", "--broker", "--archive", "a.sqlite"],
-         "--archive: found beside --broker, expected one of both (see 'adon monitor run --help')"),
+         "argument --archive: not allowed with argument --broker (see 'adon monitor run --help')"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_meant(words: list[str], said: str) -> None:

@@ -111,8 +111,8 @@ class TestPolicies:
 REFUSED = [
     (("policy", "start", "--type", "user"), "found no name, expected NAME or --file"),
     (("policy", "start", "x"), "has no 'type', expected it to start one"),
-    ((*CMS, "--strategy", "8-2"), "strategy is '8-2', expected one of"),
-    ((*CMS, "--strategy", "7-3", "--until", "1"), "its end 1.0 is past"),
+    ((*CMS, "--strategy", "8-2"), "strategy: found '8-2', expected one of"),
+    ((*CMS, "--strategy", "7-3", "--until", "1"), "its end 1970-01-01T00:00:01Z is past"),
     ((*CMS, "--strategy", "7-3", "--until", "soon"), "is 'soon', expected ISO 8601"),
     ((*CMS, "--strategy", "7-3", "--for", "1 q"), "--for: found '1 q'"),
     ((*CMS, "--strategy", "7-3", "--link", "s1", "mars"), "no link between 's1' and 'mars'"),
@@ -128,9 +128,9 @@ REFUSED = [
 
 
 @pytest.mark.usefixtures("store")
-@pytest.mark.parametrize(("words", "line"), REFUSED)
-def test_refusals_are_one_line(words: tuple[str, ...], line: str) -> None:
-    assert line in refusal(*words)
+def test_refusals_are_one_line() -> None:
+    for words, line in REFUSED:
+        assert line in refusal(*words)
     assert as_json("policy", "list", "--all") == []
 
 

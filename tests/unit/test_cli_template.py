@@ -117,25 +117,23 @@ def test_the_one_that_fits(rig: Rig) -> None:
     assert json.loads(adon("template", "match", "montage", "--json").out)["how"] == "name"
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (("match", "--min", "fast"), "min_throughput: found 'fast', expected a number with a unit"),
-        (("match", "--max-loss", "2"), "max_loss is 2.0, expected a fraction in [0, 1)"),
-        (("match", "--min", "2 Gb/s", "--max", "1 Gb/s"), "is above max_throughput"),
-        (("save", "a b", "--file", "own.yml"), "expected letters, digits and . _ -"),
-        (("save", "x", "--file", "none.yml"), "none.yml: cannot be read"),
-        (("save", "x", "--file", "bad.yml"), "bad.yml: template 'bad': rspec has no"),
-        (("save", "x"), "found none of --from --file --version, expected one"),
-        (("save", "x", "--version", "1"), "unknown template 'x'"),
-        (("history", "x"), "unknown template 'x'"),
-        (("delete", "x"), "unknown template 'x'"),
-        (("show", "soykb", "--version", "0"), "expected a whole number from 1"),
-    ],
-)
-def test_what_cannot_be_is_one_line(
-    rig: Rig, tmp_path: Path, words: tuple[str, ...], said: str
-) -> None:
+REFUSED = [
+    (("match", "--min", "fast"), "min_throughput: found 'fast', expected a number with a unit"),
+    (("match", "--max-loss", "2"), "max_loss is 2.0, expected a fraction in [0, 1)"),
+    (("match", "--min", "2 Gb/s", "--max", "1 Gb/s"), "is above max_throughput"),
+    (("save", "a b", "--file", "own.yml"), "expected letters, digits and . _ -"),
+    (("save", "x", "--file", "none.yml"), "none.yml: cannot be read"),
+    (("save", "x", "--file", "bad.yml"), "bad.yml: template 'bad': rspec has no"),
+    (("save", "x"), "one of the arguments --from --file --version is required"),
+    (("save", "x", "--version", "1"), "unknown template 'x'"),
+    (("history", "x"), "unknown template 'x'"),
+    (("delete", "x"), "unknown template 'x'"),
+    (("show", "soykb", "--version", "0"), "expected a whole number from 1"),
+]
+
+
+def test_what_cannot_be_is_one_line(rig: Rig, tmp_path: Path) -> None:
     written(tmp_path)
     (tmp_path / "bad.yml").write_text("qspec: {min_throughput: 1}\n", encoding="utf-8")
-    assert said in refusal("template", *words)
+    for words, said in REFUSED:
+        assert said in refusal("template", *words)

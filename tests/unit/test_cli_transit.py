@@ -62,23 +62,23 @@ def test_everything_a_request_can_say(rig: Rig) -> None:
     assert "packets: tcp to 2811, tcp from 50000-50063, udp to 5000" in text
 
 
-@pytest.mark.parametrize(
-    ("words", "line"),
-    [
-        (["--port", "x"], "--port: found 'x', expected a port such as 2811"),
-        (["--port", "99999"], "--port: dst_ports is 99999, expected a whole number"),
-        (["--port", "9-3"], "--port: dst_ports is [9, 3]"),
-        (["--port", "icmp/1"], "--port: protocol is 'icmp', expected tcp or udp"),
-        (["--port", "to:1"], "--port: found 'to:1', expected a port"),
-        (["--start", "soon"], "--start is 'soon', expected ISO 8601"),
-        (["--start", "+soon"], "--start: found 'soon', expected a number with a unit"),
-        (["--priority", "-1"], "--priority: found '-1', expected a whole number"),
-        (["--lease", "0 s"], "--lease: found '0 s', expected more than 0"),
-        (["--end", "2001-01-01"], "end "),
-    ],
-)
-def test_what_a_request_cannot_say_is_one_line(rig: Rig, words: list[str], line: str) -> None:
-    assert refusal("transit", "request", "mu", "tacc", *words).startswith(line)
+UNSAYABLE = [
+    (["--port", "x"], "--port: found 'x', expected a port such as 2811"),
+    (["--port", "99999"], "--port: dst_ports is 99999, expected a whole number"),
+    (["--port", "9-3"], "--port: dst_ports is [9, 3]"),
+    (["--port", "icmp/1"], "--port: protocol is 'icmp', expected tcp or udp"),
+    (["--port", "to:1"], "--port: found 'to:1', expected a port"),
+    (["--start", "soon"], "--start is 'soon', expected ISO 8601"),
+    (["--start", "+soon"], "--start: found 'soon', expected a number with a unit"),
+    (["--priority", "-1"], "argument --priority: found '-1', expected a whole number"),
+    (["--lease", "0 s"], "--lease: found '0 s', expected more than 0"),
+    (["--end", "2001-01-01"], "end "),
+]
+
+
+def test_what_a_request_cannot_say_is_one_line(rig: Rig) -> None:
+    for words, line in UNSAYABLE:
+        assert refusal("transit", "request", "mu", "tacc", *words).startswith(line)
     assert rig.broker.list() == []
 
 
@@ -183,7 +183,7 @@ def test_a_token_goes_into_a_file_of_its_owners(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        (["--name", "x", "--role", "king"], "--role: found 'king', expected one of"),
+        (["--name", "x", "--role", "king"], "argument --role: invalid choice: 'king' (choose from"),
         (["--name", "", "--role", "operator"], "token: name: String should have at least 1"),
         (
             ["--name", "x", "--role", "operator", "--expires", "soon"],

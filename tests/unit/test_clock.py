@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from broker_rig import L2, Clock, Rig
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from network_provisioner.clock import JUMP_S, SteadyClock, move_times, since_boot, steady
@@ -229,6 +229,7 @@ def test_switches_that_were_away_are_asked_again_in_time(rig: Rig, times: Times)
     assert "a" in rig.controller.circuits
 
 
+@settings(max_examples=30)
 @given(st.lists(st.tuples(st.floats(-1e5, 1e5), st.floats(0, 30)), max_size=6))
 def test_however_often_it_is_set_a_lease_lasts_as_long(
     tmp_path_factory: pytest.TempPathFactory, sets: list[tuple[float, float]]

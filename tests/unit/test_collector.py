@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from condor_plugins.collector import read
@@ -28,6 +28,7 @@ slots = st.fixed_dictionaries(
 jobs = st.fixed_dictionaries({"JobStatus": st.integers(1, 7), "pegasus_site": sites})
 
 
+@settings(max_examples=25)
 @given(st.lists(slots), st.lists(jobs))
 def test_every_slot_and_job_is_counted_once(
     slot_ads: list[dict[str, Any]], job_ads: list[dict[str, Any]]

@@ -32,10 +32,19 @@ def rig(tmp_path: Path) -> Rig:
 def test_clients_that_send_nothing_block_nobody_and_are_let_go(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection, "HEAD_S", 2.0)
+    monkeypatch.setattr(connection, "HEAD_S", 1.0)
+    made, taken = connection.Connection.connection_made, threading.Semaphore(0)
+
+    def counted(self: connection.Connection, transport: asyncio.Transport) -> None:
+        made(self, transport)
+        taken.release()
+
+    monkeypatch.setattr(connection.Connection, "connection_made", counted)
     with serving(application(rig)) as port:
         idle = [socket.create_connection(("127.0.0.1", port)) for _ in range(50)]
         idle[0].sendall(b"GET /v1/he")  # half a request line
+        assert all(taken.acquire(timeout=FOR_EVER_S) for _ in idle)
+        monkeypatch.setattr(connection, "HEAD_S", FOR_EVER_S)  # of those that come later
         client = BrokerClient(f"http://127.0.0.1:{port}", FOR_EVER_S)
         assert client.request(TransitRequest("a", "mu", "tacc")).id == "a"
         for sock in idle:
@@ -78,6 +87,7 @@ def big(app: FastAPI) -> FastAPI:
     return app
 
 
+@pytest.mark.long  # who is stopped for a second takes nothing for too long
 def test_an_answer_that_is_taken_slowly_is_sent_to_its_end(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -33,7 +33,7 @@ def test_only_the_ends_of_circuits_reach_a_dmz(data: st.DataObject) -> None:
     topology = with_dmz(plain, closed)
     circuits = data.draw(circuit_sets(topology))
     plan = make_plan(topology, circuits, NOW)
-    world = Pipeline(topology, [*plan.routes, *plan.rules], plan.aids)
+    world = Pipeline(topology, [*plan.routes, *plan.rules], plan.entries)
     joined = {frozenset((c.path[0], c.path[-1])) for c in circuits}
     for src, dst in itertools.permutations(topology.sites, 2):
         opened = closed not in (src, dst) or frozenset((src, dst)) in joined

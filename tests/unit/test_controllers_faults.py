@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import struct
-from collections.abc import Callable, Iterator
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from controller_rig import PATH, FakeRig
@@ -20,7 +25,7 @@ Tables = dict[str, object]
 
 @pytest.fixture
 def rig() -> Iterator[FakeRig]:
-    made = FakeRig(reply_timeout_s=5.0)
+    made = FakeRig()
     try:
         made.controller.start(60.0)
         yield made
@@ -78,21 +83,19 @@ def always_errors(answer: bytes) -> bytes:
     return struct.pack("!BBHI", 4, ERROR, 12, *struct.unpack_from("!I", answer, 4)) + b"\0\1\0\1"
 
 
-def nothing(answer: bytes) -> bytes:
-    return b""
-
-
-@pytest.mark.parametrize("lie", [garbage, truncated, other_numbers, always_errors, nothing])
+@pytest.mark.parametrize("lie", [garbage, truncated, other_numbers, always_errors])
 def test_a_switch_that_answers_wrong_is_an_error_and_changes_nothing(
     rig: FakeRig, lie: Callable[[bytes], bytes]
 ) -> None:
     rig.controller.apply(first(rig))
     before = tables(rig)
     rig.s2.mangle = lambda answer: lie(answer) if answer else b""
+    rig.wait_at_most(1.0)
     with pytest.raises(ControllerError, match=r"switch s2 \(dpid 2\)") as caught:
         rig.controller.apply(second(rig))
     assert "\n" not in str(caught.value)
     rig.s2.mangle = lambda answer: answer
+    rig.wait_at_most(30.0)
     rig.wait_for("return", lambda: rig.controller.installed() == ["goes", "stays"])
     rig.wait_for("what was there", lambda: tables(rig) == before)
 
@@ -149,3 +152,70 @@ def test_a_switch_that_hangs_up_or_restarts_at_any_message(
     assert {c.mark for c in rig.shaper.laid["s1-a"].classes}
     rig.controller.apply([])
     assert tables(rig).keys() == {k for k in wanted if "(10, " in k}
+
+
+CHILD = """
+import sys
+from controller_rig import FakeRig
+from test_controllers_faults import first, second
+rig = FakeRig(port=int(sys.argv[1]))
+rig.controller.start(60)
+rig.controller.apply(first(rig))
+print("first", flush=True)
+sys.stdin.readline()
+rig.controller.apply(second(rig))
+print("second", flush=True)
+sys.stdin.readline()
+"""
+
+
+def killed_at(rig: FakeRig, count: int) -> int:
+    """Kills a child when s1 has received so many messages of the change; how many it received."""
+    here = Path(__file__).resolve().parent
+    with subprocess.Popen(
+        [sys.executable, "-c", CHILD, str(rig.port)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(here), str(here.parents[1])])},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdin is not None and process.stdout is not None
+        try:
+            assert process.stdout.readline() == "first\n"
+            rig.s1.on_message = at = At(count, lambda: os.kill(process.pid, signal.SIGKILL))
+            process.stdin.write("\n")
+            process.stdin.flush()
+            said = process.stdout.readline()
+            assert (said == "") == (at.seen >= count)
+            return at.seen
+        finally:
+            rig.s1.on_message = lambda kind: None
+            process.kill()
+
+
+def survives(rig: FakeRig, counts: Iterable[int]) -> None:
+    """The broker is killed at these messages, and starts again with what its store says."""
+    rig.controller.apply(second(rig))
+    wanted = tables(rig)
+    rig.controller.stop()
+    for count in counts:
+        killed_at(rig, count)
+        rig.controller = rig.openflow = rig.new_controller()
+        rig.controller.start(60.0)
+        rig.controller.apply(second(rig))
+        assert tables(rig) == wanted, f"killed at message {count}"
+        rig.controller.apply(first(rig))
+        rig.controller.stop()
+
+
+def test_a_broker_killed_between_two_messages_leaves_neither_leak_nor_double(rig: FakeRig) -> None:
+    survives(rig, [4])
+
+
+@pytest.mark.long
+def test_a_broker_killed_between_any_two_messages(rig: FakeRig) -> None:
+    rig.controller.stop()
+    total = killed_at(rig, 10**6)
+    assert total > 6
+    rig.controller.start(60.0)
+    survives(rig, range(1, total + 1))

@@ -9,15 +9,20 @@ from controller_worlds import MBPS, Pipeline, topologies, two_switches
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from network_provisioner.controllers.aids import SelectGroup
 from network_provisioner.controllers.base import Circuit, Part
-from network_provisioner.controllers.blocks import blocks, matches, overlap, reverse
+from network_provisioner.controllers.groups import (
+    matches,
+    overlap,
+    port_masks,
+    reverse,
+)
 from network_provisioner.controllers.plan import Plan, Planner, make_plan
 from network_provisioner.controllers.rules import (
     FLOW_ACK_PRIORITY,
     FLOW_PRIORITY,
+    SelectGroup,
     diff,
-    diff_aids,
+    diff_entries,
 )
 from network_provisioner.errors import InputError
 from network_provisioner.flows import Flow, Ports
@@ -41,7 +46,7 @@ def split(name: str = "a", flows: tuple[Flow, ...] = ()) -> Circuit:
 
 
 def network(plan: Plan, topology: Topology) -> Pipeline:
-    return Pipeline(topology, [*plan.routes, *plan.rules], plan.aids)
+    return Pipeline(topology, [*plan.routes, *plan.rules], plan.entries)
 
 
 ports = st.tuples(st.integers(1, 65535), st.integers(1, 65535)).map(lambda p: (min(p), max(p)))
@@ -49,7 +54,7 @@ ports = st.tuples(st.integers(1, 65535), st.integers(1, 65535)).map(lambda p: (m
 
 @given(ports)
 def test_blocks_cover_a_range_exactly(ports: Ports) -> None:
-    found = blocks(ports)
+    found = port_masks(ports)
     assert len(found) <= 30
     sizes = [0x10000 - mask for _, mask in found]
     assert sum(sizes) == ports[1] - ports[0] + 1
@@ -60,12 +65,12 @@ def test_blocks_cover_a_range_exactly(ports: Ports) -> None:
 
 
 def test_round_ranges_need_few_blocks() -> None:
-    assert blocks((5001, 5001)) == [(5001, 0xFFFF)]
-    assert blocks((50000, 51000)) == [
+    assert port_masks((5001, 5001)) == [(5001, 0xFFFF)]
+    assert port_masks((50000, 51000)) == [
         (50000, 0xFFF0), (50016, 0xFFE0), (50048, 0xFF80), (50176, 0xFE00), (50688, 0xFF00),
         (50944, 0xFFE0), (50976, 0xFFF0), (50992, 0xFFF8), (51000, 0xFFFF),
     ]  # fmt: skip
-    assert blocks((1, 65535))[-1] == (32768, 0x8000)
+    assert port_masks((1, 65535))[-1] == (32768, 0x8000)
 
 
 flow_strategy = st.builds(
@@ -160,7 +165,7 @@ def test_what_switches_cannot_tell_apart_is_refused(flows: tuple[Flow, ...], mes
 def test_a_split_transfer_is_dealt_out_by_its_rates() -> None:
     topology = two_switches()
     plan = make_plan(topology, [split()], NOW)
-    (select,) = plan.aids
+    (select,) = plan.entries
     assert isinstance(select, SelectGroup)
     assert [(b.weight, b.out_port) for b in select.buckets] == [(75, 10), (25, 11)]
     world = network(plan, topology)
@@ -177,7 +182,7 @@ def test_a_split_transfer_is_dealt_out_by_its_rates() -> None:
 def test_split_transfers_beside_others_between_the_same_hosts() -> None:
     topology = two_switches()
     plan = make_plan(topology, [split("all"), split("web", WEB), circuit("grid", L2, GRID)], NOW)
-    assert len(plan.aids) == 2
+    assert len(plan.entries) == 2
     world = network(plan, topology)
     for deal, path in ((0, L2), (1, L3)):
         assert world.send("mu", "tacc", protocol="tcp", ports=(1, 5001), deal=deal).nodes == path
@@ -194,12 +199,8 @@ def test_no_packet_is_lost_when_a_transfer_is_split_and_joined() -> None:
     for circuits in sets:
         plan = planner.plan(circuits, NOW)
         wanted = [*plan.routes, *plan.rules]
-        rules = diff(world.rules.values(), wanted, NOW)
-        aids = diff_aids(world.aids.values(), plan.aids)
-        changes = replace(
-            rules, add_aids=aids.add_aids, change_aids=aids.change_aids,
-            delete_aids=aids.delete_aids,
-        )  # fmt: skip
+        changes = diff(world.rules.values(), wanted, NOW)
+        changes |= diff_entries(world.entries.values(), plan.entries)
         for step in changes.stages():
             world.change(step)
             for deal in (0, 1):
@@ -208,7 +209,7 @@ def test_no_packet_is_lost_when_a_transfer_is_split_and_joined() -> None:
                     assert sent.nodes[-1] == "tacc"
                     world.send("tacc", "mu", protocol="tcp", ports=(port, 1), deal=deal)
         assert not diff(world.rules.values(), wanted, NOW)
-        assert not diff_aids(world.aids.values(), plan.aids)
+        assert not diff_entries(world.entries.values(), plan.entries)
 
 
 def test_a_broker_that_starts_anew_keeps_the_marks_that_are_on_the_switches() -> None:
@@ -218,9 +219,9 @@ def test_a_broker_that_starts_anew_keeps_the_marks_that_are_on_the_switches() ->
         before = planner.plan([*several[:count], split()], NOW)
     again = Planner(two_switches())
     again.plan([circuit("other", L2, WEB)], NOW)
-    again.recall(before.rules, before.aids)
+    again.recall(before.rules, before.entries)
     after = again.plan([*several[:count], split()], NOW)
-    assert set(after.rules) == set(before.rules) and after.aids == before.aids
+    assert set(after.rules) == set(before.rules) and after.entries == before.entries
     assert after.shapes == before.shapes
 
 

@@ -9,11 +9,11 @@ from controller_worlds import MBPS, circuit_sets, topologies, two_switches
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from network_provisioner.controllers.aids import Meter
 from network_provisioner.controllers.base import Circuit
 from network_provisioner.controllers.groups import Grouper, by_hop
-from network_provisioner.controllers.metering import caps, hop_key
-from network_provisioner.controllers.plan import Planner, make_plan
+from network_provisioner.controllers.plan import Planner, caps, make_plan
+from network_provisioner.controllers.routes import hop_key
+from network_provisioner.controllers.rules import Meter
 from network_provisioner.errors import InputError
 
 NOW = 1000.0
@@ -41,7 +41,7 @@ def test_caps_fit_every_link_and_keep_guarantees(data: st.DataObject) -> None:
 
 def test_a_circuit_and_what_it_leaves_are_metered_where_they_enter() -> None:
     plan = make_plan(two_switches(), [OURS], NOW, keep="meter")
-    meters = {aid.number: aid for aid in plan.aids if isinstance(aid, Meter)}
+    meters = {entry.number: entry for entry in plan.entries if isinstance(entry, Meter)}
     first = next(rule for rule in plan.rules if rule.hop == 0 and rule.src == "10.10.0.1")
     assert meters[first.meter].rate_kbps == 14_000
     assert {r.meter for r in plan.rules if r.hop > 0} == {0}
@@ -56,9 +56,9 @@ def test_meters_are_changed_in_place_when_rates_change() -> None:
     planner = Planner(two_switches(), "meter")
     before = planner.plan([OURS], NOW)
     after = planner.plan([replace(OURS, min_bps=5 * MBPS, max_bps=5 * MBPS)], NOW)
-    assert {a.key for a in before.aids} == {a.key for a in after.aids}
+    assert {a.key for a in before.entries} == {a.key for a in after.entries}
     assert before.rules == after.rules and before.routes == after.routes
-    assert planner.plan([], NOW).aids == ()
+    assert planner.plan([], NOW).entries == ()
 
 
 def test_queues_are_numbered_like_marks_and_nothing_is_marked() -> None:

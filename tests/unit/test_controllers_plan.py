@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from network_provisioner.controllers.base import Circuit
+from network_provisioner.controllers.dscp import MARKS, Marker
 from network_provisioner.controllers.groups import Grouper, by_hop
-from network_provisioner.controllers.marks import MARKS, Marker
 from network_provisioner.controllers.plan import Planner, make_plan
 from network_provisioner.controllers.routes import shaped_hops
 from network_provisioner.controllers.rules import (
@@ -20,7 +20,7 @@ from network_provisioner.controllers.rules import (
     diff,
     make_cookie,
 )
-from network_provisioner.controllers.shaping import DeviceShape
+from network_provisioner.controllers.shaping.shapes import DeviceShape
 from network_provisioner.errors import InputError
 from network_provisioner.flows import Flow
 from network_provisioner.topology import Link, Node, Topology

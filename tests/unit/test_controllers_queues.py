@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 
 from network_provisioner.controllers.base import Circuit, Queue
 from network_provisioner.controllers.plan import Planner, make_plan
-from network_provisioner.controllers.shaping import (
+from network_provisioner.controllers.shaping.htb import grow, lay, shrink
+from network_provisioner.controllers.shaping.shapes import (
     MIN_CLASS_BPS,
-    Asked,
+    ClassDemand,
     DeviceShape,
     QueueClass,
     ShapeClass,
     share_out,
 )
-from network_provisioner.controllers.tc import grow, lay, shrink
 from network_provisioner.errors import InputError
 from network_provisioner.flows import Flow
 
@@ -134,7 +134,7 @@ def test_no_class_promises_more_than_what_it_is_served_from(
         alone = is_shared and queue and queue not in shared
         shared |= {queue} if alone else set()
         data_bps = 0.0 if alone else data / total * C
-        asked.append(Asked(i + 1, data_bps, ack * C, C, queue, shared=bool(alone)))
+        asked.append(ClassDemand(i + 1, data_bps, ack * C, C, queue, shared=bool(alone)))
     classes, tree = share_out(C, asked, queues)
     floor = MIN_CLASS_BPS * (len(classes) + len(tree))
     inside: dict[str, float] = dict.fromkeys(names, 0.0)

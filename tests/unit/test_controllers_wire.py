@@ -1,21 +1,23 @@
-"""Rules, groups and meters as OpenFlow messages and back, and how many a change takes."""
+"""Rules, groups and meters as OpenFlow messages and back."""
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
-from dataclasses import replace
 
-import pytest
-from controller_rig import FakeRig
 from hypothesis import given
 from hypothesis import strategies as st
 
-from network_provisioner.controllers import wire, wireread
-from network_provisioner.controllers.aids import OWNER, Bucket, Meter, SelectGroup
-from network_provisioner.controllers.flowstats import FlowReply
-from network_provisioner.controllers.rules import FlowRule, same_rule, stamp_rule
-from network_provisioner.flows import Flow
+from network_provisioner.controllers.openflow import wire
+from network_provisioner.controllers.openflow.wire import FlowReply
+from network_provisioner.controllers.rules import (
+    TRANSIT_OWNER,
+    Bucket,
+    FlowRule,
+    Meter,
+    SelectGroup,
+    same_rule,
+    stamp_rule,
+)
 
 NOW = 1_700_000_000.0
 addresses = st.integers(1, 254).map(lambda n: f"10.10.0.{n}")
@@ -29,7 +31,7 @@ def flow_rules(draw: st.DrawFn) -> FlowRule:
     """Any rule that a plan could make."""
     protocol = draw(st.sampled_from(["ip", "tcp", "udp", "arp"]))
     named = protocol in ("tcp", "udp")
-    group = draw(st.sampled_from([0, OWNER << 16 | 7]))
+    group = draw(st.sampled_from([0, TRANSIT_OWNER << 16 | 7]))
     return FlowRule(
         dpid=1,
         priority=draw(st.integers(1, 65535)),
@@ -47,7 +49,7 @@ def flow_rules(draw: st.DrawFn) -> FlowRule:
         mark=None if protocol == "arp" else draw(st.none() | st.integers(1, 63)),
         group=group,
         queue=0 if group else draw(st.integers(0, 63)),
-        meter=draw(st.sampled_from([0, OWNER << 16 | 9])),
+        meter=draw(st.sampled_from([0, TRANSIT_OWNER << 16 | 9])),
     )
 
 
@@ -69,7 +71,7 @@ def test_what_is_read_is_what_was_sent(rule: FlowRule) -> None:
     found = wire.decode(reply(rule, data))
     assert isinstance(found, FlowReply)
     (entry,) = found.body
-    seen = wireread.read_rule(1, entry, NOW + 5.5)
+    seen = wire.read_rule(1, entry, NOW + 5.5)
     assert seen is not None and seen.bytes == 77
     assert seen.rule.key == rule.key and same_rule(seen.rule, rule, NOW)
 
@@ -77,7 +79,7 @@ def test_what_is_read_is_what_was_sent(rule: FlowRule) -> None:
 def test_a_stamp_is_read_back() -> None:
     rule = stamp_rule(1, 0x12345678_9ABC)
     (entry,) = wire.decode(reply(rule, wire.encode(wire.add_rule(rule, NOW), 1))).body
-    seen = wireread.read_rule(1, entry, NOW)
+    seen = wire.read_rule(1, entry, NOW)
     assert seen is not None and same_rule(seen.rule, rule, NOW)
 
 
@@ -90,7 +92,7 @@ def test_flow_replies_that_are_none_are_refused(garbage: bytes) -> None:
     except (ValueError, struct.error):
         return
     for entry in entries:
-        wireread.read_rule(1, entry, NOW)
+        wire.read_rule(1, entry, NOW)
 
 
 def as_described(data: bytes) -> bytes:
@@ -101,63 +103,19 @@ def as_described(data: bytes) -> bytes:
 
 def test_groups_and_meters_are_read_back() -> None:
     buckets = (Bucket(3, 5, 10), Bucket(1, 6, 11, "02:00:00:00:0b:01", 6))
-    group = SelectGroup(1, OWNER << 16 | 1, buckets)
-    meter = Meter(1, OWNER << 16 | 2, 20_000, 2_000)
-    for aid, kind, read in (
-        (group, 7, wireread.read_group),
-        (meter, 10, wireread.read_meter),
+    group = SelectGroup(1, TRANSIT_OWNER << 16 | 1, buckets)
+    meter = Meter(1, TRANSIT_OWNER << 16 | 2, 20_000, 2_000)
+    for entry, kind, read in (
+        (group, 7, wire.read_group),
+        (meter, 10, wire.read_meter),
     ):
         for there in (False, True):
-            data = wire.encode(wire.add_aid(aid, there=there), 1)
+            data = wire.encode(wire.add_entry(entry, there=there), 1)
             body = struct.pack("!HH4x", kind, 0) + as_described(data)
             message = wire.decode(struct.pack("!BBHI", 4, 19, 8 + len(body), 1) + body)
-            assert read(1, message.body[0]) == aid
+            assert read(1, message.body[0]) == entry
     strange = SelectGroup(1, 5, buckets)
-    body = as_described(wire.encode(wire.add_aid(strange, there=False), 1))
+    body = as_described(wire.encode(wire.add_entry(strange, there=False), 1))
     data = struct.pack("!HH4x", 7, 0) + body
     message = wire.decode(struct.pack("!BBHI", 4, 19, 8 + len(data), 1) + data)
-    assert wireread.read_group(1, message.body[0]) is None  # somebody else's
-
-
-@pytest.fixture
-def rig() -> Iterator[FakeRig]:
-    made = FakeRig()
-    try:
-        made.controller.start(60.0)
-        yield made
-    finally:
-        made.close()
-
-
-def test_a_change_costs_the_same_however_many_circuits_live(rig: FakeRig) -> None:
-    """What a switch is asked and told, and how many rules it has to list."""
-    cost = {}
-    for live in (10, 300):
-        circuits = [
-            replace(rig.circuit(f"c{i}", 0.001), flows=(Flow("tcp", None, (5000 + i, 5000 + i)),))
-            for i in range(live)
-        ]
-        rig.controller.apply(circuits)
-        heard: list[int] = []
-        listed = rig.s1.listed
-        rig.s1.on_message = heard.append
-        rig.controller.apply([*circuits[1:], rig.circuit("new", 0.001)])
-        rig.s1.on_message = lambda kind: None
-        cost[live] = len(heard), rig.s1.listed - listed
-    assert cost[10][1] == cost[300][1] == 1  # the stamp
-    # Of those that share marks, a few move to the one that has become free.
-    assert cost[10][0] <= 10 and cost[300][0] <= 30
-
-
-def test_what_somebody_else_changed_is_seen_by_the_stamp(rig: FakeRig) -> None:
-    circuit = rig.circuit()
-    rig.controller.apply([circuit])
-    for switch in (rig.s1, rig.s2):
-        for key, entry in list(switch.table.items()):
-            if entry.cookie >> 48 == 0xAD0E:
-                del switch.table[key]
-            elif entry.cookie >> 48 == 0xAD0C:
-                switch.put(replace(entry, cookie=entry.cookie + (1 << 16)))
-    assert rig.controller.installed() == []
-    rig.controller.apply([circuit])
-    assert rig.controller.installed() == ["a"]
+    assert wire.read_group(1, message.body[0]) is None  # somebody else's

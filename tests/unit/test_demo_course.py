@@ -6,12 +6,14 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from adon.demo.course import Course, Ended, Interrupted, interruptible
-from adon.demo.gather import state_of
+from examples.demo.course import Course, Ended, Interrupted, interruptible
+from examples.demo.gather import state_of
 from network_provisioner.errors import AdonError
 
 
@@ -37,9 +39,27 @@ def test_what_stopped_a_run(trouble: AdonError | None, state: str, words: str) -
     assert (state_of(course), course.stopped) == (state, words)
 
 
+Handler = Callable[[signal.Signals], object]
+
+
+@pytest.fixture
+def handled() -> Iterator[Handler]:
+    """Has a signal end the process, as it does where nohup or a shell in the background did not
+    have it ignored, until the test is over; the function returns its handler."""
+    before: dict[signal.Signals, Any] = {}
+
+    def handle(number: signal.Signals) -> object:
+        before[number] = signal.signal(number, signal.SIG_DFL)
+        return signal.getsignal(number)
+
+    yield handle
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_the_first_signal_can_be_told_of(number: signal.Signals) -> None:
-    before = signal.getsignal(number)
+def test_the_first_signal_can_be_told_of(number: signal.Signals, handled: Handler) -> None:
+    before = handled(number)
     with pytest.raises(Interrupted, match=number.name) as caught, interruptible():
         os.kill(os.getpid(), number)
         signal.pause()
@@ -49,7 +69,9 @@ def test_the_first_signal_can_be_told_of(number: signal.Signals) -> None:
 
 STOPPED_TWICE = """
 import os, signal
-from adon.demo.course import Interrupted, interruptible
+from examples.demo.course import Interrupted, interruptible
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+signal.signal(signal.SIGTERM, signal.SIG_DFL)
 with interruptible():
     try:
         os.kill(os.getpid(), signal.SIGINT)
@@ -60,7 +82,7 @@ with interruptible():
 """
 IGNORED = """
 import os, signal
-from adon.demo.course import interruptible
+from examples.demo.course import interruptible
 signal.signal(signal.SIGHUP, signal.SIG_IGN)
 with interruptible():
     os.kill(os.getpid(), signal.SIGHUP)

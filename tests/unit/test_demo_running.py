@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from monitor_files import Submitted
 
-from adon.demo.course import Interrupted
-from adon.demo.running import _Following, behind, end_state
 from condor_plugins.dagman import DagEnd
+from examples.demo.course import Interrupted
+from examples.demo.running import _Following, behind, end_state
 from monitors.archive import Archive
 from monitors.workflows.status import NOT_STARTED, State, Status
 from network_provisioner.errors import AdonError
@@ -48,7 +48,7 @@ def test_the_last_change_is_shown_although_it_came_soon(
             following._show(following._follower.workflows[0].dir, status(done))
         following.show_rest()
         assert len(said) == 1 and "0 of 2 done" in said[0]
-        monkeypatch.setattr("adon.demo.running._SHOW_EVERY_S", 0.0)
+        monkeypatch.setattr("examples.demo.running._SHOW_EVERY_S", 0.0)
         following.show_rest()
         following.show_rest()
     assert len(said) == 2 and "1 of 2 done" in said[1]

@@ -9,9 +9,9 @@ from typing import Any, cast
 
 import pytest
 
-from adon.demo.stuck import PATIENCE_S, StuckJobs, stuck_words, waits
-from adon.testbed.pool import Pool
 from condor_plugins.waiting import Stuck
+from examples.demo.stuck import PATIENCE_S, StuckJobs, stuck_words, waits
+from examples.testbed.pool import Pool
 from monitors.workflows.facts.attempts import Attempt, Outcome
 from monitors.workflows.logs.submit_dir import JobKind, PlannedJob
 

@@ -17,8 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from topology_world import demo
 
-from network_provisioner.controllers import lldp
 from network_provisioner.controllers.base import ControllerError
+from network_provisioner.controllers.openflow import lldp
 from network_provisioner.topologies.data import topology_from_dict
 from network_provisioner.topologies.discovery import Discovered, Port, differences
 from network_provisioner.topology import Link

@@ -6,7 +6,7 @@ import math
 from itertools import combinations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from site_selector.edge import (
@@ -190,6 +190,7 @@ def cost(decision: Decision) -> float:
     return math.inf if decision.taken is None else decision.taken.t_t_s
 
 
+@settings(max_examples=40)
 @given(worlds())
 def test_never_more_than_there_is(
     world: tuple[Needs, list[Way], dict[str, float], list[Holding]],
@@ -204,6 +205,7 @@ def test_never_more_than_there_is(
         assert found.left[name] == pytest.approx(most - held, abs=1e-9)
 
 
+@settings(max_examples=40)
 @given(worlds())
 def test_never_more_than_asked_for_nor_less_than_needed_nor_dearer_than_another_way(
     world: tuple[Needs, list[Way], dict[str, float], list[Holding]],
@@ -224,6 +226,7 @@ def test_never_more_than_asked_for_nor_less_than_needed_nor_dearer_than_another_
     assert math.isfinite(taken.t_t_s)
 
 
+@settings(max_examples=40)
 @given(worlds(), st.data())
 def test_more_resources_never_make_it_worse(
     world: tuple[Needs, list[Way], dict[str, float], list[Holding]], data: st.DataObject
@@ -236,6 +239,7 @@ def test_more_resources_never_make_it_worse(
     assert after <= before * (1 + 1e-12)
 
 
+@settings(max_examples=40)
 @given(worlds())
 def test_an_application_that_ends_never_makes_it_worse(
     world: tuple[Needs, list[Way], dict[str, float], list[Holding]],
@@ -247,6 +251,7 @@ def test_an_application_that_ends_never_makes_it_worse(
         assert cost(decide(needs, ways, total, rest)) <= before * (1 + 1e-12)
 
 
+@settings(max_examples=40)
 @given(worlds())
 def test_who_gives_way_is_less_important_enough_and_needed(
     world: tuple[Needs, list[Way], dict[str, float], list[Holding]],

@@ -14,10 +14,9 @@ from site_world import (
 
 from network_provisioner.topologies.data import topology_from_dict
 from network_provisioner.topology import Topology
-from site_selector.edge import Needs, bandwidth_of, decide, workers_of
-from site_selector.edgeways import Edge, edge_of
-from site_selector.edgewords import decision_dict, decision_text, reason
-from site_selector.estimates import believe
+from site_selector.edge import Edge, Needs, bandwidth_of, decide, edge_of, workers_of
+from site_selector.estimates.believe import believe
+from site_selector.explain.edgewords import decision_dict, decision_text, reason
 from site_selector.inputs import Inputs
 
 MB = 1_000_000

@@ -24,8 +24,8 @@ from condor_plugins.sitepool import SitePool
 from monitors.archive import Archive
 from monitors.measurement import Measurement
 from network_provisioner.topologies.data import topology_from_dict
-from site_selector.beliefs import Belief, MeasurementSource, World
-from site_selector.estimates import (
+from site_selector.estimates.beliefs import Belief, MeasurementSource, World
+from site_selector.estimates.believe import (
     DEFAULT_BANDWIDTH_BPS,
     DEFAULT_RATE,
     DEFAULT_WORKERS,

@@ -20,13 +20,15 @@ from site_selector.evaluation.adversary import (
     Edge,
     Found,
     Puzzle,
+    as_dict,
     changed,
     draw_puzzle,
     judge,
+    puzzle_of,
+    rival,
     search,
 )
-from site_selector.evaluation.platform import LINK_BPS
-from site_selector.evaluation.puzzles import as_dict, puzzle_of, rival
+from site_selector.evaluation.worlds import LINK_BPS
 
 # Searches are chance: what is lost by a percent is not lost to a better idea.
 _AS_GOOD = 1.01

@@ -11,28 +11,27 @@ from evaluation_rig import MBIT, platform, random_platform, random_trace, task
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from site_selector.evaluation.bounds import lower_bound
-from site_selector.evaluation.reference import anneal, best_known, groups_of, steps_for
+from site_selector.evaluation.bounds import anneal, best_known, groups_of, lower_bound, steps_for
 from site_selector.evaluation.simulator import Simulator
-from site_selector.evaluation.trace import build_trace
+from site_selector.evaluation.traces import build_trace
 from site_selector.evaluation.worlds import true_problem
 
 SEEDS = st.integers(0, 10**9)
 
 
-@settings(max_examples=300)
+@settings(max_examples=60)
 @given(SEEDS, st.sampled_from(["per-site", "per-job"]))
 def test_no_mapping_is_below_the_bound(seed: int, staging: str) -> None:
     rng = Random(seed)
     truth = true_problem(random_trace(rng), random_platform(rng), staging)  # type: ignore[arg-type]
-    simulator = Simulator(truth, compiled=False)
+    simulator = Simulator(truth)
     bound = lower_bound(truth)
     for _ in range(10):
         mapping = [rng.choice(allowed) for allowed in truth.allowed]
         assert bound <= simulator.makespan(mapping) * (1 + 1e-9)
 
 
-@settings(max_examples=40)
+@settings(max_examples=15)
 @given(SEEDS)
 def test_nor_is_the_best_of_all_mappings(seed: int) -> None:
     rng = Random(seed)
@@ -40,7 +39,7 @@ def test_nor_is_the_best_of_all_mappings(seed: int) -> None:
     while len(trace.tasks) > 6:
         trace = random_trace(rng)
     truth = true_problem(trace, random_platform(rng))
-    simulator = Simulator(truth, compiled=False)
+    simulator = Simulator(truth)
     best = min(simulator.makespan(list(m)) for m in product(*truth.allowed))
     assert lower_bound(truth) <= best * (1 + 1e-9)
 
@@ -68,13 +67,13 @@ def test_a_queue_is_no_worker() -> None:
     assert lower_bound(truth) == pytest.approx(220 / 6, rel=0.01)
 
 
-@settings(max_examples=60)
+@settings(max_examples=20)
 @given(SEEDS)
 def test_the_best_known_is_none_of_the_candidates_worse(seed: int) -> None:
     rng = Random(seed)
     trace = random_trace(rng)
     truth = true_problem(trace, random_platform(rng))
-    simulator = Simulator(truth, compiled=False)
+    simulator = Simulator(truth)
     names = [(f"c{i}", [rng.choice(a) for a in truth.allowed]) for i in range(3)]
     best = best_known(simulator, trace.kinds, names, str(seed), effort=0.02)
     assert best.makespan_s == simulator.makespan(best.assignment)

@@ -7,9 +7,7 @@ import math
 
 import pytest
 
-from site_selector.evaluation.cases import Outcome, Setting
-from site_selector.evaluation.contenders import POLICIES
-from site_selector.evaluation.platform import draw_platform
+from site_selector.evaluation.cases import POLICIES, Outcome, Setting
 from site_selector.evaluation.report import (
     HEAD,
     Row,
@@ -19,9 +17,8 @@ from site_selector.evaluation.report import (
     summarise,
     tables,
 )
-from site_selector.evaluation.trace import Task, build_trace
-from site_selector.evaluation.wfformat import TraceFile
-from site_selector.evaluation.worlds import REGIMES
+from site_selector.evaluation.traces import Task, TraceFile, build_trace
+from site_selector.evaluation.worlds import REGIMES, draw_platform
 
 
 def row(name: str, platform: int, adon: float, best: float = 10.0, bound: float = 5.0) -> Row:

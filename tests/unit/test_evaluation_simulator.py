@@ -8,7 +8,7 @@ import pytest
 from evaluation_rig import MBIT, platform, task
 
 from site_selector.evaluation.simulator import Simulator, urgency_of
-from site_selector.evaluation.trace import build_trace
+from site_selector.evaluation.traces import build_trace
 from site_selector.evaluation.worlds import true_problem
 
 # All links carry one megabit per second, 125,000 bytes.

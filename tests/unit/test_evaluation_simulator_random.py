@@ -10,7 +10,6 @@ from evaluation_rig import fluid_makespan, random_platform, random_trace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from site_selector import kernel
 from site_selector.evaluation.simulator import Execution, Simulator, urgency_of
 from site_selector.evaluation.worlds import Staging, true_problem
 from site_selector.problem import Problem
@@ -24,10 +23,10 @@ def executed(seed: int, staging: Staging) -> tuple[Problem, list[int], Execution
     rng = Random(seed)
     truth = true_problem(random_trace(rng), random_platform(rng), staging)
     mapping = [rng.choice(allowed) for allowed in truth.allowed]
-    return truth, mapping, Simulator(truth, compiled=False)(mapping)
+    return truth, mapping, Simulator(truth)(mapping)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100)
 @given(SEEDS, STAGING)
 def test_as_a_slow_and_plain_simulator_has_it(seed: int, staging: Staging) -> None:
     truth, mapping, found = executed(seed, staging)
@@ -35,7 +34,7 @@ def test_as_a_slow_and_plain_simulator_has_it(seed: int, staging: Staging) -> No
     assert found.makespan_s == pytest.approx(plain, rel=1e-6, abs=1e-6)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100)
 @given(SEEDS, STAGING)
 def test_bytes_are_conserved(seed: int, staging: Staging) -> None:
     """What is moved is what must move: each input where it is needed, each result where it is
@@ -56,7 +55,7 @@ def test_bytes_are_conserved(seed: int, staging: Staging) -> None:
         assert move.src == mapping[made] if made >= 0 else move.src in truth.holders[move.file]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100)
 @given(SEEDS, STAGING)
 def test_no_link_carries_more_than_it_can(seed: int, staging: Staging) -> None:
     """In any span of time, the bytes of all transfers that lie within it fit through the link; and
@@ -79,7 +78,7 @@ def test_no_link_carries_more_than_it_can(seed: int, staging: Staging) -> None:
         assert busy == pytest.approx(sum(size for *_, size in spans) * seconds, abs=CLOSE)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100)
 @given(SEEDS, STAGING)
 def test_core_seconds_are_conserved_and_no_site_is_overbooked(seed: int, staging: Staging) -> None:
     truth, mapping, found = executed(seed, staging)
@@ -93,7 +92,7 @@ def test_core_seconds_are_conserved_and_no_site_is_overbooked(seed: int, staging
             assert running <= workers
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100)
 @given(SEEDS, STAGING)
 def test_no_job_starts_before_it_can(seed: int, staging: Staging) -> None:
     truth, mapping, found = executed(seed, staging)
@@ -111,11 +110,3 @@ def test_no_job_starts_before_it_can(seed: int, staging: Staging) -> None:
         assert found.start_s[job] >= earliest + float(truth.queue_s[site]) - CLOSE
     ends = [*found.end_s, *(move.end_s for move in found.moves)]
     assert found.makespan_s == max(ends)
-
-
-@pytest.mark.skipif(not kernel.available(), reason="numba cannot be imported here")
-@settings(max_examples=100, deadline=None)
-@given(SEEDS, STAGING)
-def test_compiled_and_interpreted_are_the_same(seed: int, staging: Staging) -> None:
-    truth, mapping, found = executed(seed, staging)
-    assert Simulator(truth, compiled=True)(mapping) == found

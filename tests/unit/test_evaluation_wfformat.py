@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from network_provisioner.errors import InputError
-from site_selector.evaluation.wfformat import parse, read_file, read_folder
+from site_selector.evaluation.traces import parse, read_file, read_folder
 
 GOOD: dict[str, Any] = {
     "name": "small",
@@ -284,6 +284,7 @@ JSON = st.recursive(
 )
 
 
+@settings(max_examples=40)
 @given(JSON)
 def test_any_json_is_a_trace_or_a_clear_refusal(root: Any) -> None:
     try:

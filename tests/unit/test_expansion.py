@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from condor_plugins.expansion.command import CommandExpansion
@@ -62,6 +62,7 @@ def carried_out(found: Plan, demand: Demand, workers: list[Worker], tag: int) ->
     return kept + new
 
 
+@settings(max_examples=25)
 @given(st.lists(st.tuples(demands, st.integers(0, 20)), max_size=8), limits)
 def test_never_more_than_the_limit_and_twice_is_once(
     asked: list[tuple[Demand, int]], limit: Limits

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
-import yaml
 from site_world import (
     Measured,
     Measurements,
@@ -16,17 +14,15 @@ from site_world import (
     sites_text,
     transformations_text,
     workflow_text,
-    write_all,
 )
 
 from network_provisioner.errors import InputError
-from site_selector.estimates import believe
-from site_selector.explain import changes, changes_text, explain_text, show_text, summary_text
-from site_selector.hinted import hinted_copy
-from site_selector.inputs import Inputs, load_inputs
-from site_selector.mapping import map_workflow
-from site_selector.placement import Alternative, Mapping, Move, Withstands
-from site_selector.reasons import seconds, why_least, why_not_least
+from site_selector.estimates.believe import believe
+from site_selector.explain.reasons import seconds, why_least, why_not_least
+from site_selector.explain.text import changes, changes_text, explain_text, show_text, summary_text
+from site_selector.inputs import Inputs
+from site_selector.mapping.mapper import map_workflow
+from site_selector.mapping.placement import Alternative, Mapping, Move, Withstands
 
 SITES: dict[str, dict[str, object]] = {
     "mu": {"adon.workers": 1, "adon.rate": "10 MB/s", "adon.bandwidth.tacc": "80 Mb/s"},
@@ -176,81 +172,3 @@ def test_what_the_last_run_changed() -> None:
     assert "Γ_a mu>tacc: 80 Mb/s [catalog] -> 800 Mb/s [archive 10 s ago]" in text
     assert "1 job mu -> tacc: x" in text
     assert changes(before, before)["beliefs"] == []
-
-
-# ------------------------------------------------------------------- the hinted workflow
-
-WRITTEN = """\
-pegasus: 5.0.4
-name: w
-x-common: &p
-  env: {A: '1'}
-jobs:
-- type: job
-  name: a
-  version: '1.0'
-  id: x
-  arguments: [-n, 010, yes, 1.50]
-  uses:
-  - {lfn: f, type: input, size: 10}
-  profiles: *p
-- type: job
-  name: a
-  version: '1.0'
-  id: y
-  uses: []
-  profiles:
-    selector: {execution.site: tacc}
-- type: job
-  name: a
-  version: '1.0'
-  id: z
-  uses: []
-  profiles: *p
-"""
-
-
-def hinted(tmp_path: Path) -> Path:
-    programs = transformations_text({"a": ["mu", "tacc"]}).replace("namespace: t\n  ", "")
-    path = write_all(
-        tmp_path, WRITTEN, sites_text(SITES), replicas_text({"f": ("mu", 10)}), programs
-    )
-    inputs = load_inputs(path)
-    mapping = map_workflow(inputs, believe(inputs, now=0.0), "mu")
-    assert hinted_copy(path, mapping, tmp_path / "hinted.yml") == 2
-    return tmp_path / "hinted.yml"
-
-
-def test_hints_are_added_and_a_users_own_is_kept(tmp_path: Path) -> None:
-    inputs = load_inputs(hinted(tmp_path))
-    hints = {job.id: job.site_hint for job in inputs.workflow.jobs.values()}
-    assert hints["y"] == "tacc"
-    assert None not in hints.values()
-    assert inputs.workflow.jobs["x"].profiles["env"] == {"A": "1"}
-
-
-def test_everything_else_stays_the_same(tmp_path: Path) -> None:
-    found = yaml.safe_load(hinted(tmp_path).read_text())
-    for entry in found["jobs"]:
-        entry["profiles"].pop("selector")
-    expected = yaml.safe_load(WRITTEN)
-    del expected["jobs"][1]["profiles"]["selector"]
-    assert found == expected
-
-
-def test_the_form_is_the_one_that_pegasus_writes(tmp_path: Path) -> None:
-    api = pytest.importorskip("Pegasus.api")
-    flow = api.Workflow("w")
-    flow.add_jobs(api.Job("a", _id="x").add_selector_profile(execution_site="mu"))
-    flow.write(str(tmp_path / "pegasus.yml"))
-    expected = yaml.safe_load((tmp_path / "pegasus.yml").read_text())["jobs"][0]["profiles"]
-    found = yaml.safe_load(hinted(tmp_path).read_text())["jobs"][0]["profiles"]["selector"]
-    assert {"selector": found} == expected
-
-
-def test_a_foreign_mapping_leaves_nothing_behind(tmp_path: Path) -> None:
-    path = tmp_path / "workflow.yml"
-    path.write_text(workflow_text([job("other", "a")]))
-    with pytest.raises(InputError, match="the mapping places job 'x', which the workflow does not"):
-        hinted_copy(path, mapped(), tmp_path / "out.yml")
-    assert [p.name for p in tmp_path.iterdir()] == ["workflow.yml"]

@@ -10,9 +10,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from network_provisioner.units import BITS_PER_BYTE
-from site_selector.flips import Flip, flips
-from site_selector.placement import Alternative, Move
-from site_selector.reasons import beyond, flip_words, why_least
+from site_selector.explain.reasons import Flip, beyond, flip_words, flips, why_least
+from site_selector.mapping.placement import Alternative, Move
 
 PATHS = ("a>b", "a>out", "b>out", "b>a")
 seconds = st.floats(0.01, 1e5)

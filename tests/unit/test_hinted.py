@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from network_provisioner.errors import InputError
-from site_selector.hinted import hinted_copy
-from site_selector.placement import Mapping, Placement
-from site_selector.yamltext import read_document
+from site_selector.catalogs.documents import read_document
+from site_selector.mapping.hinted import hinted_copy
+from site_selector.mapping.placement import Mapping, Placement
 
-PATIENT = settings(deadline=None)
+FEW = settings(max_examples=50)
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_categories=["C", "Zl", "Zp"]), max_size=6)
 WORD = st.sampled_from(
@@ -95,7 +95,7 @@ def expected(root: dict[str, Any], sites: dict[str, str]) -> tuple[dict[str, Any
     return wanted, added
 
 
-@PATIENT
+@FEW
 @given(
     workflows(),
     st.lists(SITES, min_size=4, max_size=4),
@@ -153,7 +153,7 @@ name: w
 """
 
 
-def test_comments_outside_of_what_is_written_anew_stay() -> None:
+def test_comments_stay() -> None:
     text, before, after, added = copied(PLAIN, dict.fromkeys("abcd", "mu"))
     assert (after, added) == expected(before, dict.fromkeys("abcd", "mu"))
     assert text.startswith('# made by hand\npegasus: "5.0"\njobs:\n  # the first\n')
@@ -176,13 +176,20 @@ jobs:
   name: x
   profiles: {pegasus: *q, selector: &s {k: v}}
 - {id: f, name: x, profiles: {selector: *s}}
+- id: g
 """
 
 
-def test_what_jobs_share_stays_shared_and_as_it_is() -> None:
-    sites = {"a": "mu", "b": "tacc", "c": "iplant", "d": "x", "f": "y"}
-    _, before, after, added = copied(SHARED, sites)
-    assert (after, added) == expected(before, sites)
+@pytest.mark.parametrize("job", "abcdf")
+def test_what_jobs_share_is_not_changed_for_one_of_them(job: str) -> None:
+    with pytest.raises(InputError, match=r"w\.yml:\d+: found what jobs share by an anchor"):
+        copied(SHARED, {job: "mu"})
+
+
+def test_what_others_share_stays_as_it_is() -> None:
+    text, before, after, added = copied(SHARED, {"g": "mu"})
+    assert (after, added) == expected(before, {"g": "mu"})
+    assert text.startswith(SHARED.partition("- id: g")[0])
 
 
 def test_json_stays_readable() -> None:
@@ -190,21 +197,28 @@ def test_json_stays_readable() -> None:
     assert (after, 1) == expected(before, {"a": "mu"})
 
 
+def test_the_form_is_the_one_that_pegasus_writes(tmp_path: Path) -> None:
+    api = pytest.importorskip("Pegasus.api")
+    flow = api.Workflow("w")
+    flow.add_jobs(api.Job("a", _id="x").add_selector_profile(execution_site="mu"))
+    flow.write(str(tmp_path / "pegasus.yml"))
+    written = yaml.safe_load((tmp_path / "pegasus.yml").read_text())["jobs"][0]["profiles"]
+    _, _, after, _ = copied("jobs:\n- id: x\n  name: a\n", {"x": "mu"})
+    assert after["jobs"][0]["profiles"] == written
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
         ("jobs:\n- id: b\n", "the mapping places job 'a', which the workflow does not have"),
         ("jobs: {a: b}\n", "no list of jobs"),
-        ("x: &x {jobs: [{id: a}]}\n<<: *x\n", ""),
+        ("x: &x {jobs: [{id: a}]}\n<<: *x\n", "no list of jobs"),
         ("jobs: [[x], x, {id: [a]}, {id: b}]\n", "the mapping places job 'a'"),
     ],
 )
 def test_what_cannot_be_copied(text: str, said: str, tmp_path: Path) -> None:
     source = tmp_path / "w.yml"
     source.write_text(text)
-    if not said:
-        assert hinted_copy(source, mapped({"a": "mu"}), tmp_path / "h.yml") == 1
-        return
     with pytest.raises(InputError, match=said):
         hinted_copy(source, mapped({"a": "mu"}), tmp_path / "h.yml")
     assert not (tmp_path / "h.yml").exists()

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from hooks_world import FakeBroker, make_submit_dir, move
 
-from network_provisioner.hookconfig import HookConfig
-from network_provisioner.patience import Budget
-from pegasus_hooks import prejob
-from pegasus_hooks.asking import Effects
-from pegasus_hooks.identity import Identity, identity_of
+from network_provisioner.base.hookconfig import HookConfig
+from network_provisioner.base.path_requests import Effects
+from network_provisioner.base.patience import Budget
+from pegasus_hooks.prepost import prejob
+from pegasus_hooks.prepost.identity import Identity, identity_of
 
 DUMP = {"user": "ada", "app": "none", "dax_label": "soykb", "vogroup": "pegasus"}
 

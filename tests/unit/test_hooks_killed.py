@@ -10,17 +10,18 @@ from pathlib import Path
 
 import pytest
 from hooks_world import make_submit_dir, move
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from monitors.planned import submitdir
+from network_provisioner.base.hookconfig import HookConfig
+from network_provisioner.base.path_requests import Effects
+from network_provisioner.base.patience import Budget
 from network_provisioner.client import Asked
 from network_provisioner.errors import BrokerError
-from network_provisioner.hookconfig import HookConfig
 from network_provisioner.model import ENDED, Service, Transit, TransitRequest, TransitState
-from network_provisioner.patience import Budget
-from network_provisioner.rounds import latest
-from pegasus_hooks import postjob, prejob, submitdir
-from pegasus_hooks.asking import Effects
+from network_provisioner.request_ids import latest, numbered
+from pegasus_hooks.prepost import postjob, prejob
 
 JOB = "stage_in_local_mu_0_0"
 CONFIG = HookConfig("http://127.0.0.1:1", patience_s=1.0)
@@ -60,7 +61,8 @@ class Model:
             return [Asked(self._given(request), Service()) for request in requests]
 
     def _given(self, request: TransitRequest) -> Transit:
-        name, found = latest(request.id, self.known.get)
+        number, found = latest(request.id, self.known.get)
+        name = numbered(request.id, number)
         if found is None:
             found = Transit(name, request.src, request.dst, self.state, lease_until=1e18)
             self.known[name] = found
@@ -108,6 +110,7 @@ NOW = TransitState.INSTALLED
 ONCE = [("pre", 0, ["ok"], NOW), ("post", 0, ["ok"], NOW)]  # the same again gets other ids
 
 
+@settings(max_examples=30)
 @given(RUNS, st.integers(0, 3))
 @example([*ONCE, ("pre", 0, ["ok", "after"], NOW)], 1)
 @example([*ONCE, ("pre", 0, ["ok", "lost"], NOW), ONCE[1]], 1)

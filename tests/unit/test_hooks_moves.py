@@ -9,12 +9,14 @@ from hooks_world import FakeBroker, journal
 from planned_world import PARENT, WORKFLOW, File, Planned, gsiftp
 from pytest import MonkeyPatch
 
-from network_provisioner.hookconfig import HookConfig
+from monitors.planned import submitdir
+from monitors.planned.moves import Moves
+from network_provisioner.base.hookconfig import HookConfig
+from network_provisioner.base.path_requests import Effects
+from network_provisioner.base.patience import Budget
 from network_provisioner.model import TransitState
-from network_provisioner.patience import Budget
-from pegasus_hooks import postjob, pre, prejob, submitdir
-from pegasus_hooks.asking import Effects
-from pegasus_hooks.moves import Moves
+from pegasus_hooks import pre
+from pegasus_hooks.prepost import postjob, prejob
 
 CONFIG = HookConfig("http://127.0.0.1:1")
 Asked = list[tuple[str, str, int | None]]

@@ -9,12 +9,13 @@ import pytest
 from hooks_world import WF_UUID, FakeBroker, journal, make_submit_dir, move
 
 from monitors.archive import ArchiveError
+from monitors.planned import submitdir
+from network_provisioner.base.hookconfig import HookConfig
+from network_provisioner.base.path_requests import Effects
+from network_provisioner.base.patience import Budget
 from network_provisioner.errors import BrokerError
-from network_provisioner.hookconfig import HookConfig
 from network_provisioner.model import Transit
-from network_provisioner.patience import Budget
-from pegasus_hooks import keepsizes, postjob, prejob, submitdir
-from pegasus_hooks.asking import Effects
+from pegasus_hooks.prepost import keepsizes, postjob, prejob
 
 JOB = "stage_inter_local_sort_ID2_0"
 IDS = [f"{WF_UUID}:{JOB}:0:a-b", f"{WF_UUID}:{JOB}:0:c-b"]

@@ -11,13 +11,14 @@ from pathlib import Path
 import pytest
 from hooks_world import WF_UUID, FakeBroker, journal, make_submit_dir, move
 
+from monitors.planned import submitdir
+from network_provisioner.base.hookconfig import HookConfig
+from network_provisioner.base.path_requests import Effects
+from network_provisioner.base.patience import Budget
 from network_provisioner.client import Asked
 from network_provisioner.errors import BrokerError, InputError
-from network_provisioner.hookconfig import HookConfig
 from network_provisioner.model import Service, Transit, TransitRequest, TransitState
-from network_provisioner.patience import Budget
-from pegasus_hooks import prejob, submitdir
-from pegasus_hooks.asking import Effects
+from pegasus_hooks.prepost import prejob
 
 JOB = "stage_in_local_mu_0_0"
 ID = f"{WF_UUID}:{JOB}:0:a-mu"

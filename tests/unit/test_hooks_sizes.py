@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 from hooks_world import move
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from planned_world import PARENT, WORKFLOW, Planned
 
-from pegasus_hooks import sizes, submitdir
-from pegasus_hooks.transferlist import SitePair, SiteUrl, Transfer, site_pairs
+from monitors.planned import submitdir
+from monitors.planned.transferlist import SitePair, SiteUrl, Transfer, site_pairs
+from pegasus_hooks.prepost import sizes
 
 JOB = "count_ID2"
 
@@ -98,6 +99,7 @@ def test_a_file_like_others_is_estimated_by_them(plan: Planned) -> None:
     assert sizes.source_of(pair("chr17.vcf", "x"), known, estimates) == sizes.UNKNOWN
 
 
+@settings(max_examples=25)
 @given(
     st.dictionaries(st.from_regex(r"[ab][0-9]{1,2}", fullmatch=True), st.integers(0, 10**15)),
     st.sets(st.from_regex(r"[abc][0-9]{1,2}", fullmatch=True)),
@@ -110,6 +112,7 @@ def test_an_estimate_is_a_size_that_was_seen(known: dict[str, int], wanted: set[
         assert size in alike and min(alike) <= size <= max(alike)
 
 
+@settings(max_examples=25)
 @given(st.binary(max_size=300))
 def test_whatever_stands_in_the_logs_does_no_harm(
     tmp_path_factory: pytest.TempPathFactory, junk: bytes

@@ -11,12 +11,14 @@ from pathlib import Path
 
 import pytest
 from hooks_world import make_submit_dir
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from network_provisioner import hookconfig
+from monitors.planned import submitdir
+from network_provisioner.base import hookconfig
 from network_provisioner.errors import InputError
-from pegasus_hooks import hookrun, post, pre, submitdir
+from pegasus_hooks import post, pre
+from pegasus_hooks.prepost import hookrun
 
 
 def test_the_folder_of_a_job_stands_on_its_line(tmp_path: Path) -> None:
@@ -40,6 +42,7 @@ def test_a_directory_that_is_none_of_pegasus(tmp_path: Path) -> None:
         submitdir.dag_file(tmp_path, {})
 
 
+@settings(max_examples=30)
 @given(st.dictionaries(st.text("abc_", min_size=1), st.text("xyz:/ -'", max_size=9)))
 def test_braindump_values_come_back(
     tmp_path_factory: pytest.TempPathFactory, values: dict[str, str]

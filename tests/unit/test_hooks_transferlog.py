@@ -10,8 +10,9 @@ from hooks_world import move
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pegasus_hooks import transferlist, transferlog
-from pegasus_hooks.transferlog import Attempt
+from monitors.planned import transferlist
+from pegasus_hooks.prepost import transferlog
+from pegasus_hooks.prepost.transferlog import Attempt
 
 THIRD_PARTY = """- transfer_attempts:
   - src_url: "gsiftp://mu.example:2811/run/a"

@@ -10,18 +10,20 @@ from pathlib import Path
 
 import pytest
 from hooks_world import FakeBroker, journal
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from planned_world import SUBMIT_PATH, File, Planned, gsiftp
 from planner_world import FIXED, MAPPING, make_case
 
-from network_provisioner.hookconfig import HookConfig
+from monitors.planned import jobsubmit, submitdir
+from monitors.planned.transferlist import SiteUrl, Transfer, site_pairs
+from network_provisioner.base.hookconfig import HookConfig
+from network_provisioner.base.path_requests import Effects
+from network_provisioner.base.patience import Budget
 from network_provisioner.model import Service
-from network_provisioner.patience import Budget
-from pegasus_hooks import jobsubmit, planner, postjob, prejob, submitdir, tuning
-from pegasus_hooks.asking import Effects
-from pegasus_hooks.transferlist import SiteUrl, Transfer, site_pairs
-from pegasus_hooks.tuning import TOOLS, Wanted
+from pegasus_hooks import planner
+from pegasus_hooks.prepost import postjob, prejob, tuning
+from pegasus_hooks.prepost.tuning import TOOLS, Wanted
 
 JOB = "stage_in_local_mu_0_0"
 
@@ -142,6 +144,7 @@ def quoted(name: str, value: str) -> str:
     return f"'{text}'" if set(text) & set(" \t'") else text
 
 
+@settings(max_examples=20)
 @given(WORDS, WANTED, WANTED, KINDS, KINDS, st.booleans())
 def test_every_edit_can_be_undone_and_says_what_is_wanted_last(
     words: list[tuple[str, str]], first: Wanted, last: Wanted, src: str, dst: str, local: bool

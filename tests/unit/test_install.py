@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from install_world import PYTHON, FakePegasus, hooks, jar, make_pegasus, part
 
+from network_provisioner.base.hookconfig import HookConfig
 from network_provisioner.errors import InputError
-from network_provisioner.hookconfig import HookConfig
 from pegasus_hooks import plugin, properties
 from pegasus_hooks.install import changes
 from pegasus_hooks.install.home import Place, home_at, home_on_path, place_for_all, place_for_user
@@ -308,6 +308,7 @@ def killed_at(number: int, place: Place, wanted: list[changes.Change]) -> bool:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == _KILLED
 
 
+@pytest.mark.long
 @settings(max_examples=100, **USER)
 @given(
     number=st.integers(1, 90),
@@ -341,9 +342,12 @@ def test_killed_at_any_moment_it_can_be_finished_or_undone(
     assert installed
 
 
+@pytest.mark.parametrize("every", [11, pytest.param(1, marks=pytest.mark.long)])
 @pytest.mark.parametrize("stage", ["install", "undo"])
-def test_killed_at_each_moment_in_turn_it_leaves_no_trace(tmp_path: Path, stage: str) -> None:
-    for number in range(1, 100):
+def test_killed_at_each_moment_in_turn_it_leaves_no_trace(
+    tmp_path: Path, stage: str, every: int
+) -> None:
+    for number in range(1, 111, every):
         pegasus = make_pegasus(tmp_path / str(number), OWN)
         place = place_for_all(pegasus.home)
         before, parts = pegasus.tree(), [part(), hooks(place)]
@@ -356,16 +360,7 @@ def test_killed_at_each_moment_in_turn_it_leaves_no_trace(tmp_path: Path, stage:
         assert pegasus.tree() == before, number
         if not killed:
             break
-    assert 20 < number < 99
-
-
-def test_every_moment_is_reached_by_the_kills(pegasus: FakePegasus) -> None:
-    """The property above would be empty if nothing was ever killed."""
-    place = place_for_all(pegasus.home)
-    wanted = changes_to_install(place, [part()])
-    assert killed_at(8, place, wanted)
-    undo(place)
-    assert not killed_at(1000, place, changes_to_install(place, [part()]))
+    assert 20 < number < 100
 
 
 def test_one_user_gets_both_halves_from_the_shell(tmp_path: Path) -> None:

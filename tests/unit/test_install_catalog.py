@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from install_world import PYTHON, FakePegasus, make_pegasus
 
+from network_provisioner.base.hookconfig import HookConfig
 from network_provisioner.errors import InputError
-from network_provisioner.hookconfig import HookConfig
 from pegasus_hooks.install.catalog import (
     catalog_part,
     changes_for_catalog,
@@ -179,7 +179,7 @@ def test_paths_that_nobody_could_read_are_refused(tmp_path: Path, pegasus: FakeP
 NAMES = st.text("ab:#-' é\"", min_size=1, max_size=8).map(lambda s: f"x{s}x")
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     names=st.lists(NAMES, min_size=1, max_size=4),
     indent=st.integers(0, 5),

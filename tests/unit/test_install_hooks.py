@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from install_world import PYTHON, FakePegasus, hooks, make_pegasus, part
 
-from network_provisioner import hookconfig
+from network_provisioner.base import hookconfig
+from network_provisioner.base.hookconfig import HookConfig
 from network_provisioner.errors import InputError
-from network_provisioner.hookconfig import HookConfig
 from pegasus_hooks import plugin, properties
 from pegasus_hooks.install import inuse
 from pegasus_hooks.install.home import Place, place_for_all, place_for_user
@@ -198,7 +198,7 @@ def test_scripts_that_dagman_would_split_are_refused(tmp_path: Path) -> None:
         hooks_part(tmp_path / "a b", PYTHON, Path("/x"), HookConfig("http://b"))
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     steps=st.lists(
         st.tuples(st.booleans(), st.sampled_from([(SELECTOR,), (HOOKS,), (SELECTOR, HOOKS)])),

@@ -1,4 +1,4 @@
-"""Kernels: compiled they give what they give interpreted, and everything works without numba."""
+"""Kernels: when they are compiled, where that is kept, and that it changes no result."""
 
 from __future__ import annotations
 
@@ -11,21 +11,28 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from problem_world import any_sites, random_problem
 
-from site_selector import kernel
-from site_selector.policies import by_level, greedy, one_site
+from site_selector.mapping import kernel
+from site_selector.mapping.estimator import Estimator, SharingEstimator, upward_rank
+from site_selector.mapping.policies import (
+    VARIANTS,
+    by_level,
+    downward_rank,
+    greedy,
+    list_schedule,
+    one_site,
+    optimistic_costs,
+)
 from site_selector.problem import Problem
-from site_selector.schedule import VARIANTS, downward_rank, list_schedule, optimistic_costs
-from site_selector.sharing import SharingEstimator
-from site_selector.simulate import Estimator, upward_rank
 
 ROOT = Path(__file__).resolve().parents[2]
-STAGING = st.sampled_from(["per-site", "per-job"])
 
-needs_numba = pytest.mark.skipif(not kernel.available(), reason="numba is not installed")
+
+@pytest.fixture
+def compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is to be done runs compiled."""
+    monkeypatch.setattr(kernel._state, "running", True)
 
 
 def everything(problem: Problem, seed: int) -> list[Any]:
@@ -46,15 +53,13 @@ def everything(problem: Problem, seed: int) -> list[Any]:
     ]
 
 
-@needs_numba
-@settings(max_examples=80, deadline=None)
-@given(st.integers(0, 10**6), STAGING)
-def test_compiled_and_interpreted_are_the_same_to_the_last_bit(seed: int, staging: str) -> None:
-    with kernel.forced(False):
-        interpreted = everything(random_problem(seed, staging), seed)
-    with kernel.forced(True):
-        compiled = everything(random_problem(seed, staging), seed)
-    assert compiled == interpreted
+def test_compiled_or_as_they_stand_the_results_are_the_same(
+    compiled: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    problems = [(seed, staging) for seed in range(5) for staging in ("per-site", "per-job")]
+    fast = [everything(random_problem(*one), one[0]) for one in problems]
+    monkeypatch.setattr(kernel, "_state", type(kernel._state)())  # a process that did nothing yet
+    assert [everything(random_problem(*one), one[0]) for one in problems] == fast
 
 
 def run_python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -72,7 +77,7 @@ def run_python(code: str, **environment: str) -> subprocess.CompletedProcess[str
 SMALL = """
 import sys
 from problem_world import any_sites, random_problem
-from site_selector.simulate import Estimator
+from site_selector.mapping.estimator import Estimator
 problem = random_problem(5, longest=20)
 ends = {Estimator(problem).makespan(any_sites(problem, seed)) for seed in range(50)}
 print(sum(ends), "numba" in sys.modules)
@@ -83,38 +88,22 @@ def test_small_workflows_do_not_wait_for_numba() -> None:
     assert run_python(SMALL).stdout.split()[1] == "False"
 
 
-def test_without_numba_everything_works() -> None:
-    code = """
-import sys
-sys.modules["numba"] = None
-import site_selector.kernel as kernel
-with kernel.forced(True):
-    from test_kernel import everything
-    from problem_world import random_problem
-    everything(random_problem(5), 1)
-print(kernel.available())
-"""
-    done = run_python(code)
-    assert (done.stdout, done.stderr) == ("False\n", "")
-
-
 RANK = """
-import resource
 {limit}
 from problem_world import random_problem
-from site_selector import kernel
-from site_selector.simulate import upward_rank
-with kernel.forced(True):
-    print(upward_rank(random_problem(5)).sum())
+from site_selector.mapping import kernel
+from site_selector.mapping.estimator import upward_rank
+kernel.compile_from_now_on()
+print(upward_rank(random_problem(5)).sum())
 """
 
 
-@needs_numba
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("cache", "limit"),
     [
         ("/proc/nothing", ""),
-        ("{tmp}", "resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))"),  # as on a full disk
+        ("{tmp}", "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))"),
         ("{tmp}", ""),
     ],
 )
@@ -129,7 +118,6 @@ def test_a_cache_that_cannot_be_written_is_done_without(
     assert bool(kept) == (cache == "{tmp}" and not limit)
 
 
-@needs_numba
 def test_what_is_kept_is_for_this_source_only(tmp_path: Path) -> None:
     first = tmp_path / "kernel_a.py"
     first.write_text("1")
@@ -139,7 +127,6 @@ def test_what_is_kept_is_for_this_source_only(tmp_path: Path) -> None:
     assert kernel.cache_directory.__wrapped__(tmp_path) != before
 
 
-@needs_numba
 def test_warm_compiles_all_kernels_and_then_says_nothing() -> None:
     command = [sys.executable, "-m", "site_selector.warm"]
     subprocess.run(command, check=True, cwd=ROOT, capture_output=True)
@@ -147,20 +134,13 @@ def test_warm_compiles_all_kernels_and_then_says_nothing() -> None:
     assert (again.stdout, again.stderr) == ("", "")
 
 
-def test_it_is_worthwhile_once_enough_was_done(monkeypatch: pytest.MonkeyPatch) -> None:
-    state = type(kernel._state)()
-    state.warm = True
-    monkeypatch.setattr(kernel, "_state", state)
-    asked: list[bool] = [kernel.worthwhile(kernel.WARM_STEPS // 2) for _ in range(3)]
-    assert asked == [False, *[kernel.available()] * 2]
-
-
-def test_a_cold_start_is_worthwhile_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    state = type(kernel._state)()
-    state.warm = False
-    monkeypatch.setattr(kernel, "_state", state)
-    assert not kernel.worthwhile(kernel.COLD_STEPS - 1)
-    assert kernel.worthwhile(1) == kernel.available()
+@pytest.mark.parametrize(("warm", "steps"), [(True, kernel.WARM_STEPS), (False, kernel.COLD_STEPS)])
+def test_compiling_is_worthwhile_once_enough_was_done(
+    warm: bool, steps: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kernel, "_state", type(kernel._state)())
+    monkeypatch.setattr(kernel, "_is_warm", lambda: warm)
+    assert [kernel._worthwhile(n) for n in (steps - 1, 1, 0)] == [False, True, True]
 
 
 def test_arrays_and_lists_are_taken_alike() -> None:

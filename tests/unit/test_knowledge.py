@@ -10,7 +10,7 @@ from adon.wiring import measured_best_effort
 from monitors import knowledge
 from monitors.archive import Archive, Measurement
 from monitors.knowledge import FRESH_S, Knowledge
-from site_selector.pathbeliefs import Network, path_beliefs
+from site_selector.estimates.rates import Network, path_beliefs
 
 NOW = 1e6
 UNITS = {"throughput": "bit/s", "tcp_throughput": "bit/s", "rtt": "s", "path_throughput": "bit/s",

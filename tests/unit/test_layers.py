@@ -25,17 +25,18 @@ MAY_IMPORT: dict[str, set[str]] = {
 # Decisions are functions of values: they import no client library and do no input or output.
 PURE = [
     "network_provisioner/decisions/admission.py",
-    "network_provisioner/roster.py",
+    "network_provisioner/active_transits.py",
+    "network_provisioner/placement.py",
     "network_provisioner/terms.py",
     "network_provisioner/decisions/transit.py",
     "network_provisioner/decisions/reservations.py",
     "network_provisioner/template.py",
     "network_provisioner/controllers/plan.py",
-    "condor_plugins/transfers/course.py",
+    "condor_plugins/transfers/run_state.py",
     "condor_plugins/transfers/decide.py",
-    "condor_plugins/transfers/wanted.py",
+    "condor_plugins/transfers/request_builder.py",
     "site_selector/cost.py",
-    "site_selector/mapping.py",
+    "site_selector/mapping/mapper.py",
 ]
 EFFECTS = {
     "requests", "subprocess", "socket", "sqlite3", "http", "urllib", "htcondor2", "classad2",

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 import yaml
 from broker_rig import Rig
-from centre_rig import CentreRig
+from coordinator_rig import CoordinatorRig
 from fastapi.testclient import TestClient
 
 from adon.config import parse_config
 from adon.monitoring.parts import described
 from adon.security import keyring_of
 from monitors.api import agents as agents_api
-from monitors.api import centre as centre_api
+from monitors.api import measuring as measuring_api
 from monitors.measurement import Measurement
 from monitors.rules import Rules, rules_from_list
 from network_provisioner.access import Keyring
@@ -38,19 +38,19 @@ SECTION = (
 
 @pytest.fixture
 def web(tmp_path: Path) -> Iterator[TestClient]:
-    centre = CentreRig(tmp_path)
-    ring = Keyring((), centre.clock)
-    rig = Rig(tmp_path / "state.sqlite", clock=centre.clock)
-    for agent in centre.roll.members:
-        centre.centre.heard(agent)
-    centre.ask("mu")
+    coordinator = CoordinatorRig(tmp_path)
+    ring = Keyring((), coordinator.clock)
+    rig = Rig(tmp_path / "state.sqlite", clock=coordinator.clock)
+    for agent in coordinator.agent_registry.members:
+        coordinator.coordinator.heard(agent)
+    coordinator.ask("mu")
     routers = [
-        agents_api.router(centre.centre, lambda _: "0" * 64, centre.clock),
-        centre_api.router(centre.centre, Rules(), ring.principals, centre.clock),
+        agents_api.router(coordinator.coordinator, coordinator.clock),
+        measuring_api.router(coordinator.coordinator, Rules(), ring.principals, coordinator.clock),
     ]
     with TestClient(create_app(rig.broker, ring, more=routers)) as client:
         yield client
-    centre.close()
+    coordinator.close()
 
 
 INSTANT = re.compile(r"(?<=:)1000[0-9]{3}\.[0-9]{3}\Z")  # of a run's id
@@ -82,8 +82,7 @@ def test_every_example_is_as_it_is_shown(web: TestClient) -> None:
         path = shown_path
         for one, other in ids.items():
             path = path.replace(one, other)
-        headers = {"Adon-Nonce": "0" * 32}
-        answer = web.request(verb, path, json=json.loads(body) if body else None, headers=headers)
+        answer = web.request(verb, path, json=json.loads(body) if body else None)
         assert answer.is_success, (verb, path, answer.text)
         assert like(json.loads(shown), answer.json(), ids), (verb, path, answer.text)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from adon.monitoring.measuringfile import EARLIER, measuring_file, take_over
-from monitors.centre.store import KeptTask, MeasuringStore
+from monitors.measurements.run_store import KeptTask, MeasuringStore
 from network_provisioner.errors import InputError
 
 KEPT = {"mine": KeptTask({"tool": "host"}, "ada", 1.0)}

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from adon.testbed import packages, relocate
-from adon.testbed.apt import (
+from adon.machine import packages, relocate
+from adon.machine.apt import (
     Deb,
     Source,
     choose_sources,
@@ -22,7 +22,7 @@ from adon.testbed.apt import (
     parse_targets,
     parse_uris,
 )
-from adon.testbed.packages import SETS, ensure, key_of, select
+from adon.machine.packages import SETS, ensure, key_of, select
 from network_provisioner.errors import InputError, MissingError
 
 TARGETS = """\

@@ -12,16 +12,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from monitors.planned.submitdir import braindump, dag_file, job_file
 from monitors.workflows.logs import kickstart
 from monitors.workflows.logs.submit_dir import SubmitDir
 from network_provisioner.errors import InputError
-from pegasus_hooks.submitdir import braindump, dag_file, job_file
-from site_selector.placement import Alternative, Mapping, Move, Placement
+from site_selector.mapping.placement import Alternative, Mapping, Move, Placement
 
-PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+FEW = settings(max_examples=50)
 
 
 def refused_in_one_line(call: Callable[[], object]) -> None:
@@ -62,7 +62,7 @@ BOMB = b"a: &a [x, x]\n" + b"".join(
 )
 
 
-@PATIENT
+@FEW
 @given(contents(BRAINDUMP), contents(DAG), contents(SUB))
 @example(b"a: 2001-99-99\n", b"", b"")
 @example(b"dag: [\n", b"", b"")
@@ -129,7 +129,7 @@ RECORD = """\
 """
 
 
-@PATIENT
+@FEW
 @given(spoiled(RECORD * 2) | st.text())
 @example(RECORD.replace("600072", "9" * 5000))
 @example(RECORD.replace("exitcode: 0", "exitcode: " + "9" * 5000))
@@ -185,7 +185,7 @@ MAPPINGS = st.builds(
 )
 
 
-@PATIENT
+@FEW
 @given(MAPPINGS)
 def test_a_mapping_that_was_saved_is_loaded_as_it_was(mapping: Mapping) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -218,7 +218,7 @@ GOOD = Mapping(
 )  # fmt: skip
 
 
-@PATIENT
+@FEW
 @given(junk_inside(GOOD.as_dict()))
 def test_a_mapping_with_something_else_in_it_is_refused_or_can_be_used(document: Any) -> None:
     def use() -> None:

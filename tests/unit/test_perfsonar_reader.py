@@ -14,12 +14,19 @@ from hypothesis import strategies as st
 from test_perfsonar_results import AT, HOSTS, LATENCY, RUN, TCP, posted
 
 from monitors.archive import Archive
-from monitors.perfsonar import asking, esmond
-from monitors.perfsonar.convert import FAILURE
-from monitors.perfsonar.data import Remote
-from monitors.perfsonar.fetch import FetchError, RefusedError, TooLargeError, fetch_of
-from monitors.perfsonar.reader import OVERLAP_S, Reader, Readers
-from monitors.perfsonar.results import measurements_of
+from monitors.measurements.perfsonar import esmond, reader
+from monitors.measurements.perfsonar.convert import FAILURE
+from monitors.measurements.perfsonar.reader import (
+    OVERLAP_S,
+    FetchError,
+    Reader,
+    Readers,
+    RefusedError,
+    TooLargeError,
+    fetch_of,
+)
+from monitors.measurements.perfsonar.results import measurements_of
+from monitors.measurements.perfsonar.settings import Remote
 from monitors.recording import of_agent
 from network_provisioner.access import Principal, Role
 from network_provisioner.errors import InputError
@@ -134,8 +141,8 @@ def test_nothing_is_asked_of_tests_that_have_nothing_new(world: Esmond, archive:
 def test_all_pages_are_read(
     world: Esmond, archive: Archive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(asking, "TESTS", 10)
-    monkeypatch.setattr(asking, "RESULTS", 10)
+    monkeypatch.setattr(reader, "TESTS", 10)
+    monkeypatch.setattr(reader, "RESULTS", 10)
     for n in range(25):
         world.add(f"k{n}", MU, TACC)
         times = range(int(NOW) - 12_000 - n, int(NOW) - n, 1000)
@@ -149,7 +156,7 @@ def test_all_pages_are_read(
 def test_an_archive_that_gives_always_the_same_does_not_hold_us_up(
     world: Esmond, archive: Archive, monkeypatch: pytest.MonkeyPatch, limit: int
 ) -> None:
-    monkeypatch.setattr(asking, "RESULTS", limit)
+    monkeypatch.setattr(reader, "RESULTS", limit)
     world.add("a", MU, TACC)
     world.put("a", "throughput", dict.fromkeys(range(int(NOW) - 50, int(NOW), 10), 1e9))
     for path in (ROOT, f"{ROOT}a/throughput/base"):
@@ -184,8 +191,8 @@ def test_results_left_out_of_an_answer_hide_no_others(
     points: dict[int, bool], first: int, last: int
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(asking, "RESULTS", 120)  # twice as many as there are
-        pages = list(asking.results(Counting(points, 120), "x", first, last))
+        patch.setattr(reader, "RESULTS", 120)  # twice as many as there are
+        pages = list(reader.listed_results(Counting(points, 120), "x", first, last))
     found = {point["ts"] for page in pages for point in page}
     assert found == {at for at, valued in points.items() if valued and first <= at <= last}
 
@@ -194,8 +201,8 @@ def test_results_left_out_of_an_answer_hide_no_others(
 @given(st.sets(st.integers(0, 5000), max_size=80), st.integers(2, 12))
 def test_every_result_is_found_however_few_are_given_at_once(times: set[int], most: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(asking, "RESULTS", most)
-        pages = asking.results(Counting(dict.fromkeys(times, True), most), "x", 0, 5000)
+        patch.setattr(reader, "RESULTS", most)
+        pages = reader.listed_results(Counting(dict.fromkeys(times, True), most), "x", 0, 5000)
         assert {point["ts"] for page in pages for point in page} == times
 
 
@@ -206,7 +213,7 @@ def test_an_answer_that_is_too_large_is_asked_for_in_parts() -> None:
             raise TooLargeError("too much")
         return Counting(dict.fromkeys(range(0, 10_000, 10), True), 100)(url)
 
-    found = {point["ts"] for page in asking.results(fetch, "x", 0, 9_999) for point in page}
+    found = {point["ts"] for page in reader.listed_results(fetch, "x", 0, 9_999) for point in page}
     assert found == set(range(0, 10_000, 10))
 
 

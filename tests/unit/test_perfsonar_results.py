@@ -13,11 +13,9 @@ from hypothesis import strategies as st
 
 from monitors.archive import Archive
 from monitors.measurement import Measurement
-from monitors.perfsonar.convert import FAILURE
-from monitors.perfsonar.data import Remote, settings_from_list
-from monitors.perfsonar.hosts import Hosts
-from monitors.perfsonar.results import KNOWN, measurements_of
-from monitors.perfsonar.values import histogram, quantile, seconds
+from monitors.measurements.perfsonar.convert import FAILURE, histogram, quantile, seconds
+from monitors.measurements.perfsonar.results import KNOWN, measurements_of
+from monitors.measurements.perfsonar.settings import Hosts, Remote, settings_from_list
 from network_provisioner.errors import InputError
 
 RUN = "d206c24d-f44d-4d0a-a13c-0ab5eed91313"

@@ -15,8 +15,7 @@ from adon import planning
 from adon.planner_placements import leave
 from monitors.workflows.facts.plan import FILE, placement_facts
 from network_provisioner.errors import InputError
-from site_selector.placement import Alternative, Mapping, Placement
-from site_selector.placementfile import write_placements
+from site_selector.mapping.placement import Alternative, Mapping, Placement, write_placements
 
 MAPPING = Mapping(
     "w", "chains", math.inf, {}, (

@@ -12,12 +12,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from planner_world import FIXED, MAPPING, Case, by_gridftp, job, make_case, uses
 
+from monitors.planned.transferlist import Mkdir, Remove, Transfer
 from network_provisioner.errors import InputError
 from pegasus_hooks.planner.layout import lay_out
 from pegasus_hooks.planner.model import Kind, Options, PlannedJob
 from pegasus_hooks.planner.places import Places
 from pegasus_hooks.planner.programs import read_programs
-from pegasus_hooks.transferlist import Mkdir, Remove, Transfer
 
 
 @pytest.fixture
@@ -216,7 +216,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Case:
 
 
 @given(flows(), st.integers(1, 3), st.integers(1, 3), st.sampled_from(["store", "mu", "local"]))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25)
 def test_any_workflow_finds_its_files(
     shared: Case,
     flow: tuple[list[dict[str, Any]], dict[str, str]],

@@ -16,8 +16,8 @@ from planner_world import MAPPING, Case, make_case
 from network_provisioner.errors import AdonError, InputError, MissingError
 from pegasus_hooks import pegasus_plan
 from pegasus_hooks.pegasus_plan import Finished
-from site_selector.placement import Mapping as SiteMapping
-from site_selector.placement import Placement
+from site_selector.mapping.placement import Mapping as SiteMapping
+from site_selector.mapping.placement import Placement
 
 
 @pytest.fixture

@@ -11,10 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adon.testbed import leftovers
-from adon.testbed.leftovers import identify, marked, parse_stat
-from adon.testbed.pool import Pool
-from adon.testbed.poolconfig import (
+from condor_plugins import dagman
+from condor_plugins.dagman import parse_cluster, submit_command, submit_dag
+from examples.testbed import leftovers
+from examples.testbed.leftovers import identify, marked, parse_stat
+from examples.testbed.pool import Pool
+from examples.testbed.poolconfig import (
     Layout,
     SiteSpec,
     check_sites,
@@ -22,9 +24,7 @@ from adon.testbed.poolconfig import (
     quoted,
     site_config,
 )
-from adon.testbed.pooluser import user_table
-from condor_plugins import dagman
-from condor_plugins.dagman import parse_cluster, submit_command, submit_dag
+from examples.testbed.pooluser import user_table
 from network_provisioner.errors import AdonError, InputError
 
 LAYOUT = Layout(Path("/rel"), Path("/pool/mu"), Path("/pool/secrets"), "adon")

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adon.commands.pool_record import enlarged, record, shrunk
@@ -44,6 +44,7 @@ def test_where_no_schedd_tells_there_is_no_demand_in_all() -> None:
     assert size_of({}) == {}
 
 
+@settings(max_examples=25)
 @given(st.lists(st.tuples(SIZES, st.integers(1, 90))))
 def test_what_is_recorded_says_every_value_at_every_time(
     course: list[tuple[dict[tuple[str, str], float], int]],

@@ -8,14 +8,19 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from provision_world import ancestors, graphs, text
 
 from network_provisioner.errors import InputError
-from pegasus_hooks.provision.insertion import without
-from pegasus_hooks.provision.provisioning import Provisioned, Wish, program, provisioned
-from pegasus_hooks.provision.step import (
+from pegasus_hooks.provisioning.insertion import without
+from pegasus_hooks.provisioning.provisioned import (
+    Options,
+    Provisioned,
+    program,
+    provisioned,
+)
+from pegasus_hooks.provisioning.step import (
     PROVISION,
     RELEASE,
     PathNeed,
@@ -23,16 +28,16 @@ from pegasus_hooks.provision.step import (
     from_arguments,
     to_arguments,
 )
-from site_selector.workflow import WHAT, parse_workflow
-from site_selector.yamltext import parse_document
+from site_selector.catalogs.documents import parse_document
+from site_selector.catalogs.workflow import WHAT, parse_workflow
 
 PROGRAM = ["/usr/bin/python3", "-I", "-S", "/x/job.py"]
 FAN: dict[str, list[str]] = {"split": [], **{f"w{n}": ["split"] for n in range(4)}}
-WISH = Wish(3, "/h.json", "/adon.yml", 60, ("mu",))
+WISH = Options(3, "/h.json", "/adon.yml", 60, ("mu",))
 
 
-def put(before: str, wish: Wish = WISH) -> Provisioned:
-    return provisioned(parse_document(before, "w.yml", WHAT), None, wish, PROGRAM)
+def put(before: str, options: Options = WISH) -> Provisioned:
+    return provisioned(parse_document(before, "w.yml", WHAT), None, options, PROGRAM)
 
 
 def test_two_jobs_stand_around_the_wide_level() -> None:
@@ -65,30 +70,33 @@ def test_their_programs_run_on_the_submit_host_and_never_fail_the_workflow() -> 
         assert entry["profiles"]["dagman"] == {"POST": "user", "POST.PATH.user": "/bin/true"}
 
 
+@settings(max_examples=20)
 @given(graphs(), st.integers(2, 4), st.booleans())
 def test_what_was_put_in_comes_out_without_a_trace(
     parents: dict[str, list[str]], min_width: int, edges: bool
 ) -> None:
     before = text(parents, edges=edges)
-    after = put(before, Wish(min_width, pool="/adon.yml"))
+    after = put(before, Options(min_width, pool="/adon.yml"))
     assert without(after.text, "w.yml") == before
     assert (after.text == before) == (not after.steps)
 
 
+@settings(max_examples=15)
 @given(graphs(), st.integers(2, 4))
 def test_twice_is_once(parents: dict[str, list[str]], min_width: int) -> None:
-    wish = Wish(min_width, pool="/adon.yml")
-    once = put(text(parents), wish).text
-    assert put(once, wish).text == once
+    options = Options(min_width, pool="/adon.yml")
+    once = put(text(parents), options).text
+    assert put(once, options).text == once
 
 
+@settings(max_examples=20)
 @given(graphs(), st.integers(2, 4))
 def test_the_jobs_that_were_there_wait_for_the_same_jobs_as_before(
     parents: dict[str, list[str]], min_width: int
 ) -> None:
     before, after = (
         ancestors(parents),
-        ancestors(parse_workflow(put(text(parents), Wish(min_width, pool="/a")).text).parents),
+        ancestors(parse_workflow(put(text(parents), Options(min_width, pool="/a")).text).parents),
     )
     for job, above in before.items():
         assert {a for a in after[job] if a in before} == above
@@ -187,18 +195,18 @@ def test_other_arguments_are_told(told: list[str], said: str) -> None:
 def test_the_program_is_there() -> None:
     python, *options, script = program()
     assert options == ["-I", "-S"]
-    assert script.endswith("pegasus_hooks/provision/job.py")
+    assert script.endswith("pegasus_hooks/provisioning/job.py")
     assert python.startswith("/")
 
 
 def test_replicas_tell_sizes_and_places() -> None:
-    from site_selector.catalogs import replicas_of  # noqa: PLC0415
+    from site_selector.catalogs.entries import replicas_of  # noqa: PLC0415
 
     entry: dict[str, Any] = {"lfn": "split.in", "pfns": [{"site": "tacc", "pfn": "file:///x"}]}
     catalog = {"pegasus": "5.0.4", "replicas": [{**entry, "metadata": {"size": 77}}]}
     replicas = replicas_of(parse_document(yaml.safe_dump(catalog), "rc.yml", "catalog"))
     flat: dict[str, list[str]] = {"split": [], "other": []}
     document = parse_document(text(flat, sizes={"other.in": 1}), "w.yml", WHAT)
-    found = provisioned(document, replicas, Wish(2, hooks="/h", execution=("mu",)), PROGRAM)
+    found = provisioned(document, replicas, Options(2, hooks="/h", execution=("mu",)), PROGRAM)
     ((_, step),) = found.steps
     assert PathNeed("tacc", "mu", 77) in step.paths

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from provision_world import ancestors, graphs, workflow
 
-from pegasus_hooks.provision.levels import latest_common_ancestors, stretches
-from pegasus_hooks.provision.needs import Whereabouts, needs_of
-from pegasus_hooks.provision.step import PathNeed
+from pegasus_hooks.provisioning.levels import latest_common_ancestors, stretches
+from pegasus_hooks.provisioning.needs import Whereabouts, needs_of
+from pegasus_hooks.provisioning.step import PathNeed
 
 WIDE = [f"w{n}" for n in range(4)]
 FAN = {"split": [], **{w: ["split"] for w in WIDE}, "join": WIDE}
@@ -44,6 +44,7 @@ def test_what_runs_at_the_submit_host_makes_no_level_wide() -> None:
     assert stretches(workflow(FAN, more=at_home), 3) == []
 
 
+@settings(max_examples=20)
 @given(graphs(), st.integers(1, 4))
 def test_nobody_waits_for_a_job_that_it_did_not_wait_for_before(
     parents: dict[str, list[str]], min_width: int
@@ -54,6 +55,7 @@ def test_nobody_waits_for_a_job_that_it_did_not_wait_for_before(
             assert set(found.after) <= above[job]
 
 
+@settings(max_examples=20)
 @given(graphs(), st.integers(1, 4))
 def test_a_stretch_lies_between_its_two_jobs(parents: dict[str, list[str]], min_width: int) -> None:
     flow, above = workflow(parents), ancestors(parents)
@@ -65,6 +67,7 @@ def test_a_stretch_lies_between_its_two_jobs(parents: dict[str, list[str]], min_
             assert found.first <= flow.level[job] <= found.last
 
 
+@settings(max_examples=20)
 @given(graphs(), st.integers(1, 4))
 def test_every_wide_level_is_in_one_stretch(parents: dict[str, list[str]], min_width: int) -> None:
     flow = workflow(parents)
@@ -80,6 +83,7 @@ def test_every_wide_level_is_in_one_stretch(parents: dict[str, list[str]], min_w
     )
 
 
+@settings(max_examples=25)
 @given(graphs(), st.data())
 def test_the_latest_common_ancestors(parents: dict[str, list[str]], data: st.DataObject) -> None:
     jobs = data.draw(st.lists(st.sampled_from(sorted(parents)), min_size=1, unique=True))
@@ -133,6 +137,7 @@ def test_a_jobs_own_site_is_believed() -> None:
     assert found.paths == (PathNeed("local", "mu", 7), PathNeed("mu", "local", None))
 
 
+@settings(max_examples=20)
 @given(graphs(), st.lists(st.sampled_from(["mu", "tacc", "iplant"]), unique=True))
 def test_no_path_begins_where_it_ends_and_none_stands_twice(
     parents: dict[str, list[str]], sites: list[str]

@@ -10,10 +10,10 @@ from planner_world import FIXED, Case, by_file, job, make_case, uses
 
 from network_provisioner.errors import InputError
 from pegasus_hooks.planner.plan import plan
-from pegasus_hooks.provision.provisioning import Wish, provisioned
+from pegasus_hooks.provisioning.provisioned import Options, provisioned
+from site_selector.catalogs.documents import read_document
+from site_selector.catalogs.workflow import WHAT
 from site_selector.inputs import load_inputs
-from site_selector.workflow import WHAT
-from site_selector.yamltext import read_document
 
 PROGRAM = ["/usr/bin/python3", "-I", "-S", "/x/job.py"]
 
@@ -34,7 +34,7 @@ def case(tmp_path: Path) -> Case:
     case.change("workflow", jobs)
     case.change("replicas", lambda document: document["replicas"][0].pop("metadata"))
     path = case.sources.workflow
-    found = provisioned(read_document(path, WHAT), None, Wish(4, pool="/adon.yml"), PROGRAM)
+    found = provisioned(read_document(path, WHAT), None, Options(4, pool="/adon.yml"), PROGRAM)
     path.write_text(found.text)
     return case
 

@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 from hooks_world import WF_UUID, FakeBroker, journal, make_submit_dir, write_config
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from monitors.planned import submitdir
+from network_provisioner.base.hookconfig import HookConfig
 from network_provisioner.errors import AdonError, BrokerError, InputError
-from network_provisioner.hookconfig import HookConfig
-from pegasus_hooks import submitdir
-from pegasus_hooks.provision import running
-from pegasus_hooks.provision.place import Place, place_of
-from pegasus_hooks.provision.running import Network, World
-from pegasus_hooks.provision.step import PathNeed, Step, to_arguments
+from pegasus_hooks.provisioning import running
+from pegasus_hooks.provisioning.place import Place, place_of
+from pegasus_hooks.provisioning.running import Network, World
+from pegasus_hooks.provisioning.step import PathNeed, Step, to_arguments
 
 NEEDS = (PathNeed("local", "mu", 10**9), PathNeed("mu", "local", None))
 STEP = Step(3, 20, 2, 512, 10**9, 600, NEEDS, "/h.json", "/adon.yml")
@@ -108,6 +108,7 @@ def test_what_a_former_run_ended_is_given_under_another_id_and_given_back(submit
     assert [name for name, *_ in broker.released] == [f"{IDS[0]}.2", IDS[1]]
 
 
+@settings(max_examples=15)
 @given(st.lists(st.sampled_from(["provision", "release"]), max_size=6))
 def test_in_any_order_as_often_as_you_like(acts: list[str]) -> None:
     from tempfile import TemporaryDirectory  # noqa: PLC0415

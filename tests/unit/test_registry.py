@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pegasus_hooks import registry
+from monitors.watcher import registry
+from pegasus_hooks.prepost import WATCHER
 
 UUID = "11111111-2222-3333-4444-555555555555"
 WAIT_S = 60.0
@@ -98,7 +99,7 @@ def test_an_unwritable_folder_says_so(tmp_path: Path, config: Path) -> None:
     with pytest.raises(OSError):
         registry.register(tmp_path / "file" / "watch", config, tmp_path, UUID)
     with pytest.raises(OSError):
-        registry.wake(tmp_path / "file" / "watch", config)
+        registry.wake(tmp_path / "file" / "watch", config, WATCHER)
 
 
 def test_where_the_folder_is(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,7 +131,8 @@ def test_one_watcher_only_and_nobodys_child(
 ) -> None:
     monkeypatch.setenv("_CONDOR_ANCESTOR_1", "2:3:4")
     registry.register(folder, config, config.parent / "gone", UUID)
-    assert [registry.wake(folder, config) for _ in range(5)] == [True, False, False, False, False]
+    woken = [registry.wake(folder, config, WATCHER) for _ in range(5)]
+    assert woken == [True, False, False, False, False]
     until(lambda: (folder / registry.LOCK).read_text().strip())
     pid = int((folder / registry.LOCK).read_text())
     stat = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()

@@ -9,13 +9,13 @@ from random import Random
 import numpy as np
 from site_world import inputs_from, resequencing
 
-from site_selector.estimates import believe
-from site_selector.mapping import SIMPLE, map_problem
+from site_selector.estimates.believe import believe
+from site_selector.estimates.uncertainty import Uncertainty, scenarios
+from site_selector.mapping.estimator import SharingEstimator
+from site_selector.mapping.mapper import SIMPLE, map_problem
+from site_selector.mapping.robust import Worlds
+from site_selector.mapping.search import Moves, PointJudge, anneal, movable_groups
 from site_selector.problem import Problem, build_problem
-from site_selector.robust import Worlds
-from site_selector.search import Moves, PointJudge, anneal, movable_groups
-from site_selector.sharing import SharingEstimator
-from site_selector.uncertainty import Uncertainty, scenarios
 
 DOUBT = Uncertainty.everywhere(0.5, random_waits=True)
 

@@ -9,10 +9,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from problem_world import problem_of, random_problem
 
-from site_selector.policies import baselines, by_level, greedy, one_site
+from site_selector.mapping.estimator import Estimator, upward_rank
+from site_selector.mapping.policies import (
+    VARIANTS,
+    baselines,
+    by_level,
+    downward_rank,
+    greedy,
+    list_schedule,
+    one_site,
+    optimistic_costs,
+)
 from site_selector.problem import Problem
-from site_selector.schedule import VARIANTS, downward_rank, list_schedule, optimistic_costs
-from site_selector.simulate import Estimator, upward_rank
 
 MB = 1e6
 BETWEEN = [[0.0, 1e-6], [1e-6, 0.0]]  # 1 MB takes 1 s

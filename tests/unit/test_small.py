@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from broker_rig import BIG, Clock, Rig, fill, refusing
+from broker_rig import BIG, Clock, FakeController, Rig, demo_network, fill, refusing
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from network_provisioner.broker import STANDING_S
+from network_provisioner.controllers.base import Circuit, Queue
 from network_provisioner.decisions.breakeven import HOOK_S
 from network_provisioner.model import ENDED, LIVE, Transit, TransitRequest, TransitState
-from network_provisioner.small import STANDING_S
 from network_provisioner.stores.sqlite import SqliteStore
 
 FIGURES = {"qspec": {"min_throughput": "5 Mb/s"}, "rspec": {"max_throughput": "80 Mb/s"}}
@@ -39,11 +41,13 @@ def standing(rig: Rig) -> list[Transit]:
 def test_what_a_set_up_takes_decides(tmp_path: Path) -> None:
     clock = Clock()
 
-    def slow(step: str) -> None:
-        if step == "the switches are about to be told":
+    class Slow(FakeController):
+        def apply(self, circuits: Sequence[Circuit], queues: Sequence[Queue] = ()) -> None:
             clock.now += 0.4
+            super().apply(circuits, queues)
 
-    rig = Rig(tmp_path / "s.sqlite", templates={"mine": FIGURES}, clock=clock, step=slow)
+    slow = Slow(demo_network())
+    rig = Rig(tmp_path / "s.sqlite", templates={"mine": FIGURES}, clock=clock, controller=slow)
     # 0.1 s of hooks: 80 Mb/s against half of it is worth it from 1 MB on.
     least = HOOK_S * 80e6 / 8
     first = rig.ask("first", "mu", "tacc", template="mine", size_bytes=int(least) + 1)
@@ -175,7 +179,7 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(steps)
 def test_never_more_than_one_and_none_after_its_lease(course: list[Any]) -> None:
     rig = Rig(Path("unused"), templates=SHARED, store=SqliteStore(":memory:"), clock=Clock())

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from condor_plugins import startd_metrics
@@ -87,6 +87,7 @@ def test_a_spoilt_state_is_no_state_and_never_an_error(text: str) -> None:
     assert all(isinstance(v, float) for v in load_state(text).values())
 
 
+@settings(max_examples=25)
 @given(counters)
 def test_a_state_can_be_read_back(reading: dict[str, float]) -> None:
     assert load_state(json.dumps(reading)) == reading

@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from report_world import facts, taught, transit
 
-from adon.demo.facts import RunFacts
-from adon.demo.figures import as_json
-from adon.demo.gather import NO_MAPPING
-from adon.demo.page import render
-from adon.demo.summary import COLUMNS, changed, summary_text
-from adon.demo.words import failure_words
+from examples.demo.facts import RunFacts
+from examples.demo.figures import as_json
+from examples.demo.gather import NO_MAPPING
+from examples.demo.page import render
+from examples.demo.summary import COLUMNS, changed, summary_text
+from examples.demo.words import failure_words
 from monitors.workflows.report import Failure
 
 REPORTS = (Path("/r/report.html"), Path("/r/report.json"))

@@ -12,8 +12,12 @@ from template_world import bodies, body, plain
 
 from network_provisioner.errors import InputError
 from network_provisioner.template import Template
-from network_provisioner.templates.data import template_from_dict, templates_from_dict
-from network_provisioner.templates.match import Wanted, distance, match, misfit, wanted_from_dict
+from network_provisioner.templates.data import (
+    template_from_dict,
+    templates_from_dict,
+    wanted_from_dict,
+)
+from network_provisioner.templates.match import Wanted, distance, match, misfit
 
 BUILT_IN = list(templates_from_dict(None).values())
 
@@ -135,7 +139,7 @@ def test_any_specification_is_understood_or_refused_in_a_line(data: dict[str, An
     [
         ({"min_throughput": "2 Gb/s", "max_throughput": "1 Gb/s"}, "is above max_throughput"),
         ({"min_throughput": 0}, "expected more than 0"),
-        ({"max_loss": 1}, "expected a fraction"),
+        ({"max_loss": 1}, "expected less than 1"),
         ({"max_dealy": 1}, "did you mean 'max_delay'"),
     ],
 )

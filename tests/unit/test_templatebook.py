@@ -280,9 +280,9 @@ def test_what_is_capped_is_within_the_policy(found: dict[str, Any], policy: Temp
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        ({"max_throughput": 0}, "max_throughput is 0"),
-        ({"max_paths": 0}, "max_paths is 0"),
-        ({"max_priority": -1}, "expected a whole number"),
+        ({"max_throughput": 0}, "max_throughput: found 0"),
+        ({"max_paths": 0}, "max_paths: found 0"),
+        ({"max_priority": -1}, "expected 0 or more"),
         ({"max_prority": 1}, "did you mean 'max_priority'"),
         ([], "expected a mapping"),
     ],

@@ -11,7 +11,7 @@ from random import Random
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from site_world import (
     inputs_from,
@@ -23,11 +23,11 @@ from site_world import (
     workflow_text,
 )
 
-from site_selector.estimates import believe
+from site_selector.estimates.believe import believe
 from site_selector.inputs import Inputs
+from site_selector.mapping.estimator import Estimator
+from site_selector.mapping.terms import JobTerms, job_terms
 from site_selector.problem import Problem, build_problem
-from site_selector.simulate import Estimator
-from site_selector.terms import JobTerms, job_terms
 
 MB = 1_000_000
 MU, TACC = 0, 1
@@ -156,6 +156,7 @@ def test_the_nearest_replica_is_taken_and_one_at_the_site_is_free() -> None:
     assert found.moves(0, 2) == {(1, 2): 10 * MB}
 
 
+@settings(max_examples=25)
 @given(st.integers(0, 2**32 - 1), st.sampled_from(["per-site", "per-job"]))
 def test_s_t_is_what_moves_and_every_file_moves_once_to_a_site(seed: int, staging: str) -> None:
     rng = Random(seed)

@@ -6,8 +6,8 @@ import struct
 
 import pytest
 
-from adon.testbed.delaylink import DelayLink, frame_wire_bytes
-from adon.testbed.linkqueue import LinkQueue
+from examples.testbed.delaylink import DelayLink, frame_wire_bytes
+from examples.testbed.linkqueue import LinkQueue
 from network_provisioner.errors import InputError
 
 IP_OFFSET, TCP_OFFSET, TCP_WORDS = 14, 34, 8

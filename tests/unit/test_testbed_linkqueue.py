@@ -8,7 +8,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adon.testbed.linkqueue import LinkQueue, wire_bytes
+from examples.testbed.linkqueue import LinkQueue, wire_bytes
 
 RATES = st.floats(1e3, 1e10)
 DELAYS = st.floats(0, 1)

@@ -9,7 +9,8 @@ from xml.etree import ElementTree
 import certifi
 import pytest
 
-from adon.testbed import odl_assembly, packages, truststore
+from adon.machine import packages
+from examples.testbed import odl_assembly, truststore
 from network_provisioner.errors import MissingError
 
 CONFIG = """# comment with featuresBoot = in it

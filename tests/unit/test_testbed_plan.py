@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from adon.testbed import plan
+from examples.testbed import plan
 from network_provisioner.topologies.data import topology_from_dict
 
 

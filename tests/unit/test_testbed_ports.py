@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from adon.testbed import ports
-from adon.testbed.ports import LOOPBACK, free_port, free_ports
+from examples.testbed import ports
+from examples.testbed.ports import LOOPBACK, free_port, free_ports
 from network_provisioner.errors import MissingError
 
 
@@ -44,7 +44,7 @@ def test_a_port_in_use_is_not_given(monkeypatch: pytest.MonkeyPatch) -> None:
 
 SAME_PLACES = """
 import sys
-from adon.testbed import ports
+from examples.testbed import ports
 ports._LOWEST = int(sys.argv[1])
 print(*ports.free_ports(5, ports._LOWEST + 12), flush=True)  # two may be in use
 input()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from adon.testbed import procs
+from examples.testbed import procs
 from network_provisioner.errors import AdonError, MissingError
 
 # Starts a child of its own that ignores TERM, tells both ids, and waits for ever.

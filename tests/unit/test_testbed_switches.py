@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from adon.testbed import syscalls
-from adon.testbed.switches import _sockets, _widen
+from adon.machine import syscalls
+from examples.testbed.switches import _sockets, _widen
 
 
 @pytest.fixture

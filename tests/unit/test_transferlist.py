@@ -7,13 +7,13 @@ import json
 
 import pytest
 from hooks_world import move
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from Pegasus import transfer as pegasus_transfer
 
+from monitors.planned import transferlist
+from monitors.planned.transferlist import Entry, Mkdir, Remove, SiteUrl, Transfer
 from network_provisioner.errors import InputError
-from pegasus_hooks import transferlist
-from pegasus_hooks.transferlist import Entry, Mkdir, Remove, SiteUrl, Transfer
 
 words = st.text("abcXYZ019._-", min_size=1, max_size=8)
 urls = st.builds(
@@ -102,11 +102,13 @@ def test_a_relay_at_an_end_is_one_leg() -> None:
     assert Transfer("x", src, dst, checksum=True).legs() == (("a", "local"),)
 
 
+@settings(max_examples=25)
 @given(st.lists(entries, max_size=6))
 def test_writing_and_reading_gives_the_same_list(wanted: list[Entry]) -> None:
     assert transferlist.parse(transferlist.dumps(wanted), "x.in") == wanted
 
 
+@settings(max_examples=25)
 @given(st.lists(entries, max_size=6))
 def test_pegasus_transfer_reads_what_we_write(wanted: list[Entry]) -> None:
     found: list[object] = []
@@ -120,6 +122,7 @@ def test_pegasus_transfer_reads_what_we_write(wanted: list[Entry]) -> None:
             assert theirs.src_url() == ours.source.url  # type: ignore[attr-defined]
 
 
+@settings(max_examples=25)
 @given(st.lists(transfers, max_size=8))
 def test_pairs_cover_every_transfer_between_sites_once(wanted: list[Transfer]) -> None:
     pairs = transferlist.site_pairs(wanted)
@@ -161,6 +164,7 @@ def test_a_size_that_is_no_number_is_refused(size: object) -> None:
         transferlist.parse(json.dumps([item]), "x.in")
 
 
+@settings(max_examples=25)
 @given(st.text() | st.recursive(st.none() | st.integers() | st.text(), st.lists).map(json.dumps))
 def test_nothing_but_input_errors(text: str) -> None:
     try:

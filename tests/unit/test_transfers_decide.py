@@ -5,46 +5,46 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from transfers_world import JOB, event, move, running, transit
 
-from condor_plugins.transfers.course import Course, Courses, Phase
-from condor_plugins.transfers.decide import Known, Queued, Release, Renew, of_schedd, to_do
-from condor_plugins.transfers.events import Happening, Kind, Moving
+from condor_plugins.transfers.decide import Observed, Queued, Release, Renew, actions_for, of_schedd
+from condor_plugins.transfers.events import JobEvent, Kind, TransferStep
 from condor_plugins.transfers.ids import Run
+from condor_plugins.transfers.run_state import Phase, RunState, RunStates
 
 RUN = Run(JOB, 1)
 IN, OUT = RUN.transit("in"), RUN.transit("out")
 ENDS = (Kind.TERMINATED, Kind.EVICTED, Kind.ABORTED, Kind.HELD, Kind.SHADOW_EXCEPTION,
         Kind.RECONNECT_FAILED)  # fmt: skip
 NORMAL = (
-    move(Moving.IN_QUEUED, 1),
-    move(Moving.IN_STARTED, 2),
-    move(Moving.IN_FINISHED, 12),
+    move(TransferStep.IN_QUEUED, 1),
+    move(TransferStep.IN_STARTED, 2),
+    move(TransferStep.IN_FINISHED, 12),
     event(Kind.EXECUTE, 12.1),
-    move(Moving.OUT_STARTED, 20),
-    move(Moving.OUT_FINISHED, 25),
+    move(TransferStep.OUT_STARTED, 20),
+    move(TransferStep.OUT_FINISHED, 25),
     event(Kind.TERMINATED, 25.1, SentBytes=4000.0),
 )
 
 
-def after(*happenings: Happening) -> Courses:
-    courses = Courses()
-    courses.feed(happenings)
-    return courses
+def after(*job_events: JobEvent) -> RunStates:
+    runs = RunStates()
+    runs.feed(job_events)
+    return runs
 
 
-def outcome(way: str, courses: Courses, now: float = 1000.0, **known: Any) -> str:
+def outcome(way: str, runs: RunStates, now: float = 1000.0, **known: Any) -> str:
     queue = known.get("queue", {JOB: running(RUN)})
-    found = to_do([transit(IN if way == "in" else OUT)], Known(courses, queue, now))
+    found = actions_for([transit(IN if way == "in" else OUT)], Observed(runs, queue, now))
     assert all(isinstance(action, Release) for action in found)
     return "".join(action.outcome for action in found if isinstance(action, Release))
 
 
 def test_a_normal_run_holds_each_path_as_long_as_it_needs_it() -> None:
     held_in = [not outcome("in", after(*NORMAL[:n]), 12.05) for n in range(len(NORMAL) + 1)]
-    # Known to have arrived when the job runs; until then for a second at most.
+    # Observed to have arrived when the job runs; until then for a second at most.
     assert held_in == [True, True, True, True, False, False, False, False]
     assert outcome("in", after(*NORMAL[:3]), 13.0) == "success"
     held_out = [not outcome("out", after(*NORMAL[:n]), 25.05) for n in range(5, len(NORMAL) + 1)]
@@ -52,12 +52,12 @@ def test_a_normal_run_holds_each_path_as_long_as_it_needs_it() -> None:
 
 
 def test_what_was_moved_is_told() -> None:
-    known = Known(after(*NORMAL), {}, 30.0)
-    assert to_do([transit(IN), transit(OUT)], known) == [
+    known = Observed(after(*NORMAL), {}, 30.0)
+    assert actions_for([transit(IN), transit(OUT)], known) == [
         Release(IN, 1000, 10.0, "success"),
         Release(OUT, 4000, 5.0, "success"),
     ]
-    unsized = to_do([transit(IN, size=None)], known)
+    unsized = actions_for([transit(IN, size=None)], known)
     assert unsized == [Release(IN, 0, 0.0, "success")]
 
 
@@ -75,20 +75,20 @@ def test_a_lost_connection_ends_both() -> None:
     assert outcome("in", after(*NORMAL[:2], lost)) == "broken off"
     assert outcome("out", after(*NORMAL[:5], lost)) == "broken off"
     assert outcome("in", after(*NORMAL[:4], lost)) == "success"
-    again = move(Moving.OUT_STARTED, 30)
+    again = move(TransferStep.OUT_STARTED, 30)
     assert outcome("out", after(*NORMAL[:5], lost, again)) == ""
 
 
 def test_the_next_run_ends_the_one_before() -> None:
-    courses = after(*NORMAL[:2], move(Moving.IN_STARTED, 40, starts=2))
-    assert outcome("in", courses) == "started again"
+    runs = after(*NORMAL[:2], move(TransferStep.IN_STARTED, 40, starts=2))
+    assert outcome("in", runs) == "started again"
     second = Run(JOB, 2).transit("in")
-    known = Known(courses, {JOB: running(Run(JOB, 2))}, 41.0)
-    assert to_do([transit(second)], known) == []
+    known = Observed(runs, {JOB: running(Run(JOB, 2))}, 41.0)
+    assert actions_for([transit(second)], known) == []
 
 
 def test_the_queue_tells_what_events_do_not() -> None:
-    nothing = Courses()
+    nothing = RunStates()
     assert outcome("in", nothing, queue=None) == ""
     assert outcome("in", nothing, queue={}) == "gone"
     assert outcome("in", nothing) == ""
@@ -103,10 +103,10 @@ def test_the_queue_tells_what_events_do_not() -> None:
 def test_leases_last_as_long_as_what_they_are_for_and_no_longer_without_proof() -> None:
     short = transit(IN)
     short.lease_until = 1030.0
-    known = Known(Courses(), {JOB: running(RUN)}, 1000.0)
-    assert to_do([short], known) == [Renew(IN, 180.0)]
-    assert to_do([short], Known(Courses(), None, 1000.0)) == []
-    assert to_do([short], Known(after(*NORMAL[:2]), None, 1000.0)) == [Renew(IN, 180.0)]
+    known = Observed(RunStates(), {JOB: running(RUN)}, 1000.0)
+    assert actions_for([short], known) == [Renew(IN, 180.0)]
+    assert actions_for([short], Observed(RunStates(), None, 1000.0)) == []
+    assert actions_for([short], Observed(after(*NORMAL[:2]), None, 1000.0)) == [Renew(IN, 180.0)]
 
 
 def test_another_access_points_paths_are_its_own() -> None:
@@ -115,53 +115,54 @@ def test_another_access_points_paths_are_its_own() -> None:
     assert [t.id for t in kept] == names[:1]
 
 
-happenings = st.one_of(
+job_events = st.one_of(
     st.builds(
         event, st.sampled_from([k for k in Kind if k is not Kind.FILE_TRANSFER]),
         st.floats(0, 100), st.integers(0, 3),
     ),
-    st.builds(move, st.sampled_from(Moving), st.floats(0, 100), st.integers(1, 3)),
+    st.builds(move, st.sampled_from(TransferStep), st.floats(0, 100), st.integers(1, 3)),
 )  # fmt: skip
 
 
-@given(st.lists(happenings, max_size=20), st.sampled_from(ENDS), st.integers(1, 3), st.booleans())
+@given(st.lists(job_events, max_size=20), st.sampled_from(ENDS), st.integers(1, 3), st.booleans())
 def test_after_the_end_nothing_is_held_and_nothing_comes_back(
-    before: list[Happening], end: Kind, starts: int, schedd: bool
+    before: list[JobEvent], end: Kind, starts: int, schedd: bool
 ) -> None:
     run = Run(JOB, starts)
-    courses = after(*before, event(end, 101, starts))
+    runs = after(*before, event(end, 101, starts))
     queue: dict[str, Queued] | None = {} if schedd else None
     live = [transit(run.transit("in")), transit(run.transit("out"))]
-    gone = to_do(live, Known(courses, queue, 200.0))
+    gone = actions_for(live, Observed(runs, queue, 200.0))
     assert sorted(a.id for a in gone if isinstance(a, Release)) == sorted(t.id for t in live)
-    courses.feed(before)
-    assert len(to_do(live, Known(courses, queue, 200.0))) == 2
+    runs.feed(before)
+    assert len(actions_for(live, Observed(runs, queue, 200.0))) == 2
 
 
-@given(st.lists(happenings, max_size=20))
-def test_a_run_goes_forward_and_is_followed_for_itself(all_of_them: list[Happening]) -> None:
-    courses, last = Courses(), Phase.COMING
+@settings(max_examples=40)
+@given(st.lists(job_events, max_size=20))
+def test_a_run_goes_forward_and_is_followed_for_itself(all_of_them: list[JobEvent]) -> None:
+    runs, last = RunStates(), Phase.COMING
     for one in all_of_them:
-        courses.feed([one])
-        course = courses.get(RUN)
-        if course is not None:
-            back = course.phase < last
-            assert not back or (last < Phase.OVER and course.phase >= Phase.RUNNING)
-            last = course.phase
+        runs.feed([one])
+        state = runs.get(RUN)
+        if state is not None:
+            back = state.phase < last
+            assert not back or (last < Phase.OVER and state.phase >= Phase.RUNNING)
+            last = state.phase
     whole = {c.run: c for c in after(*all_of_them)}
-    assert all(isinstance(c, Course) and c.run.starts > 0 for c in whole.values())
-    assert {c.run: (c.phase, c.how) for c in courses} == {
+    assert all(isinstance(c, RunState) and c.run.starts > 0 for c in whole.values())
+    assert {c.run: (c.phase, c.how) for c in runs} == {
         run: (c.phase, c.how) for run, c in whole.items()
     }
 
 
 def test_what_is_long_over_is_forgotten() -> None:
-    courses = after(*NORMAL)
-    courses.forget(80.0, 60.0)
-    assert courses.get(RUN)
-    courses.feed([move(Moving.IN_STARTED, 81, starts=2)])
-    courses.forget(1000.0, 60.0)
-    assert courses.get(RUN)
-    courses.feed([event(Kind.HELD, 90, starts=2)])
-    courses.forget(1000.0, 60.0)
-    assert list(courses) == []
+    runs = after(*NORMAL)
+    runs.forget(80.0, 60.0)
+    assert runs.get(RUN)
+    runs.feed([move(TransferStep.IN_STARTED, 81, starts=2)])
+    runs.forget(1000.0, 60.0)
+    assert runs.get(RUN)
+    runs.feed([event(Kind.HELD, 90, starts=2)])
+    runs.forget(1000.0, 60.0)
+    assert list(runs) == []

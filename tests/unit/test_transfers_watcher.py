@@ -1,9 +1,8 @@
-"""The watcher between an event log, a schedd and a broker, any of which may be away; the hook's
-asking; and what jobs send back."""
+"""The watcher between an event log, a schedd and a broker, any of which may be away; and what jobs
+send back."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,17 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transfers_world import AD, GLOBAL_ID, JOB, FakeBroker, FakeEvents, FakeSchedd, event, move
 
-from condor_plugins.transfers.asking import Effects, Outcome, ask
 from condor_plugins.transfers.decide import Queued
-from condor_plugins.transfers.events import Happening, Kind, Moving
+from condor_plugins.transfers.events import JobEvent, Kind
+from condor_plugins.transfers.events import TransferStep as Step
 from condor_plugins.transfers.ids import Run
 from condor_plugins.transfers.outputsize import Outputs
 from condor_plugins.transfers.watcher import Watcher
-from network_provisioner.client import Asked
+from network_provisioner.base.hookconfig import HookConfig
 from network_provisioner.errors import BrokerError
-from network_provisioner.hookconfig import HookConfig
-from network_provisioner.model import Service, TransitRequest, TransitState
-from network_provisioner.patience import Budget
+from network_provisioner.model import TransitRequest, TransitState
 
 CONFIG = HookConfig("http://127.0.0.1:1", site="local")
 RUN = Run(JOB, 1)
@@ -35,15 +32,19 @@ class World:
 
     def __init__(self) -> None:
         self.broker, self.schedd, self.events = FakeBroker(), FakeSchedd(), FakeEvents()
-        self.now = 100.0
+        self.now, self.passed = 100.0, 0.0
         self.schedd.queue[JOB] = Queued(2, 1)
         self.watcher = self.new()
 
     def new(self) -> Watcher:
-        return Watcher(CONFIG, self.broker, self.schedd, self.events, lambda: self.now)
+        return Watcher(
+            CONFIG, self.schedd, self.events, lambda _config: self.broker,
+            lambda: self.now, lambda: self.passed,
+        )  # fmt: skip
 
-    def look(self, *happened: Happening, later: float = 5.0) -> None:
+    def look(self, *happened: JobEvent, later: float = 5.0) -> None:
         self.now += later
+        self.passed += abs(later)
         self.events.new += happened
         self.watcher.step()
 
@@ -55,24 +56,24 @@ def world() -> World:
 
 def test_input_goes_back_when_the_job_runs_and_output_is_asked_for(world: World) -> None:
     world.broker.ask([REQUEST])
-    world.look(move(Moving.IN_STARTED, 101, **TOLD))
+    world.look(move(Step.IN_STARTED, 101, **TOLD))
     assert world.broker.live == {IN}
-    world.look(move(Moving.IN_FINISHED, 103, **TOLD), event(Kind.EXECUTE, 103, **TOLD))
+    world.look(move(Step.IN_FINISHED, 103, **TOLD), event(Kind.EXECUTE, 103, **TOLD))
     assert world.broker.released == [(IN, 1000, 2.0, "success")]
-    world.look(move(Moving.OUT_STARTED, 110, DiskUsage=10, **TOLD))
+    world.look(move(Step.OUT_STARTED, 110, DiskUsage=10, **TOLD))
     assert world.broker.live == {OUT}
     assert (world.broker.transits[OUT].src, world.broker.transits[OUT].size_bytes) == (
         "tacc",
         10240,
     )
     world.now = 107.5
-    world.look(move(Moving.OUT_FINISHED, 112, **TOLD))
+    world.look(move(Step.OUT_FINISHED, 112, **TOLD))
     assert world.broker.live == {OUT}
     world.look(event(Kind.TERMINATED, 112, SentBytes=9000.0, **TOLD))
     assert world.broker.released[1:] == [(OUT, 9000, 2.0, "success")]
     # The next of its kind is known by what this one sent.
     world.schedd.queue[JOB] = Queued(2, 2)
-    world.look(move(Moving.OUT_STARTED, 120, 2, DiskUsage=10, **TOLD))
+    world.look(move(Step.OUT_STARTED, 120, 2, DiskUsage=10, **TOLD))
     assert world.broker.transits[Run(JOB, 2).transit("out")].size_bytes == 9000
 
 
@@ -97,7 +98,7 @@ def test_a_clock_that_jumps_puts_nothing_off(world: World) -> None:
 @pytest.mark.parametrize("who", ["broker", "schedd", "watcher"])
 def test_who_was_away_is_waited_for(world: World, who: str) -> None:
     world.broker.ask([REQUEST])
-    world.look(move(Moving.IN_STARTED, 101, **TOLD))
+    world.look(move(Step.IN_STARTED, 101, **TOLD))
     away = getattr(world, who)
     away.away = True
     gone = event(Kind.ABORTED, 106, **TOLD)
@@ -126,7 +127,7 @@ def test_the_broker_is_told_why_there_was_no_path(world: World) -> None:
         "AdonInReason": "best effort: nobody",
     }
     world.broker.away = True
-    world.look(move(Moving.IN_STARTED, 101, AdonInBytes=7, **why))
+    world.look(move(Step.IN_STARTED, 101, AdonInBytes=7, **why))
     world.broker.away = False
     world.look()
     told = world.broker.transits[IN]
@@ -135,7 +136,7 @@ def test_the_broker_is_told_why_there_was_no_path(world: World) -> None:
         "best effort: nobody",
         7,
     )
-    silent = event(Kind.FILE_TRANSFER, 120, 2, Moving.IN_STARTED)
+    silent = event(Kind.FILE_TRANSFER, 120, 2, Step.IN_STARTED)
     world.look(silent)
     assert "did not answer" in world.broker.transits[Run(JOB, 2).transit("in")].reason
 
@@ -154,11 +155,14 @@ def test_what_best_effort_reached_is_told_once(
         return release(transit_id, *more)
 
     monkeypatch.setattr(world.broker, "release", count)
-    moved = [move(Moving.IN_STARTED, 101, **said), move(Moving.IN_FINISHED, 103, **said)]
+    moved = [
+        move(Step.IN_STARTED, 101, **said),
+        move(Step.IN_FINISHED, 103, **said),
+    ]
     world.look(*moved)
     assert calls == []
     world.look(event(Kind.EXECUTE, 103, **said))
-    world.look(move(Moving.OUT_STARTED, 110, **said), move(Moving.OUT_FINISHED, 111, **said))
+    world.look(move(Step.OUT_STARTED, 110, **said), move(Step.OUT_FINISHED, 111, **said))
     world.look(event(Kind.TERMINATED, 111, SentBytes=9.0, **said))
     assert (world.broker.transits[IN].bytes, world.broker.transits[IN].seconds) == (500, 2.0)
     world.look()
@@ -170,14 +174,14 @@ def test_what_best_effort_reached_is_told_once(
 
 
 def test_jobs_of_no_concern_are_left_alone(world: World) -> None:
-    world.look(move(Moving.OUT_STARTED, 101, pegasus_wf_xformation="pegasus::transfer"))
-    world.look(move(Moving.OUT_STARTED, 102, MachineAttrAdonSite0="local"))
+    world.look(move(Step.OUT_STARTED, 101, pegasus_wf_xformation="pegasus::transfer"))
+    world.look(move(Step.OUT_STARTED, 102, MachineAttrAdonSite0="local"))
     assert world.broker.transits == {}
 
 
 def test_what_the_schedd_leaves_out_is_not_forgotten(world: World) -> None:
     world.broker.ask([REQUEST])
-    world.look(move(Moving.IN_STARTED, 101, **TOLD), event(Kind.DISCONNECTED, 102))
+    world.look(move(Step.IN_STARTED, 101, **TOLD), event(Kind.DISCONNECTED, 102))
     world.look(event(Kind.EVICTED, 103))
     assert world.broker.released == [(IN, 0, 0.0, "broken off")]
     assert set(world.broker.transits) == {IN}
@@ -187,7 +191,7 @@ def test_slots_without_a_site_are_named_once(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     for at in (101, 102):
-        sent = move(Moving.IN_STARTED, at, MachineAttrAdonSite0="", RemoteHost="slot1_2@node7")
+        sent = move(Step.IN_STARTED, at, MachineAttrAdonSite0="", RemoteHost="slot1_2@node7")
         world.look(sent)
     assert [r.message for r in caplog.records] == [
         "node7: names no site, expected AdonSite in its STARTD_ATTRS"
@@ -213,14 +217,16 @@ def test_one_refusal_stands_in_nobodys_way(world: World, monkeypatch: pytest.Mon
 steps = st.lists(
     st.tuples(
         st.sampled_from(["hook", "look", "event", "rerun", "crash", "broker", "schedd"]),
-        st.sampled_from(Moving),
+        st.sampled_from(Step),
     ),
     max_size=30,
 )
 
 
 @given(steps)
-def test_whatever_happens_a_job_that_ended_holds_nothing(script: list[tuple[str, Moving]]) -> None:
+def test_whatever_happens_a_job_that_ended_holds_nothing(
+    script: list[tuple[str, Step]],
+) -> None:
     world, starts = World(), 1
     for what, moving in script:
         if what == "hook" and not world.broker.away:
@@ -240,75 +246,6 @@ def test_whatever_happens_a_job_that_ended_holds_nothing(script: list[tuple[str,
     world.look()
     world.look()
     assert world.broker.live == set()
-
-
-# -- the hook ----------------------------------------------------------------------------------
-
-
-def asked(broker: FakeBroker, patience_s: float | None = None, **more: Any) -> Outcome:
-    clock = [0.0]
-
-    def sleep(seconds: float) -> None:
-        clock[0] += seconds
-        for change in more.get("meanwhile", ()):
-            change()
-
-    effects = Effects(
-        broker, Budget(2.0, lambda: 0.0), more.get("gone", lambda: False), lambda: clock[0], sleep
-    )
-    got = ask(REQUEST, patience_s, effects)
-    assert clock[0] <= more.get("longest", 0.0)
-    return got
-
-
-def test_a_path_is_had_at_once() -> None:
-    assert asked(FakeBroker()) == Outcome(IN, "installed")
-
-
-def test_a_queued_one_is_followed_until_patience_ends() -> None:
-    broker = FakeBroker()
-    broker.queues = True
-    got = asked(broker, 7.0, longest=7.0)
-    assert (got.state, got.told) == ("best_effort", True)
-    assert broker.released == [(IN, 0, 0.0, "gave_up")]
-
-    def install() -> None:
-        broker.transits[IN].state = TransitState.INSTALLED
-
-    assert asked(broker, None, longest=1.0, meanwhile=[install]).state == "installed"
-
-
-@pytest.mark.parametrize(
-    ("when_queued", "waits"), [("wait", 20), ("defer", 20), ("best_effort", 0)]
-)
-def test_its_template_says_how_long(
-    when_queued: str, waits: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    broker = FakeBroker()
-    broker.queues = True
-    plain: Callable[..., list[Asked]] = broker.ask
-    service = Service(when_queued=when_queued)
-    monkeypatch.setattr(broker, "ask", lambda r: [Asked(plain(r)[0].transit, service)])
-    assert asked(broker, longest=waits).state == "best_effort"
-
-
-def test_who_waits_for_nobody_gives_back() -> None:
-    for queues in (True, False):
-        broker = FakeBroker()
-        broker.queues = queues
-        assert asked(broker, gone=lambda: True).state == "best_effort"
-        assert broker.live == set()
-
-
-def test_a_broker_that_is_away_or_refuses_costs_the_path_alone(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    broker = FakeBroker()
-    broker.away = True
-    assert asked(broker) == Outcome(IN, "unasked", "best effort: nobody there", told=False)
-    no = [Asked(None, Service(), BrokerError("unknown site 'tacc'", "unknown_site"))]
-    monkeypatch.setattr(broker, "ask", lambda _: no)
-    assert asked(broker).reason == "best effort: unknown site 'tacc'"
 
 
 def test_output_is_expected_as_its_like_sent() -> None:

@@ -5,16 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from transfers_world import AD, GLOBAL_ID, JOB
 
-from condor_plugins.transfers import jobad, wanted
-from condor_plugins.transfers.events import Kind, Moving, Reader
+from condor_plugins.transfers import jobad
+from condor_plugins.transfers.events import Kind, Reader, TransferStep
 from condor_plugins.transfers.ids import Run, job_name, parsed, queue_number, run_of
 from condor_plugins.transfers.inputsize import bytes_sent
-from condor_plugins.transfers.moving import still
-from network_provisioner.hookconfig import HookConfig
+from condor_plugins.transfers.request_builder import ends, request, unmarked
+from condor_plugins.transfers.transfer_need import no_transfer
+from network_provisioner.base.hookconfig import HookConfig
 
 CONFIG = HookConfig("http://127.0.0.1:1", site="local")
 LOG = """\
@@ -43,6 +44,7 @@ TriggerEventTypeNumber = 5
 texts = st.text(st.characters(blacklist_categories=("C", "Z")), max_size=30)
 
 
+@settings(max_examples=30)
 @given(st.dictionaries(st.from_regex(r"[A-Za-z_]\w{0,9}\Z", fullmatch=True), st.one_of(
     texts, st.booleans(), st.integers(-(10**15), 10**15), st.floats(-1e15, 1e15))))  # fmt: skip
 def test_an_ad_that_was_printed_is_read_as_it_was(ad: dict[str, jobad.Value]) -> None:
@@ -53,7 +55,7 @@ def test_an_ad_that_was_printed_is_read_as_it_was(ad: dict[str, jobad.Value]) ->
 @given(st.text(max_size=300))
 def test_any_text_can_be_read_as_an_ad(text: str) -> None:
     ad = jobad.parse(text.splitlines())
-    assert still(ad) or wanted.unmarked(ad, "local") or ad
+    assert no_transfer(ad) or unmarked(ad, "local") or ad
     assert jobad.number(ad, "x") is None or ad
 
 
@@ -86,7 +88,7 @@ def test_an_event_log_is_read_in_any_portions(cuts: list[int]) -> None:
         found += reader.feed(data[last:cut])
         last = max(last, cut)
     started, ended = found
-    assert (started.kind, started.moving) == (Kind.FILE_TRANSFER, Moving.IN_STARTED)
+    assert (started.kind, started.moving) == (Kind.FILE_TRANSFER, TransferStep.IN_STARTED)
     assert (started.job, started.starts) == (JOB, 2)
     assert started.ad["AdonInReason"] == 'best effort: "x"'
     assert (ended.kind, ended.starts, ended.ad["SentBytes"]) == (Kind.TERMINATED, 0, 3145728.0)
@@ -120,20 +122,20 @@ def test_whatever_stands_in_an_event_log_is_passed_over(data: bytes) -> None:
     ],
 )  # fmt: skip
 def test_jobs_that_move_nothing_are_known(change: dict[str, jobad.Value], why: str) -> None:
-    found = still({**AD, **change})
+    found = no_transfer({**AD, **change})
     assert bool(found) == bool(why)
     assert why in found
 
 
 def test_the_slot_says_its_site_or_the_job_does() -> None:
-    assert wanted.ends(AD, "local", "in") == ("local", "tacc")
-    assert wanted.ends(AD, "local", "out") == ("tacc", "local")
+    assert ends(AD, "local", "in") == ("local", "tacc")
+    assert ends(AD, "local", "out") == ("tacc", "local")
     elsewhere = {**AD, "MachineAttrAdonSite0": "undefined", "MachineAttrPegasusSite0": "mu"}
-    assert wanted.unmarked({**AD, "MachineAttrAdonSite0": ""}, "local").startswith("the slot names")
-    assert wanted.ends({**elsewhere, "MachineAttrAdonSite0": ""}, "local", "in")[1] == "mu"
+    assert unmarked({**AD, "MachineAttrAdonSite0": ""}, "local").startswith("the slot names")
+    assert ends({**elsewhere, "MachineAttrAdonSite0": ""}, "local", "in")[1] == "mu"
     bound = {"Requirements": '(TARGET.PegasusSite == "iplant") && true'}
-    assert wanted.ends(bound, "local", "in")[1] == "iplant"
-    assert "nothing crosses" in wanted.unmarked({**AD, "MachineAttrAdonSite0": "local"}, "local")
+    assert ends(bound, "local", "in")[1] == "iplant"
+    assert "nothing crosses" in unmarked({**AD, "MachineAttrAdonSite0": "local"}, "local")
 
 
 def test_what_is_asked_for_says_whose_it_is() -> None:
@@ -141,12 +143,12 @@ def test_what_is_asked_for_says_whose_it_is() -> None:
         **AD, "pegasus_wf_uuid": "u-1", "pegasus_wf_name": "soykb-0", "pegasus_wf_app": "rnaseq",
         "DAGNodeName": "bwa_ID1", "ProjectName": "soy", "NumShadowStarts": 3,
     }  # fmt: skip
-    got = wanted.request(ad, Run(JOB, 3), "in", 5, CONFIG)
+    got = request(ad, Run(JOB, 3), "in", 5, CONFIG)
     assert (got.id, got.src, got.dst) == (f"condor:{JOB}:in:3", "local", "tacc")
     assert (got.workflow, got.job, got.retry, got.size_bytes) == ("u-1", "bwa_ID1", 2, 5)
     assert (got.user, got.project) == ("ann", "soy")
     assert (got.experiment, got.application) == ("rnaseq", "soykb")
-    plain = wanted.request({**AD, "JobBatchName": "m.dag+7"}, Run(JOB, 1), "out", None, CONFIG)
+    plain = request({**AD, "JobBatchName": "m.dag+7"}, Run(JOB, 1), "out", None, CONFIG)
     assert (plain.job, plain.application, plain.workflow) == ("12.0", "m", "")
 
 

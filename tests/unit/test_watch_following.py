@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from monitors.watcher.actions import Moved
+from monitors.watcher.decision_file import DecisionFile, Pair
+from monitors.watcher.events import Event, Watched, What
+from monitors.watcher.followed import FollowedWorkflow
+from monitors.watcher.pending import Broker, PendingActions
+from network_provisioner.base.hookconfig import HookConfig
+from network_provisioner.base.path_requests import UNASKED, ids_of
 from network_provisioner.client import Asked
 from network_provisioner.errors import BrokerError
-from network_provisioner.hookconfig import HookConfig
 from network_provisioner.model import Service, Transit, TransitRequest, TransitState
-from pegasus_hooks.decision import UNASKED, rounds
-from pegasus_hooks.watch.duties import Duties, Line
-from pegasus_hooks.watch.events import Event, Watched, What
-from pegasus_hooks.watch.following import Following
-from pegasus_hooks.watch.papers import Pair, Papers
-from pegasus_hooks.watch.returns import Moved
-from pegasus_hooks.watch.world import Broker
 
 JOB = "stage_in_local_tacc_0_0"
 FILE = Path("/nowhere") / f"{JOB}.adon.json"
@@ -94,21 +94,19 @@ class World:
     broker: FakeBroker = field(default_factory=FakeBroker)
     time: float = 1000.0
     said: list[Event] = field(default_factory=list)
-    file: Papers = field(default_factory=lambda: Papers(FILE, JOB, 0, 0.0))
+    file: DecisionFile = field(default_factory=lambda: DecisionFile(FILE, JOB, 0, 0.0))
     changed: bool = False
-    lines: list[Line] = field(default_factory=list)
+    lines: list[Mapping[str, Any]] = field(default_factory=list)
     cluster: int = 0
 
     def __post_init__(self) -> None:
-        self.duties = Duties(
-            lambda _config: self.broker, lambda _w, lines: self.lines.extend(lines), self.clock
-        )
-        self.following = Following(
+        self.pending = PendingActions(lambda _config: self.broker, self.clock)
+        self.following = FollowedWorkflow(
             watched=WATCHED,
             source=self,
-            owe=self.duties.owe,
-            measure=lambda _papers, _pair: Moved(7, 1.0, {"retries": 1}),
-            requests_of=lambda papers: [self.request(papers.retry)],
+            files=self,
+            add=self.pending.add,
+            journal=lambda _watched, lines: self.lines.extend(lines),
             clock=self.clock,
             now=self.clock,
         )
@@ -119,6 +117,14 @@ class World:
     def request(self, retry: int) -> TransitRequest:
         return TransitRequest(f"wf:{JOB}:{retry}:mu-tacc", "mu", "tacc")
 
+    # -- a job's own files -------------------------------------------------------------------
+
+    def measure(self, _watched: Watched, _decision: DecisionFile, _pair: Pair, /) -> Moved:
+        return Moved(7, 1.0, {"retries": 1})
+
+    def requests_of(self, _watched: Watched, decision: DecisionFile, /) -> list[TransitRequest]:
+        return [self.request(decision.retry)]
+
     # -- what the watcher sees ---------------------------------------------------------------
 
     def events(self) -> list[Event]:
@@ -128,7 +134,7 @@ class World:
     def gone(self, now: float) -> list[Event]:
         return []
 
-    def papers(self) -> list[Papers]:
+    def decision_files(self) -> list[DecisionFile]:
         changed, self.changed = self.changed, False
         return [self.file] if changed else []
 
@@ -137,14 +143,14 @@ class World:
         end = self.time + seconds
         while True:
             self.following.look()
-            self.duties.work()
+            self.pending.work()
             if self.time >= end:
                 return
             self.time = min(end, self.time + 1.0)
 
     # -- what happens ------------------------------------------------------------------------
 
-    def write(self, papers: Papers) -> None:
+    def write(self, papers: DecisionFile) -> None:
         self.file, self.changed = papers, True
 
     def pre(self, retry: int = 0, *, dies: str = "") -> None:
@@ -154,7 +160,7 @@ class World:
         left = () if self.file.given_back else (*self.file.left_over, *self.file.ids)
         left = tuple(sorted({*left} - {request.id}))
         pair = Pair(request.id, "mu", "tacc", UNASKED)
-        draft = Papers(FILE, JOB, retry, self.time, (pair,), left_over=left)
+        draft = DecisionFile(FILE, JOB, retry, self.time, (pair,), left_over=left)
         self.write(draft)
         if dies == "early":
             return self.tell(What.PRE_ENDED, code=-9)
@@ -175,7 +181,7 @@ class World:
 
     def _release_all(self, transit_id: str, outcome: str) -> None:
         """As the hooks do: under whatever number it was given."""
-        for name in rounds(transit_id):
+        for name in ids_of(transit_id):
             try:
                 self.broker.release(name, outcome=outcome)
             except BrokerError as error:
@@ -205,7 +211,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
 
 def connected(world: World, patch: pytest.MonkeyPatch) -> World:
     """Whoever reads the decision file sees the world's."""
-    patch.setattr(Papers, "read", classmethod(lambda _cls, _file: world.file))
+    patch.setattr(DecisionFile, "read", classmethod(lambda _cls, _file: world.file))
     return world
 
 
@@ -320,7 +326,7 @@ def test_a_dag_that_ended_is_swept_and_finished(world: World) -> None:
     world.tell(What.DAG_ENDED, code=1)
     world.look(9.0)
     assert world.broker.live() == []
-    assert world.following.finished() and not world.duties.owed_to("wf")
+    assert world.following.finished() and not world.pending.of("wf")
 
 
 def test_a_dagman_that_stays_away_is_swept_and_finished(world: World) -> None:
@@ -393,7 +399,7 @@ def test_in_whatever_order_all_is_given_back_once(steps: list[str], end: str, po
         world.tell(What.DAG_STARTED)
         world.tell(What.DAG_ENDED, code=0)
         world.look(13.0)
-        assert world.following.finished() and not len(world.duties)
+        assert world.following.finished() and not len(world.pending)
 
 
 def act(world: World, step: str) -> None:
@@ -434,36 +440,33 @@ def finish(world: World, end: str, retry: int, post: bool) -> None:
 
 
 @dataclass
-class FakeDuty:
+class FakeAction:
     key: str
-    watched: Watched
+    config: HookConfig
+    owner: str = ""
+    kept_s: float = 60.0
     done: int = 0
 
-    def do(self, broker: Broker, /) -> list[Line]:
+    def do(self, broker: Broker, /) -> None:
         broker.get(self.key)
         self.done += 1
-        return []
 
 
-def test_the_duty_of_one_broker_does_not_wait_for_another() -> None:
+def test_an_action_at_one_broker_does_not_wait_for_another() -> None:
     away = FakeBroker(away=True)
     here = FakeBroker({"b": Transit("b", "mu", "tacc", TransitState.INSTALLED)})
     now = [0.0]
-    duties = Duties(
-        lambda config: away if config.broker == "http://a" else here,
-        lambda _watched, _lines: None,
-        lambda: now[0],
+    pending = PendingActions(
+        lambda config: away if config.broker == "http://a" else here, lambda: now[0]
     )
-    first, second = (
-        FakeDuty(name, replace(WATCHED, config=HookConfig(f"http://{name}"))) for name in "ab"
-    )
-    for duty in (first, first, second):
-        duties.owe(duty)
-    duties.work()
-    assert (first.done, second.done, len(duties)) == (0, 1, 1)
+    first, second = (FakeAction(name, HookConfig(f"http://{name}")) for name in "ab")
+    for action in (first, first, second):
+        pending.add(action)
+    pending.work()
+    assert (first.done, second.done, len(pending)) == (0, 1, 1)
     away.away, away.transits = False, here.transits | {"a": here.transits["b"]}
-    duties.work()
+    pending.work()
     assert first.done == 0  # not asked again at once
     now[0] += 2.0
-    duties.work()
-    assert (first.done, len(duties)) == (1, 0)
+    pending.work()
+    assert (first.done, len(pending)) == (1, 0)

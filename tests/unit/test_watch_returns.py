@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hooks_world import WF_UUID, FakeBroker, make_submit_dir, move
 
+from monitors.planned import submitdir
+from monitors.watcher.actions import GiveBack, Moved, RequestAgain, Tell
+from monitors.watcher.decision_file import DecisionFile, Pair
+from monitors.watcher.events import Watched
+from monitors.watcher.pending import Later
+from network_provisioner.base.hookconfig import HookConfig
+from network_provisioner.base.path_requests import UNASKED, Effects
+from network_provisioner.base.patience import Budget
 from network_provisioner.client import Asked
 from network_provisioner.errors import BrokerError
-from network_provisioner.hookconfig import HookConfig
 from network_provisioner.model import Service, Transit, TransitRequest, TransitState
-from network_provisioner.patience import Budget
-from pegasus_hooks import prejob, submitdir
-from pegasus_hooks.asking import Effects
-from pegasus_hooks.decision import UNASKED
-from pegasus_hooks.watch import jobfiles
-from pegasus_hooks.watch.duties import Later
-from pegasus_hooks.watch.events import Watched
-from pegasus_hooks.watch.papers import Pair, Papers
-from pegasus_hooks.watch.returns import AskAgain, GiveBack, Moved, Tell
+from pegasus_hooks.prepost import prejob, watched_jobs
 
 JOB = "stage_inter_local_sort_ID2_0"
 BASE = f"{WF_UUID}:{JOB}:0:a-b"
@@ -70,19 +70,23 @@ def watched(run: Path) -> Watched:
     return Watched(WF_UUID, run, run / "flow-0.dag", CONFIG)
 
 
-def papers_of(run: Path) -> Papers:
-    return Papers.read(run / "00/00" / f"{JOB}.adon.json")
+def decision_of(run: Path) -> DecisionFile:
+    return DecisionFile.read(run / "00/00" / f"{JOB}.adon.json")
 
 
 def live(transit_id: str) -> Transit:
     return Transit(transit_id, "a", "b", TransitState.INSTALLED)
 
 
-def give_back(run: Path, papers: Papers, pair: Pair, why: str = "") -> GiveBack:
-    at = watched(run)
-    return GiveBack(
-        at, papers, pair, "exit 1", lambda p, q: jobfiles.measure(at, p, q), lambda: 9.0, why
-    )
+class Journal(list[dict[str, Any]]):
+    """What an action records."""
+
+    def __call__(self, event: str, values: dict[str, Any], /) -> None:
+        self.append({"event": event, **values})
+
+
+def give_back(run: Path, journal: Journal, pair: Pair, why: str = "") -> GiveBack:
+    return GiveBack(watched(run), journal, decision_of(run), pair, "exit 1", watched_jobs, why)
 
 
 @pytest.mark.parametrize(("success", "moved"), [("True", (500, 2.0, 0)), ("False", (0, 0.0, 1))])
@@ -90,79 +94,80 @@ def test_what_the_transfer_moved_is_handed_over(
     run: Path, success: str, moved: tuple[int, float, int]
 ) -> None:
     (run / "00/00" / f"{JOB}.multipart/1000-transfer").write_text(RECORD.format(success=success))
-    papers = papers_of(run)
+    decision = decision_of(run)
     broker = Broker(live(BASE))
-    (line,) = give_back(run, papers, papers.pairs[0]).do(broker)
+    journal = Journal()
+    give_back(run, journal, decision.pairs[0]).do(broker)
+    (line,) = journal
     assert broker.released == [(BASE, *moved[:2], "exit 1")]
     assert broker.used[0]["retries"] == moved[2]
-    assert (line["hook"], line["id"], line["at"]) == ("watch", BASE, 9.0)
+    assert (line["event"], line["id"], line["outcome"]) == ("given_back", BASE, "exit 1")
 
 
 def test_nothing_is_measured_of_another_run_or_a_damaged_directory(run: Path) -> None:
-    papers = papers_of(run)
-    other = Papers(papers.file, JOB, 7, 1.0, papers.pairs)
-    assert jobfiles.measure(watched(run), other, papers.pairs[0]) == Moved()
+    decision = decision_of(run)
+    other = DecisionFile(decision.file, JOB, 7, 1.0, decision.pairs)
+    assert watched_jobs.measure(watched(run), other, decision.pairs[0]) == Moved()
     (run / "00/00" / f"{JOB}.in").write_text("[{")
-    assert jobfiles.measure(watched(run), papers, papers.pairs[0]) == Moved()
+    assert watched_jobs.measure(watched(run), decision, decision.pairs[0]) == Moved()
 
 
 def test_what_ended_is_not_given_back_again(run: Path) -> None:
-    papers = papers_of(run)
+    decision = decision_of(run)
     ended = Transit(BASE, "a", "b", TransitState.EXPIRED)
     broker = Broker(ended)
-    assert give_back(run, papers, papers.pairs[0]).do(broker) == []
+    give_back(run, Journal(), decision.pairs[0]).do(broker)
     assert broker.released == []
 
 
 def test_a_hook_that_was_killed_before_it_asked_is_on_record(run: Path) -> None:
-    papers = papers_of(run)
-    pair = Pair(BASE, "a", "b", UNASKED)
-    broker = Broker()
-    duty = give_back(run, papers, pair, why="killed")
+    broker, journal = Broker(), Journal()
+    action = give_back(run, journal, Pair(BASE, "a", "b", UNASKED), why="killed")
     with pytest.raises(Later):  # its request may still be on its way
-        duty.do(broker)
-    (line,) = duty.do(broker)
+        action.do(broker)
+    action.do(broker)
+    (line,) = journal
     assert (line["event"], line["reason"]) == ("told", "killed")
     (request,) = broker.told
     assert (request.id, request.best_effort, request.job) == (BASE, "killed", JOB)
 
 
 def test_a_reason_that_is_refused_is_on_record_here(run: Path) -> None:
-    papers = papers_of(run)
+    decision = decision_of(run)
     pair = Pair(BASE, "a", "b", UNASKED, "no broker")
 
     class Refusing(Broker):
         def ask(self, requests: object, /) -> list[Asked]:
             return [Asked(None, Service(), BrokerError("unknown site", "unknown_site"))]
 
-    (line,) = Tell(watched(run), papers, pair, lambda: 9.0).do(Refusing())
+    journal = Journal()
+    Tell(watched(run), journal, decision, pair).do(Refusing())
+    (line,) = journal
     assert (line["event"], line["reason"]) == ("untold", "unknown site")
 
 
 def test_asking_again_is_written_down_for_post(run: Path) -> None:
-    papers, at = papers_of(run), watched(run)
+    decision, at = decision_of(run), watched(run)
     broker = Broker(Transit(BASE, "a", "b", TransitState.RELEASED))
-    got: list[Papers] = []
-    duty = AskAgain(
-        at, papers, lambda p: jobfiles.requests_of(at, p), lambda: True, got.append, lambda: 9.0
-    )
-    (line,) = duty.do(broker)
+    got: list[DecisionFile] = []
+    journal = Journal()
+    RequestAgain(at, journal, decision, watched_jobs, lambda: True, got.append).do(broker)
+    (line,) = journal
     assert (line["event"], line["id"], line["state"]) == ("asked_again", f"{BASE}.2", "installed")
     (request,) = broker.told
     assert (request.id, request.size_bytes, request.project) == (BASE, 500, "genes")
-    assert got[0].ids == papers_of(run).ids == (f"{BASE}.2",)
+    assert got[0].ids == decision_of(run).ids == (f"{BASE}.2",)
     assert [transit_id for transit_id, _ in broker.renewed] == [f"{BASE}.2"]
-    decision = submitdir.read_json(papers.file)
-    assert decision["pairs"][0]["path"] == ["a", "s1", "b"]
-    assert decision["pairs"][0]["files"] == 1
+    data = submitdir.read_json(decision.file)
+    assert data["pairs"][0]["path"] == ["a", "s1", "b"]
+    assert data["pairs"][0]["files"] == 1
 
 
 def test_a_later_pre_is_not_disturbed(run: Path) -> None:
-    papers, at = papers_of(run), watched(run)
-    submitdir.write_json(papers.file, {"retry": 1, "at": 77.0, "pairs": [], "given_back": False})
-    duty = AskAgain(at, papers, lambda _p: [], lambda: True, lambda _p: None, lambda: 9.0)
-    duty.do(Broker())
-    assert submitdir.read_json(papers.file)["retry"] == 1
-    assert AskAgain(at, papers, lambda _p: [], lambda: False, lambda _p: None, lambda: 9.0).do(
-        Broker()
-    ) == []  # fmt: skip
+    decision, at = decision_of(run), watched(run)
+    submitdir.write_json(decision.file, {"retry": 1, "at": 77.0, "pairs": [], "given_back": False})
+    RequestAgain(at, Journal(), decision, watched_jobs, lambda: True, lambda _d: None).do(Broker())
+    assert submitdir.read_json(decision.file)["retry"] == 1
+    broker = Broker()
+    RequestAgain(at, Journal(), decision, watched_jobs, lambda: False, lambda _d: None).do(broker)
+    assert broker.told == []

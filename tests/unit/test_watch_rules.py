@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pegasus_hooks.watch import rules
-from pegasus_hooks.watch.events import Event, What
-from pegasus_hooks.watch.rules import Decision, Due, Fact, Standing, due
+from monitors.watcher import rules
+from monitors.watcher.events import Event, What
+from monitors.watcher.rules import Decision, Due, Fact, JobState, due
 
 JOB = "stage_in_local_tacc_0_0"
-FIRST = Decision(JOB, 0, 100.5, ("t",), look=2)
+FIRST = Decision(100.5, look=2)
 LONG_S = 100.0
 
 
@@ -21,8 +21,8 @@ def fact(what: What, at: float = 101.0, look: int = 3, code: int | None = None,
     return Fact(Event(what, at, job, code, cluster), look, heard)
 
 
-def standing(*facts: Fact) -> Standing:
-    found = Standing()
+def standing(*facts: Fact) -> JobState:
+    found = JobState()
     for one in facts:
         found = rules.after(found, one)
     return found
@@ -83,7 +83,7 @@ def test_a_failed_pre_is_the_reason_also_where_its_dag_has_ended_since() -> None
 
 def test_what_happened_before_the_decision_is_no_word_about_it() -> None:
     old = standing(*(Fact(f.event, 1, 0.0) for f in (SUBMITTED, ENDED)))
-    before = Decision(JOB, 1, 102.5, ("t",), look=2)
+    before = Decision(102.5, look=2)
     assert due(before, old, None, LONG_S) is None
     # read in a later look: it came after the decision, whatever the clock says
     assert due(before, standing(SUBMITTED, ENDED), None, LONG_S) is not None
@@ -94,10 +94,10 @@ def test_what_ended_within_the_second_of_the_next_decision_is_no_word_about_it()
     is being submitted."""
     ended = standing(*(Fact(f.event, 2, 0.0) for f in (SUBMITTED, ENDED)),
                      fact(What.POST_ENDED, at=102.1, look=2, code=1))  # fmt: skip
-    assert due(Decision(JOB, 1, 102.4, ("t",), look=2), ended, None, LONG_S) is None
+    assert due(Decision(102.4, look=2), ended, None, LONG_S) is None
     # Whole seconds do not say which was first, and what is over is given back.
     whole = standing(SUBMITTED, fact(What.ENDED, at=102.0, look=2, code=1))
-    assert due(Decision(JOB, 1, 102.4, ("t",), look=2), whole, None, LONG_S) is not None
+    assert due(Decision(102.4, look=2), whole, None, LONG_S) is not None
 
 
 def test_a_job_in_the_queue_outlives_its_dagman_but_not_its_dag() -> None:
@@ -170,13 +170,13 @@ def test_whatever_happens_the_end_makes_it_due(
     decided: int,
 ) -> None:
     """Told in any order, with any number of looks before the decision."""
-    found, dag = Standing(), None
-    decision = Decision(JOB, 0, 105.0, ("t",), look=min(decided, len(events)))
+    found, dag = JobState(), None
+    decision = Decision(105.0, look=min(decided, len(events)))
     for look, (what, cluster, code) in enumerate([*events, *end], start=1):
         told = fact(what, at=100.0 + look, look=look, code=code, cluster=cluster, heard=look)
         dag = rules.dag_after(dag, told)
         if told.event.job:
             found = rules.after(found, told)
     assert due(decision, found, dag, 1000.0) is not None
-    given_back = Decision(JOB, 0, 105.0, ("t",), look=1, given_back=True)
+    given_back = Decision(105.0, look=1, given_back=True)
     assert due(given_back, found, dag, 1000.0) is None

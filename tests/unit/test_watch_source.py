@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from hooks_world import WF_UUID, make_submit_dir
 
+from monitors.planned import submitdir
+from monitors.watcher.events import Event, What
+from monitors.watcher.workflow_files import Files, elsewhere, process_alive
 from network_provisioner.errors import InputError
-from pegasus_hooks import submitdir
-from pegasus_hooks.watch.events import Event, What
-from pegasus_hooks.watch.source import Files, elsewhere, process_alive
 
 JOB, OTHER = "stage_in_local_tacc_0_0", "align_ID1"
 DAG = "flow-0.dag"
@@ -136,30 +136,30 @@ def test_everything_at_once_is_told_in_order(run: Path) -> None:
 
 def test_decision_files_wherever_the_dag_has_folders(run: Path) -> None:
     files = Files(run)
-    assert files.papers() == []
+    assert files.decision_files() == []
     file = run / "00/00" / f"{JOB}.adon.json"
     pair = {"id": "t", "src": "a", "dst": "b", "state": "installed", "told": True}
     submitdir.write_json(file, {"job": JOB, "retry": 1, "at": 5.5, "pairs": [pair, 7, {}]})
-    (papers,) = files.papers()
-    assert (papers.job, papers.retry, papers.at, papers.ids) == (JOB, 1, 5.5, ("t",))
-    assert papers.pairs[0].told and not papers.given_back
-    assert files.papers() == []
+    (decision,) = files.decision_files()
+    assert (decision.job, decision.retry, decision.at, decision.ids) == (JOB, 1, 5.5, ("t",))
+    assert decision.pairs[0].told and not decision.given_back
+    assert files.decision_files() == []
     submitdir.write_json(file, {"given_back": True, "left_over": ["u", 3]})
-    (papers,) = files.papers()
-    assert papers.given_back and papers.left_over == ("u",)
+    (decision,) = files.decision_files()
+    assert decision.given_back and decision.left_over == ("u",)
     # A folder that changed is looked at some more: times of files are coarse.
     old = file.parent.stat()
     submitdir.write_json(file, {"retry": 3})
     os.utime(file.parent, ns=(old.st_atime_ns, old.st_mtime_ns))
-    assert [p.retry for p in files.papers()] == [3]
+    assert [p.retry for p in files.decision_files()] == [3]
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"pairs": 5, "retry": "x", "at": []}'])
 def test_damaged_decisions_count_for_nothing(run: Path, text: str) -> None:
     files = Files(run)
     (run / "00/00" / f"{JOB}.adon.json").write_text(text)
-    (papers,) = files.papers()
-    assert (papers.ids, papers.given_back) == ((), False)
+    (decision,) = files.decision_files()
+    assert (decision.ids, decision.given_back) == ((), False)
 
 
 def test_no_submit_directory(tmp_path: Path) -> None:

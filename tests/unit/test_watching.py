@@ -13,13 +13,13 @@ import pytest
 from hooks_world import FakeBroker, make_submit_dir, move
 
 from adon.cli import main
+from monitors.watcher import loop, program, registry
+from monitors.watcher.events import Event, Watched, What
+from monitors.watcher.watching import Watching
 from monitors.workflows.logs.watch import StatWatch, Watch
+from network_provisioner.base.hookconfig import HookConfig
 from network_provisioner.errors import InputError
-from network_provisioner.hookconfig import HookConfig
-from pegasus_hooks import registry
-from pegasus_hooks.watch import program
-from pegasus_hooks.watch.events import Event, Watched, What
-from pegasus_hooks.watch.watching import Watching
+from pegasus_hooks.prepost import watched_jobs
 
 JOB = "stage_in_local_tacc_0_0"
 ENDED = "11/21/26 10:00:00 **** condor_dagman (condor_DAGMAN) pid 3 EXITING WITH STATUS 0\n"
@@ -55,8 +55,9 @@ class World:
         self.watching = Watching(
             self.folder,
             CONFIG,
+            watched_jobs,
             listener_of=self.listen,
-            broker_of=self.broker_of,
+            client_of=self.client_of,
             clock=lambda: self.time,
             watch=self.watch,
         )
@@ -71,7 +72,7 @@ class World:
         self.configs.append(watched.config)
         return self.listener
 
-    def broker_of(self, config: HookConfig) -> FakeBroker:
+    def client_of(self, config: HookConfig) -> FakeBroker:
         raise InputError("no broker in this world")
 
     def watch(self, files: Mapping[Path, Iterable[str]]) -> Watch:
@@ -196,10 +197,9 @@ def test_what_comes_when_the_lock_is_given_up_is_still_seen(
                 for entry in registry.entries(world.folder):
                     registry.drop(entry)
 
-    monkeypatch.setattr(program, "Watching", Once)
     lock = registry.hold(world.folder)
     assert lock is not None
-    program.watch(world.folder, CONFIG, lock, world.stop, 60.0)
+    program.watch(Once(world.folder, CONFIG, watched_jobs), lock, world.stop, 60.0)
     assert runs == [60.0, 60.0]
     free = registry.hold(world.folder)
     assert free is not None
@@ -235,10 +235,11 @@ def test_the_command_runs_until_it_is_stopped(
             return False
 
     seen = []
-    monkeypatch.setattr(program, "stopped", Stop)
+    monkeypatch.setattr(loop, "stopped", Stop)
     monkeypatch.setattr(program, "watch", lambda *arguments: seen.append(arguments))
     assert main(["watch", "--config", str(world.config)]) == 0
     assert "another watcher" in capsys.readouterr().out
-    ((folder, config, lock, _stop),) = seen
-    assert (folder, config.broker) == (world.folder, "http://127.0.0.1:9")
+    ((watching, lock, _stop),) = seen
+    found = watching.folder, watching.config.broker
+    assert found == (world.folder, "http://127.0.0.1:9")
     os.close(lock)

@@ -18,18 +18,18 @@ from site_world import (
     workflow_text,
 )
 
-from site_selector.beliefs import World
-from site_selector.describe import describe
-from site_selector.estimates import believe
-from site_selector.explain import explain_dict, explain_text
-from site_selector.flips import Flip, flips
+from site_selector.estimates.beliefs import World
+from site_selector.estimates.believe import believe
+from site_selector.explain.describe import describe
+from site_selector.explain.reasons import Flip, flips
+from site_selector.explain.text import explain_dict, explain_text
+from site_selector.explain.whatif import reconsider, with_changes
 from site_selector.inputs import Inputs
-from site_selector.mapping import map_workflow
-from site_selector.placement import Mapping
+from site_selector.mapping.estimator import SharingEstimator
+from site_selector.mapping.mapper import map_workflow
+from site_selector.mapping.placement import Mapping
+from site_selector.mapping.terms import job_terms
 from site_selector.problem import Problem, build_problem
-from site_selector.sharing import SharingEstimator
-from site_selector.terms import job_terms
-from site_selector.whatif import reconsider, with_changes
 
 
 def some_sites(rng: Random, count: int = 3) -> dict[str, dict[str, object]]:

@@ -20,8 +20,8 @@ from adon.wiring import (
 )
 from monitors.archive import Archive
 from monitors.transfers import transfer_facts
-from network_provisioner.controllers.opendaylight import OpenDaylightController
-from network_provisioner.controllers.openflow import OpenFlowController
+from network_provisioner.controllers.opendaylight.driver import OpenDaylightController
+from network_provisioner.controllers.openflow.driver import OpenFlowController
 from network_provisioner.controllers.simulated import SimulatedController
 from network_provisioner.decisions.admission import Limits
 from network_provisioner.errors import InputError, MissingError

@@ -5,14 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import yaml
-from hypothesis import given
-from hypothesis import strategies as st
 from site_world import job, workflow_text
 
 from network_provisioner.errors import InputError
-from site_selector.workflow import parse_workflow, read_workflow
-from site_selector.yamltext import MAX_BYTES, parse_document, read_document
+from site_selector.catalogs.documents import MAX_BYTES, parse_document, read_document
+from site_selector.catalogs.workflow import parse_workflow, read_workflow
 
 DIAMOND = [
     job("split", "split", ["in"], ["left", "right"], sizes={"in": 1000}, keep=["left", "right"]),
@@ -142,23 +139,6 @@ def test_missing_huge_and_binary_files(tmp_path: Path) -> None:
         read_workflow(tmp_path / "binary.yml")
 
 
-plain = st.recursive(
-    st.text(st.characters(codec="ascii", exclude_categories=["Cc"]), min_size=1, max_size=8),
-    lambda inner: (
-        st.lists(inner, max_size=4)
-        | st.dictionaries(st.from_regex(r"[a-z]{1,5}", fullmatch=True), inner, max_size=4)
-    ),
-    max_leaves=20,
-)
-
-
-@given(st.dictionaries(st.from_regex(r"[a-z]{1,5}", fullmatch=True), plain, max_size=4))
-def test_the_fast_reader_reads_what_yaml_writes(value: dict[str, object]) -> None:
-    text = yaml.safe_dump(value)
-    assert parse_document(text, "x", "x").root == value
-    assert parse_document(yaml.safe_dump(value, default_flow_style=True), "x", "x").root == value
-
-
 def test_merge_keys_and_aliases() -> None:
     text = "base: &b {x: 1, y: 2}\nuse:\n  <<: *b\n  y: 3\nsame: *b\n"
     root = parse_document(text, "x", "x").root
@@ -173,24 +153,3 @@ def test_lines_of_paths() -> None:
     assert [document.line(path) for path in paths] == [1, 3, 5, 6]
     assert document.line(("b", 0, "missing")) == 3
     assert document.line(("missing",)) == 1
-
-
-@given(st.text(max_size=200))
-def test_any_text_is_read_or_refused_in_one_line(text: str) -> None:
-    try:
-        parse_workflow(text)
-    except InputError as error:
-        assert "\n" not in str(error)
-
-
-mangled = st.sampled_from(workflow_text(DIAMOND).splitlines()).flatmap(
-    lambda line: st.tuples(st.just(line), st.sampled_from(["", line + ":", "  " + line, "- 1"]))
-)
-
-
-@given(mangled)
-def test_a_mangled_workflow_is_read_or_refused_in_one_line(change: tuple[str, str]) -> None:
-    try:
-        parse_workflow(workflow_text(DIAMOND).replace(*change, 1))
-    except InputError as error:
-        assert "\n" not in str(error)

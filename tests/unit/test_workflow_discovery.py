@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from monitor_files import START, Submitted, append, exiting, starting, table
 
 from monitors.archive import Archive
+from monitors.watcher import registry as hooks_registry
 from monitors.workflows.discovery import (
     Discovery,
     FoundWorkflow,
@@ -30,7 +31,6 @@ from monitors.workflows.logs.submit_dir import SubmitDir, dag_of
 from monitors.workflows.service import FollowService, Named
 from monitors.workflows.status import State, Status
 from network_provisioner.errors import InputError
-from pegasus_hooks import registry as hooks_registry
 
 WAIT_S = 60.0
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from condor_plugins.transfers.decide import Queued
-from condor_plugins.transfers.events import Happening, Kind, Moving
+from condor_plugins.transfers.events import JobEvent, Kind, TransferStep
 from condor_plugins.transfers.ids import Run
 from network_provisioner.client import Asked
 from network_provisioner.errors import AdonError, BrokerError
@@ -29,12 +29,12 @@ AD: dict[str, Any] = {
 
 
 def event(
-    kind: Kind, at: float = 0.0, starts: int = 1, moving: Moving | None = None, **more: Any
-) -> Happening:
-    return Happening(kind, JOB, starts, at, moving, {**AD, "NumShadowStarts": starts, **more})
+    kind: Kind, at: float = 0.0, starts: int = 1, moving: TransferStep | None = None, **more: Any
+) -> JobEvent:
+    return JobEvent(kind, JOB, starts, at, moving, {**AD, "NumShadowStarts": starts, **more})
 
 
-def move(moving: Moving, at: float = 0.0, starts: int = 1, **more: Any) -> Happening:
+def move(moving: TransferStep, at: float = 0.0, starts: int = 1, **more: Any) -> JobEvent:
     return event(Kind.FILE_TRANSFER, at, starts, moving, **more)
 
 
@@ -137,8 +137,8 @@ class FakeEvents:
     """An event log that is written by hand."""
 
     def __init__(self) -> None:
-        self.new: list[Happening] = []
+        self.new: list[JobEvent] = []
 
-    def read(self) -> list[Happening]:
+    def read(self) -> list[JobEvent]:
         new, self.new = self.new, []
         return new

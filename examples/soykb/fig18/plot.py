@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import pairwise
 
-from adon.demo import svg
+from adon import svg
 from fig18.story import SCALE, TRANSFERS, Event, Story
 
 WIDTH, LEFT, RIGHT = 960.0, 84.0, 876.0

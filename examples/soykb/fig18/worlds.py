@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from adon.testbed import netns, plan
+from examples.testbed import netns, plan
 from fig18.story import DST, SRC, Transfer
 from network_provisioner.controllers.base import Controller
 from network_provisioner.units import bytes_of

@@ -1,0 +1,310 @@
+"""The programs of the testbed as private Debian packages, in the user's cache.
+
+Nothing is installed on the machine and no root is needed. Each set is built once in a hidden
+directory and renamed into place, so a directory that is there is whole; a build that was killed
+is taken up again where it stopped.
+
+    <cache>/adon/<set>-<key>/root/    the unpacked packages
+                            /wrap/    one entry per program: put this on PATH
+                            /packages.json   suite, and name and version of every package
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import hashlib
+import json
+import os
+import platform
+import re
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from adon.machine import relocate
+from adon.machine.apt import Deb, NetworkError, PrivateApt, codename
+from network_provisioner.errors import InputError, MissingError
+from network_provisioner.units import format_size
+
+Progress = Callable[[str], None]
+
+# Changes to what a built directory holds change this, so that old ones are not taken for new.
+LAYOUT = 1
+# Never needed beside our programs: they use the machine's interpreters, and its documents.
+_SKIP = re.compile(
+    r"lib.*-perl\Z|lib(llvm|perl|python|js-|pam|systemd-shared|semanage|sepol|cryptsetup|devmapper)"
+)
+# Of the machine's own release, its own C library has to be used: it belongs to its loader.
+_C_LIBRARY = re.compile(r"(libc6|libc-bin|libcrypt1|libgcc-s1|libstdc\+\+6|libgconv)\b|libc-")
+_LIBRARY = re.compile(r"(lib(?!.*(?:-dev|-bin|-modules)\Z)|zlib1g)")
+
+
+@dataclass(frozen=True, slots=True)
+class PackageSet:
+    """A set of programs.
+
+    ``suites`` are tried in turn; None is the machine's own release. ``relocated`` sets bring
+    their own C library and are patched to use it. ``check`` is a command that shows it works.
+    """
+
+    name: str
+    title: str
+    packages: tuple[str, ...]
+    programs: tuple[str, ...]
+    check: tuple[str, ...]
+    suites: tuple[str | None, ...] = (None,)
+    relocated: bool = False
+    need_bytes: int = 200_000_000
+
+
+SETS = {
+    s.name: s
+    for s in (
+        PackageSet(
+            "condor",
+            "HTCondor",
+            ("condor", "patchelf"),
+            ("condor_master", "condor_schedd", "condor_startd", "condor_status"),
+            ("condor_version",),
+            # The htcondor2 bindings are of 25.x, as is sid; trixie's 23.9 can be spoken to.
+            suites=("sid", "trixie"),
+            relocated=True,
+            need_bytes=900_000_000,
+        ),
+        PackageSet(
+            "openvswitch",
+            "Open vSwitch",
+            ("openvswitch-switch", "openvswitch-common"),
+            ("ovs-vswitchd", "ovsdb-server", "ovsdb-tool", "ovs-vsctl", "ovs-ofctl", "ovs-appctl"),
+            ("ovs-vswitchd", "--version"),
+        ),
+        PackageSet(
+            "gridftp",
+            "GridFTP",
+            # openssl makes the testbed's certificates.
+            ("globus-gridftp-server-progs", "globus-gass-copy-progs", "openssl"),
+            ("globus-gridftp-server", "globus-url-copy", "openssl"),
+            ("globus-gridftp-server", "-version"),
+        ),
+        PackageSet(
+            "bio",
+            "bwa, samtools and bcftools",
+            ("bwa", "samtools", "bcftools"),
+            ("bwa", "samtools", "bcftools"),
+            ("samtools", "--version"),
+        ),
+        PackageSet(
+            "java",
+            "a JDK",
+            ("openjdk-17-jdk-headless", "openjdk-17-jre-headless"),
+            ("java", "javac"),
+            ("javac", "-version"),
+            # Any JDK makes the same classes for Java 8 from the same sources; later Debians have
+            # others than this one, which runs there, too.
+            suites=(None, "bookworm"),
+            need_bytes=700_000_000,
+        ),
+        PackageSet(
+            "maven",
+            "Maven and a Java for OpenDaylight",
+            ("maven", "openjdk-17-jre-headless"),
+            ("mvn", "java"),
+            ("java", "-version"),
+            suites=(None, "bookworm"),
+            need_bytes=500_000_000,
+        ),
+        PackageSet(
+            "iperf3",
+            "iperf3 and ping",
+            ("iperf3", "iputils-ping"),
+            ("iperf3", "ping"),
+            ("iperf3", "--version"),
+        ),
+        PackageSet(
+            "postgresql",
+            "PostgreSQL",
+            ("postgresql-15",),
+            ("postgres", "initdb"),
+            ("postgres", "--version"),
+            suites=(None, "bookworm"),
+        ),
+        PackageSet(
+            "chromium",
+            "Chromium",
+            # The shell draws and runs pages as the browser does, without what shows a window: 114
+            # MB to fetch, not 161. Without a font no page has letters.
+            ("chromium-headless-shell", "chromium-common", "fonts-dejavu-core"),
+            ("chromium-headless-shell",),
+            ("chromium-headless-shell", "--version"),
+            need_bytes=700_000_000,
+        ),
+    )
+}
+
+
+def cache_root() -> Path:
+    """``$XDG_CACHE_HOME/adon``, or ``~/.cache/adon``."""
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    return (Path(base) if base.startswith("/") else Path.home() / ".cache") / "adon"
+
+
+def key_of(spec: PackageSet, release: str, machine: str) -> str:
+    """A short key that changes with whatever changes what would be built."""
+    text = json.dumps([LAYOUT, repr(spec), release, machine])
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def select(spec: PackageSet, plan: list[Deb]) -> list[Deb]:
+    """Of all dependencies those that the programs run on: themselves and shared libraries."""
+
+    def needed(name: str) -> bool:
+        if name in spec.packages:
+            return True
+        if not _LIBRARY.match(name) or _SKIP.match(name):
+            return False
+        return spec.relocated or not _C_LIBRARY.match(name)
+
+    return [deb for deb in plan if needed(deb.name)]
+
+
+def ensure(set_name: str, *, progress: Progress) -> Path:
+    """Have the programs of a set in the cache and return its directory; see the module's text.
+
+    Programs that are installed on the machine are used as they are (but for HTCondor, whose
+    version has to fit the bindings).
+
+    :param progress: called with one line for each step that takes time.
+    :raises InputError: for a set that is not known.
+    :raises MissingError: no apt-get, no network, no space, or no right to write the cache.
+    """
+    spec = SETS.get(set_name)
+    if spec is None:
+        raise InputError(f"package set: found {set_name!r}, expected one of {', '.join(SETS)}")
+    cache = cache_root()
+    home = cache / f"{spec.name}-{key_of(spec, codename(), platform.machine())}"
+    try:
+        if home.is_dir():
+            return home
+        # Without the lock: a whole cache may be another user's, who lets us read it.
+        installed = _installed_on_machine(spec)
+        if installed:
+            return _link_installed(spec, installed, cache)
+        cache.mkdir(parents=True, exist_ok=True)
+        with locked(cache / f".{spec.name}.lock", spec.title, progress):
+            if not home.is_dir():
+                _build(spec, cache / f".{spec.name}.build", home, progress)
+    except OSError as error:
+        raise MissingError(f"{spec.title}: {_reason(error, cache)}") from error
+    return home
+
+
+def _reason(error: OSError, cache: Path) -> str:
+    where = error.filename or cache
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return f"the disk is full: {where}"
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return f"{where} cannot be written; set XDG_CACHE_HOME to a directory that can"
+    return f"{where}: {error.strerror or error}"
+
+
+@contextlib.contextmanager
+def locked(path: Path, title: str, progress: Progress) -> Iterator[None]:
+    """One builder at a time; the kernel gives the lock back whatever becomes of its holder."""
+    with path.open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            progress(f"{title}: waiting for another run that is setting it up")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _installed_on_machine(spec: PackageSet) -> dict[str, Path]:
+    """Every program of the set where the machine has them all and they run, else nothing."""
+    if spec.relocated:
+        return {}
+    places = f"{os.environ.get('PATH', '')}:/usr/local/sbin:/usr/sbin:/sbin"
+    found = {p: shutil.which(p, path=places) for p in spec.programs}
+    programs = {name: Path(path) for name, path in found.items() if path}
+    works = len(programs) == len(spec.programs) and relocate.runs(
+        [str(programs[spec.check[0]]), *spec.check[1:]], {}
+    )
+    return programs if works else {}
+
+
+def _link_installed(spec: PackageSet, programs: dict[str, Path], cache: Path) -> Path:
+    text = json.dumps({name: str(path) for name, path in programs.items()})
+    home = cache / f"{spec.name}-installed-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+    if not home.is_dir():
+        cache.mkdir(parents=True, exist_ok=True)
+        build = Path(tempfile.mkdtemp(prefix=f".{spec.name}.link-", dir=cache))
+        build.chmod(0o755)
+        (build / "wrap").mkdir()
+        for name, path in programs.items():
+            (build / "wrap" / name).symlink_to(path)
+        (build / "root").symlink_to("/")
+        (build / "packages.json").write_text(json.dumps({"suite": "installed", "packages": {}}))
+        try:
+            build.rename(home)
+        except OSError:
+            shutil.rmtree(build)
+            if not home.is_dir():  # another run was not first
+                raise
+    return home
+
+
+def _build(spec: PackageSet, work: Path, home: Path, progress: Progress) -> None:
+    """Build in ``work`` (whose downloads outlive a killed run) and rename to ``home``."""
+    work.mkdir(exist_ok=True)
+    free = shutil.disk_usage(work).free
+    if free < spec.need_bytes:
+        raise MissingError(
+            f"{spec.title}: found {format_size(free)} free in {work.parent},"
+            f" expected {format_size(spec.need_bytes)}"
+        )
+    failures: list[str] = []
+    for suite in spec.suites:
+        try:
+            _build_from(spec, suite, work, home, progress)
+        except NetworkError as error:
+            raise MissingError(f"{spec.title}: {error}") from None
+        except MissingError as error:
+            failures.append(str(error))
+        else:
+            shutil.rmtree(work, ignore_errors=True)
+            return
+    raise MissingError(f"{spec.title}: {failures[0]}")
+
+
+def _build_from(
+    spec: PackageSet, suite: str | None, work: Path, home: Path, progress: Progress
+) -> None:
+    apt = PrivateApt(work / f"apt-{suite or 'own'}", suite)
+    progress(f"{spec.title}: reading the package lists of Debian {apt.suite}")
+    apt.update()
+    debs = select(spec, apt.plan(spec.packages))
+    total = sum(deb.size for deb in debs)
+    progress(f"{spec.title}: downloading {len(debs)} packages, {format_size(total)}")
+    archives = apt.download(debs)
+    progress(f"{spec.title}: unpacking")
+    for stale in work.glob("tree-*"):
+        # What a killed run left, where an unpacker may still be writing its last.
+        shutil.rmtree(stale, ignore_errors=True)
+    tree = Path(tempfile.mkdtemp(prefix="tree-", dir=work))
+    tree.chmod(0o755)
+    root = tree / "root"
+    root.mkdir()
+    for archive in archives:
+        apt.extract(archive, root)
+    relocate.trim(root)
+    versions = {deb.name: deb.version for deb in debs}
+    record = {"suite": apt.suite, "packages": versions}
+    (tree / "packages.json").write_text(json.dumps(record, indent=1) + "\n")
+    make = relocate.patch if spec.relocated else relocate.wrap
+    make(tree, home)
+    relocate.check(tree, spec.check, own_loader=spec.relocated)
+    tree.rename(home)

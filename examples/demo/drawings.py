@@ -1,0 +1,151 @@
+"""What the report's drawings show, as data, and the dashboard's modules that draw it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from adon.dashboard.pages import read_files
+from examples.demo.facts import Bar, RunFacts
+from examples.demo.loads import Load, Rate, end_of, loads_of, reserved_steps
+from examples.demo.words import short_name
+from network_provisioner.model import Transit
+from network_provisioner.units import format_rate, format_size
+
+TRANSFERS = "transfers"
+_SHORT = 1 / 150  # of the run: a reservation that is shorter has a mark
+_MOST_MARKS = 40  # more of them would be a line
+_NUMBERED = re.compile(r"(.+)_ID0*(\d+)(?:_0)?\Z")
+_IMPORT = re.compile(r'^import \{([^}]*)\} from "\./([^"]+)";$', re.MULTILINE)
+_EXPORT = re.compile(r"^export (?=(?:function|const) (\w+))", re.MULTILINE)
+
+
+def script() -> str:
+    """``report.js`` and the dashboard's modules that it imports."""
+    own = Path(__file__).with_name("report.js")
+    shared = {name: file.content.decode() for name, file in read_files().items()}
+    return bundle(
+        own.name, lambda name: own.read_text("utf-8") if name == own.name else shared[name]
+    )
+
+
+def bundle(entry: str, read: Callable[[str], str]) -> str:
+    """One script of a module and all that it imports, each in a scope of its own. ``read`` gives
+    the text of a module by its name."""
+    done: dict[str, str] = {}
+
+    def add(name: str) -> None:
+        if name in done:
+            return
+        text = read(name)
+        for found in _IMPORT.finditer(text):
+            add(found[2])
+        exported = ", ".join(_EXPORT.findall(text))
+        body = _IMPORT.sub(lambda m: f"const {{{m[1]}}} = {_scope(m[2])};", text)
+        body = _EXPORT.sub("", body)
+        done[name] = f"const {_scope(name)} = (() => {{\n{body}return {{ {exported} }};\n}})();\n"
+
+    add(entry)
+    return "".join(done.values())
+
+
+def _scope(module: str) -> str:
+    return f"${Path(module).stem}"
+
+
+def data(facts: RunFacts, classes: Mapping[str, str]) -> dict[str, Any]:
+    """The values that are drawn; times are seconds since the start. ``classes`` maps a site to its
+    CSS class."""
+    jobs = [
+        {"job": p["job"], "name": short_name(p["transformation"]), "site": p["site"]}
+        for p in facts.mapping["placements"]
+    ]
+    return {
+        "classes": dict(classes),
+        "workflow": {"jobs": jobs, "edges": [list(edge) for edge in facts.edges]},
+        "gantt": {"groups": _groups(facts, classes), "end": facts.makespan_s},
+        "loads": [_load(load, facts) for load in loads_of(facts)],
+    }
+
+
+def short_job(name: str) -> str:
+    """``sort_sam_ID0000005`` as ``sort_sam 5``; other names as they are."""
+    match = _NUMBERED.match(name)
+    return f"{match[1]} {match[2]}" if match else name
+
+
+def _groups(facts: RunFacts, classes: Mapping[str, str]) -> list[tuple[str, list[dict[str, Any]]]]:
+    """Jobs by the site they ran at, transfers below."""
+    moves: dict[str, list[Transit]] = {}
+    for transit in facts.transits:
+        moves.setdefault(transit.job, []).append(transit)
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for bar in facts.bars:
+        group = TRANSFERS if bar.kind == "transfer" else bar.site
+        drawn = _bar(bar, moves.get(bar.job, ()), classes, facts.started)
+        groups.setdefault(group, []).append(drawn)
+    return sorted(groups.items(), key=lambda item: (item[0] == TRANSFERS, item[0]))
+
+
+def _bar(
+    bar: Bar, moved: Sequence[Transit], classes: Mapping[str, str], t0: float
+) -> dict[str, Any]:
+    label = short_job(bar.job) + ("" if bar.ok else " ✗ failed")
+    label += "".join(f" · {t.src} → {t.dst}, {format_size(t.bytes)}" for t in moved[:2])
+    tip = (
+        f"{bar.job} at {bar.site}: waited {bar.start - bar.submit:.1f} s, "
+        f"ran from {bar.start - t0:.1f} to {bar.end - t0:.1f} s{'' if bar.ok else ', failed'}"
+    )
+    tip += "".join(
+        f"; {t.src} → {t.dst} {format_size(t.bytes)} at {format_rate(t.goodput_bps)}" for t in moved
+    )
+    cls = classes.get(bar.site, "s0") + {"transfer": " moved", "other": " other"}.get(bar.kind, "")
+    return {
+        "submit": bar.submit - t0,
+        "start": bar.start - t0,
+        "end": bar.end - t0,
+        "label": label,
+        "tip": tip,
+        "cls": cls + ("" if bar.ok else " failed"),
+        "held": [
+            (t.installed_at - t0, end_of(t) - t0, _tip(t, t0))
+            for t in moved
+            if t.installed_at and t.path
+        ],
+    }
+
+
+def _load(load: Load, facts: RunFacts) -> dict[str, Any]:
+    t0, shortest = facts.started, facts.makespan_s * _SHORT
+    short = [t for t in load.held if end_of(t) - t.installed_at < shortest]
+    return {
+        "title": f"{load.hop[0]} → {load.hop[1]}",
+        "capacity_bps": load.capacity_bps,
+        "reserved": [(at - t0, bps) for at, bps in reserved_steps(load.held)],
+        "measured": [[(at - t0, bps) for at, bps in part] for part in _unbroken(load.measured)],
+        "short": [(t.installed_at - t0, _tip(t, t0)) for t in short if len(short) <= _MOST_MARKS],
+    }
+
+
+def _unbroken(measured: Sequence[Rate]) -> list[list[tuple[float, float]]]:
+    """(Unix second, bit/s from then on), in parts between which nothing is known."""
+    parts: list[list[tuple[float, float]]] = []
+    last_end = None
+    for rate in measured:
+        if rate.start != last_end:
+            parts.append([])
+        else:
+            parts[-1].pop()
+        parts[-1] += [(rate.start, rate.bps), (rate.end, rate.bps)]
+        last_end = rate.end
+    return parts
+
+
+def _tip(t: Transit, t0: float) -> str:
+    return (
+        f"{t.job}: {format_rate(t.requested_bps)} reserved, {format_rate(t.granted_bps)} granted "
+        f"on {' → '.join(t.path)} from {t.installed_at - t0:.1f} to {end_of(t) - t0:.1f} s, "
+        f"{format_size(t.bytes)} moved at {format_rate(t.goodput_bps)}"
+    )

@@ -1,0 +1,179 @@
+"""The line, from abstract workflow to measured transfer, on a testbed that is up.
+
+Each step is a call of the package whose subject it is; here they are only put in order.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from adon.planning import plan_workflow
+from condor_plugins.waiting import Stuck
+from examples.demo import gather, poolsize, running, steps
+from examples.demo.course import Course, Interrupted, interruptible, reason
+from examples.demo.facts import RunFacts
+from examples.demo.figures import as_json
+from examples.demo.options import DemoOptions
+from examples.demo.page import render
+from examples.demo.summary import summary_text
+from examples.demo.supervise import BrokerProcess, watching
+from examples.testbed import leftovers
+from examples.testbed.testbed import Programs, Testbed
+from monitors.archive import Archive
+from monitors.watcher import registry
+from network_provisioner.errors import AdonError
+from pegasus_hooks.planner.model import Options, Sources
+
+Trouble = AdonError | OSError | Interrupted
+"""What can cut a run short."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the line as the JSON argument says.
+
+    Returns 0 for success, 1 where the workflow failed, 2 for bad input and for what kept the run
+    from its end, and 128 and the signal's number where one stopped it.
+    """
+    options = DemoOptions.from_json((argv or sys.argv[1:])[0])
+    say = steps.clock(options.started)
+    try:
+        with interruptible():
+            facts, trouble = run(options, say)
+            paths = _report(facts, options.report, trouble)
+    except (AdonError, OSError, Interrupted) as error:
+        trouble, paths = error, None
+    if paths:
+        print(summary_text(facts, paths), flush=True)
+    if trouble is not None:
+        print(f"adon: {reason(trouble)}", file=sys.stderr)
+        return 128 + trouble.number if isinstance(trouble, Interrupted) else 2
+    return 0 if facts.state == "success" else 1
+
+
+def run(options: DemoOptions, say: steps.Say) -> tuple[RunFacts, Trouble | None]:
+    """Bring the testbed up, run the workflow, gather what happened.
+
+    What cuts the run short while the testbed is up is returned beside what had happened until then.
+    Raises AdonError, OSError and Interrupted where it does not come so far.
+    """
+    run_dir = options.state / "testbed"
+    _clear(run_dir)
+    programs = Programs(options.condor, options.gridftp, options.bio, options.openvswitch)
+    with ExitStack() as stack:
+        testbed = stack.enter_context(Testbed(run_dir, programs, say))
+        archive = stack.enter_context(Archive(options.state / "archive.sqlite"))
+        earlier = gather.learnt(archive)
+        config, url = steps.write_config(options, testbed.real, run_dir)
+        say("broker: gives paths and bandwidth on request")
+        broker = stack.enter_context(BrokerProcess(config, url, run_dir / "broker.log"))
+        hooks = steps.write_hooks(url, options.state / "archive.sqlite", run_dir)
+        stack.enter_context(watching(hooks, run_dir / steps.WATCH))
+        course = Course()
+        try:
+            _go(course, options, testbed, archive, earlier, broker, say)
+        except (AdonError, OSError, Interrupted) as error:
+            course.trouble = running.behind(error, run_dir)
+            say(f"stopped: {course.stopped}")
+        facts = gather.gather(
+            course,
+            network="openflow" if testbed.real else "simulated",
+            network_note=options.network_note,
+            earlier=earlier,
+            archive=archive,
+            broker=broker,
+        )
+        return facts, course.trouble
+
+
+def _go(
+    course: Course,
+    options: DemoOptions,
+    testbed: Testbed,
+    archive: Archive,
+    earlier: int,
+    broker: BrokerProcess,
+    say: steps.Say,
+) -> None:
+    """The steps, each noted in ``course``. Raises AdonError, OSError, Interrupted."""
+    run_dir = testbed.run_dir
+    course.step = "the data and the workflow were made"
+    made = steps.make_workflow(options, testbed.write(), run_dir / "workflow", say)
+    course.workflow = made.name
+    course.step = "the broker started"
+    broker.ready()
+    course.step = "sites were chosen"
+    course.before, course.placed = steps.choose_sites(
+        made, archive, earlier, testbed.pool, options.seed, say
+    )
+    course.step = "the workflow was planned"
+    course.planned = plan_workflow(
+        course.placed.inputs,
+        Sources(made.workflow),
+        course.placed.mapping,
+        run_dir / "submit",
+        steps.OUTPUT_SITE,
+        run_dir / steps.HOOKS,
+        Options(user=testbed.pool.user.name),
+        running.pegasus_runner(testbed.pool),
+    )
+    say(course.planned.output)
+    course.step = "the workflow ran"
+    course.submitted_at = time.time()
+
+    def on_stuck(found: Sequence[Stuck]) -> None:
+        course.stuck = found
+
+    with poolsize.recorded(testbed.pool, archive):
+        course.end = running.follow(course.planned, testbed.pool, archive, say, on_stuck)
+    course.step = "the result was compared with the truth"
+    if course.end.state == "success":
+        course.science = steps.check_science(made, testbed.site_dir(steps.OUTPUT_SITE) / "storage")
+
+
+def _report(facts: RunFacts, folder: Path, trouble: Trouble | None) -> tuple[Path, Path] | None:
+    """Write the report. Raises OSError, but not for a run that was cut short already: there may be
+    no room because of what cut it short, and that is what is to be told."""
+    try:
+        return write_report(facts, folder)
+    except OSError:
+        if trouble is None:
+            raise
+        return None
+
+
+def _clear(run_dir: Path) -> None:
+    """Forget an earlier run: what of it was killed and has not ended yet, its sites, its submit
+    directory, and what its broker had promised on switches that are gone with it. Keys, pool and
+    logs are used again. Raises AdonError, OSError."""
+    if (run_dir / steps.WATCH).is_dir():
+        registry.end(run_dir / steps.WATCH)
+    left = leftovers.end_marked(run_dir.resolve())
+    if left:
+        raise AdonError(f"process {left[0].pid} of an earlier run in {run_dir} does not end")
+    for stale in ("sites", "submit", "workflow", steps.WATCH):
+        shutil.rmtree(run_dir / stale, ignore_errors=True)
+    run_dir.mkdir(parents=True, exist_ok=True)
+    for stale_file in run_dir.glob("broker.sqlite*"):
+        stale_file.unlink()
+
+
+def write_report(facts: RunFacts, folder: Path) -> tuple[Path, Path]:
+    """Write ``report.html`` and ``report.json``, each whole or not at all. Raises OSError."""
+    folder.mkdir(parents=True, exist_ok=True)
+    data = json.dumps(as_json(facts), indent=1, ensure_ascii=False, allow_nan=False)
+    page, numbers = folder / "report.html", folder / "report.json"
+    for file, text in ((page, render(facts)), (numbers, data + "\n")):
+        draft = file.with_suffix(".new")
+        draft.write_text(text, encoding="utf-8")
+        draft.replace(file)
+    return page, numbers
+
+
+if __name__ == "__main__":
+    sys.exit(main())

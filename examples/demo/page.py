@@ -1,0 +1,174 @@
+"""The report as one self-contained HTML page: no font, no file beside it, and of scripts only the
+dashboard's own, which draw."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections import Counter
+from functools import cache
+from pathlib import Path
+
+from examples.demo import (
+    drawings,
+    markup,
+    show_failed,
+    show_learnt,
+    show_run,
+    show_terms,
+)
+from examples.demo.facts import RunFacts
+from examples.demo.words import clock_text, counted, term_text
+
+COLOURS = 8
+STYLE = (Path(__file__).parent / "report.css").read_text(encoding="utf-8")
+_TERMS = """<p>For each site that can run a job: T_t = T_q + S_c/(N·Γ_c) + S_t/min(Γ_t, Γ_a), that
+is waiting in the queue, computing, and moving data, in seconds. N is the site's workers, Γ_c the
+speed of one of them, Γ_a the bandwidth that is free on the way and Γ_t what TCP can reach on it.
+Sites are chosen for the whole workflow, so the chosen site need not have the least T_t of its row;
+the reason says why. Each value is followed by where it comes from: measured (archive), told by the
+pool (collector), known of the network (topology), or written down (catalog, default).</p>"""
+_LINKS = (
+    "Area: reserved, as high as the rates that were kept. Line: mean rate by the switch's byte "
+    "counters. Dashed: capacity. A triangle marks a reservation that is too short to see."
+)
+_GANTT = (
+    "Dashed: waiting in the queue. Bar: running. Pale bar: a job that the planner added. "
+    "Thin line below a transfer: its bandwidth was reserved."
+)
+_SECTIONS = {
+    "failed": "What went wrong",
+    "learnt": "What earlier runs taught",
+    "workflow": "The workflow",
+    "time": "Jobs and transfers over time",
+    "links": "Paths and bandwidth over time",
+    "transits": "Transits: who asked, what was given",
+    "why": "Why each job runs where it does",
+    "science": "Science",
+    "left": "What is left",
+}
+
+
+def render(facts: RunFacts) -> str:
+    """The whole page. Everything on it comes from ``facts``."""
+    classes = site_classes(facts)
+    title = f"{facts.workflow}: where it ran, how its data got there, and why"
+    wrong = show_failed.failed(facts)
+    sections = {"failed": wrong} if wrong else {}
+    if facts.mapping["placements"]:
+        sections |= _of_a_mapping(facts, classes)
+    sections["left"] = show_run.left(facts)
+    contents = "".join(f'<a href="#{name}">{_SECTIONS[name]}</a>' for name in sections)
+    body = "".join(markup.section(n, _SECTIONS[n], html) for n, html in sections.items())
+    warnings = markup.bullets(facts.warnings, "warnings")
+    if warnings:
+        warnings = markup.section("warnings", "Warnings", warnings)
+    return f"""<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="{_policy()}">
+<meta name="color-scheme" content="light dark">
+<title>ADON run of {markup.text(facts.workflow)}</title><style>{STYLE}</style></head><body>
+<header><h1>{markup.text(title)}</h1>{markup.note(_made(facts))}</header>
+<main>{show_run.cards(facts)}<nav aria-label="Contents">{contents}</nav>
+<noscript>{markup.note("The drawings need JavaScript.")}</noscript>
+{warnings}{body}</main>{_drawn(facts, classes)}</body></html>
+"""
+
+
+@cache
+def _script() -> str:
+    return drawings.script()
+
+
+def _policy() -> str:
+    """What the page may do: its own style, and the one script whose words are these."""
+    digest = base64.b64encode(hashlib.sha256(_script().encode()).digest()).decode()
+    return f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
+
+
+def _drawn(facts: RunFacts, classes: dict[str, str]) -> str:
+    """The data that is drawn, in which nothing can end the element that it is in, and the script
+    that draws it."""
+    values = json.dumps(drawings.data(facts, classes), ensure_ascii=False, allow_nan=False)
+    values = values.replace("<", "\\u003c")
+    return (
+        f'<script type="application/json" id="data">{values}</script>'
+        f'<script type="module">{_script()}</script>'
+    )
+
+
+def _of_a_mapping(facts: RunFacts, classes: dict[str, str]) -> dict[str, str]:
+    """The sections of a run that came as far as choosing sites."""
+    return {
+        "learnt": show_learnt.learnt(facts),
+        "workflow": _workflow(facts, classes),
+        "time": _time(facts, classes),
+        "links": markup.note(_LINKS) + show_run.links(facts),
+        "transits": show_run.transits(facts),
+        "why": _TERMS + _portfolio(facts) + show_terms.terms(facts.mapping["placements"]),
+        "science": show_run.science(facts),
+    }
+
+
+def site_classes(facts: RunFacts) -> dict[str, str]:
+    """The CSS class of each site: the same colour in all drawings."""
+    sites = {p["site"] for p in facts.mapping["placements"]} | {b.site for b in facts.bars}
+    sites |= set(facts.mapping.get("beliefs", {}).get("sites", {}))
+    return {site: f"s{index % COLOURS + 1}" for index, site in enumerate(sorted(sites))}
+
+
+def _made(facts: RunFacts) -> str:
+    planner = {
+        "embedded": "Planned by ADON's embedded planner, for machines without Pegasus.",
+        "none": "It was not planned.",
+    }.get(facts.planner, f"Planned by {facts.planner}.")
+    network = (
+        "real switches under OpenFlow"
+        if facts.network == "openflow"
+        else f"{facts.network} network"
+    )
+    words = f"Started {clock_text(facts.started)}. {planner} Network: {network}."
+    return f"{words} {facts.network_note}".strip()
+
+
+def _workflow(facts: RunFacts, classes: dict[str, str]) -> str:
+    placements = facts.mapping["placements"]
+    counts = Counter(p["site"] for p in placements)
+    key = markup.key(
+        {f"{site}: {counted(counts[site], 'job')}": cls for site, cls in classes.items()}
+    )
+    words = "From top to bottom: each job needs the results of those above that it is joined to."
+    return markup.note(words) + key + markup.drawing("The workflow's jobs", "dag")
+
+
+def _time(facts: RunFacts, classes: dict[str, str]) -> str:
+    seen = {b.site for b in facts.bars}
+    key = markup.key({site: cls for site, cls in classes.items() if site in seen})
+    return markup.note(_GANTT) + key + markup.drawing("Jobs and transfers over time", "gantt")
+
+
+def _portfolio(facts: RunFacts) -> str:
+    """What each policy would reach under the same beliefs, beside what the run took."""
+    mapping = facts.mapping
+    chosen = mapping["policy"].removesuffix("+search")
+    numbers = frozenset({1})
+
+    def order(item: tuple[str, float | None]) -> tuple[bool, float, str]:
+        return item[1] is None, item[1] or 0.0, item[0]
+
+    rows = [
+        markup.row(
+            (markup.text(name), markup.text(term_text(value))),
+            numbers,
+            "chosen" if name == chosen else "",
+        )
+        for name, value in sorted(mapping["portfolio"].items(), key=order)
+    ]
+    words = (
+        f"Policy {mapping['policy']} was expected to end after {term_text(mapping['makespan_s'])}; "
+        f"the run took {facts.makespan_s:.1f} s."
+    )
+    table = markup.table("Policies", ("policy", "expected makespan"), rows, numbers)
+    return f"<p>{markup.text(words)}</p>" + markup.details("All policies compared", table)

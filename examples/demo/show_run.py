@@ -1,0 +1,163 @@
+"""What happened: the figures at the top, transits, links, science, and what is left."""
+
+from __future__ import annotations
+
+from examples.demo import markup
+from examples.demo.facts import RunFacts
+from examples.demo.loads import LAN, Load, end_of, load_words, loads_of
+from examples.demo.words import counted
+from network_provisioner.model import Transit
+from network_provisioner.units import format_rate, format_size
+
+# The goals of the main job: shares of the planted SNPs found, and of the found ones planted.
+RECALL_GOAL = 0.99
+PRECISION_GOAL = 0.97
+# Less than this share of a link's capacity at its busiest moment is told in words, not drawn.
+_QUIET = 0.05
+_BAD = ' class="bad"'
+_TRANSIT_HEAD = (
+    "from → to", "path", "asked at", "held", "asked for", "granted", "moved", "in", "goodput",
+    "by switches", "state",
+)  # fmt: skip
+_TRANSIT_NUMBERS = frozenset(range(2, 10))
+
+
+def cards(facts: RunFacts) -> str:
+    """The run in a row of figures."""
+    held = [t for t in facts.transits if t.path]
+    found = [
+        ("workflow", facts.state),
+        (f"jobs (+{facts.dag_jobs - facts.jobs} added)", str(facts.jobs)),
+        ("makespan", f"{facts.makespan_s:.1f} s"),
+        ("between sites", format_size(sum(t.bytes for t in facts.transits))),
+        ("on reserved paths", format_size(sum(t.bytes for t in held))),
+    ]
+    if facts.science:
+        found += [
+            ("SNP recall", f"{facts.science['recall']:.4f}"),
+            ("SNP precision", f"{facts.science['precision']:.4f}"),
+        ]
+    found.append(("paths / flows left", f"{facts.open_reservations} / {facts.flows_left}"))
+    bad = {"workflow"} if facts.state != "success" else set()
+    if facts.open_reservations or facts.flows_left:
+        bad.add(found[-1][0])
+    items = "".join(
+        f"<div><dt>{markup.text(k)}</dt><dd{_BAD if k in bad else ''}>{markup.text(v)}</dd></div>"
+        for k, v in found
+    )
+    return f'<dl class="cards">{items}</dl>'
+
+
+def transits(facts: RunFacts) -> str:
+    """Every request for a path, in the order of asking, with what became of it."""
+    if not facts.transits:
+        return "<p>No data moved between sites.</p>"
+    ordered = sorted(facts.transits, key=lambda t: (t.requested_at, t.id))
+    rows = [_transit(t, facts.started) for t in ordered]
+    return markup.table("Transits", _TRANSIT_HEAD, rows, _TRANSIT_NUMBERS)
+
+
+def _transit(t: Transit, t0: float) -> str:
+    """Its figures in one row; its job and the broker's reason across the next."""
+    held = f"{t.installed_at - t0:.1f}–{end_of(t) - t0:.1f} s" if t.installed_at else "–"
+    cells = (
+        f"{t.src} → {t.dst}",
+        f"{' → '.join(t.path)} ({t.layer.upper()})" if t.path else "none reserved",
+        f"{t.requested_at - t0:.1f} s",
+        held,
+        format_rate(t.requested_bps),
+        format_rate(t.granted_bps) if t.path else "–",
+        format_size(t.bytes),
+        f"{t.seconds:.1f} s" if t.seconds else "–",
+        format_rate(t.goodput_bps) if t.goodput_bps else "–",
+        format_size(t.switch_bytes) if t.path else "–",
+        t.state.replace("_", " "),
+    )
+    below = markup.text(f"{t.job}: {t.reason}" if t.reason else t.job)
+    return (
+        f'<tbody class="pair">{markup.row([markup.text(c) for c in cells], _TRANSIT_NUMBERS)}'
+        f'<tr><td colspan="{len(cells)}"><small>{below}</small></td></tr></tbody>'
+    )
+
+
+def links(facts: RunFacts) -> str:
+    """A chart for each direction of a link that carried or reserved something."""
+    found = loads_of(facts)
+    busy = [load for load in found if _busy(load)]
+    wide = [load for load in busy if load.layer != LAN]
+    access = [load for load in busy if load.layer == LAN]
+    out = "".join(_chart(load, found.index(load), facts) for load in wide)
+    if not wide:
+        out += (
+            "<p>Nothing was reserved on the wide-area links, and next to nothing moved there.</p>"
+        )
+    if access:
+        title = f"Access links of the sites ({counted(len(access), 'direction')} in use)"
+        out += markup.details(
+            title, "".join(_chart(a, found.index(a), facts) for a in access), opened=not wide
+        )
+    quiet = [load for load in found if load not in busy and load.counted]
+    words = [f"{load.hop[0]} → {load.hop[1]}: {load_words(load, facts.started)}" for load in quiet]
+    if words:
+        title = f"{counted(len(words), 'quiet direction')}: none reserved, below {_QUIET:.0%} used"
+        out += markup.details(title, markup.bullets(words))
+    return out
+
+
+def _busy(load: Load) -> bool:
+    peak = load.peak.bps if load.peak else 0.0
+    return bool(load.held) or peak > _QUIET * load.capacity_bps
+
+
+def _chart(load: Load, number: int, facts: RunFacts) -> str:
+    title = (
+        f"{load.hop[0]} → {load.hop[1]} ({load.layer.upper()}, {format_rate(load.capacity_bps)})"
+    )
+    drawn = markup.drawing(f"Load of {title}", "load", number)
+    words = load_words(load, facts.started)
+    return f"<h3>{markup.text(title)}</h3>{drawn}{markup.note(words[0].upper() + words[1:] + '.')}"
+
+
+def science(facts: RunFacts) -> str:
+    """The result against the truth that was planted."""
+    s = facts.science
+    if not s:
+        return f"<p>Not compared: the workflow ended as {markup.text(facts.state)}.</p>"
+    numbers = frozenset({1})
+    rows = [
+        ("SNPs planted", f"{s['planted_snps']:.0f}", ""),
+        *(
+            (words, f"{s[name]:.0f}", "")
+            for name, words in (
+                ("called_snps", "SNPs called"),
+                ("found_snps", "planted SNPs found"),
+            )
+            if name in s
+        ),
+        ("recall", f"{s['recall']:.4f}", _goal(s["recall"], RECALL_GOAL)),
+        ("precision", f"{s['precision']:.4f}", _goal(s["precision"], PRECISION_GOAL)),
+    ]
+    if s.get("genotype_concordance") is not None:
+        rows.append(("genotype concordance", f"{s['genotype_concordance']:.4f}", ""))
+    return markup.table(
+        "Science",
+        ("figure", "value", "goal"),
+        [markup.row([markup.text(cell) for cell in row], numbers) for row in rows],
+        numbers,
+    )
+
+
+def _goal(value: float, goal: float) -> str:
+    return f"≥ {goal}: {'met' if value >= goal else 'missed'}"
+
+
+def left(facts: RunFacts) -> str:
+    """What the run left behind, and what it put into the archive."""
+    return markup.bullets(
+        [
+            f"{counted(facts.open_reservations, 'reservation')} still held at the end",
+            f"{counted(facts.flows_left, 'flow')} still on the switches at the end",
+            f"{counted(facts.status_records, 'status record')} of this run in the archive, "
+            "beside goodput and run times",
+        ]
+    )

@@ -1,0 +1,151 @@
+"""Why each job runs where it does: every term at every site, with what it was computed from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from examples.demo import markup
+from examples.demo.words import counted, quantity, short_name, source_text, term_text
+from network_provisioner.units import format_size
+
+_NUMBERS = frozenset({1, 2, 3, 4})
+_HEAD = ("site", "T_q", "S_c/(N·Γ_c)", "S_t/min(Γ_t, Γ_a)", "T_t")
+_MANY_NUMBERS = frozenset({2, 3, 4, 5})
+_MANY_HEAD = (*_HEAD, "S_t over", "Γ that bounds")
+_INPUTS = {
+    "t_q": ("T_q", "seconds"),
+    "n": ("N", "count"),
+    "gamma_c": ("Γ_c", "bytes_rate"),
+    "gamma_a": ("Γ_a", "rate"),
+    "gamma_t": ("Γ_t", "rate"),
+}
+# With more jobs than this the inputs are listed once per kind of job, not in every cell.
+DETAILED = 100
+
+
+def terms(placements: Sequence[Mapping[str, Any]]) -> str:
+    """Something to unfold for each kind of job, with one table per job in it."""
+    kinds: dict[str, list[Mapping[str, Any]]] = {}
+    for placement in placements:
+        kinds.setdefault(placement["transformation"], []).append(placement)
+    detailed = len(placements) <= DETAILED
+    return "".join(
+        _kind(name, jobs, detailed, opened=index == 0)
+        for index, (name, jobs) in enumerate(kinds.items())
+    )
+
+
+def _kind(name: str, jobs: Sequence[Mapping[str, Any]], detailed: bool, opened: bool) -> str:
+    sites: dict[str, int] = {}
+    for job in jobs:
+        sites[job["site"]] = sites.get(job["site"], 0) + 1
+    where = ", ".join(f"{n} at {site}" for site, n in sorted(sites.items()))
+    title = f"{short_name(name)}: {counted(len(jobs), 'job')}, {where}"
+    if detailed:
+        return markup.details(title, "".join(map(_job, jobs)), opened)
+    terms_table = markup.table(
+        f"Terms of {name}", ("job", *_MANY_HEAD), map(_short_job, jobs), _MANY_NUMBERS
+    )
+    return markup.details(title, terms_table + _inputs(name, jobs))
+
+
+def _job(placement: Mapping[str, Any]) -> str:
+    """One job's table, with source and age of each input below its term."""
+    rows = []
+    for a in placement["alternatives"]:
+        inputs = a.get("inputs", {})
+        cells = [
+            markup.text(a["site"]),
+            _cell(a["t_q_s"], [_sourced(inputs.get("t_q"))]),
+            _cell(a["t_c_s"], [_moved("S_c", a.get("s_c_bytes")), *_of(("n", "gamma_c"), inputs)]),
+            _cell(
+                a["t_n_s"],
+                [_way(a), *_of(("gamma_a", "gamma_t"), inputs, a.get("gamma", ""))],
+            ),
+            _cell(a["t_t_s"], []),
+        ]
+        chosen = a["site"] == placement["site"]
+        if chosen:
+            cells[0] = f'{cells[0]} <span class="tag">chosen</span>'
+        rows.append(markup.row(cells, _NUMBERS, "chosen" if chosen else ""))
+    title = f"{placement['job']} → {placement['site']}"
+    table = markup.table(f"Terms of {placement['job']}", _HEAD, rows, _NUMBERS)
+    reason = placement.get("reason", "")
+    return f"<h4>{markup.text(title)}</h4>{markup.note(reason) if reason else ''}{table}"
+
+
+def _cell(value: float | None, below: Sequence[str]) -> str:
+    lines = "".join(f"<small>{line}</small>" for line in below if line)
+    return f"{markup.text(term_text(value))}{lines}"
+
+
+def _input(name: str, inputs: Mapping[str, Any]) -> str:
+    symbol, kind = _INPUTS[name]
+    belief = inputs.get(name)
+    if belief is None:
+        return ""
+    words = f"{symbol} {quantity(kind, belief['value'])}"
+    used = belief.get("used")
+    if used is not None:
+        words += f", of which {used:.2g} for this job"
+    return markup.text(f"{words} [{source_text(belief)}]")
+
+
+def _sourced(belief: Mapping[str, Any] | None) -> str:
+    return "" if belief is None else markup.text(f"[{source_text(belief)}]")
+
+
+def _of(names: Sequence[str], inputs: Mapping[str, Any], bound: str = "") -> list[str]:
+    out = []
+    for name in names:
+        words = _input(name, inputs)
+        out.append(f"{words} ← bounds" if words and _INPUTS[name][0] == bound else words)
+    return out
+
+
+def _moved(symbol: str, n_bytes: float | None) -> str:
+    return "" if n_bytes is None else markup.text(f"{symbol} {format_size(n_bytes)}")
+
+
+def _way(alternative: Mapping[str, Any]) -> str:
+    if not alternative.get("path"):
+        return "nothing to move" if "path" in alternative else ""
+    path = alternative["path"].replace(">", " → ")
+    return markup.text(f"S_t {format_size(alternative.get('s_t_bytes', 0.0))}, slowest by {path}")
+
+
+def _short_job(placement: Mapping[str, Any]) -> str:
+    """One job of very many: its terms only, in a ``<tbody>`` of its own."""
+    rows = []
+    for index, a in enumerate(placement["alternatives"]):
+        cells = [
+            placement["job"] if index == 0 else "",
+            a["site"],
+            *(term_text(a[term]) for term in ("t_q_s", "t_c_s", "t_n_s", "t_t_s")),
+        ]
+        moved = [_way(a).removeprefix("S_t "), markup.text(a.get("gamma", ""))]
+        cls = "chosen" if a["site"] == placement["site"] else ""
+        rows.append(markup.row([*map(markup.text, cells), *moved], _MANY_NUMBERS, cls))
+    reason = markup.text(placement.get("reason", ""))
+    width = 1 + len(_MANY_HEAD)
+    rows.append(f'<tr><td colspan="{width}"><small>{reason}</small></td></tr>')
+    return f'<tbody class="pair">{"".join(rows)}</tbody>'
+
+
+def _inputs(name: str, jobs: Sequence[Mapping[str, Any]]) -> str:
+    """Each input that the jobs of one kind were computed from, once."""
+    found: dict[tuple[str, str, str, str], int] = {}
+    for placement in jobs:
+        for a in placement["alternatives"]:
+            for key, belief in a.get("inputs", {}).items():
+                symbol, kind = _INPUTS[key]
+                where = a.get("path", "").replace(">", " → ") if kind == "rate" else a["site"]
+                entry = (symbol, where, quantity(kind, belief["value"]), source_text(belief))
+                found[entry] = found.get(entry, 0) + 1
+    rows = [
+        markup.row([*map(markup.text, entry), str(times)], frozenset({2, 4}))
+        for entry, times in sorted(found.items())
+    ]
+    head = ("input", "of", "value", "source and age", "used times")
+    return markup.table(f"Inputs of {name}", head, rows, frozenset({2, 4}))

@@ -1,0 +1,153 @@
+"""The demo's broker, started again when it dies, with what is read from it; and its watcher."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from examples.demo.facts import LinkSample
+from monitors.watcher import registry
+from network_provisioner.client import BrokerClient
+from network_provisioner.errors import AdonError, BrokerError
+from pegasus_hooks.prepost import WATCHER
+
+_READY_S = 90.0  # it waits 20 s for the switches; all else is a busy machine
+_SAMPLE_EVERY_S = 0.5
+
+
+class BrokerProcess:
+    """A broker on loopback. A context manager; while it is open, a broker that dies is restarted.
+
+    The hooks go on while it is away: their transfers run best effort.
+    """
+
+    def __init__(self, config: Path, url: str, log: Path) -> None:
+        self.client = BrokerClient(url, timeout_s=20.0)
+        self.samples: list[LinkSample] = []
+        self.restarts = 0
+        self._command = [sys.executable, "-m", "adon.service", "--config", str(config)]
+        self._log = log
+        self._process: subprocess.Popen[bytes] | None = None
+        self._closing = threading.Event()
+        self._watcher = threading.Thread(target=self._watch, name="broker-watch", daemon=True)
+
+    def __enter__(self) -> Self:
+        """Start it; :meth:`ready` waits until it answers."""
+        self._start()
+        return self
+
+    def ready(self) -> None:
+        """Wait until it answers, and watch it from then on. Raises AdonError with its last line."""
+        self._await_ready()
+        self._watcher.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Stop watching, stop the broker."""
+        self._closing.set()
+        if self._watcher.is_alive():
+            self._watcher.join()
+        self._end()
+
+    @property
+    def warnings(self) -> list[str]:
+        """What went wrong with the broker itself, in words."""
+        times = "once" if self.restarts == 1 else f"{self.restarts} times"
+        return [f"the broker died and was started again {times}"] if self.restarts else []
+
+    def _start(self) -> None:
+        with self._log.open("ab") as out:
+            self._process = subprocess.Popen(
+                [*self._command, "--tied-to", str(os.getpid())],
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                # Ctrl-C at a terminal is told to whole groups: the broker has to outlive the run.
+                start_new_session=True,
+            )
+
+    def _end(self) -> None:
+        if self._process is None:
+            return
+        self._process.terminate()
+        try:
+            self._process.wait(10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def _await_ready(self) -> None:
+        deadline = time.monotonic() + _READY_S
+        while True:
+            try:
+                self.client.health()
+                return
+            except BrokerError as error:
+                if self._process is not None and self._process.poll() is not None:
+                    raise AdonError(f"the broker ended: {self._last_line()}") from None
+                if time.monotonic() > deadline:
+                    raise AdonError(f"the broker gave no answer: {error}") from None
+            time.sleep(0.05)
+
+    def _last_line(self) -> str:
+        lines = self._log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        return lines[-1] if lines else "it said nothing"
+
+    def _watch(self) -> None:
+        while not self._closing.wait(_SAMPLE_EVERY_S):
+            if self._process is not None and self._process.poll() is not None:
+                self.restarts += 1
+                self._start()
+            # Away for a moment: the next sample will tell.
+            with contextlib.suppress(BrokerError):
+                self.samples.extend(samples_of(self.client.counters()))
+        # Here, since the kernel kills a broker that this thread started when this thread ends.
+        self._end()
+
+
+@contextlib.contextmanager
+def watching(config: Path, folder: Path) -> Iterator[None]:
+    """A watcher of ``folder`` that ends with this block, and with this process at the latest: one
+    that the hooks start by themselves would outlive a demo that is killed.
+
+    ``config`` is the hooks' configuration. Raises AdonError where another one runs.
+    """
+    lock = registry.hold(folder)
+    if lock is None:
+        raise AdonError(f"{folder}: found a watcher, expected that of an earlier run to have ended")
+    try:
+        command = registry.command(WATCHER, config, lock)
+        tied = ["setpriv", "--pdeathsig", "KILL", "--", *command, "--stay"]
+        process = subprocess.Popen(
+            tied,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            pass_fds=(lock,),
+            start_new_session=True,
+        )
+    finally:
+        os.close(lock)
+    try:
+        yield
+    finally:
+        if process.poll() is None and not registry.end(folder):
+            process.kill()
+        process.wait()
+
+
+def samples_of(answer: dict[str, Any]) -> list[LinkSample]:
+    """The switch counters in the broker's answer."""
+    return [LinkSample(c["a"], c["b"], c["bytes"], c["at"]) for c in answer["counters"]]

@@ -1,0 +1,178 @@
+"""An OpenDaylight of our own, put together from Maven Central into the user's cache.
+
+As with the package sets (:mod:`adon.machine.packages`): built beside and renamed into place, and
+what a killed build has downloaded is used by the next.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from adon.machine import packages
+from adon.machine.packages import Progress
+from examples.testbed import truststore
+from network_provisioner.errors import MissingError
+from network_provisioner.units import format_size
+
+POM = Path(__file__).with_name("opendaylight.pom.xml")
+FEATURES = ("odl-openflowplugin-flow-services", "odl-restconf-nb")
+_TITLE = "OpenDaylight"
+# Changes to what a built directory holds change this, so that old ones are not taken for new.
+_LAYOUT = 1
+_NEED_BYTES = 2_000_000_000
+_SAY_AFTER_S = 10.0
+_ERROR = re.compile(r"^\[ERROR\]\s*(?:\[.*?\]\s*)?(\S.*)", re.MULTILINE)
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_NO_NETWORK = re.compile(
+    r"Unknown host|UnknownHost|Connection (?:refused|timed out)|Network is unreachable"
+    r"|Temporary failure in name resolution|No route to host|Connect to \S+ failed"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Assembly:
+    """``home`` is the Karaf distribution, ``programs`` the directory of ``java``."""
+
+    home: Path
+    programs: Path
+
+
+def ensure(*, progress: Progress) -> Assembly:
+    """Have OpenDaylight and its Java in the cache.
+
+    :param progress: called with one line for each step that takes time.
+    :raises MissingError: no network, no space, no right to write, or what Maven says.
+    """
+    programs = packages.ensure("maven", progress=progress) / "wrap"
+    cache = packages.cache_root()
+    home = cache / f"opendaylight-{_key()}"
+    try:
+        if not home.is_dir():
+            cache.mkdir(parents=True, exist_ok=True)
+            with packages.locked(cache / ".opendaylight.lock", _TITLE, progress):
+                if not home.is_dir():
+                    _build(cache / ".opendaylight.build", home, programs, progress)
+    except OSError as error:
+        where = error.filename or cache
+        raise MissingError(f"{_TITLE}: {where}: {error.strerror or error}") from error
+    return Assembly(home, programs)
+
+
+def _key() -> str:
+    text = "\n".join([POM.read_text(encoding="utf-8"), *FEATURES, str(_LAYOUT), platform.machine()])
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def _build(work: Path, home: Path, programs: Path, progress: Progress) -> None:
+    work.mkdir(exist_ok=True)
+    free = shutil.disk_usage(work).free
+    if free < _NEED_BYTES:
+        raise MissingError(
+            f"{_TITLE}: found {format_size(free)} free in {work.parent}, "
+            f"expected {format_size(_NEED_BYTES)}"
+        )
+    project = work / "project"
+    shutil.rmtree(project, ignore_errors=True)
+    project.mkdir()
+    shutil.copyfile(POM, project / "pom.xml")
+    truststore.write(work / "trusted.jks")
+    progress(f"{_TITLE}: assembling from Maven Central (some 400 MB and minutes, once)")
+    _maven(work, programs, progress)
+    tree = project / "target" / "assembly"
+    _boot_features(tree / "etc" / "org.apache.karaf.features.cfg")
+    tree.rename(home)
+    progress(f"{_TITLE}: assembled in {home}")
+    shutil.rmtree(work, ignore_errors=True)
+
+
+def _maven(work: Path, programs: Path, progress: Progress) -> None:
+    repository = work / "repository"
+    repository.mkdir(exist_ok=True)
+    trust = (
+        f"-Djavax.net.ssl.trustStore={work / 'trusted.jks'}",
+        f"-Djavax.net.ssl.trustStorePassword={truststore.PASSWORD}",
+        "-Djavax.net.ssl.trustStoreType=JKS",
+    )
+    words = ["mvn", "--batch-mode", "--no-transfer-progress", "--strict-checksums"]
+    words += [f"-Dmaven.repo.local={repository}", "package"]
+    log = work / "maven.log"
+    with log.open("wb") as out:
+        # Killed with its caller: the next one uses the same directories.
+        child = subprocess.Popen(
+            ["setpriv", "--pdeathsig", "KILL", "--", *words],
+            cwd=work / "project",
+            env=java_environment(programs) | {"MAVEN_OPTS": " ".join(trust)},
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+        )
+        try:
+            for seconds in _ticks(child):
+                size = format_size(_size_of(repository))
+                progress(f"{_TITLE}: {seconds:.0f} s, {size} downloaded so far")
+        finally:
+            if child.poll() is None:
+                child.kill()
+            child.wait()
+    if child.returncode != 0:
+        text = _COLOUR.sub("", log.read_text(encoding="utf-8", errors="replace"))
+        raise MissingError(f"{_TITLE}: {_explain(text, child.returncode)}")
+
+
+def java_environment(programs: Path) -> dict[str, str]:
+    """The environment in which Debian's Java scripts find the Java of ``programs``."""
+    env = {k: v for k, v in os.environ.items() if k not in ("JAVA_HOME", "JAVA", "JAVACMD")}
+    return env | {"PATH": f"{programs}:{env.get('PATH', '/usr/bin:/bin')}"}
+
+
+def _ticks(child: subprocess.Popen[bytes]) -> Iterator[float]:
+    """Seconds since the start, every now and then, until the child has ended."""
+    start = time.monotonic()
+    while True:
+        try:
+            child.wait(_SAY_AFTER_S)
+        except subprocess.TimeoutExpired:
+            yield time.monotonic() - start
+        else:
+            return
+
+
+def _size_of(directory: Path) -> int:
+    """Bytes below a directory in which somebody else creates and renames files."""
+    total = 0
+    for folder, _, names in os.walk(directory):
+        for name in names:
+            try:
+                total += (Path(folder) / name).stat().st_size
+            except FileNotFoundError:
+                continue
+    return total
+
+
+def _explain(log: str, code: int) -> str:
+    """Why Maven failed, in one line."""
+    if "No space left on device" in log:
+        return "the disk is full"
+    if _NO_NETWORK.search(log):
+        return "no network: Maven Central could not be reached"
+    found = _ERROR.search(log)
+    return f"Maven: {found.group(1)[:300]}" if found else f"Maven ended with exit code {code}"
+
+
+def _boot_features(settings: Path) -> None:
+    """Have Karaf start the features; assembling only put them within its reach."""
+    text = settings.read_text(encoding="utf-8")
+    more = ",".join(FEATURES)
+    changed, count = re.subn(r"^(featuresBoot\s*=.*)$", rf"\1,{more}", text, flags=re.MULTILINE)
+    if count != 1:
+        raise MissingError(f"{_TITLE}: found {count} lines featuresBoot in {settings}, expected 1")
+    settings.write_text(changed, encoding="utf-8")

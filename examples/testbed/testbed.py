@@ -1,0 +1,144 @@
+"""The whole testbed: network, data transfer nodes and pool, up and down together.
+
+With the real network it has to run inside a box (:mod:`adon.machine.box`); without, everything
+listens on loopback and the broker's controller is simulated.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from examples.testbed import plan
+from examples.testbed.gridftp import GridFtp, endpoints
+from examples.testbed.leftovers import MARK
+from examples.testbed.network import Network
+from examples.testbed.pool import Pool
+from examples.testbed.poolconfig import COLLECTOR_PORT, SiteSpec
+from pegasus_hooks.pegasus_plan import find_planner
+
+Progress = Callable[[str], None]
+
+# Slots per site. Two at the campus, more at the HPC centre, one beside the data store's disks and
+# one on the submit host: the shape of the thesis's sites, at the size of one machine.
+WORKERS = {"mu": 2, "tacc": 4, "iplant": 1, plan.HUB: 1}
+
+
+@dataclass(frozen=True, slots=True)
+class Programs:
+    """Directories of the private packages, as :func:`adon.machine.packages.ensure` returns them.
+
+    ``openvswitch`` is None where the network is simulated.
+    """
+
+    condor: Path
+    gridftp: Path
+    bio: Path
+    openvswitch: Path | None = None
+
+
+class Testbed:
+    """A context manager: up on entry, all down on exit."""
+
+    def __init__(
+        self, run_dir: Path, programs: Programs, progress: Progress = lambda _line: None
+    ) -> None:
+        self.run_dir = run_dir.resolve()
+        self.programs = programs
+        self.real = programs.openvswitch is not None
+        self._progress = progress
+        self._stack = ExitStack()
+        self.pool = self._make_pool()
+        self.gridftp = GridFtp(endpoints(), self.run_dir, programs.gridftp / "wrap")
+
+    def _make_pool(self) -> Pool:
+        specs = {}
+        for name, site in plan.SITES.items():
+            netns = site.netns if self.real else None
+            specs[name] = SiteSpec(
+                workers=WORKERS[name],
+                netns=netns,
+                address=plan.management_address(site.number) if netns else self._hub_address,
+                interface="dp0" if self.real else "lo",
+            )
+        port = COLLECTOR_PORT if self.real else 0
+        return Pool(self.run_dir / "pool", self.programs.condor, specs, self._hub_address, port)
+
+    @property
+    def _hub_address(self) -> str:
+        return plan.HUB_ADDRESS if self.real else "127.0.0.1"
+
+    def __enter__(self) -> Self:
+        """Network, then data transfer nodes, then the pool.
+
+        Raises AdonError; what was up until then is down again.
+        """
+        progress = self._progress
+        try:
+            if self.programs.openvswitch is not None:
+                progress("network: two switches, an L2 path of 200 Mb/s, an L3 path of 20 Mb/s")
+                self._stack.enter_context(Network(self.programs.openvswitch / "wrap", self.run_dir))
+            progress("GridFTP: a data transfer node at each of the four sites")
+            self.gridftp.start()
+            self._stack.callback(self.gridftp.stop)
+            progress("HTCondor: a pool with an execute node at each site")
+            self.pool.up()
+            self._stack.callback(self.pool.down)
+            for site in plan.SITES:
+                for part in ("scratch", "storage"):
+                    (self.site_dir(site) / part).mkdir(parents=True, exist_ok=True)
+        except BaseException:
+            self._stack.close()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Bring everything down, last first."""
+        self._stack.close()
+
+    def site_dir(self, site: str) -> Path:
+        """The directory that stands for a site's disks."""
+        return self.run_dir / "sites" / site
+
+    def describe(self) -> dict[str, Any]:
+        """What a workflow generator needs to know, JSON-ready: ``testbed.json``."""
+        return {
+            "network": "openflow" if self.real else "simulated",
+            "root": str(self.run_dir),
+            "sites": {
+                name: {
+                    "scratch": str(self.site_dir(name) / "scratch"),
+                    "storage": str(self.site_dir(name) / "storage"),
+                    "url": self.gridftp.url(name),
+                    "workers": WORKERS[name],
+                }
+                for name in plan.SITES
+            },
+            "topology": plan.topology(),
+            # Pegasus starts DAGMan itself, with the environment of site local and no other.
+            "transfer_env": {**self.gridftp.transfer_env(), MARK: str(self.pool.run_dir)},
+            "tools_bin": str(self.programs.bio / "wrap"),
+            **_pegasus(),
+        }
+
+    def write(self) -> Path:
+        """Write ``testbed.json`` into the run directory and return its path."""
+        file = self.run_dir / "testbed.json"
+        file.write_text(json.dumps(self.describe(), indent=1), encoding="utf-8")
+        return file
+
+
+def _pegasus() -> dict[str, str]:
+    """Where a real Pegasus is installed: all sites share this machine's, where it has one."""
+    planner = find_planner()
+    return {"pegasus_home": str(planner.resolve().parents[1])} if planner else {}

@@ -1,0 +1,164 @@
+"""What is sent to the coordinator, and what it answers. Durations that people send have a unit
+(``5 min``); in answers times are seconds, instants Unix seconds, rates bit/s."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from monitors.measurements.run_planner import LONGEST_WAIT_MS
+from network_provisioner.api.shapes import Answer, Body, Text
+from network_provisioner.errors import InputError
+from network_provisioner.units import parse_duration
+
+Quantity = Text | float
+_MOST_RESULTS = 50
+_WITHIN = "10 min"
+
+
+class RunBody(Body):
+    """How soon a run on demand has to be over."""
+
+    within: Quantity = Field(default=_WITHIN, examples=["10 min"])
+
+    def within_ms(self) -> int:
+        """In milliseconds. Raises InputError."""
+        found = round(parse_duration(self.within, "within") * 1000)
+        if not 0 < found <= LONGEST_WAIT_MS:
+            raise InputError(
+                f"within: found {self.within!r}, expected more than 0 s and at most "
+                f"{LONGEST_WAIT_MS // 60_000} min"
+            )
+        return found
+
+
+class _What(Body):
+    """What is measured."""
+
+    tool: Text = Field(examples=["tcp"])
+    source: Text = Field(alias="from", examples=["mu"])
+    to: Text | None = Field(default=None, examples=["tacc"])
+    lasts: Quantity | None = Field(default=None, alias="for", examples=["10 s"])
+    load: Quantity | None = Field(default=None, description="on the network; default: the tool's")
+    options: dict[str, Any] = Field(default={}, examples=[{"streams": 4}])
+
+    def task(self) -> dict[str, Any]:
+        """In the keys of ``monitoring.tasks``."""
+        return self.model_dump(by_alias=True, exclude_unset=True, exclude_none=True)
+
+
+class TaskBody(_What):
+    """What is measured, how often, and how late after its release it may be over."""
+
+    every: Quantity = Field(examples=["10 min"])
+    within: Quantity | None = Field(default=None, description="default: until the next release")
+
+
+class OnceBody(_What, RunBody):
+    """What is measured once, and how soon."""
+
+    def task(self) -> dict[str, Any]:
+        """In the keys of ``monitoring.tasks``."""
+        return {key: value for key, value in super().task().items() if key != "within"}
+
+
+class ResultsBody(Body):
+    """What came of assignments; :mod:`monitors.measurements.result_validation` checks each."""
+
+    results: Annotated[list[dict[str, Any]], Field(max_length=_MOST_RESULTS)]
+
+
+class AssignmentsAnswer(Answer):
+    """Everything that an agent has to do until ``until``."""
+
+    agent: str
+    version: int
+    received: float
+    sent: float
+    until: float
+    assignments: list[dict[str, Any]]
+
+
+class ResultsAnswer(Answer):
+    """``accepted``: recorded, now or before. ``refused``: the reason, by assignment."""
+
+    agent: str
+    received: float
+    sent: float
+    accepted: list[str]
+    refused: dict[str, str]
+
+
+class AgentAnswer(Answer):
+    """An agent. ``offset_s``: the broker's clock less its own, None while it is not known."""
+
+    name: str
+    site: str
+    present: bool
+    last_seen: float | None
+    offset_s: float | None
+    error_s: float | None
+    version: str
+    last_error: str
+
+
+class RunAnswer(Answer):
+    """A run: ``planned``, ``done``, ``failed``, ``missed`` or ``dropped``, and why. ``measured``
+    are the metrics that were recorded, each under the id ``METRIC:RUN``."""
+
+    id: str
+    task: str
+    tool: str
+    subject: str
+    at: float
+    until: float
+    state: str
+    error: str
+    measured: list[str]
+
+
+class RunsAnswer(Answer):
+    """Runs, and what time it is."""
+
+    now: float
+    runs: list[RunAnswer]
+
+
+class TaskAnswer(Answer):
+    """A task. ``problem``: why it is in no schedule, empty where it is. ``configured``: it stands
+    in adon.yml. ``next`` is when it begins next."""
+
+    name: str
+    tool: str
+    subject: str
+    metrics: list[str]
+    every_s: float
+    for_s: float
+    within_s: float
+    configured: bool
+    problem: str
+    next: float | None
+    counts: dict[str, int]
+
+
+class ScheduleAnswer(Answer):
+    """The schedule. ``hosts`` and ``links``: the share of time that each is used. ``moved``: runs
+    to come that start ``at`` ``instead_of`` their slot, because of a run on demand."""
+
+    hyperperiod_s: float
+    slots: int
+    tasks: int
+    until: float
+    hosts: dict[str, float]
+    links: list[dict[str, Any]]
+    moved: list[dict[str, Any]]
+
+
+class WhoAnswer(Answer):
+    """Who may start, and who may see."""
+
+    source: str = Field(alias="from")
+    to: str
+    metric: str
+    keys: list[dict[str, Any]]

@@ -1,0 +1,61 @@
+"""What broker and agents tell each other, as values and as JSON.
+
+An agent asks for its assignments (``GET /v1/agents/NAME/assignments``) and posts results
+(``POST /v1/agents/NAME/results``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+from monitors.measurement import Measurement
+
+Role = Literal["alone", "client", "server"]
+"""``client`` begins, towards the ``server`` at the other end; ``alone`` needs nobody."""
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """One agent's part in one measurement.
+
+    ``id`` is the measurement's, the same for both ends; ``at`` (Unix seconds) is when it starts,
+    and it is over ``duration_s`` later, whatever happens. ``subject`` is what is measured
+    (``mu>tacc``, or ``mu`` for a host), ``peer`` the address of the other end, ``port`` where its
+    server listens. ``options`` are the tool's own.
+    """
+
+    id: str
+    task: str
+    tool: str
+    role: Role
+    subject: str
+    at: float
+    duration_s: float
+    peer: str = ""
+    port: int = 0
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self) | {"options": dict(self.options)}
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What came of an assignment: ``measurements``, or why there are none (``error``).
+
+    ``started`` and ``ended`` are Unix seconds by the agent's clock.
+    """
+
+    assignment: str
+    task: str
+    started: float
+    ended: float
+    measurements: tuple[Measurement, ...] = ()
+    error: str = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)

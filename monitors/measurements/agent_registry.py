@@ -1,0 +1,95 @@
+"""Which agents there are, and how they are: what they say of themselves when they ask."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from monitors.measurements.definitions import Member
+from network_provisioner.errors import BrokerError
+
+AWAY_S = 90.0
+"""Who has not asked for so long is away: an agent asks again at the latest after a minute."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What an agent says of itself: ``offset_s`` is the broker's clock less its own and
+    ``error_s`` how far that may be off, None while it does not know; ``unsent`` results wait there
+    and ``dropped`` were thrown away; ``tools`` can be used now (None: it did not say)."""
+
+    offset_s: float | None = None
+    error_s: float | None = None
+    unsent: int = 0
+    dropped: int = 0
+    version: str = ""
+    tools: tuple[str, ...] | None = None
+
+
+class AgentRegistry:
+    """All agents of the broker. Not for several threads at once."""
+
+    def __init__(self, members: Iterable[Member]) -> None:
+        self.members = {member.name: member for member in members}
+        self._reports: dict[str, Report] = {}
+        self._seen: dict[str, float] = {}
+        self._errors: dict[str, tuple[float, str]] = {}
+
+    def known(self, name: str) -> Member:
+        """Raises BrokerError ``unknown_agent``."""
+        if name not in self.members:
+            raise BrokerError(
+                f"found agent {name!r:.80}, expected one of monitoring.agents", "unknown_agent"
+            )
+        return self.members[name]
+
+    def heard(self, name: str, now: float, report: Report | None = None) -> None:
+        """The agent asked for something at ``now`` (Unix seconds)."""
+        self._seen[name] = now
+        if report is not None:
+            self._reports[name] = report
+
+    def failed(self, name: str, at: float, error: str) -> None:
+        """The agent could not do its part, or what it sent was refused."""
+        self._errors[name] = (at, error)
+
+    def present(self, name: str, now: float) -> bool:
+        """Whether it asks regularly."""
+        seen = self._seen.get(name)
+        return seen is not None and now - seen <= AWAY_S
+
+    def away(self, name: str, now: float) -> str:
+        """Why it is not present, in words; "" where it is."""
+        if self.present(name, now):
+            return ""
+        seen = self._seen.get(name)
+        if seen is None:
+            return f"agent {name!r} has not been seen since the broker was started"
+        return f"agent {name!r} was last seen {now - seen:.0f} s ago"
+
+    def lacks(self, name: str, tool: str) -> bool:
+        """Whether it said what it can use, and this is not among it."""
+        report = self._reports.get(name)
+        return report is not None and report.tools is not None and tool not in report.tools
+
+    def view(self, name: str, now: float) -> dict[str, Any]:
+        """For people and programs."""
+        member, report = self.members[name], self._reports.get(name, Report())
+        failed = self._errors.get(name)
+        return {
+            "name": name,
+            "site": member.site,
+            "address": member.address,
+            "ports": list(member.ports),
+            "present": self.present(name, now),
+            "last_seen": self._seen.get(name),
+            "offset_s": report.offset_s,
+            "error_s": report.error_s,
+            "unsent": report.unsent,
+            "dropped": report.dropped,
+            "version": report.version,
+            "tools": None if report.tools is None else list(report.tools),
+            "last_error": "" if failed is None else failed[1],
+            "last_error_at": None if failed is None else failed[0],
+        }

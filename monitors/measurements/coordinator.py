@@ -1,0 +1,366 @@
+"""The coordinator: the one place where tasks, schedule, agents and runs meet and change.
+
+Decisions are made by the pure modules beside it; what is decided stands in the store before anybody
+hears of it. Everything happens under one lock, and nothing under it waits for the network.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Protocol
+
+from monitors.measurement import Measurement
+from monitors.measurements.agent_registry import AgentRegistry, Report
+from monitors.measurements.definitions import Definition
+from monitors.measurements.registry import Entry, TaskRegistry
+from monitors.measurements.result_validation import validated
+from monitors.measurements.run_planner import OnDemand, RunPlanner
+from monitors.measurements.run_store import KeptTask, MeasuringStore, RunStore
+from monitors.measurements.runs import Run, State, after
+from monitors.measurements.task_data import known_end
+from monitors.measurements.tasks import Slot
+from monitors.rules import Rules
+from network_provisioner.access import Principal
+from network_provisioner.errors import BrokerError, InputError
+
+_KEEP_MS = 7 * 86_400_000  # how long runs are kept: a result may come late
+_MOST_KEPT = 200_000
+_FORGET_EVERY_MS = 600_000
+_RECENT = 20  # runs that a task shows
+
+
+class Recorder(Protocol):
+    """Where measurements go; :class:`monitors.archive.Archive` is one."""
+
+    def record_many(self, measurements: Iterable[Measurement]) -> int:
+        """Record each id once. Raises AdonError."""
+        ...
+
+
+class Coordinator:
+    """Safe to use from several threads. Every method may raise an AdonError of the store."""
+
+    def __init__(
+        self,
+        agent_registry: AgentRegistry,
+        registry: TaskRegistry,
+        store: MeasuringStore,
+        archive: Recorder,
+        rules: Rules,
+        clock: Callable[[], float],
+    ) -> None:
+        """Take up what an earlier process left in the store. ``clock`` gives Unix seconds."""
+        self._agent_registry, self._registry, self._store = agent_registry, registry, store
+        self._archive, self._rules, self._clock = archive, rules, clock
+        self._lock = threading.RLock()
+        self._forgot_ms = 0
+        self._planner = RunPlanner(registry, agent_registry, store, self._now())
+        self._on_demand = OnDemand(self._planner, registry, agent_registry, store)
+        self._planner.replaced(registry.restore(store.tasks(), store.fact("schedule")), self._now())
+        self.sweep()
+
+    def sweep(self) -> None:
+        """What time brings: runs come into sight, and those of which nothing was heard are missed.
+        To be called about once a second."""
+        with self._lock:
+            now = self._now()
+            self._planner.extend(now)
+            self._on_demand.settle(now)
+            self._planner.close_overdue(now)
+            if now - self._forgot_ms > _FORGET_EVERY_MS:
+                self._store.forget(now - _KEEP_MS, _MOST_KEPT)
+                self._forgot_ms = now
+
+    # -- agents ------------------------------------------------------------------------------
+
+    def on_change(self, tell: Callable[[str], None]) -> None:
+        """Call ``tell``, quick and harmless, with the name of each agent whose list has changed."""
+        self._planner.run_store.on_change(tell)
+
+    def version(self, agent: str) -> int:
+        """The number of an agent's list, which changes with it."""
+        return self._planner.run_store.version(agent)
+
+    def heard(self, agent: str, report: Report | None = None) -> None:
+        """The agent asks. Raises BrokerError ``unknown_agent``."""
+        with self._lock:
+            self._agent_registry.known(agent)
+            self._agent_registry.heard(agent, self._clock(), report)
+
+    def assignments(self, agent: str) -> tuple[int, float, list[dict[str, Any]]]:
+        """The number of the agent's list, until when it holds (Unix seconds), and everything that
+        the agent has to do."""
+        with self._lock:
+            self._agent_registry.known(agent)
+            now = self._now()
+            runs = self._planner.to_tell(agent, now)
+            self._planner.run_store.told(agent, runs)
+            version, until = self._planner.run_store.version(agent), self._planner.until_ms / 1000
+        mine = [part.assignment for run in runs for part in run.parts if part.agent == agent]
+        return version, until, [assignment.as_dict() for assignment in mine]
+
+    def results(
+        self, agent: str, items: Sequence[Mapping[str, Any]]
+    ) -> tuple[list[str], dict[str, str]]:
+        """Take an agent's results: those that are recorded, now or before, and why others never
+        will be. Raises AdonError where the archive cannot take them now."""
+        accepted: list[str] = []
+        refused: dict[str, str] = {}
+        changed: dict[str, Run] = {}
+        measurements: list[Measurement] = []
+        with self._lock:
+            self._agent_registry.known(agent)
+            self._agent_registry.heard(agent, self._clock())
+            for item in items:
+                key = str(item.get("assignment", ""))[:300]
+                try:
+                    run = changed.get(key) or self._given(agent, key)
+                    part = run.part_of(agent)
+                    assert part is not None
+                    if not part.reported:
+                        valid = validated(item, run, part, self._now())
+                        measurements += valid.measurements
+                        part = replace(part, reported=True, error=valid.error)
+                        changed[key] = after(run, part, valid.measurements)
+                        if valid.error:
+                            self._agent_registry.failed(
+                                agent, self._clock(), f"{key}: {valid.error}"
+                            )
+                    accepted.append(key)
+                except InputError as error:
+                    refused[key] = str(error)
+                    self._agent_registry.failed(agent, self._clock(), f"{key}: refused: {error}")
+            # First the archive: if this process dies in between, the agent sends all of it again,
+            # and the archive takes each id once.
+            if measurements:
+                self._archive.record_many(measurements)
+            if changed:
+                self._planner.run_store.write(changed.values())
+        return accepted, refused
+
+    def agents(self) -> list[dict[str, Any]]:
+        """How each agent is, and what it does next."""
+        with self._lock:
+            return [
+                agent_view(self._agent_registry, self._planner.run_store, name, self._now())
+                for name in self._agent_registry.members
+            ]
+
+    def agent(self, name: str) -> dict[str, Any]:
+        """One of them. Raises BrokerError ``unknown_agent``."""
+        with self._lock:
+            self._agent_registry.known(name)
+            return agent_view(self._agent_registry, self._planner.run_store, name, self._now())
+
+    # -- tasks -------------------------------------------------------------------------------
+
+    def tasks(self) -> list[dict[str, Any]]:
+        """Every task, when it is made next, and how its runs ended."""
+        with self._lock:
+            counts, now = self._store.counts(), self._now()
+            next_of = self._on_demand.following(now)
+            return [
+                task_view(entry, next_of(entry.definition.name), counts)
+                for entry in self._registry.entries()
+            ]
+
+    def task(self, name: str) -> dict[str, Any]:
+        """One, with its latest runs. Raises BrokerError ``unknown_task``."""
+        with self._lock:
+            entry, now = self._registry.get(name), self._now()
+            counts = {name: self._store.counts(name)}
+            found = task_view(entry, self._on_demand.following(now)(name), counts)
+            runs = self._store.runs(0, now + 1, name, _RECENT)
+            return {**found, "runs": [run.as_dict() for run in runs]}
+
+    def put_task(
+        self, name: str, body: Mapping[str, Any], who: Principal
+    ) -> tuple[dict[str, Any], bool]:
+        """Add a task, or replace one; True where it is new. What is promised to others is kept.
+
+        Raises InputError where it cannot be meant, Infeasible where it does not fit (everything
+        stays as it was), BrokerError ``forbidden``, and ``conflict`` for one of the configuration.
+        """
+        with self._lock:
+            definition, task = self._registry.define(name, body)
+            before = self._registry.find(name)
+            for one in (definition, *([before.definition] if before is not None else ())):
+                self.need_start(who, one)
+            kept = KeptTask(body, who.name, self._clock())
+            with self._registry.all_or_nothing():
+                change = self._registry.put(definition, task, kept)
+                self._planner.replaced(change, self._now(), {name: kept})
+            self._on_demand.settle(self._now())
+            return self.task(name), before is None
+
+    def delete_task(self, name: str, who: Principal) -> dict[str, Any]:
+        """Take a task away, and give it as it was; its runs that have begun go on. Raises
+        BrokerError ``unknown_task``, ``forbidden``, ``conflict`` for one of the configuration."""
+        with self._lock:
+            self.need_start(who, self._registry.get(name).definition)
+            before = self.task(name)
+            with self._registry.all_or_nothing():
+                self._planner.replaced(self._registry.delete(name), self._now(), {name: None})
+            self._on_demand.settle(self._now())
+            return before
+
+    def need_start(self, who: Principal, definition: Definition) -> None:
+        """Raises BrokerError ``forbidden`` where ``who`` may not start this."""
+        for metric in definition.metrics:
+            self._rules.need_start(who, definition.src, definition.dst, metric)
+
+    def need_ends(self, source: str, target: str) -> None:
+        """Raises InputError where one of them is at no site; ``target`` is "" for what is measured
+        at one end."""
+        for key, end in (("from", source), ("to", target)):
+            if end or key == "from":
+                known_end(end, key, self._registry.topology)
+
+    # -- on demand ---------------------------------------------------------------------------
+
+    def run_task(self, name: str, who: Principal, within_ms: int) -> Run:
+        """Make a task's measurement once more, as soon as it disturbs nobody.
+
+        Raises BrokerError ``unknown_task``, ``forbidden``, and ``conflict`` where an agent is away
+        or there is no room in time.
+        """
+        with self._lock:
+            entry = self._registry.get(name)
+            self.need_start(who, entry.definition)
+            return self._on_demand.demand(
+                entry.definition, entry.task, who.name or "anybody", self._now(), within_ms
+            )
+
+    def run_once(self, body: Mapping[str, Any], who: Principal, within_ms: int) -> Run:
+        """Make a measurement that no task has. Raises as :meth:`run_task`, and InputError."""
+        with self._lock:
+            ends = (str(body.get(key) or "") for key in ("tool", "from", "to"))
+            name = "-".join(["once", *(end.replace("/", ".") for end in ends if end)])[:100]
+            definition, task = self._registry.define(name, body, once=True)
+            self.need_start(who, definition)
+            return self._on_demand.demand(
+                definition, task, who.name or "anybody", self._now(), within_ms
+            )
+
+    def run(self, run_id: str) -> Run:
+        """One run. Raises BrokerError ``unknown_measurement``."""
+        with self._lock:
+            found = self._planner.run_store.get(run_id)
+        if found is None:
+            raise BrokerError(f"there is no run {run_id!r:.200}", "unknown_measurement")
+        return found
+
+    def runs(self, since_ms: int, until_ms: int, task: str | None, limit: int) -> list[Run]:
+        """The newest ``limit`` runs that begin in between, oldest first."""
+        return self._store.runs(since_ms, until_ms, task, limit)
+
+    def schedule(self) -> dict[str, Any]:
+        """The schedule that repeats, and how it uses what there is."""
+        with self._lock:
+            until_ms = self._planner.until_ms
+            return schedule_view(self._registry, until_ms, self._on_demand.moved(self._now()))
+
+    def counts(self) -> dict[str, int]:
+        """How many runs that are kept are in each state, of all tasks together."""
+        found: Counter[str] = Counter()
+        for states in self._store.counts().values():
+            found.update(states)
+        return dict(found)
+
+    # -- within ------------------------------------------------------------------------------
+
+    def _given(self, agent: str, run_id: str) -> Run:
+        run = self._planner.run_store.get(run_id)
+        part = None if run is None else run.part_of(agent)
+        if run is None or part is None or not part.told:
+            raise InputError(f"agent {agent!r} was never given this, or it is long past")
+        return run
+
+    def _now(self) -> int:
+        return int(self._clock() * 1000)
+
+
+_NEXT = 5  # runs that an agent shows
+
+
+def agent_view(
+    agent_registry: AgentRegistry, run_store: RunStore, name: str, now_ms: int
+) -> dict[str, Any]:
+    """How an agent is, and what it does next."""
+    to_do = run_store.to_do(name, now_ms)
+    return {
+        **agent_registry.view(name, now_ms / 1000),
+        "to_do": len(to_do),
+        "next": [
+            {"run": run.id, "at": run.at_ms / 1000, "tool": run.tool, "subject": run.subject}
+            for run in to_do[:_NEXT]
+        ],
+    }
+
+
+def task_view(
+    entry: Entry, next_ms: int | None, counts: Mapping[str, Mapping[str, int]]
+) -> dict[str, Any]:
+    """A task, when it is made next, and how many of its runs ended how."""
+    definition, task = entry.definition, entry.task
+    known = counts.get(definition.name, {})
+    return {
+        "name": definition.name,
+        "tool": definition.tool.name,
+        "from": definition.src,
+        "to": definition.dst,
+        "subject": definition.subject,
+        "metrics": list(definition.metrics),
+        "every_s": task.period_ms / 1000,
+        "for_s": task.duration_ms / 1000,
+        "within_s": task.deadline_ms / 1000,
+        "load_bps": task.load_bps,
+        "hosts": sorted(task.hosts),
+        "links": sorted(map(list, task.links)),
+        "options": {k: v for k, v in definition.options.items() if v is not None and k != "key"},
+        "by": None if entry.kept is None else entry.kept.by,
+        "configured": entry.kept is None,
+        "problem": entry.problem,
+        "next": None if next_ms is None else next_ms / 1000,
+        "counts": {str(state): known.get(str(state), 0) for state in State},
+    }
+
+
+def schedule_view(
+    registry: TaskRegistry, until_ms: int, moved: Sequence[tuple[Run, Slot]]
+) -> dict[str, Any]:
+    """The schedule that repeats: its length, how many runs it has, the share of time that each
+    host and link is used by them, and which runs to come are not where their slots are."""
+    schedule = registry.schedule
+    use: dict[str, float] = {}
+    link_use: dict[tuple[str, str], float] = {}
+    for task in registry.tasks():
+        share = task.duration_ms / task.period_ms
+        for host in task.hosts:
+            use[host] = use.get(host, 0.0) + share
+        for link in task.links:
+            link_use[link] = link_use.get(link, 0.0) + share
+    return {
+        "hyperperiod_s": schedule.hyperperiod_ms / 1000,
+        "slots": len(schedule.slots),
+        "tasks": len(registry.tasks()),
+        "until": until_ms / 1000,
+        "hosts": {name: round(use[name], 6) for name in sorted(use)},
+        "links": [
+            {"link": list(link), "use": round(link_use[link], 6)} for link in sorted(link_use)
+        ],
+        "moved": [
+            {
+                "run": run.id,
+                "task": run.task,
+                "at": run.at_ms / 1000,
+                "instead_of": slot.start_ms / 1000,
+                "release": slot.release_ms / 1000,
+                "deadline": slot.deadline_ms / 1000,
+            }
+            for run, slot in moved
+        ],
+    }

@@ -1,0 +1,214 @@
+"""What perfSONAR measures, in the metrics and units of the archive.
+
+    perfSONAR's test          metrics
+    throughput                tcp_throughput, or udp_throughput, loss and jitter
+    rtt                       rtt, loss
+    latency, latencybg        one_way_delay, jitter, loss
+    trace                     hops
+    disk-to-disk              throughput
+
+A run that failed is one of ``custom:perfsonar_failure``.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from reprlib import repr as shown
+from statistics import median
+from typing import Any
+
+from monitors.measurement import UNITS
+from network_provisioner.errors import InputError, printable
+
+FAILURE = "custom:perfsonar_failure"
+_LONGEST = 500  # characters of an error
+_MOST_HOPS = 255
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One metric of one run, not yet of anybody."""
+
+    metric: str
+    value: float
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def unit(self) -> str:
+        """The metric's."""
+        return UNITS.get(self.metric, "1")
+
+
+def throughput(summary: Mapping[str, Any], udp: bool) -> Iterator[Finding]:
+    """The summary of a throughput test: bits per second as the receiver counted them where it
+    did. Raises InputError."""
+    sent = number(summary.get("throughput-bits"), "throughput-bits")
+    received = summary.get("receiver-throughput-bits")
+    bits = sent if received is None else number(received, "receiver-throughput-bits")
+    if bits < 0:
+        raise InputError(f"throughput-bits is {bits!r}, expected no negative number")
+    details: dict[str, Any] = {"sent_bps": sent}
+    if summary.get("retransmits") is not None:
+        details["retransmits"] = int(number(summary["retransmits"], "retransmits"))
+    yield Finding("udp_throughput" if udp else "tcp_throughput", bits, details)
+    if udp:
+        yield from lost(summary.get("lost"), summary.get("sent"))
+        if summary.get("jitter") is not None:
+            yield Finding("jitter", number(summary["jitter"], "jitter") / 1000)
+
+
+def lost(count: object, of: object) -> Iterator[Finding]:
+    """The share of packets that were lost, where both numbers are known. Raises InputError."""
+    if count is None or of is None:
+        return
+    packets = number(of, "packets sent")
+    if packets > 0:
+        share = number(count, "packets lost") / packets
+        yield Finding("loss", min(1.0, max(0.0, share)), {"packets": int(packets)})
+
+
+def round_trips(result: Mapping[str, Any]) -> Iterator[Finding]:
+    """The result of an rtt test: the median round trip. Raises InputError."""
+    trips = result.get("roundtrips")
+    each = [
+        seconds(trip["rtt"], "rtt")
+        for trip in (trips if isinstance(trips, list) else ())
+        if isinstance(trip, Mapping) and trip.get("rtt")
+    ]
+    if each:
+        details = {"count": len(each), "least_s": min(each), "most_s": max(each)}
+        yield Finding("rtt", median(each), details)
+    elif result.get("mean"):
+        yield Finding("rtt", seconds(result["mean"], "mean"))
+    if result.get("loss") is not None:
+        yield Finding("loss", min(1.0, max(0.0, number(result["loss"], "loss"))))
+    else:
+        yield from lost(result.get("lost"), result.get("sent"))
+
+
+def trip_statistics(value: Mapping[str, Any]) -> Iterator[Finding]:
+    """Milliseconds of round trips of which only statistics are known: their median, or the mean
+    where there is none. Raises InputError."""
+    middle = next((name for name in ("median", "mean") if value.get(name) is not None), "mean")
+    found = number(value.get(middle), middle)
+    details: dict[str, Any] = {"is": middle}
+    for name, known in (("least_s", "minimum"), ("most_s", "maximum")):
+        if value.get(known) is not None:
+            details[name] = number(value[known], known) / 1000
+    if found > 0:
+        yield Finding("rtt", found / 1000, details)
+
+
+def delays(value: object, metric: str, clock_error_ms: object = None) -> Iterator[Finding]:
+    """A histogram of delays in milliseconds: their median, and as jitter how far the 95th
+    percentile is above it. Raises InputError.
+
+    A one-way delay is only as good as the clocks at both ends: where they may differ by as much as
+    the delay itself, or it is negative, there is none. Differences of delays remain.
+    """
+    counted = histogram(value, "histogram")
+    middle = quantile(counted, 0.5)
+    spread = quantile(counted, 0.95) - middle
+    details: dict[str, Any] = {"count": sum(count for _, count in counted)}
+    error_ms = 0.0
+    if clock_error_ms is not None:
+        error_ms = number(clock_error_ms, "clock error")
+        details["clock_error_s"] = error_ms / 1000
+    if middle > 0 and abs(error_ms) < middle:
+        yield Finding(metric, middle / 1000, details)
+    if metric == "one_way_delay":
+        yield Finding("jitter", spread / 1000, {"is": "95th percentile less median"})
+
+
+def hops(path: object) -> Iterator[Finding]:
+    """A path as its hops in order, each with what is known of it; those that said nothing count.
+    Raises InputError."""
+    if not isinstance(path, Sequence) or isinstance(path, str) or len(path) > _MOST_HOPS:
+        raise InputError(f"a path is {path!r:.80}, expected a list of hops")
+    route = [hop.get("ip") if isinstance(hop, Mapping) else None for hop in path]
+    if route:
+        shown = [ip if isinstance(ip, str) and _is_name(ip) else None for ip in route]
+        yield Finding("hops", float(len(route)), {"route": shown})
+
+
+def _is_name(text: str) -> bool:
+    return len(text) <= 100 and text.isprintable()
+
+
+def disk_to_disk(result: Mapping[str, Any]) -> Iterator[Finding]:
+    """The result of a disk-to-disk test, bits per second. Raises InputError."""
+    if result.get("throughput") is not None:
+        bits = number(result["throughput"], "throughput")
+        if bits > 0:
+            yield Finding("throughput", bits)
+
+
+def failed(error: object) -> Finding:
+    """A run that did not come to a result."""
+    text = error if isinstance(error, str) and error else "no reason was given"
+    return Finding(FAILURE, 1.0, {"error": printable(text[:_LONGEST])})
+
+
+def checked(found: Finding) -> Finding:
+    """Raises InputError for a value that no archive takes."""
+    if not math.isfinite(found.value):
+        raise InputError(f"{found.metric} is {found.value!r}, expected a finite number")
+    return found
+
+
+_DURATION = re.compile(
+    r"P(?:(\d+(?:\.\d+)?)W)?(?:(\d+(?:\.\d+)?)D)?"
+    r"(?:T(?:(\d+(?:\.\d+)?)H)?(?:(\d+(?:\.\d+)?)M)?(?:(\d+(?:\.\d+)?)S)?)?\Z"
+)
+_PARTS_S = (604_800.0, 86_400.0, 3600.0, 60.0, 1.0)
+_MOST_BUCKETS = 100_000
+
+
+def seconds(value: object, what: str) -> float:
+    """Seconds of a duration such as ``PT0.0002S`` or ``P1DT2H``. Raises InputError."""
+    match = _DURATION.match(value) if isinstance(value, str) and len(value) <= 100 else None
+    if match is None or not any(match.groups()):
+        raise InputError(f"{what} is {shown(value)}, expected a duration such as PT0.02S")
+    return sum(float(n) * part for n, part in zip(match.groups(), _PARTS_S, strict=True) if n)
+
+
+def number(value: object, what: str) -> float:
+    """A finite number, also one written as text. Raises InputError."""
+    found = math.nan
+    if isinstance(value, int | float | str) and not isinstance(value, bool):
+        with suppress(ValueError, OverflowError):
+            found = float(value)
+    if not math.isfinite(found):
+        raise InputError(f"{what} is {shown(value)}, expected a number")
+    return found
+
+
+def histogram(value: object, what: str) -> list[tuple[float, int]]:
+    """Values and how often each was seen, in order of the values. Raises InputError."""
+    if not isinstance(value, Mapping) or not 0 < len(value) <= _MOST_BUCKETS:
+        raise InputError(f"{what} is {shown(value)}, expected counts by value")
+    counted = []
+    for bucket, count in value.items():
+        often = number(count, f"{what}: a count")
+        if often < 0 or often != int(often):
+            raise InputError(f"{what}: a count is {shown(count)}, expected a whole number")
+        counted.append((number(bucket, f"{what}: a value"), int(often)))
+    return sorted(counted)
+
+
+def quantile(counted: Sequence[tuple[float, int]], share: float) -> float:
+    """The smallest value that ``share`` of what was counted does not exceed. Raises InputError
+    where nothing was counted."""
+    total = sum(count for _, count in counted)
+    if total == 0:
+        raise InputError("found a histogram of nothing, expected at least one packet")
+    reached = 0
+    for value, count in counted:
+        reached += count
+        if reached >= share * total:
+            return value
+    return counted[-1][0]

@@ -1,0 +1,337 @@
+"""Reads esmond-style archives again and again, each result once."""
+
+from __future__ import annotations
+
+import json
+import logging
+import ssl
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+from urllib.parse import urlencode
+
+from monitors.archive import Archive, Selection
+from monitors.background import Background
+from monitors.measurements.perfsonar import esmond
+from monitors.measurements.perfsonar.convert import FAILURE
+from monitors.measurements.perfsonar.esmond import (
+    BESIDE,
+    CLOCKS,
+    DELAYS,
+    FAILURES,
+    READ,
+    RUNS,
+    Series,
+)
+from monitors.measurements.perfsonar.results import SOURCE, not_yet
+from monitors.measurements.perfsonar.settings import Hosts, Remote
+from network_provisioner.errors import AdonError, InputError
+
+_log = logging.getLogger(__name__)
+
+OVERLAP_S = 6 * 3600.0
+"""Results may reach an archive late, as pScheduler tries again for hours: so much of what was read
+is read again. Ids keep it from being recorded twice."""
+
+_NEWEST = 1000  # of our measurements, among which those that a test gave are looked for
+_SETTLED_S = 600.0  # by then the run of a result stands beside it, or never will
+
+
+@dataclass
+class Reader:
+    """Reads one archive. ``read`` is where each series was read up to, ``listed`` from when on
+    tests are worth a look (Unix seconds)."""
+
+    remote: Remote
+    hosts: Hosts
+    archive: Archive
+    fetch: Fetch
+    read: dict[str, float] = field(default_factory=dict)
+    listed: float | None = None
+
+    def once(self, now: float) -> int:
+        """Reads what is new, and returns how many measurements were recorded.
+
+        Raises FetchError where the archive does not answer, ArchiveError where ours cannot be
+        written. What was read before stays, and the next time goes on from there. Where it
+        answers that it cannot give some results, the others are read.
+        """
+        recorded, whole = 0, True
+        for tests in self._tests(now):
+            beside = {one.event_type: one for one in tests if one.event_type in BESIDE}
+            wanted = [(one, self._since(one, now)) for one in tests if one.event_type in READ]
+            for one, since in wanted:
+                try:
+                    recorded += self._series(one, beside, since, now)
+                except RefusedError as error:
+                    _log.warning("perfSONAR archive: %s", error)
+                    whole = False
+        if whole:
+            self.listed = now - OVERLAP_S
+        return recorded
+
+    def _tests(self, now: float) -> Iterator[list[Series]]:
+        """The tests that may have something new, each as its series."""
+        if self.listed is None:
+            self.listed = self._left_off(now)
+        url, query = self.remote.url, dict(self.remote.only)
+        query["time-start"] = str(int(max(0.0, self.listed)))
+        reverse: set[str] | None = None
+        for page in listed_tests(self.fetch, url, query):
+            for metadata in page:
+                if reverse is None and esmond.hides_reverse(metadata):
+                    reverse = self._reverse(query)
+                try:
+                    yield esmond.series_of(metadata, url, self.hosts, reverse or ())
+                except InputError as error:
+                    _log.warning("perfSONAR archive %s: %s", url, error)
+
+    def _reverse(self, query: dict[str, str]) -> set[str]:
+        """The keys of the tests that were done in reverse."""
+        return {
+            str(metadata["metadata-key"])
+            for page in listed_tests(self.fetch, self.remote.url, {**query, "reverse": "true"})
+            for metadata in page
+            if esmond.hides_reverse(metadata) and "metadata-key" in metadata
+        }
+
+    def _series(self, one: Series, beside: Mapping[str, Series], since: float, now: float) -> int:
+        recorded = 0
+        for page in self._points(one, since, now):
+            runs = esmond.runs_of(self._beside(beside.get(RUNS), page))
+            clocks: dict[int, Any] = {}
+            if one.event_type == DELAYS:
+                clocks.update(self._beside(beside.get(CLOCKS), page))
+            settled = now - _SETTLED_S if RUNS in beside else now + 1
+            points = [(at, value) for at, value in page if at in runs or at < settled]
+            if one.event_type == FAILURES:
+                points = [point for point in points if point[0] in runs or self._is_new(one, point)]
+            taken, problem = esmond.measurements(one, points, runs, clocks)
+            if problem:
+                _log.warning("perfSONAR archive %s: %s", self.remote.url, problem)
+            recorded += self.archive.record_many(not_yet(taken, self.archive))
+        self.read[one.id] = now
+        return recorded
+
+    def _is_new(self, one: Series, point: tuple[int, Any]) -> bool:
+        """Whether no failure was posted of the run that this one is of: elmond does not say which
+        run it is."""
+        at, _ = point
+        return not any(
+            "run" in known.details and known.details.get("test") == one.test
+            for known in self.archive.query(FAILURE, one.subject, since=at, until=at + 1)
+        )
+
+    def _beside(self, one: Series | None, page: list[tuple[int, Any]]) -> list[tuple[int, Any]]:
+        """What another event type has for the times of a page."""
+        if one is None or not page:
+            return []
+        last = page[-1][0] + 1  # the whole of that second
+        return [point for some in self._points(one, page[0][0], last) for point in some]
+
+    def _since(self, one: Series, now: float) -> float:
+        """Where to go on: after what was read, be it by a process before this one."""
+        until = self.read.get(one.id)
+        if until is None:
+            until = self._newest(lambda of: of == (one.key, one.event_type), one.subject)
+        return now - self.remote.back_s if until is None else until - OVERLAP_S
+
+    def _left_off(self, now: float) -> float:
+        """From when on tests are worth a look at the start."""
+        until = self._newest(lambda of: of[0] is not None)
+        back = now - self.remote.back_s
+        return back if until is None else min(back, until - OVERLAP_S)
+
+    def _newest(
+        self, wanted: Callable[[tuple[Any, Any]], bool], subject: str | None = None
+    ) -> float | None:
+        """When the newest of our measurements that such a series gave was made, None where none
+        did."""
+        ours = Selection((), subject, source=SOURCE)
+        for _, found in self.archive.page(ours, newest=True, limit=_NEWEST):
+            if wanted((found.details.get("archive_key"), found.details.get("archive_type"))):
+                return found.at
+        return None
+
+    def _points(self, one: Series, since: float, until: float) -> Iterator[list[tuple[int, Any]]]:
+        some = False
+        for page in listed_results(self.fetch, one.url, since, until):
+            some = True
+            yield from self._understood(one, page)
+        if not some and one.statistics:
+            for page in listed_results(self.fetch, one.statistics, since, until):
+                yield from self._understood(one, page)
+
+    def _understood(self, one: Series, page: list[Any]) -> Iterator[list[tuple[int, Any]]]:
+        try:
+            yield esmond.points_of(page)
+        except InputError as error:
+            _log.warning("perfSONAR archive %s: %s: %s", self.remote.url, one.id, error)
+
+
+class Readers:
+    """All archives, in one thread."""
+
+    def __init__(self, readers: Sequence[Reader], clock: Callable[[], float]) -> None:
+        """``clock`` gives Unix seconds."""
+        self._readers = list(readers)
+        self._clock = clock
+        self._thread = Background("perfsonar", self._run)
+        self._stop = self._thread.stopping
+
+    def start(self) -> None:
+        """Begin, where there is anything to read."""
+        if self._readers:
+            self._thread.start()
+
+    def stop(self) -> None:
+        """End, and wait for it."""
+        self._thread.stop()
+
+    def _run(self) -> None:
+        due = dict.fromkeys(range(len(self._readers)), 0.0)
+        while not self._stop.is_set():
+            now = self._clock()
+            for number, reader in enumerate(self._readers):
+                if due[number] <= now and not self._stop.is_set():
+                    due[number] = now + reader.remote.every_s
+                    self._once(reader)
+            self._stop.wait(max(0.2, min(due.values()) - self._clock()))
+
+    def _once(self, reader: Reader) -> None:
+        try:
+            recorded = reader.once(self._clock())
+            if recorded:
+                _log.info("perfSONAR archive %s: %d new", reader.remote.url, recorded)
+        except AdonError as error:
+            _log.warning("perfSONAR archive: %s", error)
+        except Exception:  # whatever an archive answered, the others are read on
+            _log.exception("perfSONAR archive %s", reader.remote.url)
+
+
+TESTS = 1000
+"""Tests asked for at once: what both archives give where nothing is asked."""
+
+RESULTS = 10_000
+"""Results asked for at once: the most that elmond gives."""
+
+_WINDOW_S = 2 * 86_400
+_MOST_PAGES = 10_000
+
+
+def listed_tests(fetch: Fetch, url: str, query: Mapping[str, str]) -> Iterator[list[Any]]:
+    """The metadata of all tests, page by page. Raises FetchError."""
+    before = None
+    for number in range(_MOST_PAGES):
+        page = _list(fetch, url, {**query, "limit": str(TESTS), "offset": str(number * TESTS)})
+        if not page or page == before:  # an archive that knows no offset gives the same again
+            return
+        yield page
+        before = page
+
+
+def listed_results(fetch: Fetch, url: str, first: float, last: float) -> Iterator[list[Any]]:
+    """All results from ``first`` to ``last`` (Unix seconds), in order of time but for those of one
+    answer; some come twice. Nothing where ``last`` is before ``first``. Raises FetchError."""
+    begin, end = int(max(0.0, first)), int(last)
+    # Ends belong to both sides: a result at 9.5 s is neither up to 9 s nor from 10 s on.
+    edges = [*range(begin, end, _WINDOW_S), end]
+    for since, until in pairwise(edges) if len(edges) > 1 else [(begin, end)]:
+        if since <= until:
+            yield from _window(fetch, url, since, until)
+
+
+def _window(fetch: Fetch, url: str, first: int, last: int) -> Iterator[list[Any]]:
+    times = {"time-start": str(first), "time-end": str(last), "limit": str(RESULTS)}
+    page: list[Any] = []
+    try:
+        page = _list(fetch, url, times)
+        # Half: of 10,000 results elmond may have left out as many. One that gives more than it was
+        # asked for, or what it was not asked for, does as it likes.
+        more = RESULTS // 2 <= len(page) <= RESULTS and not _beyond(page, first, last)
+    except TooLargeError:
+        if last - first < 2:
+            raise
+        more = True
+    if more and last - first >= 2:
+        middle = (first + last) // 2
+        yield from _window(fetch, url, first, middle)
+        yield from _window(fetch, url, middle, last)
+    elif page:
+        yield page
+
+
+def _beyond(page: list[Any], first: int, last: int) -> bool:
+    times = [one.get("ts") for one in page if isinstance(one, Mapping)]
+    return any(isinstance(at, int | float) and not first - 1 <= at <= last + 1 for at in times)
+
+
+def _list(fetch: Fetch, url: str, query: Mapping[str, str]) -> list[Any]:
+    page = fetch(f"{url}?{urlencode({**query, 'format': 'json'})}")
+    if not isinstance(page, list):
+        raise FetchError(f"{url}: answered {page!r:.80}, expected a list")
+    return page
+
+
+_TIMEOUT_S = 30.0
+_MOST_BYTES = 64 * 1024 * 1024
+
+Fetch = Callable[[str], Any]
+"""The JSON at a URL. Raises FetchError."""
+
+
+class FetchError(AdonError):
+    """An archive did not answer, or answered with something else than JSON."""
+
+
+class RefusedError(FetchError):
+    """An archive answered that it will not, or cannot, answer this."""
+
+
+class TooLargeError(RefusedError):
+    """An archive answered more than is taken at once."""
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """A redirection could lead the token anywhere."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
+def fetch_of(remote: Remote) -> Fetch:
+    """How to ask an archive. Raises InputError where its files cannot be read."""
+    try:
+        file: object = remote.ca
+        context = ssl.create_default_context(cafile=remote.ca)
+        file = remote.token_file
+        token = remote.token_file.read_text().strip() if remote.token_file else ""
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise InputError(f"perfSONAR archive {remote.url}: {file}: {why}") from error
+    opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=context), _NoRedirect)
+    headers = {"Accept": "application/json"}
+    if token:
+        headers["Authorization"] = f"Token {token}"
+
+    def fetch(url: str) -> Any:
+        request = urllib.request.Request(url, headers=headers)
+        try:
+            with opener.open(request, timeout=_TIMEOUT_S) as answer:
+                body = answer.read(_MOST_BYTES + 1)
+        except urllib.error.HTTPError as error:
+            with error:
+                raise RefusedError(f"{url}: answered {error.code} {error.reason}") from error
+        except (OSError, ValueError) as error:
+            raise FetchError(f"{url}: {error}") from error
+        if len(body) > _MOST_BYTES:
+            raise TooLargeError(f"{url}: answered more than {_MOST_BYTES} bytes")
+        try:
+            return json.loads(body)
+        except (ValueError, RecursionError) as error:
+            raise FetchError(f"{url}: answered no JSON: {error}") from error
+
+    return fetch

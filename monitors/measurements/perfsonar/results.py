@@ -1,0 +1,149 @@
+"""A result of pScheduler's, as its HTTP archiver posts it, as measurements.
+
+The body is what pScheduler gives to archivers as ``result``: the run's ``id``, its ``schedule``,
+the ``test`` with its type and specification, the ``participants``, and as ``result`` what came of
+it. Schemas of specifications differ in options that do not matter here.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from reprlib import repr as shown
+from typing import Any
+
+from monitors.archive import Archive
+from monitors.measurement import Measurement
+from monitors.measurements.perfsonar import convert
+from monitors.measurements.perfsonar.convert import Finding, seconds
+from monitors.measurements.perfsonar.settings import Hosts
+from network_provisioner.errors import InputError, printable
+from network_provisioner.instants import instant
+
+SOURCE = "perfsonar"
+KNOWN = ("throughput", "rtt", "latency", "latencybg", "trace", "disk-to-disk")
+REVERSIBLE = ("throughput", "latency", "latencybg")
+"""Types of tests whose data may go from the destination to the source."""
+
+
+def measurements_of(body: Mapping[str, Any], hosts: Hosts) -> list[Measurement]:
+    """What a run measured; nothing for a test of another type than :data:`KNOWN`.
+
+    Ids follow from the run: the same result posted again, or read from an archive, gives the same.
+    Raises InputError for what is no result of pScheduler's.
+    """
+    test = _mapping(body, "test")
+    kind = test.get("type")
+    if not isinstance(kind, str):
+        raise InputError(f"test: type is {shown(kind)}, expected a type such as 'throughput'")
+    run = body.get("id")
+    if not isinstance(run, str) or not 0 < len(run) <= 200 or not run.isprintable():
+        raise InputError(f"id is {shown(run)}, expected that of a run")
+    schedule = _mapping(body, "schedule")
+    start = instant(schedule.get("start"), "schedule: start")
+    if kind not in KNOWN:
+        return []
+    spec = _mapping(test, "spec")
+    subject = _subject(kind, spec, body.get("participants"), hosts)
+    details: dict[str, Any] = {"run": run, "test": kind, "tool": _tool(body.get("tool"))}
+    if schedule.get("duration") is not None:
+        details["duration_s"] = seconds(schedule["duration"], "schedule: duration")
+    if isinstance(spec.get("parallel"), int):
+        details["parallel"] = spec["parallel"]
+    return [
+        measurement(found, run, start, subject, details) for found in findings(kind, spec, body)
+    ]
+
+
+def findings(kind: str, spec: Mapping[str, Any], body: Mapping[str, Any]) -> list[Finding]:
+    """What a run found, or that it failed. Raises InputError."""
+    result = body.get("result")
+    if not isinstance(result, Mapping):
+        return [convert.failed(None)]
+    if result.get("succeeded") is not True:
+        return [convert.failed(result.get("error") or result.get("diags"))]
+    return [convert.checked(one) for one in _found(kind, spec, result)]
+
+
+def _found(kind: str, spec: Mapping[str, Any], result: Mapping[str, Any]) -> Iterable[Finding]:
+    if kind == "throughput":
+        summary = _mapping(_mapping(result, "summary"), "summary")
+        return convert.throughput(summary, spec.get("udp") is True)
+    if kind == "rtt":
+        return convert.round_trips(result)
+    if kind in ("latency", "latencybg"):
+        lost = list(convert.lost(result.get("packets-lost"), result.get("packets-sent")))
+        if not result.get("histogram-latency"):
+            return lost
+        error_ms = result.get("max-clock-error")
+        return [*convert.delays(result["histogram-latency"], "one_way_delay", error_ms), *lost]
+    if kind == "trace":
+        paths = result.get("paths")
+        if not isinstance(paths, list) or not paths:
+            raise InputError(f"paths is {shown(paths)}, expected a list of paths")
+        return convert.hops(paths[0])
+    return convert.disk_to_disk(result)
+
+
+def measurement(
+    found: Finding, run: str, start: float, subject: str, details: Mapping[str, Any]
+) -> Measurement:
+    """One metric of a run that began at ``start``."""
+    return Measurement(
+        f"{SOURCE}:{run}:{int(start)}:{found.metric}",
+        found.metric,
+        subject,
+        found.value,
+        found.unit,
+        start,
+        SOURCE,
+        details={**details, **found.details},
+    )
+
+
+def not_yet(found: Sequence[Measurement], archive: Archive) -> list[Measurement]:
+    """Those that the archive does not have from the same run: what an agent posted has ids of the
+    agent's, so one run may come under two. The same are metric, subject, run and the second in
+    which it began; an archive has no more of an instant."""
+    series: defaultdict[tuple[str, str], list[Measurement]] = defaultdict(list)
+    for one in found:
+        if "run" in one.details:
+            series[one.metric, one.subject].append(one)
+    known: set[tuple[str, str, Any, int]] = set()
+    for (metric, subject), some in series.items():
+        since, until = int(min(one.at for one in some)), int(max(one.at for one in some)) + 1
+        known |= {
+            (metric, subject, there.details["run"], int(there.at))
+            for there in archive.query(metric, subject, since=since, until=until)
+            if there.source == SOURCE and isinstance(there.details.get("run"), str)
+        }
+    return [
+        one
+        for one in found
+        if (one.metric, one.subject, one.details.get("run"), int(one.at)) not in known
+    ]
+
+
+def _subject(kind: str, spec: Mapping[str, Any], participants: object, hosts: Hosts) -> str:
+    """From where to where data went. Without a source it is the first participant."""
+    ends = participants if isinstance(participants, list) else []
+    named = [end.get("host") if isinstance(end, Mapping) else end for end in ends]
+    first = named[0] if named else None
+    last = named[-1] if len(named) > 1 else None
+    source = hosts.name(spec.get("source"), spec.get("source-node"), first)
+    target = hosts.name(spec.get("dest"), spec.get("dest-node"), last)
+    if spec.get("reverse") is True and kind in REVERSIBLE:
+        source, target = target, source
+    return f"{source}>{target}"
+
+
+def _tool(tool: object) -> str:
+    name = tool.get("name") if isinstance(tool, Mapping) else tool
+    return printable(name[:100]) if isinstance(name, str) else ""
+
+
+def _mapping(data: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    found = data.get(key)
+    if not isinstance(found, Mapping):
+        raise InputError(f"{key} is {shown(found)}, expected an object")
+    return found

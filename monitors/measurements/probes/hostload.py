@@ -1,0 +1,44 @@
+"""How busy this machine is: CPU, memory, and waiting for input and output."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+import psutil
+
+from monitors.measurements.probes.probe import Finding, Order, ProbeError, found
+
+_END_S = 0.1  # kept of the time for reading a second time
+_GUESTS = ("guest", "guest_nice")  # their time is in that of users already
+
+
+def shares(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, float]:
+    """Which part of the time between passed with what; counters of the kernel may go back.
+
+    Raises ProbeError where no time passed.
+    """
+    spent = {name: max(0.0, after[name] - before[name]) for name in after if name not in _GUESTS}
+    total = sum(spent.values())
+    if total <= 0:
+        raise ProbeError("no tick of any processor passed")
+    return {name: seconds / total for name, seconds in spent.items()}
+
+
+def measure(order: Order) -> list[Finding]:
+    """CPU and input/output over the time of the order, memory at its end. Raises ProbeError."""
+    before = psutil.cpu_times()._asdict()
+    order.pause(max(0.0, order.left_s - _END_S))
+    if order.halt.is_set():
+        raise ProbeError("the agent was stopped")
+    share = shares(before, psutil.cpu_times()._asdict())
+    memory = psutil.virtual_memory()
+    idle, waits = share["idle"], share.get("iowait", 0.0)
+    cpu = {name: round(value, 6) for name, value in share.items()}
+    load = os.getloadavg()[0]
+    return [
+        found("cpu_use", min(1.0, max(0.0, 1 - idle - waits)), cores=os.cpu_count(), load=load,
+              shares=cpu),
+        found("memory_use", 1 - memory.available / memory.total, total_bytes=memory.total),
+        found("io_wait", waits, cores=os.cpu_count()),
+    ]  # fmt: skip

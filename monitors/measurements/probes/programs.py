@@ -1,0 +1,113 @@
+"""Running other programs for a probe: bounded in time and output, and none outlives the agent."""
+
+from __future__ import annotations
+
+import os
+import select
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from monitors.measurements.probes.probe import Halt, ProbeError
+from network_provisioner.errors import printable
+
+_GUARD = Path(__file__).with_name("guard.py")
+_MOST_BYTES = 8 * 2**20
+_LAST_WORDS = 200  # characters of what a program said, in an error
+_AFTER_S = 5.0  # for the guard to end what it killed
+_PLACES = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a program ended. ``in_time`` is False where it was killed because its time was up."""
+
+    code: int
+    out: bytes
+    err: bytes
+    in_time: bool = True
+
+    @property
+    def last_words(self) -> str:
+        """The last line it said, for an error."""
+        lines = (self.err.strip() or self.out.strip()).decode(errors="replace").splitlines()
+        return printable(lines[-1].strip())[:_LAST_WORDS] if lines else "it said nothing"
+
+    def how(self, program: str) -> str:
+        """Why there is no result, in words."""
+        if not self.in_time:
+            return f"{program} was not done in time"
+        if self.code > 128:
+            return f"{program} was ended by signal {self.code - 128}"
+        return f"{program} ended with exit code {self.code}: {self.last_words}"
+
+
+def find(program: str) -> str | None:
+    """Where a program is, also where PATH is short, as that of services often is."""
+    return shutil.which(program, path=f"{os.environ.get('PATH', '')}:{_PLACES}")
+
+
+def run(
+    argv: Sequence[str],
+    until: float,
+    halt: Halt,
+    env: Mapping[str, str] | None = None,
+    most_bytes: int = _MOST_BYTES,
+) -> Ended:
+    """Run a program until it ends, at most until ``until`` (monotonic seconds).
+
+    Raises ProbeError where it cannot be started, says more than ``most_bytes``, or the agent stops.
+    """
+    try:
+        guard = subprocess.Popen(
+            [sys.executable, "-I", "-S", str(_GUARD), *argv],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=None if env is None else dict(env),
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise ProbeError(f"cannot run {argv[0]}: {error.strerror or error}") from None
+    with guard:
+        try:
+            return _listen(guard, Path(argv[0]).name, until, halt, most_bytes)
+        finally:
+            assert guard.stdin is not None
+            guard.stdin.close()  # the life line
+            try:
+                guard.wait(_AFTER_S)
+            except subprocess.TimeoutExpired:
+                guard.kill()
+
+
+def _listen(
+    guard: subprocess.Popen[bytes], name: str, until: float, halt: Halt, most_bytes: int
+) -> Ended:
+    assert guard.stdout is not None
+    assert guard.stderr is not None
+    out, err = bytearray(), bytearray()
+    said = {guard.stdout.fileno(): out, guard.stderr.fileno(): err}
+    open_files = dict.fromkeys(said, select.POLLIN)
+    while open_files:
+        ready = halt.ready(open_files, until)
+        if halt.is_set():
+            raise ProbeError("the agent was stopped")
+        if not ready and time.monotonic() >= until:
+            return Ended(-1, bytes(out), bytes(err), in_time=False)
+        for number, _ in ready:
+            more = os.read(number, 65536)
+            if not more:
+                del open_files[number]
+            said[number] += more
+        if len(out) + len(err) > most_bytes:
+            raise ProbeError(f"{name} said more than {most_bytes} bytes")
+    try:
+        code = guard.wait(max(0.0, until - time.monotonic()) + _AFTER_S)
+    except subprocess.TimeoutExpired:  # it closed its output and goes on
+        return Ended(-1, bytes(out), bytes(err), in_time=False)
+    return Ended(code if code >= 0 else 128 - code, bytes(out), bytes(err))

@@ -1,0 +1,285 @@
+"""The task registry: what is measured regularly, and the schedule of all of it.
+
+Tasks come from the configuration, which nobody changes while the broker runs, and from people who
+add them. A new task is put between the others where there is room, so that nothing promised moves;
+only where there is none, all are planned anew.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from monitors.measurements.definitions import Definition, Member, definition_of
+from monitors.measurements.probes.tools import TOOLS
+from monitors.measurements.run_store import KeptTask
+from monitors.measurements.schedule import Recurring, arrive, leave, moved, plan
+from monitors.measurements.task_data import task_from_dict
+from monitors.measurements.tasks import Agreement, Infeasible, Schedule, Slot, Task
+from network_provisioner.errors import BrokerError, InputError
+from network_provisioner.topology import Topology
+
+_MOST_ARRIVALS = 20  # at a start: more are planned anew, all at once
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A task of the registry. ``kept`` is what somebody added, None where the configuration has it;
+    ``problem`` says why it is in no schedule, "" where it is."""
+
+    definition: Definition
+    task: Task
+    body: Mapping[str, Any]
+    kept: KeptTask | None = None
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What a change of the registry means for runs: tasks that are ``gone`` as they were, those
+    that were ``added`` or are other ones now, and whether slots of others ``moved``."""
+
+    gone: tuple[str, ...] = ()
+    added: tuple[str, ...] = ()
+    moved: bool = False
+
+
+class TaskRegistry:
+    """Not for several threads at once."""
+
+    def __init__(
+        self,
+        members: Mapping[str, Member],
+        topology: Topology,
+        agreement: Agreement,
+        fixed: Mapping[str, Mapping[str, Any]],
+    ) -> None:
+        """``fixed`` are the tasks of the configuration; nothing is scheduled before
+        :meth:`restore`. Raises InputError for one that cannot be meant."""
+        self._members, self.topology = members, topology
+        self.agreement = agreement
+        self._entries: dict[str, Entry] = {}
+        for name, body in fixed.items():
+            definition = definition_of(name, body, members, topology, "monitoring.tasks.")
+            self._entries[name] = Entry(definition, task_from_dict(name, body, topology), body)
+        self._set(Schedule(1, ()))
+
+    def restore(self, kept: Mapping[str, KeptTask], saved: Any) -> Change:
+        """Take up tasks that were added, and the schedule that an earlier process had, None where
+        there was none. What was added and no longer can be (its agent is gone, there is no room)
+        stays in the registry with its problem. Raises Infeasible where those of the configuration
+        do not fit all together, naming them."""
+        for name, one in kept.items():
+            if name not in self._entries:
+                self._entries[name] = self._revived(name, one)
+        before = _saved_tasks(saved) if self._same_agreement(saved) else {}
+        tasks = {task.name: task for task in self.tasks()}
+        unchanged = {name for name in before if tasks.get(name) == before[name]}
+        gone = tuple(sorted(before.keys() - unchanged))
+        news = [task for name, task in tasks.items() if name not in unchanged]
+        if not before or len(news) > _MOST_ARRIVALS:
+            self._plan_all()
+            return Change(gone, (), moved=saved is not None)
+        schedule = _saved_schedule(saved)
+        for name in gone:
+            schedule = leave(schedule, name)
+        self._set(schedule)
+        settled = [tasks[name] for name in sorted(unchanged)]
+        kept_places = True
+        for task in news:
+            try:
+                kept_places &= self._arrives(settled, task)
+                settled.append(task)
+            except Infeasible:
+                self._plan_all()
+                return Change(gone, (), moved=True)
+        return Change(gone, tuple(task.name for task in news), not kept_places)
+
+    # -- reading -----------------------------------------------------------------------------
+
+    @property
+    def schedule(self) -> Schedule:
+        """Of all tasks without a problem."""
+        return self._schedule
+
+    def tasks(self) -> list[Task]:
+        """Those that the schedule has."""
+        return [entry.task for entry in self.entries() if not entry.problem]
+
+    def entries(self) -> list[Entry]:
+        """All, in the order of their names."""
+        return [self._entries[name] for name in sorted(self._entries)]
+
+    def find(self, name: str) -> Entry | None:
+        """One, or None."""
+        return self._entries.get(name)
+
+    def get(self, name: str) -> Entry:
+        """One. Raises BrokerError ``unknown_task``."""
+        if name not in self._entries:
+            raise BrokerError(f"there is no measurement task {name!r:.110}", "unknown_task")
+        return self._entries[name]
+
+    def define(
+        self, name: str, body: Mapping[str, Any], once: bool = False
+    ) -> tuple[Definition, Task]:
+        """A task, checked, and not in the registry; ``once``: of one run. Raises InputError."""
+        definition = definition_of(name, body, self._members, self.topology)
+        return definition, task_from_dict(name, body, self.topology, once)
+
+    def saved(self) -> dict[str, Any]:
+        """The schedule and what it is of, as JSON, for :meth:`restore`."""
+        return {
+            "agreement": _fingerprint(self.agreement),
+            "tasks": [_task_dict(task) for task in self.tasks()],
+            "hyperperiod_ms": self._schedule.hyperperiod_ms,
+            "slots": [
+                [s.start_ms, s.end_ms, s.task, s.number, s.release_ms, s.deadline_ms]
+                for s in self._schedule.slots
+            ],
+        }
+
+    # -- changing ----------------------------------------------------------------------------
+
+    @contextmanager
+    def all_or_nothing(self) -> Iterator[None]:
+        """Where what is done within fails, the registry is as it was before."""
+        before = dict(self._entries), self._schedule
+        try:
+            yield
+        except BaseException:
+            self._entries = before[0]
+            self._set(before[1])
+            raise
+
+    def put(self, definition: Definition, task: Task, kept: KeptTask) -> Change:
+        """Add a task or replace one that was added. Raises Infeasible, and BrokerError ``conflict``
+        for one of the configuration; then all stays as it was."""
+        name = definition.name
+        before = self._changeable(name)
+        entry = Entry(definition, task, kept.body, kept)
+        if before is not None and before.task == task and not before.problem:
+            same = (before.definition.subject, before.definition.tool, before.definition.options)
+            self._entries[name] = entry
+            changed = same != (definition.subject, definition.tool, definition.options)
+            return Change((name,), (name,)) if changed else Change()
+        was = self._schedule
+        if before is not None and not before.problem:
+            self._set(leave(was, name))
+        try:
+            stays = self._arrives([t for t in self.tasks() if t.name != name], task)
+        except InputError:
+            self._set(was)
+            raise
+        self._entries[name] = entry
+        return Change(() if before is None else (name,), (name,), moved=not stays)
+
+    def delete(self, name: str) -> Change:
+        """Take a task away. Raises BrokerError ``unknown_task``, and ``conflict`` for one of the
+        configuration."""
+        self.get(name)
+        before = self._changeable(name)
+        del self._entries[name]
+        if before is not None and not before.problem:
+            self._set(leave(self._schedule, name))
+        return Change((name,))
+
+    # -- within ------------------------------------------------------------------------------
+
+    def _changeable(self, name: str) -> Entry | None:
+        before = self._entries.get(name)
+        if before is not None and before.kept is None:
+            raise BrokerError(
+                f"measurement task {name!r} stands in adon.yml, expected one that was added: "
+                "change it there and start the broker again",
+                "conflict",
+            )
+        return before
+
+    def _revived(self, name: str, one: KeptTask) -> Entry:
+        try:
+            definition, task = self.define(name, one.body)
+        except InputError as error:
+            tool = TOOLS.get(str(one.body.get("tool")), TOOLS["host"])
+            src, dst = (str(one.body.get(key) or "") for key in ("from", "to"))
+            return Entry(
+                Definition(name, tool, src, dst), Task(name, 1, 1, 1), one.body, one, str(error)
+            )
+        return Entry(definition, task, one.body, one)
+
+    def _plan_all(self) -> None:
+        """All of the configuration, which fits; then what was added, one by one."""
+        fixed = [e.task for e in self.entries() if e.kept is None]
+        added = [e for e in self.entries() if e.kept is not None and not e.problem]
+        try:
+            self._set(plan([*fixed, *(e.task for e in added)], self.agreement))
+            return
+        except InputError:
+            self._set(plan(fixed, self.agreement))
+        for entry in added:
+            try:
+                self._arrives(fixed, entry.task)
+                fixed.append(entry.task)
+            except InputError as error:
+                self._entries[entry.task.name] = replace(entry, problem=str(error))
+
+    def _arrives(self, others: Sequence[Task], task: Task) -> bool:
+        """Put a task between the others; whether nothing else moved. Raises InputError, also
+        Infeasible; then the schedule stays."""
+        before = self._schedule
+        self._set(arrive(before, others, self.agreement, task))
+        return not moved(before, self._schedule)
+
+    def _set(self, schedule: Schedule) -> None:
+        self._schedule = schedule
+        self.recurring = Recurring(schedule)
+
+    def _same_agreement(self, saved: Any) -> bool:
+        return saved is not None and saved["agreement"] == _fingerprint(self.agreement)
+
+
+def _fingerprint(agreement: Agreement) -> str:
+    text = json.dumps(
+        [
+            sorted([*link, bps] for link, bps in agreement.links.items()),
+            sorted((name, sorted(links)) for name, links in agreement.domains.items()),
+            sorted(agreement.domain_bps.items()),
+            sorted(agreement.at_once.items()),
+        ]
+    )
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _task_dict(task: Task) -> dict[str, Any]:
+    return {
+        "name": task.name,
+        "period_ms": task.period_ms,
+        "duration_ms": task.duration_ms,
+        "deadline_ms": task.deadline_ms,
+        "hosts": sorted(task.hosts),
+        "links": sorted(map(list, task.links)),
+        "load_bps": task.load_bps,
+    }
+
+
+def _saved_tasks(saved: Any) -> dict[str, Task]:
+    tasks = [
+        Task(
+            **{
+                **{key: value for key, value in item.items() if key != "offset_ms"},
+                "hosts": frozenset(item["hosts"]),
+                "links": frozenset((a, b) for a, b in item["links"]),
+            }
+        )
+        for item in saved["tasks"]
+    ]
+    return {task.name: task for task in tasks}
+
+
+def _saved_schedule(saved: Any) -> Schedule:
+    slots = (Slot(*item) for item in saved["slots"])
+    return Schedule(int(saved["hyperperiod_ms"]), tuple(slots))

@@ -1,0 +1,358 @@
+"""What the coordinator must not forget, in an SQLite file of its own, and the runs of now.
+
+:class:`MeasuringStore` has the tasks that were added while the broker ran, the schedule, and runs.
+:class:`RunStore` holds in memory as well the runs that agents have been told of, are about to be,
+or have just made; it is not for several threads at once.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import sqlite3
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from monitors.measurements.runs import Run, State, part_from_dict, uses_from_dict
+from network_provisioner.errors import AdonError
+from network_provisioner.wal import transaction, use_wal
+
+_KEEP_MS = 600_000  # how long a run stays in memory after its end
+
+
+class RunStore:
+    """Runs by id and by agent, and for each agent a number that changes with what it has to do."""
+
+    def __init__(self, store: MeasuringStore, first_version: int) -> None:
+        """``first_version`` is not to be that of an earlier process: an agent compares."""
+        self._store = store
+        self._runs: dict[str, Run] = {}
+        self._of: dict[str, set[str]] = {}
+        self._versions: dict[str, int] = {}
+        self._first = max(1, first_version)
+        self._tell: Callable[[str], None] = lambda _: None
+
+    def load(self, now_ms: int) -> None:
+        """Take up what an earlier process left."""
+        for run in self._store.open_runs(now_ms - _KEEP_MS):
+            self._keep(run)
+
+    def on_change(self, tell: Callable[[str], None]) -> None:
+        """Call ``tell`` with the name of every agent whose list has changed."""
+        self._tell = tell
+
+    def write(self, runs: Iterable[Run], **more: Mapping[str, Any]) -> None:
+        """Write runs, new or changed, and ``more`` as :meth:`MeasuringStore.write` takes it: all
+        or none. Agents whose list changes so are told."""
+        runs = list(runs)
+        if not (runs or more):
+            return
+        self._store.write(runs, **more)
+        changed: set[str] = set()
+        for run in runs:
+            before = self._runs.get(run.id)
+            was = before is not None and before.state is not State.DROPPED
+            if was != (run.state is not State.DROPPED):
+                changed.update(part.agent for part in run.parts)
+            self._keep(run)
+        self.news(changed)
+
+    def news(self, agents: Iterable[str]) -> None:
+        """What these agents have to do has changed."""
+        for agent in sorted(set(agents)):
+            self._versions[agent] = self.version(agent) + 1
+            self._tell(agent)
+
+    def version(self, agent: str) -> int:
+        """The number of the agent's list as it is."""
+        return self._versions.get(agent, self._first)
+
+    def get(self, run_id: str) -> Run | None:
+        """One run, also of the past; None where there is none."""
+        return self._runs.get(run_id) or self._store.run(run_id)
+
+    def all(self) -> list[Run]:
+        """All that are in memory."""
+        return list(self._runs.values())
+
+    def to_do(self, agent: str, now_ms: int) -> list[Run]:
+        """What the agent has to do from now on, by start: what has begun and is not over, too."""
+        found = [self._runs[key] for key in self._of.get(agent, ())]
+        return sorted(
+            (
+                run
+                for run in found
+                if run.end_ms > now_ms
+                and run.state is not State.DROPPED
+                and not any(p.agent == agent and p.reported for p in run.parts)
+            ),
+            key=lambda run: (run.at_ms, run.id),
+        )
+
+    def told(self, agent: str, runs: Iterable[Run]) -> None:
+        """The agent is about to hear of these runs."""
+        news = [
+            replace(
+                run,
+                parts=tuple(replace(p, told=True) if p.agent == agent else p for p in run.parts),
+            )
+            for run in runs
+            if any(p.agent == agent and not p.told for p in run.parts)
+        ]
+        if news:
+            self.write(news)
+
+    def forget(self, now_ms: int) -> None:
+        """Let go of what is long past and has its end; the store still has it."""
+        for run in [r for r in self._runs.values() if r.end_ms < now_ms - _KEEP_MS]:
+            if run.state is not State.PLANNED:
+                del self._runs[run.id]
+                for part in run.parts:
+                    self._of[part.agent].discard(run.id)
+
+    def _keep(self, run: Run) -> None:
+        self._runs[run.id] = run
+        for part in run.parts:
+            self._of.setdefault(part.agent, set()).add(run.id)
+
+
+_LAYOUT = 1
+_APPLICATION_ID = 0x41444F4D  # "ADOM": tells the file from a broker's state and from an archive
+_BUSY_S = 10.0
+_TABLES = (
+    "CREATE TABLE IF NOT EXISTS task (name TEXT PRIMARY KEY, body TEXT NOT NULL, by TEXT NOT NULL,"
+    " at REAL NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS fact (name TEXT PRIMARY KEY, value TEXT NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS run (id TEXT PRIMARY KEY, task TEXT NOT NULL, tool TEXT NOT NULL,"
+    " subject TEXT NOT NULL, at_ms INTEGER NOT NULL, end_ms INTEGER NOT NULL, release_ms INTEGER"
+    " NOT NULL, demanded TEXT NOT NULL, state TEXT NOT NULL, error TEXT NOT NULL, parts TEXT NOT"
+    " NULL, uses TEXT NOT NULL, measured TEXT NOT NULL)",
+    "CREATE INDEX IF NOT EXISTS run_by_end ON run (end_ms)",
+    "CREATE INDEX IF NOT EXISTS run_by_task ON run (task, at_ms)",
+    "CREATE INDEX IF NOT EXISTS run_by_release ON run (release_ms)",
+)
+_COLUMNS = (
+    "id, task, tool, subject, at_ms, end_ms, release_ms, demanded, state, error, parts, uses,"
+    " measured"
+)
+_PUT = (
+    f"INSERT INTO run ({_COLUMNS}) VALUES ({', '.join('?' * 13)}) ON CONFLICT (id) DO"
+    " UPDATE SET state = excluded.state, error = excluded.error, parts = excluded.parts,"
+    " measured = excluded.measured"
+)
+
+
+class MeasuringStoreError(AdonError):
+    """The file cannot be read or written: names it and what it said."""
+
+    code = "store_unavailable"
+
+
+@dataclass(frozen=True, slots=True)
+class KeptTask:
+    """A task that somebody added: ``body`` as they wrote it, ``at`` in Unix seconds."""
+
+    body: Mapping[str, Any]
+    by: str
+    at: float
+
+
+class MeasuringStore:
+    """One file, for one process; threads may share it. Every method may raise
+    MeasuringStoreError."""
+
+    def __init__(self, path: Path | str) -> None:
+        """Open or create the file and its folder; ``:memory:`` is gone when it is closed."""
+        self.path = str(path)
+        self._lock = threading.Lock()
+        self._held: BinaryIO | None = None
+        with self._explained():
+            if self.path != ":memory:":
+                Path(path).parent.mkdir(parents=True, exist_ok=True)
+                self._held = self._hold()
+            self._db = sqlite3.connect(
+                self.path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False
+            )
+        try:
+            with self._explained():
+                self._prepare()
+        except MeasuringStoreError:
+            self.close()
+            raise
+
+    def _hold(self) -> BinaryIO:
+        """Be the only process that has the file: two would give out every run twice. The kernel
+        takes the lock back however the process ends."""
+        beside = Path(f"{self.path}.lock")
+        held = beside.open("ab", buffering=0)
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            held.close()
+            raise MeasuringStoreError(
+                f"measuring file {self.path}: another broker has it, expected one broker to a file"
+            ) from None
+        except OSError:
+            held.close()
+            raise
+        return held
+
+    def _prepare(self) -> None:
+        application = self._db.execute("PRAGMA application_id").fetchone()[0]
+        tables = self._db.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
+        layout = self._db.execute("PRAGMA user_version").fetchone()[0]
+        if (tables and application != _APPLICATION_ID) or layout > _LAYOUT:
+            raise MeasuringStoreError(
+                f"measuring file {self.path}: found another program's file or one of a newer ADON,"
+                f" expected one of layout {_LAYOUT} at most, or none"
+            )
+        use_wal(self._db, _BUSY_S)
+        self._db.execute("PRAGMA synchronous = NORMAL")
+        with transaction(self._db):
+            for statement in _TABLES:
+                self._db.execute(statement)
+            self._db.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
+            self._db.execute(f"PRAGMA user_version = {_LAYOUT}")
+
+    # -- writing -----------------------------------------------------------------------------
+
+    def write(
+        self,
+        runs: Iterable[Run] = (),
+        facts: Mapping[str, Any] | None = None,
+        tasks: Mapping[str, KeptTask | None] | None = None,
+    ) -> None:
+        """Write all of it or none; None takes a task away."""
+        with self._lock, self._explained(), transaction(self._db):
+            self._db.executemany(_PUT, [_row(run) for run in runs])
+            for name, value in (facts or {}).items():
+                self._db.execute(
+                    "INSERT INTO fact VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value ="
+                    " excluded.value",
+                    (name, json.dumps(value)),
+                )
+            for name, kept in (tasks or {}).items():
+                self._db.execute("DELETE FROM task WHERE name = ?", (name,))
+                if kept is not None:
+                    self._db.execute(
+                        "INSERT INTO task VALUES (?, ?, ?, ?)",
+                        (name, json.dumps(dict(kept.body)), kept.by, kept.at),
+                    )
+
+    def forget(self, before_ms: int, most: int) -> None:
+        """Forget runs that ended earlier, and all but the newest ``most``."""
+        with self._lock, self._explained():
+            last = self._db.execute(
+                "SELECT end_ms FROM run ORDER BY end_ms DESC LIMIT 1 OFFSET ?", (most,)
+            ).fetchone()
+            end = max(before_ms, last[0] if last else before_ms)
+            self._db.execute(
+                "DELETE FROM run WHERE end_ms < ? AND state != ?", (end, str(State.PLANNED))
+            )
+
+    # -- reading -----------------------------------------------------------------------------
+
+    def tasks(self) -> dict[str, KeptTask]:
+        """All that were added, in the order of their names."""
+        rows = self._rows("SELECT name, body, by, at FROM task ORDER BY name")
+        return {name: KeptTask(json.loads(body), by, at) for name, body, by, at in rows}
+
+    def fact(self, name: str) -> Any:
+        """What was written under a name; None where nothing was."""
+        rows = self._rows("SELECT value FROM fact WHERE name = ?", name)
+        return json.loads(rows[0][0]) if rows else None
+
+    def run(self, run_id: str) -> Run | None:
+        """One run."""
+        rows = self._rows(f"SELECT {_COLUMNS} FROM run WHERE id = ?", run_id)
+        return _run(rows[0]) if rows else None
+
+    def open_runs(self, since_ms: int) -> list[Run]:
+        """Those that are not over, and those that were not before ``since_ms``, by start."""
+        return self._runs(
+            "WHERE end_ms >= ? OR state = ? ORDER BY at_ms, id", since_ms, str(State.PLANNED)
+        )
+
+    def released(self, since_ms: int, anew: int) -> dict[tuple[str, int], str]:
+        """The run of each task and release from ``since_ms`` on, but for those that were taken
+        back or asked for, and the first ``anew`` of all."""
+        rows = self._rows(
+            "SELECT task, release_ms, id FROM run WHERE release_ms >= ? AND state != ? AND"
+            " demanded = '' AND rowid > ?",
+            since_ms, str(State.DROPPED), anew,
+        )  # fmt: skip
+        return {(task, release): key for task, release, key in rows}
+
+    def has_release(self, task: str, release_ms: int, anew: int) -> bool:
+        """Whether :meth:`released` has a run of that task and release."""
+        rows = self._rows(
+            "SELECT 1 FROM run WHERE task = ? AND at_ms >= ? AND release_ms = ? AND state != ? AND"
+            " demanded = '' AND rowid > ? LIMIT 1",
+            task, release_ms, release_ms, str(State.DROPPED), anew,
+        )  # fmt: skip
+        return bool(rows)
+
+    def newest(self) -> int:
+        """The number of the newest run; numbers grow."""
+        return int(self._rows("SELECT coalesce(max(rowid), 0) FROM run")[0][0])
+
+    def runs(self, since_ms: int, until_ms: int, task: str | None, limit: int) -> list[Run]:
+        """The newest ``limit`` runs that begin in between, oldest first; of a task, or of all."""
+        where = "WHERE at_ms >= ? AND at_ms < ? AND (? IS NULL OR task = ?)"
+        found = self._runs(
+            f"{where} ORDER BY at_ms DESC, id DESC LIMIT ?", since_ms, until_ms, task, task, limit
+        )
+        return found[::-1]
+
+    def counts(self, task: str | None = None) -> Any:
+        """How many runs that are kept are in each state: of a task, or of all by task."""
+        sql = "SELECT task, state, count(*) FROM run WHERE ? IS NULL OR task = ? GROUP BY 1, 2"
+        found: dict[str, dict[str, int]] = {}
+        for name, state, count in self._rows(sql, task, task):
+            found.setdefault(name, {})[state] = count
+        return found if task is None else found.get(task, {})
+
+    def close(self) -> None:
+        """Close the file. Harmless if done twice."""
+        with self._lock:
+            self._db.close()
+            if self._held is not None:
+                self._held.close()
+
+    # -- within ------------------------------------------------------------------------------
+
+    def _runs(self, where: str, *values: object) -> list[Run]:
+        return [_run(row) for row in self._rows(f"SELECT {_COLUMNS} FROM run {where}", *values)]
+
+    def _rows(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
+        with self._lock, self._explained():
+            return self._db.execute(sql, values).fetchall()
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except (sqlite3.Error, OSError) as error:
+            raise MeasuringStoreError(f"measuring file {self.path}: {error}") from error
+
+
+def _row(run: Run) -> tuple[object, ...]:
+    parts = json.dumps([part.as_dict() for part in run.parts])
+    return (
+        run.id, run.task, run.tool, run.subject, run.at_ms, run.end_ms, run.release_ms,
+        run.demanded, str(run.state), run.error, parts, json.dumps(run.uses.as_dict()),
+        json.dumps(run.measured),
+    )  # fmt: skip
+
+
+def _run(row: tuple[Any, ...]) -> Run:
+    key, task, tool, subject, at, end, release, demanded, state, error, parts, uses, measured = row
+    return Run(
+        key, task, tool, subject, at, end, release,
+        tuple(part_from_dict(part) for part in json.loads(parts)), uses_from_dict(json.loads(uses)),
+        demanded, State(state), error, tuple(json.loads(measured)),
+    )  # fmt: skip

@@ -1,0 +1,1 @@
+"""What Pegasus planned: submit directories, submit files, transfer lists, the DAG. Read only."""

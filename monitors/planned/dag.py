@@ -1,0 +1,167 @@
+"""The planned DAG of a submit directory: what runs where after what, and what it moves.
+
+The .dag gives the edges and priorities, the submit files the sites, and the transfer lists (of
+stage jobs, and in PegasusLite scripts) what moves between which sites.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+from monitors.planned import jobsubmit
+from monitors.planned.moves import moves_of
+from monitors.planned.transferlist import SitePair
+from monitors.workflows.logs.submit_dir import JobKind, SubmitDir
+from network_provisioner.errors import InputError
+
+_JOB = re.compile(r"\s*JOB\s+(\S+)\s+(\S+)", re.IGNORECASE)
+_EDGES = re.compile(r"\s*PARENT\s+(.+?)\s+CHILD\s+(.+?)\s*\Z", re.IGNORECASE)
+_NUMBER = re.compile(r"\s*(PRIORITY|RETRY)\s+(\S+)\s+(-?\d{1,18})\b", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Moving:
+    """Files from one site to another: ``declared_bytes`` of those whose size the plan knows, and
+    the names of the others."""
+
+    src: str
+    dst: str
+    declared_bytes: int
+    undeclared: tuple[str, ...] = ()
+
+    @property
+    def pair(self) -> tuple[str, str]:
+        """From where to where."""
+        return self.src, self.dst
+
+    def size_bytes(self, known: Mapping[str, float]) -> float | None:
+        """All of them, None where the size of any is unknown."""
+        if any(lfn not in known for lfn in self.undeclared):
+            return None
+        return self.declared_bytes + sum(known[lfn] for lfn in self.undeclared)
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One job. ``first`` moves as it begins; ``priority`` is DAGMan's, the largest goes first;
+    ``retries`` is how often DAGMan runs it again where it fails."""
+
+    name: str
+    kind: JobKind = JobKind.COMPUTE
+    site: str = ""
+    transformation: str = ""
+    task: str = ""
+    priority: int = 0
+    retries: int = 0
+    parents: tuple[str, ...] = ()
+    first: tuple[Moving, ...] = ()
+
+    @property
+    def takes_worker(self) -> bool:
+        """Whether it needs a worker of its site; what Pegasus adds runs on the submit host."""
+        return self.kind is JobKind.COMPUTE
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedDag:
+    """A planned workflow; ``nodes`` has parents before children."""
+
+    workflow: str
+    submit_dir: Path
+    nodes: Mapping[str, Node]
+
+    def level_widths(self, site: str | None = None) -> list[int]:
+        """How many jobs of each level need a worker, at ``site`` or at all. A job's level is one
+        more than the highest of its parents'; jobs of one level can run side by side."""
+        level: dict[str, int] = {}
+        for node in self.nodes.values():
+            level[node.name] = 1 + max((level[parent] for parent in node.parents), default=-1)
+        widths = [0] * (1 + max(level.values(), default=-1))
+        for node in self.nodes.values():
+            if node.takes_worker and site in (None, node.site):
+                widths[level[node.name]] += 1
+        return widths
+
+
+def read_dag(submit_dir: Path) -> PlannedDag:
+    """The DAG in a submit directory of Pegasus.
+
+    Raises InputError where it is none, cannot be read, or its jobs wait for each other in a circle.
+    """
+    plan = SubmitDir(submit_dir)
+    lines = _read_lines(plan.dag)
+    nodes = {}
+    for name in plan.job_names():
+        job = plan.job(name)
+        nodes[name] = Node(
+            name,
+            job.kind,
+            job.site,
+            job.transformation,
+            job.task,
+            lines.priorities.get(name, 0),
+            lines.retries.get(name, 0),
+            tuple(dict.fromkeys(lines.parents.get(name, ()))),
+            _moves(plan.dag, name, lines.files.get(name)),
+        )
+    return PlannedDag(plan.workflow, submit_dir, in_order(nodes, str(plan.dag)))
+
+
+def in_order(nodes: Mapping[str, Node], where: str = "the DAG") -> dict[str, Node]:
+    """The same with parents before children. Raises InputError for circles and unknown parents."""
+    for node in nodes.values():
+        for parent in node.parents:
+            if parent not in nodes:
+                raise InputError(f"{where}: job {node.name!r} waits for {parent!r}, which is none")
+    try:
+        order = TopologicalSorter({n.name: n.parents for n in nodes.values()}).static_order()
+        return {name: nodes[name] for name in order}
+    except CycleError as error:
+        circle = " - ".join(error.args[1])
+        raise InputError(f"{where}: found jobs that wait for each other: {circle}") from None
+
+
+@dataclass(slots=True)
+class _Lines:
+    """What the .dag says of its jobs, by name; ``files`` are their submit files."""
+
+    files: dict[str, str] = field(default_factory=dict)
+    parents: dict[str, list[str]] = field(default_factory=dict)
+    priorities: dict[str, int] = field(default_factory=dict)
+    retries: dict[str, int] = field(default_factory=dict)
+
+
+def _read_lines(dag: Path) -> _Lines:
+    try:
+        text = dag.read_text(encoding="utf-8", errors="replace")
+    except (OSError, ValueError) as error:  # ValueError: a name with a zero byte in it
+        raise InputError(f"{dag}: cannot be read: {error}") from None
+    lines = _Lines()
+    for line in text.splitlines():
+        if found := _JOB.match(line):
+            lines.files[found[1]] = found[2]
+        elif found := _EDGES.match(line):
+            for child in found[2].split():
+                lines.parents.setdefault(child, []).extend(found[1].split())
+        elif found := _NUMBER.match(line):
+            numbers = lines.retries if found[1].upper() == "RETRY" else lines.priorities
+            numbers[found[2]] = int(found[3])
+    return lines
+
+
+def _moves(dag: Path, job: str, submit_file: str | None) -> tuple[Moving, ...]:
+    if submit_file is None:  # a DAG in the DAG: its own jobs move what moves
+        return ()
+    listing = (dag.parent / submit_file).parent / f"{job}.in"
+    text = jobsubmit.read(listing.with_suffix(".sub"))
+    moves = moves_of(listing, job, text, dag.with_suffix(".cache"))
+    return tuple(map(_moving, moves.now if moves else ()))
+
+
+def _moving(pair: SitePair) -> Moving:
+    sizes = [t.size_bytes for t in pair.transfers if t.size_bytes is not None]
+    return Moving(pair.src, pair.dst, sum(sizes), tuple(t.lfn for t in pair.undeclared))

@@ -1,0 +1,125 @@
+"""What a job moves between sites, in whichever of its files Pegasus wrote it down.
+
+A transfer job (``pegasus::transfer``) has its list in ``<dir>/<job>.in``. In the configurations
+``nonsharedfs`` and, for inputs that bypass the staging site, ``condorio``, a compute job brings and
+takes its files itself: its PegasusLite script ``<dir>/<job>.sh`` carries the same kind of list
+
+    pegasus-transfer --threads 1  1>&2 << 'eof'
+    [ … ]
+    eof
+
+once for its inputs and once for its outputs (``linkage``). An input that bypasses the staging site
+stands there with the label of the site where the job runs; where it really lies stands in the
+workflow's ``<wf>-0.cache`` (seen with Pegasus 6.0). ``<job>.in`` of a clustered job is no transfer
+list, but what pegasus-cluster runs.
+
+Where bytes are relayed they pass the site that the job runs at, ``+pegasus_site`` of its submit
+file. Standard library only: the hooks import this.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from monitors.planned import jobsubmit, transferlist
+from monitors.planned.transferlist import RELAY, Entry, SitePair, SiteUrl, Transfer
+
+_LITE_LIST = re.compile(r"^[^\n]*pegasus-transfer\b[^\n]*<< *'?(\w+)'?\n(.*?)\n\1$", re.M | re.S)
+_OUTPUT = "output"
+
+SiteOf = Callable[[str, str], str]
+"""The site that a file is at, by its label in a list and its URL."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moves:
+    """What a job moves.
+
+    ``now``    pairs whose files move as soon as the job runs
+    ``later``  pairs of a PegasusLite job whose files move when its program has ended
+    ``site``   where the job runs
+    ``lite``   whether a PegasusLite script moves them, and no transfer job
+    """
+
+    now: list[SitePair]
+    later: list[SitePair]
+    site: str = RELAY
+    lite: bool = False
+    site_of: SiteOf = lambda label, _url: label
+
+    @property
+    def pairs(self) -> list[SitePair]:
+        """All of them."""
+        return [*self.now, *self.later]
+
+
+def moves_of(listing: Path, job: str, submit_text: str, cache: Path) -> Moves | None:
+    """What ``job`` moves; None where it is no job that moves anything.
+
+    ``listing`` is ``<dir>/<job>.in``, there or not; ``cache`` the workflow's ``.cache``. Raises
+    InputError for a list that cannot be read.
+    """
+    transformation = jobsubmit.attribute(submit_text, "pegasus_wf_xformation")
+    site = jobsubmit.attribute(submit_text, "pegasus_site") or RELAY
+    # Without a submit file to ask: by Pegasus's names, stage_in_*, stage_inter_*, stage_out_*.
+    if transformation == jobsubmit.TRANSFER or (not transformation and "stage_" in job):
+        if not listing.exists():
+            return None
+        return Moves(transferlist.site_pairs(transferlist.read(listing), site), [], site)
+    script = listing.with_suffix(".sh")
+    try:
+        text = script.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    entries = [
+        entry
+        for match in _LITE_LIST.finditer(text)
+        for entry in transferlist.parse(match[2], str(script))
+    ]
+    if not entries:
+        return None
+    site_of = _cached_sites(cache, site)
+    placed = [_placed(entry, site_of) for entry in entries]
+    outputs = [e for e in placed if isinstance(e, Transfer) and e.linkage == _OUTPUT]
+    inputs = [e for e in placed if e not in outputs]
+    now = transferlist.site_pairs(inputs, site)
+    later = []
+    at_once = {(pair.src, pair.dst): pair for pair in now}
+    for pair in transferlist.site_pairs(outputs, site):
+        if (pair.src, pair.dst) in at_once:  # one request for both, since one id is for both
+            at_once[pair.src, pair.dst].transfers.extend(pair.transfers)
+        else:
+            later.append(pair)
+    return Moves(now, later, site, lite=True, site_of=site_of)
+
+
+def _placed(entry: Entry, site_of: SiteOf) -> Entry:
+    if not isinstance(entry, Transfer):
+        return entry
+
+    def place(urls: tuple[SiteUrl, ...]) -> tuple[SiteUrl, ...]:
+        return tuple(replace(u, site=site_of(u.site, u.url)) for u in urls)
+
+    return replace(entry, sources=place(entry.sources), destinations=place(entry.destinations))
+
+
+def _cached_sites(cache: Path, here: str) -> SiteOf:
+    """By the workflow's cache where the label is that of the job's own site, but the URL is none of
+    a file on its machine."""
+    text: list[str] = []
+
+    def site_of(label: str, url: str) -> str:
+        if label != here or transferlist.is_local(url):
+            return label
+        if not text:
+            try:
+                text.append(cache.read_text(encoding="utf-8", errors="replace"))
+            except OSError:
+                text.append("")
+        found = re.search(rf'^\S+ {re.escape(url)} .*?site="([^"]*)"', text[0], re.M)
+        return found[1] if found else label
+
+    return site_of

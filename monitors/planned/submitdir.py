@@ -1,0 +1,155 @@
+"""A submit directory as Pegasus lays it out, seen from a hook.
+
+    braindump.yml          wf_uuid, dag, …: one ``key: "value"`` to a line
+    <wf>-0.dag             JOB <job> <dir>/<job>.sub
+    <dir>/<job>.in         the transfer list of a transfer job
+    <dir>/<job>.adon.json  what the pre-job hook asked for and got (ours)
+    adon-hooks.jsonl       every decision, warning and result, one JSON line each (ours)
+    adon-sizes.jsonl       sizes of files that jobs wrote: {"lfn", "bytes"} (ours)
+
+Standard library only. Nothing here is half-written: JSON files are renamed into place, journal
+lines go out in one ``write`` to a file opened for appending.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from network_provisioner.errors import InputError
+
+HOOK_JOURNAL = "adon-hooks.jsonl"
+SIZE_JOURNAL = "adon-sizes.jsonl"
+DECISION_ENDING = ".adon.json"
+
+
+def braindump(submit_dir: Path) -> dict[str, str]:
+    """The keys of ``braindump.yml``. Raises InputError where it cannot be read."""
+    path = submit_dir / "braindump.yml"
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: found {error}, expected Pegasus's braindump.yml") from None
+    out = {}
+    for line in text.splitlines():
+        key, colon, value = line.partition(":")
+        if colon and not key.startswith((" ", "#", "-")):
+            value = value.strip()
+            quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "\"'"
+            out[key.strip()] = value[1:-1] if quoted else value
+    return out
+
+
+def dag_file(submit_dir: Path, dump: Mapping[str, str]) -> Path:
+    """The .dag that the braindump names. Raises InputError where it names none."""
+    name = dump.get("dag")
+    if not name:
+        raise InputError(f"{submit_dir}/braindump.yml: found no key dag, expected the .dag's name")
+    return submit_dir / name
+
+
+def job_file(submit_dir: Path, dag: Path, job: str, ending: str) -> Path:
+    """``<dir>/<job><ending>``, where ``<dir>`` is the folder on the JOB line of ``dag``.
+
+    Raises InputError where the DAG cannot be read or does not know the job.
+    """
+    try:
+        text = dag.read_bytes()
+    except (OSError, ValueError) as error:  # ValueError: a name with a zero byte in it
+        problem = error.strerror if isinstance(error, OSError) else error
+        raise InputError(f"{dag}: cannot be read: {problem}") from None
+    mark = b"JOB " + job.encode() + b" "
+    at = 0 if text.startswith(mark) else text.find(b"\n" + mark) + 1
+    if at == 0 and not text.startswith(mark):
+        raise InputError(f"{dag}: found no line 'JOB {job} …'")
+    rest = text[at + len(mark) :].split(None, 1)
+    if not rest:
+        raise InputError(f"{dag}: line 'JOB {job}' names no submit file")
+    sub = os.fsdecode(rest[0])
+    return submit_dir / Path(sub).parent / (job + ending)
+
+
+def defers(submit_dir: Path, dump: Mapping[str, str], job: str, status: int) -> bool:
+    """Whether DAGMan runs the PRE of ``job`` again later where it leaves with ``status``: its line
+    in the DAG is ``SCRIPT DEFER <status> <seconds> PRE <job> …``."""
+    try:
+        text = dag_file(submit_dir, dump).read_bytes()
+    except OSError:
+        return False
+    line = rb"^[ \t]*SCRIPT[ \t]+DEFER[ \t]+%d[ \t]+\d+[ \t]+PRE[ \t]+%s[ \t]" % (
+        status,
+        re.escape(job.encode()),
+    )
+    return re.search(line, text, re.I | re.M) is not None
+
+
+def write_json(path: Path, data: object) -> None:
+    """Write ``data`` so that readers, and whoever kills us, see the old file or the new one."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        draft.write_text(json.dumps(data) + "\n", encoding="utf-8")
+        draft.replace(path)
+    except OSError:
+        draft.unlink(missing_ok=True)
+        raise
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The object in ``path``; empty where there is none or it is no object."""
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):  # missing, or written by someone else
+        return {}
+    return data if isinstance(data, dict) else {}
+
+
+def append_lines(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
+    """Append one JSON line per record, all in a single write, so that lines never mix."""
+    text = "".join(json.dumps(record) + "\n" for record in records)
+    if not text:
+        return
+    out = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        os.write(out, text.encode())
+    finally:
+        os.close(out)
+
+
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    """The records of a journal; lines that are no JSON object are passed over."""
+    try:
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return []
+    out = []
+    for line in lines:
+        try:
+            record = json.loads(line)
+        except ValueError:  # the disk was full, or the machine went down while writing
+            continue
+        if isinstance(record, dict):
+            out.append(record)
+    return out
+
+
+def known_sizes(submit_dir: Path) -> dict[str, int]:
+    """Bytes by lfn, from the journal of sizes; the last line counts."""
+    sizes = {}
+    for record in read_lines(submit_dir / SIZE_JOURNAL):
+        lfn, n_bytes = record.get("lfn"), record.get("bytes")
+        if isinstance(lfn, str) and isinstance(n_bytes, int) and n_bytes >= 0:
+            sizes[lfn] = n_bytes
+    return sizes
+
+
+def warnings(submit_dir: Path) -> list[str]:
+    """What the hooks could not do, in their own words, in the order it happened."""
+    return [
+        f"{record.get('job', '')}: {record.get('reason', '')}"
+        for record in read_lines(submit_dir / HOOK_JOURNAL)
+        if record.get("event") == "warning"
+    ]

@@ -1,0 +1,259 @@
+"""What the watcher does at a broker for a workflow: give back, tell, request again, sweep."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+from monitors.planned import submitdir
+from monitors.watcher.decision_file import DecisionFile, Pair
+from monitors.watcher.events import Watched
+from monitors.watcher.pending import Broker, Later
+from network_provisioner.base.hookconfig import HookConfig
+from network_provisioner.base.path_requests import UNASKED, ids_of, lease_of
+from network_provisioner.errors import BrokerError
+from network_provisioner.model import ENDED, LIVE, Transit, TransitRequest, TransitState
+
+# A request of a hook that was killed may reach the broker after our first try to give it back.
+_STRAGGLER_S = 2.0
+_HELD_STATES = tuple(sorted({*LIVE, TransitState.QUEUED}))
+# Leases have ended long before; where the submit directory is gone, too, nobody asks any more.
+_KEPT_S, _KEPT_GONE_S = 86400.0, 600.0
+
+Record = Callable[[str, dict[str, Any]], None]
+"""Takes an event and its values for the journal of the submit directory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """What a transfer moved in bytes and seconds, and what it used of what ``release`` takes."""
+
+    n_bytes: int = 0
+    seconds: float = 0.0
+    used: dict[str, int] = field(default_factory=dict)
+
+
+class JobFiles(Protocol):
+    """What a job's own files say."""
+
+    def measure(self, watched: Watched, decision: DecisionFile, pair: Pair, /) -> Moved:
+        """What the transfer of a pair moved, as its POST would tell it."""
+        ...
+
+    def requests_of(self, watched: Watched, decision: DecisionFile, /) -> list[TransitRequest]:
+        """What the job's PRE asks for. Raises InputError."""
+        ...
+
+
+@dataclass(slots=True)
+class _Action:
+    """At the broker of one workflow; see :class:`~monitors.watcher.pending.PendingAction`."""
+
+    watched: Watched
+    record: Record
+
+    @property
+    def owner(self) -> str:
+        """The workflow."""
+        return self.watched.workflow
+
+    @property
+    def config(self) -> HookConfig:
+        """Of its hooks."""
+        return self.watched.config
+
+    @property
+    def kept_s(self) -> float:
+        """Shorter where the submit directory is gone."""
+        return _KEPT_S if self.watched.submit_dir.is_dir() else _KEPT_GONE_S
+
+
+@dataclass(slots=True)
+class _OfDecision(_Action):
+    decision: DecisionFile
+
+    def note(self, event: str, transit_id: str, **values: Any) -> None:
+        """Record what was done to a transit."""
+        head = {"job": self.decision.job, "retry": self.decision.retry, "id": transit_id}
+        self.record(event, {**head, **values})
+
+
+@dataclass(slots=True)
+class GiveBack(_OfDecision):
+    """Release what one pair of a decision got. ``why`` is recorded where the broker never heard of
+    it: the transfer then goes, or would have gone, as best effort."""
+
+    pair: Pair
+    outcome: str
+    files: JobFiles
+    why: str = ""
+    _unknown: bool = False
+
+    @property
+    def key(self) -> str:
+        """Of this run of PRE: another may get the same id."""
+        return f"give back {self.pair.id} of {self.decision.at}"
+
+    def do(self, broker: Broker, /) -> None:
+        """See PendingAction."""
+        current = DecisionFile.read(self.decision.file)
+        same = current.same_run(self.decision)
+        if current.given_back if same else self.pair.id in current.ids:
+            return  # POST was there in the meantime, or a later PRE has it
+        unsure = same and self.pair.state in ("", UNASKED)
+        known = False
+        # A hook that was killed did not write down under which number it got its path.
+        for name in ids_of(self.pair.id) if unsure else (self.pair.id,):
+            if name != self.pair.id and name in current.ids:
+                continue
+            transit = _known(broker, name)
+            if transit is None:
+                break
+            known = True
+            if transit.state not in ENDED:
+                self._release(broker, name)
+        if known or not unsure:
+            return
+        if not self._unknown:
+            self._unknown = True
+            raise Later(_STRAGGLER_S)
+        if self.why and not self.pair.told:
+            broker.ask([without_path(self.watched, self.decision, self.pair, self.why)])
+            self.note("told", self.pair.id, reason=self.why)
+
+    def _release(self, broker: Broker, name: str) -> None:
+        moved = self.files.measure(self.watched, self.decision, self.pair)
+        transit = broker.release(name, moved.n_bytes, moved.seconds, self.outcome, **moved.used)
+        self.note("given_back", name, outcome=self.outcome, state=str(transit.state))
+
+
+@dataclass(slots=True)
+class Tell(_OfDecision):
+    """Let the broker know of a transfer that runs without a path, and why: its hook could not."""
+
+    pair: Pair
+
+    @property
+    def key(self) -> str:
+        """Of this transit."""
+        return f"tell of {self.pair.id}"
+
+    def do(self, broker: Broker, /) -> None:
+        """See PendingAction."""
+        if _known(broker, self.pair.id) is not None:
+            return  # only the answer was lost: its state says what it became
+        request = without_path(self.watched, self.decision, self.pair, self.pair.reason)
+        refused = [one.error for one in broker.ask([request]) if one.error is not None]
+        event = "untold" if refused else "told"
+        self.note(event, self.pair.id, reason=str(refused[0]) if refused else self.pair.reason)
+
+
+@dataclass(slots=True)
+class RequestAgain(_OfDecision):
+    """Request the paths of a job that runs again after it was held or evicted.
+
+    ``wanted`` says whether it still does; ``got`` takes the decision with its new ids.
+    """
+
+    files: JobFiles
+    wanted: Callable[[], bool]
+    got: Callable[[DecisionFile], None]
+
+    @property
+    def key(self) -> str:
+        """Of this decision."""
+        return f"request again for {self.decision.file} {self.decision.ids}"
+
+    def do(self, broker: Broker, /) -> None:
+        """See PendingAction."""
+        if not self.wanted():
+            return
+        requests = self.files.requests_of(self.watched, self.decision)
+        answers = broker.ask(requests)
+        pairs = []
+        for request, answer in zip(requests, answers, strict=True):
+            transit = answer.transit
+            state = str(transit.state) if transit is not None else UNASKED
+            reason = transit.reason if transit is not None else str(answer.error)
+            name = transit.id if transit is not None else request.id
+            pairs.append(Pair(name, request.src, request.dst, state, reason, request.size_bytes))
+            self.note("asked_again", name, state=state, reason=reason)
+        decision = replace(self.decision, pairs=tuple(pairs))
+        self.got(decision)
+        for answer in answers:
+            if answer.transit is not None and (lease_s := lease_of(answer.transit)):
+                with suppress(BrokerError):  # it has one, if not a long one
+                    broker.renew(answer.transit.id, lease_s)
+        _write_down(decision, [answer.transit for answer in answers])
+
+
+@dataclass(slots=True)
+class Sweep(_Action):
+    """Release whatever a workflow still holds when it has ended; ``wanted`` says whether it still
+    has."""
+
+    outcome: str
+    wanted: Callable[[], bool]
+
+    @property
+    def key(self) -> str:
+        """Of the workflow."""
+        return f"sweep {self.watched.workflow}"
+
+    def do(self, broker: Broker, /) -> None:
+        """See PendingAction."""
+        for state in _HELD_STATES:
+            for transit in broker.list(state=str(state), workflow=self.watched.workflow):
+                if not self.wanted():
+                    return
+                broker.release(transit.id, outcome=self.outcome)
+                words = {"job": transit.job, "id": transit.id, "outcome": self.outcome}
+                self.record("given_back", words)
+
+
+def without_path(watched: Watched, decision: DecisionFile, pair: Pair, why: str) -> TransitRequest:
+    """The request that only records why there is no path."""
+    return TransitRequest(
+        id=pair.id,
+        src=pair.src,
+        dst=pair.dst,
+        size_bytes=pair.size_bytes,
+        template=watched.config.template,
+        workflow=watched.workflow,
+        job=decision.job,
+        retry=decision.retry,
+        best_effort=why,
+    )
+
+
+def _known(broker: Broker, transit_id: str) -> Transit | None:
+    try:
+        return broker.get(transit_id)
+    except BrokerError as error:
+        if error.code == "unknown_transit":
+            return None
+        raise
+
+
+def _write_down(decision: DecisionFile, transits: Sequence[Transit | None]) -> None:
+    """Put the new ids where POST finds them; a PRE that wrote in the meantime is not disturbed."""
+    data = submitdir.read_json(decision.file)
+    if not decision.same_run(DecisionFile.of(decision.file, data)):
+        return
+    old = {(p.get("src"), p.get("dst")): p for p in data["pairs"] if isinstance(p, dict)}
+    data["pairs"] = [
+        {
+            **old.get((pair.src, pair.dst), {"src": pair.src, "dst": pair.dst}),
+            "id": pair.id,
+            "state": pair.state,
+            "reason": pair.reason,
+            "granted_bps": transit.granted_bps if transit else 0.0,
+            "layer": transit.layer if transit else "",
+            "path": transit.path if transit else [],
+        }
+        for pair, transit in zip(decision.pairs, transits, strict=True)
+    ]
+    with suppress(OSError):  # disk full: the watcher itself remembers
+        submitdir.write_json(decision.file, data)

@@ -1,0 +1,187 @@
+"""One workflow as the watcher follows it: what it read so far, and what is to be done for it."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from monitors.watcher import rules
+from monitors.watcher.actions import GiveBack, JobFiles, RequestAgain, Sweep, Tell
+from monitors.watcher.decision_file import DecisionFile, Pair
+from monitors.watcher.events import Event, Watched, What, WorkflowListener
+from monitors.watcher.pending import PendingAction
+from monitors.watcher.rules import Decision, Fact, JobState
+from monitors.watcher.workflow_files import Source
+from network_provisioner.base.path_requests import UNASKED
+from network_provisioner.model import TransitState
+
+log = logging.getLogger(__name__)
+
+# When what a DAG left is swept up; after that it is forgotten. Requests of hooks that were killed
+# may still be on their way, and a DAGMan that is gone may come back.
+_SWEEPS_S = {What.DAG_ENDED: (3.0, 8.0), What.DAG_GONE: (120.0,)}
+# Nothing was heard for so long, and all leases have ended: the machine may have gone down.
+_SILENT_S = 86400.0
+_PATHLESS = frozenset({UNASKED, str(TransitState.BEST_EFFORT)})
+_KILLED = "the hook before the job was killed or failed, and left no word"
+
+
+@dataclass(slots=True)
+class FollowedWorkflow:
+    """``add`` takes what is to be done at the broker, ``journal`` lines for the journal of the
+    submit directory; ``clock`` is one that no one sets, ``now`` gives Unix seconds."""
+
+    watched: Watched
+    source: Source
+    files: JobFiles
+    add: Callable[[PendingAction], None]
+    journal: Callable[[Watched, list[Mapping[str, Any]]], None]
+    clock: Callable[[], float]
+    now: Callable[[], float]
+    listener: WorkflowListener | None = None
+    dag: Fact | None = None
+    _look: int = 0
+    _heard: float = 0.0
+    _jobs: dict[str, JobState] = field(default_factory=dict)
+    _open: dict[Path, tuple[DecisionFile, Decision]] = field(default_factory=dict)
+    # Ids that are given back or will be, and of which run of PRE: another may get them anew.
+    _returned: set[tuple[float, str]] = field(default_factory=set)
+    _told: set[str] = field(default_factory=set)
+    _paused: dict[Path, DecisionFile] = field(default_factory=dict)
+    _sweeps: int = 0
+
+    def __post_init__(self) -> None:
+        self._heard = self.clock()
+
+    def look(self) -> None:
+        """Read what is new, tell it, and add what is due. Raises InputError, OSError."""
+        self._look += 1
+        # First, so that what is then read of the logs is not older than the decisions.
+        for file in self.source.decision_files():
+            self._take(file)
+        for event in self.source.events():
+            self._hear(event)
+        for event in self.source.gone(self.now()):
+            self._hear(event)
+        now = self.clock()
+        for file, decision in list(self._open.values()):
+            self._judge(file, decision, now)
+        self._sweep(now)
+
+    def finished(self) -> bool:
+        """Whether nothing is to be expected any more; what is pending is not looked at."""
+        if self.clock() - self._heard > _SILENT_S:
+            return True
+        if self.dag is None or self._open:
+            return False
+        return self._sweeps == len(_SWEEPS_S.get(self.dag.what, (math.inf,)))
+
+    def tick(self, now: float) -> None:
+        """Let the listener know the time."""
+        if self.listener is not None:
+            try:
+                self.listener.tick(now)
+            except Exception:
+                log.exception("%s: the listener failed", self.watched.workflow)
+
+    def _sweep(self, now: float) -> None:
+        """When the DAG is over: what no decision file tells of, such as what is reserved ahead."""
+        dag = self.dag
+        times = _SWEEPS_S.get(dag.what, ()) if dag is not None else ()
+        if dag is None or self._sweeps >= len(times) or now - dag.heard < times[self._sweeps]:
+            return
+        if self._open and dag.what is What.DAG_GONE:
+            return  # its jobs run on
+        self._sweeps += 1
+        if self.watched.workflow:
+            ended = dag.what is What.DAG_ENDED
+            outcome = rules.DAG_ENDED if ended else rules.DAGMAN_GONE
+            self.add(Sweep(self.watched, self._record, outcome, lambda: self.dag is dag))
+
+    def _hear(self, event: Event) -> None:
+        self._heard = self.clock()
+        fact = Fact(event, self._look, self._heard)
+        if event.job:
+            self._jobs[event.job] = rules.after(self._jobs.get(event.job, JobState()), fact)
+        else:
+            dag = rules.dag_after(self.dag, fact)
+            if dag is self.dag:
+                return
+            self.dag = dag
+            self._sweeps = 0
+        if self.listener is not None:
+            try:
+                self.listener.on(event, self.watched)
+            except Exception:  # a listener's trouble is not the paths'
+                log.exception("%s: the listener failed", self.watched.workflow)
+
+    def _take(self, file: DecisionFile) -> None:
+        known = self._open.get(file.file)
+        if known is not None and known[0] == file:
+            return
+        self._heard = self.clock()
+        same = known is not None and known[0].same_run(file)
+        left = [Pair(transit_id, "", "", UNASKED) for transit_id in file.left_over]
+        self._give_back(file, [p for p in left if p.id not in file.ids], "abandoned")
+        if known is not None and not same:  # a later PRE took the place of this one
+            self._give_back(known[0], known[0].pairs, "abandoned")
+        if file.given_back or (not same and self._all_returned(file)):
+            self._open.pop(file.file, None)
+            return
+        look = known[1].look if known is not None and same else self._look
+        self._open[file.file] = (file, Decision(file.at, look, file.given_back))
+        for pair in file.pairs:
+            untold = not pair.told and pair.state in _PATHLESS and pair.reason
+            if untold and pair.id not in self._told:
+                self._told.add(pair.id)
+                self.add(Tell(self.watched, self._record, file, pair))
+
+    def _all_returned(self, file: DecisionFile) -> bool:
+        return file.file not in self._paused and self._returned.issuperset(
+            (file.at, transit_id) for transit_id in file.ids
+        )
+
+    def _judge(self, file: DecisionFile, decision: Decision, now: float) -> None:
+        state = self._jobs.get(file.job)
+        if file.file in self._paused and rules.runs_again(decision, state):
+            del self._paused[file.file]
+            self.add(self._again(file))
+            return
+        found = rules.due(decision, state, self.dag, now)
+        if found is None:
+            return
+        killed = found.outcome == "pre_failed"
+        self._give_back(file, file.pairs, found.outcome, _KILLED if killed else "")
+        if found.pause:
+            self._paused.setdefault(file.file, file)
+        else:
+            self._paused.pop(file.file, None)
+            del self._open[file.file]
+
+    def _give_back(
+        self, file: DecisionFile, pairs: Iterable[Pair], outcome: str, why: str = ""
+    ) -> None:
+        for pair in pairs:
+            nothing = pair.told and pair.state == TransitState.BEST_EFFORT
+            if (file.at, pair.id) not in self._returned and not nothing:
+                self._returned.add((file.at, pair.id))
+                reason = pair.reason or why
+                self.add(
+                    GiveBack(self.watched, self._record, file, pair, outcome, self.files, reason)
+                )
+
+    def _again(self, file: DecisionFile) -> RequestAgain:
+        def wanted() -> bool:
+            known = self._open.get(file.file)
+            return known is not None and rules.runs_again(known[1], self._jobs.get(file.job))
+
+        return RequestAgain(self.watched, self._record, file, self.files, wanted, self._take)
+
+    def _record(self, event: str, values: dict[str, Any]) -> None:
+        log.info("%s: %s: %s", self.watched.workflow, event, values)
+        head = {"at": self.now(), "hook": "watch", "event": event}
+        self.journal(self.watched, [{**head, "workflow": self.watched.workflow, **values}])

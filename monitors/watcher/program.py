@@ -1,0 +1,71 @@
+"""The watcher of workflows as a program: ``--config FILE [--lock NUMBER] [--stay]``."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+from monitors.watcher import loop, registry
+from monitors.watcher.actions import JobFiles
+from monitors.watcher.events import ListenerOf
+from monitors.watcher.watching import Watching
+from network_provisioner.base import hookconfig
+from network_provisioner.base.hookconfig import HookConfig
+from network_provisioner.errors import InputError
+
+IDLE_S = 60.0
+
+log = logging.getLogger(__name__)
+
+
+def main(argv: Sequence[str], files: JobFiles, listener_of: ListenerOf) -> int:
+    """What PRE starts: writes its log into the folder, and ends when nothing is left to watch."""
+    parser = argparse.ArgumentParser(prog="watcher.py", description=__doc__)
+    parser.add_argument("--config", type=Path, required=True, help="the hooks' configuration")
+    parser.add_argument("--lock", type=int, help="open file that holds the watcher's lock")
+    parser.add_argument("--stay", action="store_true", help="do not end when nothing is left")
+    options = parser.parse_args(argv)
+    config = hookconfig.load(options.config)
+    folder = watch_folder(config, options.config)
+    lock = options.lock if options.lock is not None else registry.hold(folder)
+    if lock is None:
+        return 0
+    loop.log_to(folder / registry.LOG)
+    watching = Watching(folder, config, files, listener_of)
+    watch(watching, lock, loop.stopped(), None if options.stay else IDLE_S)
+    return 0
+
+
+def watch_folder(config: HookConfig, file: Path) -> Path:
+    """The folder of ``config``. Raises InputError where it names none."""
+    if not config.watch:
+        raise InputError(f"{file}: found no key 'watch', expected the folder of running workflows")
+    return registry.folder_of(config.watch)
+
+
+def watch(
+    watching: Watching, lock: int, stop: threading.Event, idle_s: float | None = None
+) -> None:
+    """Watch until ``stop`` is set, or for ``idle_s`` seconds nothing was left to watch. Takes the
+    lock over and gives it up."""
+    held: int | None = lock
+    while held is not None:
+        try:
+            _say_who(held)
+            log.info("watching %s", watching.folder)
+            watching.run(stop, idle_s)
+        finally:
+            os.close(held)
+        # A PRE that found the lock held has left its workflow in the folder before it looked.
+        left = not stop.is_set() and any(registry.entries(watching.folder))
+        held = registry.hold(watching.folder) if left else None
+    log.info("the watcher ends")
+
+
+def _say_who(lock: int) -> None:
+    os.ftruncate(lock, 0)
+    os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)

@@ -1,0 +1,98 @@
+"""The switches that a driver can reach, directly or through a controller, as a Protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from queue import SimpleQueue
+from typing import Protocol
+
+from network_provisioner.controllers.rules import Changes, SeenRule, TableEntry
+from network_provisioner.errors import InputError
+from network_provisioner.topology import Topology
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchEvent:
+    """A switch has ``connected`` (again), or else one of its rules has ended by itself."""
+
+    dpid: int
+    connected: bool
+
+
+class SwitchBackend(Protocol):
+    """OpenFlow switches by datapath id. What takes several of them is done on all at once.
+
+    Every method but ``close``, ``label`` and ``connected`` may raise ControllerError.
+    """
+
+    @property
+    def events(self) -> SimpleQueue[SwitchEvent | None]:
+        """What happened at the switches; whoever waits for it may put None in to end that."""
+        ...
+
+    def open(self) -> None:
+        """Start to reach for the switches."""
+        ...
+
+    def close(self) -> None:
+        """Leave the switches alone from now on, and wait for threads to end."""
+        ...
+
+    def expectation(self) -> str:
+        """Where switches should have come to, and what to look at: the end of a message."""
+        ...
+
+    def label(self, dpid: int) -> str:
+        """A switch as messages name it."""
+        ...
+
+    def connected(self) -> set[int]:
+        """The datapath ids of the switches that can be reached now."""
+        ...
+
+    def send(self, changes: Mapping[int, Changes], now: float) -> None:
+        """Change rules, groups and meters; returns when all switches have confirmed.
+
+        The error names the switch that refused, did not answer or is not connected; the others may
+        have changed by then.
+        """
+        ...
+
+    def delete_by_cookie(self, dpid: int, cookie: int, mask: int) -> None:
+        """Delete every rule under a cookie mask."""
+        ...
+
+    def read_rules(
+        self, dpids: set[int], cookie: int, mask: int, now: float
+    ) -> tuple[dict[int, list[SeenRule]], dict[int, set[int]]]:
+        """The rules under a cookie mask, and the cookies of odd ones: which we would not make."""
+        ...
+
+    def read_bytes(self, wanted: Mapping[int, Sequence[int]], now: float) -> list[SeenRule]:
+        """The rules with exactly these cookies, by switch."""
+        ...
+
+    def read_entries(self, dpids: set[int]) -> dict[int, list[TableEntry]]:
+        """Our groups and meters."""
+        ...
+
+    def can_meter(self, dpid: int) -> bool:
+        """Whether a switch has meters that drop, and whose rate can be changed."""
+        ...
+
+    def sent_bytes(self, dpids: set[int]) -> dict[int, dict[int, int]]:
+        """Bytes sent out of every port."""
+        ...
+
+
+def switch_names(topology: Topology) -> dict[int, str]:
+    """The switches' names by datapath id. Raises InputError for none, or without ids."""
+    switches = [node for node in topology.nodes.values() if node.kind == "switch"]
+    names = {node.dpid: node.name for node in switches}
+    if not names or 0 in names or len(names) < len(switches):
+        raise InputError(
+            f"topology: switches have the datapath ids {[node.dpid for node in switches]}, "
+            "expected at least one switch, and a dpid above 0 of its own for each"
+        )
+    return names

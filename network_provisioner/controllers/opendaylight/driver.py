@@ -1,0 +1,332 @@
+"""Circuits by an OpenDaylight that the switches are connected to, over RESTCONF.
+
+Tried with OpenDaylight Potassium: RESTCONF 6.0.8, OpenFlowPlugin 0.17.3, with the feature
+``odl-openflowplugin-flow-services``.
+
+Two ways lead to a switch. Best-effort routes stay, so they go into the configuration datastore, and
+OpenDaylight lays them again whenever a switch comes back, also while no broker runs. A circuit's
+rules have a lease: they are handed to the switch by RPC, which tells the switch's own refusal,
+keeps the counters of a rule whose lease is renewed, and leaves nothing that would bring a circuit
+back after its end. (The datastore does all three otherwise: a changed rule is removed and added
+anew, a refused one is accepted in silence, an ended one returns with its switch.)
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from queue import SimpleQueue
+
+from network_provisioner.controllers.backend import SwitchEvent, switch_names
+from network_provisioner.controllers.base import ControllerError
+from network_provisioner.controllers.opendaylight import model, requests
+from network_provisioner.controllers.opendaylight.requests import (
+    OpenDaylightReader,
+    OpenDaylightWriter,
+    Origin,
+    Step,
+    run_wave,
+)
+from network_provisioner.controllers.restconf import Access, Restconf
+from network_provisioner.controllers.rules import (
+    ANY_OWNER_MASK,
+    OWNER_SHIFT,
+    ROUTE_OWNER,
+    TRANSIT_OWNER,
+    Changes,
+    FlowRule,
+    SeenRule,
+    TableEntry,
+    is_stamp,
+    rule_text,
+    same_but_lease,
+)
+from network_provisioner.controllers.shaping.shapes import Shaper
+from network_provisioner.controllers.switched import SwitchedController
+from network_provisioner.errors import InputError
+from network_provisioner.topologies.discovery import Discovered
+from network_provisioner.topology import Topology
+
+LOG = logging.getLogger(__name__)
+_LOOK_AGAIN_S = 0.1
+
+
+class OpenDaylightController(SwitchedController):
+    """A :class:`~network_provisioner.controllers.base.Controller` that asks OpenDaylight.
+
+    The topology's switches are known there as ``openflow:DPID``. ``shaper`` keeps the rates on the
+    devices it reaches; see there for ``bandwidth`` and ``shared``. Thread-safe.
+    """
+
+    def __init__(
+        self,
+        topology: Topology,
+        access: Access,
+        shaper: Shaper | None = None,
+        *,
+        bandwidth: str = "auto",
+        shared: bool = False,
+        clock: Callable[[], float] = time.time,
+        poll_s: float = 1.0,
+        settle_s: float = 10.0,
+        discover_s: float = requests.DISCOVER_S,
+    ) -> None:
+        """Raises InputError like :class:`SwitchedController`, and for a ``bandwidth`` of meters,
+        which OpenDaylight cannot change."""
+        if bandwidth == "meter":
+            raise InputError(
+                "controller: bandwidth is 'meter', which cannot be kept by OpenDaylight: it has no "
+                "way to change one; expected dscp-htb, queue or none"
+            )
+        self._switches = OpenDaylightSwitches(
+            Restconf("OpenDaylight", access),
+            switch_names(topology),
+            clock,
+            poll_s=poll_s,
+            settle_s=settle_s,
+        )
+        self._discover_s = discover_s
+        super().__init__(
+            "opendaylight",
+            topology,
+            self._switches,
+            shaper,
+            clock,
+            bandwidth=bandwidth,
+            shared=shared,
+        )
+
+    def discover(self) -> Discovered:
+        """The switches' ports, and how they are joined: see
+        :class:`~network_provisioner.topologies.discovery.Discovers`. Raises ControllerError."""
+        self._require_running()
+        return self._switches.discover(self._discover_s)
+
+
+class OpenDaylightSwitches:
+    """A :class:`~network_provisioner.controllers.backend.SwitchBackend` behind OpenDaylight.
+
+    ``names`` gives the datapath ids that are expected, with the switches' names. Which switches are
+    there is looked up every ``poll_s``; ``settle_s`` is how long a switch may take to show what it
+    was told.
+    """
+
+    def __init__(
+        self,
+        rest: Restconf,
+        names: Mapping[int, str],
+        clock: Callable[[], float],
+        *,
+        poll_s: float = 1.0,
+        settle_s: float = 10.0,
+    ) -> None:
+        self.events: SimpleQueue[SwitchEvent | None] = SimpleQueue()
+        self._rest = rest
+        self._ask = OpenDaylightReader(rest)
+        self._steps = OpenDaylightWriter(rest, self.label)
+        self._names = dict(names)
+        self._clock = clock
+        self._poll_s = poll_s
+        self._settle_s = settle_s
+        self._there: dict[int, Origin] = {}
+        # When the next lease on a switch ends; nobody tells.
+        self._next_end: dict[int, float] = {}
+        self._closing = threading.Event()
+        self._watcher: threading.Thread | None = None
+
+    def open(self) -> None:
+        """See SwitchBackend. Asks once, so that a wrong address or password is told at once."""
+        self._closing.clear()
+        self._there = {}
+        self._next_end = {}
+        self._look()
+        self._watcher = threading.Thread(target=self._watch, name="adon-odl", daemon=True)
+        self._watcher.start()
+
+    def close(self) -> None:
+        """See SwitchBackend."""
+        self._closing.set()
+        if self._watcher is not None and self._watcher is not threading.current_thread():
+            self._watcher.join()
+        self._watcher = None
+
+    def expectation(self) -> str:
+        """See SwitchBackend."""
+        return f"to {self._rest.label}, expected the switches' controller to be set to it"
+
+    def label(self, dpid: int) -> str:
+        """See SwitchBackend."""
+        return f"switch {self._names.get(dpid, '?')} (dpid {dpid})"
+
+    def connected(self) -> set[int]:
+        """See SwitchBackend. While OpenDaylight does not answer: those that were there before."""
+        return set(self._there)
+
+    def send(self, changes: Mapping[int, Changes], now: float) -> None:
+        """See SwitchBackend. A refused route is taken out of the configuration again."""
+        absent = sorted(changes.keys() - self._there.keys())
+        if absent:
+            raise ControllerError(f"{', '.join(map(self.label, absent))} is not connected")
+        try:
+            for wave in self._waves(list(changes.values()), now):
+                run_wave(wave, self._steps.barrier)
+            self._settle(changes)
+        except ControllerError:
+            self._withdraw(rule for change in changes.values() for rule in change.add)
+            raise
+        for dpid, change in changes.items():
+            self._note_ends(dpid, change.add)
+
+    def delete_by_cookie(self, dpid: int, cookie: int, mask: int) -> None:
+        """See SwitchBackend."""
+        configured = self._ask.configured(dpid, cookie, mask)
+        run_wave([self._steps.forget(dpid, name) for name in configured], self._steps.barrier)
+        run_wave([self._steps.delete_by_cookie(dpid, cookie, mask)], self._steps.barrier)
+
+    def read_rules(
+        self, dpids: set[int], cookie: int, mask: int, now: float
+    ) -> tuple[dict[int, list[SeenRule]], dict[int, set[int]]]:
+        """See SwitchBackend."""
+        seen: dict[int, list[SeenRule]] = {}
+        odd: dict[int, set[int]] = {}
+        for dpid in dpids:
+            seen[dpid], odd[dpid] = self._ask.rules(dpid, cookie, mask, now)
+            self._note_ends(dpid, [s.rule for s in seen[dpid]])
+        return seen, odd
+
+    def sent_bytes(self, dpids: set[int]) -> dict[int, dict[int, int]]:
+        """See SwitchBackend."""
+        return {dpid: self._ask.sent_bytes(dpid) for dpid in dpids}
+
+    def read_bytes(self, wanted: Mapping[int, Sequence[int]], now: float) -> list[SeenRule]:
+        """See SwitchBackend."""
+        return [
+            rule
+            for dpid, cookies in wanted.items()
+            for rule in self._ask.rules_of(dpid, cookies, now)
+        ]
+
+    def read_entries(self, dpids: set[int]) -> dict[int, list[TableEntry]]:
+        """See SwitchBackend. What is in a group is not known, so who wants one writes it anew."""
+        return {dpid: [*self._ask.groups(dpid)] for dpid in dpids}
+
+    def can_meter(self, dpid: int) -> bool:
+        """See SwitchBackend. OpenDaylight's update of a meter is an addition, which switches refuse
+        (METEREXISTS), and to delete one deletes its rules: a rate could not be changed."""
+        return False
+
+    def discover(self, seconds: float) -> Discovered:
+        """See Discovers."""
+        return requests.discover(self._rest, self._steps, self.connected(), seconds)
+
+    # --- changing -----------------------------------------------------------------------------
+
+    def _waves(self, changes: Sequence[Changes], now: float) -> list[list[Step]]:
+        """What may be asked for at once; stamps come before anything else."""
+        steps = self._steps
+        adding = [rule for change in changes for rule in change.add]
+        return [
+            [steps.add(rule, now) for rule in adding if is_stamp(rule)],
+            [steps.add_group(entry, there=False) for c in changes for entry in c.add_entries],
+            [
+                *(steps.add(rule, now) for rule in adding if not is_stamp(rule)),
+                *(
+                    steps.add_group(entry, there=True)
+                    for c in changes
+                    for entry in c.change_entries
+                ),
+            ],
+            [steps.delete(rule) for change in changes for rule in change.delete],
+            [steps.delete_group(entry) for change in changes for entry in change.delete_entries],
+        ]
+
+    def _settle(self, changes: Mapping[int, Changes]) -> None:
+        """Return when the switches show what they were told. Raises ControllerError."""
+        end = time.monotonic() + self._settle_s
+        left = dict(changes)
+        while True:
+            late = {dpid: self._missing(dpid, change) for dpid, change in left.items()}
+            left = {dpid: left[dpid] for dpid, what in late.items() if what}
+            if not left:
+                return
+            if time.monotonic() >= end or self._closing.wait(_LOOK_AGAIN_S):
+                dpid = min(left)
+                raise ControllerError(
+                    f"{self.label(dpid)} did not do what {self._rest.label} accepted for "
+                    f"{late[dpid]} within {self._settle_s:g} s"
+                )
+
+    def _missing(self, dpid: int, change: Changes) -> str:
+        """What a switch should have and has not, or should not have; "" where all is well."""
+        now = self._clock()
+        seen, _ = self._ask.rules(dpid, TRANSIT_OWNER << OWNER_SHIFT, ANY_OWNER_MASK, now)
+        rules = {s.rule.key: s.rule for s in seen}
+        for rule in change.add:
+            found = rules.get(rule.key)
+            if rule.expires_at > now and (found is None or not same_but_lease(found, rule)):
+                return rule_text(rule)
+        added = {rule.key for rule in change.add}
+        for rule in change.delete:
+            if rule.key in rules and rule.key not in added:
+                return rule_text(rule)
+        wanted = {entry.key for entry in (*change.add_entries, *change.change_entries)}
+        gone = {entry.key for entry in change.delete_entries}
+        if wanted or gone:
+            groups = {group.key for group in self._ask.groups(dpid)}
+            if wanted - groups or gone & groups:
+                return "a group"
+        return ""
+
+    def _note_ends(self, dpid: int, rules: Iterable[FlowRule]) -> None:
+        """Look at the switch when the first of these leases has ended, too."""
+        ends = (rule.expires_at for rule in rules)
+        self._next_end[dpid] = min(self._next_end.get(dpid, math.inf), min(ends, default=math.inf))
+
+    def _withdraw(self, rules: Iterable[FlowRule]) -> None:
+        for rule in rules:
+            if rule.owner == ROUTE_OWNER:
+                try:
+                    self._steps.forget(rule.dpid, model.flow_id(rule)).run()
+                except ControllerError as error:
+                    LOG.warning("a route stays configured: %s", error)
+
+    # --- watching -----------------------------------------------------------------------------
+
+    def _watch(self) -> None:
+        out = False
+        while not self._closing.wait(self._poll_s):
+            try:
+                if out:
+                    # Whatever happened meanwhile, nobody saw it.
+                    self._there = {}
+                self._look()
+                out = False
+            except ControllerError as error:
+                if not out:
+                    LOG.warning("switches are out of sight: %s", error)
+                out = True
+            now = self._clock()
+            for dpid in [d for d, end in self._next_end.items() if end <= now]:
+                self._next_end[dpid] = math.inf
+                self.events.put(SwitchEvent(dpid, connected=False))
+
+    def _look(self) -> None:
+        """Take in which switches are there; tell of new ones, and of those that came back."""
+        found = {d: origin for d, origin in self._ask.switches().items() if d in self._names}
+        fresh = [dpid for dpid, origin in found.items() if self._there.get(dpid) != origin]
+        ready = [dpid for dpid in fresh if self._answers(dpid)]
+        self._there = {d: o for d, o in found.items() if d in ready or d not in fresh}
+        for dpid in ready:
+            self.events.put(SwitchEvent(dpid, connected=True))
+
+    def _answers(self, dpid: int) -> bool:
+        """Whether the switch can be asked already; at first OpenDaylight only knows of it."""
+        try:
+            self._ask.rules(dpid, 0, 2**64 - 1, self._clock())
+        except ControllerError as error:
+            LOG.info("%s is not ready: %s", self.label(dpid), error)
+            return False
+        return True

@@ -1,0 +1,242 @@
+"""Flow rules and groups in the words of OpenDaylight's models: ``flow-node-inventory``. Pure.
+
+OpenDaylight prints 64 bit numbers as text, addresses with their prefix length, and leaves out what
+is empty.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from network_provisioner.controllers.rules import (
+    FlowRule,
+    Masked,
+    SeenRule,
+    SelectGroup,
+    hard_timeout,
+)
+
+TABLE = 0
+ALL_TABLES = 255
+UNREADABLE = (KeyError, TypeError, ValueError, AttributeError, OverflowError)
+"""What comes of reading something else than was asked for."""
+
+_ALL_BITS = 0xFFFF
+# What packets a rule's protocol means: Ethernet type, and IP protocol where it has one.
+_KINDS = {
+    "ip": (0x0800, None),
+    "tcp": (0x0800, 6),
+    "udp": (0x0800, 17),
+    "arp": (0x0806, None),
+    "stamp": (0x88B6, None),
+}
+_PROTOCOLS = {kind: name for name, kind in _KINDS.items()}
+# How a match names the two addresses.
+_ENDS = {
+    0x0800: ("ipv4-source", "ipv4-destination"),
+    0x0806: ("arp-source-transport-address", "arp-target-transport-address"),
+}
+
+
+def flow_of(rule: FlowRule, now: float) -> dict[str, Any]:
+    """A rule as a ``flow``, without an id."""
+    return {
+        "table_id": TABLE,
+        "priority": rule.priority,
+        "cookie": rule.cookie,
+        "hard-timeout": hard_timeout(rule.expires_at, now),
+        "idle-timeout": 0,
+        "match": _match(rule),
+        "instructions": {"instruction": _instructions(rule)},
+    }
+
+
+def exactly(rule: FlowRule) -> dict[str, Any]:
+    """What names one rule in order to remove it, and no other."""
+    return {
+        "table_id": TABLE,
+        "priority": rule.priority,
+        "cookie": rule.cookie,
+        "cookie_mask": 2**64 - 1,
+        "strict": True,
+        "match": _match(rule),
+    }
+
+
+def group_of(group: SelectGroup) -> dict[str, Any]:
+    """A select group."""
+    buckets = [
+        {
+            "bucket-id": i,
+            "weight": b.weight,
+            "action": _ordered(_forward(b.mark, b.eth_dst, b.queue, b.out_port)),
+        }
+        for i, b in enumerate(group.buckets)
+    ]
+    return {
+        "group-id": group.number,
+        "group-type": "group-select",
+        "buckets": {"bucket": buckets},
+    }
+
+
+def flow_id(rule: FlowRule) -> str:
+    """The id of a rule in the configuration datastore: one for each key, so none is there twice."""
+    words = ["adon", str(rule.priority), rule.src, rule.dst, rule.protocol]
+    for letter, part in (("s", rule.src_port), ("d", rule.dst_port)):
+        if part is not None:
+            words.append(f"{letter}{part[0]}.{part[1]:x}")
+    if rule.in_port:
+        words.append(f"p{rule.in_port}")
+    if rule.mark is not None:
+        words.append(f"m{rule.mark}")
+    return "-".join(words)
+
+
+def read_flow(dpid: int, flow: Mapping[str, Any], now: float) -> SeenRule | None:
+    """A flow with statistics, as read; None for one that is not shaped like ours.
+
+    Raises one of :data:`UNREADABLE` for what is no flow at all.
+    """
+    if int(flow["table_id"]) != TABLE:
+        return None
+    matched = _read_match(flow.get("match") or {})
+    done = _read_instructions(flow.get("instructions") or {})
+    if matched is None or done is None:
+        return None
+    duration = flow["duration"]
+    age_s = int(duration["second"]) + int(duration["nanosecond"]) / 1e9
+    lease_s = int(flow.get("hard-timeout", 0))
+    rule = FlowRule(
+        dpid=dpid,
+        priority=int(flow["priority"]),
+        cookie=int(flow["cookie"]),
+        expires_at=now - age_s + lease_s if lease_s else math.inf,
+        **matched,
+        **done,
+    )
+    return SeenRule(rule, int(flow["byte-count"]))
+
+
+def _match(rule: FlowRule) -> dict[str, Any]:
+    ethernet, number = _KINDS[rule.protocol]
+    match: dict[str, Any] = {"ethernet-match": {"ethernet-type": {"type": ethernet}}}
+    for name, address in zip(_ENDS.get(ethernet, ()), (rule.src, rule.dst), strict=False):
+        match[name] = f"{address}/32"
+    ip = {"ip-protocol": number, "ip-dscp": rule.mark}
+    if any(value is not None for value in ip.values()):
+        match["ip-match"] = {name: value for name, value in ip.items() if value is not None}
+    if rule.in_port:
+        match["in-port"] = str(rule.in_port)
+    for side, port in (("source", rule.src_port), ("destination", rule.dst_port)):
+        if port is not None:
+            name = f"{rule.protocol}-{side}-port"
+            match[name], mask = port
+            if mask != _ALL_BITS:
+                # OpenFlow 1.3 has no mask for ports; Open vSwitch takes one, others need not.
+                match[f"{name}-mask"] = mask
+    return match
+
+
+def _instructions(rule: FlowRule) -> list[dict[str, Any]]:
+    steps: list[dict[str, Any]] = []
+    if rule.meter:
+        steps.append({"meter": {"meter-id": rule.meter}})
+    actions: list[dict[str, Any]] = []
+    if rule.group:
+        actions.append({"group-action": {"group-id": rule.group}})
+    elif rule.out_port:
+        actions += _forward(rule.dscp, rule.eth_dst, rule.queue, rule.out_port)
+    if actions:
+        steps.append({"apply-actions": {"action": _ordered(actions)}})
+    return _ordered(steps)
+
+
+def _forward(dscp: int | None, eth_dst: str, queue: int, port: int) -> list[dict[str, Any]]:
+    actions: list[dict[str, Any]] = []
+    if dscp is not None:
+        actions.append({"set-field": {"ip-match": {"ip-dscp": dscp}}})
+    if eth_dst:
+        address = {"ethernet-destination": {"address": eth_dst}}
+        actions.append({"set-field": {"ethernet-match": address}})
+    if queue:
+        actions.append({"set-queue-action": {"queue-id": queue}})
+    out = {"output-node-connector": str(port), "max-length": 0xFFFF}
+    return [*actions, {"output-action": out}]
+
+
+def _ordered(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{"order": i, **item} for i, item in enumerate(items)]
+
+
+def _read_match(match: Mapping[str, Any]) -> dict[str, Any] | None:
+    rest = dict(match)
+    ethernet = rest.pop("ethernet-match", {})
+    ip = dict(rest.pop("ip-match", {}))
+    kind = int(ethernet.get("ethernet-type", {}).get("type", 0))
+    number = int(ip.pop("ip-protocol")) if "ip-protocol" in ip else None
+    protocol = _PROTOCOLS.get((kind, number))
+    if protocol is None or len(ethernet) != 1:
+        return None
+    found: dict[str, Any] = {"protocol": protocol, "src": "", "dst": ""}
+    if "ip-dscp" in ip:
+        found["mark"] = int(ip.pop("ip-dscp"))
+    for name, field in zip(_ENDS.get(kind, ()), ("src", "dst"), strict=False):
+        found[field], _, length = str(rest.pop(name, "")).partition("/")
+        if length != "32":
+            return None
+    if "in-port" in rest:
+        # "1", or with the node before it: "openflow:1:1".
+        found["in_port"] = int(str(rest.pop("in-port")).rpartition(":")[2])
+    for side, field in (("source", "src_port"), ("destination", "dst_port")):
+        port = _read_port(rest, f"{protocol}-{side}-port")
+        if port is not None:
+            found[field] = port
+    return None if rest or ip else found
+
+
+def _read_port(rest: dict[str, Any], name: str) -> Masked | None:
+    if name not in rest:
+        return None
+    return int(rest.pop(name)), int(rest.pop(f"{name}-mask", _ALL_BITS))
+
+
+def _read_instructions(instructions: Mapping[str, Any]) -> dict[str, Any] | None:
+    found: dict[str, Any] = {"out_port": 0}
+    for step in sorted(instructions.get("instruction", ()), key=lambda s: int(s["order"])):
+        if "meter" in step:
+            found["meter"] = int(step["meter"]["meter-id"])
+        elif "apply-actions" not in step:
+            return None
+        else:
+            listed = step["apply-actions"].get("action", ())
+            for action in sorted(listed, key=lambda a: int(a["order"])):
+                if not _read_action(action, found):
+                    return None
+    return found
+
+
+def _read_action(action: Mapping[str, Any], found: dict[str, Any]) -> bool:
+    """Take one action into ``found``; False for one that is none of ours."""
+    if "set-field" in action:
+        fields = action["set-field"]
+        if "ip-dscp" in fields.get("ip-match", {}):
+            found["dscp"] = int(fields["ip-match"]["ip-dscp"])
+        elif "ethernet-destination" in fields.get("ethernet-match", {}):
+            found["eth_dst"] = str(fields["ethernet-match"]["ethernet-destination"]["address"])
+        else:
+            return False
+    elif "set-queue-action" in action:
+        found["queue"] = int(action["set-queue-action"]["queue-id"])
+    elif "group-action" in action:
+        found["group"] = int(action["group-action"]["group-id"])
+    elif "output-action" in action:
+        port = str(action["output-action"]["output-node-connector"]).rpartition(":")[2]
+        if not port.isdecimal() or found["out_port"]:
+            return False
+        found["out_port"] = int(port)
+    else:
+        return False
+    return True

@@ -1,0 +1,392 @@
+"""What OpenDaylight is asked: about switches, to change them, and how they are joined.
+
+Rules, groups and counters come from the switch itself and now (``opendaylight-direct-statistics``),
+not from the operational datastore, which is some seconds behind.
+
+OpenDaylight sends frames out of every port by itself (IEEE 802.1AB), but its switches give them
+back only where a rule says so. That rule is on the switches for some seconds only, with a lease
+and a cookie of its own. A link that OpenDaylight has found it remembers for about a minute.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from typing import Any
+
+from network_provisioner.controllers.base import ControllerError
+from network_provisioner.controllers.opendaylight import model
+from network_provisioner.controllers.restconf import Refusal, Restconf
+from network_provisioner.controllers.rules import (
+    ROUTE_OWNER,
+    FlowRule,
+    SeenRule,
+    SelectGroup,
+    TableEntry,
+    is_our_number,
+    rule_text,
+)
+from network_provisioner.topologies.discovery import Discovered, End, Port
+
+LOG = logging.getLogger(__name__)
+Origin = tuple[str, str]
+"""Where a switch's connection comes from: another place is another connection."""
+
+_NODES = (
+    "opendaylight-inventory:nodes?content=nonconfig"
+    "&fields=node(id;flow-node-inventory:ip-address;flow-node-inventory:port-number)"
+)
+_STATISTICS = "opendaylight-direct-statistics"
+_EVERY_BIT = 2**64 - 1
+# More rules than this are read together.
+_ONE_BY_ONE = 4
+
+
+class OpenDaylightReader:
+    """Reads. Every method raises ControllerError."""
+
+    def __init__(self, rest: Restconf) -> None:
+        self._rest = rest
+
+    def switches(self) -> dict[int, Origin]:
+        """The OpenFlow switches that are connected to it, by datapath id."""
+        body = self._rest.get(_NODES) or {}
+        inventory = body.get("opendaylight-inventory:nodes")
+        found: dict[int, Origin] = {}
+        for node in listed(self._rest, inventory if isinstance(inventory, dict) else {}, "node"):
+            kind, _, number = str(node.get("id")).partition(":")
+            if kind == "openflow" and number.isdecimal():
+                address = node.get("flow-node-inventory:ip-address")
+                port = node.get("flow-node-inventory:port-number")
+                found[int(number)] = (str(address), str(port))
+        return found
+
+    def rules(
+        self, dpid: int, cookie: int, mask: int, now: float
+    ) -> tuple[list[SeenRule], set[int]]:
+        """The rules in a switch under a cookie mask, and the cookies of those we would not make."""
+        under = {"cookie": cookie & mask, "cookie_mask": mask} if mask else {}
+        seen: list[SeenRule] = []
+        odd: set[int] = set()
+        for flow in self._direct(dpid, "flow", "flow-and-statistics-map-list", **under):
+            try:
+                rule = model.read_flow(dpid, flow, now)
+                if rule is None:
+                    odd.add(int(flow["cookie"]))
+                else:
+                    seen.append(rule)
+            except model.UNREADABLE as error:
+                raise garbled(self._rest, "a flow", error) from error
+        return seen, odd
+
+    def rules_of(self, dpid: int, cookies: Sequence[int], now: float) -> Iterator[SeenRule]:
+        """The rules with exactly these cookies."""
+        if len(cookies) > _ONE_BY_ONE:
+            wanted = set(cookies)
+            seen, _ = self.rules(dpid, 0, 0, now)
+            yield from (rule for rule in seen if rule.rule.cookie in wanted)
+            return
+        for cookie in cookies:
+            seen, _ = self.rules(dpid, cookie, _EVERY_BIT, now)
+            yield from seen
+
+    def groups(self, dpid: int) -> list[SelectGroup]:
+        """Our groups in a switch, without buckets: only that they are there is known at once."""
+        found = self._direct(dpid, "group", "group-stats")
+        try:
+            numbers = [int(group["group-id"]) for group in found]
+        except model.UNREADABLE as error:
+            raise garbled(self._rest, "a group", error) from error
+        return [SelectGroup(dpid, number, ()) for number in numbers if is_our_number(number)]
+
+    def sent_bytes(self, dpid: int) -> dict[int, int]:
+        """Bytes sent out of every port of a switch."""
+        name = "node-connector-statistics-and-port-number-map"
+        counted = {}
+        for port in self._direct(dpid, "node-connector", name):
+            try:
+                number = str(port["node-connector-id"]).rpartition(":")[2]
+                if number.isdecimal():  # not LOCAL
+                    counted[int(number)] = int(port["bytes"]["transmitted"])
+            except model.UNREADABLE as error:
+                raise garbled(self._rest, "a port", error) from error
+        return counted
+
+    def configured(self, dpid: int, cookie: int, mask: int) -> list[str]:
+        """The ids of the flows in a switch's configuration under a cookie mask."""
+        body = self._rest.get(f"{table_path(dpid)}?content=config") or {}
+        found = []
+        for table in listed(self._rest, body, "flow-node-inventory:table"):
+            for flow in listed(self._rest, table, "flow"):
+                try:
+                    if int(flow.get("cookie", 0)) & mask == cookie & mask:
+                        found.append(str(flow["id"]))
+                except model.UNREADABLE as error:
+                    raise garbled(self._rest, "a configured flow", error) from error
+        return found
+
+    def _direct(self, dpid: int, what: str, name: str, **filters: int) -> list[dict[str, Any]]:
+        asked = {"node": node_path(dpid), "store-stats": False, **filters}
+        output = self._rest.call(f"{_STATISTICS}:get-{what}-statistics", asked)
+        return listed(self._rest, output, name)
+
+
+def listed(rest: Restconf, body: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
+    """A list of objects out of an answer, empty where it is left out. Raises ControllerError."""
+    found = body.get(name, [])
+    if not isinstance(found, list) or not all(isinstance(item, dict) for item in found):
+        raise garbled(rest, name, "no list of objects")
+    return found
+
+
+def garbled(rest: Restconf, what: str, why: object) -> ControllerError:
+    """For an answer in JSON that is not what was asked for."""
+    return ControllerError(f"{rest.label} answered with {what} that cannot be read: {why!r}")
+
+
+def node_path(dpid: int) -> str:
+    """A switch as the arguments of operations name it."""
+    node = f"opendaylight-inventory:node[opendaylight-inventory:id='openflow:{dpid}']"
+    return f"/opendaylight-inventory:nodes/{node}"
+
+
+def table_path(dpid: int) -> str:
+    """The flow table of a switch below ``/rests/data``."""
+    # RFC 8040 §3.5.3: a colon in a key value is written as %3A.
+    node = f"opendaylight-inventory:nodes/node=openflow%3A{dpid}"
+    return f"{node}/flow-node-inventory:table={model.TABLE}"
+
+
+def flow_path(dpid: int, flow_id: str) -> str:
+    """A flow of that table."""
+    return f"{table_path(dpid)}/flow={flow_id}"
+
+
+# An operation ends with the next barrier, so what counts is how many wait for the same one.
+_AT_ONCE = 16
+_BARRIER_AFTER_S = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One request that concerns one switch. ``label`` and ``what`` are for messages."""
+
+    dpid: int
+    label: str
+    what: str
+    run: Callable[[], None]
+
+
+def run_wave(steps: Sequence[Step], barrier: Callable[[int], None]) -> None:
+    """Run all steps; returns when every switch has confirmed.
+
+    ``barrier`` is called with a switch that is being waited for, again and again. Raises
+    ControllerError that names what was refused, when all others are through.
+    """
+    if not steps:
+        return
+    problems: list[str] = []
+    with ThreadPoolExecutor(min(_AT_ONCE, len(steps)), "adon-odl") as pool:
+        running = {pool.submit(step.run): step for step in steps}
+        waiting = set(running)
+        while waiting:
+            done, waiting = wait(waiting, timeout=_BARRIER_AFTER_S)
+            for future in done:
+                error = future.exception()
+                if isinstance(error, Refusal):
+                    step = running[future]
+                    problems.append(f"{step.label} refused {step.what}: {error.reason}")
+                elif isinstance(error, ControllerError):
+                    problems.append(str(error))
+                elif error is not None:
+                    raise error
+            for dpid in {running[future].dpid for future in waiting if future.running()}:
+                barrier(dpid)
+    if problems:
+        raise ControllerError("; ".join(dict.fromkeys(problems)))
+
+
+class OpenDaylightWriter:
+    """Makes steps. ``label`` names a switch in messages."""
+
+    def __init__(self, rest: Restconf, label: Callable[[int], str]) -> None:
+        self._rest = rest
+        self._label = label
+
+    def add(self, rule: FlowRule, now: float) -> Step:
+        """Adds a rule, or overwrites the one with the same match."""
+        flow = model.flow_of(rule, now)
+        what = rule_text(rule)
+        if rule.owner != ROUTE_OWNER:
+            return self.add_flow(rule.dpid, what, flow)
+        name = model.flow_id(rule)
+        body = {"flow-node-inventory:flow": [{"id": name, "flow-name": name, **flow}]}
+        path = flow_path(rule.dpid, name)
+        return self._step(rule.dpid, what, lambda: self._rest.put(path, body))
+
+    def add_flow(self, dpid: int, what: str, flow: dict[str, Any]) -> Step:
+        """Hands a flow to a switch."""
+        return self._call(dpid, what, "sal-flow:add-flow", flow)
+
+    def delete(self, rule: FlowRule) -> Step:
+        """Deletes exactly this rule; done where it is not there."""
+        what = f"to forget {rule_text(rule)}"
+        called = self._call(rule.dpid, what, "sal-flow:remove-flow", model.exactly(rule))
+        if rule.owner != ROUTE_OWNER:
+            return called
+        path = flow_path(rule.dpid, model.flow_id(rule))
+
+        def run() -> None:
+            # What is not configured (any more) may still be on the switch.
+            if not self._rest.delete(path):
+                called.run()
+
+        return self._step(rule.dpid, what, run)
+
+    def delete_by_cookie(self, dpid: int, cookie: int, mask: int) -> Step:
+        """Deletes every rule on the switch whose cookie agrees under the mask."""
+        arguments = {"table_id": model.ALL_TABLES, "cookie": cookie & mask, "cookie_mask": mask}
+        return self._call(dpid, "to forget our rules", "sal-flow:remove-flow", arguments)
+
+    def forget(self, dpid: int, flow_id: str) -> Step:
+        """Takes a flow out of the configuration."""
+
+        def run() -> None:
+            self._rest.delete(flow_path(dpid, flow_id))
+
+        return self._step(dpid, f"to forget {flow_id}", run)
+
+    def add_group(self, entry: TableEntry, *, there: bool) -> Step:
+        """Adds a select group; changes it where it is ``there`` already."""
+        if not isinstance(entry, SelectGroup):
+            raise ControllerError(f"{self._label(entry.dpid)} cannot have a meter by OpenDaylight")
+        group = model.group_of(entry)
+        if not there:
+            return self._call(entry.dpid, "a group", "sal-group:add-group", group)
+        both = {"original-group": group, "updated-group": group}
+        return self._call(entry.dpid, "a group", "sal-group:update-group", both)
+
+    def delete_group(self, entry: TableEntry) -> Step:
+        """Deletes a group, and with it the rules that refer to it."""
+        named = {"group-id": entry.number, "group-type": "group-select"}
+        return self._call(entry.dpid, "to forget a group", "sal-group:remove-group", named)
+
+    def barrier(self, dpid: int) -> None:
+        """OpenDaylight sends one twice a second; this one is sooner, and only a kindness."""
+        try:
+            self._rest.call("flow-capable-transaction:send-barrier", {"node": node_path(dpid)})
+        except ControllerError as error:
+            LOG.debug("no barrier: %s", error)
+
+    def _call(self, dpid: int, what: str, operation: str, arguments: dict[str, Any]) -> Step:
+        whole = {"node": node_path(dpid), **arguments}
+
+        def run() -> None:
+            self._rest.call(operation, whole)
+
+        return self._step(dpid, what, run)
+
+    def _step(self, dpid: int, what: str, run: Callable[[], None]) -> Step:
+        return Step(dpid, self._label(dpid), what, run)
+
+
+# OpenDaylight sends its frames every five seconds.
+DISCOVER_S = 6.5
+_LOOK_EVERY_S = 0.5
+_LEASE_S = 30
+_ETH_TYPE = 0x88CC
+_PUNT_COOKIE = 0xAD1D << 48
+_PUNT_PRIORITY = 65000
+_PORTS = (
+    "opendaylight-inventory:nodes?content=nonconfig&fields=node(id;node-connector(id;"
+    "flow-node-inventory:name;flow-node-inventory:state;flow-node-inventory:configuration;"
+    "flow-node-inventory:current-speed))"
+)
+_LINKS = "network-topology:network-topology/topology=flow%3A1?content=nonconfig&fields=link"
+
+
+def discover(
+    rest: Restconf, steps: OpenDaylightWriter, dpids: Iterable[int], seconds: float = DISCOVER_S
+) -> Discovered:
+    """Look around for ``seconds``. Raises ControllerError."""
+    dpids = set(dpids)
+    cookie = _PUNT_COOKIE | secrets.randbits(48)
+    links: set[tuple[End, End]] = set()
+    over = threading.Event()
+    punt = [steps.add_flow(dpid, "the rule to find links by", _punt(cookie)) for dpid in dpids]
+    try:
+        run_wave(punt, steps.barrier)
+        for _ in range(round(seconds / _LOOK_EVERY_S)):
+            over.wait(_LOOK_EVERY_S)  # nobody says that no more will come
+            links |= _links(rest, dpids)
+    finally:
+        forget = [steps.delete_by_cookie(dpid, cookie, 2**64 - 1) for dpid in dpids]
+        run_wave(forget, steps.barrier)
+    return Discovered(_ports(rest, dpids), frozenset(links))
+
+
+def _punt(cookie: int) -> dict[str, Any]:
+    out = {"output-node-connector": "CONTROLLER", "max-length": 0xFFFF}
+    actions = {"apply-actions": {"action": [{"order": 0, "output-action": out}]}}
+    return {
+        "table_id": model.TABLE,
+        "priority": _PUNT_PRIORITY,
+        "cookie": cookie,
+        "hard-timeout": _LEASE_S,
+        "match": {"ethernet-match": {"ethernet-type": {"type": _ETH_TYPE}}},
+        "instructions": {"instruction": [{"order": 0, **actions}]},
+    }
+
+
+def _links(rest: Restconf, dpids: set[int]) -> set[tuple[End, End]]:
+    found = set()
+    topologies = listed(rest, rest.get(_LINKS) or {}, "network-topology:topology")
+    for link in (link for topology in topologies for link in listed(rest, topology, "link")):
+        try:
+            ends = (
+                _end(link["source"]["source-tp"]),
+                _end(link["destination"]["dest-tp"]),
+            )
+        except model.UNREADABLE as error:
+            raise garbled(rest, "a link", error) from error
+        a, b = ends
+        if a is not None and b is not None and {a[0], b[0]} <= dpids:
+            first, second = sorted((a, b))
+            found.add((first, second))
+    return found
+
+
+def _ports(rest: Restconf, dpids: set[int]) -> dict[int, dict[int, Port]]:
+    body = (rest.get(_PORTS) or {}).get("opendaylight-inventory:nodes")
+    ports: dict[int, dict[int, Port]] = {dpid: {} for dpid in dpids}
+    nodes = listed(rest, body if isinstance(body, dict) else {}, "node")
+    for port in (port for node in nodes for port in listed(rest, node, "node-connector")):
+        try:
+            end = _end(port["id"])
+            if end is not None and end[0] in dpids:
+                ports[end[0]][end[1]] = _port(port)
+        except model.UNREADABLE as error:
+            raise garbled(rest, "a port", error) from error
+    return ports
+
+
+def _port(port: dict[str, Any]) -> Port:
+    def said(what: str) -> Any:
+        return port.get(f"flow-node-inventory:{what}")
+
+    down = "PORT-DOWN" in str(said("configuration")) or (said("state") or {}).get("link-down")
+    # OpenFlow 1.3 section 7.2.1: in kb/s.
+    return Port(str(said("name") or ""), not down, 1000.0 * int(said("current-speed") or 0))
+
+
+def _end(text: object) -> End | None:
+    """``openflow:1:10``; None for a switch's own port, or something that is no port."""
+    kind, _, rest = str(text).partition(":")
+    dpid, _, number = rest.partition(":")
+    if kind != "openflow" or not dpid.isdecimal() or not number.isdecimal():
+        return None
+    return int(dpid), int(number)

@@ -1,0 +1,370 @@
+"""The switches that are connected to us: requests, their answers, and the errors in between."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import struct
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from queue import SimpleQueue
+from typing import Any
+
+from network_provisioner.controllers.backend import SwitchEvent
+from network_provisioner.controllers.base import ControllerError
+from network_provisioner.controllers.openflow import wire
+from network_provisioner.errors import InputError
+
+LOG = logging.getLogger(__name__)
+
+# A switch that vanished without a word is noticed after about 11 s.
+_KEEPALIVE = ((socket.TCP_KEEPIDLE, 5), (socket.TCP_KEEPINTVL, 2), (socket.TCP_KEEPCNT, 3))
+_HANDSHAKE_S = 10.0
+# Kernel-side send timeout (struct timeval): nobody waits forever on a switch that does not read.
+_SEND_TIMEOUT = struct.pack("ll", 10, 0)
+
+
+class ChannelLostError(Exception):
+    """The connection ended, or no answer came in time."""
+
+
+class Ticket:
+    """A batch of messages with one final answer; refusals of any of them are collected."""
+
+    def __init__(self, xids: list[int]) -> None:
+        self._done = threading.Event()
+        self._lost = ""
+        self.xids = xids
+        self.replies: list[Any] = []
+        self.errors: list[tuple[int, Any]] = []
+
+    def wait(self, timeout_s: float) -> None:
+        """Until the answer is complete. Raises ChannelLostError."""
+        if not self._done.wait(timeout_s):
+            raise ChannelLostError(f"no answer within {timeout_s:g} s")
+        if self._lost:
+            raise ChannelLostError(self._lost)
+
+    def finish(self, lost: str = "") -> None:
+        """The answer is complete, or will never come."""
+        self._lost = lost
+        self._done.set()
+
+
+class Channel:
+    """A connected switch, from the handshake to the end of the connection.
+
+    ``serve`` runs in a thread of its own and reads everything the switch says; other threads
+    ``submit`` messages and wait for their tickets.
+    """
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        self._stream = sock.makefile("rb")
+        self._lock = threading.Lock()
+        self._write_lock = threading.Lock()
+        self._tickets: dict[int, Ticket] = {}
+        self._xid = 0
+        self._closed = False
+        self.dpid = 0
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, value in _KEEPALIVE:
+            sock.setsockopt(socket.IPPROTO_TCP, option, value)
+
+    def handshake(self) -> None:
+        """Exchange hellos and learn the datapath id. Raises ChannelLostError."""
+        self._sock.settimeout(_HANDSHAKE_S)
+        try:
+            self._send([wire.hello()])
+            if wire.header(self._read())[1] != wire.HELLO:
+                raise ChannelLostError("the first message is no OpenFlow hello")
+            self._send([wire.features_request()])
+            while not self.dpid:
+                data = self._read()
+                version, _, _, _ = wire.header(data)
+                if version != wire.VERSION:
+                    raise ChannelLostError(f"OpenFlow version {version:#x}, expected 0x4 (1.3)")
+                message = self._decode(data)
+                self.dpid = getattr(message, "datapath_id", 0)
+        except OSError as error:
+            raise ChannelLostError(f"handshake: {error}") from error
+        self._sock.settimeout(None)
+        self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _SEND_TIMEOUT)
+
+    def serve(self, on_message: Callable[[Any], None]) -> None:
+        """Read until the connection ends; what answers no ticket goes to ``on_message``."""
+        reason = "the connection was closed"
+        try:
+            while True:
+                message = self._decode(self._read())
+                if isinstance(message, wire.PARSER.OFPEchoRequest):
+                    self._send([wire.echo_reply(message)], [message.xid])
+                elif message is not None and not self._answer(message):
+                    on_message(message)
+        except (ChannelLostError, OSError) as error:
+            reason = str(error) or reason
+        finally:
+            self.close(reason)
+
+    def submit(self, messages: Iterable[Any], *, last: Any = None) -> Ticket:
+        """Send messages and ``last`` (a barrier where not given), whose answer ends the ticket.
+
+        The ticket's ``errors`` name refused messages by their position. Raises nothing: a lost
+        connection ends the ticket.
+        """
+        batch = [*messages, last or wire.barrier()]
+        with self._lock:
+            ticket = Ticket([self._next_xid() for _ in batch])
+            if self._closed:
+                ticket.finish("the connection was closed")
+                return ticket
+            self._tickets.update((xid, ticket) for xid in ticket.xids)
+        try:
+            self._send(batch, ticket.xids)
+        except OSError as error:
+            self.close(f"sending: {error}")
+        return ticket
+
+    def close(self, reason: str = "the connection was closed") -> None:
+        """End the connection and every ticket that waits on it."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            waiting = set(self._tickets.values())
+            self._tickets.clear()
+        for ticket in waiting:
+            ticket.finish(reason)
+        try:
+            self._sock.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            LOG.debug("switch %d had hung up already", self.dpid)
+        self._sock.close()
+
+    @staticmethod
+    def _decode(data: bytes) -> Any:
+        try:
+            return wire.decode(data)
+        except Exception as error:
+            # The library's decoders raise whatever a wrong length or number leads them to.
+            kind = type(error).__name__
+            raise ChannelLostError(
+                f"a message of type {data[1]} and {len(data)} bytes that is none ({kind})"
+            ) from error
+
+    def _answer(self, message: Any) -> bool:
+        with self._lock:
+            ticket = self._tickets.get(message.xid)
+            if ticket is None:
+                return False
+            if isinstance(message, wire.PARSER.OFPErrorMsg):
+                ticket.errors.append((ticket.xids.index(message.xid), message))
+            else:
+                ticket.replies.append(message)
+            is_last = message.xid == ticket.xids[-1] and not wire.more_follows(message)
+            if is_last:
+                for xid in ticket.xids:
+                    del self._tickets[xid]
+        if is_last:
+            ticket.finish()
+        return True
+
+    def _next_xid(self) -> int:
+        # 0 is what switches use for messages of their own.
+        self._xid = self._xid % 0x7FFF_FFFF + 1
+        return self._xid
+
+    def _send(self, messages: list[Any], xids: list[int] | None = None) -> None:
+        numbers = xids or [0] * len(messages)
+        data = b"".join(wire.encode(m, x) for m, x in zip(messages, numbers, strict=True))
+        with self._write_lock:
+            self._sock.sendall(data)
+
+    def _read(self) -> bytes:
+        head = self._stream.read(wire.HEADER_BYTES)
+        if len(head) < wire.HEADER_BYTES:
+            raise ChannelLostError("the switch closed the connection")
+        length = wire.header(head)[2]
+        if length < wire.HEADER_BYTES:
+            raise ChannelLostError(f"a message of {length} bytes, expected 8 or more")
+        body = self._stream.read(length - wire.HEADER_BYTES)
+        return bytes(head + body)
+
+
+def parse_listen(listen: str) -> tuple[str, int]:
+    """``HOST:PORT`` taken apart. Raises InputError."""
+    host, _, port = listen.rpartition(":")
+    if not host or not port.isdigit() or not 0 <= int(port) <= 65535:
+        raise InputError(
+            f"OpenFlow controller: found {listen!r}, expected HOST:PORT such as 127.0.0.1:6653"
+        )
+    return host.strip("[]"), int(port)
+
+
+class Connections(ABC):
+    """Accepts OpenFlow connections at ``address`` and keeps one channel for each known switch.
+
+    ``names`` gives the datapath ids that are expected, with the switches' names.
+    """
+
+    def __init__(
+        self,
+        address: tuple[str, int],
+        names: Mapping[int, str],
+        reply_timeout_s: float,
+    ) -> None:
+        self.events: SimpleQueue[SwitchEvent | None] = SimpleQueue()
+        self._address = address
+        self._names = dict(names)
+        self._reply_timeout_s = reply_timeout_s
+        self._lock = threading.Lock()
+        self._channels: dict[int, Channel] = {}
+        self._greeting: set[Channel] = set()
+        self._listener: socket.socket | None = None
+        self._threads: set[threading.Thread] = set()
+
+    def open(self) -> None:
+        """Listen. Raises ControllerError where the address cannot be had."""
+        host, port = self._address
+        try:
+            family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+            listener = socket.create_server(address[:2], family=family)
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise ControllerError(
+                f"cannot listen for switches on {host}:{port}: {reason}; expected a free port of "
+                "this machine (is another broker running?)"
+            ) from error
+        self._listener = listener
+        self._spawn(self._accept, listener)
+
+    @property
+    def port(self) -> int:
+        """The port that is listened on. Raises ControllerError where nothing is."""
+        if self._listener is None:
+            raise ControllerError("the OpenFlow controller is not started")
+        return int(self._listener.getsockname()[1])
+
+    def close(self) -> None:
+        """Hang up on every switch, stop listening, and wait for the threads to end."""
+        listener, self._listener = self._listener, None
+        if listener is not None:
+            # Wakes the thread that waits in accept; close alone would not.
+            listener.shutdown(socket.SHUT_RDWR)
+            listener.close()
+        with self._lock:
+            channels = [*self._channels.values(), *self._greeting]
+            threads = list(self._threads)
+        for channel in channels:
+            channel.close("the controller was stopped")
+        for thread in threads:
+            if thread is not threading.current_thread():
+                thread.join(self._reply_timeout_s)
+
+    def expectation(self) -> str:
+        """See SwitchBackend."""
+        return (
+            f"to {self._address[0]}:{self.port}, expected the switches' controller to be set to "
+            "that address"
+        )
+
+    def label(self, dpid: int) -> str:
+        """A switch as messages name it."""
+        return f"switch {self._names.get(dpid, '?')} (dpid {dpid})"
+
+    def connected(self) -> set[int]:
+        """The datapath ids of the switches that are connected now."""
+        with self._lock:
+            return set(self._channels)
+
+    @abstractmethod
+    def _greet(self, dpid: int) -> None:
+        """A switch has connected."""
+
+    @abstractmethod
+    def _hear(self, dpid: int, message: Any) -> None:
+        """A switch says something that nobody asked for."""
+
+    def _submit(self, dpid: int, messages: list[Any], last: Any = None) -> Ticket:
+        with self._lock:
+            channel = self._channels.get(dpid)
+        if channel is None:
+            ticket = Ticket([])
+            ticket.finish("it is not connected")
+            return ticket
+        return channel.submit(messages, last=last)
+
+    def _wait(self, dpid: int, ticket: Ticket, problems: list[str]) -> list[tuple[int, Any]]:
+        """The refusals of a batch; a lost switch is added to ``problems``."""
+        try:
+            ticket.wait(self._reply_timeout_s)
+        except ChannelLostError as error:
+            problems.append(f"{self.label(dpid)}: {error}")
+            with self._lock:
+                channel = self._channels.get(dpid)
+            if channel is not None:
+                # It reconnects and is then brought to the state that is wanted.
+                channel.close(str(error))
+        return ticket.errors
+
+    def _spawn(self, target: Callable[..., None], argument: object) -> None:
+        def run() -> None:
+            try:
+                target(argument)
+            finally:
+                with self._lock:
+                    self._threads.discard(thread)
+
+        # Daemons, so that a broker that is told to exit does.
+        thread = threading.Thread(target=run, name="adon-openflow", daemon=True)
+        # Under the lock: close waits for those in the set, and cannot for one that has not begun.
+        with self._lock:
+            thread.start()
+            self._threads.add(thread)
+
+    def _accept(self, listener: socket.socket) -> None:
+        while True:
+            try:
+                sock, _ = listener.accept()
+            except OSError:
+                return
+            self._spawn(self._serve, sock)
+
+    def _serve(self, sock: socket.socket) -> None:
+        channel = Channel(sock)
+        with self._lock:
+            self._greeting.add(channel)
+        try:
+            channel.handshake()
+        except ChannelLostError as error:
+            LOG.warning("an OpenFlow connection was dropped: %s", error)
+            channel.close(str(error))
+            return
+        finally:
+            with self._lock:
+                self._greeting.discard(channel)
+        dpid = channel.dpid
+        if dpid not in self._names:
+            LOG.warning(
+                "a switch with dpid %d connected, expected one of %s", dpid, sorted(self._names)
+            )
+            channel.close()
+            return
+        with self._lock:
+            if self._listener is None:
+                channel.close()
+                return
+            before = self._channels.get(dpid)
+            self._channels[dpid] = channel
+        if before is not None:
+            before.close("the switch connected again")
+        LOG.info("%s connected", self.label(dpid))
+        self._greet(dpid)
+        channel.serve(partial(self._hear, dpid))
+        with self._lock:
+            if self._channels.get(dpid) is channel:
+                del self._channels[dpid]
+        LOG.info("%s disconnected", self.label(dpid))

@@ -1,0 +1,238 @@
+"""The embedded OpenFlow 1.3 controller: circuits on real switches.
+
+It runs inside the broker's process, and the switches connect to it. Each change is confirmed by
+barriers, and what the switches report tells when one has connected again or a rule has ended.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from network_provisioner.controllers.backend import SwitchEvent, switch_names
+from network_provisioner.controllers.base import ControllerError
+from network_provisioner.controllers.openflow import lldp, wire
+from network_provisioner.controllers.openflow.connections import Connections, Ticket, parse_listen
+from network_provisioner.controllers.rules import (
+    Changes,
+    SeenRule,
+    TableEntry,
+    entry_text,
+    is_stamp,
+    rule_text,
+)
+from network_provisioner.controllers.shaping.shapes import Shaper
+from network_provisioner.controllers.switched import SwitchedController
+from network_provisioner.topologies.discovery import Discovered
+from network_provisioner.topology import Topology
+
+LOG = logging.getLogger(__name__)
+_EVERY_BIT = 2**64 - 1
+# A message, and what it is when a switch refuses it.
+_Said = tuple[Any, str]
+
+
+class OpenFlowController(SwitchedController):
+    """A :class:`~network_provisioner.controllers.base.Controller` for OpenFlow 1.3 switches.
+
+    ``listen`` is ``HOST:PORT`` for the switches to connect to. ``shaper`` keeps the rates on the
+    topology's devices; without one, circuits choose paths but guarantee nothing. Thread-safe.
+    """
+
+    def __init__(
+        self,
+        topology: Topology,
+        listen: str,
+        shaper: Shaper | None = None,
+        *,
+        clock: Callable[[], float] = time.time,
+        reply_timeout_s: float = 5.0,
+        bandwidth: str = "auto",
+        shared: bool = False,
+    ) -> None:
+        """Raises InputError for a topology without switches, or one that lacks ports or MACs."""
+        self._switches = OpenFlowSwitches(
+            parse_listen(listen), switch_names(topology), reply_timeout_s
+        )
+        super().__init__(
+            "openflow", topology, self._switches, shaper, clock, bandwidth=bandwidth, shared=shared
+        )
+
+    @property
+    def port(self) -> int:
+        """The port that is listened on, for a ``listen`` with port 0."""
+        return self._switches.port
+
+    def discover(self) -> Discovered:
+        """The switches' ports, and how they are joined: see
+        :class:`~network_provisioner.topologies.discovery.Discovers`. Raises ControllerError."""
+        self._require_running()
+        return lldp.discover(self._switches)
+
+
+def _messages(changes: Changes, now: float) -> list[_Said]:
+    """What a switch is sent: what rules need first, and last."""
+    first = [rule for rule in changes.add if is_stamp(rule)]
+    rules = [rule for rule in changes.add if not is_stamp(rule)]
+    return [
+        *((wire.add_rule(rule, now), rule_text(rule)) for rule in first),
+        *((wire.add_entry(e, there=False), entry_text(e)) for e in changes.add_entries),
+        *((wire.add_entry(e, there=True), entry_text(e)) for e in changes.change_entries),
+        *((wire.add_rule(rule, now), rule_text(rule)) for rule in rules),
+        *((wire.delete_rule(rule), rule_text(rule)) for rule in changes.delete),
+        *((wire.delete_entry(e), entry_text(e)) for e in changes.delete_entries),
+    ]
+
+
+class OpenFlowSwitches(Connections):
+    """A :class:`~network_provisioner.controllers.backend.SwitchBackend` that the switches connect
+    to."""
+
+    def __init__(
+        self, address: tuple[str, int], names: Mapping[int, str], reply_timeout_s: float = 5.0
+    ) -> None:
+        super().__init__(address, names, reply_timeout_s)
+        # Whether each switch has meters, as far as it was asked since it connected.
+        self._meters: dict[int, bool] = {}
+        self._listeners: list[Callable[[int, Any], None]] = []
+
+    def send(self, changes: Mapping[int, Changes], now: float) -> None:
+        """See SwitchBackend."""
+        self._tell({dpid: _messages(change, now) for dpid, change in changes.items()})
+
+    def delete_by_cookie(self, dpid: int, cookie: int, mask: int) -> None:
+        """See SwitchBackend."""
+        self._tell({dpid: [(wire.delete_by_cookie(cookie, mask), "to delete")]})
+
+    def emit(self, messages: Mapping[int, Sequence[Any]], what: str) -> None:
+        """Send messages as they are; returns when all switches have taken them, and raises
+        ControllerError, which names ``what`` was sent, where one does not."""
+        self._tell({d: [(message, what) for message in said] for d, said in messages.items()})
+
+    def read_rules(
+        self, dpids: set[int], cookie: int, mask: int, now: float
+    ) -> tuple[dict[int, list[SeenRule]], dict[int, set[int]]]:
+        """See SwitchBackend."""
+        seen: dict[int, list[SeenRule]] = {dpid: [] for dpid in dpids}
+        odd: dict[int, set[int]] = {dpid: set() for dpid in dpids}
+        for dpid, entries in self._ask(dpids, wire.flows_request(cookie, mask)).items():
+            for entry in entries:
+                rule = wire.read_rule(dpid, entry, now)
+                if entry.cookie & mask != cookie & mask:
+                    continue  # it answers what was not asked
+                if rule is None:
+                    odd[dpid].add(entry.cookie)
+                else:
+                    seen[dpid].append(rule)
+        return seen, odd
+
+    def read_bytes(self, wanted: Mapping[int, Sequence[int]], now: float) -> list[SeenRule]:
+        """See SwitchBackend."""
+        answers = self._tell(
+            {
+                dpid: [(wire.flows_request(cookie, _EVERY_BIT), "a request") for cookie in cookies]
+                for dpid, cookies in wanted.items()
+            }
+        )
+        found = [
+            wire.read_rule(d, entry, now) for d, entries in answers.items() for entry in entries
+        ]
+        return [rule for rule in found if rule is not None]
+
+    def read_entries(self, dpids: set[int]) -> dict[int, list[TableEntry]]:
+        """See SwitchBackend."""
+        groups = self._ask(dpids, wire.groups_request())
+        metered = {dpid for dpid in dpids if self.can_meter(dpid)}
+        meters = self._ask(metered, wire.meters_request())
+        found: dict[int, list[TableEntry]] = {}
+        for dpid in dpids:
+            read: list[TableEntry | None] = [wire.read_group(dpid, g) for g in groups[dpid]]
+            read += [wire.read_meter(dpid, m) for m in meters.get(dpid, ())]
+            found[dpid] = [entry for entry in read if entry is not None]
+        return found
+
+    def can_meter(self, dpid: int) -> bool:
+        """See SwitchBackend. A switch that knows no meters refuses the question."""
+        with self._lock:
+            known = self._meters.get(dpid)
+        if known is None:
+            problems: list[str] = []
+            ticket = self._submit(dpid, [], wire.meter_features_request())
+            refused = self._wait(dpid, ticket, problems)
+            if problems:
+                raise ControllerError("; ".join(problems))
+            known = not refused and any(
+                wire.can_meter(entry) for reply in ticket.replies for entry in reply.body
+            )
+            with self._lock:
+                self._meters[dpid] = known
+        return known
+
+    def sent_bytes(self, dpids: set[int]) -> dict[int, dict[int, int]]:
+        """See SwitchBackend."""
+        found = self._ask(dpids, wire.ports_request())
+        return {dpid: {p.port_no: p.tx_bytes for p in ports} for dpid, ports in found.items()}
+
+    def describe_ports(self, dpids: set[int]) -> dict[int, list[Any]]:
+        """The descriptions of the ports that are on the outside. Raises ControllerError."""
+        found = self._ask(dpids, wire.port_descriptions_request())
+        most = wire.OFP.OFPP_MAX
+        return {dpid: [p for p in ports if p.port_no <= most] for dpid, ports in found.items()}
+
+    @contextmanager
+    def listening(self, heard: Callable[[int, Any], None]) -> Iterator[None]:
+        """Meanwhile, frames that switches send to the controller are given to ``heard``, with the
+        datapath id, in the channel's thread."""
+        with self._lock:
+            self._listeners.append(heard)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._listeners.remove(heard)
+
+    def _tell(self, said: Mapping[int, Sequence[_Said]]) -> dict[int, list[Any]]:
+        """Have several switches do these; what each answers, when all have done everything."""
+        tickets = {dpid: self._submit(dpid, [m for m, _ in batch]) for dpid, batch in said.items()}
+        return self._answers(tickets, said)
+
+    def _ask(self, dpids: set[int], question: Any) -> dict[int, list[Any]]:
+        """What several switches answer to one question."""
+        tickets = {dpid: self._submit(dpid, [], question) for dpid in dpids}
+        return self._answers(tickets, {dpid: [(question, "a request")] for dpid in dpids})
+
+    def _answers(
+        self, tickets: Mapping[int, Ticket], said: Mapping[int, Sequence[_Said]]
+    ) -> dict[int, list[Any]]:
+        problems: list[str] = []
+        for dpid, ticket in tickets.items():
+            for position, error in self._wait(dpid, ticket, problems):
+                batch = said[dpid]
+                what = batch[position][1] if position < len(batch) else "a barrier"
+                problems.append(f"{self.label(dpid)} refused {what}: {wire.error_text(error)}")
+        if problems:
+            raise ControllerError("; ".join(problems))
+        return {
+            dpid: [e for reply in ticket.replies if hasattr(reply, "body") for e in reply.body]
+            for dpid, ticket in tickets.items()
+        }
+
+    def _greet(self, dpid: int) -> None:
+        with self._lock:
+            self._meters.pop(dpid, None)
+        self.events.put(SwitchEvent(dpid, connected=True))
+
+    def _hear(self, dpid: int, message: Any) -> None:
+        if isinstance(message, wire.PARSER.OFPFlowRemoved):
+            if message.reason == wire.OFP.OFPRR_HARD_TIMEOUT:
+                self.events.put(SwitchEvent(dpid, connected=False))
+        elif isinstance(message, wire.PARSER.OFPPacketIn):
+            with self._lock:
+                listeners = list(self._listeners)
+            for heard in listeners:
+                heard(dpid, message)
+        elif isinstance(message, wire.PARSER.OFPErrorMsg):
+            LOG.warning("%s: %s", self.label(dpid), wire.error_text(message))

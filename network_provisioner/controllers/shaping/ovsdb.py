@@ -1,0 +1,165 @@
+"""Queues of Open vSwitch, made through its database with ``ovs-vsctl``.
+
+For datapaths that keep to OpenFlow queues (the kernel's, hardware); the userspace one ignores them.
+A queue has the number of its mark, and queue 0 is best effort. Open vSwitch's queues have no
+hierarchy, so :class:`~network_provisioner.controllers.base.Queue` cannot be had this way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from network_provisioner.controllers.base import ControllerError
+from network_provisioner.controllers.shaping.shapes import LAST_PRIO, DeviceShape, Runner
+
+# What says in the database that a record is ours, and whose device it is for.
+_MARK = "adon-device"
+_OURS = ("--bare", "--columns=_uuid", "find")
+_Rates = tuple[int, int, int]
+
+
+class VsctlShaper:
+    """A :class:`~network_provisioner.controllers.shaping.shapes.Shaper` by Open vSwitch's queues.
+
+    Each step is one transaction for each device that changes. Records are changed in place, so what
+    is queued stays queued.
+    """
+
+    def __init__(self, run: Runner, database: str = "") -> None:
+        """``database`` is an OVSDB address such as ``unix:/run/openvswitch/db.sock``, empty for the
+        machine's own."""
+        self._words = ["ovs-vsctl", "--timeout=10", *([f"--db={database}"] if database else [])]
+        self._run = run
+        # Which queues a device has, by number: the record's UUID and what it says.
+        self._laid: dict[str, dict[int, tuple[str, _Rates]]] = {}
+        self._qos: dict[str, str] = {}
+
+    def begin(self, shapes: Iterable[DeviceShape]) -> None:
+        """See Shaper."""
+        for shape in shapes:
+            if not self._say([*_OURS, "qos", f"external_ids:{_MARK}={shape.device}"]):
+                self._lay(shape)
+
+    def sync(self, shapes: Iterable[DeviceShape]) -> None:
+        """See Shaper."""
+        for shape in shapes:
+            self._remove(shape.device)
+            self._lay(shape)
+
+    def grow(self, shapes: Iterable[DeviceShape]) -> None:
+        """See Shaper."""
+        for shape in shapes:
+            if shape.device in self._laid:
+                self._change(shape, _queues(shape))
+            else:
+                self.sync([shape])
+
+    def shrink(self, shapes: Iterable[DeviceShape]) -> None:
+        """See Shaper."""
+        for shape in shapes:
+            gone = self._laid.get(shape.device, {}).keys() - _queues(shape).keys()
+            if gone:
+                words = [
+                    "remove",
+                    "qos",
+                    self._qos[shape.device],
+                    "queues",
+                    *map(str, sorted(gone)),
+                ]
+                there = self._laid[shape.device]
+                for number in sorted(gone):
+                    words += ["--", "destroy", "queue", there[number][0]]
+                self._say(words)
+                for number in gone:
+                    del there[number]
+
+    def doubt(self) -> None:
+        """See Shaper."""
+        self._laid.clear()
+
+    def clear(self) -> None:
+        """See Shaper."""
+        for device in list(self._qos):
+            self._remove(device)
+
+    def _lay(self, shape: DeviceShape) -> None:
+        queues = _queues(shape)
+        named = ",".join(f"{number}=@q{number}" for number in queues)
+        words = [
+            *(
+                "--id=@qos",
+                "create",
+                "qos",
+                "type=linux-htb",
+                f"external_ids:{_MARK}={shape.device}",
+            ),
+            *(f"other_config:max-rate={round(shape.capacity_bps)}", f"queues={named}"),
+        ]
+        for number, rates in queues.items():
+            words += ["--", f"--id=@q{number}", *_create(shape.device, rates)]
+        words += ["--", "set", "port", shape.device, "qos=@qos"]
+        made = self._say(words)
+        self._qos[shape.device] = made[0]
+        self._laid[shape.device] = {
+            number: (uuid, rates)
+            for (number, rates), uuid in zip(queues.items(), made[1:], strict=False)
+        }
+
+    def _change(self, shape: DeviceShape, wanted: Mapping[int, _Rates]) -> None:
+        """Changes and adds queues; those that are not wanted stay."""
+        there = self._laid[shape.device]
+        steps: list[list[str]] = []
+        new = [number for number in wanted if number not in there]
+        for number in new:
+            steps.append([f"--id=@q{number}", *_create(shape.device, wanted[number])])
+        if new:
+            added = [f"queues:{number}=@q{number}" for number in new]
+            steps.append(["set", "qos", self._qos[shape.device], *added])
+        for number, rates in wanted.items():
+            if number in there and there[number][1] != rates:
+                steps.append(["set", "queue", there[number][0], *_config(rates)])
+        if not steps:
+            return
+        made = self._say([word for step in steps for word in ("--", *step)][1:])
+        there.update((n, (uuid, wanted[n])) for n, uuid in zip(new, made, strict=False))
+        there.update((n, (there[n][0], rates)) for n, rates in wanted.items())
+
+    def _remove(self, device: str) -> None:
+        """Take what is ours off a device, whoever made it."""
+        where = f"external_ids:{_MARK}={device}"
+        qos = self._say([*_OURS, "qos", where])
+        queues = self._say([*_OURS, "queue", where])
+        self._laid.pop(device, None)
+        self._qos.pop(device, None)
+        if qos or queues:
+            words = ["--if-exists", "clear", "port", device, "qos"]
+            for uuid in qos:
+                words += ["--", "destroy", "qos", uuid]
+            for uuid in queues:
+                words += ["--", "destroy", "queue", uuid]
+            self._say(words)
+
+    def _say(self, words: Sequence[str]) -> list[str]:
+        """Run ovs-vsctl; the words it answers. Raises ControllerError, MissingError."""
+        code, out, said = self._run.ask([*self._words, *words])
+        if code != 0:
+            reason = "; ".join(line.strip() for line in said.splitlines() if line.strip())
+            raise ControllerError(f"ovs-vsctl refused to shape: {reason or f'exit code {code}'}")
+        return out.split()
+
+
+def _queues(shape: DeviceShape) -> dict[int, _Rates]:
+    """Minimum and maximum rate and priority of every queue; 0 is best effort."""
+    best_effort = (round(shape.best_effort_bps), round(shape.capacity_bps), LAST_PRIO)
+    return {0: best_effort} | {
+        c.mark: (round(c.rate_bps), round(c.ceil_bps), c.prio) for c in shape.classes
+    }
+
+
+def _create(device: str, rates: _Rates) -> list[str]:
+    return ["create", "queue", f"external_ids:{_MARK}={device}", *_config(rates)]
+
+
+def _config(rates: _Rates) -> list[str]:
+    names = ("min-rate", "max-rate", "priority")
+    return [f"other_config:{name}={value}" for name, value in zip(names, rates, strict=True)]

@@ -1,0 +1,262 @@
+"""Rates on a device as a tree of classes. What lays it is a :class:`Shaper`.
+
+::
+
+    the link ─┬─ best effort                   what is left, and all that is idle
+              ├─ a mark                        a circuit's guaranteed rate and ceiling
+              └─ a queue ─┬─ its own mark      members that are guaranteed nothing
+                          ├─ a mark            a member's guaranteed rate, out of the queue's
+                          └─ another queue …
+
+Open vSwitch's userspace datapath ignores OpenFlow queues, so a class is told by the DSCP value that
+the first switch sets.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from network_provisioner.controllers.base import Queue
+from network_provisioner.errors import InputError, MissingError
+
+# Best effort is never starved: this share of a link is not handed out.
+BEST_EFFORT_SHARE = 0.01
+MIN_CLASS_BPS = 1000.0
+# Idle bandwidth is offered in this order, 7 last: HTB knows eight priorities.
+FIRST_PRIO, LAST_PRIO = 0, 7
+# HTB nests eight deep (TC_HTB_MAXDEPTH); the link and the leaves take two.
+MAX_QUEUE_DEPTH = 6
+
+
+@dataclass(frozen=True, slots=True)
+class ClassDemand:
+    """What the traffic with DSCP ``mark`` asks of a device.
+
+    ``queue`` names the queue it belongs to there, "" for none. ``shared``: it is what the queue's
+    members share that are guaranteed nothing. ``prio`` counts where it is in no queue.
+    """
+
+    mark: int
+    data_bps: float
+    ack_bps: float
+    ceil_bps: float
+    queue: str = ""
+    shared: bool = False
+    prio: int = FIRST_PRIO
+
+
+@dataclass(frozen=True, slots=True)
+class ShapeClass:
+    """Traffic marked with DSCP ``mark`` gets ``rate_bps`` and at most ``ceil_bps``.
+
+    ``queue`` is the queue it is served out of, "" for the link. ``weight`` is its part of what is
+    idle, relative to others of its ``prio``.
+    """
+
+    mark: int
+    rate_bps: float
+    ceil_bps: float
+    queue: str = ""
+    prio: int = FIRST_PRIO
+    weight: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class QueueClass:
+    """A :class:`~network_provisioner.controllers.base.Queue` as its device keeps it."""
+
+    name: str
+    parent: str
+    rate_bps: float
+    ceil_bps: float
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceShape:
+    """What a switch's device should do with its egress.
+
+    ``delay_s`` is the link's one-way delay; packet queues hold a round trip's worth of the
+    capacity. ``queues`` come parents first.
+    """
+
+    switch: str
+    device: str
+    capacity_bps: float
+    delay_s: float
+    classes: tuple[ShapeClass, ...] = ()
+    queues: tuple[QueueClass, ...] = ()
+
+    @property
+    def best_effort_bps(self) -> float:
+        """What is guaranteed to traffic without a circuit."""
+        given = sum(c.rate_bps for c in self.classes if not c.queue)
+        given += sum(q.rate_bps for q in self.queues if not q.parent)
+        return max(MIN_CLASS_BPS, self.capacity_bps - given)
+
+
+def share_out(
+    capacity_bps: float, asked: Sequence[ClassDemand], queues: Sequence[Queue] = ()
+) -> tuple[tuple[ShapeClass, ...], tuple[QueueClass, ...]]:
+    """The classes and queues of one device.
+
+    Guaranteed data rates come first, in a queue or not; then acknowledgements; then what queues
+    were promised beyond what their members are guaranteed. The sum stays below the capacity by
+    BEST_EFFORT_SHARE: where data alone is guaranteed more than that, every class gives up the same
+    fraction (1 % at most, as the plan admits no more than the capacity). A queue that was promised
+    less than its members are guaranteed gets what they need. Raises InputError for queues that do
+    not form a tree.
+    """
+    ordered = _parents_first(queues)
+    usable = capacity_bps * (1 - BEST_EFFORT_SHARE)
+    data = _fraction(usable, sum(a.data_bps for a in asked))
+    left = usable - data * sum(a.data_bps for a in asked)
+    acks = _fraction(left, sum(a.ack_bps for a in asked))
+    left -= acks * sum(a.ack_bps for a in asked)
+    sure = {a.mark: data * a.data_bps + acks * a.ack_bps for a in asked}
+
+    needs = {q.name: sum(sure[a.mark] for a in asked if a.queue == q.name) for q in ordered}
+    for q in reversed(ordered):
+        if q.parent:
+            needs[q.parent] += needs[q.name]
+    rates: dict[str, float] = {}
+    spare: dict[str, float] = {"": left}
+    for parent in ("", *(q.name for q in ordered)):
+        inside = [q for q in ordered if q.parent == parent]
+        wants = {q.name: max(0.0, q.rate_bps - needs[q.name]) for q in inside}
+        part = _fraction(spare[parent], sum(wants.values()))
+        for q in inside:
+            spare[q.name] = part * wants[q.name]
+            rates[q.name] = needs[q.name] + spare[q.name]
+            spare[parent] -= spare[q.name]
+    ceilings: dict[str, float] = {"": capacity_bps}
+    for q in ordered:
+        ceilings[q.name] = max(rates[q.name], min(q.ceil_bps, ceilings[q.parent]), MIN_CLASS_BPS)
+
+    prios = _ranks(queues)
+    classes = []
+    for a in asked:
+        rate = sure[a.mark] + (spare[a.queue] if a.shared else 0.0)
+        rate = max(MIN_CLASS_BPS, rate)
+        ceil = max(rate, min(a.ceil_bps, ceilings[a.queue]))
+        prio = prios.get(a.queue, a.prio)
+        classes.append(ShapeClass(a.mark, rate, ceil, a.queue, prio, rate if a.queue else 1.0))
+    return (
+        tuple(classes),
+        tuple(
+            QueueClass(q.name, q.parent, max(MIN_CLASS_BPS, rates[q.name]), ceilings[q.name])
+            for q in ordered
+        ),
+    )
+
+
+def _fraction(there_bps: float, wanted_bps: float) -> float:
+    """The part of what is wanted that is there, 1 where all of it is."""
+    return min(1.0, max(0.0, there_bps) / wanted_bps) if wanted_bps > 0 else 1.0
+
+
+def _ranks(queues: Iterable[Queue]) -> dict[str, int]:
+    """The queues' priorities as HTB's, in the same order, above best effort's."""
+    ranked = {prio: i for i, prio in enumerate(sorted({q.prio for q in queues}))}
+    return {q.name: min(FIRST_PRIO + ranked[q.prio], LAST_PRIO - 1) for q in queues}
+
+
+def _parents_first(queues: Sequence[Queue]) -> list[Queue]:
+    by_name: dict[str, Queue] = {}
+    for q in queues:
+        if q.name in by_name:
+            raise InputError(f"{_where(q)} is listed twice, expected one of each name on a link")
+        by_name[q.name] = q
+    return sorted(queues, key=lambda q: (_depth(q, by_name), q.name))
+
+
+def _depth(queue: Queue, by_name: Mapping[str, Queue]) -> int:
+    depth, at = 1, queue
+    while at.parent:
+        if at.parent not in by_name:
+            raise InputError(
+                f"{_where(at)} is inside {at.parent!r}, which is no queue of that link"
+            )
+        at, depth = by_name[at.parent], depth + 1
+        if depth > MAX_QUEUE_DEPTH:
+            raise InputError(
+                f"{_where(queue)} is inside more than {MAX_QUEUE_DEPTH - 1} others (or itself), "
+                f"expected at most {MAX_QUEUE_DEPTH - 1}"
+            )
+    return depth
+
+
+def _where(queue: Queue) -> str:
+    return f"queue {queue.name!r} on link {'>'.join(queue.hop)}"
+
+
+_PACKAGES = {"ovs-vsctl": "openvswitch-switch"}
+
+
+class Runner(Protocol):
+    """Runs commands."""
+
+    def ask(self, command: Sequence[str], stdin: str = "") -> tuple[int, str, str]:
+        """The exit code, standard output and standard error. Raises MissingError."""
+        ...
+
+
+class CommandRunner:
+    """Runs commands on this machine, behind a prefix such as ``ip netns exec NAME``."""
+
+    def __init__(self, prefix: Sequence[str] = (), timeout_s: float = 10.0) -> None:
+        self._prefix = tuple(prefix)
+        self._timeout_s = timeout_s
+
+    def ask(self, command: Sequence[str], stdin: str = "") -> tuple[int, str, str]:
+        """See :class:`Runner`. A command that takes too long is killed and counts as failed."""
+        argv = [*self._prefix, *command]
+        try:
+            done = subprocess.run(
+                argv,
+                input=stdin,
+                text=True,
+                capture_output=True,
+                timeout=self._timeout_s,
+                check=False,
+            )
+        except FileNotFoundError:
+            package = _PACKAGES.get(Path(argv[0]).name, "iproute2")
+            raise MissingError(
+                f"{argv[0]!r} was not found; it is in the Debian package {package}"
+            ) from None
+        except subprocess.TimeoutExpired:
+            return 124, "", f"no answer within {self._timeout_s:g} s"
+        return done.returncode, done.stdout, done.stderr
+
+
+class Shaper(Protocol):
+    """Keeps rates on devices. Every method may raise ControllerError or MissingError."""
+
+    def begin(self, shapes: Iterable[DeviceShape]) -> None:
+        """Have these on devices without any shaping. What others have may be an earlier run's,
+        with traffic on it: it stays until it is known what is wanted."""
+        ...
+
+    def sync(self, shapes: Iterable[DeviceShape]) -> None:
+        """Have exactly this on these devices, whatever is on them."""
+        ...
+
+    def grow(self, shapes: Iterable[DeviceShape]) -> None:
+        """Add and change classes, before packets are marked for them."""
+        ...
+
+    def shrink(self, shapes: Iterable[DeviceShape]) -> None:
+        """Remove the classes that are not in ``shapes``, after the last packet was marked."""
+        ...
+
+    def doubt(self) -> None:
+        """Somebody else may have changed the devices: look before the next step."""
+        ...
+
+    def clear(self) -> None:
+        """Leave every device that was ever laid without shaping."""
+        ...

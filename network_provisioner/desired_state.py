@@ -1,0 +1,167 @@
+"""What the switches should carry, at which rates and in which queues, and whether they do.
+
+The controller is always told the whole desired state in one ``apply``, so that one mends whatever
+was cut short. Here that state is kept, and told only where something of it has changed.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
+
+from network_provisioner.circuits import circuit
+from network_provisioner.controllers.base import Circuit, Controller, ControllerError, Queue
+from network_provisioner.model import Transit
+from network_provisioner.shares import Shares
+
+log = logging.getLogger(__name__)
+
+AGAIN_S = 5.0  # between attempts to mend switches that did not take the last change
+
+
+class Differentiator(Protocol):
+    """Tells transfers apart by whose they are. Times are Unix seconds."""
+
+    def queue_of(self, transit: Transit, now: float) -> str:
+        """The queue a transit shares where its path meets one, "" for none."""
+        ...
+
+    def queues(self, live: Sequence[Transit], now: float) -> Sequence[Queue]:
+        """The queues that the links shall have now."""
+        ...
+
+    def next_change(self, now: float) -> float | None:
+        """When to ask again though no transit changes: not after ``now`` where policies have
+        changed since :meth:`queues` was asked; None where nothing is to come."""
+        ...
+
+    def ended(self, transit: Transit) -> None:
+        """A transit has ended, or the report of one that had ended has come. Called once for each
+        of the two; whatever it raises is logged and goes no further."""
+        ...
+
+
+@runtime_checkable
+class CountsReports(Protocol):
+    """A controller that sees no packets, and counts what transfers report instead."""
+
+    def report_bytes(self, circuit_id: str, n_bytes: int) -> None:
+        """Take in that a transfer has moved ``n_bytes`` over a circuit."""
+        ...
+
+
+class DesiredState:
+    """The circuits and queues that one controller is to keep. Not thread-safe.
+
+    ``policies`` say which transits share queues, None for none.
+    """
+
+    def __init__(
+        self, controller: Controller, shares: Shares, policies: Differentiator | None
+    ) -> None:
+        self._controller = controller
+        self._shares = shares
+        self._policies = policies
+        # Asked once: what a protocol wants is looked up attribute by attribute.
+        self._reported = controller if isinstance(controller, CountsReports) else None
+        self.matches = False  # whether it looks at the flows of circuits
+        self._circuits: dict[str, Circuit] = {}
+        self._queues: tuple[Queue, ...] = ()
+        self.dirty = True  # whether what is wanted was changed since it was told
+        self._again: float | None = None  # when to try again what the switches did not take
+
+    # -- what is wanted ----------------------------------------------------------------------
+
+    def put(self, transit: Transit, now: float) -> None:
+        """A transit comes on the switches, or on other paths there."""
+        transit.queue = "" if self._policies is None else self._policies.queue_of(transit, now)
+        self._shares.put(transit)
+        self.update(transit)
+
+    def update(self, transit: Transit) -> bool:
+        """Carry a transit as it stands now; whether that is something else than before."""
+        wanted = circuit(transit, self.matches)
+        changed = self._circuits.get(transit.id) != wanted
+        if changed:
+            self._circuits[transit.id] = wanted
+            self.dirty = True
+        return changed
+
+    def drop(self, transit_id: str) -> None:
+        """A transit is not to be carried any more."""
+        self._shares.drop(transit_id)
+        if self._circuits.pop(transit_id, None) is not None:
+            self.dirty = True
+
+    def share(self, now: float, everything: bool) -> None:
+        """Share anew what the links have. ``everything``: also what may wait while many are live
+        (:mod:`~.shares`), and where a policy has changed."""
+        if everything or (self._shares.behind and self._shares.few):
+            self._assign_queues(now, everything)
+        for transit in self._shares.settle(now, everything):
+            self.update(transit)
+
+    def _assign_queues(self, now: float, everything: bool) -> None:
+        if self._policies is None:
+            return
+        live = self._shares.transits
+        if everything:
+            at = self._policies.next_change(now)
+            if at is not None and at <= now:
+                for transit in live:
+                    if self._policies.queue_of(transit, now) != transit.queue:
+                        self.put(transit, now)
+            elif not self._shares.behind:
+                return
+        queues = tuple(self._policies.queues(live, now))
+        if queues != self._queues:
+            self._queues = queues
+            self._shares.limit(queues)
+            self.dirty = True
+
+    # -- the switches ------------------------------------------------------------------------
+
+    def apply(self, now: float) -> None:
+        """Have the switches carry what is wanted. Raises ControllerError: they do not, and
+        :meth:`waits` until it is time to try again."""
+        try:
+            self._controller.apply(list(self._circuits.values()), self._queues)
+        except Exception as error:
+            self._again = now + AGAIN_S
+            self.dirty = True
+            if isinstance(error, ControllerError):
+                raise
+            # A driver's own fault must end like a refusal, not half-way.
+            log.exception("the controller failed in a way of its own")
+            raise ControllerError(f"the controller failed: {error}") from error
+        self._again, self.dirty = None, False
+
+    @property
+    def out_of_step(self) -> bool:
+        """Whether the switches did not take the last change."""
+        return self._again is not None
+
+    def waits(self, now: float) -> bool:
+        """Whether it is too early to try again what they did not take."""
+        return self._again is not None and self._again > now
+
+    def move_time(self, by_s: float) -> None:
+        """The clock was set by so many seconds."""
+        if self._again is not None:
+            self._again += by_s
+
+    def report(self, transit_id: str, n_bytes: int) -> bool:
+        """Tell a controller that sees no packets what a transfer has moved; False for others."""
+        if self._reported is None:
+            return False
+        self._reported.report_bytes(transit_id, n_bytes)
+        return True
+
+    def bytes_of(self, transit_id: str) -> int:
+        """What the switches have forwarded for a transit, 0 where they cannot say."""
+        try:
+            return self._controller.circuit_bytes(transit_id)
+        except Exception as error:  # a counter that cannot be read must not keep a path from ending
+            log.warning("transit %s: its byte counter cannot be read: %s", transit_id, error)
+            return 0

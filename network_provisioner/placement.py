@@ -1,0 +1,311 @@
+"""What a request may have on the network as it is reserved now: pure decisions, no effects.
+
+request ─► build: checked, completed from its template ─► a transit with no path yet
+transit ─► decide: admission, with the paths its packets must share and who waits before it
+transit ─► readmit: what it may have instead of what it holds
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+from network_provisioner import circuits
+from network_provisioner.active_transits import ActiveTransits
+from network_provisioner.controllers.base import Capabilities
+from network_provisioner.decisions.admission import (
+    Admission,
+    Claim,
+    Grant,
+    Limits,
+    Never,
+    ThroughputOf,
+    Wait,
+    check_times,
+)
+from network_provisioner.decisions.breakeven import BreakEven, SetupTimes, largest_small
+from network_provisioner.decisions.lanes import Hop, Reservation
+from network_provisioner.decisions.push import Movable
+from network_provisioner.decisions.reservations import Ledger
+from network_provisioner.errors import BrokerError, InputError
+from network_provisioner.model import Transit, TransitRequest
+from network_provisioner.template import Template
+from network_provisioner.terms import (
+    Templates,
+    Terms,
+    below,
+    check_ahead,
+    new_transit,
+    settle,
+    template_for,
+    template_of,
+)
+from network_provisioner.topology import Path, Topology
+from network_provisioner.units import format_rate
+
+log = logging.getLogger(__name__)
+
+BestEffortOf = Callable[[str, str], tuple[float, float] | None]
+"""What transfers without a circuit reach between two sites in b/s, and its age in seconds; None
+where nobody measured."""
+Claims = dict[Hop, list[Claim]]
+
+
+class Placement:
+    """Decides for one transit at a time, and changes nothing. Not thread-safe.
+
+    ``setup_times`` are those of this broker's circuits; without ``best_effort_of`` a part of the
+    circuit's rate is taken for best effort's.
+    """
+
+    def __init__(
+        self,
+        topology: Topology,
+        templates: Templates,
+        ledger: Ledger,
+        active: ActiveTransits,
+        limits: Limits,
+        setup_times: SetupTimes,
+        throughput_of: ThroughputOf | None,
+        best_effort_of: BestEffortOf | None,
+    ) -> None:
+        self._topology = topology
+        self._templates = templates
+        self._ledger = ledger
+        self._active = active
+        self._limits = limits
+        self._setup_times = setup_times
+        self._throughput_of = throughput_of
+        self._best_effort_of = best_effort_of
+        self._admission = Admission(topology, ledger, self._throughput, limits)
+        self._multipath = False
+
+    def trust(self, can: Capabilities) -> None:
+        """What decides about a path: reserved rates where the network keeps them, measurements
+        where it does not. Without packets, what transfers reach tells nothing about a path."""
+        self._admission.guaranteed = can.bandwidth != "none" or not can.real_packets
+        if not can.real_packets:
+            self._throughput_of = self._best_effort_of = None
+        self._multipath = can.multipath
+
+    # -- a request ---------------------------------------------------------------------------
+
+    def build(self, request: TransitRequest, now: float) -> tuple[Transit, Template, Terms]:
+        """The transit of a checked request, its template, and what it settles for.
+
+        Raises BrokerError ``unknown_template``, ``unknown_site``, ``impossible_rate``,
+        ``bad_time``, ``conflict``.
+        """
+        try:
+            self._topology.site(request.src)
+            self._topology.site(request.dst)
+        except InputError as error:
+            raise BrokerError(str(error), "unknown_site") from error
+        template = template_for(request, self._templates)
+        self.check_times(request.start, request.end, now)
+        terms = settle(request, template)
+        transit = new_transit(request, template, terms, now)
+        clash = None if request.best_effort else self._active.pairs.clash(transit)
+        if clash is not None:
+            raise BrokerError(
+                f"flows name packets that transit {clash.id!r} names too, expected ports of its "
+                "own for each, or exactly the same",
+                "conflict",
+            )
+        return transit, template, terms
+
+    def check_times(self, start: float | None, end: float | None, now: float) -> None:
+        """Raises BrokerError ``bad_time`` for times that nobody can have."""
+        check_ahead(start, end, now)
+        check_times(start, end, now, self._limits.max_lease_s)
+
+    def check_possible(self, request: TransitRequest, terms: Terms, template: Template) -> None:
+        """Raises BrokerError ``impossible_rate`` for a minimum of the caller's own that is more
+        than can ever be reserved."""
+        if not terms.asked:
+            return
+        paths = template.paths if self._multipath else 1
+        largest = self._admission.largest(request.src, request.dst, paths)
+        if 0 < largest < terms.min_bps:
+            raise BrokerError(
+                f"min_bps {format_rate(terms.min_bps)} between {request.src} and {request.dst}, "
+                f"expected at most {format_rate(largest)}, all that can be reserved between them",
+                "impossible_rate",
+            )
+
+    def too_small(self, transit: Transit, template: Template, now: float) -> str:
+        """Why a circuit would not pay for a transit (:mod:`~.decisions.breakeven`), in words; ""
+        where it does, or nobody knows. Raises BrokerError ``unknown_site``."""
+        size = transit.size_bytes
+        if size is None:
+            return ""
+        if template.break_even_bytes is not None:
+            return below(template, size)
+        setup_s = self._setup_times.setup_s()
+        if size >= largest_small(setup_s, transit.max_bps):  # as most bytes are: no need to look
+            return ""
+        circuit_bps = self._admission.likely_bps(transit, now)
+        if circuit_bps <= 0:
+            return ""
+        even = BreakEven(setup_s, circuit_bps, self._best_effort(transit, template))
+        return "" if even.pays(size) else even.words(size)
+
+    # -- a path ------------------------------------------------------------------------------
+
+    def decide(
+        self, transit: Transit, template: Template, claims: Claims, now: float
+    ) -> Grant | Wait | Never | str:
+        """What admission says; in words where there is nothing to decide. ``claims`` are those of
+        who waits before it."""
+        ways = self._active.pairs.ways(transit)
+        if len(ways) > 1:
+            where = " and ".join(sorted("-".join(nodes) for nodes in ways))
+            return f"other transits of its packets are on {where}"
+        return self._admission.decide(
+            transit,
+            template,
+            now,
+            self._topology.path(ways.pop()) if ways else None,
+            claims,
+            lambda holder: self._movable(holder, transit),
+            self._multipath,
+        )
+
+    def readmit(self, transit: Transit, wanted: Transit, now: float) -> Grant | Wait | Never | None:
+        """What ``wanted`` may have where the transit gives up what it holds; None where its packets
+        cannot be told apart from those of others on several paths, or its template is gone."""
+        template = template_of(transit, self._templates)
+        ways = self._active.pairs.ways(transit)
+        if template is None or len(ways) > 1:
+            return None
+        pinned = self._topology.path(ways.pop()) if ways else None
+        known, claims = self._active.all, self._active.waitlist.claims_before(transit, now)
+        before = {
+            # Who came later, and may wait for just what this one gives up, does not keep it there.
+            hop: [c for c in found if _is_before(known[c.id], wanted)]
+            for hop, found in claims.items()
+        }
+        with self._without(transit):
+            return self._admission.decide(
+                wanted, template, now, pinned, before, None, self._multipath
+            )
+
+    def begin_early(
+        self, transit: Transit, wanted: Transit, now: float
+    ) -> tuple[Transit, Grant] | None:
+        """How a held transit may begin before its start, or be sure to begin then: with the lease
+        that ``wanted`` asks for, else with what is reserved and as much more as is free. None where
+        it has to stay where it is."""
+        verdict = self.readmit(transit, wanted, now)
+        if isinstance(verdict, Grant):
+            return wanted, verdict
+        longest = self.window(wanted, now)[1] - now
+        reserved_s = transit.lease_until - transit.start
+        verdict = self.readmit(transit, replace(wanted, lease_s=reserved_s), now)
+        if isinstance(verdict, Wait) and verdict.earliest and verdict.earliest < transit.start:
+            wanted = replace(wanted, start=verdict.earliest)
+            verdict = self.readmit(transit, replace(wanted, lease_s=reserved_s), now)
+        if not isinstance(verdict, Grant):
+            return None
+        with self._without(transit):
+            end = self._free_until(verdict.reservation(transit.id), verdict.start + longest)
+        return wanted, replace(verdict, end=end)
+
+    def keep_until(self, transit: Transit, wanted: Transit, now: float) -> float:
+        """How long a transit may stay where it is: up to what ``wanted`` asks for, no shorter than
+        it may now."""
+        until = self.window(wanted, now)[1]
+        with self._without(transit) as held:
+            if held is not None:
+                until = max(held.end, self._free_until(held, until))
+        return max(until, transit.lease_until)
+
+    def open_path(self, transit: Transit) -> Path | None:
+        """The path for a transit without a guarantee, where nothing passes without one (at a
+        Science DMZ) and its packets are not on several; else None."""
+        ends = (self._topology.nodes[transit.src], self._topology.nodes[transit.dst])
+        if transit.src == transit.dst or not any(end.dmz for end in ends):
+            return None
+        ways = self._active.pairs.ways(transit)
+        if len(ways) > 1 or self._active.pairs.clash(transit) is not None:
+            return None
+        if ways:
+            return self._topology.path(ways.pop())
+        return next(iter(self._admission.paths(transit.src, transit.dst)), None)
+
+    def window(self, transit: Transit, now: float) -> tuple[float, float]:
+        """From when to when a transit would hold what it asks for, if it began when it should."""
+        return self._admission.window(transit, now)
+
+    def lease_until(self, transit: Transit, grant: Grant) -> float:
+        """When what was granted ends unless it is renewed."""
+        longest = self._limits.max_lease_s
+        if transit.lease_s is not None:
+            longest = min(transit.lease_s, longest)
+        return min(grant.end, grant.start + longest)
+
+    # -- within ------------------------------------------------------------------------------
+
+    @contextmanager
+    def _without(self, transit: Transit) -> Iterator[Reservation | None]:
+        """The ledger without what a transit holds, for as long as the block lasts."""
+        held = self._ledger.release(transit.id)
+        try:
+            yield held
+        finally:
+            if held is not None:
+                self._ledger.admit(held)
+
+    def _free_until(self, held: Reservation, most: float) -> float:
+        """How long beyond its end, and up to ``most``, the lanes of a reservation are free."""
+        until = max(most, held.end)
+        for hop, rate in held.rates().items():
+            busy = self._ledger.busy(hop, rate, held.end)
+            until = max(held.end, min((begin for begin, _ in busy if begin < until), default=until))
+        return until
+
+    def _movable(self, holder: str, newcomer: Transit) -> list[Movable]:
+        """Who would have to move together if this one did; nobody where one of them must stay."""
+        first = self._active.all.get(holder)
+        if first is None:
+            return []
+        found = []
+        for transit in (first, *self._active.pairs.mates(first)):
+            template = template_of(transit, self._templates)
+            if transit.priority >= newcomer.priority or template is None:
+                return []
+            ways = circuits.ways(transit, self._topology)
+            if any(way.min_bps <= 0 for way in ways):
+                return []
+            low = sum(way.min_bps for way in ways)
+            paths = self._admission.usable(transit.src, transit.dst, template, low)
+            found.append(Movable(transit.id, transit.priority, paths, ways))
+        return found
+
+    def _throughput(self, path: Path) -> tuple[float, float] | None:
+        if self._throughput_of is None:
+            return None
+        try:
+            return self._throughput_of(path)
+        except Exception:  # a foreign archive that fails costs its opinion, never the transfer
+            log.exception("the measured throughput of %s cannot be had", "-".join(path.nodes))
+            return None
+
+    def _best_effort(self, transit: Transit, template: Template) -> float | None:
+        if self._best_effort_of is None:
+            return None
+        try:
+            found = self._best_effort_of(transit.src, transit.dst)
+        except Exception:  # likewise
+            log.exception("best effort from %s to %s is unknown", transit.src, transit.dst)
+            return None
+        return None if found is None or found[1] > template.max_age_s else found[0]
+
+
+def _is_before(other: Transit, wanted: Transit) -> bool:
+    """Whether one that waits has asked before ``wanted`` did, or is of higher priority."""
+    if other.id == wanted.id:
+        return False
+    return other.priority > wanted.priority or other.requested_at < wanted.requested_at

@@ -1,0 +1,172 @@
+"""What a broker tells of itself: its transits, its network, whether it works. Nothing changes."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any, Protocol
+
+from network_provisioner.active_transits import ActiveTransits
+from network_provisioner.controllers.base import Controller, ControllerError
+from network_provisioner.decisions.reservations import Ledger
+from network_provisioner.desired_state import DesiredState
+from network_provisioner.errors import BrokerError
+from network_provisioner.model import ENDED, LIVE, Transit
+from network_provisioner.netload import check_window, describe_load
+from network_provisioner.repository import Repository
+from network_provisioner.store import Store
+from network_provisioner.topologies import discovery
+from network_provisioner.topology import Topology
+
+log = logging.getLogger(__name__)
+
+# What changes too often to be saved each time.
+_CHANGING = ("granted_bps", "queue", "byte_seconds", "metered_at")
+
+
+class Recorder(Protocol):
+    """Takes what was measured of a transfer, once for each transit that is reported."""
+
+    def record(self, transit: Transit) -> object:
+        """Keep bytes, seconds, goodput. Whatever it raises is logged and goes no further."""
+        ...
+
+
+class Queries:
+    """The half of a broker that changes nothing."""
+
+    topology: Topology
+    _controller: Controller
+    _store: Store
+    _lock: threading.Lock
+    _now: Callable[[], float]
+    _turnless: str
+    """Why the last turn could not be had, "" where it could."""
+    _ledger: Ledger
+    _active: ActiveTransits
+    _repository: Repository
+    _desired: DesiredState
+
+    def get(self, transit_id: str) -> Transit:
+        """The transit as it was last saved, with what it is granted now. Raises BrokerError
+        ``unknown_transit``.
+
+        Like the other questions, it does not wait for work on the switches.
+        """
+        return self._as_now(_known(transit_id, self._repository.find(transit_id)))
+
+    def list(
+        self, state: str | None = None, workflow: str | None = None, limit: int = 10_000
+    ) -> list[Transit]:
+        """The newest ``limit`` transits in a state, of a workflow (None: any), oldest first."""
+        return [self._as_now(t) for t in self._store.find(state, workflow, limit)]
+
+    def count(self) -> dict[str, int]:
+        """How many transits there are in each state. Raises StoreError."""
+        return self._store.count()
+
+    def problem(self) -> str:
+        """What is out of step now, in words; "" where nothing is."""
+        if self._desired.out_of_step:
+            return "the switches did not take the last change"
+        if self._turnless:
+            return "the store cannot be had"  # the log has its words, which not everybody may read
+        return "the store did not take the last change" if self._repository.behind else ""
+
+    def health(self) -> dict[str, Any]:
+        """Whether the service works: its controller, and how many transits live and wait."""
+        can = self._controller.capabilities()
+        live, queued = self._active.count()
+        problem = self.problem()
+        return {
+            "status": "degraded" if problem else "ok",
+            "problem": problem,
+            "controller": asdict(can),
+            "live": live,
+            "queued": queued,
+        }
+
+    def describe_topology(
+        self, at: float | None = None, until: float | None = None
+    ) -> dict[str, Any]:
+        """Nodes, and links with what is reserved in each direction now or ``at`` a later time, and
+        by whom ``until`` another; JSON-ready. Raises BrokerError ``bad_time``."""
+        with self._lock:
+            now = self._now()
+            when = now if at is None else at
+            check_window(when, until, now)
+            live = self._active.on_switches() if when <= now else ()
+            return describe_load(self.topology, self._ledger, max(when, now), until, live)
+
+    def discover(self) -> dict[str, Any]:
+        """What the controller finds where it looks around, and in words where the topology says
+        something else; JSON-ready. Takes seconds, during which others are served.
+
+        Raises BrokerError ``conflict`` for a controller that cannot, ``controller_unavailable``.
+        """
+        return discovery.report(self.topology, self._controller)
+
+    def on_switches(self) -> dict[str, Any]:
+        """What the switches say: bytes sent on every link direction, and circuits installed.
+
+        JSON-ready. Raises BrokerError ``controller_unavailable``.
+        """
+        try:
+            counters = self._controller.counters()
+            installed = self._controller.installed()
+        except ControllerError as error:
+            raise BrokerError(str(error), "controller_unavailable") from error
+        return {"counters": [asdict(counter) for counter in counters], "installed": installed}
+
+    # -- within ------------------------------------------------------------------------------
+
+    def _find(self, transit_id: str) -> Transit | None:
+        """The transit with this id, whatever its state, for who has the turn. Raises StoreError."""
+        return self._active.all.get(transit_id) or self._repository.find(transit_id)
+
+    def _known(self, transit_id: str) -> Transit:
+        """As :meth:`_find`. Raises BrokerError ``unknown_transit``."""
+        return _known(transit_id, self._find(transit_id))
+
+    def _check_not_ended(self, transit: Transit) -> None:
+        """Raises BrokerError ``conflict``."""
+        if transit.state in ENDED:
+            raise BrokerError(
+                f"transit {transit.id!r} is {transit.state}, expected one that has not ended",
+                "conflict",
+            )
+
+    def _as_now(self, saved: Transit) -> Transit:
+        """With what is only in memory yet."""
+        live = self._active.all.get(saved.id)
+        if live is not None and live.state in LIVE and saved.state in LIVE:
+            for name in _CHANGING:
+                setattr(saved, name, getattr(live, name))
+            saved.parts = [dict(part) for part in live.parts]
+        return saved
+
+
+def _known(transit_id: str, found: Transit | None) -> Transit:
+    """What was found. Raises BrokerError ``unknown_transit`` for nothing."""
+    if found is None:
+        raise BrokerError(
+            f"unknown transit {transit_id!r}, expected the id of one that was asked for here",
+            "unknown_transit",
+        )
+    return found
+
+
+def notify(queue: deque[Transit], take: Callable[[Transit], object], what: str) -> None:
+    """Hand all transits of a queue over."""
+    while queue:
+        try:
+            transit = queue.popleft()
+        except IndexError:  # another thread took the last one
+            return
+        try:
+            take(transit)
+        except Exception:  # somebody else's failure must not fail the release
+            log.exception("transit %s was not %s", transit.id, what)

@@ -1,0 +1,93 @@
+"""The store as the broker writes it: what cannot be refused any more is kept until it is taken."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Sequence
+
+from network_provisioner.errors import BrokerError
+from network_provisioner.model import ENDED, Transit
+from network_provisioner.store import Store, StoreError
+
+log = logging.getLogger(__name__)
+
+
+class Repository:
+    """Writes and finds transits. Not thread-safe, but for :meth:`find`."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._unsaved: dict[str, Transit] = {}  # what the store has not taken yet
+
+    def find(self, transit_id: str) -> Transit | None:
+        """The transit as it was last saved; needs no lock. Raises StoreError."""
+        unsaved = self._unsaved.get(transit_id)
+        return self._store.get(transit_id) if unsaved is None else unsaved.copy()
+
+    @property
+    def behind(self) -> bool:
+        """Whether there is something that the store has not taken."""
+        return bool(self._unsaved)
+
+    def write(self, transits: Sequence[Transit]) -> None:
+        """Write all of them or none. Raises BrokerError ``store_unavailable``."""
+        try:
+            self._put(transits)
+        except StoreError as error:
+            raise BrokerError(str(error), "store_unavailable") from error
+
+    def write_if_shared(self, transits: Sequence[Transit]) -> None:
+        """Write what is answered in a moment and changes nothing on the switches: where other
+        brokers share the store, as :meth:`write`, for whoever is asked about it next may be one of
+        them; else as :meth:`save`."""
+        (self.write if self._store.shared else self.save)(transits)
+
+    def save(self, transits: Sequence[Transit]) -> None:
+        """Write what has happened, all in one; where the store does not take it, later."""
+        if not transits:
+            return
+        try:
+            self._put(transits)
+        except StoreError as error:
+            log.warning("transit %s cannot be saved: %s", _names(transits), error)
+            self.save_later(transits)
+
+    def save_later(self, transits: Sequence[Transit]) -> None:
+        """Write what has happened together with what is written next."""
+        self._unsaved.update((transit.id, transit) for transit in transits)
+
+    def _put(self, transits: Sequence[Transit]) -> None:
+        """All of them or none. What was not written before goes with them: they may have been given
+        what others gave back, and the store must not have the one without the other."""
+        new = {transit.id for transit in transits}
+        late = [transit for name, transit in self._unsaved.items() if name not in new]
+        self._store.put_many([*late, *transits])
+        self._unsaved.clear()
+
+    def retry(self) -> None:
+        """Try again what the store did not take."""
+        self.save(list(self._unsaved.values()))
+
+    def given_back(self, transit_id: str) -> bool:
+        """Whether a transit was given back, or its lease ended, and the store has not taken it."""
+        late = self._unsaved.get(transit_id)
+        return late is not None and late.released_at > 0
+
+    def late(self, but: Collection[str]) -> list[Transit]:
+        """As the store has them: transits that have not ended, and whose last change it has not
+        taken."""
+        late = [t.id for t in self._unsaved.values() if t.state not in ENDED and t.id not in but]
+        try:
+            found = [self._store.get(name) for name in late]
+        except StoreError as error:
+            log.warning("transit %s cannot be read: %s", ", ".join(late), error)
+            return []
+        return [transit for transit in found if transit is not None]
+
+    def forget(self, transit_id: str) -> None:
+        """Somebody else has saved it since."""
+        self._unsaved.pop(transit_id, None)
+
+
+def _names(transits: Sequence[Transit]) -> str:
+    return ", ".join(transit.id for transit in transits)

@@ -1,0 +1,137 @@
+"""How long the jobs and bytes of a planned DAG take, as site selection believes it.
+
+The planner leaves the workflow and its catalogs in the submit directory, so what a mapping was
+made from is there again: sizes, run times per site, workers, queues and paths come from
+:mod:`site_selector.estimates.believe`. Where a planner left less, less is believed: ``note`` says
+what.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from monitors.planned import submitdir
+from monitors.planned.dag import Node, PlannedDag
+from monitors.workflows.facts.attempts import runtime_subject
+from monitors.workflows.logs.submit_dir import JobKind
+from network_provisioner.errors import InputError
+from network_provisioner.topology import Topology
+from pegasus_hooks.prepost import sizes
+from site_selector.catalogs.documents import read_document
+from site_selector.catalogs.entries import Site, sites_of
+from site_selector.estimates.beliefs import MeasurementSource, NoMeasurements, World
+from site_selector.estimates.believe import DEFAULT_BANDWIDTH_BPS, believe, believe_sites
+from site_selector.inputs import Inputs, load_inputs
+from site_selector.problem import NEVER_S, build_problem, file_sizes
+
+DEFAULT_RUN_S = 60.0  # of a job of which nothing is known
+ADDED_S = 2.0  # of what Pegasus adds beside transfers: directories, clean-up, registration
+
+
+@dataclass(frozen=True, slots=True)
+class Beliefs:
+    """Seconds, bytes and bits per second.
+
+    ``run_s`` of each job of the DAG by name; ``workers`` and ``queue_s`` (T_q) by site;
+    ``rate_bps`` of a path, and ``setup_s``, what a transfer takes beside its bytes, by (source,
+    destination); ``sizes`` of files by name; ``note`` what could not be read, "" where all was.
+    """
+
+    run_s: Mapping[str, float] = field(default_factory=dict)
+    workers: Mapping[str, int] = field(default_factory=dict)
+    queue_s: Mapping[str, float] = field(default_factory=dict)
+    rate_bps: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    setup_s: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    sizes: Mapping[str, float] = field(default_factory=dict)
+    note: str = ""
+
+    def rate(self, pair: tuple[str, str]) -> float:
+        """Bits per second between two sites."""
+        return self.rate_bps.get(pair, DEFAULT_BANDWIDTH_BPS)
+
+
+class Believer:
+    """What is believed of the jobs of one DAG. The planner's files are read once; what was
+    measured, and what the run itself has written so far, each time anew."""
+
+    def __init__(self, dag: PlannedDag, topology: Topology | None = None) -> None:
+        self._dag = dag
+        self._topology = topology
+        self._inputs: Inputs | None = None
+        self._catalog: Mapping[str, Site] = {}
+        self._note = ""
+        files = _Files.of(dag.submit_dir)
+        try:
+            self._inputs = load_inputs(
+                files.workflow, files.sites, files.replicas, files.transformations
+            )
+        except InputError as error:
+            self._note = f"sizes and run times by the archive alone: {error}"
+            try:
+                self._catalog = sites_of(read_document(files.sites, "Pegasus 5 site catalog"))
+            except InputError as other:
+                self._note += f"; sites and paths by default: {other}"
+
+    def __call__(self, source: MeasurementSource | None, now: float) -> Beliefs:
+        """With what ``source`` has by the Unix second ``now``."""
+        measured = source or NoMeasurements()
+        jobs: dict[str, float] = {}
+        files: dict[str, float] = {}
+        if self._inputs is None:
+            world = believe_sites(self._catalog, measured, now=now, topology=self._topology)
+        else:
+            world = believe(self._inputs, measured, now=now, topology=self._topology)
+            files.update(file_sizes(self._inputs, world)[0])
+            jobs = _mapped(self._dag, self._inputs, world)
+        files.update(sizes.of_workflow(self._dag.submit_dir))
+        nodes = self._dag.nodes.values()
+        return Beliefs(
+            {node.name: jobs.get(node.name) or _run_s(node, measured, now) for node in nodes},
+            {name: max(1, int(site.workers.value)) for name, site in world.sites.items()},
+            {name: min(site.queue_wait.value, NEVER_S) for name, site in world.sites.items()},
+            {pair: path.rate_bps for pair, path in world.paths.items() if path.rate_bps > 0},
+            {pair: path.setup.value for pair, path in world.paths.items()},
+            files,
+            self._note,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Files:
+    """What the planner was given, as it lies in the submit directory."""
+
+    workflow: Path
+    sites: Path
+    replicas: Path
+    transformations: Path
+
+    @classmethod
+    def of(cls, submit_dir: Path) -> _Files:
+        given = Path(submitdir.braindump(submit_dir).get("dax", "workflow.yml"))
+        copies = (submit_dir / given.name, submit_dir / "workflow.yml")
+        workflow = next((copy for copy in copies if copy.exists()), given)
+        kinds = ("sites", "replicas", "transformations")
+        return cls(workflow, *(submit_dir / "catalogs" / f"{kind}.yml" for kind in kinds))
+
+
+def _mapped(dag: PlannedDag, inputs: Inputs, world: World) -> dict[str, float]:
+    """Seconds of each job that is one of the abstract workflow's, where it was planned to run."""
+    problem = build_problem(inputs, world)
+    row = {job: number for number, job in enumerate(problem.jobs)}
+    column = {site: number for number, site in enumerate(problem.places[: problem.n_sites])}
+    found = {}
+    for node in dag.nodes.values():
+        if node.task in row and node.site in column:
+            seconds = float(problem.compute_s[row[node.task], column[node.site]])
+            if 0 < seconds < NEVER_S:
+                found[node.name] = seconds
+    return found
+
+
+def _run_s(node: Node, measured: MeasurementSource, now: float) -> float:
+    if node.kind is not JobKind.COMPUTE and node.kind is not JobKind.SUBWORKFLOW:
+        return 0.0 if node.first else ADDED_S
+    found = measured.estimate("runtime", runtime_subject(node.transformation, node.site), now)
+    return DEFAULT_RUN_S if found is None else max(0.0, found.value)

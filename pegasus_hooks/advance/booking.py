@@ -1,0 +1,216 @@
+"""Reserving at the broker: what is held there for a workflow in advance, and changing it.
+
+A reservation has the id that the job's PRE will ask for, and the same terms but for its times: so
+PRE begins it by asking (``network_provisioner/advance.py``). One that PRE has begun has no times
+any more, and is not ours to move.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from network_provisioner.client import Asked
+from network_provisioner.errors import BrokerError
+from network_provisioner.model import LIVE, Transit, TransitRequest, TransitState
+from pegasus_hooks.advance.correct import (
+    Ask,
+    Corrections,
+    Held,
+    Key,
+    Rules,
+    Shift,
+    corrections,
+)
+from pegasus_hooks.advance.predict import Pair, Window
+
+log = logging.getLogger(__name__)
+
+MOST_AT_ONCE = 256  # requests in one question
+STUCK_S = 10.0  # until it is tried again to move what could not be moved
+MOST_ROUNDS = 5  # that one transfer is reserved for anew, each time under another id
+_WAITS = LIVE | {TransitState.QUEUED}
+# Nothing about the request is wrong: it may be asked again.
+_PASSING = frozenset({"controller_unavailable", "store_unavailable", "busy", "timeout"})
+# It cannot be moved so, but what is held stays held.
+_REFUSALS = frozenset({"conflict", "bad_time", "controller_unavailable", "store_unavailable"})
+
+
+class Broker(Protocol):
+    """The part of :class:`~network_provisioner.client.BrokerClient` that reserving needs."""
+
+    def ask(self, requests: Sequence[TransitRequest], /) -> list[Asked]:
+        """Ask for several paths at once, each answered for itself."""
+        ...
+
+    def shift(
+        self, transit_id: str, start: float, end: float, size_bytes: int | None = None, /
+    ) -> Transit:
+        """Move what was reserved in advance, all or nothing."""
+        ...
+
+    def release(
+        self, transit_id: str, bytes_moved: int = 0, seconds: float = 0.0, outcome: str = ""
+    ) -> Transit:
+        """Give a transit back."""
+        ...
+
+    def get(self, transit_id: str, /) -> Transit:
+        """A transit as it is now."""
+        ...
+
+    def list(self, state: str | None = None, workflow: str | None = None) -> list[Transit]:
+        """The transits in a state, of a workflow."""
+        ...
+
+
+RequestsOf = Callable[[str], Mapping[Pair, TransitRequest]]
+"""What the PRE of a job will ask for, by pair of sites. Raises InputError, OSError."""
+
+
+def reserved_in_advance(transit: Transit) -> Held | None:
+    """What a transit holds, or waits for, in advance of its job; None for any other."""
+    own = f"{transit.workflow}:{transit.job}:0:{transit.src}-{transit.dst}"
+    if transit.state not in _WAITS or not transit.end or not transit.id.startswith(own):
+        return None
+    start = transit.start or transit.requested_at
+    pair = transit.src, transit.dst
+    waits = transit.state is TransitState.QUEUED
+    return Held(transit.id, transit.job, pair, start, transit.end, transit.requested_bps, waits)
+
+
+@dataclass(slots=True)
+class Done:
+    """How many were asked for, moved, given back, and could not be moved."""
+
+    asked: int = 0
+    moved: int = 0
+    back: int = 0
+    stuck: int = 0
+
+    def __bool__(self) -> bool:
+        return bool(self.asked or self.moved or self.back)
+
+
+@dataclass(slots=True)
+class Booking:
+    """What is held for one workflow. Not thread-safe.
+
+    ``declined`` is what the broker will not reserve, with its reason; ``min_bps`` what it keeps for
+    a pair of sites.
+    """
+
+    workflow: str
+    broker: Broker
+    requests_of: RequestsOf
+    held: dict[Key, Held] = field(default_factory=dict)
+    declined: dict[Key, str] = field(default_factory=dict)
+    min_bps: dict[Pair, float] = field(default_factory=dict)
+    _stuck: dict[Key, float] = field(default_factory=dict)  # until when
+    _rounds: dict[Key, int] = field(default_factory=dict)
+
+    def look(self) -> None:
+        """Learn from the broker what is held. Raises BrokerError."""
+        found = map(reserved_in_advance, self.broker.list(workflow=self.workflow))
+        self.held = {held.key: held for held in found if held is not None}
+        self.min_bps.update({held.pair: held.min_bps for held in self.held.values()})
+
+    def fit(
+        self,
+        windows: Iterable[Window],
+        begun: Collection[str],
+        now: float,
+        rules: Rules,
+        go_on: Callable[[], bool] = lambda: True,
+    ) -> Done:
+        """Have what is held be as ``windows`` need it; see :func:`~.correct.corrections` and
+        :meth:`carry_out`."""
+        held, known = self.held.values(), self.min_bps
+        changes = corrections(windows, held, begun, self.declined, now, rules, known)
+        return self.carry_out(changes, now, go_on)
+
+    def leave(self, job: str) -> None:
+        """A job has begun: what is held for it is its hooks' business, until :meth:`look` finds
+        that they have not taken it."""
+        self.held = {key: held for key, held in self.held.items() if held.job != job}
+
+    def carry_out(
+        self, changes: Corrections, now: float, go_on: Callable[[], bool] = lambda: True
+    ) -> Done:
+        """Make the changes at Unix second ``now``, as many as there is time for. Raises BrokerError
+        where the broker does not answer: what was done until then is known here."""
+        done = Done()
+        for back in changes.back:
+            if go_on():
+                self._back(back.held, done)
+        for shift in (*changes.later, *changes.sooner):
+            if self._stuck.get(shift.held.key, now) <= now and go_on():
+                self._shift(shift, now, done)
+        for first in range(0, len(changes.ask), MOST_AT_ONCE):
+            if go_on():
+                self._ask(changes.ask[first : first + MOST_AT_ONCE], done)
+        return done
+
+    # -- within ----------------------------------------------------------------------------------
+
+    def _back(self, held: Held, done: Done) -> None:
+        # By now its job may have begun it.
+        if reserved_in_advance(self.broker.get(held.id)) is not None:
+            self.broker.release(held.id, outcome="not needed")
+            done.back += 1
+        self.held.pop(held.key, None)
+
+    def _shift(self, shift: Shift, now: float, done: Done) -> None:
+        held = shift.held
+        try:
+            moved = self.broker.shift(held.id, shift.start, shift.end, shift.size_bytes)
+        except BrokerError as error:
+            if error.code not in _REFUSALS:
+                raise
+            log.info("%s stays as it is: %s", held.id, error)
+            done.stuck += 1
+            self._note(self.broker.get(held.id), held.key)
+            if held.key in self.held and shift.start > held.start and held.start <= now:
+                # Its time passes unused. What is needed later is asked for anew, and may wait.
+                self._back(held, done)
+            else:
+                self._stuck[held.key] = now + STUCK_S
+            return
+        self._note(moved, held.key)
+        done.moved += 1
+
+    def _ask(self, asks: Sequence[Ask], done: Done) -> None:
+        requests, keys = [], []
+        for ask in asks:
+            key = ask.job, ask.pair
+            request = self.requests_of(ask.job).get(ask.pair)
+            if request is None:
+                self.declined[key] = "its job does not ask for a path"
+                continue
+            requests.append(
+                replace(request, start=ask.start, end=ask.end, size_bytes=ask.size_bytes)
+            )
+            keys.append(key)
+        answers = self.broker.ask(requests) if requests else []
+        for key, answer in zip(keys, answers, strict=True):
+            self._rounds[key] = self._rounds.get(key, 0) + 1
+            if answer.transit is not None:
+                self._note(answer.transit, key)
+            if key in self.held:
+                done.asked += 1
+            elif answer.transit is not None:  # begun, or better off without
+                self.declined[key] = answer.transit.reason
+            elif answer.error is not None and answer.error.code not in _PASSING:
+                self.declined[key] = str(answer.error)
+            if self._rounds[key] >= MOST_ROUNDS:
+                self.declined.setdefault(key, f"reserved {MOST_ROUNDS} times in vain")
+
+    def _note(self, transit: Transit, key: Key) -> None:
+        held = reserved_in_advance(transit)
+        if held is None:
+            self.held.pop(key, None)
+            return
+        self.held[key] = held
+        self.min_bps[held.pair] = held.min_bps

@@ -1,0 +1,141 @@
+"""Keeps what is reserved for a running workflow in step with it, while the watcher watches."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from statistics import median
+
+from monitors.planned.dag import PlannedDag
+from monitors.watcher.events import Event, Watched, What
+from network_provisioner.errors import AdonError
+from pegasus_hooks.advance.beliefs import Beliefs
+from pegasus_hooks.advance.booking import Booking
+from pegasus_hooks.advance.correct import Back, Corrections, Rules
+from pegasus_hooks.advance.predict import Prediction, predict
+from pegasus_hooks.advance.progress import NOT_BEGUN, Phase, Stand, after, after_start
+
+log = logging.getLogger(__name__)
+
+EVERY_S = 5.0  # a prediction without news
+REST = 20.0  # times what a look took there is until the next
+REST_AT_MOST_S = 10.0  # a busy machine stops a look for seconds, and the run goes on meanwhile
+AT_MOST_S = 2.0  # of the watcher's time for one look
+AWAY_S = 5.0  # until a broker that was away is asked again
+BELIEVE_S = 10.0  # until what is believed is asked for anew
+LOOK_S = 30.0  # until the broker is asked what it holds
+FIRST_LAG_S = 2.0  # what DAGMan takes between two jobs, until that is known
+LAGS = 20  # that are remembered
+_BEGUN = frozenset({Phase.ASKED, Phase.SUBMITTED, Phase.RUNNING})
+
+
+@dataclass(slots=True)
+class Ahead:
+    """One workflow's reservations in advance.
+
+    ``beliefs_of`` gives what is believed at a Unix second; ``clock`` seconds that never go back.
+    """
+
+    dag: PlannedDag
+    booking: Booking
+    beliefs_of: Callable[[float], Beliefs]
+    rules: Rules = field(default_factory=Rules)
+    clock: Callable[[], float] = time.monotonic
+    prediction: Prediction = field(default_factory=lambda: Prediction(()))
+    _stands: dict[str, Stand] = field(default_factory=dict)
+    _runs: bool = False
+    _gone: bool = False  # its DAGMan, and another may go on
+    _started: float = 0.0  # the DAGMan that runs (Unix seconds)
+    _news: bool = True
+    _next: float = 0.0
+    _last: float = -EVERY_S
+    _looked: float = -LOOK_S
+    _believed: tuple[float, Beliefs] | None = None
+    _lags: list[float] = field(default_factory=list)
+    _trouble: str = ""
+
+    # -- what the watcher tells ------------------------------------------------------------------
+
+    def on(self, event: Event, _workflow: Watched, /) -> None:
+        """Take note of what happened."""
+        self._news = True
+        if event.what is What.DAG_STARTED:
+            at, goes_on = event.at, self._gone
+            self._stands = {n: after_start(s, at, goes_on) for n, s in self._stands.items()}
+            self._runs, self._gone, self._started = True, False, at
+        elif event.what in (What.DAG_ENDED, What.DAG_GONE):
+            self._runs, self._gone = False, event.what is What.DAG_GONE
+        elif event.job in self.dag.nodes:
+            was = self._stands.get(event.job, NOT_BEGUN)
+            now = after(was, event, self.dag.nodes[event.job].retries)
+            if was == NOT_BEGUN and now.phase in (Phase.ASKED, Phase.SUBMITTED):
+                self._learn_lag(event)
+            self._stands[event.job] = now
+            if now.phase in _BEGUN:
+                self.booking.leave(event.job)
+
+    def tick(self, now: float, /) -> None:
+        """Predict and correct, where there is news or some time has passed. What the broker does
+        not answer is tried again."""
+        begun = self.clock()
+        if begun < self._next or not (self._news or begun - self._last >= EVERY_S):
+            return
+        try:
+            all_done = self.look(now, lambda: self.clock() - begun < AT_MOST_S)
+        except (AdonError, OSError) as error:
+            if str(error) != self._trouble:  # once, and not with every try
+                log.warning("%s: nothing is reserved in advance now: %s", self.dag.workflow, error)
+            self._trouble = str(error)
+            self._next = self.clock() + AWAY_S
+            return
+        self._trouble = ""
+        took = self.clock() - begun
+        self._last, self._news = begun, not all_done
+        self._next = begun + took + min(REST * took, REST_AT_MOST_S)
+
+    # -- what it does ----------------------------------------------------------------------------
+
+    def look(self, now: float, go_on: Callable[[], bool] = lambda: True) -> bool:
+        """Bring what is reserved up to date at Unix second ``now``; whether there was time for all.
+        Raises BrokerError."""
+        if self.clock() - self._looked >= LOOK_S:
+            self.booking.look()
+            self._looked = self.clock()
+        if self._runs:
+            begun = {name for name, stand in self._stands.items() if stand.phase in _BEGUN}
+            # What is tried again asks by other ids, which nobody knows before it does.
+            tried = {name for name, stand in self._stands.items() if stand.failures}
+            windows = [w for w in self._predicted(now).windows if w.job not in tried]
+            done = self.booking.fit(windows, begun, now, self.rules, go_on)
+        else:
+            over = [Back(held, "the workflow has ended") for held in self.booking.held.values()]
+            done = self.booking.carry_out(Corrections(back=over), now, go_on)
+        if done:
+            log.info(
+                "%s: %d reserved in advance, %d moved, %d given back",
+                self.dag.workflow, done.asked, done.moved, done.back,
+            )  # fmt: skip
+        return go_on()
+
+    def _predicted(self, now: float) -> Prediction:
+        lag = median(self._lags) if self._lags else FIRST_LAG_S
+        self.prediction = predict(self.dag, self._beliefs(now), self._stands, now, lag)
+        return self.prediction
+
+    def _beliefs(self, now: float) -> Beliefs:
+        at = self.clock()
+        if self._believed is None or at - self._believed[0] >= BELIEVE_S:
+            self._believed = at, self.beliefs_of(now)
+        return self._believed[1]
+
+    def _learn_lag(self, event: Event) -> None:
+        """What passed between the end of the last parent and the beginning of a job, where one
+        DAGMan saw both."""
+        parents = self.dag.nodes[event.job].parents
+        ends = [self._stands.get(parent, NOT_BEGUN) for parent in parents]
+        if self._runs and ends and all(stand.phase is Phase.DONE for stand in ends):
+            last = max(stand.since for stand in ends)
+            if self._started <= last <= event.at:
+                self._lags = [*self._lags[1 - LAGS :], event.at - last]

@@ -1,0 +1,229 @@
+"""When each transfer of a planned DAG will begin and end. Pure.
+
+The executable workflow is played through by site selection's own event simulator
+(:mod:`site_selector.evaluation.simulator`): workers of a site, T_q, and paths that are shared
+evenly. What the planner added is told to it in its own words:
+
+    a job that computes     a job at its site, which has N workers and T_q
+    a job that transfers    for each pair of sites, a job at the source's door that sends one file,
+                            and one at the destination's door that receives it
+    what runs already       a job of what is left, for those who wait for it; and one that keeps
+                            its worker for as long
+
+A door is a place beside a site where nobody waits for a worker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from monitors.planned.dag import Moving, Node, PlannedDag
+from network_provisioner.units import bits, transfer_time
+from pegasus_hooks.advance.asproblem import Parts, problem_of
+from pegasus_hooks.advance.beliefs import Beliefs
+from pegasus_hooks.advance.progress import NOT_BEGUN, Phase, Progress, Stand
+from site_selector.evaluation.simulator import Execution, Simulator
+from site_selector.problem import NEVER_S
+
+LEAST_LEFT = 0.25  # of the time a job has run, where it has run longer than was believed
+LEAST_MOVED = 0.05  # of a transfer is still to come as long as its job has not ended
+SUBMIT_SITE = "local"
+_FIRST = 1e15  # more urgent than any priority of DAGMan
+
+Pair = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """What one job will move from one site to another, and when.
+
+    ``start`` is when its PRE will ask; ``end`` when its last byte will be there if the path is
+    shared as it is believed to be, in Unix seconds. ``setup_s`` of that nothing moves.
+    """
+
+    job: str
+    pair: Pair
+    start: float
+    end: float
+    size_bytes: float
+    setup_s: float = 0.0
+
+    def until(self, min_bps: float) -> float:
+        """When it will be over if it gets no more than ``min_bps``."""
+        if min_bps <= 0:
+            return self.end
+        return max(self.end, self.start + self.setup_s + transfer_time(self.size_bytes, min_bps))
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """The windows of all transfers that have yet to begin, in order of their starts, and from when
+    to when each job that is not done will take (Unix seconds)."""
+
+    windows: tuple[Window, ...]
+    jobs: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+
+    @property
+    def end(self) -> float:
+        """When the last job ends; 0 where all are done."""
+        return max((end for _, end in self.jobs.values()), default=0.0)
+
+
+def predict(
+    dag: PlannedDag,
+    beliefs: Beliefs,
+    progress: Progress,
+    now: float,
+    lag_s: float = 0.0,
+) -> Prediction:
+    """Play the rest of the DAG through from Unix second ``now``.
+
+    ``lag_s`` is what DAGMan takes to notice that a job has ended and to begin the next. A file of
+    unknown size is taken to move in no time, and has no window.
+    """
+    cast = _Cast(beliefs, now, lag_s)
+    for node in dag.nodes.values():
+        cast.add(node, progress.get(node.name, NOT_BEGUN))
+    return cast.play()
+
+
+class _Cast:
+    """The jobs of a :class:`Problem`, as they are put together."""
+
+    def __init__(self, beliefs: Beliefs, now: float, lag_s: float) -> None:
+        self.beliefs = beliefs
+        self.now = now
+        self.lag_s = lag_s
+        self.parts = Parts()
+        self.urgency: list[float] = []
+        self.ends: dict[str, tuple[int, ...]] = {}  # the jobs whose end is a node's end
+        self.begins: dict[str, int] = {}
+        self.never: set[str] = set()
+        self.sends: list[tuple[Node, Moving, int, float | None]] = []
+        self.lites: list[tuple[Node, Moving, int, float]] = []
+
+    # -- who plays -------------------------------------------------------------------------------
+
+    def add(self, node: Node, stand: Stand) -> None:
+        """A node, after all its parents."""
+        if stand.phase is Phase.DONE:
+            self.ends[node.name] = ()
+            return
+        if stand.phase is Phase.NEVER or not self.never.isdisjoint(node.parents):
+            self.never.add(node.name)
+            return
+        after = tuple(dict.fromkeys(j for parent in node.parents for j in self.ends[parent]))
+        ran_s = self.now - stand.since if stand.phase is Phase.RUNNING else None
+        if node.takes_worker:
+            self._compute(node, after, ran_s, stand.phase is Phase.WAITING)
+        elif node.first:
+            self._transfer(node, after, stand)
+        else:
+            left = _left(self.beliefs.run_s.get(node.name, 0.0), ran_s)
+            self._ends(node, self._job(SUBMIT_SITE, True, left + self._lag(ran_s), after))
+
+    def _compute(
+        self, node: Node, after: tuple[int, ...], ran_s: float | None, waits: bool
+    ) -> None:
+        seconds = self.beliefs.run_s.get(node.name, 0.0)
+        brings = [self._alone(moving) for moving in node.first]
+        seconds += max(brings, default=0.0)
+        urgency = float(node.priority)
+        if ran_s is not None:
+            left = _left(seconds, ran_s)
+            self._ends(node, self._job(node.site, True, left, after))
+            keeps = max(0.0, left - self.beliefs.queue_s.get(node.site, 0.0) - self.lag_s)
+            self._job(node.site, False, keeps, after, _FIRST)
+            return
+        job = self._job(node.site, False, seconds, after, urgency)
+        self._ends(node, job)
+        if waits:
+            known = zip(node.first, brings, strict=True)
+            self.lites += [(node, moving, job, taken) for moving, taken in known]
+
+    def _transfer(self, node: Node, after: tuple[int, ...], stand: Stand) -> None:
+        begun = stand.phase is not Phase.WAITING
+        ran_s = self.now - stand.since if begun else 0.0
+        ends = []
+        for moving in node.first:
+            setup = self.beliefs.setup_s.get(moving.pair, 0.0)
+            size = moving.size_bytes(self.beliefs.sizes)
+            moved = self.beliefs.rate(moving.pair) / bits(1) * max(0.0, ran_s - setup)
+            left = max((size or 0.0) - moved, LEAST_MOVED * (size or 0.0))
+            wait = max(0.0, setup - ran_s) + (0.0 if begun else self.lag_s)
+            send = self._job(moving.src, True, wait, after)
+            got = self._job(moving.dst, True, 0.0, (send,))
+            self.parts.files.append((send, got, left))
+            ends.append(got)
+            if not begun:
+                self.sends.append((node, moving, len(self.parts.files) - 1, size))
+            self.begins.setdefault(node.name, send)
+        self.ends[node.name] = tuple(ends)
+
+    def _job(
+        self, site: str, door: bool, seconds: float, after: Sequence[int], urgency: float = 0.0
+    ) -> int:
+        self.urgency.append(urgency)
+        return self.parts.add((site, door), min(seconds, NEVER_S), after)
+
+    def _ends(self, node: Node, job: int) -> None:
+        self.ends[node.name] = (job,)
+        self.begins[node.name] = job
+
+    def _lag(self, ran_s: float | None) -> float:
+        return self.lag_s if ran_s is None else 0.0
+
+    def _alone(self, moving: Moving) -> float:
+        size = moving.size_bytes(self.beliefs.sizes) or 0.0
+        setup = self.beliefs.setup_s.get(moving.pair, 0.0)
+        return setup + transfer_time(size, self.beliefs.rate(moving.pair))
+
+    # -- the play --------------------------------------------------------------------------------
+
+    def play(self) -> Prediction:
+        """Let it run, and read off when what happened."""
+        if not self.parts.at:
+            return Prediction(())
+        urgency = np.array(self.urgency)
+        problem = problem_of(self.parts, self.beliefs, self.lag_s)
+        ran = Simulator(problem, urgency)(self.parts.at)
+        jobs = {}
+        for name, parts in self.ends.items():
+            if parts:
+                begin = ran.ready_s[self.begins[name]]
+                end = max(ran.end_s[part] for part in parts)
+                jobs[name] = (self.now + begin, self.now + end)
+        return Prediction(self._windows(ran), jobs)
+
+    def _windows(self, ran: Execution) -> tuple[Window, ...]:
+        arrived = {move.file: move.end_s for move in ran.moves}
+        found = []
+        for node, moving, file, size in self.sends:
+            send, got, _ = self.parts.files[file]
+            end = arrived.get(file, ran.end_s[got])
+            found.append(self._window(node, moving, ran.ready_s[send], end, size))
+        for node, moving, job, taken in self.lites:
+            size = moving.size_bytes(self.beliefs.sizes)
+            end = ran.start_s[job] + taken
+            found.append(self._window(node, moving, ran.ready_s[job], end, size))
+        known = [window for window in found if window is not None]
+        return tuple(sorted(known, key=lambda w: (w.start, w.job, w.pair)))
+
+    def _window(
+        self, node: Node, moving: Moving, ready_s: float, end_s: float, size: float | None
+    ) -> Window | None:
+        if not size or end_s >= NEVER_S:
+            return None
+        start = self.now + ready_s + self.lag_s
+        setup = self.beliefs.setup_s.get(moving.pair, 0.0)
+        return Window(node.name, moving.pair, start, self.now + end_s, size, setup)
+
+
+def _left(seconds: float, ran_s: float | None) -> float:
+    """How much longer a job takes that has run so long (None: not yet)."""
+    if ran_s is None:
+        return seconds
+    return max(seconds - ran_s, LEAST_LEFT * ran_s if ran_s > seconds else 0.0)

@@ -1,0 +1,128 @@
+"""What PRE asked for and got, on disk as ``<dir>/<job>.adon.json``, for whoever comes after it:
+its own next run, POST, the watcher.
+
+    job, retry, workflow  whose it is
+    at, since             when this PRE began, and when the first of those that it deferred did
+    pairs                 a :class:`PairDecision` for each pair of sites
+    service               how the template wants it served; null where no broker said so
+    tuned                 what the transfer was tuned with, by PRE's edit of the submit file
+    told                  whether the broker knows of everything that goes without a path
+    deferred              whether PRE left it to DAGMan to ask again
+    left_over             ids of former runs that could not be given back
+    given_back            whether nothing of all this is left to give back
+    warnings              what went wrong, in words
+
+The file is on disk before anything is asked, with every pair in state ``unasked``. Standard library
+only: the hooks import this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from monitors.planned import submitdir
+from network_provisioner.base.path_requests import UNASKED, Answer
+
+
+@dataclass(frozen=True, slots=True)
+class PairDecision:
+    """What became of the request for one pair. Rates in bits per second, times in seconds.
+
+    ``told`` is whether the broker knows this; ``size_source`` is where the size is from.
+    """
+
+    id: str
+    src: str
+    dst: str
+    files: int
+    size_bytes: int | None
+    state: str
+    granted_bps: float = 0.0
+    layer: str = ""
+    path: tuple[str, ...] = ()
+    reason: str = ""
+    waited_s: float = 0.0
+    told: bool = False
+    size_source: str = ""
+
+    def answered(self, answer: Answer) -> PairDecision:
+        """The same, with what the broker answered."""
+        transit = answer.transit
+        return replace(
+            self,
+            id=answer.id,
+            state=answer.state,
+            granted_bps=transit.granted_bps if transit else 0.0,
+            layer=transit.layer if transit else "",
+            path=tuple(transit.path) if transit else (),
+            reason=answer.reason,
+            waited_s=answer.waited_s,
+            told=answer.told,
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """As it stands in the decision file and the journal."""
+        out: dict[str, Any] = {name: getattr(self, name) for name in self.__slots__}
+        out["path"] = list(self.path)
+        return out
+
+
+@dataclass(slots=True)
+class Decision:
+    """The file's content; see the module. ``left_over`` says of each id whether it is one that was
+    never answered for."""
+
+    job: str
+    retry: int
+    workflow: str
+    at: float
+    since: float
+    pairs: list[PairDecision]
+    service: Mapping[str, Any] | None = None
+    tuned: Mapping[str, int] = field(default_factory=dict)
+    deferred: bool = False
+    left_over: Mapping[str, bool] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
+
+    def write(self, path: Path) -> None:
+        """Put it in place, whole. Raises OSError."""
+        submitdir.write_json(
+            path,
+            {
+                "job": self.job,
+                "retry": self.retry,
+                "workflow": self.workflow,
+                "at": self.at,
+                "since": self.since,
+                "pairs": [pair.as_json() for pair in self.pairs],
+                "service": self.service,
+                "tuned": dict(self.tuned),
+                "told": all(pair.told for pair in self.pairs),
+                "deferred": self.deferred,
+                "warnings": self.warnings,
+                "left_over": sorted(self.left_over),
+                "given_back": False,
+            },
+        )
+
+
+def to_give_back(data: Mapping[str, Any]) -> dict[str, bool]:
+    """The ids in a decision file that may still hold something, and of each whether it was never
+    answered for: then the broker may have given it, or a later one of its ids."""
+    if data.get("given_back"):
+        return {}
+    out = {i: True for i in data.get("left_over", []) if isinstance(i, str)}
+    for pair in data.get("pairs", []):
+        if isinstance(pair, dict) and isinstance(pair.get("id"), str):
+            out[pair["id"]] = pair.get("state") == UNASKED
+    return out
+
+
+def since(data: Mapping[str, Any], retry: int, now: float) -> float:
+    """When a PRE that begins now really began: where DAGMan deferred it, the first time."""
+    before = data.get("since")
+    same = bool(data.get("deferred")) and data.get("retry") == retry and not data.get("given_back")
+    return min(before, now) if same and isinstance(before, int | float) else now

@@ -1,0 +1,209 @@
+"""The two hooks as programs: arguments in, exit code out, nothing that could fail a workflow.
+
+Everything that goes wrong ends as a warning in the journal of the submit directory (or, where that
+cannot be written, on standard error, which DAGMan keeps).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+from monitors.planned import submitdir
+from monitors.planned.submitdir import DECISION_ENDING
+from network_provisioner.base import hookconfig
+from network_provisioner.base.hookconfig import HookConfig
+from network_provisioner.base.path_requests import Effects
+from network_provisioner.base.patience import Budget
+from network_provisioner.errors import AdonError
+from network_provisioner.model import Transit
+from pegasus_hooks.prepost import WATCHER
+
+_EXEC_FAILED = 127
+_MAX_EXIT = 255
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A hook's arguments. ``code`` is the job's own result, 0 for PRE."""
+
+    config: Path
+    submit_dir: Path
+    job: str
+    retry: int
+    code: int = 0
+
+
+def pre(argv: list[str]) -> int:
+    """``--config FILE JOB RETRY [MAX_RETRIES]``: ask for paths. 0, or prejob.DEFER_STATUS where
+    DAGMan will then ask again."""
+    code = 0
+    with _harmless(argv, "pre"):
+        call = _call(argv)
+        from pegasus_hooks.prepost import prejob  # noqa: PLC0415
+
+        config = hookconfig.load(call.config)
+        code = prejob.run(
+            call.submit_dir, call.job, call.retry, config, _effects(config), _register(call, config)
+        )
+    return code
+
+
+def post(argv: list[str]) -> int:
+    """``--config FILE JOB RETRY RETURN``: give paths back; the exit code is the job's own.
+
+    With ``--config FILE --exitcode-path PROGRAM -- ARGUMENTS`` it stands in for pegasus-exitcode:
+    the job is read from those arguments, and PROGRAM, run with them untouched, gives the code.
+    """
+    if "--exitcode-path" in argv:
+        return _around_exitcode(argv)
+    code = _exit_code(argv[-1] if argv else "")
+    with _harmless(argv, "post"):
+        _run_post(_call(argv))
+    return code
+
+
+def _around_exitcode(argv: list[str]) -> int:
+    split = argv.index("--") if "--" in argv else len(argv)
+    ours, theirs = argv[:split], argv[split + 1 :]
+    program = ours[ours.index("--exitcode-path") + 1] if ours[-1] != "--exitcode-path" else ""
+    with _harmless(argv, "post"):
+        # With -M it writes them where the next hook finds them.
+        _run_post(_call_of_exitcode(ours, theirs), sizes_kept="-M" in theirs)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    try:
+        os.execv(program, [program, *theirs])  # gives its own exit code
+    except OSError as error:
+        print(f"adon post hook: {program}: {error.strerror}", file=sys.stderr)
+    return _EXEC_FAILED
+
+
+def _run_post(call: Call, sizes_kept: bool = False) -> None:
+    """``sizes_kept``: whether somebody else keeps the sizes of what jobs wrote."""
+    if not sizes_kept and "stage_" not in call.job:
+        from pegasus_hooks.prepost import keepsizes  # noqa: PLC0415
+
+        keepsizes.keep_sizes(call.submit_dir, call.job)
+    if not _asked(call):  # needs no broker, nor what speaks to one
+        return
+    from pegasus_hooks.prepost import postjob  # noqa: PLC0415
+
+    config = hookconfig.load(call.config)
+    keep = _keeper(config.archive) if config.archive else None
+    effects = _effects(config)
+    postjob.run(call.submit_dir, call.job, call.retry, call.code, config, effects, keep)
+    register = _register(call, config) if effects.warnings else None
+    if register is not None:  # the watcher tries on, and may have been killed
+        workflow = submitdir.braindump(call.submit_dir).get("wf_uuid", "")
+        register(call.submit_dir, workflow)
+
+
+def _asked(call: Call) -> bool:
+    """Whether PRE asked for the job, or would have had it come so far."""
+    if "stage_" in call.job:
+        return True
+    dag = submitdir.dag_file(call.submit_dir, submitdir.braindump(call.submit_dir))
+    return submitdir.job_file(call.submit_dir, dag, call.job, DECISION_ENDING).exists()
+
+
+def _register(call: Call, config: HookConfig) -> Callable[[Path, str], None] | None:
+    """Has the watcher look after the workflow, where the configuration says that there is one."""
+    if not config.watch:
+        return None
+    watch = config.watch
+
+    def register(submit_dir: Path, workflow: str) -> None:
+        from monitors.watcher import registry  # noqa: PLC0415
+
+        folder = registry.folder_of(watch)
+        registry.register(folder, call.config, submit_dir, workflow)
+        registry.wake(folder, call.config, WATCHER)
+
+    return register
+
+
+def _effects(config: HookConfig) -> Effects:
+    from network_provisioner.base.hookclient import client_of  # noqa: PLC0415
+
+    return Effects(client_of(config), Budget(config.timeout_s))
+
+
+def _keeper(archive_path: str) -> Callable[[Transit], None]:
+    """Records what a transfer taught when its broker was away: nobody else can. The broker's own
+    recorder uses the same ids, so nothing is counted twice."""
+
+    def keep(transit: Transit) -> None:
+        import site  # noqa: PLC0415
+
+        from monitors.archive import Archive  # noqa: PLC0415
+        from monitors.transfers import Recorder  # noqa: PLC0415
+        from network_provisioner.stores.database_url import is_database_url  # noqa: PLC0415
+
+        if is_database_url(archive_path):
+            site.main()  # what speaks to it is installed beside us; a file needs nothing
+
+        with Archive(archive_path) as archive:
+            Recorder(archive).record(transit)
+
+    return keep
+
+
+def _call(argv: list[str]) -> Call:
+    config, rest = _config(argv)
+    if len(rest) < 2 or not rest[1].lstrip("-").isdecimal():
+        raise AdonError(f"found arguments {argv}, expected --config FILE JOB RETRY …")
+    return Call(config, Path.cwd(), rest[0], int(rest[1]), _exit_code(rest[-1]))
+
+
+def _call_of_exitcode(ours: list[str], theirs: list[str]) -> Call:
+    """The job from pegasus-exitcode's arguments, ``-r $RETURN -R $RETRY … ./00/00/<job>.out``."""
+    config, _ = _config(ours)
+    options = dict(pairwise(theirs))
+    output = Path(theirs[-1]) if theirs else Path()
+    if output.suffix != ".out":
+        raise AdonError(f"found arguments {theirs}, expected pegasus-exitcode's, ending in a .out")
+    retry = options.get("-R", "0")
+    code = _exit_code(options.get("-r", "0"))
+    return Call(config, Path.cwd(), output.stem, int(retry) if retry.isdecimal() else 0, code)
+
+
+def _config(argv: list[str]) -> tuple[Path, list[str]]:
+    if len(argv) < 2 or argv[0] != "--config":
+        raise AdonError(f"found arguments {argv}, expected --config FILE first")
+    return Path(argv[1]), argv[2:]
+
+
+def _exit_code(text: str) -> int:
+    """DAGMan's $RETURN as an exit code: signals and failed submits are negative there."""
+    if not text.lstrip("-").isdecimal():
+        return 1
+    code = int(text)
+    return code if 0 <= code <= _MAX_EXIT else 1
+
+
+@contextlib.contextmanager
+def _harmless(argv: list[str], hook: str) -> Iterator[None]:
+    """Turns whatever goes wrong into a line of the journal."""
+    try:
+        yield
+    except Exception as error:  # the hook's promise: no failure of ours fails a workflow
+        known = isinstance(error, AdonError | OSError)
+        reason = str(error) if known else f"{type(error).__name__}: {error}"
+        record = {
+            "at": time.time(),
+            "hook": hook,
+            "event": "warning",
+            "job": argv[2] if len(argv) > 2 else "",
+            "reason": reason,
+            "arguments": argv,
+        }
+        print(f"adon {hook} hook: {reason}", file=sys.stderr)
+        with contextlib.suppress(OSError):  # disk full: standard error has it
+            submitdir.append_lines(Path.cwd() / submitdir.HOOK_JOURNAL, [record])

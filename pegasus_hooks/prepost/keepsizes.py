@@ -1,0 +1,63 @@
+"""After a compute job: the sizes of the files it wrote go into the journal of sizes, where the next
+hook finds them. Standard library only: it runs after every job.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from monitors.planned import submitdir
+from monitors.workflows.logs import kickstart
+
+RECORD_PREFIX = "adon-job-record:"
+_TAIL_BYTES = 1 << 20
+
+
+def keep_sizes(submit_dir: Path, job: str) -> None:
+    """Put the sizes of what a compute job wrote into the journal.
+
+    Raises InputError for no submit directory of Pegasus, or a job that the DAG does not know,
+    OSError where the journal cannot be written.
+    """
+    dag = submitdir.dag_file(submit_dir, submitdir.braindump(submit_dir))
+    output = submitdir.job_file(submit_dir, dag, job, ".out")
+    outputs = last_record(output).get("outputs")
+    if outputs is None:
+        outputs = _kickstarts_outputs(output)
+    if isinstance(outputs, dict):
+        lines = [{"lfn": lfn, "bytes": size} for lfn, size in sorted(outputs.items())]
+        submitdir.append_lines(submit_dir / submitdir.SIZE_JOURNAL, lines)
+
+
+def last_record(output: Path) -> dict[str, Any]:
+    """The record that the planner's wrapper printed last into a job's output; empty for none."""
+    text = _tail(output)
+    for line in reversed(text.splitlines()):
+        if line.startswith(RECORD_PREFIX):
+            try:
+                record = json.loads(line[len(RECORD_PREFIX) :])
+            except ValueError:  # torn by a kill
+                continue
+            return record if isinstance(record, dict) else {}
+    return {}
+
+
+def _kickstarts_outputs(output: Path) -> dict[str, int]:
+    """The same from what a real Pegasus's kickstart wrote, of all programs of a clustered job."""
+    return {
+        lfn: size
+        for one in kickstart.invocations(_tail(output))
+        for lfn, size in one.outputs.items()
+    }
+
+
+def _tail(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, 2)
+            file.seek(max(0, size - _TAIL_BYTES))
+            return file.read().decode(errors="replace")
+    except OSError:
+        return ""

@@ -1,0 +1,203 @@
+"""After a job: give every path back, with what the transfer moved.
+
+The job's decision file names its transits; the records of ``pegasus-transfer`` tell bytes and
+seconds of each pair. Releasing twice is harmless, so this may run again; what cannot be given back
+because the broker is away is recorded, and the watcher or its lease ends it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from monitors.planned import jobsubmit, submitdir
+from monitors.planned.moves import Moves
+from network_provisioner.base.hookconfig import HookConfig
+from network_provisioner.base.path_requests import UNASKED, Effects, give_back, ids_of
+from network_provisioner.errors import AdonError, BrokerError
+from network_provisioner.model import Transit, TransitState
+from network_provisioner.units import goodput
+from pegasus_hooks.prepost import sizes, transferlog, tuning
+from pegasus_hooks.prepost.decision import to_give_back
+from pegasus_hooks.prepost.prejob import (
+    MULTIPART_ENDING,
+    JobPlace,
+    job_requests,
+    moves_at,
+    place_of,
+)
+from pegasus_hooks.prepost.transferlog import Attempt, PairResult
+
+_FILE_CLOCK_S = 2.0  # coarse file times must not hide a record written right after PRE
+
+_NOTHING = PairResult(None, 0.0, 0, 0)
+
+Keep = Callable[[Transit], None]
+
+
+def run(
+    submit_dir: Path,
+    job: str,
+    retry: int,
+    exit_code: int,
+    config: HookConfig,
+    effects: Effects,
+    keep: Keep | None = None,
+) -> None:
+    """Give back and record. ``keep`` takes results that no broker took. Raises InputError where
+    the submit directory cannot be read; the broker's failures are recorded, not raised."""
+    place, listing, decision_file = place_of(submit_dir, job, retry, effects.now())
+    moves = moves_at(place, listing)
+    if moves is None:
+        return
+    decision = submitdir.read_json(decision_file)
+    asked = _asked(decision, place, listing, moves, config)
+    measured = measure(place, listing, moves, decision)
+    outcome = "success" if exit_code == 0 else f"exit {exit_code}"
+    head = {"at": place.at, "hook": "post", "job": job, "retry": retry}
+    lines: list[dict[str, Any]] = []
+    for ask in asked:
+        result, used = measured.get((ask["src"], ask["dst"]), (_NOTHING, {}))
+        transit, given_back = _release(ask, result, outcome, used, effects)
+        line = {**_line(ask, result, outcome, transit), **used, "given_back": given_back}
+        lines.append({**head, "event": "transfer", **line})
+        if transit is None and keep is not None:
+            try:
+                keep(_as_transit(ask, result, place))
+            except (AdonError, OSError) as error:  # what is left to give back counts for more
+                effects.warnings.append(f"{ask['id']}: not in the archive: {error}")
+    if decision and decision.get("retry") == retry:
+        asked_ids = {ask["id"] for ask in asked}
+        left = {i: u for i, u in to_give_back(decision).items() if i not in asked_ids}
+        decision["left_over"] = sorted(give_back(left, effects))
+        done = all(line["given_back"] for line in lines)
+        decision["given_back"] = done and not decision["left_over"]
+        submitdir.write_json(decision_file, decision)
+    lines += [{**head, "event": "warning", "reason": reason} for reason in effects.warnings]
+    submitdir.append_lines(submit_dir / submitdir.HOOK_JOURNAL, lines)
+
+
+def measure(
+    place: JobPlace, listing: Path, moves: Moves, decision: Mapping[str, Any]
+) -> dict[tuple[str, str], tuple[PairResult, dict[str, int]]]:
+    """By (source, destination) what the job moved, and what it used as ``release`` takes it.
+
+    Raises InputError where the submit directory cannot be read.
+    """
+    job_files = listing.with_name(place.job)
+    known, estimates = sizes.sizes_for(moves.pairs, place.submit_dir, job_files, moves.site)
+    # Estimates are good enough to ask by, but nothing that was measured.
+    known = {lfn: size for lfn, size in known.items() if lfn not in estimates}
+    attempts = _attempts(listing, place.job, decision, moves)
+    tuned = decision.get("tuned") if decision.get("retry") == place.retry else None
+    text = jobsubmit.read(listing.with_suffix(".sub"))
+    return {
+        (pair.src, pair.dst): (
+            transferlog.pair_result(pair, attempts, known),
+            tuning.used(pair, tuned if isinstance(tuned, dict) else {}, text),
+        )
+        for pair in moves.pairs
+    }
+
+
+def _asked(
+    decision: Mapping[str, Any],
+    place: JobPlace,
+    listing: Path,
+    moves: Moves,
+    config: HookConfig,
+) -> list[dict[str, Any]]:
+    """What PRE asked for; where it left nothing (killed, disk full) what it would have asked."""
+    pairs = decision.get("pairs")
+    if decision.get("retry") == place.retry and isinstance(pairs, list):
+        found = [p for p in pairs if isinstance(p, dict) and {"id", "src", "dst"} <= p.keys()]
+        if found:
+            return found
+    requests = [one.request for one in job_requests(place, listing, moves, config)]
+    return [{"id": r.id, "src": r.src, "dst": r.dst, "state": UNASKED} for r in requests]
+
+
+def _attempts(listing: Path, job: str, decision: Mapping[str, Any], moves: Moves) -> list[Attempt]:
+    since = decision.get("at", 0.0)
+    since = since - _FILE_CLOCK_S if isinstance(since, int | float) else 0.0
+    try:
+        found = transferlog.read_dir(listing.with_name(job + MULTIPART_ENDING), since)
+        if not found:
+            # PegasusLite puts the same records into the job's output.
+            output = listing.with_suffix(".out")
+            found = transferlog.parse(output.read_text(encoding="utf-8", errors="replace"))
+    except OSError:
+        return []
+    return transferlog.placed(found, moves)
+
+
+def _release(
+    ask: Mapping[str, Any],
+    result: PairResult,
+    outcome: str,
+    used: Mapping[str, int],
+    effects: Effects,
+) -> tuple[Transit | None, bool]:
+    """The broker's last word on a transit, and whether nothing is left to give back."""
+    # Nobody knows the bytes: 0, and the broker looks at its switches' counters.
+    n_bytes = result.n_bytes or 0
+    unanswered = ask.get("state") == UNASKED
+    transit = None
+    try:
+        for one in ids_of(ask["id"]) if unanswered else [ask["id"]]:
+            transit = effects.budget.call(
+                partial(
+                    effects.broker.release, one, n_bytes, result.seconds, outcome,
+                    retries=result.failed_attempts, **used,
+                )
+            )  # fmt: skip
+    except BrokerError as error:
+        if error.code == "unknown_transit" and unanswered:
+            return transit, True  # what never reached the broker is not there to be given back
+        effects.warnings.append(f"{ask['id']}: left to its lease: {error}")
+        return None, False
+    return transit, True
+
+
+def _as_transit(ask: Mapping[str, Any], result: PairResult, place: JobPlace) -> Transit:
+    """What the broker would know if it could be told."""
+    return Transit(
+        id=ask["id"],
+        src=ask["src"],
+        dst=ask["dst"],
+        state=TransitState.RELEASED,
+        workflow=place.workflow,
+        job=place.job,
+        retry=place.retry,
+        path=list(ask.get("path", [])),
+        layer=ask.get("layer", ""),
+        granted_bps=ask.get("granted_bps", 0.0),
+        released_at=place.at,
+        bytes=result.n_bytes or 0,
+        seconds=result.seconds,
+    )
+
+
+def _line(
+    ask: Mapping[str, Any], result: PairResult, outcome: str, transit: Transit | None
+) -> dict[str, Any]:
+    n_bytes = result.n_bytes
+    source = "transfer"
+    if n_bytes is None and transit is not None and transit.switch_bytes:
+        n_bytes, source = transit.switch_bytes, "switch"
+    return {
+        "id": ask["id"],
+        "src": ask["src"],
+        "dst": ask["dst"],
+        "files": result.files,
+        "failed_attempts": result.failed_attempts,
+        "bytes": n_bytes,
+        "bytes_source": source if n_bytes is not None else "unknown",
+        "seconds": result.seconds,
+        "goodput_bps": goodput(n_bytes or 0, result.seconds),
+        "outcome": outcome,
+        "state": str(transit.state) if transit is not None else ask.get("state", UNASKED),
+        "path": list(transit.path) if transit is not None else ask.get("path", []),
+    }

@@ -1,0 +1,230 @@
+"""Before a job: ask the broker for a path for every pair of sites that its files cross.
+
+    what it moves ─► site pairs and sizes ─► one question ─► submit file tuned, decision, journal
+
+Whatever happens the transfer runs: without a path it runs as best effort, and the reason is
+recorded. The id of a request is ``<wf_uuid>:<job>:<retry>:<src>-<dst>``, so that a hook that runs
+twice asks once; where that transit has already ended (a rescue DAG counts retries from 0 again) the
+broker adds a number. Before anything is asked the ids are on disk, so that whoever comes next can
+give back what a killed hook got; where they cannot be, nothing is asked for that would have to be
+given back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from monitors.planned import jobsubmit, submitdir
+from monitors.planned.moves import Moves, moves_of
+from monitors.planned.submitdir import DECISION_ENDING
+from monitors.planned.transferlist import SitePair
+from network_provisioner.base.hookconfig import HookConfig
+from network_provisioner.base.path_requests import (
+    UNASKED,
+    Answer,
+    Answers,
+    Effects,
+    Patience,
+    ask,
+    give_back,
+    may_be,
+    tell,
+)
+from network_provisioner.model import Service, TransitRequest
+from pegasus_hooks.prepost import decision as decisions
+from pegasus_hooks.prepost import sizes, tuning
+from pegasus_hooks.prepost.decision import Decision, PairDecision
+from pegasus_hooks.prepost.identity import identity_of
+
+MULTIPART_ENDING = ".multipart"
+DEFER_STATUS = 4  # of a PRE that is to be run again later: ``SCRIPT DEFER 4 30 PRE <job> …``
+_LATER = "its outputs leave when its program has ended: no path is kept that long"
+
+Register = Callable[[Path, str], None]
+"""Notes, for the watcher, that the workflow (by its uuid) in a submit directory runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobRequest:
+    """One request of a job, its number of files, and where its size is from."""
+
+    request: TransitRequest
+    files: int
+    size_source: str = ""
+
+    def decision(self, answer: Answer | None = None) -> PairDecision:
+        """What is on record of it, before and after it was answered."""
+        r = self.request
+        pair = PairDecision(
+            r.id, r.src, r.dst, self.files, r.size_bytes, UNASKED, size_source=self.size_source
+        )
+        return pair.answered(answer) if answer else pair
+
+
+@dataclass(frozen=True, slots=True)
+class JobPlace:
+    """One job of one workflow, what Pegasus noted of the workflow (braindump.yml), and when the
+    hook began (Unix seconds)."""
+
+    submit_dir: Path
+    job: str
+    retry: int
+    workflow: str
+    at: float
+    facts: Mapping[str, str] = field(default_factory=dict)
+
+
+def place_of(submit_dir: Path, job: str, retry: int, now: float) -> tuple[JobPlace, Path, Path]:
+    """The job, its transfer list and its decision file. Raises InputError for no submit directory
+    of Pegasus, or a job that the DAG does not know."""
+    dump = submitdir.braindump(submit_dir)
+    dag = submitdir.dag_file(submit_dir, dump)
+    listing = submitdir.job_file(submit_dir, dag, job, ".in")
+    place = JobPlace(submit_dir, job, retry, dump.get("wf_uuid", ""), now, dump)
+    return place, listing, listing.with_name(job + DECISION_ENDING)
+
+
+def moves_at(place: JobPlace, listing: Path) -> Moves | None:
+    """What the job moves; None where it moves nothing. Raises InputError for a bad list."""
+    text = jobsubmit.read(listing.with_suffix(".sub"))
+    cache = submitdir.dag_file(place.submit_dir, place.facts).with_suffix(".cache")
+    return moves_of(listing, place.job, text, cache)
+
+
+def requests_of(
+    place: JobPlace, listing: Path, config: HookConfig
+) -> list[tuple[TransitRequest, int]]:
+    """One request, and its number of files, for each site pair whose files move when the job
+    begins. Raises InputError for a bad list."""
+    moves = moves_at(place, listing)
+    found = job_requests(place, listing, moves, config) if moves else []
+    return [(one.request, one.files) for one in found if not one.request.best_effort]
+
+
+def job_requests(
+    place: JobPlace, listing: Path, moves: Moves, config: HookConfig
+) -> list[JobRequest]:
+    """What to ask for: a path for what moves when the job begins. What moves later is only told."""
+    pairs = moves.pairs
+    job_files = listing.with_name(place.job)
+    known, estimates = sizes.sizes_for(pairs, place.submit_dir, job_files, moves.site)
+    text = jobsubmit.read(listing.with_suffix(".sub"))
+    whose = asdict(identity_of(place.facts, text, config.project)) if pairs else {}
+
+    def request_of(pair: SitePair, later: bool) -> JobRequest:
+        request = TransitRequest(
+            id=f"{place.workflow}:{place.job}:{place.retry}:{pair.src}-{pair.dst}",
+            src=pair.src,
+            dst=pair.dst,
+            size_bytes=pair.size_bytes(known),
+            template=config.template,
+            workflow=place.workflow,
+            job=place.job,
+            retry=place.retry,
+            best_effort=_LATER if later else "",
+            **whose,
+        )
+        return JobRequest(request, len(pair.transfers), sizes.source_of(pair, known, estimates))
+
+    return [*(request_of(p, False) for p in moves.now), *(request_of(p, True) for p in moves.later)]
+
+
+def run(
+    submit_dir: Path,
+    job: str,
+    retry: int,
+    config: HookConfig,
+    effects: Effects,
+    register: Register | None = None,
+) -> int:
+    """Ask for everything the job needs, and record what came of it; the exit code, 0 or
+    DEFER_STATUS.
+
+    Raises InputError where the submit directory or a list cannot be read, OSError where the journal
+    cannot be written; the broker's failures are recorded, not raised.
+    """
+    place, listing, decision_file = place_of(submit_dir, job, retry, effects.now())
+    moves = moves_at(place, listing)
+    requests = job_requests(place, listing, moves, config) if moves else []
+    data = submitdir.read_json(decision_file)
+    before = decisions.to_give_back(data)
+    if not requests and not before:
+        return 0
+    if register is not None:
+        _register(register, place, effects)
+    decision = Decision(
+        job, retry, place.workflow, place.at, decisions.since(data, retry, place.at),
+        [one.decision() for one in requests], left_over=before, warnings=effects.warnings,
+    )  # fmt: skip
+    try:
+        if moves and not moves.lite:
+            # pegasus-transfer leaves its records there, and does not make it.
+            listing.with_name(job + MULTIPART_ENDING).mkdir(exist_ok=True)
+        decision.write(decision_file)
+    except OSError as error:
+        give_back(before, effects)
+        _without_a_record(requests, error, effects)
+        return 0
+    # First, since it may hold the very room that is asked for now.
+    ids = [one.request.id for one in requests]
+    others = {i: u for i, u in before.items() if not any(may_be(i, a) for a in ids)}
+    decision.left_over = give_back(others, effects)
+    waited_s = max(0.0, place.at - decision.since)
+    may_defer = submitdir.defers(submit_dir, place.facts, job, DEFER_STATUS)
+    answers = Answers([])
+    if requests:
+        patience = Patience(config.patience_s, waited_s, may_defer)
+        answers = ask([one.request for one in requests], patience, effects)
+    decision.pairs = [o.decision(a) for o, a in zip(requests, answers.answers, strict=True)]
+    decision.deferred = answers.deferred
+    got = {pair.id for pair in decision.pairs}
+    rest = {i: u for i, u in before.items() if i not in others and i not in got}
+    decision.left_over = {**decision.left_over, **give_back(rest, effects, but=got)}
+    if answers.services:
+        decision.service = asdict(answers.services[0])
+    if moves and not answers.deferred:
+        decision.tuned = _tune(listing.with_suffix(".sub"), moves, answers.services, effects)
+    decision.write(decision_file)
+    _journal(place, decision)
+    return DEFER_STATUS if answers.deferred else 0
+
+
+def _register(register: Register, place: JobPlace, effects: Effects) -> None:
+    try:
+        register(place.submit_dir, place.workflow)
+    except (OSError, RuntimeError) as error:  # leases end what no watcher gives back
+        effects.warnings.append(f"no watcher knows of this workflow: {error}")
+
+
+def _without_a_record(requests: list[JobRequest], error: OSError, effects: Effects) -> None:
+    """Nobody could give back what is asked for now, so nothing is; the broker knows why."""
+    reason = f"best effort: the submit directory cannot be written: {error.strerror}"
+    effects.warnings.append(reason)
+    if requests:
+        tell((replace(one.request, best_effort=reason) for one in requests), effects)
+    raise error
+
+
+def _tune(
+    submit_file: Path, moves: Moves, services: list[Service], effects: Effects
+) -> dict[str, int]:
+    try:
+        return tuning.tune(submit_file, moves.pairs, tuning.wanted(services))
+    except OSError as error:
+        effects.warnings.append(f"the transfer is not tuned: {error}")
+        return {}
+
+
+def _journal(place: JobPlace, decision: Decision) -> None:
+    head = {"at": place.at, "hook": "pre", "job": place.job, "retry": place.retry}
+    event = "deferred" if decision.deferred else "decision"
+    lines: list[dict[str, Any]] = [
+        {**head, "event": event, **pair.as_json()} for pair in decision.pairs
+    ]
+    if decision.tuned:
+        lines.append({**head, "event": "tuned", **decision.tuned})
+    lines += [{**head, "event": "warning", "reason": reason} for reason in decision.warnings]
+    submitdir.append_lines(place.submit_dir / submitdir.HOOK_JOURNAL, lines)

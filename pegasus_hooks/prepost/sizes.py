@@ -1,0 +1,148 @@
+"""Sizes of the files that a transfer list declares none for.
+
+Pegasus declares a size where the workflow or the replica catalog has one, and never that of a file
+that the workflow makes. Further sources, the later ones first:
+
+    the file itself           a file:// URL of the machine that pegasus-transfer runs on, if ours
+    adon-sizes.jsonl          what jobs wrote, by our POST of the embedded planner
+    <wf>-0.cache.meta         what jobs wrote, by pegasus-exitcode -M: one line per file,
+                              ``lfn pfn … size="123"``
+    <dir>/<job>.in.meta       what the planner knew of a job's inputs: a JSON list of
+                              {"_id": lfn, "_attributes": {"size": "123"}}
+    <wf>-0.metadata           what it knew of any job's files, from workflow and replica catalog:
+                              "lfn@size": "123", "lfn.size": "123"
+    the same of the workflows that this one is a part of, whose jobs made what it reads
+    an estimate               the median of files whose names differ only in their numbers
+
+Standard library only: the hooks import this.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from monitors.planned import submitdir
+from monitors.planned.transferlist import RELAY, SitePair
+
+DECLARED, KNOWN, ESTIMATED, UNKNOWN = "declared", "known", "estimated", "unknown"
+_META_LINE = re.compile(rb'^(\S+) (?:[^\n]*? )?size="(\d{1,18})"', re.M)
+_META_ENDING = ".cache.meta"
+_PLAN_LINE = re.compile(rb'^\s*"([^"\n]+)[@.]size": "(\d{1,18})"', re.M)
+_PLAN_ENDING = "-0.metadata"
+_DIGITS = re.compile(r"\d+")
+_MOST_DIGITS = 18  # of a size in bytes
+_MOST_PARENTS = 8  # folders above a sub-workflow's that may be its parents'
+
+
+def sizes_for(
+    pairs: Iterable[SitePair], submit_dir: Path, job_files: Path, site: str
+) -> tuple[dict[str, int], frozenset[str]]:
+    """Bytes by lfn for what ``pairs`` do not declare, and the lfns of which they are estimates.
+
+    ``job_files`` is ``<dir>/<job>`` without an ending; ``site`` is where the job runs.
+    """
+    undeclared = [t for pair in pairs for t in pair.undeclared]
+    if not undeclared:
+        return {}, frozenset()
+    known: dict[str, int] = {}
+    for folder in [*reversed([*_parents(submit_dir)]), submit_dir]:
+        known |= of_workflow(folder)
+    known |= planned(job_files.with_name(job_files.name + ".in.meta"))
+    if site == RELAY:  # this machine
+        known |= dict(_on_disk((t.lfn, t.source.url) for t in undeclared))
+    estimates = estimated({t.lfn for t in undeclared} - known.keys(), known)
+    return known | estimates, frozenset(estimates)
+
+
+def source_of(pair: SitePair, known: Mapping[str, int], estimates: frozenset[str]) -> str:
+    """Where the size of ``pair`` is from: the least certain of its files' sources."""
+    lfns = {t.lfn for t in pair.undeclared}
+    if not lfns:
+        return DECLARED
+    if not lfns <= known.keys():
+        return UNKNOWN
+    return ESTIMATED if lfns & estimates else KNOWN
+
+
+def estimated(wanted: Iterable[str], known: Mapping[str, int]) -> dict[str, int]:
+    """For each of ``wanted`` the median of the files of which the name has other numbers in the
+    same places; nothing for those without any."""
+    shapes: dict[str, list[int]] = {}
+    for lfn, size in known.items():
+        shapes.setdefault(_shape(lfn), []).append(size)
+    return {lfn: _median(shapes[_shape(lfn)]) for lfn in wanted if _shape(lfn) in shapes}
+
+
+def planned(path: Path) -> dict[str, int]:
+    """The sizes in a ``.meta`` file of Pegasus; empty where there is none that can be read."""
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    found = {}
+    for item in data if isinstance(data, list) else []:
+        lfn, size = _named(item)
+        if lfn is not None and size is not None:
+            found[lfn] = size
+    return found
+
+
+def _named(item: Any) -> tuple[str | None, int | None]:
+    attributes = item.get("_attributes") if isinstance(item, dict) else None
+    if not isinstance(attributes, dict):
+        return None, None
+    lfn, size = item.get("_id"), str(attributes.get("size", ""))
+    found = int(size) if size.isdecimal() and len(size) <= _MOST_DIGITS else None
+    return lfn if isinstance(lfn, str) else None, found
+
+
+def of_workflow(folder: Path) -> dict[str, int]:
+    """What is known of the files of one workflow."""
+    known: dict[str, int] = {}
+    for ending, line in ((_PLAN_ENDING, _PLAN_LINE), (_META_ENDING, _META_LINE)):
+        for log in folder.glob("*" + ending):
+            try:
+                text = log.read_bytes()
+            except OSError:  # gone since
+                continue
+            known |= {os.fsdecode(lfn): int(size) for lfn, size in line.findall(text)}
+    return known | submitdir.known_sizes(folder)
+
+
+def _parents(submit_dir: Path) -> Iterator[Path]:
+    """The submit directories that ``submit_dir`` lies in, the nearest first: Pegasus plans a
+    sub-workflow into a folder of its parent's."""
+    dump = submitdir.braindump(submit_dir)
+    if dump.get("wf_uuid") == dump.get("root_wf_uuid", dump.get("wf_uuid")):
+        return
+    for folder in list(submit_dir.absolute().parents)[:_MOST_PARENTS]:
+        if (folder / "braindump.yml").exists():
+            yield folder
+
+
+def _on_disk(files: Iterable[tuple[str, str]]) -> Iterator[tuple[str, int]]:
+    for lfn, url in files:
+        scheme, _, path = url.partition("://")
+        if scheme != "file" or "$" in path:
+            continue
+        try:
+            found = Path(path).stat()
+        except OSError:  # not made yet
+            continue
+        if stat.S_ISREG(found.st_mode):  # of a folder it would be that of its list of names
+            yield lfn, found.st_size
+
+
+def _median(values: list[int]) -> int:
+    """The lower one; the module that has it takes longer to load than everything else here."""
+    return sorted(values)[(len(values) - 1) // 2]
+
+
+def _shape(lfn: str) -> str:
+    return _DIGITS.sub("0", lfn)

@@ -1,0 +1,184 @@
+"""A transfer tuned: streams and buffer of GridFTP, threads of iRODS, files side by side.
+
+pegasus-transfer takes none of these from a list, so they go in by what it reads: its own argument
+``--threads``, and the programs that it finds on PATH. PRE edits the job's submit file before DAGMan
+submits it:
+
+    arguments    --threads N  (with it pegasus-transfer does not look at PEGASUS_TRANSFER_THREADS)
+    environment  ADON_STREAMS, ADON_BUFFER_BYTES, ADON_THREADS, and our tools' folder first on PATH
+
+The tools (``pegasus_hooks/tools/bin``) put those values into the arguments of the program they are
+named after, and become it. What a line was before stands above it in a comment, so that every edit
+begins with the text as Pegasus wrote it. Only Pegasus's own transfer jobs are edited, and what runs
+on other machines, where there are no such tools, gets ``--threads`` alone.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from monitors.planned import jobsubmit
+from monitors.planned.transferlist import SitePair, Transfer
+from network_provisioner.model import Service
+
+TOOLS = Path(__file__).resolve().parents[1] / "tools" / "bin"
+_GRIDFTP = frozenset({"gsiftp", "sshftp", "ftp"})
+_IRODS = frozenset({"irods"})
+_USUAL_STREAMS = 4  # pegasus-transfer's own ``-parallel 4``, from server to server only
+_USUAL_IRODS_THREADS = 4  # and ``-N 4``
+_USUAL_PATH = "/usr/local/bin:/usr/bin:/bin"
+_BEFORE = "# adon: before: "
+_WORD = re.compile(r"(?:[^ \t']|'(?:[^']|'')*')+")
+_THREADS = re.compile(r"(--threads[ =])(\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """0 for what is to stay as it is."""
+
+    streams: int = 0
+    buffer_bytes: int = 0
+    threads: int = 0
+
+    def as_json(self) -> dict[str, int]:
+        """What is not 0."""
+        return {name: value for name in self.__slots__ if (value := getattr(self, name))}
+
+
+def wanted(services: Iterable[Service]) -> Wanted:
+    """The most that any of a job's templates wants: its pairs share one call of the tool."""
+    found = list(services)
+    return Wanted(
+        *(
+            max((getattr(s, name) for s in found), default=0)
+            for name in ("streams", "buffer_bytes", "threads")
+        )
+    )
+
+
+def tune(submit_file: Path, pairs: Sequence[SitePair], want: Wanted) -> dict[str, int]:
+    """Have the job's submit file say what is wanted, or what it said before us; returns what now
+    holds of it. Raises OSError where the file cannot be written."""
+    try:
+        old = submit_file.read_bytes()
+    except OSError:  # nothing to submit, or not in Pegasus's way
+        return {}
+    text = old.decode("utf-8", "surrogateescape")
+    made, holds = edited(text, [t for pair in pairs for t in pair.transfers], want)
+    new = made.encode("utf-8", "surrogateescape")
+    if new != old:
+        draft = submit_file.with_name(f".{submit_file.name}.{os.getpid()}")
+        try:
+            draft.write_bytes(new)
+            draft.chmod(submit_file.stat().st_mode & 0o7777)
+            draft.replace(submit_file)
+        except OSError:
+            draft.unlink(missing_ok=True)
+            raise
+    return holds.as_json()
+
+
+def edited(text: str, transfers: Sequence[Transfer], want: Wanted) -> tuple[str, Wanted]:
+    """The submit file for what is wanted, and what of that it can say."""
+    text = restored(text)
+    lines = text.split("\n")
+    found = [_find(lines, name) for name in ("environment", "arguments")]
+    if jobsubmit.attribute(text, "pegasus_wf_xformation") != jobsubmit.TRANSFER or None in found:
+        return text, Wanted()
+    at_environment, at_arguments = (n for n in found if n is not None)
+    here = jobsubmit.command(text, "universe").lower() in jobsubmit.LOCAL_UNIVERSES
+    schemes = {scheme for t in transfers for scheme in t.schemes}
+    gridftp, irods = bool(schemes & _GRIDFTP), bool(schemes & _IRODS)
+    holds = Wanted(
+        want.streams if here and gridftp and want.streams != _USUAL_STREAMS else 0,
+        want.buffer_bytes if here and gridftp else 0,
+        want.threads if not irods or here else 0,
+    )
+    values = {"ADON_STREAMS": holds.streams, "ADON_BUFFER_BYTES": holds.buffer_bytes}
+    arguments = lines[at_arguments]
+    if irods:
+        values["ADON_THREADS"] = holds.threads
+    elif holds.threads and _THREADS.search(arguments):
+        lines[at_arguments] = _THREADS.sub(rf"\g<1>{holds.threads}", arguments)
+    else:
+        values["PEGASUS_TRANSFER_THREADS"] = holds.threads
+    ours = {name: str(value) for name, value in values.items() if value}
+    if ours:
+        lines[at_environment] = _with_environment(lines[at_environment], ours)
+    before = text.split("\n")
+    for n in sorted((at_environment, at_arguments), reverse=True):
+        if lines[n] != before[n]:
+            lines.insert(n, _BEFORE + before[n])
+    return "\n".join(lines), holds
+
+
+def restored(text: str) -> str:
+    """The submit file as it was before any edit of ours."""
+    lines = iter(text.split("\n"))
+    out = []
+    for line in lines:
+        if line.startswith(_BEFORE):
+            out.append(line.removeprefix(_BEFORE))
+            next(lines, None)
+        else:
+            out.append(line)
+    return "\n".join(out)
+
+
+def used(pair: SitePair, tuned: Mapping[str, object], submit_text: str) -> dict[str, int]:
+    """What moved the files of ``pair``: streams, buffer in bytes, threads; 0 where nobody says."""
+    ends = {t.schemes for t in pair.transfers}
+    given = {k: v for k, v in tuned.items() if isinstance(v, int) and not isinstance(v, bool)}
+    streams = 0
+    threads = _THREADS.search(jobsubmit.command(submit_text, "arguments"))
+    side_by_side = int(threads[2]) if threads else given.get("threads", 0)
+    if ends and all(set(schemes) <= _GRIDFTP for schemes in ends):
+        streams = given.get("streams", _USUAL_STREAMS)
+    elif ends and all(set(schemes) & _GRIDFTP for schemes in ends):
+        streams = 1  # between a server and a file of this machine
+    elif ends and all(set(schemes) & _IRODS for schemes in ends):
+        side_by_side = given.get("threads", _USUAL_IRODS_THREADS)
+    buffer_bytes = given.get("buffer_bytes", 0) if streams else 0
+    return {"streams": streams, "buffer_bytes": buffer_bytes, "threads": side_by_side}
+
+
+def _find(lines: Sequence[str], name: str) -> int | None:
+    """The line of a command that stands there once, in the form Pegasus writes it."""
+    starts = f'{name} = "'
+    found = [n for n, line in enumerate(lines) if line.startswith(name)]
+    if len(found) != 1 or not lines[found[0]].startswith(starts):
+        return None
+    return found[0] if lines[found[0]].endswith('"') else None
+
+
+def _with_environment(line: str, ours: Mapping[str, str]) -> str:
+    head, _, rest = line.partition('"')
+    words = _WORD.findall(rest[:-1])
+    path = next((v for word in words if (v := _value(word, "PATH")) is not None), _USUAL_PATH)
+    kept = [w for w in words if all(_value(w, name) is None for name in ("PATH", *ours))]
+    added = {"PATH": f"{TOOLS}:{path}", **ours}
+    return f'{head}"{" ".join([*kept, *(_quoted(f"{k}={v}") for k, v in added.items())])}"'
+
+
+def _value(word: str, name: str) -> str | None:
+    """The value of a variable in a word as HTCondor quotes it: all or a part of it in single
+    quotes, inside of which one stands twice; a double quote stands twice anywhere."""
+    plain, inside, after = "", False, ""
+    for char in word:
+        if char == "'":
+            plain += "'" if not inside and after == "'" else ""
+            inside = not inside
+        else:
+            plain += char
+        after = char
+    found = plain.replace('""', '"')
+    return found.removeprefix(f"{name}=") if found.startswith(f"{name}=") else None
+
+
+def _quoted(word: str) -> str:
+    text = word.replace("'", "''").replace('"', '""')
+    return f"'{text}'" if set(word) & set(" \t'") else text

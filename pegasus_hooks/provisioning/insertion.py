@@ -1,0 +1,147 @@
+"""Jobs put into the text of a workflow, and taken out again: all else stays as it is written.
+
+What is added stands between two marks at the top of the workflow's lists; taking it out leaves the
+very file that was there before. The workflow must be block-style YAML, as Pegasus writes it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from network_provisioner.errors import InputError
+from pegasus_hooks.provisioning.jobs import Additions
+from pegasus_hooks.provisioning.step import NAMESPACE, PROVISION, RELEASE
+from site_selector.catalogs.documents import Document, Key, parse_document
+from site_selector.catalogs.workflow import WHAT
+from site_selector.inputs import TRANSFORMATION_CATALOG
+
+_BEGIN = "# >>> adon: written by 'adon workflow provision', taken out by its '--undo' >>>"
+_END = "# <<< adon <<<"
+_BLOCK = re.compile(rf"^ *{re.escape(_BEGIN)}\n.*?^ *{re.escape(_END)}(?:\n|\Z)", re.M | re.S)
+_WAS = "# in place of: "
+_INSTEAD = re.compile(rf"^ *{re.escape(_WAS)}(.*\n)", re.M)
+_ENTRY = re.compile(r"( *)- ")
+
+
+@dataclass(frozen=True, slots=True)
+class _Edit:
+    """``text`` before line ``number`` (from 0), or in its place."""
+
+    number: int
+    text: str
+    replaces: bool = False
+
+
+def without(text: str, name: str) -> str:
+    """``text`` without what was added to it; as it is where nothing was. Raises InputError for jobs
+    of ours without their marks, which only somebody else's program can have taken away."""
+    rest = _BLOCK.sub(lambda block: "".join(_INSTEAD.findall(block[0])), text)
+    if _BEGIN in rest or _END in rest or re.search(rf"^[ -]*namespace: *{NAMESPACE}$", rest, re.M):
+        raise InputError(
+            f"{name}: found jobs of namespace {NAMESPACE!r} and not the marks around them, expected"
+            " both or none; provision the workflow that this one was made from"
+        )
+    return rest
+
+
+def inserted(document: Document, added: Additions) -> str:
+    """The text of ``document``, which holds nothing of ours, with ``added``. Raises InputError
+    where the lists of the workflow are written in another way, or use our names."""
+    own = {str(job["id"]) for job in added.jobs}
+    for index, job in enumerate(document.root.get("jobs") or ()):
+        if isinstance(job, dict) and job.get("id") in own:
+            raise document.error(
+                ("jobs", index), f"found a job {job['id']!r}, expected that name to be free"
+            )
+    lines = document.text.split("\n")
+    edits = [
+        _edit(document, lines, ("jobs",), added.jobs),
+        _edit(document, lines, ("jobDependencies",), added.dependencies),
+        _edit(document, lines, (TRANSFORMATION_CATALOG, "transformations"), added.transformations),
+    ]
+    for edit in sorted(edits, key=lambda e: e.number, reverse=True):
+        lines[edit.number : edit.number + edit.replaces] = edit.text.split("\n")
+    text = "\n".join(lines)
+    if _others(parse_document(text, document.name, WHAT).root) != _others(document.root):
+        raise _unexpected(document, ("jobs",))
+    return text
+
+
+def _edit(
+    document: Document,
+    lines: Sequence[str],
+    path: tuple[str, ...],
+    entries: Sequence[Mapping[str, Any]],
+) -> _Edit:
+    """``entries`` before the first of a list, in place of an empty one, or as a section of their
+    own before the workflow's jobs."""
+    found: Any = document.root
+    for key in path:
+        found = found.get(key) if isinstance(found, dict) else None
+    section: Any = list(entries)
+    for key in reversed(path):
+        section = {key: section}
+    if path[0] not in document.root:
+        return _Edit(_line(document, lines, ("jobs",), re.compile(r"jobs *:")), _block(section))
+    if path[1:] == () and found == []:
+        number = _line(document, lines, path, re.compile(rf"{path[0]} *: *\[ *\] *$"))
+        return _Edit(number, _block(section, instead=lines[number]), replaces=True)
+    if not isinstance(found, list) or not found:
+        raise _unexpected(document, path[:1])
+    number = _line(document, lines, (*path, 0), _ENTRY)
+    indent = lines[number].partition("-")[0]
+    return _Edit(number, _block(list(entries), indent))
+
+
+def _line(
+    document: Document, lines: Sequence[str], path: tuple[Key, ...], form: re.Pattern[str]
+) -> int:
+    """The line of ``path`` or the one before it that begins in ``form``, from 0."""
+    found = document.line(path) - 1
+    for number in (found, found - 1):
+        if 0 <= number < len(lines) and form.match(lines[number]):
+            return number
+    raise _unexpected(document, path[:1])
+
+
+def _block(value: Any, indent: str = "", instead: str = "") -> str:
+    text = yaml.safe_dump(value, sort_keys=False, width=1000, allow_unicode=True)
+    was = [f"{_WAS}{instead}"] if instead else []
+    return "\n".join(indent + line for line in (_BEGIN, *was, *text.splitlines(), _END))
+
+
+def _others(root: Mapping[str, Any]) -> dict[str, Any]:
+    """The workflow without what is ours, to be compared."""
+    jobs = [j for j in root.get("jobs") or () if not _is_ours(j)]
+    ours = {j["id"] for j in root.get("jobs") or () if _is_ours(j)}
+    edges = [
+        d for d in root.get("jobDependencies") or ()
+        if not (d["id"] in ours or ours.issuperset(d["children"]))
+    ]  # fmt: skip
+    catalog = dict(root.get(TRANSFORMATION_CATALOG) or {})
+    catalog["transformations"] = [t for t in catalog.get("transformations", ()) if not _is_ours(t)]
+    rest = {
+        key: root[key]
+        for key in root
+        if key not in ("jobs", "jobDependencies", TRANSFORMATION_CATALOG)
+    }
+    return {**rest, "jobs": jobs, "jobDependencies": edges, TRANSFORMATION_CATALOG: catalog}
+
+
+def _is_ours(entry: Any) -> bool:
+    return (
+        isinstance(entry, dict)
+        and entry.get("namespace") == NAMESPACE
+        and entry.get("name") in (PROVISION, RELEASE)
+    )
+
+
+def _unexpected(document: Document, path: tuple[Key, ...]) -> InputError:
+    return document.error(
+        path, f"{path[0]!r} is no list in block style, expected YAML as Pegasus writes it"
+    )

@@ -1,0 +1,110 @@
+"""From a workflow's text to the same with provisioning jobs around its wide stretches."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from network_provisioner.errors import InputError
+from pegasus_hooks.provisioning.insertion import inserted, without
+from pegasus_hooks.provisioning.jobs import additions
+from pegasus_hooks.provisioning.levels import Stretch, stretches
+from pegasus_hooks.provisioning.needs import Needs, Whereabouts, needs_of
+from pegasus_hooks.provisioning.step import Step
+from site_selector.catalogs.documents import Document, parse_document
+from site_selector.catalogs.entries import ReplicaCatalog
+from site_selector.catalogs.workflow import WHAT, Workflow, workflow_of
+
+_PROGRAM = Path(__file__).with_name("job.py")
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """``min_width``: a level with fewer jobs is not wide. ``hooks`` and ``pool``: configuration
+    files for the jobs, "" to leave network or pool as they are. ``lease_s`` is as in
+    :class:`pegasus_hooks.provisioning.step.Step`, ``execution`` and ``between`` as in
+    :class:`pegasus_hooks.provisioning.needs.Whereabouts`."""
+
+    min_width: int
+    hooks: str = ""
+    pool: str = ""
+    lease_s: int = 3600
+    execution: tuple[str, ...] = ()
+    between: str = "local"
+
+
+@dataclass(frozen=True, slots=True)
+class Provisioned:
+    """The new text, and what stands in it."""
+
+    text: str
+    steps: tuple[tuple[Stretch, Step], ...]
+
+
+def program() -> list[str]:
+    """The interpreter and the words before a job's own. Raises InputError where Pegasus could not
+    hand them on."""
+    words = [sys.executable, "-I", "-S", str(_PROGRAM)]
+    for word in words:
+        if not word.isascii() or any(sign in word for sign in " '\"$\\"):
+            raise InputError(f"found {word!r}, expected ADON in a folder without spaces and quotes")
+    return words
+
+
+def provisioned(
+    document: Document,
+    replicas: ReplicaCatalog | None,
+    options: Options,
+    words: Sequence[str],
+) -> Provisioned:
+    """``document`` with jobs around every wide stretch, those of an earlier time replaced.
+
+    :param words: what runs the jobs, see :func:`program`.
+    :raises InputError: for a workflow that is none, or is not written as Pegasus writes it.
+    """
+    bare = without(document.text, document.name)
+    if bare != document.text:
+        document = parse_document(bare, document.name, WHAT)
+    workflow = workflow_of(document)
+    where = _whereabouts(workflow, replicas, options)
+    steps = []
+    for stretch in stretches(workflow, options.min_width):
+        needs = needs_of(workflow, stretch, where)
+        steps.append((stretch, _step(stretch, needs, options)))
+    if not steps:
+        return Provisioned(document.text, ())
+    return Provisioned(inserted(document, additions(steps, words)), tuple(steps))
+
+
+def _step(stretch: Stretch, needs: Needs, options: Options) -> Step:
+    return Step(
+        stretch.first,
+        needs.slots,
+        needs.cores,
+        needs.memory_mb,
+        needs.input_bytes,
+        options.lease_s,
+        needs.paths if options.hooks else (),
+        options.hooks if needs.paths else "",
+        options.pool,
+    )
+
+
+def _whereabouts(
+    workflow: Workflow, replicas: ReplicaCatalog | None, options: Options
+) -> Whereabouts:
+    where = Whereabouts(options.execution, options.between)
+    if replicas is None:
+        return where
+    sites, sizes = {}, {}
+    for lfn, file in workflow.files.items():
+        found = replicas.find(lfn) if file.producer is None else None
+        if found is None:
+            continue
+        if found.places:
+            sites[lfn] = found.places[0][0]
+        if found.size_bytes is not None:
+            sizes[lfn] = found.size_bytes
+    return replace(where, replicas=sites, sizes=sizes)

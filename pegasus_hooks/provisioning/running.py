@@ -1,0 +1,217 @@
+"""What the two provisioning jobs do when they run: pool and paths, asked for and given back.
+
+    provision   decision file ─► broker: all paths at once ─► decision file ─► the pool
+    release     decision file ─► broker: each path back    ─► the pool
+
+Neither waits for anything, and neither fails: what goes wrong is a warning in the journal of the
+submit directory. The decision file is the releasing job's, for it is with that one's end that the
+paths are no longer needed: so the watcher and POST, which know nothing of provisioning, leave them
+alone so long, and give them back whatever becomes of that job.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from monitors.planned import jobsubmit, submitdir
+from monitors.planned.submitdir import DECISION_ENDING
+from network_provisioner.base.hookconfig import HookConfig
+from network_provisioner.base.path_requests import UNASKED, Answer, ids_of
+from network_provisioner.base.patience import Broker, Budget
+from network_provisioner.errors import AdonError, BrokerError
+from network_provisioner.model import TransitRequest
+from pegasus_hooks.prepost import WATCHER
+from pegasus_hooks.prepost.decision import (
+    Decision,
+    PairDecision,
+    to_give_back,
+)
+from pegasus_hooks.prepost.identity import identity_of
+from pegasus_hooks.provisioning.place import Place, PoolCommand
+from pegasus_hooks.provisioning.step import PROVISION, RELEASE, PathNeed, Step, dag_name
+
+if TYPE_CHECKING:
+    from network_provisioner.client import Asked
+
+
+class Network:
+    """A broker, and how much time all calls of it may take together: ``timeout_s`` of the hooks'
+    configuration."""
+
+    def __init__(self, config: HookConfig, broker: Broker) -> None:
+        self.config = config
+        self.broker = broker
+        self._budget = Budget(config.timeout_s)
+
+    def ask(self, requests: Sequence[TransitRequest]) -> list[Asked]:
+        """Raises BrokerError."""
+        return self._budget.call(partial(self.broker.ask, requests))
+
+    def give_back(self, transit_id: str) -> None:
+        """Raises BrokerError."""
+        self._budget.call(partial(self.broker.release, transit_id, outcome="provisioned"))
+
+
+@dataclass(slots=True)
+class World:
+    """Where the job runs, its effects, and what went wrong. ``network`` is None where no broker is
+    to be asked."""
+
+    place: Place
+    pool: PoolCommand
+    network: Network | None = None
+    warnings: list[str] = field(default_factory=list)
+
+
+def provision(step: Step, world: World) -> None:
+    """Ask for paths and slots. Nothing is raised for what the broker or the pool refuses."""
+    _paths(step, world, _ask)
+    if step.pool:
+        _pool(step, world, dag_name(PROVISION, step.before), _enlarge(step, world.place))
+    _warn(world, dag_name(PROVISION, step.before))
+
+
+def release(step: Step, world: World) -> None:
+    """Give everything back, also where the other job left no word of it."""
+    _paths(step, world, _give_back)
+    if step.pool:
+        words = ["shrink", "--config", step.pool, "--for", world.place.demand(step)]
+        _pool(step, world, dag_name(RELEASE, step.after), words)
+    _warn(world, dag_name(RELEASE, step.after))
+
+
+def _paths(step: Step, world: World, act: Callable[[Step, World, Network], None]) -> None:
+    if world.network is None or not step.paths:
+        return
+    try:
+        act(step, world, world.network)
+    except (AdonError, OSError) as error:
+        world.warnings.append(f"paths: {error}")
+
+
+def _ask(step: Step, world: World, network: Network) -> None:
+    place, job, config = world.place, dag_name(PROVISION, step.before), network.config
+    text = jobsubmit.read(place.file(job, ".sub"))
+    whose = asdict(identity_of(place.facts, text, config.project))
+    requests = [_request(step, place, need, job, config, whose) for need in step.paths]
+    decision = Decision(
+        dag_name(RELEASE, step.after),
+        0,
+        place.workflow,
+        place.at,
+        place.at,
+        [PairDecision(r.id, r.src, r.dst, 0, r.size_bytes, UNASKED) for r in requests],
+        warnings=world.warnings,
+    )
+    file = place.file(decision.job, DECISION_ENDING)
+    # Before anything is asked, so that whoever comes next can give back what we got.
+    decision.write(file)
+    if config.watch:
+        _have_it_watched(config.watch, step, world)
+    try:
+        answers = network.ask(requests)
+    except BrokerError as error:
+        world.warnings.append(f"paths: best effort: {error}")
+        decision.pairs = [replace(pair, reason=str(error)) for pair in decision.pairs]
+    else:
+        decision.pairs = [*map(_answered, decision.pairs, answers)]
+    decision.write(file)
+    _tell(place, job, [{"event": "decision", **pair.as_json()} for pair in decision.pairs])
+
+
+def _request(
+    step: Step,
+    place: Place,
+    need: PathNeed,
+    job: str,
+    config: HookConfig,
+    whose: Mapping[str, Any],
+) -> TransitRequest:
+    return TransitRequest(
+        id=_id(step, place, need),
+        src=need.src,
+        dst=need.dst,
+        size_bytes=need.size_bytes,
+        template=config.template,
+        lease_s=float(step.lease_s),
+        workflow=place.workflow,
+        job=job,
+        **whose,
+    )
+
+
+def _id(step: Step, place: Place, need: PathNeed) -> str:
+    return f"{place.workflow}:{PROVISION}:{step.level}:{need.src}-{need.dst}"
+
+
+def _answered(pair: PairDecision, answer: Asked) -> PairDecision:
+    transit = answer.transit
+    if transit is None:
+        return replace(pair, state="best_effort", reason=str(answer.error))
+    return pair.answered(Answer(transit.id, str(transit.state), transit.reason, True, transit))
+
+
+def _give_back(step: Step, world: World, network: Network) -> None:
+    file = world.place.file(dag_name(RELEASE, step.after), DECISION_ENDING)
+    data = submitdir.read_json(file)
+    ids = to_give_back(data) if data else {_id(step, world.place, n): True for n in step.paths}
+    left = {}
+    for transit_id, unanswered in ids.items():
+        try:
+            for known in ids_of(transit_id) if unanswered else (transit_id,):
+                network.give_back(known)
+        except BrokerError as error:
+            if error.code != "unknown_transit":
+                left[transit_id] = str(error)
+    world.warnings += [f"{name}: left to its lease: {why}" for name, why in left.items()]
+    if data and not left:
+        submitdir.write_json(file, {**data, "given_back": True})
+
+
+def _enlarge(step: Step, place: Place) -> list[str]:
+    figures = {
+        "slots": step.slots,
+        "cores": step.cores,
+        "memory-mb": step.memory_mb,
+        "bytes": step.bytes,
+        "lease": step.lease_s,
+    }
+    words = ["enlarge", "--config", step.pool, "--for", place.demand(step)]
+    return [*words, *(w for name, value in figures.items() for w in (f"--{name}", str(value)))]
+
+
+def _pool(step: Step, world: World, job: str, words: Sequence[str]) -> None:
+    try:
+        said = world.pool(words)
+    except AdonError as error:
+        world.warnings.append(f"pool: {error}")
+    else:
+        _tell(world.place, job, [{"event": "pool", "slots": step.slots, "said": said}])
+
+
+def _have_it_watched(watch: str, step: Step, world: World) -> None:
+    from monitors.watcher import registry  # noqa: PLC0415
+
+    folder = registry.folder_of(watch)
+    try:
+        registry.register(folder, Path(step.hooks), world.place.submit_dir, world.place.workflow)
+        registry.wake(folder, Path(step.hooks), WATCHER)
+    except OSError as error:
+        world.warnings.append(f"{folder}: nobody watches over the paths: {error}")
+
+
+def _warn(world: World, job: str) -> None:
+    _tell(world.place, job, [{"event": "warning", "reason": r} for r in world.warnings])
+
+
+def _tell(place: Place, job: str, records: Sequence[Mapping[str, Any]]) -> None:
+    """To the journal; where that cannot be written, standard error says it, too."""
+    head = {"at": place.at, "hook": "provision", "job": job}
+    lines = [{**head, **record} for record in records]
+    with contextlib.suppress(OSError):
+        submitdir.append_lines(place.submit_dir / submitdir.HOOK_JOURNAL, lines)

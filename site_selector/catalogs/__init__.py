@@ -1,0 +1,1 @@
+"""What Pegasus's files say: workflows, sites, replicas, transformations."""

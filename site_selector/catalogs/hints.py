@@ -1,0 +1,147 @@
+"""What a workflow admin knows about a site: ``profiles: pegasus: adon.*`` in the site catalog.
+
+Pegasus accepts and carries such keys along. ADON takes them where nothing was measured:
+
+    adon.workers             worker slots, N
+    adon.rate                what one worker computes, Γ_c ("25 MB/s"; bytes per second)
+    adon.queue_wait          usual wait in the site's queue, T_q ("30 s")
+    adon.bandwidth.<site>    throughput to and from another site, Γ_a ("200 Mb/s")
+    adon.rtt.<site>          round-trip time to another site ("53 ms")
+    adon.loss.<site>         packet loss towards another site, as a fraction (0.0001)
+    adon.streams             parallel TCP streams of a transfer
+    adon.buffer              TCP buffer of one stream ("4 MiB")
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from reprlib import repr as shown
+from typing import TypeVar
+
+from network_provisioner.errors import InputError
+from network_provisioner.meant import did_you_mean
+from network_provisioner.units import parse_duration, parse_rate, parse_size
+from site_selector.catalogs.documents import Document, Key
+from site_selector.catalogs.fields import Profiles
+
+T = TypeVar("T")
+
+PREFIX = "adon."
+_PLAIN = ("adon.workers", "adon.rate", "adon.queue_wait", "adon.streams", "adon.buffer")
+_PER_SITE = ("adon.bandwidth.", "adon.rtt.", "adon.loss.")
+_MOST = 10_000_000  # workers or streams: more is a slip
+
+
+@dataclass(frozen=True, slots=True)
+class Hints:
+    """The ``adon.*`` profiles of one site; None or empty where nothing is said.
+
+    ``rate`` is in bytes per second and worker, ``bandwidth_bps`` in bits per second by other site.
+    """
+
+    workers: int | None = None
+    rate: float | None = None
+    queue_wait_s: float | None = None
+    streams: int | None = None
+    buffer_bytes: int | None = None
+    bandwidth_bps: Mapping[str, float] = field(default_factory=dict)
+    rtt_s: Mapping[str, float] = field(default_factory=dict)
+    loss: Mapping[str, float] = field(default_factory=dict)
+
+
+def parse_hints(profiles: Mapping[str, str]) -> Hints:
+    """Read the ``adon.*`` keys of a site's pegasus profiles; other keys are Pegasus's own.
+
+    Raises InputError that names the key, for unknown keys with a suggestion.
+    """
+    plain: dict[str, str] = {}
+    per_site: dict[str, dict[str, str]] = {prefix: {} for prefix in _PER_SITE}
+    for key, value in profiles.items():
+        if not is_hint(key):
+            continue
+        prefix = next((p for p in _PER_SITE if key.startswith(p) and key != p), None)
+        if prefix is not None:
+            per_site[prefix][key[len(prefix) :]] = value
+        elif key in _PLAIN:
+            plain[key] = value
+        else:
+            known = [*_PLAIN, *(f"{p}<site>" for p in _PER_SITE)]
+            raise InputError(
+                f"unknown key {key!r}{did_you_mean(key, known) or ', expected ' + ', '.join(known)}"
+            )
+    buffer = _optional(plain, "adon.buffer", parse_size)
+    bandwidth, rtt, loss = (per_site[prefix] for prefix in _PER_SITE)
+    return Hints(
+        workers=_optional(plain, "adon.workers", _whole),
+        rate=_optional(plain, "adon.rate", _compute_rate),
+        queue_wait_s=_optional(plain, "adon.queue_wait", parse_duration),
+        streams=_optional(
+            plain, "adon.streams", lambda v, key: int(_positive(_whole(v, key), key))
+        ),
+        buffer_bytes=None if buffer is None else int(_positive(buffer, "adon.buffer")),
+        bandwidth_bps={
+            site: _positive(parse_rate(value, key := f"adon.bandwidth.{site}"), key)
+            for site, value in bandwidth.items()
+        },
+        rtt_s={site: parse_duration(value, f"adon.rtt.{site}") for site, value in rtt.items()},
+        loss={site: _fraction(value, f"adon.loss.{site}") for site, value in loss.items()},
+    )
+
+
+def is_hint(key: str) -> bool:
+    """Whether a profile's key is meant for ADON, be it known or not."""
+    return key[: len(PREFIX)].lower() == PREFIX
+
+
+def refuse_hints(document: Document, path: tuple[Key, ...], profiles: Profiles, what: str) -> None:
+    """Raises InputError for an ``adon.*`` profile where none is read: it is there for nothing.
+
+    Metadata may be of any name: nobody takes it for a setting."""
+    for namespace, keys in profiles.items():
+        for key in keys:
+            if is_hint(key) and namespace != "metadata":
+                raise document.error(
+                    (*path, namespace, key),
+                    f"{what}: found {key!r} in profiles: {namespace}, expected {PREFIX}* only in "
+                    "profiles: pegasus of a site of the site catalog",
+                )
+
+
+def _optional(profiles: Mapping[str, str], key: str, parse: Callable[[str, str], T]) -> T | None:
+    return parse(profiles[key], key) if key in profiles else None
+
+
+def _whole(value: str, key: str) -> int:
+    if not (value.strip().isdecimal() and value.isascii()):
+        raise InputError(f"{key}: found {shown(value)}, expected a whole number")
+    if len(value.strip()) > len(str(_MOST)) or int(value) > _MOST:
+        raise InputError(f"{key}: found {shown(value)}, expected at most {_MOST:,}")
+    return int(value)
+
+
+def _positive(value: float, key: str) -> float:
+    if value <= 0:
+        raise InputError(f"{key}: found 0, expected more")
+    return value
+
+
+def _compute_rate(value: str, key: str) -> float:
+    amount = value.strip()
+    amount = amount[:-2] if amount.endswith("/s") else amount
+    try:
+        return _positive(parse_size(amount, key), key)
+    except InputError:
+        raise InputError(
+            f"{key}: found {shown(value)}, expected bytes per second and worker such as '25 MB/s'"
+        ) from None
+
+
+def _fraction(value: str, key: str) -> float:
+    try:
+        number = float(value)
+    except ValueError:
+        number = -1.0
+    if not 0 <= number < 1:
+        raise InputError(f"{key}: found {shown(value)}, expected a fraction in [0, 1)")
+    return number

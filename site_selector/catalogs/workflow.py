@@ -1,0 +1,362 @@
+"""Pegasus 5 abstract workflows: jobs, files and the edges between them.
+
+Edges are those of ``jobDependencies`` and those that data make: who reads a file waits for who
+writes it (Pegasus adds the same ones).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from reprlib import repr as shown
+from typing import Any
+
+from network_provisioner.errors import InputError
+from network_provisioner.meant import did_you_mean
+from network_provisioner.units import MAX_DURATION_S
+from site_selector.catalogs.documents import (
+    Document,
+    Key,
+    parse_document,
+    read_document,
+    uncollected,
+)
+from site_selector.catalogs.fields import (
+    EXPECTED_NAME,
+    Profiles,
+    brief,
+    full_name,
+    is_name,
+    positive_number,
+    profiles_of,
+    size_of,
+)
+from site_selector.catalogs.hints import refuse_hints
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One job. ``transformation`` is ``namespace::name:version``, parts that are missing left out.
+
+    ``site_hint`` is the user's own selector profile ``execution.site``; ``runtime_s`` the job's own
+    ``pegasus: runtime``; ``kind`` is ``job``, or the type of a sub-workflow, which has no
+    transformation and runs at the submit host.
+    """
+
+    id: str
+    transformation: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    kind: str = "job"
+    site_hint: str | None = None
+    runtime_s: float | None = None
+    cores: int = 1
+    memory_mb: float | None = None
+    profiles: Profiles = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """A logical file. ``size_bytes`` is None where the workflow declares none.
+
+    ``producer`` is None for an input of the workflow. ``stage_out``: the workflow wants it back.
+    """
+
+    lfn: str
+    size_bytes: int | None
+    producer: str | None
+    consumers: tuple[str, ...]
+    stage_out: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Workflow:
+    """An abstract workflow without cycles.
+
+    ``jobs`` keeps the order of the file, ``order`` is topological (and the order of the file where
+    that allows); ``level`` is 0 for roots and one more than the highest parent's below.
+    """
+
+    name: str
+    jobs: Mapping[str, Job]
+    files: Mapping[str, DataFile]
+    parents: Mapping[str, tuple[str, ...]]
+    children: Mapping[str, tuple[str, ...]]
+    order: tuple[str, ...]
+    level: Mapping[str, int]
+    document: Document
+
+    def job_error(self, job: str, message: str) -> InputError:
+        """An InputError that names file, line and job."""
+        index = next(i for i, name in enumerate(self.jobs) if name == job)
+        return self.document.error(("jobs", index), f"job {job}: {message}")
+
+
+def topological_order(
+    parents: Mapping[str, Sequence[str]], children: Mapping[str, Sequence[str]]
+) -> tuple[tuple[str, ...], dict[str, int]]:
+    """Jobs with every parent before its children, and each job's level (0 for roots).
+
+    Jobs that are part of a cycle or below one are missing from both.
+    """
+    waiting = {job: len(found) for job, found in parents.items()}
+    level = {job: 0 for job, count in waiting.items() if count == 0}
+    order = list(level)
+    for job in order:  # grows while it is walked
+        for child in children[job]:
+            waiting[child] -= 1
+            level[child] = max(level.get(child, 0), level[job] + 1)
+            if waiting[child] == 0:
+                order.append(child)
+    done = set(order)
+    return tuple(order), {job: found for job, found in level.items() if job in done}
+
+
+def find_cycle(parents: Mapping[str, Sequence[str]], ordered: Sequence[str]) -> list[str]:
+    """A cycle among the jobs that are not in ``ordered``, first job repeated at the end.
+
+    Every job that could not be ordered has such a parent, so walking up comes back to one seen.
+    """
+    stuck = parents.keys() - set(ordered)
+    job = next(job for job in parents if job in stuck)
+    walk: dict[str, None] = {}
+    while job not in walk:
+        walk[job] = None
+        job = next(parent for parent in parents[job] if parent in stuck)
+    names = list(walk)
+    return [job, *reversed(names[names.index(job) + 1 :]), job]
+
+
+WHAT = "Pegasus 5 abstract workflow"
+SUBWORKFLOWS = ("pegasusWorkflow", "condorWorkflow")
+_FALSE = frozenset({"false", "False", "FALSE"})
+# What is larger is a slip; sums of what is smaller stay finite. Seconds, cores, MB.
+_MOST = {"runtime": MAX_DURATION_S, "cores": 1e6, "memory": 1e12}
+
+
+def read_workflow(path: str | Path) -> Workflow:
+    """Read an abstract workflow. Raises InputError that names file and line or job."""
+    return workflow_of(read_document(path, WHAT))
+
+
+def parse_workflow(text: str, name: str = "workflow.yml") -> Workflow:
+    """The same from text."""
+    return workflow_of(parse_document(text, name, WHAT))
+
+
+def workflow_of(document: Document) -> Workflow:
+    """The workflow that a parsed document describes. Raises InputError."""
+    root = document.root
+    version = root.get("pegasus")
+    if isinstance(version, str) and version.partition(".")[0] != "5":
+        raise document.error(("pegasus",), f"found version {version[:40]}, expected {WHAT}")
+    entries = root.get("jobs")
+    if not isinstance(entries, list) or not entries:
+        raise document.error(("jobs",), f"no list of jobs, expected a {WHAT}")
+    with uncollected():
+        reader = _Reader(document)
+        for index, entry in enumerate(entries):
+            reader.add_job(entry, ("jobs", index))
+        reader.add_dependencies(root.get("jobDependencies"))
+        return reader.finish(_name(document, root.get("name")) or Path(document.name).stem)
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _name(document: Document, value: Any) -> str | None:
+    name = _text(value)
+    if name and not is_name(name):
+        raise document.error(("name",), f"workflow name {shown(name)}, {EXPECTED_NAME}")
+    return name
+
+
+class _Reader:
+    """Collects jobs and files, checking each as it comes."""
+
+    def __init__(self, document: Document) -> None:
+        self.document = document
+        self.jobs: dict[str, Job] = {}
+        self.sizes: dict[str, int] = {}
+        self.producer: dict[str, str] = {}
+        self.consumers: dict[str, list[str]] = {}
+        self.stage_out: set[str] = set()
+        self.edges: dict[str, dict[str, None]] = {}  # child to its parents, in order, without twins
+
+    def add_job(self, entry: Any, path: tuple[Key, ...]) -> None:
+        if not isinstance(entry, dict):
+            raise self.document.error(path, "a job is no mapping")
+        job_id = _text(entry.get("id"))
+        if not job_id:
+            raise self.document.error(path, "a job has no id")
+        if job_id in self.jobs:
+            raise self.document.error((*path, "id"), f"job id {job_id!r} is used twice")
+        if not is_name(job_id):
+            raise self.document.error((*path, "id"), f"job id {shown(job_id)}, {EXPECTED_NAME}")
+        kind = entry.get("type", "job")
+        if kind != "job" and kind not in SUBWORKFLOWS:
+            raise self.document.error(
+                (*path, "type"),
+                f"job {job_id}: found type {brief(kind)}, expected job, {', '.join(SUBWORKFLOWS)}",
+            )
+        name = _text(entry.get("name")) or (_text(entry.get("file")) if kind != "job" else None)
+        if not name:
+            raise self.document.error(path, f"job {job_id} names no transformation")
+        inputs, outputs = self._uses(entry.get("uses"), path, job_id)
+        profiles = entry.get("profiles")
+        settings: Profiles = self._profiles(profiles, path, job_id) if profiles else {}
+        pegasus = settings.get("pegasus", {})
+        self.jobs[job_id] = Job(
+            job_id,
+            full_name(_text(entry.get("namespace")), name, _text(entry.get("version")))
+            if kind == "job"
+            else f"pegasus::{kind}",
+            tuple(inputs),
+            tuple(outputs),
+            kind,
+            settings.get("selector", {}).get("execution.site"),
+            self._number(pegasus, "runtime", path, job_id),
+            max(1, int(self._number(pegasus, "cores", path, job_id) or 1)),
+            self._number(pegasus, "memory", path, job_id),
+            settings,
+        )
+        self.edges[job_id] = {}
+
+    def _uses(
+        self, uses: Any, path: tuple[Key, ...], job: str
+    ) -> tuple[dict[str, None], dict[str, None]]:
+        inputs: dict[str, None] = {}
+        outputs: dict[str, None] = {}
+        if uses is None:
+            return inputs, outputs
+        if not isinstance(uses, list):
+            raise self.document.error((*path, "uses"), f"job {job}: 'uses' is no list")
+        for index, use in enumerate(uses):
+            lfn = use.get("lfn") if isinstance(use, dict) else None
+            if not isinstance(lfn, str) or not lfn:
+                raise self._use_error(path, index, f"job {job}: a file it uses has no lfn")
+            if lfn in inputs or lfn in outputs:
+                raise self._use_error(path, index, f"job {job} uses file {lfn!r} twice")
+            if "size" in use or "metadata" in use:
+                self._size(use, lfn, path, index)
+            link = use.get("type")
+            if link == "input":
+                inputs[lfn] = None
+                self.consumers.setdefault(lfn, []).append(job)
+            elif link in ("output", "checkpoint"):
+                if lfn in self.producer:
+                    raise self._use_error(
+                        path,
+                        index,
+                        f"file {lfn!r} is written by job {self.producer[lfn]} and by {job}",
+                    )
+                outputs[lfn] = None
+                self.producer[lfn] = job
+                if _text(use.get("stageOut")) not in _FALSE:
+                    self.stage_out.add(lfn)
+            else:
+                raise self._use_error(
+                    path,
+                    index,
+                    f"job {job}: file {lfn!r} has type {brief(link)}, "
+                    "expected input, output or checkpoint",
+                )
+        return inputs, outputs
+
+    def _use_error(self, path: tuple[Key, ...], index: int, message: str) -> InputError:
+        return self.document.error((*path, "uses", index), message)
+
+    def _size(self, use: dict[str, Any], lfn: str, path: tuple[Key, ...], index: int) -> None:
+        size = size_of(self.document, (*path, "uses", index), use, lfn)
+        if size is not None and self.sizes.setdefault(lfn, size) != size:
+            raise self._use_error(
+                path, index, f"file {lfn!r} has {size} bytes here and {self.sizes[lfn]} before"
+            )
+
+    def _profiles(self, value: Any, path: tuple[Key, ...], job: str) -> Profiles:
+        where = (*path, "profiles")
+        profiles = profiles_of(self.document, where, value, f"job {job}")
+        refuse_hints(self.document, where, profiles, f"job {job}")
+        return profiles
+
+    def _number(
+        self, profiles: Mapping[str, str], key: str, path: tuple[Key, ...], job: str
+    ) -> float | None:
+        value = profiles.get(key)
+        if value is None:
+            return None
+        number = positive_number(value)
+        if number is None or number > _MOST[key]:
+            most = "" if number is None else f" and at most {_MOST[key]:g}"
+            raise self.document.error(
+                (*path, "profiles", "pegasus", key),
+                f"job {job}: {key} is {shown(value)}, expected a number above 0{most}",
+            )
+        return number
+
+    def _check_names(self) -> None:
+        for lfn, job in ({k: v[0] for k, v in self.consumers.items()} | self.producer).items():
+            if not is_name(lfn):
+                index = list(self.jobs).index(job)
+                raise self.document.error(
+                    ("jobs", index, "uses"), f"job {job}: file {shown(lfn)}, {EXPECTED_NAME}"
+                )
+
+    def add_dependencies(self, entries: Any) -> None:
+        if entries is not None and not isinstance(entries, list):
+            raise self.document.error(("jobDependencies",), "jobDependencies is no list")
+        for index, entry in enumerate(entries or ()):
+            path: tuple[Key, ...] = ("jobDependencies", index)
+            if not isinstance(entry, dict) or not isinstance(entry.get("children"), list):
+                raise self.document.error(path, "a dependency has no id or no list of children")
+            for job in (entry.get("id"), *entry["children"]):
+                if not isinstance(job, str) or job not in self.jobs:
+                    raise self.document.error(
+                        path,
+                        f"dependency names the unknown job {brief(job)}"
+                        + (did_you_mean(job, self.jobs) if isinstance(job, str) else ""),
+                    )
+            for child in entry["children"]:
+                self.edges[child][entry["id"]] = None
+
+    def finish(self, name: str) -> Workflow:
+        """The workflow of what was added. Raises InputError for a cycle."""
+        self._check_names()
+        for lfn, consumers in self.consumers.items():
+            producer = self.producer.get(lfn)
+            if producer is not None:
+                for consumer in consumers:
+                    self.edges[consumer][producer] = None
+        children: dict[str, list[str]] = {job: [] for job in self.jobs}
+        for child, parents in self.edges.items():
+            for parent in parents:
+                children[parent].append(child)
+        above = {job: tuple(parents) for job, parents in self.edges.items()}
+        order, level = topological_order(above, children)
+        if len(order) < len(self.jobs):
+            ring = find_cycle(above, order)
+            shown = ring if len(ring) <= 12 else [*ring[:10], "…", ring[-1]]
+            index = list(self.jobs).index(ring[0])
+            raise self.document.error(("jobs", index), f"jobs form a cycle: {' -> '.join(shown)}")
+        files = {
+            lfn: DataFile(
+                lfn,
+                self.sizes.get(lfn),
+                self.producer.get(lfn),
+                tuple(self.consumers.get(lfn, ())),
+                lfn in self.stage_out,
+            )
+            for lfn in {**self.consumers, **self.producer}
+        }
+        return Workflow(
+            name,
+            self.jobs,
+            files,
+            above,
+            {job: tuple(found) for job, found in children.items()},
+            order,
+            level,
+            self.document,
+        )

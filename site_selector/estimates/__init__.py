@@ -1,0 +1,1 @@
+"""What is believed of sites, paths and programs: each value with its source, age and spread."""

@@ -1,0 +1,305 @@
+"""Beliefs: values with where they come from and how old they are, and what measurements look like.
+
+The archive stands behind :class:`MeasurementSource`, so that site selection never opens a file of
+measurements itself.
+
+What a measurement is worth now: its age and its spread, told and taken into account.
+
+Fresh and steady measurements are taken as they are. Three things are not:
+
+- An **old** one (more than a day) is weighed against what the topology or the catalog says now: its
+  weight halves every week. It is not thrown away, for what a host's disk or TCP could do then is
+  mostly what it can do now; nor is it believed for ever, for networks are rebuilt. Between rates
+  the mean is geometric, so that half as fast and twice as fast weigh alike.
+- A **widely spread** rate (deviation above 30 % of it) is planned with less than its median. A
+  transfer takes S/Γ seconds, and the mean of 1/Γ over rates with a relative deviation c is about
+  (1 + c²)/Γ: slow transfers lose more time than fast ones gain.
+- Where nothing else is known an old measurement stays, and is told to be old.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from math import isfinite
+from typing import Any, Protocol
+
+from network_provisioner.units import format_rate
+
+
+class Measured(Protocol):
+    """A robust estimate from measurements, as ``monitors.archive`` gives it."""
+
+    @property
+    def value(self) -> float:
+        """In the unit of the metric."""
+        ...
+
+    @property
+    def spread(self) -> float:
+        """Typical deviation, same unit."""
+        ...
+
+    @property
+    def count(self) -> int:
+        """Number of measurements behind it."""
+        ...
+
+    @property
+    def at(self) -> float:
+        """Unix second of the latest of them."""
+        ...
+
+
+class MeasurementSource(Protocol):
+    """Where measurements come from. None where nothing was measured up to ``now``."""
+
+    def estimate(self, metric: str, subject: str, now: float) -> Measured | None:
+        """The estimate of ``metric`` ("throughput", "runtime", …) for ``subject``."""
+        ...
+
+
+class PoolSite(Protocol):
+    """What HTCondor says of one site now, as ``condor_plugins.collector.SitePool`` has it."""
+
+    @property
+    def at(self) -> float:
+        """Unix second of the reading."""
+        ...
+
+    @property
+    def slots(self) -> int:
+        """Jobs of one core that can run at once: N."""
+        ...
+
+    @property
+    def idle_slots(self) -> int:
+        """Those of them that could start a job now."""
+        ...
+
+    @property
+    def ahead(self) -> float | None:
+        """Idle jobs that want these slots before a new one; None where no schedd was asked."""
+        ...
+
+    @property
+    def run_s(self) -> float | None:
+        """How long a job holds a slot here, in seconds; None where nobody knows."""
+        ...
+
+    @property
+    def start_s(self) -> float | None:
+        """What a job waits here where nobody is ahead of it; None where nobody knows."""
+        ...
+
+    @property
+    def mips(self) -> float | None:
+        """Speed of one core (Dhrystone); None where machines do not tell."""
+        ...
+
+    @property
+    def runtimes(self) -> Mapping[str, tuple[float, int]]:
+        """By transformation: median seconds of the jobs that ended here, and how many."""
+        ...
+
+
+class NoMeasurements:
+    """A source that has measured nothing."""
+
+    def estimate(self, metric: str, subject: str, now: float) -> Measured | None:
+        """Always None."""
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Belief:
+    """A value and where it comes from.
+
+    ``source``: "collector" or "schedd" (HTCondor), "archive", "topology", "catalog", "default".
+    ``at`` is the Unix second of a measurement, None for what was written down. ``spread`` has the
+    value's unit and is comparable to a standard deviation; ``count`` is the number of measurements
+    behind both.
+    """
+
+    value: float
+    source: str
+    at: float | None = None
+    spread: float = 0.0
+    note: str = ""
+    count: int = field(default=0, compare=False)
+
+    def as_dict(self, now: float) -> dict[str, Any]:
+        """JSON-ready: value (None where infinite), source, age_s (0 for what was written down)."""
+        out: dict[str, Any] = {
+            "value": self.value if isfinite(self.value) else None,
+            "source": self.source,
+            "age_s": 0.0 if self.at is None else round(max(0.0, now - self.at), 3),
+        }
+        if self.spread:
+            out["spread"] = self.spread
+        if self.count:
+            out["count"] = self.count
+        if self.note:
+            out["note"] = self.note
+        return out
+
+
+@dataclass(frozen=True, slots=True)
+class ComputeBelief:
+    """How fast a transformation runs at a site: seconds per job, or bytes per second (Γ_c)."""
+
+    kind: str  # "rate" or "runtime"
+    belief: Belief
+
+    def seconds(self, s_c_bytes: float) -> float:
+        """Time of one job with ``s_c_bytes`` of input on one worker."""
+        value = self.belief.value
+        return max(s_c_bytes, 1.0) / value if self.kind == "rate" else value
+
+
+@dataclass(frozen=True, slots=True)
+class SiteBelief:
+    """N and T_q of a site. T_q is infinite where N is zero."""
+
+    workers: Belief
+    queue_wait: Belief
+
+
+@dataclass(frozen=True, slots=True)
+class PathBelief:
+    """Γ_a and Γ_t from one site to another, with what Γ_t was computed from.
+
+    ``setup`` is how long a transfer takes beside moving its bytes, in seconds: the stage job's own
+    wait and start. Γ cannot tell it, and it decides whether moving small files is worth while.
+    """
+
+    gamma_a: Belief
+    gamma_t: Belief
+    link_bps: float
+    rtt_s: float
+    streams: int
+    buffer_bytes: int
+    loss: float
+    setup: Belief = field(default_factory=lambda: Belief(0.0, "default"))
+
+    @property
+    def rate_bps(self) -> float:
+        """min(Γ_t, Γ_a)."""
+        return min(self.gamma_a.value, self.gamma_t.value)
+
+    @property
+    def bound(self) -> str:
+        """Which of the two binds."""
+        return "Γ_t" if self.gamma_t.value < self.gamma_a.value else "Γ_a"
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """All beliefs at the Unix second ``now``. ``paths`` has every ordered pair of places."""
+
+    now: float
+    sites: Mapping[str, SiteBelief]
+    paths: Mapping[tuple[str, str], PathBelief]
+    compute: Mapping[tuple[str, str], ComputeBelief]
+    output_ratio: Mapping[str, Belief] = field(default_factory=dict)
+
+
+def beliefs_dict(world: World) -> dict[str, Any]:
+    """All beliefs, JSON-ready: ``sites``, ``paths`` ("src>dst"), ``compute`` ("xform@site")."""
+    now = world.now
+    return {
+        "now": now,
+        "sites": {
+            name: {"n": b.workers.as_dict(now), "t_q": b.queue_wait.as_dict(now)}
+            for name, b in world.sites.items()
+        },
+        "paths": {
+            f"{src}>{dst}": {
+                "gamma_a": b.gamma_a.as_dict(now),
+                "gamma_t": b.gamma_t.as_dict(now),
+                "setup": b.setup.as_dict(now),
+                "rtt_s": b.rtt_s,
+            }
+            for (src, dst), b in world.paths.items()
+        },
+        "compute": {
+            f"{name}@{site}": {"kind": b.kind, **b.belief.as_dict(now)}
+            for (name, site), b in world.compute.items()
+        },
+    }
+
+
+DAY_S = 86400.0
+FRESH_S = DAY_S
+HALF_LIFE_S = 7 * DAY_S
+WIDE = 0.3  # relative deviation above which a rate is planned with less than its median
+_MOST_SPREAD = 1.0  # beyond it the measurements disagree too much to say by how much less
+
+
+def weight(age_s: float) -> float:
+    """What a measurement of this age in seconds counts for, 1 down to 0."""
+    return float(0.5 ** (max(0.0, age_s - FRESH_S) / HALF_LIFE_S))
+
+
+def archived(found: Measured, note: str = "") -> Belief:
+    """A measurement as it is."""
+    return Belief(found.value, "archive", found.at, found.spread, note, found.count)
+
+
+def seconds_now(found: Measured, other: Belief | None, now: float, note: str = "") -> Belief:
+    """A measured time in seconds, weighed by its age against what else is known (None: nothing)."""
+    return _aged(archived(found, note), other, now, _seconds, lambda a, b, w: w * a + (1 - w) * b)
+
+
+def rate_now(found: Measured, other: Belief | None, now: float, note: str = "") -> Belief:
+    """A measured rate in bit/s, weighed by its age against what else is known, and less where it
+    is widely spread. ``other`` is None where nothing else is known."""
+    known = other if other is not None and other.value > 0 else None
+    aged = _aged(
+        archived(found, note), known, now, format_rate, lambda a, b, w: a**w * b ** (1 - w)
+    )
+    return _cautious(aged, found)
+
+
+def _aged(
+    belief: Belief,
+    other: Belief | None,
+    now: float,
+    show: Callable[[float], str],
+    mean: Callable[[float, float, float], float],
+) -> Belief:
+    age = 0.0 if belief.at is None else now - belief.at
+    if age <= FRESH_S:
+        return belief
+    if other is None or other.source == "default" or not math.isfinite(other.value):
+        return _noted(belief, belief.value, "old, and nothing else is known")
+    w = weight(age)
+    return _noted(
+        belief,
+        mean(belief.value, other.value, w),
+        f"old: measured {show(belief.value)} weighs {w:.2g} beside {show(other.value)} "
+        f"({other.source})",
+    )
+
+
+def _cautious(belief: Belief, found: Measured) -> Belief:
+    spread = found.spread / found.value if found.value > 0 else 0.0
+    if spread <= WIDE:
+        return belief
+    c = min(spread, _MOST_SPREAD)
+    return _noted(
+        belief,
+        belief.value / (1 + c * c),
+        f"widely spread: {format_rate(found.value)} ± {format_rate(found.spread)}, planned with "
+        "what takes as long as such transfers do on average",
+    )
+
+
+def _noted(belief: Belief, value: float, note: str) -> Belief:
+    joined = f"{belief.note}; {note}" if belief.note else note
+    return Belief(value, belief.source, belief.at, belief.spread, joined, belief.count)
+
+
+def _seconds(value: float) -> str:
+    return f"{value:.3g} s"

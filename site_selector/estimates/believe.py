@@ -1,0 +1,213 @@
+"""What ADON believes about sites and paths, where from, and how old that is.
+
+Every value is a :class:`Belief`. For each, the first source that knows wins:
+
+    N      HTCondor's collector ─► site catalog adon.workers ─► default
+    T_q    HTCondor's schedd: the jobs ahead and how long each holds a slot, and what a job waits
+           where nobody is ahead (else the archive's queue_wait of the site, or of another site of
+           the pool) ─► archive queue_wait ─► site catalog adon.queue_wait ─► default;
+           infinite where a site has no workers
+    Γ_c    see :mod:`site_selector.estimates.rates`
+    Γ_a, Γ_t, set-up of a transfer    see :mod:`site_selector.estimates.rates`
+
+How the age and spread of a measurement are taken into account: ``measured.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from network_provisioner.topology import Topology
+from site_selector.catalogs.entries import Site
+from site_selector.estimates.beliefs import (
+    Belief,
+    ComputeBelief,
+    Measured,
+    MeasurementSource,
+    NoMeasurements,
+    PathBelief,
+    PoolSite,
+    SiteBelief,
+    World,
+    archived,
+    seconds_now,
+)
+from site_selector.estimates.rates import (
+    DEFAULT_BANDWIDTH_BPS,
+    DEFAULT_RATE,
+    Network,
+    compute_beliefs,
+    path_beliefs,
+    transformations,
+)
+from site_selector.inputs import SUBMIT_SITE, Inputs
+
+__all__ = [
+    "DEFAULT_BANDWIDTH_BPS",
+    "DEFAULT_RATE",
+    "DEFAULT_WORKERS",
+    "Belief",
+    "ComputeBelief",
+    "Measured",
+    "MeasurementSource",
+    "NoMeasurements",
+    "PathBelief",
+    "PoolSite",
+    "SiteBelief",
+    "World",
+    "believe",
+    "believe_sites",
+]
+
+DEFAULT_WORKERS = 4
+# "could be only about 1/10th of the original raw data size" (thesis §4.3), for final results.
+FINAL_RATIO = 0.1
+# Work in between rewrites the data (align, sort, mark): as much comes out as went in.
+INTERMEDIATE_RATIO = 1.0
+
+
+def believe(
+    inputs: Inputs,
+    source: MeasurementSource | None = None,
+    *,
+    now: float,
+    topology: Topology | None = None,
+    pool: Mapping[str, PoolSite] | None = None,
+    in_use_bps: Mapping[tuple[str, str], float] | None = None,
+    use: str = "",
+    output_site: str | None = None,
+) -> World:
+    """Gather the beliefs that a mapping of ``inputs`` needs.
+
+    ``pool``: what HTCondor says of its sites now; a site that it does not name has no workers,
+    unless it is none of HTCondor's: the submit host's own, or one of another ``pegasus: style``.
+    ``in_use_bps``: what runs on each directed link of the topology now, ``use`` who says so.
+    ``output_site``: a place to which results go and which may be no site of the catalog.
+    """
+    measured = source or NoMeasurements()
+    places = dict.fromkeys(inputs.sites)
+    places.update(dict.fromkeys(p for held in inputs.places.values() for p in held))
+    if output_site is not None:
+        places[output_site] = None
+    network = Network(topology, in_use_bps, use)
+    ratios = {}
+    for name in transformations(inputs):
+        found = measured.estimate("output_ratio", name, now)
+        if found is not None and found.value > 0:
+            ratios[name] = archived(found)
+    return World(
+        now,
+        _sites(inputs.sites, measured, pool, now),
+        path_beliefs(inputs.sites, places, measured, network, now),
+        compute_beliefs(inputs, measured, pool or {}, now),
+        ratios,
+    )
+
+
+def believe_sites(
+    sites: Mapping[str, Site],
+    source: MeasurementSource | None = None,
+    *,
+    now: float,
+    topology: Topology | None = None,
+    pool: Mapping[str, PoolSite] | None = None,
+    in_use_bps: Mapping[tuple[str, str], float] | None = None,
+    use: str = "",
+) -> World:
+    """:func:`believe` without a workflow: sites and paths only."""
+    measured = source or NoMeasurements()
+    network = Network(topology, in_use_bps, use)
+    return World(
+        now,
+        _sites(sites, measured, pool, now),
+        path_beliefs(sites, sites, measured, network, now),
+        {},
+    )
+
+
+def _sites(
+    sites: Mapping[str, Site],
+    measured: MeasurementSource,
+    pool: Mapping[str, PoolSite] | None,
+    now: float,
+) -> dict[str, SiteBelief]:
+    latency = None if pool is None else _pool_latency(sites, measured, now)
+    return {name: _site(site, measured, now, pool, latency) for name, site in sites.items()}
+
+
+def _pool_latency(
+    sites: Iterable[str], measured: MeasurementSource, now: float
+) -> tuple[Measured, str] | None:
+    """How long jobs of this pool waited where waits were measured: the median site's estimate.
+
+    One negotiator serves all sites of a pool. A site with idle slots and no queue therefore starts
+    a job as fast as its neighbours do, whatever its queue was once believed to be.
+    """
+    found = [(measured.estimate("queue_wait", name, now), name) for name in sites]
+    known = sorted(((m.value, name, m) for m, name in found if m is not None))
+    return (known[len(known) // 2][2], known[len(known) // 2][1]) if known else None
+
+
+def _site(
+    site: Site,
+    measured: MeasurementSource,
+    now: float,
+    pool: Mapping[str, PoolSite] | None,
+    latency: tuple[Measured, str] | None,
+) -> SiteBelief:
+    here = None if pool is None else pool.get(site.name)
+    if pool is not None and (here is not None or _by_slots(site)):
+        slots = 0 if here is None else here.slots
+        workers = Belief(float(slots), "collector", now if here is None else here.at)
+    elif site.hints.workers is not None:
+        workers = Belief(float(site.hints.workers), "catalog")
+    else:
+        workers = Belief(float(DEFAULT_WORKERS), "default")
+    if workers.value <= 0:
+        wait = Belief(float("inf"), workers.source, workers.at, note="no workers now")
+        return SiteBelief(workers, wait)
+    found = measured.estimate("queue_wait", site.name, now)
+    live = None if here is None else _live_wait(here, found, latency)
+    if live is not None:
+        return SiteBelief(workers, live)
+    hint = site.hints.queue_wait_s
+    written = Belief(0.0, "default") if hint is None else Belief(hint, "catalog")
+    return SiteBelief(workers, written if found is None else seconds_now(found, written, now))
+
+
+def _by_slots(site: Site) -> bool:
+    """Whether its jobs need slots of the pool: jobs of the submit host's own site run beside the
+    schedd, and those of other styles are handed to other batch systems."""
+    style = site.profiles.get("pegasus", {}).get("style", "condor")
+    return site.name != SUBMIT_SITE and style == "condor"
+
+
+def _live_wait(
+    here: PoolSite, own: Measured | None, latency: tuple[Measured, str] | None
+) -> Belief | None:
+    """T_q from HTCondor; None where it cannot tell.
+
+    Where slots are idle and nobody is ahead, what a job waits anyway: matchmaking and claiming,
+    from the schedd's history, else as measured here or elsewhere in the pool. Else the k-th slot
+    that falls free is the new job's, k being the jobs ahead plus one minus the idle slots: of N
+    slots that are held for a mean of r seconds and without memory, that takes k · r / N.
+    """
+    if here.ahead is None:
+        return None
+    first = here.ahead + 1 - here.idle_slots
+    start = here.start_s
+    if first <= 0 and start is None:
+        if own is not None:
+            return archived(own)
+        if latency is not None:
+            return archived(latency[0], f"measured at {latency[1]}, slots are idle here now")
+    if first <= 0:
+        note = f"{here.ahead:g} jobs ahead, {here.idle_slots} of {here.slots} slots idle"
+        return Belief(start or 0.0, "schedd", here.at, note=note)
+    if here.run_s is None:
+        return None
+    note = (
+        f"{here.ahead:g} jobs ahead, {here.idle_slots} of {here.slots} slots idle, each job holds "
+        f"one for {here.run_s:.3g} s"
+    )
+    return Belief(first * here.run_s / here.slots + (start or 0.0), "schedd", here.at, note=note)

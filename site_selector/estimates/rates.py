@@ -1,0 +1,272 @@
+"""What is believed of the path between two places: Γ_a, Γ_t, and what a transfer sets up.
+
+Γ_a     archive throughput, weighed by age and spread ─► topology: capacity minus use
+        ─► site catalog adon.bandwidth ─► default
+Γ_t     cost.tuned_throughput of the path's link, RTT, loss, streams and buffer
+set-up  archive transfer_setup of the path ─► the median of the paths where it was measured ─► 0
+
+How fast each transformation runs at each site (Γ_c), from the first source that knows.
+
+HTCondor's schedd: jobs of the transformation that ended at the site
+─► archive compute_rate, then runtime, at the site
+─► either of them at another site, carried over by the ratio in which the catalogs, else the
+   speeds of the machines (collector), expect the sites to differ
+─► site catalog adon.rate ─► pegasus: runtime of job or transformation
+─► default, times the machine's speed against the pool's where the collector tells it
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from statistics import median
+
+from network_provisioner.topology import Path, Topology
+from site_selector.catalogs.entries import Site
+from site_selector.cost import tuned_throughput
+from site_selector.estimates.beliefs import (
+    FRESH_S,
+    Belief,
+    ComputeBelief,
+    MeasurementSource,
+    PathBelief,
+    PoolSite,
+    archived,
+    rate_now,
+)
+from site_selector.inputs import Inputs
+
+DEFAULT_BANDWIDTH_BPS = 100e6  # a campus connection; order of magnitude
+DEFAULT_STREAMS = 4
+DEFAULT_BUFFER_BYTES = 4 << 20  # Linux's default tcp_wmem maximum
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """The topology, and what runs on each directed link of it at ``at`` (Unix second).
+
+    ``use``: who said so, in a few words, empty where nothing is known to run.
+    """
+
+    topology: Topology | None = None
+    in_use_bps: Mapping[tuple[str, str], float] | None = None
+    use: str = ""
+
+    def best_path(self, src: str, dst: str) -> tuple[Path | None, float]:
+        """The path with most room (capacity minus use), and that room in bits per second."""
+        topology, used = self.topology, self.in_use_bps or {}
+        if topology is None or src not in topology.sites or dst not in topology.sites:
+            return None, 0.0
+        best: Path | None = None
+        most = -1.0
+        for path in topology.candidate_paths(src, dst):
+            room = min(topology.link(*h).capacity_bps - used.get(h, 0.0) for h in path.hops)
+            if room > most:
+                best, most = path, room
+        return best, max(most, 0.0)
+
+
+def path_beliefs(
+    sites: Mapping[str, Site],
+    places: Iterable[str],
+    measured: MeasurementSource,
+    network: Network,
+    now: float,
+) -> dict[tuple[str, str], PathBelief]:
+    """Beliefs of every ordered pair of ``places``, some of which may be no site of the catalog."""
+    names = list(places)
+    paths = {
+        (a, b): _path(sites, measured, network, now, a, b) for a in names for b in names if a != b
+    }
+    return _with_setup(paths, measured, now)
+
+
+def _path(
+    sites: Mapping[str, Site],
+    measured: MeasurementSource,
+    network: Network,
+    now: float,
+    src: str,
+    dst: str,
+) -> PathBelief:
+    best, free_bps = network.best_path(src, dst)
+    hints = [(sites[s].hints, other) for s, other in ((src, dst), (dst, src)) if s in sites]
+    bandwidth = next((h.bandwidth_bps[o] for h, o in hints if o in h.bandwidth_bps), None)
+    rtt = next((h.rtt_s[o] for h, o in hints if o in h.rtt_s), 0.0)
+    loss = next((h.loss[o] for h, o in hints if o in h.loss), 0.0)
+    streams = min((h.streams for h, _ in hints if h.streams is not None), default=DEFAULT_STREAMS)
+    buffer = min(
+        (h.buffer_bytes for h, _ in hints if h.buffer_bytes is not None),
+        default=DEFAULT_BUFFER_BYTES,
+    )
+    link = float("inf")
+    if best is not None:
+        link, rtt, loss = best.capacity_bps, best.rtt_s, best.loss
+        note = "-".join(best.nodes) + (f" minus {network.use}" if network.use else "")
+        written = Belief(free_bps, "topology", now, note=note)
+    elif bandwidth is not None:
+        written = Belief(bandwidth, "catalog")
+    else:
+        written = Belief(DEFAULT_BANDWIDTH_BPS, "default")
+    found = measured.estimate("throughput", f"{src}>{dst}", now)
+    usable = found is not None and found.value > 0
+    # Where probes stand in for transfers, they say so.
+    told = getattr(found, "note", "")
+    gamma_a = rate_now(found, written, now, told) if found is not None and usable else written
+    known, at = "topology" if best is not None else "catalog" if rtt > 0 else "default", None
+    seen_rtt, seen_loss = (measured.estimate(m, f"{src}>{dst}", now) for m in ("rtt", "loss"))
+    if seen_rtt is not None and seen_rtt.value > 0:
+        rtt, known, at = seen_rtt.value, "archive", seen_rtt.at
+    if seen_loss is not None and 0 <= seen_loss.value < 1:
+        loss, known, at = seen_loss.value, "archive", seen_loss.at
+    tuned = float(tuned_throughput(link, rtt, streams, buffer, loss))
+    note = f"{streams} streams of {buffer / 2**20:.3g} MiB"
+    note += f", RTT {rtt * 1e3:.3g} ms" if rtt > 0 else ", RTT unknown"
+    note += f", loss {loss:.3g}" if loss else ""
+    gamma_t = Belief(tuned, known, at, note=note)
+    return PathBelief(gamma_a, gamma_t, link, rtt, streams, buffer, loss)
+
+
+def _with_setup(
+    paths: Mapping[tuple[str, str], PathBelief], measured: MeasurementSource, now: float
+) -> dict[tuple[str, str], PathBelief]:
+    """The paths with what a transfer costs beside its bytes. Mostly the stage job's own wait and
+    start, it is alike on all paths: one that was never measured takes the median of the others."""
+    found = {(a, b): measured.estimate("transfer_setup", f"{a}>{b}", now) for a, b in paths}
+    known = sorted((m.value, pair, m) for pair, m in found.items() if m is not None)
+    if not known:
+        return dict(paths)
+    _, (src, dst), typical = known[len(known) // 2]
+    carried = archived(typical, f"measured from {src} to {dst}")
+    return {
+        pair: replace(path, setup=carried if m is None else archived(m))
+        for (pair, path), m in zip(paths.items(), found.values(), strict=True)
+    }
+
+
+DEFAULT_RATE = 10e6  # bytes/s: a core that reads compressed data from disk; order of magnitude
+# Below it a schedd's history says less than an archive that has seen more.
+LEAST_JOBS = 3
+
+
+def compute_beliefs(
+    inputs: Inputs, measured: MeasurementSource, pool: Mapping[str, PoolSite], now: float
+) -> dict[tuple[str, str], ComputeBelief]:
+    """Γ_c by transformation and site, for every site that may run a job of it."""
+    return _Compute(inputs, measured, pool, now).all()
+
+
+def transformations(inputs: Inputs) -> dict[str, list[str]]:
+    """Jobs by transformation, in the order of the workflow."""
+    jobs: dict[str, list[str]] = {}
+    for job in inputs.workflow.jobs.values():
+        jobs.setdefault(job.transformation, []).append(job.id)
+    return jobs
+
+
+@dataclass(frozen=True, slots=True)
+class _Expected:
+    """What is expected before anything was measured. ``by_site``: the catalogs tell sites apart."""
+
+    belief: ComputeBelief
+    by_site: bool = False
+
+
+@dataclass(slots=True)
+class _Compute:
+    inputs: Inputs
+    measured: MeasurementSource
+    pool: Mapping[str, PoolSite]
+    now: float
+    _usual_mips: float | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        told = [p.mips for p in self.pool.values() if p.mips]
+        self._usual_mips = median(told) if told else None
+
+    def all(self) -> dict[tuple[str, str], ComputeBelief]:
+        found: dict[tuple[str, str], ComputeBelief] = {}
+        for name, jobs in transformations(self.inputs).items():
+            sites = dict.fromkeys(s for job in jobs for s in self.inputs.candidates[job])
+            typical = self._typical_input(jobs)
+            here = {site: self._seen(name, site) for site in self.inputs.sites}
+            for site in sites:
+                own = here[site] or self._carried_over(here, name, site, typical)
+                found[name, site] = own or self._expected(name, site).belief
+        return found
+
+    def _typical_input(self, jobs: Iterable[str]) -> float:
+        """Median bytes of declared input per job: only for comparing a rate with a runtime."""
+        flow = self.inputs.workflow
+        raw = self.inputs.raw_bytes
+        sizes = [
+            sum(raw.get(f, flow.files[f].size_bytes or 0) for f in flow.jobs[job].inputs)
+            for job in jobs
+        ]
+        return max(float(median(sizes)), 1.0)
+
+    def _seen(self, name: str, site: str) -> ComputeBelief | None:
+        """Measured at the site itself: by the schedd, else in the archive."""
+        pool = self.pool.get(site)
+        seconds, count = pool.runtimes.get(name, (0.0, 0)) if pool is not None else (0.0, 0)
+        if pool is not None and count >= LEAST_JOBS and seconds > 0:
+            note = f"median of {count} jobs in the schedd's history"
+            return ComputeBelief("runtime", Belief(seconds, "schedd", pool.at, 0.0, note, count))
+        for metric, kind in (("compute_rate", "rate"), ("runtime", "runtime")):
+            found = self.measured.estimate(metric, f"{name}@{site}", self.now)
+            if found is not None and found.value > 0:
+                old = "old, and nothing newer is known" if self.now - found.at > FRESH_S else ""
+                return ComputeBelief(kind, archived(found, old))
+        return None
+
+    def _expected(self, name: str, site: str) -> _Expected:
+        """What the catalogs say, else the default, times the machine's speed where it is known."""
+        rate = self.inputs.sites[site].hints.rate
+        if rate is not None:
+            belief = Belief(rate, "catalog", note="adon.rate")
+            return _Expected(ComputeBelief("rate", belief), by_site=True)
+        transformation = self.inputs.transformations.get(name)
+        runtime = transformation.runtime_at(site) if transformation else None
+        if transformation is not None and runtime is not None:
+            belief = Belief(runtime, "catalog", note="pegasus: runtime")
+            own = runtime != transformation.runtime_s
+            return _Expected(ComputeBelief("runtime", belief), by_site=own)
+        pool = self.pool.get(site)
+        if pool is not None and pool.mips and self._usual_mips:
+            speed = pool.mips / self._usual_mips
+            # Still a guess, and to be beaten by a job's own ``pegasus: runtime``.
+            note = f"times {speed:.3g} by the machine's speed, {pool.mips:g} Mips (collector)"
+            belief = Belief(DEFAULT_RATE * speed, "default", pool.at, note=note)
+            return _Expected(ComputeBelief("rate", belief))
+        return _Expected(ComputeBelief("rate", Belief(DEFAULT_RATE, "default")))
+
+    def _ratio(self, name: str, site: str, other: str, typical: float) -> tuple[float, str]:
+        """Seconds at ``site`` for each second at ``other``, and in a few words how one knows."""
+        mine, theirs = self._expected(name, site), self._expected(name, other)
+        speeds = [p.mips if (p := self.pool.get(s)) is not None else None for s in (other, site)]
+        if not (mine.by_site or theirs.by_site) and speeds[0] and speeds[1]:
+            return speeds[0] / speeds[1], ", by the machines' speed"
+        return mine.belief.seconds(typical) / theirs.belief.seconds(typical), ""
+
+    def _carried_over(
+        self, here: Mapping[str, ComputeBelief | None], name: str, site: str, typical: float
+    ) -> ComputeBelief | None:
+        """A measurement at another site, times the ratio in which both are expected to differ.
+
+        Without this, a site that was never tried would keep its guess beside sites that were
+        measured, and win or lose by the error of the guess alone.
+        """
+        seen = {other: belief for other, belief in here.items() if belief is not None}
+        if not seen:
+            return None
+        ratios = {other: self._ratio(name, site, other, typical) for other in seen}
+        value = median(b.seconds(typical) * ratios[other][0] for other, b in seen.items())
+        spread = median(b.belief.spread / b.belief.value for b in seen.values())
+        at = min((b.belief.at for b in seen.values() if b.belief.at is not None), default=None)
+        kind = next(b.kind for b in seen.values())
+        source = next(b.belief.source for b in seen.values())
+        how = next(words for _, words in ratios.values())
+        amount = typical / value if kind == "rate" else value
+        note = f"measured at {', '.join(seen)}{how}"
+        count = sum(b.belief.count for b in seen.values())
+        return ComputeBelief(kind, Belief(amount, source, at, spread * amount, note, count))

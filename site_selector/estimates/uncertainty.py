@@ -1,0 +1,196 @@
+"""How far off beliefs may be, and worlds as they may turn out to be.
+
+A value that is believed to within ``e`` is the truth times a factor between 1 - e and 1 + e, every
+factor as likely. Seen from the belief, which is all there is, the truth is the believed value
+divided by such a factor.
+
+A queue's wait may be worse known than that: where jobs of others end is as good as random, so that
+only the mean is known and the wait is exponential about it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from site_selector.cost import Array
+from site_selector.estimates.beliefs import Belief, World
+from site_selector.inputs import Inputs
+from site_selector.problem import NEVER_S, Problem
+
+# What is believed to within ``e`` by where it comes from, before spread and age are looked at.
+# Measured: what was once seen may be otherwise next time. Written down: the error that the thesis's
+# evaluation and ours take for granted. Guessed: an order of magnitude.
+_BY_SOURCE = {
+    "collector": 0.1,
+    "archive": 0.1,
+    "schedd": 0.3,  # the jobs ahead are known, how long they run is what such jobs ran before
+    "topology": 0.3,
+    "catalog": 0.5,
+    "default": 0.7,
+}
+_CARRIED_OVER = 0.3  # measured elsewhere: the ratio of sites is only what catalogs expect
+_GUESSED_SIZE = 0.5
+_DECLARED_SIZE = 0.1
+# A measurement's weight halves in a day for the archive; what is that old is as good as a note.
+_DAY_S = 86_400.0
+_MOST = 0.9
+# A typical deviation (MAD) covers half of what is drawn, and half a uniform range is e/2.
+_SPREADS = 2.0
+# The MAD of an exponential wait is 0.69 of its median. What spreads half as far is taken for one.
+_RANDOM_SPREAD = 0.35
+
+
+@dataclass(frozen=True, slots=True)
+class Uncertainty:
+    """The ``e`` of everything, between 0 and 0.9.
+
+    ``compute`` broadcasts to (jobs, sites) and is one factor for all jobs of a kind at a site;
+    ``size`` to (files,); ``throughput`` to (places, places); ``wait`` to (sites,). ``random_wait``
+    (sites,) tells where a wait is exponential about what is believed instead.
+    """
+
+    compute: Array
+    size: Array
+    throughput: Array
+    wait: Array
+    random_wait: NDArray[np.bool_]
+
+    @classmethod
+    def everywhere(cls, error: float, *, random_waits: bool = False) -> Uncertainty:
+        """The same ``error`` for everything; all waits exponential where ``random_waits``.
+
+        Raises ValueError where the error is not between 0 and below 1.
+        """
+        if not 0 <= error < 1:
+            raise ValueError(f"found a relative error of {error}, expected 0 to below 1")
+        e = np.array(min(error, _MOST))
+        return cls(e, e, e, e, np.array(random_waits))
+
+    @property
+    def matters(self) -> bool:
+        """Whether anything at all is uncertain."""
+        errors = (self.compute, self.size, self.throughput, self.wait)
+        return bool(self.random_wait.any()) or any(bool((e > 0).any()) for e in errors)
+
+
+def uncertainty_of(inputs: Inputs, world: World, problem: Problem) -> Uncertainty:
+    """How far off the beliefs that a problem was made from may be.
+
+    By source first: measured, written down, or a default. Measurements by their spread and age.
+    """
+    now, n = world.now, problem.n_sites
+    compute = np.zeros((len(problem.jobs), n))
+    known: dict[int, float] = {}  # by identity: the same belief serves all jobs of a kind
+    for job, row in enumerate(problem.compute):
+        for site, found in enumerate(row):
+            if found is not None:
+                key = id(found.belief)
+                if key not in known:
+                    known[key] = relative_error(found.belief, now)
+                compute[job, site] = known[key]
+    size = np.array(
+        [
+            0.0 if producer < 0 else _GUESSED_SIZE if guessed else _DECLARED_SIZE
+            for producer, guessed in zip(problem.producer, problem.guessed, strict=True)
+        ]
+    )
+    throughput = np.zeros((len(problem.places), len(problem.places)))
+    for a, src in enumerate(problem.places):
+        for b, dst in enumerate(problem.places):
+            if a != b:
+                throughput[a, b] = relative_error(world.paths[src, dst].gamma_a, now)
+    waits = [world.sites[site].queue_wait for site in problem.places[:n]]
+    return Uncertainty(
+        compute,
+        size,
+        throughput,
+        np.array([relative_error(wait, now) for wait in waits]),
+        np.array([_is_random(wait) for wait in waits]),
+    )
+
+
+def relative_error(belief: Belief, now: float) -> float:
+    """The ``e`` of one belief: by source, and for measurements by spread and age."""
+    error = _BY_SOURCE.get(belief.source, _BY_SOURCE["default"])
+    if belief.source == "archive":
+        if belief.value > 0 and math.isfinite(belief.value):
+            error = max(error, _SPREADS * belief.spread / belief.value)
+        if belief.note:  # "measured at another site"
+            error = max(error, _CARRIED_OVER)
+        if belief.at is not None:
+            days = max(0.0, now - belief.at) / _DAY_S
+            error += (_BY_SOURCE["catalog"] - error) * (1 - 0.5**days) if error < 0.5 else 0.0
+    return min(error, _MOST)
+
+
+def _is_random(wait: Belief) -> bool:
+    if wait.source == "archive":
+        return wait.spread > _RANDOM_SPREAD * wait.value
+    return wait.source == "catalog"
+
+
+def scenarios(
+    problem: Problem,
+    kinds: Sequence[str],
+    uncertainty: Uncertainty,
+    count: int,
+    rng: np.random.Generator,
+) -> list[Problem]:
+    """``count`` worlds as they may turn out to be, which share the problem's structure.
+
+    Every single factor takes its range evenly over the worlds (a Latin hypercube), so that a few
+    dozen of them tell nearly as much as many drawn blindly.
+    """
+    names = sorted(set(kinds))
+    kind = np.array([names.index(name) for name in kinds], dtype=np.int64)
+    draw = _Draw(count, rng)
+    n, places, files = problem.n_sites, len(problem.places), len(problem.files)
+    compute_e = np.broadcast_to(uncertainty.compute, (len(kinds), n))
+    kind_u, size_u = draw.even(len(names) * n), draw.even(files)
+    rate_u, wait_u = draw.even(places * places), draw.even(n)
+    size = np.array(problem.size)
+    out = []
+    for k in range(count):
+        by_kind = kind_u[k].reshape(len(names), n)
+        slower = 1.0 / _factor(compute_e, by_kind[kind])
+        rate = 1.0 / _factor(uncertainty.throughput, rate_u[k].reshape(places, places))
+        known = 1.0 / _factor(uncertainty.wait, wait_u[k])
+        wait = np.where(uncertainty.random_wait, -np.log1p(-wait_u[k]), known)
+        sizes = size / _factor(uncertainty.size, size_u[k])
+        out.append(
+            replace(
+                problem,
+                compute_s=_scaled(problem.compute_s, slower),
+                queue_s=_scaled(problem.queue_s, wait),
+                size=tuple(sizes.tolist()),
+                seconds_per_byte=_scaled(problem.seconds_per_byte, 1 / rate),
+                occupied_per_byte=_scaled(problem.occupied_per_byte, 1 / rate),
+            )
+        )
+    return out
+
+
+class _Draw:
+    """Numbers between 0 and 1, one row for each world, each column spread evenly."""
+
+    def __init__(self, count: int, rng: np.random.Generator) -> None:
+        self.count, self.rng = count, rng
+
+    def even(self, columns: int) -> Array:
+        rows = np.tile(np.arange(self.count, dtype=np.float64)[:, None], (1, columns))
+        rows = self.rng.permuted(rows, axis=0)
+        return (rows + self.rng.random((self.count, columns))) / self.count
+
+
+def _factor(error: ArrayLike, u: Array) -> Array:
+    return np.asarray(1.0 + np.asarray(error) * (2.0 * u - 1.0))
+
+
+def _scaled(value: Array, factor: Array) -> Array:
+    """Times the factor, but what never happens never happens in any world."""
+    return np.where(value >= NEVER_S, NEVER_S, np.minimum(value * factor, NEVER_S))

@@ -1,0 +1,460 @@
+"""A workflow as it was executed once: tasks with their run times, files with their sizes.
+
+Reads traces in WfFormat, the JSON of WfCommons (https://wfcommons.org/format).
+
+Version 1.5 keeps the workflow (``specification``) apart from its run (``execution``). Versions 1.1
+to 1.4 have one list of tasks (jobs, before 1.3) with everything in it; the names of their fields
+differ and are all read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import isfinite
+from pathlib import Path
+from typing import Any, NoReturn
+
+from network_provisioner.errors import InputError
+from network_provisioner.units import MAX_DURATION_S, MAX_SIZE_BYTES
+from site_selector.catalogs.workflow import find_cycle, topological_order
+
+_NUMBERING = re.compile(r"[_.#-]?(?:ID)?[0-9]+\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What a trace says of one task. ``runtime_s`` is None where it says nothing."""
+
+    id: str
+    kind: str
+    parents: Sequence[str]
+    children: Sequence[str]
+    reads: Sequence[str]
+    writes: Sequence[str]
+    runtime_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """A workflow without cycles; indices run over tasks in topological order and over files.
+
+    ``runtime_s`` is on the machine that was traced. ``producer[f]`` is -1 for a file that no task
+    writes. ``notes`` say what the trace left out and what was put in its place.
+    """
+
+    name: str
+    family: str
+    tasks: tuple[str, ...]
+    kinds: tuple[str, ...]
+    runtime_s: tuple[float, ...]
+    parents: tuple[tuple[int, ...], ...]
+    children: tuple[tuple[int, ...], ...]
+    reads: tuple[tuple[int, ...], ...]
+    writes: tuple[tuple[int, ...], ...]
+    level: tuple[int, ...]
+    files: tuple[str, ...]
+    size_bytes: tuple[float, ...]
+    producer: tuple[int, ...]
+    readers: tuple[tuple[int, ...], ...]
+    notes: tuple[str, ...] = ()
+
+
+def kind_of(name: str) -> str:
+    """The program behind a task's name: ``mProject_ID0000001`` is one ``mProject`` of many."""
+    return _NUMBERING.sub("", name) or name
+
+
+def family_of(name: str) -> str:
+    """``soykb`` of ``soykb-chameleon-10fastq-10ch-001``: what stands before the first hyphen."""
+    return name.partition("-")[0] or name
+
+
+def build_trace(
+    name: str, tasks: Sequence[Task], sizes: Mapping[str, float], notes: Iterable[str] = ()
+) -> Trace:
+    """Orders the tasks, adds the edges that files imply, fills in what is missing.
+
+    A task that reads what another writes is its child whether the trace says so or not. A task
+    without a run time is taken to run as long as the median of its kind (else of all tasks), a
+    file without a size to be empty; both are noted.
+
+    Raises InputError for a cycle, an id or a file's writer that is there twice, a parent or child
+    that is not there, and a trace without any run time.
+    """
+    said = list(notes)
+    named = _by_id(tasks)
+    writer = _writers(tasks)
+    parents = _edges(tasks, named, writer, said)
+    children: dict[str, list[str]] = {task.id: [] for task in tasks}
+    for task in tasks:
+        for parent in parents[task.id]:
+            children[parent].append(task.id)
+    order, levels = topological_order(parents, children)
+    if len(order) < len(tasks):
+        cycle = find_cycle(parents, order)
+        raise InputError(f"found a cycle {' -> '.join(cycle)}, expected none")
+    runtime = _runtimes(tasks, said)
+    index = {task: i for i, task in enumerate(order)}
+    files = {f: i for i, f in enumerate(_used_files(named[task] for task in order))}
+    unsized = [f for f in files if f not in sizes]
+    if unsized:
+        said.append(f"{_count(unsized, 'file')} without a size (such as {unsized[0]}), taken as 0")
+    readers: list[list[int]] = [[] for _ in files]
+    reads, writes = [], []
+    for task in (named[task] for task in order):
+        own = set(task.writes)
+        found = tuple(files[f] for f in dict.fromkeys(task.reads) if f not in own)
+        for f in found:
+            readers[f].append(index[task.id])
+        reads.append(found)
+        writes.append(tuple(files[f] for f in dict.fromkeys(task.writes)))
+    return Trace(
+        name,
+        family_of(name),
+        order,
+        tuple(named[task].kind for task in order),
+        tuple(runtime[task] for task in order),
+        tuple(tuple(index[p] for p in parents[task]) for task in order),
+        tuple(tuple(index[c] for c in children[task]) for task in order),
+        tuple(reads),
+        tuple(writes),
+        tuple(levels[task] for task in order),
+        tuple(files),
+        tuple(sizes.get(f, 0.0) for f in files),
+        tuple(index[writer[f]] if f in writer else -1 for f in files),
+        tuple(tuple(sorted(found)) for found in readers),
+        tuple(said),
+    )
+
+
+def _by_id(tasks: Sequence[Task]) -> dict[str, Task]:
+    named: dict[str, Task] = {}
+    for task in tasks:
+        if task.id in named:
+            raise InputError(f"found task {task.id!r} twice, expected every id once")
+        named[task.id] = task
+    return named
+
+
+def _writers(tasks: Sequence[Task]) -> dict[str, str]:
+    writer: dict[str, str] = {}
+    for task in tasks:
+        for f in task.writes:
+            if writer.setdefault(f, task.id) != task.id:
+                raise InputError(
+                    f"file {f!r}: found two tasks that write it, {writer[f]} and {task.id}, "
+                    "expected one"
+                )
+    return writer
+
+
+def _edges(
+    tasks: Sequence[Task], named: Mapping[str, Task], writer: Mapping[str, str], notes: list[str]
+) -> dict[str, tuple[str, ...]]:
+    """Parents of every task: those it names, those that name it as a child, those it reads from."""
+    parents: dict[str, dict[str, None]] = {task.id: {} for task in tasks}
+    for task in tasks:
+        for words, others in (("parent", task.parents), ("child", task.children)):
+            for other in others:
+                if other not in named:
+                    raise InputError(
+                        f"task {task.id}: found {words} {other!r}, expected the id of a task"
+                    )
+        parents[task.id].update(dict.fromkeys(task.parents))
+        for child in task.children:
+            parents[child][task.id] = None
+    implied = own = 0
+    for task in tasks:
+        for f in task.reads:
+            source = writer.get(f)
+            if source == task.id:
+                own += 1
+            elif source is not None and source not in parents[task.id]:
+                parents[task.id][source] = None
+                implied += 1
+    if implied:
+        notes.append(f"{implied} edges that only files tell of, added")
+    if own:
+        notes.append(f"{own} files that a task reads and writes itself, taken as written")
+    return {task: tuple(found) for task, found in parents.items()}
+
+
+def _runtimes(tasks: Sequence[Task], notes: list[str]) -> dict[str, float]:
+    known: dict[str, list[float]] = {}
+    for task in tasks:
+        if task.runtime_s is not None:
+            known.setdefault(task.kind, []).append(task.runtime_s)
+    if not known:
+        raise InputError("found no task with a run time, expected runtimeInSeconds of each")
+    everything = [seconds for found in known.values() for seconds in found]
+    missing = [task.id for task in tasks if task.runtime_s is None]
+    if missing:
+        notes.append(
+            f"{_count(missing, 'task')} without a run time (such as {missing[0]}), "
+            "taken as the median of their kind"
+        )
+    return {
+        task.id: _median(known.get(task.kind, everything))
+        if task.runtime_s is None
+        else task.runtime_s
+        for task in tasks
+    }
+
+
+def _used_files(tasks: Iterable[Task]) -> dict[str, None]:
+    return {f: None for task in tasks for f in (*task.reads, *task.writes)}
+
+
+def _median(values: Sequence[float]) -> float:
+    ordered = sorted(values)
+    middle = len(ordered) // 2
+    return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
+
+
+def _count(things: Sequence[object], word: str) -> str:
+    return f"{len(things)} {word}{'s' if len(things) != 1 else ''}"
+
+
+_CLAIMS = {"schemaVersion", "tasks", "jobs"}  # what only a trace has, beside its workflow
+_SHOWN = 60  # characters of a value that is not as expected
+
+
+@dataclass(frozen=True, slots=True)
+class TraceFile:
+    """A trace and the file that it was read from: its path below the folder, and its SHA-256."""
+
+    path: str
+    sha256: str
+    trace: Trace
+
+
+def read_folder(folder: Path) -> tuple[list[TraceFile], list[str]]:
+    """All traces at or below ``folder`` (or the one file it is), ordered by path, and a line for
+    every JSON file there that is no trace, such as the format's own schema.
+
+    Raises InputError where there is no trace, or where one cannot be used: a figure over a folder
+    is not to depend on which of its files happened to be readable.
+    """
+    if folder.is_file():
+        root, paths = folder.parent, [folder]
+    elif folder.is_dir():
+        root = folder
+        paths = sorted(path for path in folder.rglob("*.json") if path.is_file())
+    else:
+        raise InputError(f"{folder}: found nothing there, expected a folder of WfFormat traces")
+    found, skipped, bad = [], [], []
+    for path in paths:
+        try:
+            read = read_file(path, path.relative_to(root).as_posix())
+        except InputError as error:
+            bad.append(str(error))
+            continue
+        if read is None:
+            skipped.append(f"{path}: not a trace, left out")
+        else:
+            found.append(read)
+    if bad:
+        more = f" (and {len(bad) - 1} more that cannot be used)" if len(bad) > 1 else ""
+        raise InputError(bad[0] + more)
+    if not found:
+        raise InputError(f"{folder}: found no trace, expected WfFormat files (*.json)")
+    return found, skipped
+
+
+def read_file(path: Path, shown_path: str) -> TraceFile | None:
+    """One trace; None for JSON that does not claim to be one. Raises InputError with its path."""
+    raw = path.read_bytes()
+    try:
+        root = json.loads(raw, parse_constant=_no_number)
+    except (ValueError, RecursionError) as error:
+        what = "nothing in it" if not raw.strip() else str(error)
+        raise InputError(f"{path}: found {what}, expected JSON") from error
+    if isinstance(root, Mapping) and "workflow" not in root and not _CLAIMS & set(root):
+        return None
+    try:
+        trace = parse(root, path.name.removesuffix(".json"))
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from error
+    return TraceFile(shown_path, hashlib.sha256(raw).hexdigest(), trace)
+
+
+def _no_number(text: str) -> NoReturn:
+    raise ValueError(f"the number {text}")
+
+
+def parse(root: Any, name: str) -> Trace:
+    """The trace in a JSON value. Raises InputError, naming the task or file that is wrong.
+
+    >>> tasks = [{"name": "a", "type": "compute", "runtime": 3, "parents": []}]
+    >>> parse({"schemaVersion": "1.3", "workflow": {"tasks": tasks}}, "small").runtime_s
+    (3.0,)
+    """
+    flow = _mapping(_mapping(root, "the file").get("workflow"), "workflow")
+    if "specification" in flow:
+        tasks, sizes = _parse_current(flow)
+    elif "tasks" in flow or "jobs" in flow:
+        tasks, sizes = _parse_before(flow)
+    else:
+        raise InputError(
+            f"workflow: found {_shown(list(flow))}, expected specification (WfFormat 1.5) or tasks "
+            "(1.1 to 1.4)"
+        )
+    if not tasks:
+        raise InputError("found no tasks, expected at least one")
+    wide = [task_id for task_id, cores in _cores(flow) if cores > 1]
+    notes = []
+    if wide:
+        notes.append(f"{len(wide)} tasks on several cores (such as {wide[0]}), taken as on one")
+    return build_trace(name, tasks, sizes, notes)
+
+
+def _parse_current(flow: Mapping[str, Any]) -> tuple[list[Task], dict[str, float]]:
+    """WfFormat 1.5."""
+    spec = _mapping(flow["specification"], "specification")
+    run = _mapping(flow.get("execution", {}), "execution")
+    runtimes: dict[str, float] = {}
+    programs: dict[str, str] = {}
+    for entry in _entries(run, "tasks", "execution"):
+        task = _name(entry, "id", "execution task")
+        if task in runtimes:
+            raise InputError(f"task {task}: found two executions, expected one")
+        if entry.get("runtimeInSeconds") is not None:
+            runtimes[task] = _seconds(entry["runtimeInSeconds"], task)
+        programs[task] = _program(entry)
+    sizes: dict[str, float] = {}
+    for entry in _entries(spec, "files", "specification"):
+        _add_size(sizes, _name(entry, "id", "file"), entry.get("sizeInBytes"))
+    tasks = []
+    for entry in _entries(spec, "tasks", "specification"):
+        task = _name(entry, "id", "task")
+        tasks.append(
+            Task(
+                task,
+                programs.get(task) or kind_of(str(entry.get("name") or task)),
+                _names(entry, "parents", task),
+                _names(entry, "children", task),
+                _names(entry, "inputFiles", task),
+                _names(entry, "outputFiles", task),
+                runtimes.get(task),
+            )
+        )
+    ids = {task.id for task in tasks}
+    strangers = programs.keys() - ids
+    if strangers and len(ids) == len(tasks) > 0:  # else something else is wrong, and is said
+        raise InputError(
+            f"task {min(strangers)}: found an execution of it, expected it in the specification"
+        )
+    return tasks, sizes
+
+
+def _parse_before(flow: Mapping[str, Any]) -> tuple[list[Task], dict[str, float]]:
+    """WfFormat 1.1 to 1.4. Tasks refer to each other by name; newer ones also have an id."""
+    sizes: dict[str, float] = {}
+    tasks = []
+    for entry in _entries(flow, "tasks" if "tasks" in flow else "jobs", "workflow"):
+        task = _name(entry, "name", "task")
+        used: dict[str, list[str]] = {"input": [], "output": []}
+        for use in _entries(entry, "files", f"task {task}"):
+            f = _name(use, "name" if "name" in use else "id", f"task {task}: file")
+            link = use.get("link")
+            if link not in ("input", "output"):
+                raise InputError(
+                    f"task {task}: file {f}: found link {_shown(link)}, expected input or output"
+                )
+            used[link].append(f)
+            _add_size(sizes, f, use.get("sizeInBytes", use.get("size")))
+        seconds = entry.get("runtimeInSeconds", entry.get("runtime"))
+        tasks.append(
+            Task(
+                task,
+                _program(entry) or kind_of(task),
+                _names(entry, "parents", task),
+                _names(entry, "children", task),
+                used["input"],
+                used["output"],
+                None if seconds is None else _seconds(seconds, task),
+            )
+        )
+    return tasks, sizes
+
+
+def _program(entry: Mapping[str, Any]) -> str:
+    """What a task runs, without its directory; empty where that is a script and not a name."""
+    command = entry.get("command")
+    program = command.get("program") if isinstance(command, Mapping) else None
+    if not isinstance(program, str) or len(program.split()) != 1:
+        return ""
+    return program.rpartition("/")[2]
+
+
+def _cores(flow: Mapping[str, Any]) -> list[tuple[str, float]]:
+    """Tasks with the number of cores that they say they took."""
+    places = (flow.get("execution") or {}, flow)
+    out = []
+    for place in places:
+        for entry in place.get("tasks") or ():
+            cores = entry.get("coreCount", entry.get("cores"))
+            if isinstance(cores, int | float):
+                out.append((str(entry.get("id") or entry.get("name")), float(cores)))
+    return out
+
+
+def _add_size(sizes: dict[str, float], file: str, value: Any) -> None:
+    if value is None:
+        return
+    size = _number(value, f"file {file}: size", MAX_SIZE_BYTES, "bytes")
+    if sizes.setdefault(file, size) != size:
+        raise InputError(
+            f"file {file}: found sizes {sizes[file]:.0f} and {size:.0f} bytes, expected one"
+        )
+
+
+def _seconds(value: Any, task: str) -> float:
+    return _number(value, f"task {task}: run time", MAX_DURATION_S, "seconds")
+
+
+def _number(value: Any, what: str, most: float, unit: str) -> float:
+    good = isinstance(value, int | float) and not isinstance(value, bool)
+    if not good or not 0 <= value <= most or not isfinite(value):
+        raise InputError(f"{what}: found {_shown(value)}, expected {unit} from 0 to {most:.3g}")
+    return float(value)
+
+
+def _mapping(value: Any, what: str) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise InputError(f"{what}: found {_shown(value)}, expected an object")
+    return value
+
+
+def _entries(holder: Mapping[str, Any], key: str, what: str) -> Sequence[Mapping[str, Any]]:
+    value = holder.get(key)
+    if value is None:
+        return ()
+    if not isinstance(value, list):
+        raise InputError(f"{what}: {key}: found {_shown(value)}, expected a list")
+    return [_mapping(entry, f"{what}: {key}") for entry in value]
+
+
+def _name(entry: Mapping[str, Any], key: str, what: str) -> str:
+    value = entry.get(key)
+    if not isinstance(value, str) or not value:
+        raise InputError(f"{what}: {key}: found {_shown(value)}, expected a name")
+    return value
+
+
+def _names(entry: Mapping[str, Any], key: str, task: str) -> list[str]:
+    value = entry.get(key)
+    if value is None:
+        return []
+    if not isinstance(value, list) or not all(isinstance(name, str) and name for name in value):
+        raise InputError(f"task {task}: {key}: found {_shown(value)}, expected a list of names")
+    return value
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

@@ -1,0 +1,1 @@
+"""Why each job is where it is, what would change it, and drawings of it."""

@@ -1,0 +1,176 @@
+"""An assignment of sites, told: every job's placement with all its alternatives and the reason."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from site_selector.estimates.beliefs import ComputeBelief, PathBelief, World
+from site_selector.explain.reasons import why_least, why_not_least
+from site_selector.inputs import Inputs
+from site_selector.mapping.estimator import Schedule
+from site_selector.mapping.placement import Alternative, Move, Placement
+from site_selector.mapping.terms import JobTerms, job_terms
+from site_selector.problem import Problem
+
+
+def describe(
+    inputs: Inputs,
+    world: World,
+    problem: Problem,
+    assignment: Sequence[int],
+    schedule: Schedule,
+    tried: Mapping[int, float] | None = None,
+    *,
+    later: Mapping[int, int] | None = None,
+    worlds: int = 0,
+    alternatives: bool = True,
+) -> tuple[Placement, ...]:
+    """The placements of an assignment, in the order of the problem's jobs.
+
+    ``tried``: by job, the makespan in seconds with this job alone moved to where its own T_t is
+    least; ``later``: in how many of ``worlds`` that were drawn around the estimates that ends
+    later. ``alternatives=False`` leaves out terms and reasons, which cost time for large workflows.
+    """
+    maker = _Describer(inputs, world, problem, assignment, schedule, tried or {})
+    maker.later, maker.worlds = later or {}, worlds
+    return tuple(maker.placements(alternatives))
+
+
+class _Describer:
+    """Turns an assignment into placements with terms and reasons."""
+
+    def __init__(
+        self,
+        inputs: Inputs,
+        world: World,
+        problem: Problem,
+        assignment: Sequence[int],
+        schedule: Schedule,
+        tried: Mapping[int, float],
+    ) -> None:
+        self.inputs, self.world, self.problem = inputs, world, problem
+        self.assignment, self.schedule, self.tried = assignment, schedule, tried
+        self.later: Mapping[int, int] = {}
+        self.worlds = 0
+        now = world.now
+        # What many jobs share is written down once.
+        self.sites = [
+            (world.sites[s].queue_wait.as_dict(now), world.sites[s].workers.as_dict(now))
+            for s in problem.places[: problem.n_sites]
+        ]
+        self.paths: dict[tuple[int, int], _PathInputs] = {}
+        self.compute: dict[int, dict[str, Any]] = {}
+        self.inputs_of: dict[tuple[int, float, int, float, str], dict[str, dict[str, Any]]] = {}
+        self.seconds_per_byte: list[list[float]] = problem.seconds_per_byte.tolist()
+
+    def placements(self, alternatives: bool) -> list[Placement]:
+        terms = None
+        if alternatives:
+            terms = job_terms(self.problem, self.assignment, self.schedule)
+        out = []
+        for j, name in enumerate(self.problem.jobs):
+            site = self.problem.places[self.assignment[j]]
+            options = () if terms is None else self._alternatives(j, terms)
+            out.append(
+                Placement(
+                    name,
+                    self.inputs.workflow.jobs[name].transformation,
+                    site,
+                    self._reason(j, site, options) if options else "",
+                    options,
+                    float(self.schedule.start_s[j]),
+                    float(self.schedule.end_s[j]),
+                )
+            )
+        return out
+
+    def _alternatives(self, job: int, found: JobTerms) -> tuple[Alternative, ...]:
+        problem, terms = self.problem, found.terms
+        options = []
+        for s in problem.allowed[job]:
+            moved = [
+                (size * self.seconds_per_byte[ends[0]][ends[1]], ends, size)
+                for ends, size in sorted(found.moves(job, s).items())
+            ]
+            slowest = self._path(max(moved)[1]) if moved else None
+            options.append(
+                Alternative(
+                    problem.places[s],
+                    float(terms.queue[job, s]),
+                    float(terms.compute[job, s]),
+                    float(terms.network[job, s]),
+                    float(terms.total[job, s]),
+                    slowest.bound if slowest else "",
+                    slowest.name if slowest else "",
+                    float(problem.input_bytes[job]),
+                    float(found.s_t_bytes[job, s]),
+                    self._inputs(job, s, float(found.share[job, s]), slowest),
+                    tuple(self._path(ends).move(size) for _, ends, size in moved),
+                )
+            )
+        return tuple(sorted(options, key=lambda a: (a.t_t_s, a.site)))
+
+    def _path(self, ends: tuple[int, int]) -> _PathInputs:
+        if ends not in self.paths:
+            src, dst = (self.problem.places[place] for place in ends)
+            self.paths[ends] = _PathInputs(f"{src}>{dst}", self.world.paths[src, dst], self.world)
+        return self.paths[ends]
+
+    def _inputs(
+        self, job: int, s: int, share: float, slowest: _PathInputs | None
+    ) -> dict[str, dict[str, Any]]:
+        problem = self.problem
+        belief = problem.compute[job][s]
+        if belief is None:  # a site of ``allowed`` always has one
+            raise AssertionError(f"no compute belief for {problem.jobs[job]}")
+        rate = float(problem.input_bytes[job]) / max(float(problem.compute_s[job, s]), 1e-12)
+        path = slowest.name if slowest is not None else ""
+        key = (s, share, id(belief), rate, path)
+        found = self.inputs_of.get(key)
+        if found is None:
+            t_q, n = self.sites[s]
+            found = {"t_q": t_q, "n": {**n, "used": share}, "gamma_c": self._gamma_c(belief, rate)}
+            if slowest is not None:
+                found["gamma_a"], found["gamma_t"] = slowest.gamma_a, slowest.gamma_t
+            self.inputs_of[key] = found
+        return found
+
+    def _gamma_c(self, belief: ComputeBelief, rate: float) -> dict[str, Any]:
+        """The belief as a rate of this job, with its deviation in proportion."""
+        known = belief.belief
+        if id(belief) not in self.compute:
+            self.compute[id(belief)] = known.as_dict(self.world.now)
+        out = {**self.compute[id(belief)], "value": rate}
+        if known.spread:
+            out["spread"] = rate * known.spread / known.value
+        return out
+
+    def _reason(self, job: int, site: str, options: tuple[Alternative, ...]) -> str:
+        spec = self.inputs.workflow.jobs[self.problem.jobs[job]]
+        if spec.site_hint is not None:
+            return f"the workflow asks for {site} (selector profile execution.site)"
+        if spec.kind != "job":
+            return f"a sub-workflow is planned and run at {site}, the submit host"
+        if len(options) == 1:
+            return f"only {site} can run {spec.transformation}"
+        chosen = next(a for a in options if a.site == site)
+        least = options[0]
+        if chosen.t_t_s <= least.t_t_s:
+            second = next(a for a in options if a.site != site)
+            return why_least(chosen, second)
+        makespan, moved = self.schedule.makespan_s, self.tried.get(job)
+        return why_not_least(chosen, least, makespan, moved, self.later.get(job), self.worlds)
+
+
+class _PathInputs:
+    """What the moves of many jobs over one path have in common."""
+
+    def __init__(self, name: str, path: PathBelief, world: World) -> None:
+        self.name, self.bound = name, path.bound
+        self.gamma_a = path.gamma_a.as_dict(world.now)
+        self.gamma_t = path.gamma_t.as_dict(world.now)
+        self._rates = path.gamma_a.value, path.gamma_t.value
+
+    def move(self, s_t_bytes: float) -> Move:
+        return Move(self.name, s_t_bytes, *self._rates)

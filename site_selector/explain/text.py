@@ -1,0 +1,326 @@
+"""Site selection for people: tables of terms, reasons and beliefs, and the same as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from network_provisioner.errors import InputError
+from network_provisioner.meant import did_you_mean
+from network_provisioner.units import format_rate, format_size
+from site_selector.estimates.beliefs import World, beliefs_dict
+from site_selector.explain.reasons import Flip, flips, seconds
+from site_selector.explain.tables import table
+from site_selector.mapping.placement import Alternative, Placement, finite
+from site_selector.mapping.placement import Mapping as SiteMapping
+
+# A deviation below this part of the value is not worth a reader's time.
+_SPREAD = 0.05
+
+
+def count(value: float) -> str:
+    """Workers."""
+    return f"{value:g}"
+
+
+def rate(value: float) -> str:
+    """Bits per second."""
+    return format_rate(value)
+
+
+def bytes_rate(value: float) -> str:
+    """Bytes per second of one worker."""
+    return f"{format_size(value)}/s"
+
+
+SHOW: dict[str, Callable[[float], str]] = {
+    "count": count,
+    "seconds": seconds,
+    "rate": rate,
+    "bytes_rate": bytes_rate,
+}
+
+
+def value_of(belief: Mapping[str, Any], kind: str) -> str:
+    """The value with its spread, where that says something."""
+    value, show = belief["value"], SHOW[kind]
+    if value is None:
+        return "no bound" if kind in ("rate", "bytes_rate") else show(float("inf"))
+    spread = belief.get("spread") or 0.0
+    return show(value) + (f" ± {show(spread)}" if spread > _SPREAD * abs(value) else "")
+
+
+def age_of(belief: Mapping[str, Any]) -> str:
+    """Its age, empty for what was written down."""
+    return seconds(belief["age_s"]) if belief.get("age_s") else ""
+
+
+def cited(belief: Mapping[str, Any], kind: str) -> str:
+    """Value, source, age where it was measured, and how it is known, in one line."""
+    source = belief["source"] + (f" {age_of(belief)} ago" if age_of(belief) else "")
+    source += f", {belief['note']}" if belief.get("note") else ""
+    return f"{value_of(belief, kind)} [{source}]"
+
+
+__all__ = [
+    "beliefs_text",
+    "changes",
+    "changes_text",
+    "chosen_jobs",
+    "explain_dict",
+    "explain_text",
+    "show_text",
+    "summary_text",
+]
+
+
+_TERMS = ("  site", "T_q", "S_c/(N·Γ_c)", "S_t/min(Γ_t,Γ_a)", "T_t")
+
+
+def chosen_jobs(mapping: SiteMapping, jobs: Iterable[str] | None = None) -> list[Placement]:
+    """The placements of some jobs, of all for None. Raises InputError for an id that the mapping
+    does not have."""
+    placed = {p.job: p for p in mapping.placements}
+    wanted = list(placed) if jobs is None else list(jobs)
+    for job in wanted:
+        if job not in placed:
+            raise InputError(
+                f"job {job!r} is not in workflow {mapping.workflow!r}{did_you_mean(job, placed)}"
+            )
+    return [placed[job] for job in wanted]
+
+
+def explain_text(mapping: SiteMapping, jobs: Iterable[str] | None = None) -> str:
+    """For each job the candidate sites with every term, which Γ bound, sources and ages, and why.
+
+    ``jobs`` limits it to some ids. Raises InputError for an id that the mapping does not have.
+    """
+    blocks = [summary_text(mapping)] if jobs is None else []
+    blocks += [_job_text(placement) for placement in chosen_jobs(mapping, jobs)]
+    return "\n\n".join(blocks)
+
+
+def explain_dict(
+    mapping: SiteMapping,
+    jobs: Iterable[str] | None = None,
+    in_mapping: Mapping[str, tuple[Flip, ...]] | None = None,
+) -> list[dict[str, Any]]:
+    """The same JSON-ready, each placement with ``would_change``: all single changes that would give
+    another site the lesser T_t or, for a job of ``in_mapping`` (see
+    :func:`~site_selector.explain.whatif.with_changes`), that would make the whole better with it
+    there.
+
+    Raises InputError for an id that the mapping does not have.
+    """
+    out = []
+    for placement in chosen_jobs(mapping, jobs):
+        found = (in_mapping or {}).get(placement.job)
+        if found is None:
+            here = [a for a in placement.alternatives if a.site == placement.site]
+            found = tuple(
+                flip
+                for chosen in here
+                for other in placement.alternatives
+                if other.site != placement.site and chosen.t_t_s <= other.t_t_s
+                for flip in flips(chosen, other)
+            )
+        out.append(placement.as_dict() | {"would_change": [flip.as_dict() for flip in found]})
+    return out
+
+
+def summary_text(mapping: SiteMapping) -> str:
+    """Workflow, policy, expected makespan, jobs per site, and the portfolio beside it."""
+    counts: dict[str, int] = {}
+    for placement in mapping.placements:
+        counts[placement.site] = counts.get(placement.site, 0) + 1
+    where = ", ".join(f"{n} at {site}" for site, n in sorted(counts.items(), key=lambda i: -i[1]))
+    lines = [
+        f"{mapping.workflow}: {len(mapping.placements)} jobs, {where}",
+        f"expected to end after {seconds(mapping.makespan_s)} (policy {mapping.policy}"
+        + (f", results to {mapping.output_site})" if mapping.output_site else ")"),
+        "under the same beliefs: "
+        + ", ".join(
+            f"{name} {seconds(value)}"
+            for name, value in sorted(mapping.portfolio.items(), key=lambda i: i[1])
+        ),
+    ]
+    hedge = mapping.withstands
+    if hedge is not None:
+        lines.insert(
+            2,
+            f"chosen because beliefs may be wrong: another mapping would end after "
+            f"{seconds(hedge.makespan_s)} if all were right, but over {hedge.drawn} worlds drawn "
+            f"around them this one ends sooner in {hedge.better} and later in {hedge.worse}, "
+            f"{100 * abs(hedge.gain):.1f} % {'sooner' if hedge.gain >= 0 else 'later'} on average"
+            + ("" if hedge.gain >= 0 else ", but better in the worst of them"),
+        )
+    return "\n".join(lines)
+
+
+def show_text(world: World) -> str:
+    """What ADON believes about each site and path, with source and age."""
+    return beliefs_text(beliefs_dict(world))
+
+
+def beliefs_text(beliefs: Mapping[str, Any]) -> str:
+    """The same from the ``beliefs`` of a saved mapping: one line per value."""
+    head = ("what", "value", "source", "age", "how it is known")
+    sites = [("site", *head)]
+    for name, b in beliefs["sites"].items():
+        sites += _lines(name, (("N", "count", b["n"]), ("T_q", "seconds", b["t_q"])))
+    paths = [("path", *head)]
+    for name, b in beliefs["paths"].items():
+        known = [("Γ_a", "rate", b["gamma_a"]), ("Γ_t", "rate", b["gamma_t"])]
+        if b.get("setup", {}).get("value"):
+            known.append(("set-up", "seconds", b["setup"]))
+        paths += _lines(name, known)
+    compute = [("transformation@site", *head)]
+    for name, b in beliefs["compute"].items():
+        runtime = ("runtime", "seconds", b)
+        compute += _lines(name, [runtime if b["kind"] == "runtime" else ("Γ_c", "bytes_rate", b)])
+    return "\n\n".join(table(t[0], t[1:]) for t in (sites, paths, compute) if len(t) > 1)
+
+
+def _lines(
+    name: str, known: Iterable[tuple[str, str, Mapping[str, Any]]]
+) -> list[tuple[str, str, str, str, str, str]]:
+    out = []
+    for what, kind, belief in known:
+        note = belief.get("note", "")
+        if belief.get("count"):
+            number = f"{belief['count']} measurement{'s' if belief['count'] > 1 else ''}"
+            note = f"{number}; {note}" if note else number
+        out.append((name, what, value_of(belief, kind), belief["source"], age_of(belief), note))
+        name = ""
+    return out
+
+
+def _job_text(placement: Placement) -> str:
+    rows = []
+    for option in placement.alternatives:
+        mark = "* " if option.site == placement.site else "  "
+        terms = (option.t_q_s, option.t_c_s, option.t_t_s)
+        queue, compute, total = (seconds(term) for term in terms)
+        rows.append([mark + option.site, queue, compute, _network(option), total])
+    head = f"{placement.job}  {placement.transformation} -> {placement.site}"
+    known = [f"  {option.site}: {_sources(option)}" for option in placement.alternatives]
+    return "\n".join([head, table(_TERMS, rows), *known, f"  why: {placement.reason}"])
+
+
+def _network(option: Alternative) -> str:
+    if not option.path:
+        return seconds(option.t_n_s)
+    moved = format_size(option.s_t_bytes)
+    return f"{seconds(option.t_n_s)} ({moved}, {option.gamma} of {option.path})"
+
+
+def _sources(option: Alternative) -> str:
+    known = [("T_q", "t_q", "seconds"), ("N", "n", "count"), ("Γ_c", "gamma_c", "bytes_rate")]
+    if option.path:
+        known.append(("Γ_a", "gamma_a", "rate"))
+        if option.inputs.get("gamma_t", {}).get("value") is not None:
+            known.append(("Γ_t", "gamma_t", "rate"))
+    parts = []
+    for name, key, kind in known:
+        if key in option.inputs:
+            belief = option.inputs[key]
+            text = f"{name} {cited(belief, kind)}"
+            used = belief.get("used")
+            if used is not None and used < 1:
+                text += f", shared to {used:.2g} each"
+            parts.append(text)
+    return "; ".join(parts)
+
+
+# A belief that moved by less than this is the same belief measured again.
+_MOVED = 0.05
+
+
+def changes(before: SiteMapping, after: SiteMapping) -> dict[str, Any]:
+    """What new measurements changed: jobs that moved, beliefs that moved, both makespans.
+
+    ``moved`` lists {job, transformation, before, after}; ``beliefs`` lists {what, before, after}
+    with the beliefs as they are in the mappings, those first that changed most. A rate and a
+    runtime of the same transformation cannot be compared and are left out. JSON-ready.
+    """
+    old = before.sites
+    moved = [
+        {
+            "job": p.job,
+            "transformation": p.transformation,
+            "before": old[p.job],
+            "after": p.site,
+        }
+        for p in after.placements
+        if p.job in old and old[p.job] != p.site
+    ]
+    return {
+        "makespan_s": {"before": finite(before.makespan_s), "after": finite(after.makespan_s)},
+        "moved": moved,
+        "beliefs": _belief_changes(before.beliefs, after.beliefs),
+    }
+
+
+def changes_text(before: SiteMapping, after: SiteMapping, limit: int = 12) -> str:
+    """:func:`changes` in words, at most ``limit`` lines of each kind."""
+    found = changes(before, after)
+    lines = [
+        f"the last run's measurements moved {len(found['beliefs'])} beliefs and "
+        f"{len(found['moved'])} of {len(after.placements)} jobs; expected end "
+        f"{seconds(before.makespan_s)} before, {seconds(after.makespan_s)} now"
+    ]
+    for item in found["beliefs"][:limit]:
+        shown = (cited(item[when], item["kind"]) for when in ("before", "after"))
+        lines.append(f"  {item['what']}: {' -> '.join(shown)}")
+    lines += _more(found["beliefs"], limit)
+    moves: dict[tuple[str, str], list[str]] = {}
+    for item in found["moved"]:
+        moves.setdefault((item["before"], item["after"]), []).append(item["job"])
+    for (old, new), jobs in moves.items():
+        named = ", ".join(jobs[:3]) + (f" and {len(jobs) - 3} more" if len(jobs) > 3 else "")
+        lines.append(f"  {len(jobs)} {'job' if len(jobs) == 1 else 'jobs'} {old} -> {new}: {named}")
+    return "\n".join(lines)
+
+
+def _more(items: Sequence[Any], limit: int) -> list[str]:
+    return [f"  and {len(items) - limit} more"] if len(items) > limit else []
+
+
+def _belief_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[dict[str, Any]]:
+    known = {(what, kind): belief for what, kind, belief in _flat(before)}
+    ranked: list[tuple[float, dict[str, Any]]] = []
+    for what, kind, new in _flat(after):
+        old = known.get((what, kind))
+        if old is None:
+            continue
+        factor = _factor(old["value"], new["value"])
+        if factor > 1 + _MOVED or old["source"] != new["source"]:
+            ranked.append((factor, {"what": what, "kind": kind, "before": old, "after": new}))
+    # What nobody had claimed before surprises nobody: claims that were wrong come first.
+    ranked.sort(key=lambda item: (item[1]["before"]["source"] == "default", -item[0]))
+    return [item for _, item in ranked]
+
+
+def _factor(a: float | None, b: float | None) -> float:
+    if a == b:
+        return 1.0
+    if not a or not b:
+        return float("inf")
+    return max(a / b, b / a)
+
+
+def _flat(beliefs: Mapping[str, Any]) -> list[tuple[str, str, dict[str, Any]]]:
+    """(name, kind of quantity, belief) of every belief that can be measured."""
+    out = []
+    for site, b in beliefs.get("sites", {}).items():
+        out += [(f"N {site}", "count", b["n"]), (f"T_q {site}", "seconds", b["t_q"])]
+    for path, b in beliefs.get("paths", {}).items():
+        out.append((f"Γ_a {path}", "rate", b["gamma_a"]))
+        if "setup" in b:
+            out.append((f"set-up {path}", "seconds", b["setup"]))
+    for name, b in beliefs.get("compute", {}).items():
+        out.append(
+            (f"Γ_c {name}", "seconds", b) if b["kind"] == "runtime"
+            else (f"Γ_c {name}", "bytes_rate", b)
+        )  # fmt: skip
+    return out

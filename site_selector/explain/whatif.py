@@ -1,0 +1,210 @@
+"""What would have to be different for one job to be better off elsewhere in a whole mapping.
+
+A job that is not where its own T_t is least is where it is for the sake of the whole: no formula
+tells what would change that. So one number after the other is changed, the whole mapping is played
+through with the job where it is and where its T_t is least, and the point where the order of the
+two turns is narrowed down. Every limit that is returned was tried: there the job is better off
+moved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from network_provisioner.units import BITS_PER_BYTE
+from site_selector.explain.reasons import Flip, flip_words, why_not_least
+from site_selector.mapping.estimator import SharingEstimator
+from site_selector.mapping.placement import Alternative, Mapping, Placement
+from site_selector.problem import NEVER_S, Problem
+
+_FURTHEST = 1e4  # a number that would have to change by more than this factor explains nothing
+_CLOSE = 1.01  # limits are found to within one percent
+_LEAST_WAIT_S = 1e-3
+# Steps of the estimator that a person waits for, in jobs looked at: some seconds.
+PATIENCE = 1_500_000
+_TRIES = 4  # times as much for what the workflow would lose by a move: one step and not hundreds
+
+
+@dataclass(frozen=True, slots=True)
+class _Knob:
+    """One number of the problem: ``turned(x)`` is the problem with the value ``x`` in its place."""
+
+    what: str
+    subject: str
+    now: float
+    rises: bool
+    turned: Callable[[float], Problem]
+
+
+def reconsider(
+    problem: Problem,
+    names: Sequence[str],
+    assignment: Sequence[int],
+    job: int,
+    to_site: int,
+    paths: Sequence[tuple[int, int]] = (),
+) -> tuple[Flip, ...]:
+    """Single changes with which ``job`` would be better at ``to_site``, all other jobs staying.
+
+    ``names``: each job's transformation, whose Γ_c is one number per site. ``paths``: the pairs of
+    places to look at. "Better" is an earlier end of the workflow, or the same end with less
+    computing and moving. The change that takes least comes first. None at all where it is better
+    there as it is: the mapping was then chosen for what the estimates do not tell.
+    """
+    moved = list(assignment)
+    moved[job] = to_site
+
+    def better(changed: Problem) -> bool:
+        run = SharingEstimator(changed)
+        return run.score(moved) < run.score(assignment)
+
+    found: list[Flip] = []
+    if better(problem):
+        return ()
+    for knob in _knobs(problem, names, assignment[job], to_site, names[job], paths):
+        limit = _turn(knob, better)
+        if limit is not None:
+            winner = problem.places[to_site]
+            gamma = "Γ_a" if knob.what == "rate" else ""
+            found.append(Flip(winner, knob.what, knob.subject, knob.now, limit, knob.rises, gamma))
+    return tuple(sorted(found, key=lambda f: (f.factor, f.what, f.subject)))
+
+
+def with_changes(
+    problem: Problem,
+    names: Sequence[str],
+    mapping: Mapping,
+    jobs: Sequence[str] | None = None,
+    patience: int = PATIENCE,
+) -> tuple[Mapping, dict[str, tuple[Flip, ...]]]:
+    """The mapping with what would change a placement added to the reasons of those jobs that are
+    not where their own T_t is least, and what the workflow would lose by their move; and these
+    flips by job.
+
+    ``jobs`` limits it to some. Jobs are looked at in the order of the mapping until ``patience``
+    (jobs played through) is at its end; the others keep their reasons as they are.
+    """
+    index = {job: j for j, job in enumerate(problem.jobs)}
+    place = {name: i for i, name in enumerate(problem.places)}
+    sites = mapping.sites
+    assignment = [place[sites[job]] for job in problem.jobs]
+    estimator = SharingEstimator(problem)
+    stay_s = estimator.makespan(assignment)
+    out: list[Placement] = []
+    found: dict[str, tuple[Flip, ...]] = {}
+    tries = _TRIES * patience
+    for placement in mapping.placements:
+        pair = _elsewhere(placement) if jobs is None or placement.job in jobs else None
+        if pair is None or tries <= 0:
+            out.append(placement)
+            continue
+        chosen, least = pair
+        j, to_site = index[placement.job], place[least.site]
+        moved = [*assignment[:j], to_site, *assignment[j + 1 :]]
+        reason = why_not_least(chosen, least, stay_s, estimator.makespan(moved))
+        tries -= len(problem.jobs)
+        flips: tuple[Flip, ...] = ()
+        if patience > 0:
+            ends = sorted({m.path for a in pair for m in a.moves})
+            paths = [(place[a], place[b]) for a, b in (e.split(">") for e in ends)]
+            flips = reconsider(problem, names, assignment, j, to_site, paths)
+            patience -= 30 * (4 + len(paths)) * len(problem.jobs)
+            found[placement.job] = flips
+        # What the mapping knew of other worlds stays; that it had not tried this does not.
+        unknown = why_not_least(chosen, least, stay_s, None)
+        reason = reason if flips or placement.reason == unknown else placement.reason
+        out.append(replace(placement, reason=_added(reason, least, flips)))
+    return replace(mapping, placements=tuple(out)), found
+
+
+def _elsewhere(placement: Placement) -> tuple[Alternative, Alternative] | None:
+    """Where a job is and where its own T_t is least; None where that is the same."""
+    chosen = next((a for a in placement.alternatives if a.site == placement.site), None)
+    if chosen is None or placement.alternatives[0].t_t_s >= chosen.t_t_s:
+        return None
+    return chosen, placement.alternatives[0]
+
+
+def _added(reason: str, least: Alternative, flips: Sequence[Flip]) -> str:
+    if not flips:
+        return reason
+    said = " or ".join(flip_words(f) for f in flips[:2])
+    return f"{reason}; the job would be better at {least.site} if {said}"
+
+
+def _knobs(
+    problem: Problem,
+    names: Sequence[str],
+    here: int,
+    there: int,
+    name: str,
+    paths: Sequence[tuple[int, int]],
+) -> list[_Knob]:
+    out = []
+    rows = np.array([other == name for other in names])
+    bytes_of = float(np.median(problem.input_bytes[rows]))
+    for site, better in ((there, True), (here, False)):
+        wait = float(problem.queue_s[site])
+        if wait < NEVER_S and not (better and wait <= 0):
+            out.append(_wait_knob(problem, site, wait, rises=not better))
+        seconds = float(np.median(problem.compute_s[rows, site]))
+        if 0 < seconds < NEVER_S:
+            out.append(_rate_knob(problem, site, rows, bytes_of / seconds, rises=better))
+    for src, dst in paths:
+        per_byte = float(problem.seconds_per_byte[src, dst])
+        if 0 < per_byte < NEVER_S:
+            for rises in (True, False):
+                out.append(_path_knob(problem, src, dst, BITS_PER_BYTE / per_byte, rises))
+    return out
+
+
+def _wait_knob(problem: Problem, site: int, now: float, rises: bool) -> _Knob:
+    def turned(value: float) -> Problem:
+        queue = problem.queue_s.copy()
+        queue[site] = value
+        return replace(problem, queue_s=queue)
+
+    return _Knob("t_q", problem.places[site], now, rises, turned)
+
+
+def _rate_knob(
+    problem: Problem, site: int, rows: np.ndarray[tuple[int, ...], np.dtype[np.bool_]],
+    now: float, rises: bool,
+) -> _Knob:  # fmt: skip
+    def turned(value: float) -> Problem:
+        compute = problem.compute_s.copy()
+        compute[rows, site] *= now / value
+        return replace(problem, compute_s=compute)
+
+    return _Knob("gamma_c", problem.places[site], now, rises, turned)
+
+
+def _path_knob(problem: Problem, src: int, dst: int, now: float, rises: bool) -> _Knob:
+    def turned(value: float) -> Problem:
+        spb, occupied = problem.seconds_per_byte.copy(), problem.occupied_per_byte.copy()
+        spb[src, dst] = BITS_PER_BYTE / value
+        # Other transfers go on sharing the link as they do now, in proportion.
+        occupied[src, dst] *= now / value
+        return replace(problem, seconds_per_byte=spb, occupied_per_byte=occupied)
+
+    path = f"{problem.places[src]}>{problem.places[dst]}"
+    return _Knob("rate", path, now, rises, turned)
+
+
+def _turn(knob: _Knob, better: Callable[[Problem], bool]) -> float | None:
+    """The value nearest to the present one, to within a percent, at which ``better`` was seen."""
+    start = max(knob.now, _LEAST_WAIT_S)
+    far = start * _FURTHEST if knob.rises else start / _FURTHEST
+    if not better(knob.turned(far)):
+        return None
+    near = start
+    while max(far / near, near / far) > _CLOSE:
+        middle = float(np.sqrt(near * far))
+        if better(knob.turned(middle)):
+            far = middle
+        else:
+            near = middle
+    return far

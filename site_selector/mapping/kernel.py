@@ -1,0 +1,198 @@
+"""Functions that numba compiles, and that run as they stand where little is to be done.
+
+A *kernel* is a function in a restricted subset of Python: numbers, loops, and vectors that can be
+indexed. It makes no arrays. Floating point follows IEEE 754, without ``fastmath``, so that results
+are the same to the last bit whichever way it runs::
+
+    @kernel
+    def double(values: Floats) -> None: ...
+
+    run(len(values), double, values)
+
+A small workflow never imports numba. Compiling takes some seconds, once: numba keeps the machine
+code below ``${XDG_CACHE_HOME:-~/.cache}/adon/kernels``, under a name made from the source of all
+kernels (``kernel_*.py``), because numba itself would not see that a kernel which another one calls
+has changed. ``python -m site_selector.warm`` compiles all of them beforehand. Where that directory
+cannot be written, each process compiles for itself.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import importlib
+import importlib.util
+import os
+import platform
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from types import FunctionType
+from typing import Any, Final, ParamSpec, TypeVar, cast
+
+import numpy as np
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+#: Steps (jobs, and files or sites looked at for each) that run as they stand before machine code is
+#: loaded, about a second's worth; and where there is none yet, half a minute's.
+WARM_STEPS: Final = 300_000
+COLD_STEPS: Final = 9_000_000
+
+_HERE = Path(__file__).parent
+
+
+class _State:
+    """What this process has done so far. ``running``: whether compiled kernels are in use."""
+
+    def __init__(self) -> None:
+        self.steps = 0
+        self.running = False
+        self.kernels: set[Callable[..., Any]] = set()
+        self.twins: dict[Callable[..., Any], Callable[..., Any]] = {}
+        self.called: set[Callable[..., Any]] = set()
+
+
+_state = _State()
+
+
+def kernel(function: Callable[P, R]) -> Callable[P, R]:
+    """Mark a function as a kernel. It stays what it is."""
+    _state.kernels.add(function)
+    return function
+
+
+def run(steps: int, function: Callable[..., R], *arguments: Any) -> R:
+    """Run a kernel that does about ``steps`` steps. Vectors are contiguous numpy arrays, also
+    inside named tuples, and are changed in place."""
+    if not _worthwhile(steps):
+        return function(*map(_plain, arguments))
+    twin = _twin(function)
+    if function in _state.called:
+        return cast(R, twin(*arguments))
+    with _alone(_cache_of(function)):  # the first call compiles, or loads what others compiled
+        found = cast(R, twin(*arguments))
+    _state.called.add(function)
+    return found
+
+
+def compile_from_now_on() -> None:
+    """Run all kernels compiled, however little there is to be done."""
+    _state.running = True
+
+
+def kernels() -> list[Callable[..., Any]]:
+    """All kernels of the modules that were imported, by name."""
+    return sorted(_state.kernels, key=lambda k: (k.__module__, k.__qualname__))
+
+
+def has_machine_code(function: Callable[..., Any]) -> bool:
+    """Whether machine code of a kernel, as its source is now, has been kept."""
+    name = f"{function.__module__.rpartition('.')[2]}.{function.__qualname__}-*.nbi"
+    return any(_cache_of(function).glob(f"*/{name}"))
+
+
+@cache
+def cache_directory(package: Path = _HERE) -> Path:
+    """Where machine code of the kernels in a directory is kept.
+
+    Its name is made from their source and that of this package, which they may call, and from what
+    compiles them. As it was when first asked for: that is the source which this process runs.
+    """
+    found = hashlib.sha256()
+    sources = {path for folder in (_HERE, package) for path in folder.glob("kernel_*.py")}
+    for path in (Path(__file__), *sorted(sources)):
+        found.update(str(path).encode() + path.read_bytes())
+    spec = importlib.util.find_spec("numba")
+    origin = Path(spec.origin) if spec is not None and spec.origin is not None else None
+    # The version can be told without importing numba only by when it was installed.
+    installed = origin.stat().st_mtime_ns if origin is not None else 0
+    found.update(repr((sys.version, platform.machine(), str(origin), installed)).encode())
+    home = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(home).expanduser() / "adon" / "kernels" / found.hexdigest()[:16]
+
+
+def _worthwhile(steps: int) -> bool:
+    """Whether to run compiled from now on, when about ``steps`` more steps are to be done."""
+    if not _state.running:
+        _state.steps += steps
+        _state.running = _state.steps >= (WARM_STEPS if _is_warm() else COLD_STEPS)
+    return _state.running
+
+
+@cache
+def _is_warm() -> bool:
+    """Looked at once: any machine code stands for all, what is missing takes a few seconds."""
+    return any(cache_directory().glob("*/*.nbi"))
+
+
+def _plain(value: Any) -> Any:
+    """Vectors as what plain Python reads and writes fastest, over the same memory."""
+    if isinstance(value, np.ndarray):
+        return value.data
+    if isinstance(value, tuple):
+        return type(value)(*map(_plain, value))
+    return value
+
+
+def _cache_of(function: Callable[..., Any]) -> Path:
+    return cache_directory(Path(cast(FunctionType, function).__code__.co_filename).parent)
+
+
+def _twin(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A compiled copy of the function that calls compiled kernels where it names kernels."""
+    if function in _state.twins:
+        return _state.twins[function]
+    plain = cast(FunctionType, function)
+    space: dict[str, Any] = {"__name__": plain.__module__, "__builtins__": __builtins__}
+    for name in plain.__code__.co_names:
+        if name in plain.__globals__:
+            value = plain.__globals__[name]
+            is_kernel = isinstance(value, FunctionType) and value in _state.kernels
+            space[name] = _twin(value) if is_kernel else value
+    copy = FunctionType(plain.__code__, space, plain.__name__, plain.__defaults__)
+    copy.__module__, copy.__qualname__ = plain.__module__, plain.__qualname__
+    made = _state.twins[function] = _compile(copy, _cache_of(function))
+    return made
+
+
+def _compile(function: FunctionType, folder: Path) -> Callable[..., Any]:
+    numba = importlib.import_module("numba")
+    before = numba.config.CACHE_DIR  # a global setting
+    writable = _is_writable(folder)
+    numba.config.CACHE_DIR = str(folder) if writable else before
+    try:
+        # Kernels make no arrays, so there is nothing to count references for. Counting them takes
+        # three quarters of the time; the setting is numba's own but not documented.
+        return cast(Callable[..., Any], numba.njit(cache=writable, _nrt=False)(function))
+    except KeyError:  # a numba without it
+        return cast(Callable[..., Any], numba.njit(cache=writable)(function))
+    finally:
+        numba.config.CACHE_DIR = before
+
+
+@cache
+def _is_writable(folder: Path) -> bool:
+    """Whether machine code can be kept there."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(bytes(100_000))  # not on a full disk
+    except OSError:
+        return False
+    return True
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """One process compiles at a time: what it compiled serves those that wait."""
+    if not _is_writable(folder):
+        yield
+        return
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

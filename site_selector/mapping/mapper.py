@@ -1,0 +1,275 @@
+"""Mapping a whole workflow: a portfolio of policies, the best of them improved, and hedged.
+
+Every policy's mapping is evaluated by the same estimator, so the result is never worse under the
+model than any of them. Where beliefs may be wrong, it is the best over many worlds as they may turn
+out to be (``robust.py``), chosen from what is never worse under the estimates than the simple
+policies. The same inputs, beliefs and seed give the same mapping.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping as MappingType
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+
+import numpy as np
+
+from site_selector.estimates.beliefs import World, beliefs_dict
+from site_selector.estimates.uncertainty import Uncertainty, scenarios, uncertainty_of
+from site_selector.explain.describe import describe
+from site_selector.inputs import Inputs
+from site_selector.mapping.estimator import Assignment, Estimator, Schedule, SharingEstimator
+from site_selector.mapping.placement import Mapping, Withstands
+from site_selector.mapping.policies import VARIANTS, baselines, list_schedule, optimistic_costs
+from site_selector.mapping.robust import SEARCHED, Hedge, Worlds, compared, hedged
+from site_selector.mapping.search import Moves, PointJudge, anneal, score
+from site_selector.mapping.terms import job_terms
+from site_selector.problem import NEVER_S, Problem, build_problem
+
+# The simple ways, than none of which the answer is ever worse under the estimates.
+SIMPLE = ("random", "round-robin", "group", "heft", "pegasus-heft", "greedy")
+
+# Effort in jobs and files looked at, beside which a simulation costs a fixed amount: about two
+# seconds.
+_EFFORT = 25_000_000
+_FIXED = 600
+# What does not fit into the processor's cache takes longer, up to so many times.
+_CACHED = 25_000
+_SLOWEST = 5
+# Small workflows need no more: tries for every job and site it could go to.
+_TRIES_PER_CHOICE = 40
+_FEWEST_TRIES = 60
+_EFFORT_PER_TRY = 8
+_FEWEST = 8
+_STARTS = 3
+# List schedules made on purpose from wrong numbers, for a start in other places.
+_SCATTERED = 32
+_BUDGET_PER_SCATTERED = 50
+_SCATTERING = ("data", "lookahead")
+_MISLED_BY = 0.7
+_KEPT = 6
+_SETTLE_SHARE = 0.15
+# Share of the effort that goes into hedging, where there is something to hedge against.
+_HEDGE_SHARE = 0.6
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The answer for a problem, under the estimates, and what led to it.
+
+    ``assignment`` is a site index for each job, ``schedule`` when everything happens, ``policy``
+    where the mapping came from, ``portfolio`` each policy's makespan in seconds. ``tried``: the
+    makespan with one job moved alone to where its own T_t is least; ``later``: where that would be
+    sooner, in how many of the worlds drawn it ends later. ``hedge`` is None where the estimates
+    were trusted.
+    """
+
+    assignment: Assignment
+    schedule: Schedule
+    policy: str
+    portfolio: MappingType[str, float]
+    tried: MappingType[int, float]
+    later: MappingType[int, int]
+    hedge: Hedge | None
+
+
+def map_problem(
+    problem: Problem,
+    kinds: Sequence[str],
+    seed: int = 0,
+    uncertainty: Uncertainty | None = None,
+    evaluations: int | None = None,
+) -> Chosen:
+    """Place every job of a problem.
+
+    ``kinds`` is what sort of job each is (its transformation): jobs of a kind are moved together
+    and are misjudged together. Without ``uncertainty`` the estimates are taken as they stand.
+    ``evaluations`` bounds the simulations beside those of the portfolio, by default so that it
+    takes a few seconds.
+    """
+    estimator = SharingEstimator(problem)
+    budget = _budget(problem) if evaluations is None else evaluations
+    doubtful = uncertainty is not None and uncertainty.matters
+    found = _portfolio(problem, estimator, seed)
+    scores = {name: estimator.score(assignment) for name, assignment in found.items()}
+    portfolio = {name: makespan for name, (makespan, _) in scores.items()}
+    _scatter(estimator, kinds, found, scores, budget, seed)
+    settling = round(_SETTLE_SHARE * budget)
+    hedging = round(_HEDGE_SHARE * budget) if doubtful else 0
+    _search(estimator, kinds, found, scores, budget - settling - hedging, seed)
+    best = min(scores, key=lambda name: (scores[name], name))
+    assignment, hedge, worlds = found[best], None, None
+    if doubtful and uncertainty is not None:
+        limit = min(portfolio[name] for name in SIMPLE)
+        best, assignment, hedge, worlds = hedged(
+            estimator, kinds, uncertainty, found, best, limit, hedging, seed
+        )
+    settled, tried, later = _settle(estimator, assignment, worlds, settling)
+    if settled != assignment:
+        best, assignment = best.removesuffix(SEARCHED) + SEARCHED, settled
+    if hedge is not None and worlds is not None:
+        hedge = compared(worlds, hedge.assignment, hedge.makespan_s, assignment)
+    schedule = estimator(assignment)
+    return Chosen(assignment, schedule, best, portfolio, tried, later, hedge)
+
+
+def map_workflow(
+    inputs: Inputs,
+    world: World,
+    output_site: str | None = None,
+    seed: int = 0,
+    *,
+    evaluations: int | None = None,
+    alternatives: bool = True,
+) -> Mapping:
+    """Place every job of a workflow.
+
+    ``output_site`` is where results go (None: they stay). ``evaluations`` bounds the search, by
+    default so that it takes a few seconds. ``alternatives=False`` leaves out terms and reasons.
+    Raises InputError for an unknown output site.
+    """
+    problem = build_problem(inputs, world, output_site)
+    kinds = [inputs.workflow.jobs[job].transformation for job in problem.jobs]
+    doubt = uncertainty_of(inputs, world, problem)
+    chosen = map_problem(problem, kinds, seed, doubt, evaluations)
+    placements = describe(
+        inputs,
+        world,
+        problem,
+        chosen.assignment,
+        chosen.schedule,
+        chosen.tried,
+        later=chosen.later,
+        worlds=0 if chosen.hedge is None else chosen.hedge.drawn,
+        alternatives=alternatives,
+    )
+    return Mapping(
+        inputs.workflow.name,
+        chosen.policy,
+        _shown(chosen.schedule.makespan_s),
+        {name: _shown(makespan) for name, makespan in chosen.portfolio.items()},
+        placements,
+        beliefs_dict(world),
+        output_site,
+        seed,
+        _withstands(chosen.hedge, chosen.assignment),
+    )
+
+
+def _withstands(hedge: Hedge | None, assignment: Assignment) -> Withstands | None:
+    if hedge is None or hedge.assignment == assignment:
+        return None
+    return Withstands(_shown(hedge.makespan_s), hedge.drawn, hedge.better, hedge.worse, hedge.gain)
+
+
+def _budget(problem: Problem) -> int:
+    steps = len(problem.jobs) + sum(map(len, problem.reads)) + len(problem.files)
+    choices = sum(len(allowed) - 1 for allowed in problem.allowed)
+    small = (_FEWEST_TRIES + _TRIES_PER_CHOICE * choices) * _EFFORT_PER_TRY
+    slower = min(_SLOWEST, 1 + steps / _CACHED)
+    return max(_FEWEST, min(small, round(_EFFORT / (_FIXED + steps * slower))))
+
+
+def _shown(seconds: float) -> float:
+    return seconds if seconds < NEVER_S else math.inf
+
+
+def _portfolio(problem: Problem, estimator: Estimator, seed: int) -> dict[str, Assignment]:
+    after = optimistic_costs(problem)
+    out = {name: policy(problem, Random(seed)) for name, policy in baselines(problem)}
+    for name, knows in VARIANTS.items():
+        out[name] = list_schedule(problem, estimator.rank, knows, after)
+    return out
+
+
+def _scatter(
+    estimator: Estimator,
+    kinds: Sequence[str],
+    found: dict[str, Assignment],
+    scores: dict[str, tuple[float, float]],
+    budget: int,
+    seed: int,
+) -> None:
+    """Add the best of the list schedules that one would make if one were misled about everything:
+    they begin in places that no policy would look at."""
+    count = min(_SCATTERED, budget // _BUDGET_PER_SCATTERED)
+    if count < 1:
+        return
+    misled = Uncertainty.everywhere(_MISLED_BY)
+    draw = np.random.default_rng([seed, len(kinds), count])
+    made: dict[str, Assignment] = {}
+    for number, world in enumerate(scenarios(estimator.problem, kinds, misled, count, draw)):
+        for variant in _SCATTERING:
+            name = f"{variant} misled {number + 1}"
+            made[name] = list_schedule(world, estimator.rank, VARIANTS[variant])
+    judged = {name: estimator.score(assignment) for name, assignment in made.items()}
+    for name in sorted(judged, key=lambda name: (judged[name], name))[:_KEPT]:
+        found[name], scores[name] = made[name], judged[name]
+
+
+def _search(
+    estimator: Estimator,
+    kinds: Sequence[str],
+    found: dict[str, Assignment],
+    scores: dict[str, tuple[float, float]],
+    evaluations: int,
+    seed: int,
+) -> None:
+    """Add to ``found`` and ``scores`` what a search from the best few leads to."""
+    tries = evaluations // _STARTS
+    if tries < _FEWEST:
+        return
+    starts: dict[tuple[int, ...], str] = {}
+    for name in sorted(scores, key=lambda name: (scores[name], name)):
+        starts.setdefault(tuple(found[name]), name)
+    moves, judge = Moves(estimator.problem, kinds), PointJudge(estimator)
+    for number, name in enumerate(list(starts.values())[:_STARTS]):
+        rng = Random(1000 * seed + number)
+        better, _ = anneal(judge, moves, found[name], tries, rng, estimator)
+        if better != found[name]:
+            found[name + SEARCHED] = better
+            scores[name + SEARCHED] = estimator.score(better)
+
+
+def _settle(
+    estimator: Estimator, assignment: Assignment, worlds: Worlds | None, budget: int
+) -> tuple[Assignment, dict[int, float], dict[int, int]]:
+    """Try every job that is not where its own T_t is least at that place, alone.
+
+    Takes what is better (over the worlds, where there are some), so that no such job is left
+    without need. Returns also the makespan that each of the tries which did not help would have led
+    to, and in how many worlds it would end later.
+    """
+    problem = estimator.problem
+    best = list(assignment)
+    tried: dict[int, float] = {}
+    later: dict[int, int] = {}
+    changed = True
+    while budget > 0 and changed:
+        tried, later, changed = {}, {}, False
+        schedule = estimator(best)
+        now = score(schedule)
+        logs = None if worlds is None else worlds.logs(best)
+        terms = job_terms(problem, best, schedule).terms.total
+        for job, allowed in enumerate(problem.allowed):
+            wish = min(allowed, key=lambda s: (terms[job, s], s))
+            if terms[job, wish] >= terms[job, best[job]] or budget <= 0:
+                continue
+            trial = list(best)
+            trial[job] = wish
+            budget -= 1
+            result = estimator.score(trial)
+            better = result < now
+            if better and worlds is not None and logs is not None:
+                budget -= len(worlds)
+                trial_logs = worlds.logs(trial)
+                better = worlds.worth(trial_logs) < worlds.worth(logs)
+                later[job] = int((trial_logs > logs).sum())
+            if better:
+                best, now, changed = trial, result, True
+                logs = None if worlds is None else trial_logs
+            else:
+                tried[job] = result[0]
+    return best, {} if changed else tried, {} if changed else later

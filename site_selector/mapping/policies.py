@@ -1,0 +1,223 @@
+"""The simple ways to map a workflow: Pegasus's built-ins, one site for all, greedy by T_t.
+
+Each returns one site index per job. They are what ADON is compared with, and part of its portfolio.
+
+List scheduling: HEFT as in the literature, as in Pegasus, and with data in view.
+
+Jobs are taken in order of upward rank and go where they finish first (Topcuoglu, Hariri, Wu 2002).
+The variants differ in what they know:
+
+    heft           costs of computing and of moving a job's results to its children
+    pegasus-heft   Pegasus's own: jobs in order of their distance from the start (downward rank),
+                   and one constant for every edge between sites, whatever is moved
+    data           T_q, where inputs lie, files that are at a site already, and busy paths
+    lookahead      data, plus the least that must follow at best (optimistic cost table of PEFT,
+                   Arabnejad, Barbosa 2014), results on their way back included
+    chains         lookahead, but a job stays with an only parent that has no other child
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+import numpy as np
+
+from site_selector.cost import Array
+from site_selector.mapping import kernel, kernel_schedule
+from site_selector.mapping.estimator import Assignment, mean_compute
+from site_selector.mapping.kernel_data import (
+    IntArray,
+    Numbers,
+    Shape,
+    by_urgency,
+    moved_bytes,
+    prepared,
+    returned_bytes,
+    shape_of,
+    sources,
+)
+from site_selector.mapping.kernel_schedule import (
+    Growing,
+    Knows,
+    Placed,
+    follow_at_best,
+    place_by_level,
+    place_one_by_one,
+    rank_downward,
+)
+from site_selector.problem import NEVER_S, Problem
+
+
+def random_sites(problem: Problem, rng: Random) -> Assignment:
+    """Pegasus's Random: every job anywhere it can run."""
+    return [rng.choice(allowed) for allowed in problem.allowed]
+
+
+def round_robin(problem: Problem) -> Assignment:
+    """Pegasus's RoundRobin: the jobs of a level take the sites in turn."""
+    turn: dict[int, int] = {}
+    out = []
+    for allowed, level in zip(problem.allowed, problem.level, strict=True):
+        count = turn.get(level, 0)
+        out.append(allowed[count % len(allowed)])
+        turn[level] = count + 1
+    return out
+
+
+def group(problem: Problem, rng: Random) -> Assignment:
+    """Pegasus's Group without group profiles: one random site for all that can run there."""
+    favourite = rng.randrange(problem.n_sites)
+    return [
+        favourite if favourite in allowed else rng.choice(allowed) for allowed in problem.allowed
+    ]
+
+
+def one_site(problem: Problem, site: int) -> Assignment:
+    """Everything that can run at ``site`` there, the rest greedily by T_t."""
+    return _greedy(problem, site)
+
+
+def greedy(problem: Problem) -> Assignment:
+    """Each job, parents first, where its own T_t is least given what is placed already."""
+    return _greedy(problem, -1)
+
+
+def by_level(problem: Problem) -> Assignment:
+    """Each level of the workflow as a whole where the sum of its jobs' T_t is least."""
+    shape, numbers, placed, steps = _start(problem)
+    jobs = np.lexsort((np.arange(shape.n_jobs), np.array(problem.level)))
+    kernel.run(steps, place_by_level, shape, numbers, placed, jobs)
+    return [int(site) for site in placed.site]
+
+
+def _greedy(problem: Problem, favourite: int) -> Assignment:
+    shape, numbers, placed, steps = _start(problem)
+    kernel.run(steps, place_one_by_one, shape, numbers, placed, favourite)
+    return [int(site) for site in placed.site]
+
+
+def _start(problem: Problem) -> tuple[Shape, Numbers, Placed, int]:
+    """Nothing is placed yet; and about how much there is to do."""
+    shape, numbers = prepared(problem)
+    levels = 1 + max(problem.level, default=0)
+    placed: Any = Placed(
+        np.zeros(shape.n_jobs, np.int64),
+        np.zeros(shape.n_files * shape.n_places, np.int64),
+        np.zeros(levels * shape.n_sites, np.int64),
+        returned_bytes(shape, problem),
+    )
+    return shape, numbers, placed, (shape.n_jobs + shape.n_slots) * shape.n_sites
+
+
+Policy = Callable[[Problem, Random], Assignment]
+
+
+def baselines(problem: Problem) -> Iterator[tuple[str, Policy]]:
+    """The simple policies by name."""
+    yield "random", random_sites
+    yield "round-robin", lambda p, _: round_robin(p)
+    yield "group", group
+    yield "greedy", lambda p, _: greedy(p)
+    yield "level", lambda p, _: by_level(p)
+    for site in range(problem.n_sites):
+        name = f"one-site:{problem.places[site]}"
+        yield name, lambda p, _, site=site: one_site(p, site)  # type: ignore[misc]
+
+
+# Pegasus's Heft assumes 2 MB between any two jobs and 5 MB/s between any two sites.
+PEGASUS_MOVE_S = 2 / 5
+
+
+@dataclass(frozen=True, slots=True)
+class Knowledge:
+    """What a variant knows. ``constant_move_s`` replaces the cost of moves where it is given;
+    ``downward`` takes jobs by downward rank."""
+
+    data: bool = False
+    lookahead: bool = False
+    chains: bool = False
+    constant_move_s: float | None = None
+    downward: bool = False
+
+
+VARIANTS = {
+    "heft": Knowledge(),
+    "pegasus-heft": Knowledge(constant_move_s=PEGASUS_MOVE_S, downward=True),
+    "data": Knowledge(data=True),
+    "lookahead": Knowledge(data=True, lookahead=True),
+    "chains": Knowledge(data=True, lookahead=True, chains=True),
+}
+
+
+def optimistic_costs(problem: Problem) -> Array:
+    """Least seconds that must follow job j when it runs at site s, shape (jobs, sites).
+
+    Every child goes where it is best, without waiting for workers or paths; final results move to
+    the output site.
+    """
+    n_jobs, n = len(problem.jobs), problem.n_sites
+    shape, numbers = prepared(problem)
+    moved, back = moved_bytes(shape, problem), returned_bytes(shape, problem)
+    best, after = np.zeros(n_jobs * n), np.zeros(n_jobs * n)
+    steps = (n_jobs + len(moved) * n) * n // 4
+    kernel.run(steps, follow_at_best, shape, numbers, NEVER_S, back, moved, best, after)
+    return after.reshape(n_jobs, n)
+
+
+def downward_rank(problem: Problem, move_s: float) -> Array:
+    """Seconds on the longest way from the start to each job, every edge taking ``move_s``.
+
+    Topcuoglu, Hariri, Wu 2002, equation 9; means are taken over the sites that may run a job.
+    """
+    rank = np.zeros(len(problem.jobs))
+    shape, mean = shape_of(problem), mean_compute(problem)
+    kernel.run(len(rank), rank_downward, shape, mean, move_s, rank)
+    return rank
+
+
+def list_schedule(
+    problem: Problem, rank: Array, knows: Knowledge, after: Array | None = None
+) -> Assignment:
+    """One site per job. ``after`` are the optimistic costs where they are known already."""
+    if knows.downward:
+        rank = -downward_rank(problem, knows.constant_move_s or 0.0)
+    shape, numbers = prepared(problem)
+    if after is None:
+        after = optimistic_costs(problem) if knows.lookahead else np.zeros(0)
+    free_at = np.concatenate(([0], np.cumsum(problem.workers))).astype(np.int64)
+    vectors: Sequence[Any] = (
+        np.zeros(shape.n_jobs, np.int64),
+        np.zeros(shape.n_jobs),
+        free_at,
+        np.zeros(free_at[-1]),
+        np.zeros(shape.n_files * shape.n_sites if knows.data else 0),
+        np.zeros(shape.n_places**2),
+        np.zeros(shape.n_places),
+    )
+    growing = Growing(*vectors)
+    move_s = -1.0 if knows.constant_move_s is None else knows.constant_move_s
+    kernel.run(
+        (shape.n_jobs + shape.n_slots) * shape.n_sites,
+        kernel_schedule.list_schedule,
+        shape,
+        numbers,
+        sources(shape, problem.seconds_per_byte),
+        _parents_first(shape, by_urgency(rank)),
+        Knows(knows.data, knows.lookahead, knows.chains, move_s),
+        np.ascontiguousarray(after.ravel()),
+        growing,
+    )
+    return [int(site) for site in growing.site]
+
+
+def _parents_first(shape: Shape, order: IntArray) -> IntArray:
+    """``order`` with every parent before its children (ranks may tie where jobs cost nothing)."""
+    place = np.empty(len(order), dtype=np.int64)
+    place[order] = np.arange(len(order))
+    child = np.repeat(np.arange(len(order)), np.diff(np.asarray(shape.parents_at)))
+    if (place[np.asarray(shape.parents)] < place[child]).all():
+        return order
+    return np.lexsort((place, np.asarray(shape.level)))

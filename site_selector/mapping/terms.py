@@ -1,0 +1,174 @@
+"""T_t of every job at every site, seen from a finished mapping.
+
+A job's inputs lie where the mapping has put their producers. A file that must move to a site is
+charged to the first job that needs it there, once (with staging per job: to every job that does not
+find it at its site); results that the workflow wants back are charged to the job that writes them.
+N is the job's share of the site's workers: one worker, or less where the jobs that the mapping put
+there on the same level outnumber the workers and take turns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from site_selector.cost import Array, Terms, total_time
+from site_selector.mapping.estimator import Schedule
+from site_selector.problem import NEVER_S, Problem
+
+BITS_PER_BYTE = 8
+
+Indices = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class JobTerms:
+    """Arrays of shape (jobs, sites). Terms are infinite where a job cannot run.
+
+    ``s_t_bytes`` is S_t. ``moves`` takes it apart.
+    """
+
+    terms: Terms
+    share: Array
+    s_t_bytes: Array
+    _first_read: Indices  # of each job, and one more
+    _source: Indices  # (reads, sites): the place that the file comes from
+    _charged: Array  # (reads, sites): bytes that move
+    _back: Array  # of each job: bytes of its results that are wanted at the output site
+    _output: int
+
+    def moves(self, job: int, site: int) -> dict[tuple[int, int], float]:
+        """Bytes that move from place to place where ``job`` runs at ``site``; they add up to S_t.
+
+        What moves between the same two places is one entry.
+        """
+        out: dict[tuple[int, int], float] = {}
+        for read in range(self._first_read[job], self._first_read[job + 1]):
+            size = float(self._charged[read, site])
+            if size > 0:
+                key = (int(self._source[read, site]), site)
+                out[key] = out.get(key, 0.0) + size
+        back = float(self._back[job])
+        if back > 0 and site != self._output:
+            out[site, self._output] = out.get((site, self._output), 0.0) + back
+        return out
+
+
+def job_terms(problem: Problem, assignment: Sequence[int], schedule: Schedule) -> JobTerms:
+    """Evaluate Algorithm 4 for all jobs and sites, ``schedule`` being that of ``assignment``.
+
+    Takes time and memory in proportion to (files that jobs read) x sites.
+    """
+    n_jobs, n = len(problem.jobs), problem.n_sites
+    at = np.asarray(assignment, dtype=np.int64)
+    rows = _Reads(problem)
+    seconds_per_byte = np.where(
+        problem.seconds_per_byte < NEVER_S, problem.seconds_per_byte, np.inf
+    )
+    source = rows.sources(problem, at)
+    charged = np.where(source != np.arange(n), rows.size[:, None], 0.0)
+    if problem.staging == "per-site":
+        charged[rows.moved_before(at, np.asarray(schedule.start_s), n)] = 0.0
+    to_site = _product(charged, seconds_per_byte[source, np.arange(n)])
+    s_t_bytes = _sum_rows(charged, rows.job, n_jobs)
+    seconds = _sum_rows(to_site, rows.job, n_jobs)
+    back = np.zeros(n_jobs)
+    if problem.output >= 0:
+        for job, written in enumerate(problem.writes):
+            back[job] = sum(problem.size[f] for f in written if problem.returns[f])
+        away = np.arange(n) != problem.output
+        s_t_bytes += np.outer(back, away)
+        seconds += _product(np.outer(back, away), seconds_per_byte[None, :n, problem.output])
+    share = _shares(problem, at)
+    # One rate per job and site that gives the sum over all its moves.
+    rate = np.divide(
+        s_t_bytes * BITS_PER_BYTE, seconds, out=np.full_like(seconds, np.inf), where=seconds > 0
+    )
+    gamma_c = np.divide(
+        problem.input_bytes[:, None],
+        problem.compute_s,
+        out=np.zeros_like(seconds),
+        where=_allowed(problem) & (problem.compute_s > 0),
+    )
+    queue = np.where(problem.queue_s >= NEVER_S, np.inf, problem.queue_s)
+    terms = total_time(queue, problem.input_bytes[:, None], share, gamma_c, s_t_bytes, rate, rate)
+    return JobTerms(terms, share, s_t_bytes, rows.first, source, charged, back, problem.output)
+
+
+class _Reads:
+    """Every pair of a job and a file that it reads, in the order of the jobs."""
+
+    def __init__(self, problem: Problem) -> None:
+        counts = np.fromiter(map(len, problem.reads), dtype=np.int64, count=len(problem.reads))
+        total = int(counts.sum())
+        self.first = np.concatenate([[0], counts.cumsum()])
+        self.job = np.repeat(np.arange(len(problem.reads)), counts)
+        self.file = np.fromiter((f for r in problem.reads for f in r), dtype=np.int64, count=total)
+        self.size: Array = np.asarray(problem.size, dtype=np.float64)[self.file]
+        self.producer = np.asarray(problem.producer, dtype=np.int64)[self.file]
+
+    def sources(self, problem: Problem, at: Indices) -> Indices:
+        """Where each site would fetch each file from, itself where the file is there already."""
+        n = problem.n_sites
+        made = at[np.maximum(self.producer, 0)]
+        out = np.repeat(made[:, None], n, axis=1)
+        # Few sets of places hold the inputs of many files: each is looked at once.
+        nearest: dict[tuple[int, ...], Indices] = {}
+        for row in np.flatnonzero(self.producer < 0):
+            held = problem.holders[self.file[row]]
+            if held not in nearest:
+                choice = np.asarray(held)[problem.seconds_per_byte[list(held), :n].argmin(axis=0)]
+                choice[[h for h in held if h < n]] = [h for h in held if h < n]
+                nearest[held] = choice
+            out[row] = nearest[held]
+        return out
+
+    def moved_before(self, at: Indices, start_s: Array, n_sites: int) -> NDArray[np.bool_]:
+        """(reads, sites): whether another job that the mapping put there has fetched the file."""
+        here = at[self.job]
+        key = self.file * n_sites + here
+        order = np.lexsort((self.job, start_s[self.job], key))
+        keys, leading = np.unique(key[order], return_index=True)
+        first = order[leading]  # the read that comes first, for every file and site of a reader
+        wanted = self.file[:, None] * n_sites + np.arange(n_sites)
+        if not len(keys):
+            return np.zeros(wanted.shape, dtype=bool)
+        found = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+        other = self.job[first[found]]
+        mine = self.job[:, None]
+        earlier = (start_s[other] < start_s[mine]) | (
+            (start_s[other] == start_s[mine]) & (other < mine)
+        )
+        return np.asarray((keys[found] == wanted) & earlier)
+
+
+def _product(size: Array, seconds_per_byte: Array) -> Array:
+    """Their product, zero where nothing moves, however long a byte would take."""
+    return np.where(size > 0, size * np.where(size > 0, seconds_per_byte, 0.0), 0.0)
+
+
+def _sum_rows(values: Array, job: Indices, n_jobs: int) -> Array:
+    out = np.zeros((n_jobs, values.shape[1]))
+    np.add.at(out, job, values)
+    return out
+
+
+def _allowed(problem: Problem) -> NDArray[np.bool_]:
+    out = np.zeros((len(problem.jobs), problem.n_sites), dtype=bool)
+    for job, sites in enumerate(problem.allowed):
+        out[job, list(sites)] = True
+    return out
+
+
+def _shares(problem: Problem, at: Indices) -> Array:
+    """N of Algorithm 4: one worker, or a share of one where jobs of the level take turns."""
+    n = problem.n_sites
+    level = np.asarray(problem.level, dtype=np.int64)
+    crowd = np.zeros((int(level.max(initial=0)) + 1, n))
+    np.add.at(crowd, (level, at), 1)
+    others = crowd[level]
+    others[np.arange(len(at)), at] -= 1
+    return np.minimum(1.0, np.asarray(problem.workers, dtype=np.float64) / (others + 1))

@@ -1,0 +1,148 @@
+"""Bandwidth on real Open vSwitch without ``tc``: by meters, and by queues of its own.
+
+Its userspace datapath polices by meters, and ignores queues: of those, what the switch and its
+database hold is all that can be seen here.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from ovs_rig import (
+    L2,
+    L3,
+    MBPS,
+    RATE_BPS,
+    OvsRig,
+    load,
+    sink,
+    transfer,
+)
+
+from adon.machine import box, packages
+from examples.testbed import plan
+from examples.testbed.network import Network
+from network_provisioner.controllers.base import ControllerError, Queue
+from network_provisioner.controllers.openflow.driver import OpenFlowController
+from network_provisioner.controllers.shaping.ovsdb import VsctlShaper
+from network_provisioner.controllers.shaping.shapes import CommandRunner
+
+pytestmark = [pytest.mark.component, pytest.mark.root]
+
+
+@pytest.fixture(scope="module")
+def up(network: Network) -> OvsRig:
+    return OvsRig(network)
+
+
+@pytest.fixture
+def metered(up: OvsRig) -> Iterator[OvsRig]:
+    up.controller = up.new_controller(shaper=None)
+    up.controller.start(60.0)
+    yield up
+    up.controller.stop()
+
+
+def records(rig: OvsRig, table: str, column: str) -> list[str]:
+    """One column of every row in the switches' database."""
+    text = rig.network.switches.vsctl("--bare", f"--columns={column}", "list", table)
+    return [row for row in text.splitlines() if row.strip()]
+
+
+def devices(rig: OvsRig) -> int:
+    """How many the topology names; each has one queue for best effort."""
+    return sum(len(link.devices or {}) for link in rig.topology.links)
+
+
+@pytest.mark.long
+def test_a_meter_holds_a_circuit_to_its_rate(metered: OvsRig) -> None:
+    got = {}
+    for rate in (20 * MBPS, 40 * MBPS):
+        metered.controller.apply([metered.circuit(L2, min_bps=rate / 2, max_bps=rate)])
+        # A machine that is busy elsewhere makes a sender slower, never faster.
+        tries = (transfer("mu", "tacc", 5.0)["bps"] for _ in range(4))
+        got[rate] = next((bps for bps in tries if bps > 0.65 * rate), 0.0)
+    print("b/s by meter's rate:", got)
+    for rate, bps in got.items():
+        assert 0.65 * rate < bps < 1.15 * rate
+
+
+@pytest.mark.long
+def test_best_effort_is_held_to_what_circuits_leave(metered: OvsRig) -> None:
+    ours = metered.circuit(L3, min_bps=14 * MBPS, max_bps=14 * MBPS)
+    metered.controller.apply([ours])
+    with sink("iplant", 5002):
+        crowd = load("local", "send", plan.SITES["iplant"].address, 5002, 8, 600)
+        try:
+            # A machine that is busy elsewhere makes a sender slower, never faster.
+            tries = (transfer("mu", "tacc", 5.0)["bps"] for _ in range(3))
+            got = next((bps for bps in tries if bps > 0.65 * 14 * MBPS), 0.0)
+        finally:
+            crowd.kill()
+            crowd.wait()
+    print("b/s beside eight streams of best effort:", got)
+    assert got > 0.65 * 14 * MBPS
+
+
+def test_meters_where_nobody_shapes_devices_go_with_their_circuits(metered: OvsRig) -> None:
+    can = metered.controller.capabilities()
+    assert (can.bandwidth, can.queues) == ("meter", False)
+    with pytest.raises(ControllerError, match="1 queues were asked for, but bandwidth is kept"):
+        metered.controller.apply([], [Queue("q", ("s1", "s2"), MBPS, MBPS)])
+    ofctl = metered.network.switches.ofctl
+    metered.controller.apply([metered.circuit(L3)])
+    assert ofctl("s1", "dump-meters").count("meter=") >= 2
+    metered.controller.apply([])
+    assert "meter=" not in ofctl("s1", "dump-meters")
+    assert "meter:" not in ofctl("s1", "dump-flows")
+
+
+def with_queues(rig: OvsRig) -> OpenFlowController:
+    """A controller that keeps rates by the switches' own queues, started."""
+    programs = packages.ensure("openvswitch", progress=print) / "wrap"
+    run = CommandRunner(("env", f"PATH={programs}:{os.environ['PATH']}"))
+    shaper = VsctlShaper(run, f"unix:{box.private_dir() / 'ovs' / 'db.sock'}")
+    made = rig.new_controller(shaper=shaper, bandwidth="queue")
+    made.start(60.0)
+    return made
+
+
+def test_queues_of_the_switch_are_changed_in_place_taken_over_and_leave_nothing(up: OvsRig) -> None:
+    up.controller = dead = with_queues(up)
+    one = up.circuit(L2, min_bps=10 * MBPS, max_bps=30 * MBPS)
+    up.controller.apply([one])
+    assert up.controller.installed() == ["a"]
+    assert up.controller.capabilities().bandwidth == "queue"
+    data = next(f for f in up.flows("s1") if "nw_dst=10.10.0.2" in f)
+    assert "set_queue:" in data and "ip_dscp" not in data
+    number = data.split("set_queue:")[1].split(",")[0]
+    uuid = up.network.switches.vsctl("get", "port", "s1-a", "qos").strip()
+    queues = up.network.switches.vsctl("get", "qos", uuid, "queues")
+    assert f"{number}=" in queues and "0=" in queues
+    made = records(up, "queue", "other_config")
+    assert any(f"max-rate={30 * MBPS:.0f} min-rate={10 * MBPS:.0f}" in row for row in made)
+    assert any(f"max-rate={RATE_BPS:.0f} min-rate={50 * MBPS:.0f}" in row for row in made)
+    # What Open vSwitch makes of it on the device.
+    assert any("rate 10Mbit ceil 30Mbit" in line for line in up.tc("class", "s1-a"))
+    assert transfer("mu", "tacc", 0.3)["bytes"] > 0
+
+    before = set(records(up, "queue", "_uuid"))
+    more = up.circuit(("local", *L2[1:]), "b")
+    up.controller.apply([replace(one, min_bps=20 * MBPS), more])
+    assert before < set(records(up, "queue", "_uuid"))
+    assert any("min-rate=20000000" in row for row in records(up, "queue", "other_config"))
+
+    dead._running = False  # as if it had been killed
+    dead._disconnect()
+    up.controller = with_queues(up)
+    up.controller.apply([one])
+    assert len(records(up, "qos", "_uuid")) == devices(up)
+    assert len(records(up, "queue", "_uuid")) == devices(up) + 4  # two devices each way
+    up.controller.apply([])
+    assert len(records(up, "queue", "_uuid")) == len(records(up, "qos", "_uuid")) == devices(up)
+    up.controller.stop()
+    assert records(up, "queue", "_uuid") == records(up, "qos", "_uuid") == []
+    assert not any("htb" in line for line in up.tc("qdisc", "s1-a"))

@@ -1,0 +1,346 @@
+"""The embedded controller on real Open vSwitch: circuits, refusals, leases, restarts."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from ovs_rig import (
+    BACKGROUND,
+    IN_SWITCHES,
+    L2,
+    L3,
+    MBPS,
+    RATE_BPS,
+    TRANSIT,
+    OvsRig,
+    controlled,
+    load,
+    sink,
+    transfer,
+    vswitchd,
+)
+
+from examples.testbed import plan
+from examples.testbed.network import Network
+from network_provisioner.controllers.base import ControllerError, Part
+from network_provisioner.controllers.conformance import ControllerConformance
+from network_provisioner.controllers.openflow.driver import OpenFlowController
+from network_provisioner.flows import Flow
+from network_provisioner.topologies.discovery import Discovers, differences
+
+pytestmark = [pytest.mark.component, pytest.mark.root]
+
+HERE = Path(__file__).resolve()
+
+
+@pytest.fixture(scope="module")
+def up(network: Network) -> Iterator[OvsRig]:
+    with controlled(network) as made:
+        yield made
+
+
+@pytest.fixture
+def rig(up: OvsRig) -> OvsRig:
+    up.controller.start(60.0)
+    up.controller.apply([])
+    assert up.controller.installed() == []
+    return up
+
+
+@pytest.mark.long
+class TestOpenVSwitch(ControllerConformance):
+    """Everything that every driver has to do."""
+
+
+def test_traffic_takes_the_path_it_was_given(rig: OvsRig) -> None:
+    for circuits, hop, other in (
+        ([], ("s1", "r1"), ("s1", "s2")),
+        ([rig.circuit(L2)], ("s1", "s2"), ("s1", "r1")),
+        ([rig.circuit(L3)], ("s1", "r1"), ("s1", "s2")),
+    ):
+        rig.controller.apply(circuits)
+        before = rig.sent()
+        counted = rig.controller.circuit_bytes("a")
+        moved = transfer("mu", "tacc", 0.3)["bytes"]
+        after = rig.sent()
+        assert after[hop] - before[hop] >= moved
+        assert after["s2", "tacc"] - before["s2", "tacc"] >= moved
+        assert after[other] - before[other] < moved / 10
+        if circuits:
+            rig.counted("a", counted + moved)
+
+
+@pytest.mark.long
+def test_a_reserved_rate_is_kept_and_changed_under_load(rig: OvsRig) -> None:
+    crowd = rig.circuit(BACKGROUND, "crowd", max_bps=RATE_BPS)
+    rig.controller.apply([crowd])
+    with sink("iplant", 5002):
+        streams = load("local", "send", plan.SITES["iplant"].address, 5002, 8, 600)
+        try:
+            # The crowd may be stopped for a while, too: it leaves the more to others.
+            tries = (transfer("local", "iplant", 4.0, port=5003)["bps"] for _ in range(4))
+            unreserved = next((bps for bps in tries if bps < 15 * MBPS), RATE_BPS)
+            kept = {}
+            for reserved in (40 * MBPS, 20 * MBPS):
+                ours = rig.circuit(L2, min_bps=reserved, max_bps=reserved)
+                rig.controller.apply([crowd, ours])
+                # A machine that is busy elsewhere makes a sender slower, never faster.
+                tries = (transfer("mu", "tacc", 4.0)["bps"] for _ in range(4))
+                kept[reserved] = next((bps for bps in tries if bps > 0.75 * reserved), 0.0)
+        finally:
+            streams.kill()
+            streams.wait()
+    print("b/s among nine:", unreserved, "by reserved b/s:", kept)
+    for reserved, got in kept.items():
+        assert 0.75 * reserved < got < 1.05 * reserved
+    assert unreserved < kept[40 * MBPS] / 2
+
+
+def test_classes_are_what_was_reserved(rig: OvsRig) -> None:
+    rig.controller.apply([rig.circuit(min_bps=10 * MBPS, max_bps=30 * MBPS)])
+    ours = {v for k, v in rig.classes("s1-a").items() if k not in ("1:1", "1:2")}
+    assert ours == {(10 * MBPS, 30 * MBPS)}
+    assert rig.classes("s1-a")["1:2"] == (50 * MBPS, RATE_BPS)
+    rig.controller.apply([])
+    assert rig.classes("s1-a") == {"1:1": (RATE_BPS,) * 2, "1:2": (RATE_BPS,) * 2}
+
+
+def test_classes_come_back_when_somebody_removed_them(rig: OvsRig) -> None:
+    subprocess.run([*IN_SWITCHES, "tc", "qdisc", "del", "dev", "s1-a", "root"], check=True)
+    rig.controller.apply([rig.circuit(min_bps=10 * MBPS, max_bps=10 * MBPS)])
+    assert (10 * MBPS, 10 * MBPS) in rig.classes("s1-a").values()
+
+
+def test_rules_classes_and_groups_survive_a_restart_of_the_switches(rig: OvsRig) -> None:
+    parts = (Part(L2, 10 * MBPS, 10 * MBPS), Part(L3, MBPS, MBPS))
+    flows = (Flow("tcp", None, (5001, 5001)),)
+    split = rig.circuit(L2, "split", flows=flows, min_bps=11e6, max_bps=11e6, parts=parts)
+    rig.controller.apply([rig.circuit(min_bps=20 * MBPS, max_bps=20 * MBPS), split])
+    rig.restart_switches()
+    rig.wait_for("resync", lambda: rig.controller.installed() == ["a", "split"])
+    assert (20 * MBPS, 20 * MBPS) in rig.classes("s1-a").values()
+    assert "type=select" in rig.network.switches.ofctl("s1", "dump-groups")
+    assert transfer("mu", "tacc", 0.3)["bytes"] > 0
+    assert transfer("mu", "tacc", 0.3, 5002)["bytes"] > 0
+    # A circuit that is joined again leaves no group.
+    rig.controller.apply([rig.circuit(L2, "split")])
+    assert "group_id" not in rig.network.switches.ofctl("s1", "dump-groups")
+
+
+def test_a_refusal_leaves_the_circuits_as_they_were(rig: OvsRig) -> None:
+    before = rig.circuit(L2, "before", min_bps=10 * MBPS, max_bps=10 * MBPS)
+    rig.controller.apply([before])
+    vsctl = rig.network.switches.vsctl
+    rules = len(rig.flows("s2"))
+    # Ten of the twelve routes between four sites lead over it, and a stamp is on it.
+    limit = f"flow_limit={10 + 1 + rules}"
+    vsctl(
+        *("--", "--id=@full", "create", "Flow_Table", limit, "overflow_policy=refuse"),
+        *("--", "set", "bridge", "s2", "flow_tables:0=@full"),
+    )
+    try:
+        with pytest.raises(ControllerError, match=r"switch s2 \(dpid 2\) refused") as caught:
+            rig.controller.apply([before, rig.circuit(BACKGROUND, "more")])
+        assert "OFPFMFC_TABLE_FULL" in str(caught.value)
+        assert rig.controller.installed() == ["before"]
+        assert len(rig.flows("s1")) == len(rig.flows("s2")) == rules
+        assert len(rig.classes("s1-a")) == 3
+    finally:
+        vsctl("clear", "bridge", "s2", "flow_tables")
+    rig.controller.apply([before, rig.circuit(BACKGROUND, "more")])
+    assert rig.controller.installed() == ["before", "more"]
+
+
+def test_byte_counters_go_on_when_a_circuit_is_changed(rig: OvsRig) -> None:
+    rig.controller.apply([rig.circuit(lease_until=rig.now() + 100)])
+    moved = transfer("mu", "tacc", 0.3)["bytes"]
+    rig.controller.apply([rig.circuit(lease_until=rig.now() + 200, max_bps=30 * MBPS)])
+    moved += transfer("mu", "tacc", 0.3)["bytes"]
+    rig.counted("a", moved)
+
+
+def test_marks_do_not_leave_the_network_as_a_class_for_others(rig: OvsRig) -> None:
+    """A host that marks its own packets stays in the best-effort class."""
+    rig.controller.apply([rig.circuit(min_bps=40 * MBPS, max_bps=40 * MBPS)])
+    line = next(f for f in rig.flows("s1") if "nw_dst=10.10.0.2" in f)
+    assert "set_field" in line and "ip_dscp" in line
+    routes = rig.network.switches.ofctl("s1", "dump-flows")
+    others = [r for r in routes.splitlines() if TRANSIT not in r and "nw_src=10.10.0.4" in r]
+    assert others and all("set_field:0->ip_dscp" in r for r in others if "output:11" in r)
+
+
+CHILD = """
+import os, sys, time
+from ovs_rig import OvsRig, L2
+rig = OvsRig(None)
+rig.controller.start(60)
+while not (there := rig.controller.installed()):  # a short lease may end before it is seen
+    rig.controller.apply([rig.circuit(L2, lease_until=time.time() + float(sys.argv[1]))])
+print(*there, flush=True)
+if sys.argv[2] == "crash":
+    os.kill(os.getpid(), 9)
+"""
+
+
+def child(lease_s: float, end: str) -> int:
+    """A process that installs a circuit and ends without stopping its controller."""
+    path = os.pathsep.join([str(HERE.parents[1]), str(HERE.parents[3])])
+    done = subprocess.run(
+        [sys.executable, "-c", CHILD, str(lease_s), end],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.stdout == "a\n", done.stderr
+    return done.returncode
+
+
+def test_a_lease_ends_in_the_switch_when_nobody_is_left(rig: OvsRig) -> None:
+    rig.controller.stop()
+    assert child(3.0, "return") == 0  # no thread of the controller holds its process up
+    rig.wait_for("end of the lease", lambda: not rig.flows("s1") and not rig.flows("s2"))
+
+
+def test_a_restarted_broker_does_not_disturb_running_transfers(rig: OvsRig) -> None:
+    rig.controller.stop()
+    child(300.0, "crash")
+    cookies = [line.split(",")[0] for line in rig.flows("s1")]
+    assert transfer("mu", "tacc", 1.0)["bytes"] > 0
+    (shaped,) = [v for v in rig.shaped_bytes("s1-a").values() if v > 100_000]
+    rig.controller.start(60.0)
+    same = rig.circuit(L2, lease_until=time.time() + 290)
+    rig.controller.apply([same])
+    # Its class was not laid anew; the last packets may have been on their way.
+    assert max(rig.shaped_bytes("s1-a").values()) >= shaped
+    assert [line.split(",")[0] for line in rig.flows("s1")] == cookies
+    rig.controller.apply([])
+    assert rig.flows("s1") == rig.flows("s2") == []
+
+
+@pytest.mark.long
+def test_switches_that_hang_are_an_error_and_come_back(rig: OvsRig) -> None:
+    rig.controller.stop()
+    impatient = rig.new_controller(reply_timeout_s=30.0)
+    impatient.start(60.0)
+    try:
+        impatient.apply([rig.circuit(L2, "before")])
+        pid = vswitchd()
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            with pytest.raises(ControllerError, match="no answer within 30 s"):
+                impatient.apply([])
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        rig.wait_for("resync", lambda: impatient.installed() == ["before"])
+    finally:
+        impatient.stop()
+
+
+def test_it_finds_how_the_switches_are_joined_and_leaves_nothing(rig: OvsRig) -> None:
+    rig.controller.apply([rig.circuit()])
+    rules = {bridge: len(rig.flows(bridge)) for bridge in plan.SWITCHES}
+    assert isinstance(rig.controller, Discovers)
+    # Frames may be longer on the way than they are waited for.
+    tries = (rig.controller.discover() for _ in range(4))
+    found = next((one for one in tries if one.links), None)
+    assert found is not None and differences(rig.topology, found) == []
+    assert found.links == {((1, 10), (2, 10))}  # the routed path lets no such frame through
+    assert {n for n, port in found.ports[1].items() if port.up} >= {1, 4, 10, 11}
+    for bridge in plan.SWITCHES:
+        assert len(rig.flows(bridge)) == rules[bridge]
+        assert "0x88cc" not in rig.network.switches.ofctl(bridge, "dump-flows")
+    assert rig.controller.installed() == ["a"]
+
+
+def test_stop_leaves_no_rule_and_no_class(rig: OvsRig) -> None:
+    rig.controller.apply([rig.circuit()])
+    rig.controller.stop()
+    for bridge in plan.SWITCHES:
+        assert "cookie" not in rig.network.switches.ofctl(bridge, "dump-flows")
+    for device in ("s1-a", "s2-a", "s1-b", "s2-b"):
+        assert rig.classes(device) == {}
+
+
+@pytest.fixture
+def two(rig: OvsRig) -> Iterator[tuple[OpenFlowController, OpenFlowController]]:
+    """Two brokers' controllers, both of which the switches are connected to."""
+    rig.controller.stop()
+    address, port = plan.OPENFLOW_LISTEN.rsplit(":", 1)
+    other = f"{address}:{int(port) + 1}"
+    targets = [f"tcp:{plan.OPENFLOW_LISTEN}", f"tcp:{other}"]
+    point(rig, targets)
+    pair = rig.new_controller(shared=True), rig.new_controller(listen=other, shared=True)
+    try:
+        for controller in pair:
+            controller.start(60.0)
+        yield pair
+    finally:
+        for controller in pair:
+            controller.stop()
+        point(rig, targets[:1])
+        rig.controller.start(60.0)
+
+
+def point(rig: OvsRig, targets: list[str]) -> None:
+    """Set the controllers of both switches."""
+    for bridge in plan.SWITCHES:
+        rig.network.switches.vsctl("set-controller", bridge, *targets)
+        for controller in (
+            rig.network.switches.vsctl("--bare", "get", "bridge", bridge, "controller")
+            .strip(" []\n")
+            .split(",")
+        ):
+            rig.network.switches.vsctl(
+                "set", "controller", controller.strip(),
+                "max_backoff=1000", "connection-mode=out-of-band", "inactivity_probe=60000",
+            )  # fmt: skip
+
+
+def stamps(rig: OvsRig) -> list[str]:
+    """The rules that say who changed each switch last."""
+    texts = [rig.network.switches.ofctl(name, "dump-flows") for name in plan.SWITCHES]
+    found = [line for text in texts for line in text.splitlines() if "cookie=0xad0c" in line]
+    return [line.split(",")[0] for line in found]
+
+
+def at_rest(rig: OvsRig) -> list[str]:
+    """The stamps once nobody has written for longer than brokers wait to look again."""
+    return rig.at_rest("the stamps", lambda: stamps(rig), 5.0)
+
+
+@pytest.mark.long
+def test_two_brokers_do_not_fight(
+    rig: OvsRig, two: tuple[OpenFlowController, OpenFlowController]
+) -> None:
+    one, other = two
+    x, y = rig.circuit(L2, "x"), rig.circuit(BACKGROUND, "y")
+    one.apply([x])
+    before = at_rest(rig)
+    other.apply([x])
+    assert stamps(rig) == before  # all was there already
+    other.apply([x, y])
+    one.apply([x, y])
+    assert one.installed() == other.installed() == ["x", "y"]
+    one.apply([y])
+    # The other one still believes in x. It must not bring it back.
+    rig.restart_switches()
+    rig.wait_for("resync", lambda: one.installed() == ["y"])
+    rig.wait_for("return to the other", lambda: other.installed() == ["y"])
+    settled = at_rest(rig)
+    assert len(rig.flows("s1")) == len(rig.flows("s2")) == 2
+    assert len(rig.classes("s1-a")) == 3
+    other.apply([y])
+    assert stamps(rig) == settled and other.installed() == ["y"]
+    one.stop()
+    assert other.installed() == ["y"]
+    other.apply([])
+    assert rig.flows("s1") == rig.flows("s2") == []

@@ -1,0 +1,230 @@
+"""Transfers on real Open vSwitch: told apart by ports, split over paths, sharing queues."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator
+
+import pytest
+from ovs_rig import (
+    BACKGROUND,
+    L2,
+    L3,
+    MBPS,
+    RATE_BPS,
+    OvsRig,
+    controlled,
+    load,
+    sink,
+    transfer,
+)
+
+from examples.testbed import plan
+from examples.testbed.network import Network
+from network_provisioner.controllers.base import Circuit, Part, Queue
+from network_provisioner.flows import Flow
+
+pytestmark = [pytest.mark.component, pytest.mark.root]
+
+
+@pytest.fixture(scope="module")
+def up(network: Network) -> Iterator[OvsRig]:
+    with controlled(network) as made:
+        yield made
+
+
+@pytest.fixture
+def rig(up: OvsRig) -> OvsRig:
+    up.controller.apply([])
+    return up
+
+
+WAYS = (("s1", "s2"), ("s1", "r1"))
+
+
+def to_port(first: int, last: int = 0) -> tuple[Flow, ...]:
+    return (Flow("tcp", None, (first, last or first)),)
+
+
+@contextlib.contextmanager
+def busy(src: str, dst: str, port: int, streams: int = 4) -> Iterator[None]:
+    """Streams that send for as long as the block runs."""
+    with sink(dst, port):
+        sender = load(src, "send", plan.SITES[dst].address, port, streams, 600)
+        try:
+            yield
+        finally:
+            sender.kill()
+            sender.wait()
+
+
+def reaches(rates: dict[int, float], src: str = "mu", dst: str = "tacc") -> dict[int, float]:
+    """Goodput to each port, in b/s, of transfers that run at the same time.
+
+    A machine that is busy elsewhere makes a sender slower, never faster: the best of a few.
+    """
+    best = dict.fromkeys(rates, 0.0)
+    for _ in range(4):
+        with contextlib.ExitStack() as stack:
+            results = {port: stack.enter_context(sink(dst, port)) for port in rates}
+            senders = [load(src, "send", plan.SITES[dst].address, p, 1, 4.0) for p in rates]
+            assert all(sender.wait(120) == 0 for sender in senders)
+            for port, result in results.items():
+                got = result()
+                best[port] = max(best[port], 8 * got["bytes"] / got["seconds"])
+        if all(best[port] > 0.75 * rate for port, rate in rates.items()):
+            break
+    return best
+
+
+def best_effort(rig: OvsRig) -> int:
+    """Bytes on s1's route from mu to tacc."""
+    match = f"ip,nw_src={plan.SITES['mu'].address},nw_dst={plan.SITES['tacc'].address}"
+    text = rig.network.switches.ofctl("s1", "dump-flows", match)
+    route = next(line for line in text.splitlines() if "cookie=0xad0f" in line)
+    return int(route.partition("n_bytes=")[2].partition(",")[0])
+
+
+def test_two_transfers_between_the_same_hosts_take_paths_of_their_own(rig: OvsRig) -> None:
+    fast = rig.circuit(L2, "fast", flows=to_port(5001, 5010))
+    slow = rig.circuit(L3, "slow", flows=to_port(5020))
+    rig.controller.apply([fast, slow])
+    for port, hop, other, name in (
+        (5003, ("s1", "s2"), ("s1", "r1"), "fast"),
+        (5020, ("s1", "r1"), ("s1", "s2"), "slow"),
+    ):
+        before, counted = rig.sent(), rig.controller.circuit_bytes(name)
+        moved = transfer("mu", "tacc", 0.3, port)["bytes"]
+        after = rig.sent()
+        assert after[hop] - before[hop] >= moved
+        assert after[other] - before[other] < moved / 10
+        rig.counted(name, counted + moved)
+    # Everything else between the two takes neither: all of it is counted as best effort.
+    named = {name: rig.controller.circuit_bytes(name) for name in ("fast", "slow")}
+    before = best_effort(rig)
+    moved = transfer("mu", "tacc", 0.3, 5030)["bytes"]
+    rig.wait_for("count of best effort", lambda: best_effort(rig) - before >= moved)
+    for name, counted in named.items():
+        assert rig.controller.circuit_bytes(name) - counted < moved / 10
+
+
+@pytest.mark.long
+def test_two_transfers_between_the_same_hosts_have_rates_of_their_own(rig: OvsRig) -> None:
+    wanted = {5001: 30 * MBPS, 5002: 15 * MBPS}
+    crowd = rig.circuit(BACKGROUND, "crowd", max_bps=RATE_BPS)
+    circuits = [
+        rig.circuit(L2, f"to-{port}", flows=to_port(port), min_bps=rate, max_bps=rate)
+        for port, rate in wanted.items()
+    ]
+    rig.controller.apply([crowd, *circuits])
+    with busy("local", "iplant", 5009):
+        got = reaches(wanted)
+    print("b/s by port:", got)
+    for port, rate in wanted.items():
+        assert 0.75 * rate < got[port] < 1.05 * rate
+
+
+def split(rig: OvsRig, **more: object) -> Circuit:
+    parts = (Part(L2, 40 * MBPS, RATE_BPS), Part(L3, 15 * MBPS, 20 * MBPS))
+    return rig.circuit(L2, "split", min_bps=55 * MBPS, max_bps=80 * MBPS, parts=parts, **more)
+
+
+@pytest.mark.long
+def test_a_transfer_is_split_over_two_paths(rig: OvsRig) -> None:
+    """Each stream goes one way; a fast path and a slow one carry more than either."""
+    rig.controller.apply([split(rig, flows=to_port(5001))])
+    assert rig.controller.installed() == ["split"]
+    best = least = 0.0
+    for _ in range(4):
+        before = rig.sent()
+        with sink("tacc", 5001) as received:
+            sender = load("mu", "send", plan.SITES["tacc"].address, 5001, 24, 5.0)
+            assert sender.wait(120) == 0
+            streams = [received() for _ in range(24)]
+        after = rig.sent()
+        ways = {h: after[h] - before[h] for h in WAYS}
+        total = sum(s["bytes"] for s in streams)
+        # Which way a stream goes, its ports say: once in a while too many go the same.
+        least = max(least, min(ways.values()) / total)
+        best = max(best, 8 * total / max(s["seconds"] for s in streams))
+        if best > 1.05 * RATE_BPS and least > 0.1:
+            break
+    print("b/s over both:", best, "bytes by way:", ways)
+    assert least > 0.1
+    # More than the overlay link alone carries.
+    assert best > 1.05 * RATE_BPS
+    rig.counted("split", total)
+
+
+def test_a_split_transfer_is_a_group_of_the_switch(rig: OvsRig) -> None:
+    rig.controller.apply([split(rig)])
+    groups = rig.network.switches.ofctl("s1", "dump-groups")
+    assert "type=select" in groups and "weight:73" in groups and "weight:27" in groups
+    before, count = rig.sent(), 0
+    while count < 24 and not all(rig.sent()[h] > before[h] + 1000 for h in WAYS):
+        count += 1  # which way a stream goes, its ports say
+        assert transfer("mu", "tacc", 0.05, 5001 + count)["bytes"] > 0
+    assert count < 24
+    rig.controller.apply([])
+    assert "group_id" not in rig.network.switches.ofctl("s1", "dump-groups")
+
+
+def members(rig: OvsRig) -> list[Circuit]:
+    """Transfers between the same hosts: those to port 5001 in one queue, to 5002 in another."""
+    return [
+        rig.circuit(
+            L2, f"to-{port}", flows=to_port(port), min_bps=0.0, max_bps=RATE_BPS, queue=queue
+        )
+        for port, queue in ((5001, "one"), (5002, "two"))
+    ]
+
+
+def queues(hop: tuple[str, str], *shares: tuple[str, float, float, int, str]) -> list[Queue]:
+    return [Queue(name, hop, r * RATE_BPS, c * RATE_BPS, p, up) for name, r, c, p, up in shares]
+
+
+HOP = ("s1", "s2")
+SEVEN_THREE = queues(HOP, ("one", 0.7, 0.7, 0, ""), ("two", 0.3, 0.3, 0, ""))
+TEN_THREE = queues(HOP, ("one", 1.0, 1.0, 0, ""), ("two", 0.05, 0.3, 1, "one"))
+
+
+def test_queues_are_classes_of_the_device_and_change_in_place(rig: OvsRig) -> None:
+    rig.controller.apply(members(rig), SEVEN_THREE)
+    qdiscs = rig.tc("qdisc", "s1-a")
+    assert {(0.693 * RATE_BPS, 0.7 * RATE_BPS), (0.297 * RATE_BPS, 0.3 * RATE_BPS)} <= set(
+        rig.classes("s1-a").values()
+    )
+    rig.controller.apply(members(rig), TEN_THREE)
+    # What is new is the second queue's place; nothing else was laid anew.
+    lost = [line for line in qdiscs if line not in rig.tc("qdisc", "s1-a")]
+    assert not any("root" in line for line in lost)
+    rig.controller.apply([])
+    assert set(rig.classes("s1-a")) == {"1:1", "1:2"}
+
+
+@pytest.mark.long
+def test_queues_share_a_link_and_change_under_load(rig: OvsRig) -> None:
+    rig.controller.apply(members(rig), SEVEN_THREE)
+    shared = reaches({5001: 0.7 * RATE_BPS, 5002: 0.3 * RATE_BPS})
+    alone = reaches({5002: 0.3 * RATE_BPS})
+    rig.controller.apply(members(rig), TEN_THREE)
+    after = reaches({5001: 0.94 * RATE_BPS, 5002: 0.05 * RATE_BPS})
+    print("7-3:", shared, alone, "10-3:", after)
+    assert 0.52 * RATE_BPS < shared[5001] < 0.72 * RATE_BPS
+    assert 0.22 * RATE_BPS < shared[5002] < 0.31 * RATE_BPS
+    # A hard ceiling: what the other leaves idle is lost.
+    assert alone[5002] < 0.31 * RATE_BPS
+    assert after[5001] > 0.7 * RATE_BPS
+
+
+@pytest.mark.long
+def test_a_guaranteed_rate_is_kept_within_its_queue(rig: OvsRig) -> None:
+    sure = rig.circuit(
+        L2, "sure", flows=to_port(5003), min_bps=12 * MBPS, max_bps=12 * MBPS, queue="two"
+    )
+    rig.controller.apply([*members(rig), sure], SEVEN_THREE)
+    with busy("mu", "tacc", 5001), busy("mu", "tacc", 5002):
+        got = reaches({5003: 12 * MBPS})
+    print("b/s within the queue:", got, json.dumps(rig.classes("s1-a")))
+    assert 0.75 * 12 * MBPS < got[5003] < 1.05 * 12 * MBPS

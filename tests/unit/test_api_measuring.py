@@ -1,0 +1,277 @@
+"""Agents, tasks and runs over HTTP: long polls, and who may what."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from api_rig import FOR_EVER_S, bearer, error, serving, token_of
+from broker_rig import Rig
+from coordinator_rig import HOST, TCP, CoordinatorRig, result_of
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+
+from monitors.api import agents as agents_api
+from monitors.api import measuring as measuring_api
+from monitors.rules import Rule, Rules
+from network_provisioner.access import Key, Keyring, Principal, Role, hash_of
+from network_provisioner.api import create_app
+from network_provisioner.http1 import Server, Tls
+
+AGENTS = ("mu", "tacc", "iplant", "local")
+RULES = Rules([Rule(("measurement",), ("start",)), Rule(("ada",), ("start",), ("mu", "local"))])
+
+
+@pytest.fixture
+def coordinator(tmp_path: Path) -> Iterator[CoordinatorRig]:
+    rig = CoordinatorRig(tmp_path, rules=RULES)
+    yield rig
+    rig.close()
+
+
+@pytest.fixture
+def app(tmp_path: Path, coordinator: CoordinatorRig) -> FastAPI:
+    rig = Rig(tmp_path / "state.sqlite", clock=coordinator.clock)
+    keys = [Key(Principal(str(role), role), hash_of(token_of(role))) for role in Role]
+    keys.append(Key(Principal("ada", Role.RESEARCHER, frozenset({"ada"})), hash_of(token_of("a"))))
+    keys += [Key(Principal(name, Role.AGENT), hash_of(token_of(name))) for name in AGENTS]
+    ring = Keyring(keys, coordinator.clock)
+    routers = [
+        agents_api.router(coordinator.coordinator, coordinator.clock),
+        measuring_api.router(coordinator.coordinator, RULES, ring.principals, coordinator.clock),
+    ]
+    return create_app(rig.broker, ring, more=routers)
+
+
+@pytest.fixture
+def web(app: FastAPI) -> Iterator[TestClient]:
+    with TestClient(app, raise_server_exceptions=False) as client:
+        yield client
+
+
+def ask(web: Any, agent: str, token: str = "", **query: Any) -> Any:
+    path = f"/v1/agents/{agent}/assignments"
+    return web.get(path, params=query, headers=bearer(token or agent))
+
+
+def post(web: Any, agent: str, results: Any, token: str = "") -> Any:
+    path, body = f"/v1/agents/{agent}/results", {"results": results}
+    return web.post(path, json=body, headers=bearer(token or agent))
+
+
+def test_an_agent_is_told_what_to_do(web: TestClient) -> None:
+    told = ask(web, "mu").json()
+    assert told["agent"] == "mu" and told["version"] > 0
+    assert told["until"] >= told["sent"] + 240 and told["received"] <= told["sent"]
+    assert {a["task"] for a in told["assignments"]} == {"tcp", "echo"}
+
+
+def test_an_agents_part_is_for_that_agent_alone(web: TestClient) -> None:
+    for token in ("tacc", "engineer", "measurement", "operator", "a"):
+        assert error(ask(web, "mu", token))[:2] == (403, "forbidden")
+        assert error(post(web, "mu", [], token))[:2] == (403, "forbidden")
+    assert error(web.get("/v1/agents/mu/assignments"))[:2] == (401, "unauthorized")
+    assert error(ask(web, "agent"))[:2] == (404, "unknown_agent")
+
+
+def test_without_tokens_everybody_is_every_agent(
+    tmp_path: Path, coordinator: CoordinatorRig
+) -> None:
+    """On loopback alone: adon.yml without tokens allows nothing else."""
+    rig, ring = (
+        Rig(tmp_path / "other.sqlite", clock=coordinator.clock),
+        Keyring((), coordinator.clock),
+    )
+    routes = agents_api.router(coordinator.coordinator, coordinator.clock)
+    with TestClient(create_app(rig.broker, ring, more=[routes])) as web:
+        assert web.get("/v1/agents/mu/assignments").json()["agent"] == "mu"
+        assert error(web.get("/v1/agents/mars/assignments"))[1] == "unknown_agent"
+
+
+def test_results_come_back_accepted_or_refused(
+    web: TestClient, coordinator: CoordinatorRig
+) -> None:
+    coordinator.all_present()
+    coordinator.let_pass(60)
+    run = next(r for r in coordinator.runs() if r.task == "tcp")
+    right = result_of(run, "mu")
+    spoilt = {**right, "assignment": "nothing"}
+    answer = post(web, "mu", [right, spoilt]).json()
+    assert answer["accepted"] == [run.id] and list(answer["refused"]) == ["nothing"]
+    assert coordinator.measured("tcp_throughput") == [f"tcp_throughput:{run.id}"]
+    assert error(post(web, "mu", [right] * 51))[:2] == (400, "bad_request")
+    assert error(post(web, "mu", [3]))[:2] == (400, "bad_request")
+    found = web.get(f"/v1/runs/{run.id}", headers=bearer("operator")).json()
+    assert (found["state"], found["measured"]) == ("done", ["tcp_throughput"])
+    assert "options" not in json.dumps(found), "what only both ends are to know"
+
+
+def test_what_an_agent_says_of_itself_is_shown(web: TestClient) -> None:
+    ask(web, "mu", offset_s=0.5, error_s=0.01, unsent=3, version="7", tools="tcp,host", odd="x")
+    mu, tacc = (web.get(f"/v1/agents/{n}", headers=bearer("operator")).json() for n in AGENTS[:2])
+    assert (mu["offset_s"], mu["unsent"], mu["version"], mu["tools"]) == (
+        0.5, 3, "7", ["tcp", "host"],
+    )  # fmt: skip
+    assert mu["present"] and mu["to_do"] == 15 and len(mu["next"]) == 5
+    assert not tacc["present"] and tacc["last_seen"] is None
+    listed = web.get("/v1/agents", headers=bearer("operator")).json()
+    assert [a["name"] for a in listed] == list(AGENTS)
+    assert error(web.get("/v1/agents/mars", headers=bearer("operator")))[1] == "unknown_agent"
+
+
+def test_tasks_come_and_go(web: TestClient) -> None:
+    body = {**HOST, "from": "local", "every": "20 s", "for": "2 s"}
+    engineer = bearer("engineer")
+    made = web.put("/v1/tasks/mine", json=body, headers=engineer)
+    assert (made.status_code, made.json()["subject"]) == (201, "local"), made.text
+    assert made.json()["by"] == "engineer" and made.json()["every_s"] == 20.0
+    assert web.put("/v1/tasks/mine", json=body, headers=engineer).status_code == 200
+    assert [t["name"] for t in web.get("/v1/tasks", headers=engineer).json()] == [
+        "echo", "host", "mine", "tcp",
+    ]  # fmt: skip
+    assert web.get("/v1/schedule", headers=engineer).json()["tasks"] == 4
+    assert web.delete("/v1/tasks/mine", headers=engineer).json()["name"] == "mine"
+    assert error(web.get("/v1/tasks/mine", headers=engineer))[1] == "unknown_task"
+    for bad in (
+        {**body, "evry": 1},
+        {"tool": "tcp"},
+        {**body, "every": "soon"},
+        {**TCP, "for": "2 h"},
+    ):
+        assert error(web.put("/v1/tasks/bad", json=bad, headers=engineer))[:2] == (
+            400, "bad_request",
+        )  # fmt: skip
+    status, code, words = error(
+        web.put("/v1/tasks/big", json={**TCP, "for": "50 s"}, headers=engineer)
+    )
+    assert (status, code) == (400, "bad_request") and "'big'" in words
+    assert error(web.put("/v1/tasks/tcp", json=TCP, headers=engineer))[:2] == (409, "conflict")
+
+
+def test_runs_on_demand_answer_with_their_instant(
+    web: TestClient, coordinator: CoordinatorRig
+) -> None:
+    assert error(web.post("/v1/tasks/tcp/run", headers=bearer("engineer")))[:2] == (409, "conflict")
+    for agent in AGENTS:
+        ask(web, agent)
+    made = web.post("/v1/tasks/tcp/run", headers=bearer("engineer"))
+    assert made.status_code == 201 and made.json()["at"] >= coordinator.clock.now + 3
+    assert made.json()["demanded"] == "engineer" and made.json()["state"] == "planned"
+    once = {"tool": "tcp", "from": "mu", "to": "local", "for": "5 s", "within": "5 min"}
+    run = web.post("/v1/tasks/run", json=once, headers=bearer("a"))
+    assert run.status_code == 201, run.text
+    assert any(a["id"] == run.json()["id"] for a in ask(web, "local").json()["assignments"])
+    refused = {**once, "to": "tacc"}
+    assert error(web.post("/v1/tasks/run", json=refused, headers=bearer("a")))[1] == "forbidden"
+    for within in ("2 h", "0 s", "soon", -3):
+        answer = web.post("/v1/tasks/tcp/run", json={"within": within}, headers=bearer("engineer"))
+        assert error(answer)[:2] == (400, "bad_request")
+    runs = web.get("/v1/runs?task=tcp&limit=2", headers=bearer("operator")).json()["runs"]
+    assert len(runs) == 2 and runs[0]["at"] < runs[1]["at"]
+    assert error(web.get("/v1/runs/none", headers=bearer("operator")))[1] == "unknown_measurement"
+
+
+def test_the_two_questions(web: TestClient) -> None:
+    query = "/v1/access?from=mu&to=tacc&metric=rtt"
+    found = web.get(query, headers=bearer("engineer")).json()
+    keys = {key["name"]: key for key in found["keys"]}
+    assert {name for name, key in keys.items() if key["start"]} == {"engineer", "measurement"}
+    assert keys["measurement"]["start_why"] == "rule 1 of monitoring.access"
+    assert keys["ada"]["see"] and not keys["mu"]["see"]
+    # A researcher is told of itself alone.
+    mine = web.get("/v1/access?from=mu&to=local&metric=rtt", headers=bearer("a")).json()["keys"]
+    assert [(key["name"], key["start"]) for key in mine] == [("ada", True)]
+    for ends, words in (
+        ("from=muu&to=tacc", "from is 'muu', expected a site or SITE/HOST; did you mean 'mu'?"),
+        ("from=mu&to=mars/dtn", "to is 'mars/dtn', expected a site or SITE/HOST; "),
+    ):
+        answer = web.get(f"/v1/access?{ends}&metric=rtt", headers=bearer("engineer"))
+        assert error(answer)[:2] == (400, "bad_request") and words in error(answer)[2]
+    assert web.get("/v1/access?from=mu/dtn&metric=rtt", headers=bearer("a")).status_code == 200
+
+
+def test_a_waiting_agent_hears_of_news_at_once(app: FastAPI, coordinator: CoordinatorRig) -> None:
+    with serving(app) as port:
+        server = Server(f"http://127.0.0.1:{port}", FOR_EVER_S, bearer("local"), Tls())
+
+        def poll(wait_s: float, after: int) -> Any:
+            path = f"/v1/agents/local/assignments?wait_s={wait_s}&after={after}"
+            status, text = server.ask("GET", path)
+            assert status == 200, text
+            return json.loads(text)
+
+        first = poll(50, 0)
+        assert first["assignments"] == []
+        heard: list[Any] = []
+        thread = threading.Thread(target=lambda: heard.append(poll(50, first["version"])))
+        began = time.monotonic()
+        thread.start()
+        while not coordinator.agent_registry.present("local", coordinator.clock.now):
+            time.sleep(0.01)
+        coordinator.coordinator.put_task(
+            "mine", {**HOST, "from": "local"}, Principal("", Role.ENGINEER)
+        )
+        thread.join(FOR_EVER_S)
+        assert {a["task"] for a in heard[0]["assignments"]} == {"mine"}
+        assert heard[0]["version"] != first["version"]
+        assert time.monotonic() - began < 45, "it waited until its time was over"
+        # Nothing new: the answer comes when the agent's patience is over, and is the same.
+        again = poll(0.2, heard[0]["version"])
+        assert again["version"] == heard[0]["version"]
+
+
+def test_a_newer_question_of_an_agent_ends_the_older_one(
+    app: FastAPI, coordinator: CoordinatorRig
+) -> None:
+    with serving(app) as port:
+
+        def poll(agent: str, wait_s: float, after: int) -> Any:
+            headers = bearer(agent)
+            path = f"/v1/agents/{agent}/assignments?wait_s={wait_s}&after={after}"
+            return json.loads(
+                Server(f"http://127.0.0.1:{port}", FOR_EVER_S, headers, Tls()).ask("GET", path)[1]
+            )
+
+        versions = {name: poll(name, 0, 0)["version"] for name in ("local", "mu")}
+        answered: list[tuple[str, int, int]] = []
+
+        def wait(name: str, number: int) -> None:
+            found = poll(name, 50, versions[name])
+            answered.append((name, number, found["version"]))
+
+        began = time.monotonic()
+        threads = [threading.Thread(target=wait, args=("mu", 0))]
+        threads += [threading.Thread(target=wait, args=("local", n)) for n in range(20)]
+        for thread in threads:
+            thread.start()
+        while len(answered) < 19:
+            assert time.monotonic() - began < 45, "older questions waited until their time was over"
+            time.sleep(0.01)
+        # As if their time were over; the newest one, and another agent's, wait on.
+        assert {(name, version) for name, _, version in answered} == {("local", versions["local"])}
+        poll("local", 0, 0)
+        poll("mu", 0, 0)
+        for thread in threads:
+            thread.join(FOR_EVER_S)
+        assert len(answered) == 21 and time.monotonic() - began < 45
+
+
+def test_a_service_that_stops_does_not_wait_for_agents(
+    app: FastAPI, coordinator: CoordinatorRig
+) -> None:
+    version = coordinator.coordinator.version("mu")
+    answers: list[int] = []
+    with serving(app) as port:
+        server = Server(f"http://127.0.0.1:{port}", FOR_EVER_S, bearer("mu"), Tls())
+        path = f"/v1/agents/mu/assignments?wait_s=60&after={version}"
+        thread = threading.Thread(target=lambda: answers.append(server.ask("GET", path)[0]))
+        thread.start()
+        while not coordinator.agent_registry.present("mu", coordinator.clock.now):
+            time.sleep(0.01)
+    thread.join(FOR_EVER_S)
+    assert answers == [200]

@@ -1,0 +1,228 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from network_provisioner.controllers.base import ControllerError
+from network_provisioner.controllers.shaping.htb import TcShaper
+from network_provisioner.controllers.shaping.shapes import (
+    ClassDemand,
+    CommandRunner,
+    DeviceShape,
+    ShapeClass,
+    share_out,
+)
+from network_provisioner.errors import MissingError
+
+EMPTY = DeviceShape("s1", "s1-a", 200e6, 0.0265)
+ONE = replace(EMPTY, classes=(ShapeClass(5, 150e6, 200e6),))
+TWO = replace(EMPTY, classes=(ShapeClass(5, 100e6, 200e6), ShapeClass(6, 20e6, 200e6)))
+
+
+class Tc:
+    """Understands as much of ``tc`` as is needed to refuse what the kernel refuses."""
+
+    def __init__(self) -> None:
+        self.batches: list[list[str]] = []
+        self.classes: dict[str, dict[str, str]] = {}
+        self.filters: dict[str, set[str]] = {}
+        self.shown: dict[str, dict[str, dict[str, str]]] = {}
+
+    def ask(self, command: Sequence[str], stdin: str = "") -> tuple[int, str, str]:
+        assert list(command) == ["tc", "-batch", "-"]
+        lines = stdin.splitlines()
+        if lines and " show " in lines[0]:
+            return 0, self._shown(lines[0].split()[3]), ""
+        self.batches.append(lines)
+        for number, line in enumerate(lines, 1):
+            if not self._do(line.split()):
+                return 1, "", f"RTNETLINK answers: No such file\nCommand failed -:{number}"
+        return 0, "", ""
+
+    def _shown(self, dev: str) -> str:
+        """As tc prints it; what was made by a class command is kept word by word."""
+        lines = []
+        for class_id, value in self.shown.get(dev, {}).items():
+            parent = "root" if value["parent"] == "1:" else f"parent {value['parent']}"
+            prio = f"prio {value['prio']} " if "prio" in value else ""
+            rates = " ".join(f"{k} {int(value[k][:-3]) // 1000}Kbit" for k in ("rate", "ceil"))
+            lines.append(f"class htb {class_id} {parent} {prio}{rates} burst 1600b")
+        for line in self.filters.get(dev, ()):
+            lines.append(f"filter protocol ip pref 1 u32 *flowid {line.split()[-1]} not_in_hw")
+        return "\n".join(lines)
+
+    def _do(self, words: list[str]) -> bool:
+        kind, verb, dev = words[0], words[1], words[3]
+        value = dict(pairwise(words))
+        if kind == "qdisc" and "root" in words:
+            self.classes.pop(dev, None)
+            self.shown.pop(dev, None)
+            self.filters[dev] = set()
+            if "htb" in words:
+                self.classes[dev] = {}
+            return True
+        return dev in self.classes and getattr(self, f"_{kind}_{verb}")(dev, words, value)
+
+    def _class_replace(self, dev: str, words: list[str], value: dict[str, str]) -> bool:
+        there = self.classes[dev]
+        if value["parent"] != "1:" and value["parent"] not in there:
+            return False
+        there[value["classid"]] = value["rate"]
+        self.shown.setdefault(dev, {})[value["classid"]] = value
+        return True
+
+    def _class_del(self, dev: str, words: list[str], value: dict[str, str]) -> bool:
+        used = any(f.endswith(f"flowid {value['classid']}") for f in self.filters[dev])
+        self.shown[dev].pop(value["classid"], None)
+        return not used and self.classes[dev].pop(value["classid"], None) is not None
+
+    def _qdisc_replace(self, dev: str, words: list[str], value: dict[str, str]) -> bool:
+        return value["parent"] in self.classes[dev]
+
+    def _filter_add(self, dev: str, words: list[str], value: dict[str, str]) -> bool:
+        self.filters[dev].add(" ".join(words[words.index("prio") :]))
+        return value["flowid"] in self.classes[dev]
+
+    def _filter_del(self, dev: str, words: list[str], value: dict[str, str]) -> bool:
+        gone = {f for f in self.filters[dev] if f.startswith(f"prio {value['prio']} ")}
+        self.filters[dev] -= gone
+        return bool(gone)
+
+
+class Refusing:
+    """Says no."""
+
+    def ask(self, command: Sequence[str], stdin: str = "") -> tuple[int, str, str]:
+        return 1, "", "Error: no\n\nCommand failed -:1\n"
+
+
+def test_a_device_gets_its_classes_and_loses_them() -> None:
+    tc = Tc()
+    shaper = TcShaper(tc)
+    shaper.sync([EMPTY])
+    assert tc.classes["s1-a"] == {"1:1": "200000000bit", "1:2": "200000000bit"}
+    shaper.grow([ONE])
+    shaper.shrink([ONE])
+    assert tc.classes["s1-a"]["1:105"] == "150000000bit"
+    assert tc.classes["s1-a"]["1:2"] == "50000000bit"
+    shaper.grow([EMPTY])
+    shaper.shrink([EMPTY])
+    assert tc.classes["s1-a"] == {"1:1": "200000000bit", "1:2": "200000000bit"}
+    assert tc.filters["s1-a"] == set()
+    shaper.clear()
+    assert tc.classes == {}
+
+
+def test_one_batch_for_each_change_and_none_for_no_change() -> None:
+    tc = Tc()
+    shaper = TcShaper(tc)
+    shaper.sync([EMPTY])
+    shaper.grow([ONE])
+    shaper.shrink([ONE])
+    assert len(tc.batches) == 2
+    shaper.grow([ONE])
+    shaper.shrink([ONE])
+    assert len(tc.batches) == 2
+    shaper.grow([EMPTY])
+    shaper.shrink([EMPTY])
+    assert len(tc.batches) == 3
+
+
+def test_changing_a_rate_keeps_queue_and_filter() -> None:
+    tc = Tc()
+    shaper = TcShaper(tc)
+    shaper.sync([ONE])
+    shaper.grow([TWO])
+    shaper.shrink([TWO])
+    changed = [line for line in tc.batches[-1] if "1:105" in line]
+    assert len(changed) == 1 and changed[0].startswith("class replace")
+    assert tc.classes["s1-a"]["1:2"] == "80000000bit"
+
+
+def test_the_best_effort_class_shrinks_before_others_grow_and_grows_after() -> None:
+    tc = Tc()
+    shaper = TcShaper(tc)
+    shaper.sync([EMPTY])
+    shaper.grow([ONE])
+    assert "classid 1:2 " in tc.batches[-1][0]
+    shaper.shrink([ONE])
+    shaper.grow([EMPTY])
+    assert tc.classes["s1-a"]["1:2"] == "50000000bit"
+
+
+def test_a_device_that_lost_its_classes_is_laid_anew() -> None:
+    tc = Tc()
+    shaper = TcShaper(tc)
+    shaper.sync([EMPTY])
+    tc.classes.clear()
+    shaper.grow([ONE])
+    assert tc.classes["s1-a"]["1:105"] == "150000000bit"
+
+
+def test_a_device_that_has_what_is_wanted_is_left_alone() -> None:
+    tc = Tc()
+    TcShaper(tc).sync([ONE])
+    laid = len(tc.batches)
+    again = TcShaper(tc)  # a broker that starts again
+    again.sync([ONE])
+    assert len(tc.batches) == laid
+    again.sync([TWO])
+    assert "qdisc replace dev s1-a root pfifo" in tc.batches[-1]
+
+
+def test_a_device_that_somebody_else_may_have_changed_is_looked_at() -> None:
+    tc = Tc()
+    ours, theirs = TcShaper(tc), TcShaper(tc)
+    ours.sync([ONE])
+    theirs.sync([ONE])
+    ours.doubt()
+    ours.grow([TWO])
+    assert not any("root" in line for line in tc.batches[-1])
+    theirs.doubt()
+    theirs.grow([TWO])  # it is there already
+    assert not any("root" in line for line in tc.batches[-1])
+    theirs.shrink([TWO])
+    theirs.doubt()
+    ours.grow([EMPTY])
+    ours.shrink([EMPTY])
+    theirs.grow([ONE])  # neither what it laid nor what it wants is there
+    assert "qdisc replace dev s1-a root pfifo" in tc.batches[-1]
+    assert tc.classes["s1-a"]["1:105"] == "150000000bit"
+
+
+def test_a_refusal_is_one_line_and_forgets_what_was_laid() -> None:
+    tc = Tc()
+    shaper = TcShaper(tc)
+    shaper.sync([EMPTY])
+    broken = TcShaper(Refusing())
+    with pytest.raises(ControllerError, match=r"tc refused to shape: Error: no; Command failed"):
+        broken.grow([ONE])
+
+
+def test_a_missing_program_is_named() -> None:
+    with pytest.raises(MissingError, match="iproute2"):
+        TcShaper(CommandRunner(["/nonexistent/ip", "netns"])).sync([EMPTY])
+
+
+def test_a_command_that_hangs_is_a_failure() -> None:
+    code, _, said = CommandRunner(["timeout", "60", "sleep", "60"], timeout_s=0.1).ask([])
+    assert code != 0 and "no answer" in said
+
+
+@given(st.floats(10e6, 1e11), st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), max_size=63))
+def test_shares_stay_below_the_link(capacity: float, parts: list[tuple[float, float]]) -> None:
+    total = max(1.0, sum(d for d, _ in parts))
+    asked = [
+        ClassDemand(i + 1, d / total * capacity, a * capacity, capacity)
+        for i, (d, a) in enumerate(parts)
+    ]
+    classes, _ = share_out(capacity, asked)
+    assert sum(c.rate_bps for c in classes) <= capacity
+    for got, want in zip(classes, asked, strict=True):
+        assert got.rate_bps >= 0.99 * want.data_bps * (1 - 1e-9)
+        assert got.rate_bps <= got.ceil_bps <= capacity
