@@ -15,29 +15,9 @@ from typing import Protocol
 
 import htcondor2
 
-from condor_plugins.sitepool import (
-    SOURCE,
-    SitePool,
-    pool_from_json,
-    summarise,
-    workers,
-)
-from condor_plugins.sites import Ad, site_of_job, site_of_slot
+from condor_plugins.sitepool import SitePool, summarise
+from condor_plugins.sites import Ad
 from network_provisioner.errors import AdonError
-
-__all__ = [
-    "SOURCE",
-    "Ad",
-    "HTCondorPool",
-    "PoolState",
-    "SitePool",
-    "pool_from_json",
-    "read",
-    "site_of_job",
-    "site_of_slot",
-    "summarise",
-    "workers",
-]
 
 SLOT_ATTRIBUTES = (
     "Name", "Machine", "SlotType", "State", "Activity", "Cpus", "TotalSlotCpus", "Memory",

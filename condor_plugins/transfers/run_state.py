@@ -15,9 +15,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import IntEnum
 
-from condor_plugins.transfers.events import JobEvent, Kind, TransferStep
+from condor_plugins.transfers.events import RunEvent
 from condor_plugins.transfers.ids import Run
 from condor_plugins.transfers.jobad import JobAd, number
+from monitors.workflows.logs.events import Kind, TransferStep
 
 
 class Phase(IntEnum):
@@ -94,7 +95,7 @@ class RunStates:
         """The state of a run; None where nothing was heard of it."""
         return self._jobs.get(run.job, {}).get(run.starts)
 
-    def feed(self, job_events: Iterable[JobEvent]) -> None:
+    def feed(self, job_events: Iterable[RunEvent]) -> None:
         """Take what happened into account."""
         for one in job_events:
             runs = self._jobs.setdefault(one.job, {})
@@ -124,7 +125,7 @@ def _end(state: RunState, how: str, at: float) -> None:
         state.phase, state.how, state.at = Phase.OVER, how, at
 
 
-def _follow(state: RunState, one: JobEvent) -> None:
+def _follow(state: RunState, one: RunEvent) -> None:
     if state.phase is Phase.OVER:
         return
     # What the hook said is known to the shadow alone: events that the schedd writes lack it.
@@ -140,8 +141,8 @@ def _follow(state: RunState, one: JobEvent) -> None:
     elif one.kind is Kind.DISCONNECTED:
         # What was being sent broke off; output is sent anew after a reconnection.
         state.phase, state.output = Phase.RUNNING, Span()
-    elif one.moving is not None:
-        _move(state, one.moving, one.at)
+    elif one.step is not None:
+        _move(state, one.step, one.at)
 
 
 def _move(state: RunState, moving: TransferStep, at: float) -> None:

@@ -15,11 +15,11 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from condor_plugins.transfers.events import JobEvent, Reader
+from condor_plugins.transfers.events import ADS, RunEvent, run_events
 from condor_plugins.transfers.schedd import LocalSchedd
 from condor_plugins.transfers.watcher import Watcher
 from monitors.watcher import loop
-from monitors.workflows.logs.tail import Tail
+from monitors.workflows.logs.events import EventTail
 from network_provisioner.base import hookconfig
 from network_provisioner.base.hookclient import client_of, expand_by_user
 from network_provisioner.errors import AdonError, InputError
@@ -29,14 +29,11 @@ class EventLog:
     """HTCondor's event log, through its rotations."""
 
     def __init__(self, path: Path) -> None:
-        self._tail, self._reader = Tail(path), Reader()
+        self._events = EventTail(path, ADS)
 
-    def read(self) -> Iterator[JobEvent]:
+    def read(self) -> Iterator[RunEvent]:
         """What is new in it. Raises InputError where it cannot be read."""
-        for piece in self._tail.read():
-            if piece.first:
-                self._reader = Reader()
-            yield from self._reader.feed(piece.data)
+        return run_events(self._events.read())
 
 
 def main(words: Sequence[str] | None = None) -> int:

@@ -23,7 +23,7 @@ from condor_plugins.transfers.decide import (
     of_schedd,
     settling,
 )
-from condor_plugins.transfers.events import JobEvent
+from condor_plugins.transfers.events import RunEvent
 from condor_plugins.transfers.ids import parsed
 from condor_plugins.transfers.outputsize import Outputs
 from condor_plugins.transfers.run_state import RunStates
@@ -45,7 +45,7 @@ _MOST_AT_ONCE = 200  # requests in one call
 class Events(Protocol):
     """HTCondor's event log."""
 
-    def read(self) -> Iterable[JobEvent]:
+    def read(self) -> Iterable[RunEvent]:
         """What is new in it. Raises InputError where it cannot be read."""
         ...
 
@@ -125,7 +125,7 @@ class Watcher:
         self._sent = {m: at for m, at in self._sent.items() if abs(now - at) <= _KEPT_MARKS_S}
         raise Later(SWEEP_S)
 
-    def _read(self) -> list[JobEvent]:
+    def _read(self) -> list[RunEvent]:
         try:
             happened = list(self._events.read())
         except AdonError as error:

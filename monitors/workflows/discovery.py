@@ -148,11 +148,11 @@ class Queue:
         constraint = 'JobUniverse == 7 && DAGManJobId is undefined && regexp("-Dag ", Arguments)'
         if self._user:
             constraint += f' && Owner == "{self._user}"'
-        said = self._ask(
+        answer = self._ask(
             ["condor_q", "-allusers", "-constraint", constraint,
              "-json", "-attributes", "Iwd,Arguments"]
         )  # fmt: skip
-        found = [_of_job(job) for job in ads(said) or ()]
+        found = [_of_job(job) for job in ads(answer) or ()]
         return [one for one in found if one is not None]
 
 

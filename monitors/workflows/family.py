@@ -108,7 +108,7 @@ class Family:
         return total([member.status or NOT_STARTED, *parts])
 
     def to_look_at(self, ended_too: bool) -> list[Member]:
-        """Those that may have changed although nobody told."""
+        """Those that may have changed although no notice came."""
         for member in self.roots:
             if member.is_gone or (member.ended and not ended_too) or _is_there(member.dir.path):
                 continue
@@ -204,22 +204,22 @@ class Family:
         top.is_given_up = value
 
     def _sub_events(self, member: Member) -> list[Member]:
-        """Tells the workflows inside what happened to their DAGMans; those that were told."""
+        """Tells the workflows inside what happened to their DAGMans; those that it changed."""
         events, member.waiting = [*member.waiting, *member.take_sub_events()], []
-        told: dict[Member, None] = {}
+        changed: dict[Member, None] = {}
         for event in events:
             if event.event.kind is Kind.SUBMIT or event.job not in member.inside:
                 plans = self._plans(member, event.job)
                 if not plans:
                     member.waiting.append(event)
                     continue
-                told.update(dict.fromkeys(plans))
+                changed.update(dict.fromkeys(plans))
                 member.inside[event.job] = plans
                 member.run_by[event.job] = _plan_at(plans, event.event.at)
             plan = member.run_by[event.job]
             plan.dagman_event(event.event)
-            told[plan] = None
-        return list(told)
+            changed[plan] = None
+        return list(changed)
 
     def _plans(self, member: Member, job: str) -> list[Member]:
         if member.depth >= _DEEPEST:

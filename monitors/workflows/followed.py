@@ -20,7 +20,7 @@ from monitors.workflows.facts.attempts import Attempts
 from monitors.workflows.facts.jobs import JobFacts
 from monitors.workflows.facts.plan import workflow_facts
 from monitors.workflows.facts.runs import DAGMAN, ENDS, Runs, Statuses, is_same
-from monitors.workflows.logs.dagman import Begun, Change, Posted, StatusParser
+from monitors.workflows.logs.dagman import Begun, Change, PostEnded, StatusParser
 from monitors.workflows.logs.events import EventTail, JobEvent, JobEvents, Kind
 from monitors.workflows.logs.submit_dir import JobKind, SubmitDir
 from monitors.workflows.logs.tail import Tail, state_of
@@ -105,7 +105,7 @@ class FollowedWorkflow:
         return run is None or run.ended or run.submitted.at < self.status.at
 
     @property
-    def puzzling(self) -> bool:
+    def unclear(self) -> bool:
         """Whether DAGMan is at work, or has written, and what it says is not understood."""
         run, own_at = self._reading.runs.current, self.statuses.own_at
         if run is not None:
@@ -245,8 +245,8 @@ class FollowedWorkflow:
             if piece.first:
                 reading.parser = StatusParser(reading.parser)
             for step in reading.parser.steps(piece.data):
-                if isinstance(step, Posted):
-                    reading.jobs.script_said(step)
+                if isinstance(step, PostEnded):
+                    reading.jobs.post_script_ended(step)
                     continue
                 self._take_events(step.at if isinstance(step, Begun) else step.status.at)
                 if isinstance(step, Change):

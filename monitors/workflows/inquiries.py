@@ -105,14 +105,14 @@ def parsed(text: str | None, at: float) -> Status | None:
     """What it says of the workflow itself at ``at`` (Unix seconds); None where it says nothing, or
     what cannot be: counts that are none, more jobs than there are, or another share than theirs."""
     try:
-        said = json.loads(text or "")["dags"]["root"]
+        dag = json.loads(text or "")["dags"]["root"]
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
-    if not isinstance(said, dict):
+    if not isinstance(dag, dict):
         return None
-    counts = {name: _count(said, theirs) for name, theirs in _NAMES.items()}
-    state = _STATES.get(str(said.get("state")))
-    share = said.get("percent_done")
+    counts = {name: _count(dag, theirs) for name, theirs in _NAMES.items()}
+    state = _STATES.get(str(dag.get("state")))
+    share = dag.get("percent_done")
     if state is None or None in counts.values() or not isinstance(share, int | float):
         return None
     known: dict[str, Any] = {name: count for name, count in counts.items() if count is not None}
@@ -134,7 +134,7 @@ def ask(folder: Path) -> str | None:
 
 
 class Fallback(Inquiry[Path, Status]):
-    """Asks for workflows that have been puzzling for a while.
+    """Asks for workflows that have been unclear for a while.
 
     ``run`` prints what pegasus-status says of a directory, ``clock`` gives Unix seconds.
     """
@@ -151,8 +151,8 @@ class Fallback(Inquiry[Path, Status]):
         )
 
 
-def _count(said: Mapping[str, Any], name: str) -> int | None:
-    count = said.get(name)
+def _count(dag: Mapping[str, Any], name: str) -> int | None:
+    count = dag.get(name)
     if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count <= _MOST_JOBS:
         return None
     return count
@@ -188,11 +188,11 @@ class Inquiries:
     def _by_pegasus(self, members: Collection[Member]) -> list[Member]:
         if self.fallback is None:
             return []
-        puzzling = {m.dir.path: m for m in members if m.puzzling and m.is_planned}
-        answers = self.fallback.look(puzzling)
+        unclear = {m.dir.path: m for m in members if m.unclear and m.is_planned}
+        answers = self.fallback.look(unclear)
         for folder, status in answers.items():
-            puzzling[folder].note(status, key_of(status), "pegasus-status")
-        return [puzzling[folder] for folder in answers]
+            unclear[folder].note(status, key_of(status), "pegasus-status")
+        return [unclear[folder] for folder in answers]
 
     def _by_condor(self, members: Collection[Member], now: float) -> list[Member]:
         if self.dagmans is None:

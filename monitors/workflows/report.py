@@ -124,8 +124,8 @@ def last_complaint(submit_dir: str | Path) -> str:
     Raises InputError where the directory cannot be read.
     """
     text = end_of(FollowedWorkflow(submit_dir).dir.dagman_out, _TAIL_BYTES)
-    said = _COMPLAINT.findall(text)
-    return said[-1] if said else ""
+    complaints = _COMPLAINT.findall(text)
+    return complaints[-1] if complaints else ""
 
 
 def tail_of(text: str) -> list[str]:
@@ -152,16 +152,16 @@ def _failure(job: PlannedJob, tries: Sequence[Attempt], reason: str) -> Failure:
 
 def _last_words(errors: Iterable[Path], outputs: Iterable[Path]) -> list[str]:
     for path in errors:
-        if said := tail_of(end_of(path, _TAIL_BYTES)):
-            return said
+        if lines := tail_of(end_of(path, _TAIL_BYTES)):
+            return lines
     for path in outputs:
         text = end_of(path, _TAIL_BYTES)
         # kickstart puts the program's standard error into its own document.
         if "- invocation:" in text:
             return tail_of(kickstart.standard_error(text))
         lines = [line for line in text.splitlines() if not line.startswith(_OUR_RECORD)]
-        if said := tail_of("\n".join(lines)):
-            return said
+        if lines := tail_of("\n".join(lines)):
+            return lines
     return []
 
 

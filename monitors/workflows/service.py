@@ -43,10 +43,10 @@ _AGAIN_S = 10.0  # after what should not have happened
 _STOP_S = 60.0
 
 
-def check_workflows(whose: Sequence[str]) -> None:
+def check_workflows(workflows: Sequence[str]) -> None:
     """Whether these can be followed: ``user``, ``all``, or submit directories (or .dag files in
     them) by their absolute paths. Raises InputError."""
-    for one in whose:
+    for one in workflows:
         if one not in (USER, ALL) and not Path(one).is_absolute():
             raise InputError(
                 f"workflows: found {one!r}, expected 'user', 'all' or the absolute path of a submit"
@@ -54,16 +54,16 @@ def check_workflows(whose: Sequence[str]) -> None:
             )
 
 
-def sources_of(whose: Sequence[str], since: Callable[[], float]) -> list[WorkflowSource]:
+def sources_of(workflows: Sequence[str], since: Callable[[], float]) -> list[WorkflowSource]:
     """Where more workflows are to be looked for; ``since`` as
     :class:`~monitors.workflows.discovery.PegasusDatabase`."""
-    if ALL in whose:
+    if ALL in workflows:
         return of_all(since)
-    return of_user(since) if USER in whose else []
+    return of_user(since) if USER in workflows else []
 
 
 class FollowService:
-    """Follows ``whose`` workflows (``user``, ``all``, submit directories) into ``sink`` in a thread
+    """Follows these ``workflows`` (``user``, ``all``, submit directories) into ``sink`` in a thread
     of its own, from :meth:`start` to :meth:`stop`.
 
     Directories that are not there yet are followed once they are. ``clock`` gives Unix seconds.
@@ -74,21 +74,22 @@ class FollowService:
     def __init__(
         self,
         sink: Sink,
-        whose: Sequence[str],
+        workflows: Sequence[str],
         clock: Callable[[], float],
         on_status: OnStatus | None = None,
         requests: Requests | None = None,
     ) -> None:
-        check_workflows(whose)
+        check_workflows(workflows)
         self._requests = requests or (sink if isinstance(sink, Archive) else None)
-        self._sink, self._whose, self._clock, self._on_status = sink, whose, clock, on_status
+        self._sink, self._workflows = sink, workflows
+        self._clock, self._on_status = clock, on_status
         self._thread = Background("follow", self._run)
         self._stop = self._thread.stopping
         self._follower: Follower | None = None
 
     def start(self) -> None:
         """Begin; nothing where nobody's workflows are to be followed."""
-        if self._whose and self._follower is None:
+        if self._workflows and self._follower is None:
             self._follower = self._made()
             self._thread.start()
 
@@ -102,8 +103,8 @@ class FollowService:
         return None if self._follower is None else self._follower.refresh(workflow, key)
 
     def _made(self) -> Follower:
-        sources = sources_of(self._whose, lambda: self._clock() - SINCE_S)
-        folders = [Path(one) for one in self._whose if one not in (USER, ALL)]
+        sources = sources_of(self._workflows, lambda: self._clock() - SINCE_S)
+        folders = [Path(one) for one in self._workflows if one not in (USER, ALL)]
         if folders:
             sources.append(Named(folders))
         return Follower(

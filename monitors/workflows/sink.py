@@ -204,15 +204,15 @@ class BrokerRequests:
         self._thread.stop(longest_s=0)
 
     def _run(self) -> None:
-        after, first, said, failed = 0, True, "", ""
+        after, first, warned, failed = 0, True, "", ""
         while not self._stop.is_set():
             try:
                 found = self._ask(after, 0.0 if first else _WAIT_S)
-                said = failed = ""
+                warned = failed = ""
             except AdonError as error:
                 # Once, however long it lasts; not of the first try: who records there says it too.
-                if str(error) == failed != said:
-                    said = failed
+                if str(error) == failed != warned:
+                    warned = failed
                     _log.warning("requests to measure at once: %s", error)
                 failed = str(error)
                 self._stop.wait(_AGAIN_S)

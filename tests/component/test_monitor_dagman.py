@@ -348,10 +348,10 @@ def test_a_log_that_is_rotated_under_dagman(pool: Pool, tmp_path: Path, archive:
     )
     submit_outer(pool, folder)
     out = folder / "outer.dag.dagman.out"
-    until = time.monotonic() + WAIT_S
+    deadline = time.monotonic() + WAIT_S
     aside = 0
     for turn in itertools.count():
-        assert time.monotonic() < until
+        assert time.monotonic() < deadline
         if turn % 5 == 0:
             follower = Follower((), archive)
             follower.family.found(FoundWorkflow(folder, "outer.dag"))

@@ -10,15 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from condor_plugins.collector import (
-    Ad,
-    SitePool,
-    pool_from_json,
-    read,
-    site_of_job,
-    summarise,
-    workers,
-)
+from condor_plugins.collector import read
+from condor_plugins.sitepool import SitePool, pool_from_json, summarise, workers
+from condor_plugins.sites import Ad, site_of_job
 from network_provisioner.errors import AdonError
 
 sites = st.sampled_from(["mu", "tacc", "iplant"])

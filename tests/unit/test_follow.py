@@ -383,32 +383,22 @@ def test_many_workflows_in_one_follower(tmp_path: Path, archive: Archive) -> Non
     assert len(archive.query("status")) == 20 * 6
 
 
-# ------------------------------------------------------------------ command
+# ------------------------------------------------------------------ kill -9
 
 
-def command(archive: Path, *paths: Path) -> list[str]:
-    return [
-        sys.executable, "-m", "adon", "monitor", "run", "--archive", str(archive),
-        *map(str, paths),
-    ]  # fmt: skip
-
-
-def test_kill_9_at_many_points_of_a_replay(planned: Submitted, tmp_path: Path) -> None:
-    pieces = whole_run(steps=12).splitlines(keepends=True)
+def test_kill_9_in_the_middle_of_a_replay(planned: Submitted, tmp_path: Path) -> None:
+    lines = whole_run(steps=12).splitlines(keepends=True)
     path = tmp_path / "killed.sqlite"
-    for part in range(4):
-        with subprocess.Popen(
-            command(path, planned.path), stdout=subprocess.PIPE, text=True
-        ) as follower:
+    command = [sys.executable, "-m", "adon", "monitor", "run", str(planned.path), "--archive", path]
+    for part in range(2):
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as follower:
             assert follower.stdout is not None
-            portion = pieces[part * len(pieces) // 4 : (part + 1) * len(pieces) // 4]
-            for line in portion:
+            for line in lines[part * len(lines) // 3 : (part + 1) * len(lines) // 3]:
                 append(planned.out, line)
-            if part < 3:
-                follower.stdout.readline()  # it is at work: part of this is recorded, part not
-                os.kill(follower.pid, signal.SIGKILL)
-            else:
-                follower.stdout.read()
-    with Archive(path) as killed, Archive(tmp_path / "whole.sqlite") as whole:
-        Follower(planned.path, whole).run()
+            follower.stdout.readline()  # it is at work: part of this is recorded, part not
+            os.kill(follower.pid, signal.SIGKILL)
+    append(planned.out, "".join(lines[2 * len(lines) // 3 :]))
+    with Archive(path) as killed, Archive(":memory:") as whole:
+        for archive in (killed, whole):
+            Follower(planned.path, archive).run()
         assert killed.query("status") == whole.query("status")

@@ -115,7 +115,7 @@ def test_it_is_asked_after_a_while_and_seldom() -> None:
         assert quick.look([one]) == {}
     assert asked == [one]
     quick.look([])
-    until(lambda: quick.look([one]))  # puzzling once more
+    until(lambda: quick.look([one]))  # unclear once more
     assert asked == [one, one]
     quick.close()
     patient.close()
@@ -207,14 +207,14 @@ def test_a_log_that_says_nothing_while_dagman_runs(
         with more:
             assert more.wait_for(lambda: seen[-1].in_queue == 4, WAIT_S)
         (member,) = follower.workflows
-        assert not member.puzzling
+        assert not member.unclear
         stop.set()
         thread.join(WAIT_S)
         assert {m.source for m in archive.query("status")} == {"pegasus-status", "dagman"}
 
 
 @pytest.mark.parametrize(
-    ("out", "dagman", "puzzling"),
+    ("out", "dagman", "unclear"),
     [
         ("", "", False),
         ("nonsense\n", "", True),
@@ -224,7 +224,7 @@ def test_a_log_that_says_nothing_while_dagman_runs(
         (None, submitted(1, START), True),
     ],
 )
-def test_what_is_puzzling(tmp_path: Path, out: str | None, dagman: str, puzzling: bool) -> None:
+def test_what_is_unclear(tmp_path: Path, out: str | None, dagman: str, unclear: bool) -> None:
     planned = Submitted(tmp_path / "run")
     if out is not None:
         planned.out.write_text(out)
@@ -233,4 +233,4 @@ def test_what_is_puzzling(tmp_path: Path, out: str | None, dagman: str, puzzling
     with Archive(":memory:") as archive:
         follower = Follower(planned.path, archive)
         follower.poll()
-        assert follower.workflows[0].puzzling is puzzling
+        assert follower.workflows[0].unclear is unclear

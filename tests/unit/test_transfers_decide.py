@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from transfers_world import JOB, event, move, running, transit
 
 from condor_plugins.transfers.decide import Observed, Queued, Release, Renew, actions_for, of_schedd
-from condor_plugins.transfers.events import JobEvent, Kind, TransferStep
+from condor_plugins.transfers.events import RunEvent
 from condor_plugins.transfers.ids import Run
 from condor_plugins.transfers.run_state import Phase, RunState, RunStates
+from monitors.workflows.logs.events import Kind, TransferStep
 
 RUN = Run(JOB, 1)
 IN, OUT = RUN.transit("in"), RUN.transit("out")
@@ -29,7 +30,7 @@ NORMAL = (
 )
 
 
-def after(*job_events: JobEvent) -> RunStates:
+def after(*job_events: RunEvent) -> RunStates:
     runs = RunStates()
     runs.feed(job_events)
     return runs
@@ -126,7 +127,7 @@ job_events = st.one_of(
 
 @given(st.lists(job_events, max_size=20), st.sampled_from(ENDS), st.integers(1, 3), st.booleans())
 def test_after_the_end_nothing_is_held_and_nothing_comes_back(
-    before: list[JobEvent], end: Kind, starts: int, schedd: bool
+    before: list[RunEvent], end: Kind, starts: int, schedd: bool
 ) -> None:
     run = Run(JOB, starts)
     runs = after(*before, event(end, 101, starts))
@@ -140,7 +141,7 @@ def test_after_the_end_nothing_is_held_and_nothing_comes_back(
 
 @settings(max_examples=40)
 @given(st.lists(job_events, max_size=20))
-def test_a_run_goes_forward_and_is_followed_for_itself(all_of_them: list[JobEvent]) -> None:
+def test_a_run_goes_forward_and_is_followed_for_itself(all_of_them: list[RunEvent]) -> None:
     runs, last = RunStates(), Phase.COMING
     for one in all_of_them:
         runs.feed([one])

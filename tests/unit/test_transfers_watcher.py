@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 from transfers_world import AD, GLOBAL_ID, JOB, FakeBroker, FakeEvents, FakeSchedd, event, move
 
 from condor_plugins.transfers.decide import Queued
-from condor_plugins.transfers.events import JobEvent, Kind
-from condor_plugins.transfers.events import TransferStep as Step
+from condor_plugins.transfers.events import RunEvent
 from condor_plugins.transfers.ids import Run
 from condor_plugins.transfers.outputsize import Outputs
 from condor_plugins.transfers.watcher import Watcher
+from monitors.workflows.logs.events import Kind
+from monitors.workflows.logs.events import TransferStep as Step
 from network_provisioner.base.hookconfig import HookConfig
 from network_provisioner.errors import BrokerError
 from network_provisioner.model import TransitRequest, TransitState
@@ -42,7 +43,7 @@ class World:
             lambda: self.now, lambda: self.passed,
         )  # fmt: skip
 
-    def look(self, *happened: JobEvent, later: float = 5.0) -> None:
+    def look(self, *happened: RunEvent, later: float = 5.0) -> None:
         self.now += later
         self.passed += abs(later)
         self.events.new += happened

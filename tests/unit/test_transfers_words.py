@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 from transfers_world import AD, GLOBAL_ID, JOB
 
 from condor_plugins.transfers import jobad
-from condor_plugins.transfers.events import Kind, Reader, TransferStep
+from condor_plugins.transfers.events import ADS, run_events
 from condor_plugins.transfers.ids import Run, job_name, parsed, queue_number, run_of
 from condor_plugins.transfers.inputsize import bytes_sent
 from condor_plugins.transfers.request_builder import ends, request, unmarked
 from condor_plugins.transfers.transfer_need import no_transfer
+from monitors.workflows.logs.events import EventParser, Kind, TransferStep
 from network_provisioner.base.hookconfig import HookConfig
 
 CONFIG = HookConfig("http://127.0.0.1:1", site="local")
@@ -83,12 +84,12 @@ def test_names_of_others_are_no_runs() -> None:
 
 @given(st.lists(st.integers(1, len(LOG)), max_size=6))
 def test_an_event_log_is_read_in_any_portions(cuts: list[int]) -> None:
-    reader, data, found, last = Reader(), LOG.encode(), [], 0
+    parser, data, found, last = EventParser(kinds=ADS), LOG.encode(), [], 0
     for cut in [*sorted(cuts), len(data)]:
-        found += reader.feed(data[last:cut])
+        found += run_events(parser.feed(data[last:cut]))
         last = max(last, cut)
     started, ended = found
-    assert (started.kind, started.moving) == (Kind.FILE_TRANSFER, TransferStep.IN_STARTED)
+    assert (started.kind, started.step) == (Kind.FILE_TRANSFER, TransferStep.IN_STARTED)
     assert (started.job, started.starts) == (JOB, 2)
     assert started.ad["AdonInReason"] == 'best effort: "x"'
     assert (ended.kind, ended.starts, ended.ad["SentBytes"]) == (Kind.TERMINATED, 0, 3145728.0)
@@ -97,10 +98,9 @@ def test_an_event_log_is_read_in_any_portions(cuts: list[int]) -> None:
 
 @given(st.binary(max_size=400))
 def test_whatever_stands_in_an_event_log_is_passed_over(data: bytes) -> None:
-    reader = Reader()
-    reader.feed(data)
-    reader.feed(b"\n...\n")
-    assert len(reader.feed(LOG.encode())) == 2
+    parser = EventParser(kinds=ADS)
+    list(run_events(parser.feed(data + b"\n...\n")))
+    assert len(list(run_events(parser.feed(LOG.encode())))) == 2
 
 
 @pytest.mark.parametrize(

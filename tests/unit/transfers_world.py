@@ -6,8 +6,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from condor_plugins.transfers.decide import Queued
-from condor_plugins.transfers.events import JobEvent, Kind, TransferStep
+from condor_plugins.transfers.events import RunEvent
 from condor_plugins.transfers.ids import Run
+from monitors.workflows.logs.events import Kind, TransferStep
 from network_provisioner.client import Asked
 from network_provisioner.errors import AdonError, BrokerError
 from network_provisioner.model import (
@@ -30,11 +31,11 @@ AD: dict[str, Any] = {
 
 def event(
     kind: Kind, at: float = 0.0, starts: int = 1, moving: TransferStep | None = None, **more: Any
-) -> JobEvent:
-    return JobEvent(kind, JOB, starts, at, moving, {**AD, "NumShadowStarts": starts, **more})
+) -> RunEvent:
+    return RunEvent(kind, JOB, starts, at, moving, {**AD, "NumShadowStarts": starts, **more})
 
 
-def move(moving: TransferStep, at: float = 0.0, starts: int = 1, **more: Any) -> JobEvent:
+def move(moving: TransferStep, at: float = 0.0, starts: int = 1, **more: Any) -> RunEvent:
     return event(Kind.FILE_TRANSFER, at, starts, moving, **more)
 
 
@@ -137,8 +138,8 @@ class FakeEvents:
     """An event log that is written by hand."""
 
     def __init__(self) -> None:
-        self.new: list[JobEvent] = []
+        self.new: list[RunEvent] = []
 
-    def read(self) -> list[JobEvent]:
+    def read(self) -> list[RunEvent]:
         new, self.new = self.new, []
         return new

@@ -35,7 +35,7 @@ from monitors.workflows.facts.condor_transfers import (
 )
 from monitors.workflows.facts.plan import placement_facts
 from monitors.workflows.facts.transfers import Journal, listed, transfer_facts
-from monitors.workflows.logs.dagman import Posted
+from monitors.workflows.logs.dagman import PostEnded
 from monitors.workflows.logs.events import JobEvent, Kind
 from monitors.workflows.logs.records import JobOutput, end_of, read_output
 from monitors.workflows.logs.submit_dir import PlannedJob, SubmitDir
@@ -67,10 +67,10 @@ class JobFacts:
         self._with_post: frozenset[str] | None = None
         self._pending: dict[str, Attempt] = {}  # by the job's name: their POST has not ended
         self._runs: list[tuple[float, int]] = []  # when DAGMan was submitted, and its number
-        self._scripts: dict[tuple[int, int], Posted] = {}  # what DAGMan said of them
+        self._scripts: dict[tuple[int, int], PostEnded] = {}  # how they ended
         self._lost: Counter[tuple[str, float]] = Counter()  # jobs that were never submitted
         self._held: set[str] = set()
-        self._placed = False  # whether it was said why jobs are where they are
+        self._placed = False  # whether the placements were recorded
         self._journal = Journal(submit_dir.path)
         self._condor = CondorTransfers(submit_dir.workflow_log)
         self._history = history or CondorHistory()
@@ -80,15 +80,15 @@ class JobFacts:
         """DAGMan's own job was put into the queue: retries count from 0 again."""
         self._runs.append((event.at, event.cluster))
 
-    def script_said(self, posted: Posted) -> None:
+    def post_script_ended(self, posted: PostEnded) -> None:
         """DAGMan says how a POST script ended: the event is lost where it emptied its log since."""
         self._scripts[posted.cluster, posted.proc] = posted
 
     def feed(self, event: JobEvent) -> list[Measurement]:
         """What the next event tells."""
-        return _recordable(self._fed(event))
+        return _recordable(self._event_facts(event))
 
-    def _fed(self, event: JobEvent) -> list[Measurement]:
+    def _event_facts(self, event: JobEvent) -> list[Measurement]:
         facts: list[Measurement] = []
         if not self._placed:
             self._placed = True
@@ -96,13 +96,13 @@ class JobFacts:
             if self.dir.braindump:
                 facts += placement_facts(self.dir.path, self.dir.workflow)
         if event.kind is Kind.SUBMIT and self._is_next(event):
-            facts += self._left_behind(self._pending.pop(event.node))
+            facts += self._facts_without_post(self._pending.pop(event.node))
         attempt = self.attempts.feed(event)
-        facts += self._held_now(event)
+        facts += self._held_facts(event)
         if event.kind is Kind.POST_SCRIPT_TERMINATED:
             ended = self.attempts.of(event)
             if ended is not None and self._pending.get(ended.job.name) is ended:
-                facts += self._told(self._pending.pop(ended.job.name), event.at)
+                facts += self._attempt_facts(self._pending.pop(ended.job.name), event.at)
             return facts
         if attempt is None:
             return facts
@@ -112,7 +112,7 @@ class JobFacts:
         if attempt.outcome is not Outcome.REMOVED and self._has_post(attempt.job.name):
             self._pending[attempt.job.name] = attempt
             return facts
-        return facts + self._told(attempt)
+        return facts + self._attempt_facts(attempt)
 
     def _is_next(self, event: JobEvent) -> bool:
         """Whether a job is submitted anew that still waits for its POST; not the same submission
@@ -125,19 +125,19 @@ class JobFacts:
         """What is left to tell when DAGMan has ended: attempts whose POST never came."""
         facts: list[Measurement] = []
         for attempt in self._pending.values():
-            facts += self._left_behind(attempt)
+            facts += self._facts_without_post(attempt)
         self._pending.clear()
         facts += self._ask() if self._asking else []
         return _recordable(facts)
 
-    def _left_behind(self, attempt: Attempt) -> list[Measurement]:
+    def _facts_without_post(self, attempt: Attempt) -> list[Measurement]:
         """An attempt whose POST is in no event log."""
-        said = self._scripts.get((attempt.cluster, attempt.proc))
+        posted = self._scripts.get((attempt.cluster, attempt.proc))
         # Numbers of jobs begin anew with each pool.
-        if said is None or said.at < math.floor(attempt.end):
-            return self._told(attempt)
-        attempt.outcome = Outcome.FAILED if said.returned else Outcome.DONE
-        return self._told(attempt, said.at)
+        if posted is None or posted.at < math.floor(attempt.end):
+            return self._attempt_facts(attempt)
+        attempt.outcome = Outcome.FAILED if posted.returned else Outcome.DONE
+        return self._attempt_facts(attempt, posted.at)
 
     def never_submitted(
         self, failed: Mapping[str, str], run: tuple[float, int], at: float
@@ -161,7 +161,7 @@ class JobFacts:
                 facts.append(_job_fact(lost, JobOutput(stderr=reason)))
         return _recordable(facts)
 
-    def _held_now(self, event: JobEvent) -> list[Measurement]:
+    def _held_facts(self, event: JobEvent) -> list[Measurement]:
         """How many jobs are held, where this event changed that: with all of them held, nothing
         goes on until somebody looks."""
         attempt = self.attempts.of(event)
@@ -200,7 +200,7 @@ class JobFacts:
             if other is not attempt and began <= (other.submit, other.cluster) <= this
         )
 
-    def _told(self, attempt: Attempt, post_at: float | None = None) -> list[Measurement]:
+    def _attempt_facts(self, attempt: Attempt, post_at: float | None = None) -> list[Measurement]:
         attempt.retry = self._retry(attempt)
         complained = attempt.outcome is not Outcome.DONE
         left = read_output(attempt.job, attempt.start, attempt.end, complained=complained)

@@ -155,5 +155,5 @@ def _owner(submit_dir: SubmitDir) -> str:
         return ""
 
 
-def _host(said: str) -> str:
-    return said if said not in ("", "localhost") else os.uname().nodename
+def _host(name: str) -> str:
+    return name if name not in ("", "localhost") else os.uname().nodename

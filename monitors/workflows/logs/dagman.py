@@ -123,7 +123,7 @@ class Begun:
 
 
 @dataclass(frozen=True, slots=True)
-class Posted:
+class PostEnded:
     """The POST script of a job ended, of which HTCondor had the numbers ``cluster`` and ``proc``:
     with that status, minus the signal where one ended it."""
 
@@ -155,7 +155,7 @@ class StatusParser:
         self._lists = False
         self._script: tuple[bytes, int, int] | None = None  # of which job one ended
         self._second = b""
-        self._told: set[str] = set()  # keys of that second
+        self._keys: set[str] = set()  # keys of that second
         self._clock = LocalClock()
         if before is not None:
             self.__dict__.update(before.__dict__)
@@ -165,7 +165,7 @@ class StatusParser:
         """The changes in the next portion of the file."""
         return [step for step in self.steps(data) if isinstance(step, Change)]
 
-    def steps(self, data: bytes) -> Iterator[Change | Begun | Posted]:
+    def steps(self, data: bytes) -> Iterator[Change | Begun | PostEnded]:
         """The same, and when DAGMans began and POST scripts ended; :attr:`failed` is as it was when
         each was told."""
         for _, line in self._lines.feed(data):
@@ -173,7 +173,7 @@ class StatusParser:
             if self._expected or self._lists or any(word in line for word in _WORDS):
                 yield from self._line(line)
 
-    def _line(self, line: bytes) -> Iterator[Change | Begun | Posted]:
+    def _line(self, line: bytes) -> Iterator[Change | Begun | PostEnded]:
         message = message_of(line, self._clock)
         if message is not None and _ASIDE.match(message[1]):
             return  # may stand in the middle of a table
@@ -196,7 +196,9 @@ class StatusParser:
         else:
             yield from self._message(stamp, at, text)
 
-    def _message(self, stamp: bytes, at: float, text: bytes) -> Iterator[Change | Begun | Posted]:
+    def _message(
+        self, stamp: bytes, at: float, text: bytes
+    ) -> Iterator[Change | Begun | PostEnded]:
         status = self.current or NOT_STARTED
         if self._lists:
             self._list(text)
@@ -216,7 +218,7 @@ class StatusParser:
         elif ended := _POST_ENDED.match(text):
             script_of, self._script = self._script, None
             if script_of is not None and script_of[0] == ended[1]:
-                yield Posted(at, *script_of[1:], script_status(ended))
+                yield PostEnded(at, *script_of[1:], script_status(ended))
         elif _FAILED.match(text):
             self._lists, self._listing, self.failed = True, "", {}
         elif exited := EXIT.match(text):
@@ -264,14 +266,14 @@ class StatusParser:
         self.current = status
         # The time as it stands in the file: what this process makes of it depends on its zone.
         if stamp != self._second:
-            self._second, self._told = stamp, set()
+            self._second, self._keys = stamp, set()
         content = repr((stamp, replace(status, at=0.0))).encode()
         key = hashlib.sha256(content).hexdigest()[:20]
         for again in count(2):  # there and back within a second
-            if key not in self._told:
+            if key not in self._keys:
                 break
             key = f"{key[:20]}.{again}"
-        self._told.add(key)
+        self._keys.add(key)
         yield Change(key, status)
 
 
@@ -363,9 +365,9 @@ class RunParser:
             if not any(word in line for word in _RUN_WORDS):
                 continue
             message = message_of(line, self._clock)
-            told = None if message is None else _step_of(*message)
-            if told is not None:
-                yield told
+            step = None if message is None else _step_of(*message)
+            if step is not None:
+                yield step
 
 
 def _step_of(at: float, text: bytes) -> DagmanStep | None:

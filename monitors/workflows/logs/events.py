@@ -251,7 +251,7 @@ class JobEvents:
         self._before: list[JobEvent] = []  # of files that it was, not told yet
         self._waiting: list[JobEvent] = []  # of the one that it is
         self._other: list[JobEvent] = []  # of the other log, not told
-        self._told: dict[Job, Moment] = {}  # each job's last, of those that are in both logs
+        self._last: dict[Job, Moment] = {}  # each job's last, of those that are in both logs
         self.seen: tuple[object, ...] = ()
         """How that file was when all was last read, as :func:`state_of`."""
 
@@ -275,8 +275,8 @@ class JobEvents:
             yield from self._earlier()
         waiting, self._waiting = self._waiting, []
         if self._log is not None:
-            self._told.update(_last_of(waiting))
-            self._other = _after(self._other, self._told)
+            self._last.update(_last_of(waiting))
+            self._other = _after(self._other, self._last)
         yield from waiting
         self.seen = seen
 
@@ -299,7 +299,7 @@ class JobEvents:
         POST scripts ended; of those before, what it said comes with the rest."""
         before, self._before = self._before, []
         other, self._other = self._other, []
-        told, self._told = self._told | _last_of(before), {}
+        told, self._last = self._last | _last_of(before), {}
         first = min(_submissions(self._waiting), default=None)
         later: set[Job] = set()
         lost: list[JobEvent] = []

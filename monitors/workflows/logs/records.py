@@ -221,16 +221,16 @@ def _moved(output: Path, text: str, started: float, ended: float) -> list[Moved]
 def _complaint(job: PlannedJob, text: str, ending: str, started: float, ended: float) -> str:
     """kickstart puts the program's standard error into its own document; PegasusLite's own words
     and those of jobs without kickstart stand in the error file."""
-    if said := kickstart.standard_error(text).strip():
-        return tail(said)
+    if words := kickstart.standard_error(text).strip():
+        return tail(words)
     error = job.error or (job.output.with_suffix(".err") if job.output else None)
     if error is not None:
         for path in versions(error):
             same = path.name[len(error.name) :] == ending and bool(text)
             if (same or _written_in(path, started, ended)) and (
-                said := end_of(path, 4 * TAIL_BYTES).strip()
+                words := end_of(path, 4 * TAIL_BYTES).strip()
             ):
-                return tail(said)
+                return tail(words)
     if "- invocation:" in text:
         return ""
     return tail("\n".join(x for x in text.splitlines() if not x.startswith(_OUR_RECORD)).strip())
