@@ -216,7 +216,7 @@ def test_limits_say_what_would_be_an_anomaly() -> None:
 
 
 def test_the_scale_of_values_does_not_matter() -> None:
-    for seed in range(1, 5):
+    for seed in (1, 2):
         one = path(seed)
         values = list(zip(one.at, one.values, strict=True))
         plain = told(values, "rtt")
