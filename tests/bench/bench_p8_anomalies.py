@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterable, Sequence
 
 from monitors.anomalies.detector import Detector
 from monitors.anomalies.model import Anomaly
-from tests.anomaly_paths import Path, path
-from tests.anomaly_peers import Alarms, fixed, plateau, zscore
-from tests.anomaly_scores import Score, score
 from tests.bench import Figure, Tell, bench
+from tests.bench.anomaly_paths import Path, path
+from tests.bench.anomaly_peers import Alarms, fixed, plateau, zscore
+from tests.bench.anomaly_scores import Score, score
 
 TRAINING = range(1000, 1060)
 HELD_OUT = range(7000, 7120)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ovs_rig import L2, L3, MBPS, OvsRig, transfer
 
-from adon.testbed import plan
+from examples.testbed import plan
 from network_provisioner.controllers.base import Circuit, Part
 from network_provisioner.flows import Flow
 from network_provisioner.topologies.discovery import Discovers, differences

@@ -6,11 +6,9 @@ tests outside run this same file inside.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import signal
-import sqlite3
 import ssl
 import subprocess
 import sys
@@ -25,13 +23,11 @@ from authority import Authority
 
 from adon.machine import box, packages
 from examples.testbed import netns
-from examples.testbed.ports import free_ports
 from examples.testbed.procs import Daemon
 from monitors.measurements.agent.messages import Assignment
 from monitors.measurements.probes import ping
 from monitors.measurements.probes.probe import Order
 from monitors.measurements.probes.tools import TOOLS
-from network_provisioner.access import hash_of
 from network_provisioner.api.connection import server_context
 from network_provisioner.errors import AdonError
 from tests.agents_broker import FakeBroker
@@ -154,12 +150,6 @@ else:
             )
             return key
 
-        def known(self, *names: str) -> None:
-            """Until these have heard of all that they are to do."""
-            for name in names:
-                desk = self.broker.desks[name]
-                until(lambda d=desk: d.asked[-1]["after"] == str(d.version))  # type: ignore[misc]
-
         def begun(self, ask: Callable[[], str], begins: Callable[[], bool], *names: str) -> str:
             """The id of a run as soon as it has begun. Where a busy machine made one of ``names``
             too late for its instant, another is asked for."""
@@ -243,86 +233,6 @@ else:
     def late(result: dict[str, Any]) -> bool:
         """Whether a run was not done because its instant was past."""
         return str(result["error"]).startswith("too late")
-
-    TASKS: dict[str, dict[str, Any]] = {
-        "tcp": {"tool": "tcp", "for": "4 s"},
-        "udp": {"tool": "udp", "for": "3 s", "options": {"rate": "3 Mb/s"}},
-        "echo": {"tool": "echo", "for": "2 s"},
-        "route": {"tool": "trace", "for": "2 s"},
-    }
-    EVERY = "15 s"
-
-    class Scheduled:
-        """A broker's process with a schedule of its own, and its agents."""
-
-        def __init__(self, world: World, folder: Path, port: int) -> None:
-            self.world, self.folder = world, folder
-            authority = Authority(folder)
-            certificate, key = authority.issue("broker", hosts=[*HUB.values()])
-            ends = {"from": "mu", "to": "tacc", "every": EVERY}
-            tasks = {name: {**task, **ends} for name, task in TASKS.items()}
-            tasks["load"] = {"tool": "host", "from": "mu", "every": EVERY, "for": "1 s"}
-            config = yaml.safe_load((ROOT / "examples/adon.yml").read_text())
-            config.pop("pool", None)
-            config |= {
-                "broker": {
-                    "listen": f"0.0.0.0:{port}",
-                    "state": str(folder / "state.sqlite"),
-                    "archive": str(folder / "archive.sqlite"),
-                },
-                "security": {
-                    "tls": {"certificate": certificate, "key": key},
-                    "tokens": [
-                        {"name": name, "role": "agent", "sha256": hash_of(token)}
-                        for name, token in TOKENS.items()
-                    ],
-                },
-                "monitoring": {
-                    "agents": [
-                        {"name": name, "address": ADDRESS[machine], "ports": [PORT, PORT]}
-                        for name, machine in MACHINE.items()
-                    ],
-                    "tasks": tasks,
-                },
-            }
-            (folder / "adon.yml").write_text(yaml.safe_dump(config))
-            for name, token in TOKENS.items():
-                settings = {
-                    "name": name,
-                    "broker": f"https://{HUB[MACHINE[name]]}:{port}",
-                    "token": token,
-                    "ca": authority.file,
-                    "state": f"{name}.state",
-                    "address": ADDRESS[MACHINE[name]],
-                    "limits": {"peers": ["10.78.0.0/16"], "rate": "1 Gb/s"},
-                }
-                (folder / f"{name}.yml").write_text(yaml.safe_dump(settings))
-
-        def start_broker(self) -> None:
-            words = [sys.executable, "-m", "adon.service", "--config", "adon.yml"]
-            env = {**os.environ, "PYTHONPATH": str(ROOT)}
-            words = ["env", "-C", str(self.folder), *words]
-            self.broker = Daemon(words, self.folder / "broker.log", env=env)
-
-        def start_agent(self, name: str) -> None:
-            words = [*adon_argv(), "agent", "run", "--config", str(self.folder / f"{name}.yml")]
-            self.world.start(MACHINE[name], words, self.folder / f"{name}.log")
-
-        def rows(self) -> list[tuple[str, str, float]]:
-            """Metric, id and value of everything that was measured."""
-            file = self.folder / "archive.sqlite"
-            if not file.exists():
-                return []
-            with contextlib.closing(sqlite3.connect(file, timeout=20)) as db:
-                return db.execute("SELECT metric, id, value FROM measurement").fetchall()
-
-        def count(self, metric: str) -> int:
-            return sum(found == metric for found, _, _ in self.rows())
-
-        def stop(self) -> None:
-            self.broker.stop()
-            for file in self.folder.glob("*.log"):
-                print(file.name, file.read_text(), sep="\n")
 
     @pytest.fixture(scope="module")
     def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
@@ -430,16 +340,6 @@ else:
         assert "jitter" in found
 
     @pytest.mark.long
-    def test_no_one_way_delay_by_a_clock_that_nobody_keeps(agents: Agents) -> None:
-        agents.configure("tacc", clock_error="3 s")
-        agents.start()
-        found = agents.best(lambda: agents.pair("echo", 4.0))
-        assert "one_way_delay" not in found
-        assert found["rtt"]["details"]["one_way"] == (
-            "not measured: both clocks together may be off by 3.001000 s, more than 0.01 s"
-        )
-
-    @pytest.mark.long
     def test_the_route_ping_host_and_command(agents: Agents) -> None:
         agents.start("mu")
         there = ADDRESS[B]
@@ -544,64 +444,6 @@ else:
         assert agents.error("mu", stray) == "the agent was killed while it measured"
         assert {key, stray} <= set(agents.broker.desks["mu"].times)
         assert set(agents.broker.desks["mu"].times.values()) == {1}
-
-    @pytest.mark.long
-    def test_an_agent_that_is_stopped_ends_its_runs_and_reports_them(agents: Agents) -> None:
-        agents.start("mu")
-        stray = agents.straying()
-        os.kill(agents.daemons["mu"].pid, signal.SIGTERM)
-        assert agents.error("mu", stray) == "the agent was stopped"
-        until(lambda: not agents.daemons["mu"].running())
-        until(lambda: not running("986", "987", "agent"))
-
-    @pytest.mark.long
-    def test_a_broker_that_is_away_while_they_measure(agents: Agents) -> None:
-        agents.start()
-        desks, missed = agents.broker.desks, []
-
-        def away() -> str:
-            """The id of a run that began and ended while no broker was there."""
-            key, over = agents.pair("tcp", 12.0), agents.broker.clock() + SOON_S + 12.0
-            agents.known(*TOKENS)
-            agents.broker.stop()
-            until(lambda: bool(iperf3s()) or agents.broker.clock() > over)
-            until(lambda: not iperf3s())
-            missed.append(key not in desks["mu"].results)
-            agents.broker = FakeBroker(
-                {}, agents.tls(), host="0.0.0.0", port=agents.broker.port, desks=desks
-            )
-            agents.broker.wait("tacc", key)
-            return key
-
-        assert agents.best(away)["tcp_throughput"]["value"] > 0
-        assert missed[-1]  # it was told by who came back
-        assert set(desks["mu"].times.values()) == {1}
-
-    @pytest.mark.long
-    def test_a_real_broker_that_is_killed_while_its_schedule_runs(
-        world: World, tmp_path: Path, request: pytest.FixtureRequest
-    ) -> None:
-        world.line(rate_bps=RATE_BPS, delay_s=DELAY_S, loss=0.0, up=True)
-        (port,) = free_ports(1)
-        rig = Scheduled(world, tmp_path, port)
-        request.addfinalizer(rig.stop)
-        rig.start_broker()
-        for name in TOKENS:
-            rig.start_agent(name)
-        until(lambda: bool(iperf3s("-c")))
-        os.kill(rig.broker.pid, signal.SIGKILL)
-        until(lambda: not iperf3s())
-        rig.broker.stop()
-        rig.start_broker()
-        until(lambda: rig.count("tcp_throughput") >= 2 and rig.count("hops") >= 2)
-        until(lambda: all(rig.count(m) >= 2 for m in ("rtt", "loss", "udp_throughput", "cpu_use")))
-        rows = rig.rows()
-        runs = [key for metric, key, _ in rows if metric == "tcp_throughput"]
-        assert len(runs) == len(set(runs))
-        rates = [value for metric, _, value in rows if metric == "tcp_throughput"]
-        # A machine that is busy elsewhere makes a sender slower, never faster.
-        assert 0.3 * RATE_BPS < max(rates) <= 1.02 * RATE_BPS
-        assert {value for metric, _, value in rows if metric == "hops"} == {3}
 
     # -- whom it obeys -----------------------------------------------------------------------
 

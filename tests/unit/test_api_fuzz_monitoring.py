@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import fuzzing
 import pytest
 import requests
 import schemathesis
 from api_rig import FOR_EVER_S, bearer, error, serving
 from broker_rig import Rig
 from dashboard_world import WORKFLOW, status, workflow
-from fuzzing import fuzz
 from hypothesis import strategies as st
 from monitoring_rig import monitored
 from schemathesis import GenerationMode
@@ -55,7 +55,21 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.mark.parametrize("mode", GenerationMode)
 @pytest.mark.parametrize(("verb", "path"), OPERATIONS)
-def test_whatever_is_sent(url: str, verb: str, path: str, mode: GenerationMode) -> None:
+def test_whatever_is_sent(
+    url: str, verb: str, path: str, mode: GenerationMode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fuzzing, "EXAMPLES", 3)
+    send_anything(url, verb, path, mode)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("mode", GenerationMode)
+@pytest.mark.parametrize(("verb", "path"), OPERATIONS)
+def test_whatever_is_sent_often(url: str, verb: str, path: str, mode: GenerationMode) -> None:
+    send_anything(url, verb, path, mode)
+
+
+def send_anything(url: str, verb: str, path: str, mode: GenerationMode) -> None:
     web = requests.Session()
     web.headers.update(bearer("mu" if "/agents/{name}/" in path else "engineer"))
 
@@ -70,7 +84,7 @@ def test_whatever_is_sent(url: str, verb: str, path: str, mode: GenerationMode) 
             error(answer)
         return answer
 
-    fuzz(SCHEMA[path][verb], mode, KNOWN, sent, unread=(403, 404, 413))
+    fuzzing.fuzz(SCHEMA[path][verb], mode, KNOWN, sent, unread=(403, 404, 413))
 
 
 def _would_wait(query: Any) -> bool:

@@ -6,19 +6,21 @@ import multiprocessing
 import os
 import sqlite3
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from itertools import chain
+from itertools import chain, count
 from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
-from archive_suite import ArchiveSuite, Opener, World, measured
+from archive_suite import NOW, ArchiveSuite, Opener, World, measured
 
-from monitors.archive import Archive
-from monitors.retention.horizons import DAY_S, Keep, Retention
+from monitors.archive import Archive, ArchiveError
+from monitors.retention import rollups
+from monitors.retention.horizons import DAY_S, HOUR_S, Keep, Retention, RollUp
 from monitors.retention.service import retain
 from monitors.stores import schema
+from monitors.stores.base import Writing
 from monitors.stores.selection import by_number
 
 
@@ -185,3 +187,27 @@ def test_what_is_new_is_found_without_looking_at_what_is_old(
     statement, values = by_number(("rtt", "status"), 98, 100, 3)
     ((*_, plan),) = db.execute(f"EXPLAIN QUERY PLAN {statement}", values).fetchall()
     assert "PRIMARY KEY" in plan
+
+
+@pytest.mark.parametrize("fails_at", range(5))
+def test_retention_that_ends_before_roll_ups_are_kept_loses_nothing(
+    tmp_path: Path, fails_at: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where the process is killed, or the disk is full, between two statements."""
+    kept, calls = rollups.add, count()
+
+    def add(writing: Writing, made: Sequence[RollUp]) -> int:
+        if next(calls) == fails_at:
+            raise ArchiveError("the disk is full")
+        return kept(writing, made)
+
+    keep = Retention(Keep(HOUR_S, DAY_S))
+    with Archive(tmp_path / "a.sqlite") as archive:
+        archive.record_many(measured(f"{n}", float(n), n * HOUR_S / 4) for n in range(300))
+        with monkeypatch.context() as patched:
+            patched.setattr(rollups, "add", add)
+            with pytest.raises(ArchiveError):
+                retain(archive, keep, NOW)
+        retain(archive, keep, NOW)
+        days = rollups.roll_ups(archive.engine, "rtt", "mu>tacc", DAY_S, 0, NOW)
+    assert sum(day.number for day in days) == 300

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from tests.anomaly_paths import DAY_S, DAYS, Event, Path
+from tests.bench.anomaly_paths import DAY_S, DAYS, Event, Path
 
 Alarms = Callable[[Path], Sequence[float]]
 MONTH_DAYS = 30.0

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import numpy.typing as npt
 
-from tests.anomaly_paths import DAY_S, LEAD_DAYS, Path
+from tests.bench.anomaly_paths import DAY_S, LEAD_DAYS, Path
 
 MISSING = 6
 Floats = npt.NDArray[np.float64]
