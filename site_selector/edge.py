@@ -11,10 +11,9 @@ A resource is a name with an amount: the workers of a site, the bandwidth of a d
 per second. Everything here is a pure function of values. An application never gets more than is
 free, nor more than it can use.
 
-The ways to run a whole workflow at one site, for :mod:`site_selector.edge`.
-
-Algorithm 4 for a workflow as one application: S_c/Γ_c is the sum over its jobs, S_t its inputs that
-are not at the site and its results that go back, N the workers that it gets.
+A way is to run a whole workflow at one site, Algorithm 4 for a workflow as one application: S_c/Γ_c
+is the sum over its jobs, S_t its inputs that are not at the site and its results that go back, N
+the workers that it gets.
 """
 
 from __future__ import annotations

@@ -97,29 +97,8 @@ class Planning:
             out.append(str(path))
         return out
 
-    def run(
-        self, *arguments: str, files: Sequence[str] | None = None,
-        env: Mapping[str, str] | None = None, java: Sequence[str] = (),
-    ) -> list[Answered]:  # fmt: skip
+    def run(self, *arguments: str, files: Sequence[str] | None = None) -> list[Answered]:
         """One planner process that asks for every file, in the folder of the workflow."""
-        planner = self.start(*arguments, files=files, env=env, java=java)
-        out, err = planner.communicate(timeout=600)
-        assert planner.returncode == 0, err
-        return [Answered(**json.loads(line)) for line in out.splitlines()]
-
-    def start(
-        self, *arguments: str, files: Sequence[str] | None = None,
-        env: Mapping[str, str] | None = None, java: Sequence[str] = (),
-    ) -> subprocess.Popen[str]:  # fmt: skip
-        """The planner as a process that has been told what to ask."""
-        planner = subprocess.Popen(
-            [sys.executable, "-I", "-c", _PLANNER, *java, CLASS, *(arguments or ["workflow.yml"])],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            cwd=self.case.root,
-        )
         asked = {
             "files": files or self.files(),
             "command": [sys.executable, "-I", "-S", str(CALLOUT)],
@@ -127,14 +106,15 @@ class Planning:
                 "CLASSPATH": "/x/pegasus.jar", "JAVA_HOME": "/usr/lib/jvm/x", "USER": "wf",
                 "LOGNAME": "wf", "HOME": str(self.home), "TMP": str(self.cache), "TZ": "UTC",
                 "ADON_CALLOUT_TIMEOUT": "300",  # longer than any of it takes on a busy machine
-                **(env or {}),
             },
         }  # fmt: skip
-        assert planner.stdin is not None
-        planner.stdin.write(json.dumps(asked))
-        planner.stdin.close()
-        planner.stdin = None
-        return planner
+        done = subprocess.run(
+            [sys.executable, "-I", "-c", _PLANNER, CLASS, *arguments],
+            input=json.dumps(asked), cwd=self.case.root, capture_output=True, text=True,
+            timeout=600, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        return [Answered(**json.loads(line)) for line in done.stdout.splitlines()]
 
     def kept(self) -> list[Path]:
         """Files that callouts left behind."""

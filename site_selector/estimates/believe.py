@@ -7,10 +7,9 @@ Every value is a :class:`Belief`. For each, the first source that knows wins:
            where nobody is ahead (else the archive's queue_wait of the site, or of another site of
            the pool) ─► archive queue_wait ─► site catalog adon.queue_wait ─► default;
            infinite where a site has no workers
-    Γ_c    see :mod:`site_selector.estimates.rates`
-    Γ_a, Γ_t, set-up of a transfer    see :mod:`site_selector.estimates.rates`
+    Γ_c, Γ_a, Γ_t, set-up of a transfer    see :mod:`site_selector.estimates.rates`
 
-How the age and spread of a measurement are taken into account: ``measured.py``.
+How the age and spread of a measurement are taken into account: ``beliefs.py``.
 """
 
 from __future__ import annotations

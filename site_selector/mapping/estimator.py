@@ -14,7 +14,7 @@ A deterministic list-scheduling estimator. Its rules:
   sharing. Where Γ_a is what single transfers were measured to get and the link carries more, they
   overlap until the link is full. Paths between different pairs of sites, and computing, go on at
   the same time.
-  (``sharing.py`` has an estimator in which they share it evenly.)
+  (In :class:`SharingEstimator` they share it evenly.)
 - A file is there the path's set-up time after its last byte. That does not occupy the path: what
   moves together sets up together.
 
@@ -33,12 +33,11 @@ One assignment on many believed worlds of the same structure, as cheaply::
 An assignment is a sequence of site indices; a numpy array of 64-bit integers is fastest. The rules
 are in ``kernel_simulate.py``.
 
-The estimator with links shared evenly by all that moves over them at a time.
-
-What moves between two sites moves at the same time: every stage job opens its own connections, and
-TCP gives each about the same. An estimator that lets transfers pass one after the other, the most
-urgent first, is right about when the last of them ends and too hopeful about all others; a search
-finds those mappings that gain most by its hopes. The other rules are :mod:`simulate`'s.
+:class:`SharingEstimator` has links shared evenly by all that moves over them at a time. What moves
+between two sites moves at the same time: every stage job opens its own connections, and TCP gives
+each about the same. An estimator that lets transfers pass one after the other, the most urgent
+first, is right about when the last of them ends and too hopeful about all others; a search finds
+those mappings that gain most by its hopes.
 """
 
 from __future__ import annotations

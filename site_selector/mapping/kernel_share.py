@@ -1,4 +1,4 @@
-"""The estimator's rules where transfers share a path evenly; ``sharing.py`` tells them.
+"""The estimator's rules where transfers share a path evenly; ``estimator.py`` tells them.
 
 On each path runs a *clock* that advances by a second while a transfer gets what it would get alone
 for a second. With n transfers under way on a path that carries ``room`` of them at full speed it

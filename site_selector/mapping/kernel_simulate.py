@@ -1,4 +1,4 @@
-"""The estimator's rules as kernels; ``simulate.py`` tells them and hands the arrays over.
+"""The estimator's rules as kernels; ``estimator.py`` tells them and hands the arrays over.
 
 Scalars that change are kept in ``room.total`` and ``room.counts``: a kernel cannot give anything
 back but its result. Jobs are numbered by urgency. An event is a job's number when it ends, and

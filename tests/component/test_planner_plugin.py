@@ -160,8 +160,9 @@ def test_the_parts_of_a_data_flow_get_its_site() -> None:
 
 
 def test_a_program_is_looked_up_once_however_many_jobs_run_it(tmp_path: Path) -> None:
-    jobs = [SceneJob(f"j{i}") for i in range(500)]
-    assert fake_plan(Scene(jobs)).asked == 1
+    scene = Scene([SceneJob(f"j{i}") for i in range(500)])
+    scene.command = script(tmp_path / "answer.py", ALL_AT_MU)
+    assert fake_plan(scene).asked == 1
 
 
 def test_a_job_that_can_run_nowhere_is_left_to_the_planner(plan: Plan, tmp_path: Path) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 
 import pytest
-from belief_world import NOW, world_inputs
 from hypothesis import given
 from hypothesis import strategies as st
 from site_world import (
+    NOW,
     Measured,
     Measurements,
     inputs_from,
@@ -17,6 +17,7 @@ from site_world import (
     sites_text,
     transformations_text,
     workflow_text,
+    world_inputs,
 )
 
 from condor_plugins.sitepool import SitePool

@@ -6,10 +6,10 @@ import math
 from pathlib import Path
 
 import pytest
-from belief_world import NOW, world_inputs
 from hypothesis import given
 from hypothesis import strategies as st
 from site_world import (
+    NOW,
     Measured,
     Measurements,
     inputs_from,
@@ -18,6 +18,7 @@ from site_world import (
     sites_text,
     transformations_text,
     workflow_text,
+    world_inputs,
 )
 
 from condor_plugins.sitepool import SitePool
