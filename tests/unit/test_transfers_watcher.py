@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from transfers_world import AD, GLOBAL_ID, JOB, FakeBroker, FakeEvents, FakeSchedd, event, move
+from transfers_world import AD, JOB, FakeBroker, FakeEvents, FakeSchedd, event, move
 
 from condor_plugins.transfers.decide import Queued
 from condor_plugins.transfers.events import JobEvent, Kind
@@ -259,7 +259,3 @@ def test_output_is_expected_as_its_like_sent() -> None:
     for number in range(1500):
         outputs.learn({"Cmd": str(number)}, 1)
     assert outputs.expected(AD) is None
-
-
-def test_the_names_of_the_tests_are_those_of_the_log() -> None:
-    assert GLOBAL_ID.replace("#", "-") == JOB
