@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from adon.demo.steps import asked_pool
 from adon.monitoring.poolsize import PoolSize
 from adon.testbed.pool import Pool
-from condor_plugins.sitepool import SitePool
+from condor_plugins.pool.sitepool import SitePool
 from monitors.archive import Archive
 
 _ANSWER_S = 10.0

@@ -18,7 +18,7 @@ from adon.placement import Placed, place
 from adon.testbed import plan as paper
 from adon.testbed.pool import Pool
 from adon.testbed.ports import LOOPBACK, free_port
-from condor_plugins.sitepool import SitePool, pool_from_json
+from condor_plugins.pool.sitepool import SitePool, pool_from_json
 from monitors.archive import Archive
 from network_provisioner.errors import AdonError, InputError
 from network_provisioner.templates.data import BUILT_IN

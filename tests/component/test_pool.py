@@ -20,7 +20,7 @@ from adon.testbed.pool import Pool
 from adon.testbed.poolconfig import SiteSpec
 from condor_plugins import dagman
 from condor_plugins.collector import workers
-from condor_plugins.sitepool import SitePool, pool_from_json
+from condor_plugins.pool.sitepool import SitePool, pool_from_json
 from network_provisioner.errors import AdonError, MissingError
 
 pytestmark = pytest.mark.component

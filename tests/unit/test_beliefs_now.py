@@ -19,7 +19,7 @@ from site_world import (
     workflow_text,
 )
 
-from condor_plugins.sitepool import SitePool
+from condor_plugins.pool.sitepool import SitePool
 from site_selector.beliefs import Belief, ComputeBelief
 from site_selector.estimates import DEFAULT_RATE, DEFAULT_WORKERS, believe, believe_sites
 
