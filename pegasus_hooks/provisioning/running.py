@@ -20,15 +20,15 @@ from typing import TYPE_CHECKING, Any
 
 from monitors.planned import jobsubmit, submitdir
 from monitors.planned.submitdir import DECISION_ENDING
+from monitors.watcher.decision_file import Pair
 from network_provisioner.base.hookconfig import HookConfig
-from network_provisioner.base.path_requests import UNASKED, Answer, Effects, give_back
+from network_provisioner.base.path_requests import Answer, Effects, give_back
 from network_provisioner.base.patience import Broker, Budget
 from network_provisioner.errors import AdonError, BrokerError
 from network_provisioner.model import TransitRequest
 from pegasus_hooks.prepost import WATCHER
 from pegasus_hooks.prepost.decision import (
     Decision,
-    PairDecision,
     to_give_back,
 )
 from pegasus_hooks.prepost.identity import identity_of
@@ -99,7 +99,7 @@ def _ask(step: Step, world: World, network: Network) -> None:
         place.workflow,
         place.at,
         place.at,
-        [PairDecision(r.id, r.src, r.dst, 0, r.size_bytes, UNASKED) for r in requests],
+        [Pair(r.id, r.src, r.dst, size_bytes=r.size_bytes) for r in requests],
         warnings=world.warnings,
     )
     file = place.file(decision.job, DECISION_ENDING)
@@ -143,7 +143,7 @@ def _id(step: Step, place: Place, need: PathNeed) -> str:
     return f"{place.workflow}:{PROVISION}:{step.level}:{need.src}-{need.dst}"
 
 
-def _answered(pair: PairDecision, answer: Asked) -> PairDecision:
+def _answered(pair: Pair, answer: Asked) -> Pair:
     transit = answer.transit
     if transit is None:
         return replace(pair, state="best_effort", reason=str(answer.error))
