@@ -83,7 +83,7 @@ setup(
         "pegasus_hooks.provisioning",
         "pegasus_hooks.tools",
         "condor_plugins",
-        "condor_plugins.expansion",
+        "condor_plugins.pool",
         "condor_plugins.transfers",
         "adon",
         "adon.commands",

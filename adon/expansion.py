@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from adon.config import Config
-from condor_plugins.expansion.command import CommandExpansion
-from condor_plugins.expansion.demand import Limits
-from condor_plugins.expansion.startd import StartdExpansion
-from condor_plugins.expansion.workerconfig import StartdSettings
+from condor_plugins.pool.command import CommandExpansion
+from condor_plugins.pool.demand import Limits
+from condor_plugins.pool.startd import StartdExpansion
+from condor_plugins.pool.workerconfig import StartdSettings
 from network_provisioner.errors import InputError
 
 if TYPE_CHECKING:
-    from condor_plugins.expansion.driver import Expansion
+    from condor_plugins.pool.driver import Expansion
 
 
 def expansion_of(config: Config, path: Path) -> Expansion:

@@ -19,7 +19,7 @@ class ExpansionConfig(Section):
     ``command``     the program of the driver command, and its first arguments
     ``timeout``     how long that program may take
 
-    Of the driver startd, see :class:`condor_plugins.expansion.workerconfig.StartdSettings`:
+    Of the driver startd, see :class:`condor_plugins.pool.workerconfig.StartdSettings`:
     ``directory``, ``release``, ``token_file``, ``site``, ``memory_mb``, ``idle``, ``config``,
     ``environment``, and ``per_worker``, the slots of one worker. Paths that are not absolute begin
     at the folder of this file.

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from condor_plugins.sitepool import SitePool, pool_from_json
+from condor_plugins.pool.sitepool import SitePool, pool_from_json
 from network_provisioner.client import BrokerClient
 from network_provisioner.errors import AdonError, BrokerError
 from network_provisioner.http1 import Tls

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from adon.config import load_config
 from adon.live import Live, Say, ask
-from condor_plugins.sitepool import SitePool
+from condor_plugins.pool.sitepool import SitePool
 from monitors.archive import Archive, ArchiveError
 from monitors.knowledge import Knowledge
 from network_provisioner.credentials import from_environment

@@ -1,7 +1,7 @@
 """Asking a running HTCondor what every site of its pool has to offer now.
 
 Reading collector and schedds is an effect and stands behind :class:`PoolState`; what the ads say
-is counted by :mod:`condor_plugins.sitepool`.
+is counted by :mod:`condor_plugins.pool.sitepool`.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Protocol
 
 import htcondor2
 
-from condor_plugins.sitepool import SitePool, summarise
-from condor_plugins.sites import Ad
+from condor_plugins.pool.sitepool import SitePool, summarise
+from condor_plugins.pool.sites import Ad
 from network_provisioner.errors import AdonError
 
 SLOT_ATTRIBUTES = (

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from adon.config import Config
-    from condor_plugins.expansion.demand import Worker
-    from condor_plugins.expansion.driver import Expansion
+    from condor_plugins.pool.demand import Worker
+    from condor_plugins.pool.driver import Expansion
 
 _ENLARGE = """Have room in the pool for so many jobs at once.
 
@@ -99,7 +99,7 @@ def _opened(args: argparse.Namespace) -> tuple[Config, Expansion]:
 
 def _enlarge(args: argparse.Namespace) -> int:
     from adon.commands.pool_record import enlarged, record
-    from condor_plugins.expansion.demand import Demand
+    from condor_plugins.pool.demand import Demand
 
     config, expansion = _opened(args)
     lease_s = _lease(args.lease, config)

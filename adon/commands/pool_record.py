@@ -11,8 +11,8 @@ from network_provisioner.units import format_size
 
 if TYPE_CHECKING:
     from adon.config import Config
-    from condor_plugins.expansion.demand import Demand
-    from condor_plugins.expansion.driver import Grown
+    from condor_plugins.pool.demand import Demand
+    from condor_plugins.pool.driver import Grown
     from monitors.measurement import Measurement
 
 

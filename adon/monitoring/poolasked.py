@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 
 from condor_plugins.collector import HTCondorPool
-from condor_plugins.sitepool import SitePool, summarise
+from condor_plugins.pool.sitepool import SitePool, summarise
 from network_provisioner.errors import AdonError
 
 

@@ -20,7 +20,7 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from condor_plugins.sitepool import SitePool, pool_from_json
+from condor_plugins.pool.sitepool import SitePool, pool_from_json
 from monitors.archive import Archive
 from monitors.background import Background
 from monitors.measurement import Measurement

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from condor_plugins.sites import site_of_match
+from condor_plugins.pool.sites import site_of_match
 from condor_plugins.transfers.ids import Direction, Run, queue_number
 from condor_plugins.transfers.jobad import JobAd, text
 from network_provisioner.base.hookconfig import HookConfig

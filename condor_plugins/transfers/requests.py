@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from condor_plugins.sites import site_of_match
+from condor_plugins.pool.sites import site_of_match
 from condor_plugins.transfers import request_builder
 from condor_plugins.transfers.decide import Release
 from condor_plugins.transfers.ids import Direction

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from adon.monitoring.poolsize import PoolSize
-from condor_plugins.sitepool import SitePool
+from condor_plugins.pool.sitepool import SitePool
 from examples.demo.steps import asked_pool
 from examples.testbed.pool import Pool
 from monitors.archive import Archive

@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 from adon.placement import Placed, place
-from condor_plugins.sitepool import SitePool, pool_from_json
+from condor_plugins.pool.sitepool import SitePool, pool_from_json
 from examples.demo.options import DemoOptions
 from examples.testbed import plan as paper
 from examples.testbed.pool import Pool

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
@@ -12,7 +12,7 @@ from monitors.watcher.decision_file import DecisionFile, Pair
 from monitors.watcher.events import Watched
 from monitors.watcher.pending import Broker, Later
 from network_provisioner.base.hookconfig import HookConfig
-from network_provisioner.base.path_requests import UNASKED, ids_of, lease_of
+from network_provisioner.base.path_requests import UNASKED, Answer, ids_of, lease_of
 from network_provisioner.errors import BrokerError
 from network_provisioner.model import ENDED, LIVE, Transit, TransitRequest, TransitState
 
@@ -172,21 +172,23 @@ class RequestAgain(_OfDecision):
             return
         requests = self.files.requests_of(self.watched, self.decision)
         answers = broker.ask(requests)
+        before = {(pair.src, pair.dst): pair for pair in self.decision.pairs}
         pairs = []
         for request, answer in zip(requests, answers, strict=True):
-            transit = answer.transit
-            state = str(transit.state) if transit is not None else UNASKED
-            reason = transit.reason if transit is not None else str(answer.error)
-            name = transit.id if transit is not None else request.id
-            pairs.append(Pair(name, request.src, request.dst, state, reason, request.size_bytes))
-            self.note("asked_again", name, state=state, reason=reason)
+            new = Pair(request.id, request.src, request.dst, size_bytes=request.size_bytes)
+            pair = before.get((request.src, request.dst), new)
+            found = Answer(request.id, UNASKED, str(answer.error))
+            if (got := answer.transit) is not None:
+                found = Answer(got.id, str(got.state), got.reason, True, got)
+            pairs.append(pair.answered(found))
+            self.note("asked_again", found.id, state=found.state, reason=found.reason)
         decision = replace(self.decision, pairs=tuple(pairs))
         self.got(decision)
         for answer in answers:
             if answer.transit is not None and (lease_s := lease_of(answer.transit)):
                 with suppress(BrokerError):  # it has one, if not a long one
                     broker.renew(answer.transit.id, lease_s)
-        _write_down(decision, [answer.transit for answer in answers])
+        _write_down(decision)
 
 
 @dataclass(slots=True)
@@ -237,23 +239,10 @@ def _known(broker: Broker, transit_id: str) -> Transit | None:
         raise
 
 
-def _write_down(decision: DecisionFile, transits: Sequence[Transit | None]) -> None:
+def _write_down(decision: DecisionFile) -> None:
     """Put the new ids where POST finds them; a PRE that wrote in the meantime is not disturbed."""
     data = submitdir.read_json(decision.file)
-    if not decision.same_run(DecisionFile.of(decision.file, data)):
-        return
-    old = {(p.get("src"), p.get("dst")): p for p in data["pairs"] if isinstance(p, dict)}
-    data["pairs"] = [
-        {
-            **old.get((pair.src, pair.dst), {"src": pair.src, "dst": pair.dst}),
-            "id": pair.id,
-            "state": pair.state,
-            "reason": pair.reason,
-            "granted_bps": transit.granted_bps if transit else 0.0,
-            "layer": transit.layer if transit else "",
-            "path": transit.path if transit else [],
-        }
-        for pair, transit in zip(decision.pairs, transits, strict=True)
-    ]
-    with suppress(OSError):  # disk full: the watcher itself remembers
-        submitdir.write_json(decision.file, data)
+    if decision.same_run(DecisionFile.of(decision.file, data)):
+        data["pairs"] = [pair.as_json() for pair in decision.pairs]
+        with suppress(OSError):  # disk full: the watcher itself remembers
+            submitdir.write_json(decision.file, data)

@@ -3,26 +3,72 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from monitors.planned import submitdir
 from monitors.planned.submitdir import DECISION_ENDING
+from network_provisioner.base.path_requests import UNASKED, Answer
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """The request for one pair of sites; ``reason`` says why it has no path, ``told`` whether the
-    broker knows that."""
+    """What became of the request for one pair of sites. Rates in bits per second, times in seconds.
+
+    ``reason`` says why it has no path, ``told`` whether the broker knows that; ``size_source`` is
+    where the size is from.
+    """
 
     id: str
     src: str
     dst: str
-    state: str
+    state: str = UNASKED
     reason: str = ""
     size_bytes: int | None = None
     told: bool = False
+    files: int = 0
+    size_source: str = ""
+    granted_bps: float = 0.0
+    layer: str = ""
+    path: tuple[str, ...] = ()
+    waited_s: float = 0.0
+
+    @classmethod
+    def of(cls, data: object) -> Pair | None:
+        """As it stands in a decision file; None for what is none."""
+        if not isinstance(data, dict) or not isinstance(data.get("id"), str):
+            return None
+        fields = {k: data[k] for k, kind in _KINDS.items() if isinstance(data.get(k), kind)}
+        path = data.get("path")
+        names = tuple(filter(None, map(_text, path))) if isinstance(path, list) else ()
+        return cls(**{"src": "", "dst": "", **fields, "path": names})
+
+    def answered(self, answer: Answer) -> Pair:
+        """The same, with what the broker answered."""
+        transit = answer.transit
+        return replace(
+            self,
+            id=answer.id,
+            state=answer.state,
+            granted_bps=transit.granted_bps if transit else 0.0,
+            layer=transit.layer if transit else "",
+            path=tuple(transit.path) if transit else (),
+            reason=answer.reason,
+            waited_s=answer.waited_s,
+            told=answer.told,
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """As it stands in the decision file and the journal."""
+        return {**{name: getattr(self, name) for name in self.__slots__}, "path": list(self.path)}
+
+
+_KINDS: dict[str, type | tuple[type, ...]] = {
+    "id": str, "src": str, "dst": str, "state": str, "reason": str, "size_bytes": int,
+    "told": bool, "files": int, "size_source": str, "granted_bps": (int, float), "layer": str,
+    "waited_s": (int, float),
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +98,7 @@ class DecisionFile:
             job=file.name.removesuffix(DECISION_ENDING),
             retry=retry if isinstance(retry, int) else 0,
             at=float(at) if isinstance(at, int | float) else 0.0,
-            pairs=tuple(filter(None, map(_pair, pairs))) if isinstance(pairs, list) else (),
+            pairs=tuple(filter(None, map(Pair.of, pairs))) if isinstance(pairs, list) else (),
             given_back=data.get("given_back") is True,
             left_over=tuple(filter(None, map(_text, left))) if isinstance(left, list) else (),
         )
@@ -65,21 +111,6 @@ class DecisionFile:
     def same_run(self, other: DecisionFile) -> bool:
         """Whether both are of one run of one PRE."""
         return (self.retry, self.at) == (other.retry, other.at)
-
-
-def _pair(data: object) -> Pair | None:
-    if not isinstance(data, dict) or not isinstance(data.get("id"), str):
-        return None
-    size = data.get("size_bytes")
-    return Pair(
-        id=data["id"],
-        src=_text(data.get("src")),
-        dst=_text(data.get("dst")),
-        state=_text(data.get("state")),
-        reason=_text(data.get("reason")),
-        size_bytes=size if isinstance(size, int) else None,
-        told=data.get("told") is True,
-    )
 
 
 def _text(value: object) -> str:

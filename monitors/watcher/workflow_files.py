@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from heapq import merge
@@ -53,12 +53,9 @@ _STEPS = {
 }
 
 
-class Alive(Protocol):
-    """Whether a DAGMan runs; None where nobody can tell from here."""
-
-    def __call__(self, pid: int, /) -> bool | None:
-        """``pid`` on the machine where the workflow was registered."""
-        ...
+Alive = Callable[[int], bool | None]
+"""Whether a DAGMan runs, by its process on the machine where the workflow was registered; None
+where nobody can tell from here."""
 
 
 class Source(Protocol):

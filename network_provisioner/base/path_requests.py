@@ -147,17 +147,20 @@ def tell(requests: Iterable[TransitRequest], effects: Effects) -> list[Answer]:
 
 
 def give_back(
-    left: Mapping[str, bool], effects: Effects, but: Collection[str] = ()
+    left: Mapping[str, bool],
+    effects: Effects,
+    but: Collection[str] = (),
+    outcome: str = "abandoned",
 ) -> dict[str, bool]:
-    """Release what a former run left behind: ids, and of each whether it was never answered for;
-    ``but`` for these, which it has now. Returns what could not be released."""
+    """Release what a former run got: ids, and of each whether it was never answered for; ``but``
+    for these, which it has now. Returns what could not be released."""
     still = {}
     for transit_id, unanswered in sorted(left.items()):
         for one in ids_of(transit_id) if unanswered else [transit_id]:
             if one in but:
                 continue
             try:
-                effects.budget.call(partial(effects.broker.release, one, outcome="abandoned"))
+                effects.budget.call(partial(effects.broker.release, one, outcome=outcome))
             except BrokerError as error:
                 if error.code != "unknown_transit":
                     still[transit_id] = unanswered

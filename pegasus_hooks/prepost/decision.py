@@ -3,7 +3,7 @@ its own next run, POST, the watcher.
 
     job, retry, workflow  whose it is
     at, since             when this PRE began, and when the first of those that it deferred did
-    pairs                 a :class:`PairDecision` for each pair of sites
+    pairs                 a :class:`~monitors.watcher.decision_file.Pair` for each pair of sites
     service               how the template wants it served; null where no broker said so
     tuned                 what the transfer was tuned with, by PRE's edit of the submit file
     told                  whether the broker knows of everything that goes without a path
@@ -19,55 +19,13 @@ only: the hooks import this.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from monitors.planned import submitdir
-from network_provisioner.base.path_requests import UNASKED, Answer
-
-
-@dataclass(frozen=True, slots=True)
-class PairDecision:
-    """What became of the request for one pair. Rates in bits per second, times in seconds.
-
-    ``told`` is whether the broker knows this; ``size_source`` is where the size is from.
-    """
-
-    id: str
-    src: str
-    dst: str
-    files: int
-    size_bytes: int | None
-    state: str
-    granted_bps: float = 0.0
-    layer: str = ""
-    path: tuple[str, ...] = ()
-    reason: str = ""
-    waited_s: float = 0.0
-    told: bool = False
-    size_source: str = ""
-
-    def answered(self, answer: Answer) -> PairDecision:
-        """The same, with what the broker answered."""
-        transit = answer.transit
-        return replace(
-            self,
-            id=answer.id,
-            state=answer.state,
-            granted_bps=transit.granted_bps if transit else 0.0,
-            layer=transit.layer if transit else "",
-            path=tuple(transit.path) if transit else (),
-            reason=answer.reason,
-            waited_s=answer.waited_s,
-            told=answer.told,
-        )
-
-    def as_json(self) -> dict[str, Any]:
-        """As it stands in the decision file and the journal."""
-        out: dict[str, Any] = {name: getattr(self, name) for name in self.__slots__}
-        out["path"] = list(self.path)
-        return out
+from monitors.watcher.decision_file import Pair
+from network_provisioner.base.path_requests import UNASKED
 
 
 @dataclass(slots=True)
@@ -80,7 +38,7 @@ class Decision:
     workflow: str
     at: float
     since: float
-    pairs: list[PairDecision]
+    pairs: list[Pair]
     service: Mapping[str, Any] | None = None
     tuned: Mapping[str, int] = field(default_factory=dict)
     deferred: bool = False

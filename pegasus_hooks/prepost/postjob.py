@@ -14,6 +14,7 @@ from typing import Any
 
 from monitors.planned import jobsubmit, submitdir
 from monitors.planned.moves import Moves
+from monitors.watcher.decision_file import Pair
 from network_provisioner.base.hookconfig import HookConfig
 from network_provisioner.base.path_requests import UNASKED, Effects, give_back, ids_of
 from network_provisioner.errors import AdonError, BrokerError
@@ -53,24 +54,24 @@ def run(
     if moves is None:
         return
     decision = submitdir.read_json(decision_file)
-    asked = _asked(decision, place, listing, moves, config)
+    pairs = _requested(decision, place, listing, moves, config)
     measured = measure(place, listing, moves, decision)
     outcome = "success" if exit_code == 0 else f"exit {exit_code}"
     head = {"at": place.at, "hook": "post", "job": job, "retry": retry}
     lines: list[dict[str, Any]] = []
-    for ask in asked:
-        result, used = measured.get((ask["src"], ask["dst"]), (_NOTHING, {}))
-        transit, given_back = _release(ask, result, outcome, used, effects)
-        line = {**_line(ask, result, outcome, transit), **used, "given_back": given_back}
+    for pair in pairs:
+        result, used = measured.get((pair.src, pair.dst), (_NOTHING, {}))
+        transit, given_back = _release(pair, result, outcome, used, effects)
+        line = {**_line(pair, result, outcome, transit), **used, "given_back": given_back}
         lines.append({**head, "event": "transfer", **line})
         if transit is None and keep is not None:
             try:
-                keep(_as_transit(ask, result, place))
+                keep(_as_transit(pair, result, place))
             except (AdonError, OSError) as error:  # what is left to give back counts for more
-                effects.warnings.append(f"{ask['id']}: not in the archive: {error}")
+                effects.warnings.append(f"{pair.id}: not in the archive: {error}")
     if decision and decision.get("retry") == retry:
-        asked_ids = {ask["id"] for ask in asked}
-        left = {i: u for i, u in to_give_back(decision).items() if i not in asked_ids}
+        ids = {pair.id for pair in pairs}
+        left = {i: u for i, u in to_give_back(decision).items() if i not in ids}
         decision["left_over"] = sorted(give_back(left, effects))
         done = all(line["given_back"] for line in lines)
         decision["given_back"] = done and not decision["left_over"]
@@ -102,21 +103,21 @@ def measure(
     }
 
 
-def _asked(
+def _requested(
     decision: Mapping[str, Any],
     place: JobPlace,
     listing: Path,
     moves: Moves,
     config: HookConfig,
-) -> list[dict[str, Any]]:
-    """What PRE asked for; where it left nothing (killed, disk full) what it would have asked."""
+) -> list[Pair]:
+    """What PRE requested; where it left nothing (killed, disk full) what it would have."""
     pairs = decision.get("pairs")
     if decision.get("retry") == place.retry and isinstance(pairs, list):
-        found = [p for p in pairs if isinstance(p, dict) and {"id", "src", "dst"} <= p.keys()]
+        found = [pair for pair in map(Pair.of, pairs) if pair and pair.src and pair.dst]
         if found:
             return found
     requests = [one.request for one in job_requests(place, listing, moves, config)]
-    return [{"id": r.id, "src": r.src, "dst": r.dst, "state": UNASKED} for r in requests]
+    return [Pair(request.id, request.src, request.dst) for request in requests]
 
 
 def _attempts(listing: Path, job: str, decision: Mapping[str, Any], moves: Moves) -> list[Attempt]:
@@ -134,7 +135,7 @@ def _attempts(listing: Path, job: str, decision: Mapping[str, Any], moves: Moves
 
 
 def _release(
-    ask: Mapping[str, Any],
+    pair: Pair,
     result: PairResult,
     outcome: str,
     used: Mapping[str, int],
@@ -143,10 +144,10 @@ def _release(
     """The broker's last word on a transit, and whether nothing is left to give back."""
     # Nobody knows the bytes: 0, and the broker looks at its switches' counters.
     n_bytes = result.n_bytes or 0
-    unanswered = ask.get("state") == UNASKED
+    unanswered = pair.state == UNASKED
     transit = None
     try:
-        for one in ids_of(ask["id"]) if unanswered else [ask["id"]]:
+        for one in ids_of(pair.id) if unanswered else [pair.id]:
             transit = effects.budget.call(
                 partial(
                     effects.broker.release, one, n_bytes, result.seconds, outcome,
@@ -156,41 +157,39 @@ def _release(
     except BrokerError as error:
         if error.code == "unknown_transit" and unanswered:
             return transit, True  # what never reached the broker is not there to be given back
-        effects.warnings.append(f"{ask['id']}: left to its lease: {error}")
+        effects.warnings.append(f"{pair.id}: left to its lease: {error}")
         return None, False
     return transit, True
 
 
-def _as_transit(ask: Mapping[str, Any], result: PairResult, place: JobPlace) -> Transit:
+def _as_transit(pair: Pair, result: PairResult, place: JobPlace) -> Transit:
     """What the broker would know if it could be told."""
     return Transit(
-        id=ask["id"],
-        src=ask["src"],
-        dst=ask["dst"],
+        id=pair.id,
+        src=pair.src,
+        dst=pair.dst,
         state=TransitState.RELEASED,
         workflow=place.workflow,
         job=place.job,
         retry=place.retry,
-        path=list(ask.get("path", [])),
-        layer=ask.get("layer", ""),
-        granted_bps=ask.get("granted_bps", 0.0),
+        path=list(pair.path),
+        layer=pair.layer,
+        granted_bps=pair.granted_bps,
         released_at=place.at,
         bytes=result.n_bytes or 0,
         seconds=result.seconds,
     )
 
 
-def _line(
-    ask: Mapping[str, Any], result: PairResult, outcome: str, transit: Transit | None
-) -> dict[str, Any]:
+def _line(pair: Pair, result: PairResult, outcome: str, transit: Transit | None) -> dict[str, Any]:
     n_bytes = result.n_bytes
     source = "transfer"
     if n_bytes is None and transit is not None and transit.switch_bytes:
         n_bytes, source = transit.switch_bytes, "switch"
     return {
-        "id": ask["id"],
-        "src": ask["src"],
-        "dst": ask["dst"],
+        "id": pair.id,
+        "src": pair.src,
+        "dst": pair.dst,
         "files": result.files,
         "failed_attempts": result.failed_attempts,
         "bytes": n_bytes,
@@ -198,6 +197,6 @@ def _line(
         "seconds": result.seconds,
         "goodput_bps": goodput(n_bytes or 0, result.seconds),
         "outcome": outcome,
-        "state": str(transit.state) if transit is not None else ask.get("state", UNASKED),
-        "path": list(transit.path) if transit is not None else ask.get("path", []),
+        "state": str(transit.state) if transit is not None else pair.state,
+        "path": list(transit.path) if transit is not None else list(pair.path),
     }

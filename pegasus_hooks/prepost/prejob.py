@@ -21,9 +21,9 @@ from monitors.planned import jobsubmit, submitdir
 from monitors.planned.moves import Moves, moves_of
 from monitors.planned.submitdir import DECISION_ENDING
 from monitors.planned.transferlist import SitePair
+from monitors.watcher.decision_file import Pair
 from network_provisioner.base.hookconfig import HookConfig
 from network_provisioner.base.path_requests import (
-    UNASKED,
     Answer,
     Answers,
     Effects,
@@ -36,7 +36,7 @@ from network_provisioner.base.path_requests import (
 from network_provisioner.model import Service, TransitRequest
 from pegasus_hooks.prepost import decision as decisions
 from pegasus_hooks.prepost import sizes, tuning
-from pegasus_hooks.prepost.decision import Decision, PairDecision
+from pegasus_hooks.prepost.decision import Decision
 from pegasus_hooks.prepost.identity import identity_of
 
 MULTIPART_ENDING = ".multipart"
@@ -55,12 +55,13 @@ class JobRequest:
     files: int
     size_source: str = ""
 
-    def decision(self, answer: Answer | None = None) -> PairDecision:
+    def decision(self, answer: Answer | None = None) -> Pair:
         """What is on record of it, before and after it was answered."""
         r = self.request
-        pair = PairDecision(
-            r.id, r.src, r.dst, self.files, r.size_bytes, UNASKED, size_source=self.size_source
-        )
+        pair = Pair(
+            r.id, r.src, r.dst, size_bytes=r.size_bytes, size_source=self.size_source,
+            files=self.files,
+        )  # fmt: skip
         return pair.answered(answer) if answer else pair
 
 

@@ -20,15 +20,15 @@ from typing import TYPE_CHECKING, Any
 
 from monitors.planned import jobsubmit, submitdir
 from monitors.planned.submitdir import DECISION_ENDING
+from monitors.watcher.decision_file import Pair
 from network_provisioner.base.hookconfig import HookConfig
-from network_provisioner.base.path_requests import UNASKED, Answer, ids_of
+from network_provisioner.base.path_requests import Answer, Effects, give_back
 from network_provisioner.base.patience import Broker, Budget
 from network_provisioner.errors import AdonError, BrokerError
 from network_provisioner.model import TransitRequest
 from pegasus_hooks.prepost import WATCHER
 from pegasus_hooks.prepost.decision import (
     Decision,
-    PairDecision,
     to_give_back,
 )
 from pegasus_hooks.prepost.identity import identity_of
@@ -39,22 +39,16 @@ if TYPE_CHECKING:
     from network_provisioner.client import Asked
 
 
+@dataclass(slots=True)
 class Network:
-    """A broker, and how much time all calls of it may take together: ``timeout_s`` of the hooks'
-    configuration."""
+    """A broker, all calls of which together may take ``timeout_s`` of the hooks' configuration."""
 
-    def __init__(self, config: HookConfig, broker: Broker) -> None:
-        self.config = config
-        self.broker = broker
-        self._budget = Budget(config.timeout_s)
+    config: HookConfig
+    broker: Broker
+    budget: Budget = field(init=False)
 
-    def ask(self, requests: Sequence[TransitRequest]) -> list[Asked]:
-        """Raises BrokerError."""
-        return self._budget.call(partial(self.broker.ask, requests))
-
-    def give_back(self, transit_id: str) -> None:
-        """Raises BrokerError."""
-        self._budget.call(partial(self.broker.release, transit_id, outcome="provisioned"))
+    def __post_init__(self) -> None:
+        self.budget = Budget(self.config.timeout_s)
 
 
 @dataclass(slots=True)
@@ -105,7 +99,7 @@ def _ask(step: Step, world: World, network: Network) -> None:
         place.workflow,
         place.at,
         place.at,
-        [PairDecision(r.id, r.src, r.dst, 0, r.size_bytes, UNASKED) for r in requests],
+        [Pair(r.id, r.src, r.dst, size_bytes=r.size_bytes) for r in requests],
         warnings=world.warnings,
     )
     file = place.file(decision.job, DECISION_ENDING)
@@ -114,7 +108,7 @@ def _ask(step: Step, world: World, network: Network) -> None:
     if config.watch:
         _have_it_watched(config.watch, step, world)
     try:
-        answers = network.ask(requests)
+        answers = network.budget.call(partial(network.broker.ask, requests))
     except BrokerError as error:
         world.warnings.append(f"paths: best effort: {error}")
         decision.pairs = [replace(pair, reason=str(error)) for pair in decision.pairs]
@@ -149,7 +143,7 @@ def _id(step: Step, place: Place, need: PathNeed) -> str:
     return f"{place.workflow}:{PROVISION}:{step.level}:{need.src}-{need.dst}"
 
 
-def _answered(pair: PairDecision, answer: Asked) -> PairDecision:
+def _answered(pair: Pair, answer: Asked) -> Pair:
     transit = answer.transit
     if transit is None:
         return replace(pair, state="best_effort", reason=str(answer.error))
@@ -160,15 +154,8 @@ def _give_back(step: Step, world: World, network: Network) -> None:
     file = world.place.file(dag_name(RELEASE, step.after), DECISION_ENDING)
     data = submitdir.read_json(file)
     ids = to_give_back(data) if data else {_id(step, world.place, n): True for n in step.paths}
-    left = {}
-    for transit_id, unanswered in ids.items():
-        try:
-            for known in ids_of(transit_id) if unanswered else (transit_id,):
-                network.give_back(known)
-        except BrokerError as error:
-            if error.code != "unknown_transit":
-                left[transit_id] = str(error)
-    world.warnings += [f"{name}: left to its lease: {why}" for name, why in left.items()]
+    effects = Effects(network.broker, network.budget, warnings=world.warnings)
+    left = give_back(ids, effects, outcome="provisioned")
     if data and not left:
         submitdir.write_json(file, {**data, "given_back": True})
 

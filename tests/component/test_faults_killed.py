@@ -19,7 +19,6 @@ from faults_world import (
 )
 
 from examples.testbed.pool import Pool
-from network_provisioner.model import TransitState
 
 pytest_plugins = ("faults_fixtures",)
 pytestmark = [pytest.mark.component, pytest.mark.long, pytest.mark.timeout(1800)]
@@ -39,14 +38,6 @@ def check(service: Service, flow: Flow, what: str) -> None:
     assert without_reason(flow.transits()) == []
     struck = len(service.told("struck"))
     print(f"{struck} {what}, {after_s:.1f} s until nothing was held")
-
-
-def test_nothing_happens(pool: Pool, service: Service, tmp_path: Path) -> None:
-    flow = Flow(tmp_path / "run", service, 4).write()
-    assert flow.run(pool) == "success"
-    nothing_held(service)
-    assert {t.state for t in flow.transits()} == {TransitState.RELEASED}
-    assert len(flow.transits()) == 4
 
 
 def test_hooks_are_killed(
@@ -103,14 +94,6 @@ def test_the_broker_is_killed(
     assert flow.run(pool) == "success"
     service.wait()
     check(service, flow, "kills of the broker")
-
-
-def test_the_workflow_is_removed(pool: Pool, service: Service, tmp_path: Path) -> None:
-    flow = Flow(tmp_path / "run", service, 4, seconds=600).write().submit(pool)
-    holds(service, 4)
-    pool.run(["condor_rm", str(flow.cluster)])
-    assert flow.wait().state == "removed"
-    check(service, flow, "kills, workflow removed")
 
 
 def test_jobs_are_held_and_removed(pool: Pool, service: Service, tmp_path: Path) -> None:

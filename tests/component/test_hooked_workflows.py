@@ -396,19 +396,6 @@ def test_a_killed_watcher_is_followed_by_another(flow: Flow) -> None:
 
 
 @pytest.mark.long
-def test_the_broker_is_away_for_a_while(flow: Flow) -> None:
-    flow.submit()
-    flow.running()
-    flow.service.down()
-    (flow.folder / "go").write_text("0")
-    until(lambda: len(journal(flow.folder)) > 1)  # POST could not give it back
-    assert "left to its lease" in journal(flow.folder)[-1]["reason"]
-    flow.service.up()
-    flow.given_back()
-    assert flow.outcome() == "success"
-
-
-@pytest.mark.long
 def test_the_broker_hears_later_of_a_transfer_without_a_path(flow: Flow) -> None:
     flow.service.down()
     flow.submit()

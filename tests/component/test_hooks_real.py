@@ -171,9 +171,6 @@ BROKEN: dict[str, Callable[[socket.socket], None]] = {
     "never answers": hooks_world.never,
     "answers 500": hooks_world.respond(hooks_world.http("500 No", b"oops")),
     "answers garbage": hooks_world.respond(b"\x00\xff garbage\r\n\r\n"),
-    "answers a list": hooks_world.respond(hooks_world.http("200 OK", b"[]")),
-    "answers another thing": hooks_world.respond(hooks_world.http("200 OK", b'{"state": "odd"}')),
-    "hangs up": lambda connection: connection.close(),
 }
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from adon.machine.packages import ensure
 from condor_plugins import dagman
-from condor_plugins.sitepool import SitePool, pool_from_json, workers
+from condor_plugins.pool.sitepool import SitePool, pool_from_json, workers
 from examples.testbed import leftovers
 from examples.testbed.pool import Pool
 from examples.testbed.poolconfig import SiteSpec

@@ -20,7 +20,7 @@ from site_world import (
     world_inputs,
 )
 
-from condor_plugins.sitepool import SitePool
+from condor_plugins.pool.sitepool import SitePool
 from site_selector.estimates.beliefs import Belief, ComputeBelief
 from site_selector.estimates.believe import DEFAULT_RATE, DEFAULT_WORKERS, believe, believe_sites
 

@@ -11,7 +11,7 @@ import pytest
 from cli_world import CONFIG, NOBODY, Ran, adon, changed, config_file, refusal, write_world
 
 from adon import live
-from condor_plugins.sitepool import SitePool
+from condor_plugins.pool.sitepool import SitePool
 from network_provisioner.client import BrokerClient
 from network_provisioner.decisions.reservations import Ledger
 from network_provisioner.errors import AdonError, BrokerError

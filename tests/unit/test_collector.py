@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from condor_plugins.collector import read
-from condor_plugins.sitepool import SitePool, pool_from_json, summarise, workers
-from condor_plugins.sites import Ad, site_of_job
+from condor_plugins.pool.sitepool import SitePool, pool_from_json, summarise, workers
+from condor_plugins.pool.sites import Ad, site_of_job
 from network_provisioner.errors import AdonError
 
 sites = st.sampled_from(["mu", "tacc", "iplant"])

@@ -21,7 +21,7 @@ from site_world import (
     world_inputs,
 )
 
-from condor_plugins.sitepool import SitePool
+from condor_plugins.pool.sitepool import SitePool
 from monitors.archive import Archive
 from monitors.measurement import Measurement
 from network_provisioner.topologies.data import topology_from_dict

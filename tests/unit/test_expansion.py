@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from condor_plugins.expansion.command import CommandExpansion
-from condor_plugins.expansion.demand import ENDING, Demand, Limits, Plan, Worker, plan
-from condor_plugins.expansion.process import Process, identify
-from condor_plugins.expansion.slots import fitting
-from condor_plugins.expansion.startd import StartdExpansion
-from condor_plugins.expansion.workerconfig import Shape, StartdSettings, worker_config
+from condor_plugins.pool.command import CommandExpansion
+from condor_plugins.pool.demand import ENDING, Demand, Limits, Plan, Worker, plan
+from condor_plugins.pool.process import Process, identify
+from condor_plugins.pool.slots import fitting
+from condor_plugins.pool.startd import StartdExpansion
+from condor_plugins.pool.workerconfig import Shape, StartdSettings, worker_config
 from network_provisioner.errors import AdonError, InputError, MissingError
 
 LIMITS = Limits(8, 3)

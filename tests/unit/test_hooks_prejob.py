@@ -127,18 +127,6 @@ def test_a_budget_ends_a_call_that_never_ends() -> None:
     assert budget.left_s <= 0
 
 
-def test_a_lease_is_made_to_outlast_the_transfer(submit_dir: Path) -> None:
-    broker = FakeBroker(granted_bps=1.0)  # 1,200 bits at 1 b/s, twice over, and a minute
-    broker.lease_until = 1000.0 + 2 * 1200.0 + 59.0
-    world = World(broker)
-    run(submit_dir, world)
-    assert broker.renewed == [(ID, 2 * 1200.0 + 60.0)]
-    broker.renewed.clear()
-    broker.lease_until += 1.0
-    run(submit_dir, world)
-    assert broker.renewed == []
-
-
 def test_what_a_killed_hook_got_is_given_back_by_the_next_retry(submit_dir: Path) -> None:
     world = World(FakeBroker())
     run(submit_dir, world, retry=0)  # and DAGMan never ran POST

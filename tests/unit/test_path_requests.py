@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from monitors.planned.submitdir import read_json
+from monitors.watcher.decision_file import Pair
 from network_provisioner.base.path_requests import (
     UNASKED,
     Answers,
@@ -26,7 +27,7 @@ from network_provisioner.base.patience import Budget
 from network_provisioner.client import Asked
 from network_provisioner.errors import BrokerError
 from network_provisioner.model import Service, Transit, TransitRequest, TransitState
-from pegasus_hooks.prepost.decision import Decision, PairDecision, since, to_give_back
+from pegasus_hooks.prepost.decision import Decision, since, to_give_back
 
 QUEUED, HELD, INSTALLED = TransitState.QUEUED, TransitState.HELD, TransitState.INSTALLED
 REQUESTS = [TransitRequest(f"w:j:0:{src}-mu", src, "mu", 100) for src in "ab"]
@@ -280,7 +281,7 @@ def test_all_rounds_of_what_was_never_answered_for_are_given_back() -> None:
 def test_a_decision_file_names_all_that_may_have_to_be_given_back(
     states: list[str], left: set[str]
 ) -> None:
-    pairs = [PairDecision(f"id{n}", "a", "mu", 1, 100, state) for n, state in enumerate(states)]
+    pairs = [Pair(f"id{n}", "a", "mu", state) for n, state in enumerate(states)]
     data = {
         "pairs": [pair.as_json() for pair in pairs],
         "left_over": sorted(left),
@@ -315,8 +316,8 @@ def test_patience_counts_from_the_first_time(change: dict[str, object], began: f
 
 def test_the_broker_knows_where_it_knows_of_every_pair(tmp_path: Path) -> None:
     pairs = [
-        PairDecision("a", "a", "mu", 1, 100, "best_effort", told=True),
-        PairDecision("b", "b", "mu", 1, 100, UNASKED),
+        Pair("a", "a", "mu", "best_effort", told=True),
+        Pair("b", "b", "mu", UNASKED),
     ]
     for found, told in ((pairs, False), (pairs[:1], True), ([], True)):
         Decision("j", 0, "w", 1.0, 1.0, found).write(tmp_path / "d.json")

@@ -15,9 +15,9 @@ from adon.commands.pool_record import enlarged, record, shrunk
 from adon.config import parse_config
 from adon.monitoring import poolsize
 from adon.monitoring.poolsize import SAME_S, Changes, PoolSize, ResidentPool, size_of
-from condor_plugins.expansion.demand import Demand, Worker
-from condor_plugins.expansion.driver import Grown
-from condor_plugins.sitepool import SitePool
+from condor_plugins.pool.demand import Demand, Worker
+from condor_plugins.pool.driver import Grown
+from condor_plugins.pool.sitepool import SitePool
 from monitors.archive import Archive
 from network_provisioner.errors import AdonError
 

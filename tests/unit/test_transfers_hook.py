@@ -58,8 +58,6 @@ def dribble(connection: socket.socket) -> None:
 BROKEN: dict[str, Callable[[socket.socket], None]] = {
     "says nothing": hooks_world.never,
     "dribbles": dribble,
-    "answers 500": respond(http("500 No", b"oops")),
-    "is none": respond(b"SSH-2.0-x\r\n"),
     "sends no answers": respond(http("200 OK", b'{"answers": []}')),
     "sends nonsense": respond(http("200 OK", b'{"answers": [{"transit": {"id": 7}}]}')),
 }

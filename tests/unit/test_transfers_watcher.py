@@ -6,9 +6,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from broker_model import BrokerModel
 from hypothesis import given
 from hypothesis import strategies as st
-from transfers_world import AD, GLOBAL_ID, JOB, FakeBroker, FakeEvents, FakeSchedd, event, move
+from transfers_world import AD, JOB, FakeEvents, FakeSchedd, event, move
 
 from condor_plugins.transfers.decide import Queued
 from condor_plugins.transfers.events import RunEvent
@@ -32,7 +33,7 @@ class World:
     """A watcher and all it looks at; ``now`` is its clock, in Unix seconds."""
 
     def __init__(self) -> None:
-        self.broker, self.schedd, self.events = FakeBroker(), FakeSchedd(), FakeEvents()
+        self.broker, self.schedd, self.events = BrokerModel(), FakeSchedd(), FakeEvents()
         self.now, self.passed = 100.0, 0.0
         self.schedd.queue[JOB] = Queued(2, 1)
         self.watcher = self.new()
@@ -58,18 +59,18 @@ def world() -> World:
 def test_input_goes_back_when_the_job_runs_and_output_is_asked_for(world: World) -> None:
     world.broker.ask([REQUEST])
     world.look(move(Step.IN_STARTED, 101, **TOLD))
-    assert world.broker.live == {IN}
+    assert world.broker.live() == [IN]
     world.look(move(Step.IN_FINISHED, 103, **TOLD), event(Kind.EXECUTE, 103, **TOLD))
     assert world.broker.released == [(IN, 1000, 2.0, "success")]
     world.look(move(Step.OUT_STARTED, 110, DiskUsage=10, **TOLD))
-    assert world.broker.live == {OUT}
+    assert world.broker.live() == [OUT]
     assert (world.broker.transits[OUT].src, world.broker.transits[OUT].size_bytes) == (
         "tacc",
         10240,
     )
     world.now = 107.5
     world.look(move(Step.OUT_FINISHED, 112, **TOLD))
-    assert world.broker.live == {OUT}
+    assert world.broker.live() == [OUT]
     world.look(event(Kind.TERMINATED, 112, SentBytes=9000.0, **TOLD))
     assert world.broker.released[1:] == [(OUT, 9000, 2.0, "success")]
     # The next of its kind is known by what this one sent.
@@ -83,7 +84,7 @@ def test_between_events_it_looks_every_few_seconds(world: World) -> None:
     world.broker.ask([REQUEST])
     world.schedd.queue.clear()
     world.look(later=1.0)
-    assert world.broker.live == {IN}
+    assert world.broker.live() == [IN]
     world.look(later=3.0)
     assert world.broker.released == [(IN, 0, 0.0, "gone")]
 
@@ -93,7 +94,7 @@ def test_a_clock_that_jumps_puts_nothing_off(world: World) -> None:
     world.broker.ask([REQUEST])
     world.schedd.queue.clear()
     world.look(later=-5000.0)
-    assert world.broker.live == set()
+    assert world.broker.live() == []
 
 
 @pytest.mark.parametrize("who", ["broker", "schedd", "watcher"])
@@ -118,7 +119,7 @@ def test_a_schedd_that_is_away_is_no_reason_to_end_anything(world: World) -> Non
     world.schedd.queue.clear()
     world.schedd.away = True
     world.look()
-    assert world.broker.live == {IN}
+    assert world.broker.live() == [IN]
 
 
 def test_the_broker_is_told_why_there_was_no_path(world: World) -> None:
@@ -212,7 +213,7 @@ def test_one_refusal_stands_in_nobodys_way(world: World, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(world.broker, "release", refuse)
     world.look()
-    assert world.broker.live == {IN}
+    assert world.broker.live() == [IN]
 
 
 steps = st.lists(
@@ -246,7 +247,7 @@ def test_whatever_happens_a_job_that_ended_holds_nothing(
     # What was asked for late is seen to be of no use at the next look.
     world.look()
     world.look()
-    assert world.broker.live == set()
+    assert world.broker.live() == []
 
 
 def test_output_is_expected_as_its_like_sent() -> None:
@@ -260,7 +261,3 @@ def test_output_is_expected_as_its_like_sent() -> None:
     for number in range(1500):
         outputs.learn({"Cmd": str(number)}, 1)
     assert outputs.expected(AD) is None
-
-
-def test_the_names_of_the_tests_are_those_of_the_log() -> None:
-    assert GLOBAL_ID.replace("#", "-") == JOB

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from broker_model import BrokerModel
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,79 +20,19 @@ from monitors.watcher.followed import FollowedWorkflow
 from monitors.watcher.pending import Broker, PendingActions
 from network_provisioner.base.hookconfig import HookConfig
 from network_provisioner.base.path_requests import UNASKED, ids_of
-from network_provisioner.client import Asked
 from network_provisioner.errors import BrokerError
-from network_provisioner.model import Service, Transit, TransitRequest, TransitState
+from network_provisioner.model import Transit, TransitRequest, TransitState
 
 JOB = "stage_in_local_tacc_0_0"
 FILE = Path("/nowhere") / f"{JOB}.adon.json"
 WATCHED = Watched("wf", Path("/nowhere"), Path("/nowhere/w.dag"), HookConfig("http://b"))
-LIVE = {TransitState.INSTALLED, TransitState.QUEUED}
-
-
-@dataclass
-class FakeBroker:
-    """Transits by id. What it did is in ``calls``; away, it answers nothing."""
-
-    transits: dict[str, Transit] = field(default_factory=dict)
-    calls: list[tuple[str, str]] = field(default_factory=list)
-    away: bool = False
-
-    def _answer(self, what: str, name: str) -> None:
-        if self.away:
-            raise BrokerError("away", "unreachable")
-        self.calls.append((what, name))
-
-    def ask(self, requests: Sequence[TransitRequest], /) -> list[Asked]:
-        return [Asked(self._ask(request), Service()) for request in requests]
-
-    def _ask(self, request: TransitRequest) -> Transit:
-        self._answer("ask", request.id)
-        names = [request.id, *(f"{request.id}.{n}" for n in range(2, 9))]
-        free = (n for n in names if n not in self.transits or self.transits[n].state in LIVE)
-        name = next(free)
-        state = TransitState.BEST_EFFORT if request.best_effort else TransitState.INSTALLED
-        made = Transit(name, request.src, request.dst, state, reason=request.best_effort)
-        return self.transits.setdefault(name, made)
-
-    def get(self, transit_id: str, /) -> Transit:
-        self._answer("get", transit_id)
-        if transit_id not in self.transits:
-            raise BrokerError("who?", "unknown_transit")
-        return self.transits[transit_id]
-
-    def release(
-        self,
-        transit_id: str,
-        bytes_moved: int = 0,
-        seconds: float = 0.0,
-        outcome: str = "",
-        **used: int,
-    ) -> Transit:
-        self._answer("release", transit_id)
-        if transit_id not in self.transits:
-            raise BrokerError("who?", "unknown_transit")
-        known = self.transits[transit_id]
-        if known.state in LIVE:
-            known.state, known.outcome = TransitState.RELEASED, outcome
-        return known
-
-    def renew(self, transit_id: str, lease_s: float) -> Transit:
-        return self.get(transit_id)
-
-    def live(self) -> list[str]:
-        return [name for name, t in self.transits.items() if t.state in LIVE]
-
-    def list(self, state: str | None = None, workflow: str | None = None) -> list[Transit]:
-        self._answer("list", state or "")
-        return [t for t in self.transits.values() if t.state == state]
 
 
 @dataclass
 class World:
     """A workflow of one job, its files, a broker and the time."""
 
-    broker: FakeBroker = field(default_factory=FakeBroker)
+    broker: BrokerModel = field(default_factory=BrokerModel)
     time: float = 1000.0
     said: list[Event] = field(default_factory=list)
     file: DecisionFile = field(default_factory=lambda: DecisionFile(FILE, JOB, 0, 0.0))
@@ -453,8 +394,8 @@ class FakeAction:
 
 
 def test_an_action_at_one_broker_does_not_wait_for_another() -> None:
-    away = FakeBroker(away=True)
-    here = FakeBroker({"b": Transit("b", "mu", "tacc", TransitState.INSTALLED)})
+    away = BrokerModel(away=True)
+    here = BrokerModel({"b": Transit("b", "mu", "tacc", TransitState.INSTALLED)})
     now = [0.0]
     pending = PendingActions(
         lambda config: away if config.broker == "http://a" else here, lambda: now[0]

@@ -7,5 +7,6 @@ comes back leaves nothing behind: after it a worker takes no new job, and one th
 claimed for a while ends by itself.
 
 ``demand`` holds the values and the decision, ``driver`` what a driver can do; ``startd`` starts
-HTCondor's own daemons on this machine, ``command`` calls a program of the admin's.
+HTCondor's own daemons on this machine, ``command`` calls a program of the admin's. ``sitepool`` is
+what a pool offers at each site, ``sites`` tells which site a slot or a job is at.
 """

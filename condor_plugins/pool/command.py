@@ -18,8 +18,8 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from condor_plugins.expansion.demand import RUNNING, Demand, Worker
-from condor_plugins.expansion.driver import Grown
+from condor_plugins.pool.demand import RUNNING, Demand, Worker
+from condor_plugins.pool.driver import Grown
 from network_provisioner.errors import AdonError, MissingError
 
 
@@ -31,7 +31,7 @@ class CommandExpansion:
         self._timeout_s = timeout_s
 
     def enlarge(self, demand: Demand) -> Grown:
-        """See :class:`condor_plugins.expansion.driver.Expansion`. Raises AdonError."""
+        """See :class:`condor_plugins.pool.driver.Expansion`. Raises AdonError."""
         answer = self._call({"action": "enlarge", "demand": demand.as_dict()})
         found = [w for w in self._workers(answer) if w.demand == demand.id]
         return Grown(tuple(found), str(answer.get("note", "")))

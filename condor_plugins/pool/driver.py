@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from condor_plugins.expansion.demand import Demand, Worker
+from condor_plugins.pool.demand import Demand, Worker
 
 
 @dataclass(frozen=True, slots=True)

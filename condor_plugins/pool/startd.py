@@ -21,11 +21,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from condor_plugins.expansion.demand import ENDING, RUNNING, Demand, Limits, Plan, Worker, plan
-from condor_plugins.expansion.driver import Grown
-from condor_plugins.expansion.process import Process, identify
-from condor_plugins.expansion.slots import Pool
-from condor_plugins.expansion.workerconfig import (
+from condor_plugins.pool.demand import ENDING, RUNNING, Demand, Limits, Plan, Worker, plan
+from condor_plugins.pool.driver import Grown
+from condor_plugins.pool.process import Process, identify
+from condor_plugins.pool.slots import Pool
+from condor_plugins.pool.workerconfig import (
     Shape,
     StartdSettings,
     client_config,
@@ -65,7 +65,7 @@ class StartdExpansion:
             raise MissingError(f"{self._master}: not found, expected HTCondor below its 'release'")
 
     def enlarge(self, demand: Demand) -> Grown:
-        """See :class:`condor_plugins.expansion.driver.Expansion`. Raises AdonError."""
+        """See :class:`condor_plugins.pool.driver.Expansion`. Raises AdonError."""
         with self._turn():
             self._prepare()
             found = self._living()

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field
 from statistics import fmean, median, quantiles
 from typing import Any
 
-from condor_plugins.sites import Ad, site_of_job, site_of_slot
+from condor_plugins.pool.sites import Ad, site_of_job, site_of_slot
 from network_provisioner.errors import AdonError
 
 SOURCE = "collector"

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from condor_plugins.expansion.workerconfig import DEMAND_ATTRIBUTE
+from condor_plugins.pool.workerconfig import DEMAND_ATTRIBUTE
 from network_provisioner.errors import AdonError
 
 _FIELDS = ("SlotType", "TotalSlotCpus", "TotalSlotMemory")

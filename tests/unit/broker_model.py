@@ -1,0 +1,106 @@
+"""A broker in memory that keeps to its word: what hooks and watchers rely on, and nothing more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from network_provisioner.client import Asked
+from network_provisioner.errors import BrokerError
+from network_provisioner.model import ENDED, Service, Transit, TransitRequest, TransitState
+from network_provisioner.request_ids import latest, numbered
+
+
+class Killed(BaseException):
+    """kill -9, as far as a test can have it: nothing of the hook runs after it."""
+
+
+@dataclass
+class BrokerModel:
+    """Transits by id; one that has ended is given anew under the next number. What is asked for
+    next gets ``state``. While it is ``away`` nothing is answered. ``fate`` says of each call what
+    happens: ``ok``; ``before`` it the caller is killed, or ``after`` it; ``refused`` or ``lost``:
+    the answer is an error, before the broker did anything or after."""
+
+    transits: dict[str, Transit] = field(default_factory=dict)
+    away: bool = False
+    state: TransitState = TransitState.INSTALLED
+    fate: Iterator[str] = field(default_factory=lambda: iter(()))
+    calls: list[tuple[str, str]] = field(default_factory=list)
+    released: list[tuple[str, int, float, str]] = field(default_factory=list)
+
+    @contextmanager
+    def step(self, call: str = "", name: str = "") -> Iterator[None]:
+        """Something that may be interrupted; a ``call`` may be answered by an error, too."""
+        if call and self.away:
+            raise BrokerError("away", "unreachable")
+        fate = next(self.fate, "ok")
+        if fate == "before":
+            raise Killed
+        if call and fate == "refused":
+            raise BrokerError("not now", "store_unavailable")
+        self.calls.append((call, name))
+        yield
+        if fate == "after":
+            raise Killed
+        if call and fate == "lost":
+            raise BrokerError("the answer was lost", "timeout")
+
+    def ask(self, requests: Sequence[TransitRequest], /) -> list[Asked]:
+        with self.step("ask", requests[0].id):
+            return [Asked(self._given(request), Service()) for request in requests]
+
+    def _given(self, request: TransitRequest) -> Transit:
+        number, found = latest(request.id, self.transits.get)
+        name = numbered(request.id, number)
+        if found is None:
+            state = TransitState.BEST_EFFORT if request.best_effort else self.state
+            found = self.transits[name] = Transit(
+                name, request.src, request.dst, state, size_bytes=request.size_bytes,
+                reason=request.best_effort, lease_until=1e18,
+            )  # fmt: skip
+        return self._seen(found)
+
+    def _seen(self, transit: Transit) -> Transit:
+        if transit.state is TransitState.QUEUED:  # there may be room by now
+            transit.state = self.state
+        return transit.copy()
+
+    def _known(self, name: str) -> Transit:
+        if name not in self.transits:
+            raise BrokerError("who?", "unknown_transit")
+        return self.transits[name]
+
+    def get(self, transit_id: str, /) -> Transit:
+        with self.step("get", transit_id):
+            return self._seen(self._known(transit_id))
+
+    def release(
+        self,
+        transit_id: str,
+        bytes_moved: int = 0,
+        seconds: float = 0.0,
+        outcome: str = "",
+        **_used: int,
+    ) -> Transit:
+        with self.step("release", transit_id):
+            found = self._known(transit_id)
+            if found.state not in ENDED:
+                found.state, found.outcome = TransitState.RELEASED, outcome
+                self.released.append((transit_id, bytes_moved, seconds, outcome))
+            if not found.bytes:
+                found.bytes, found.seconds = bytes_moved, seconds
+            return found.copy()
+
+    def renew(self, transit_id: str, lease_s: float) -> Transit:
+        with self.step("renew", transit_id):
+            return self._known(transit_id).copy()
+
+    def list(self, state: str | None = None, workflow: str | None = None) -> list[Transit]:
+        with self.step("list", state or ""):
+            return [transit for transit in self.transits.values() if transit.state == state]
+
+    def live(self) -> list[str]:
+        """The ids that hold something, or wait for it."""
+        return [name for name, transit in self.transits.items() if transit.state not in ENDED]
