@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from adon.commands.output import table
 from adon.commands.parsing import Nouns, add_command, whole
-from site_selector.tables import table
 
 if TYPE_CHECKING:
     from site_selector.evaluation.adversary import Found

@@ -5,12 +5,12 @@ from __future__ import annotations
 import string
 from collections import defaultdict
 
+from adon.commands.output import table
 from monitors.schedule.bounds import Bound, words
 from monitors.schedule.model import Agreement, Schedule, Task
 from monitors.schedule.usage import Usage, usage
 from monitors.schedule.work import Resource, needs
 from network_provisioner.units import format_rate
-from site_selector.tables import table
 
 COLUMNS = 72
 _BAR = 10
