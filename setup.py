@@ -107,6 +107,7 @@ setup(
         "uvicorn>=0.29",  # serves the REST API
         "prometheus_client>=0.20",  # /metrics in the format that Prometheus scrapes
         "psycopg[binary]>=3.2",  # PostgreSQL, where several brokers share their state
+        "rich>=13",  # tables and progress on a terminal
         "requests>=2.31",  # REST controllers (OpenDaylight) and the command line client
         "htcondor>=25.0",  # htcondor2 bindings: pool state, DAG submission, job logs
         "psutil>=6.0",  # how busy an agent's host is

@@ -7,9 +7,8 @@ import sys
 import time
 
 from adon.commands.brokers import bad_answer, client
-from adon.commands.output import print_json
+from adon.commands.output import print_json, table
 from adon.commands.parsing import Nouns, Parser, add_broker, add_command
-from site_selector.explain.tables import table
 
 _USAGE = """Show what users, projects or experiments used: the accounts of ended transfers.
 

@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from adon.commands.archive_keep import add_keep, opened
-from adon.commands.output import duration, print_json
+from adon.commands.output import duration, print_json, table
 from adon.commands.parsing import Nouns, Parser, add_command, add_json, add_noun, names, whole
-from site_selector.explain.tables import table
 
 if TYPE_CHECKING:
     from monitors.archive import Archive, Estimate, Selection

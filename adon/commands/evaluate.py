@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from adon.commands.output import table
 from adon.commands.parsing import Nouns, add_command, whole
-from site_selector.explain.tables import table
 
 if TYPE_CHECKING:
     from site_selector.evaluation.adversary import Found
@@ -91,7 +91,7 @@ def _evaluate(args: argparse.Namespace) -> int:
 
 def _compare(args: argparse.Namespace) -> int:
     from adon.parallel import each
-    from adon.progress import Progress
+    from adon.progress import progress
     from site_selector.evaluation import report
     from site_selector.evaluation.cases import Setting
     from site_selector.evaluation.traces import read_folder
@@ -109,8 +109,8 @@ def _compare(args: argparse.Namespace) -> int:
     # The long ones first, so that all processes end at about the same time.
     cases.sort(key=lambda case: (-len(traces[case[0]].trace.tasks), case))
     work = [(traces[i].trace, platforms[k], k, setting) for i, k in cases]
-    with Progress(len(work), "cases") as progress:
-        outcomes = each(work, _work, args.jobs, progress)
+    with progress(len(work), "cases") as done:
+        outcomes = each(work, _work, args.jobs, done)
     found = dict(zip(cases, outcomes, strict=True))
     rows = [report.Row(traces[i], k, tuple(found[i, k])) for i, k in sorted(found)]
     names = [line.rpartition("/")[2] for line in skipped]
@@ -123,14 +123,14 @@ def _compare(args: argparse.Namespace) -> int:
 
 def _search(args: argparse.Namespace) -> int:
     from adon.parallel import each
-    from adon.progress import Progress
+    from adon.progress import progress
     from site_selector.evaluation import adversary
 
     # One after the other, a search is a number of steps; they are told apart by their seeds.
     seeds = [args.seed * 10_000 + number for number in range(args.platforms)]
-    with Progress(len(seeds), "searches") as progress:
+    with progress(len(seeds), "searches") as done:
         work = [(seed, args.adversary, args.staging) for seed in seeds]
-        found = each(work, _hunt, args.jobs, progress)
+        found = each(work, _hunt, args.jobs, done)
     found.sort(key=lambda one: -one.ratio)
     head = ("adon ÷ best built-in>", "adon>", "best built-in>", "which", "tasks>", "sites>")
     rows = []

@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
 import textwrap
 from collections.abc import Sequence
 
+from adon.commands.output import columns
 from site_selector.explain.tables import table
-
-_WITHOUT = (80, 24)  # columns and lines, where no terminal says how many it has
-
-
-def columns() -> int:
-    """How many letters a line of the terminal has; 80 where the output goes elsewhere."""
-    return shutil.get_terminal_size(_WITHOUT).columns
 
 
 def fits(text: str) -> bool:

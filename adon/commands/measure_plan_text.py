@@ -5,10 +5,10 @@ from __future__ import annotations
 import string
 from collections import defaultdict
 
+from adon.commands.output import table
 from monitors.measurements.load import Bound, Usage, usage, words
 from monitors.measurements.tasks import Agreement, Resource, Schedule, Task
 from network_provisioner.units import format_rate
-from site_selector.explain.tables import table
 
 COLUMNS = 72
 _BAR = 10

@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from adon.commands.output import duration
+from adon.commands.output import duration, table
 from network_provisioner.errors import printable
-from site_selector.explain.tables import table
 
 Rows = Sequence[Mapping[str, Any]]
 

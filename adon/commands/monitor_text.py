@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from adon.commands.fitting import columns, fits, fitted, wrapped
-from adon.commands.output import duration
+from adon.commands.fitting import fits, fitted, wrapped
+from adon.commands.output import columns, duration
 from monitors.workflows.status import for_people
 from network_provisioner.errors import printable
 from network_provisioner.units import format_rate, format_size

@@ -17,9 +17,8 @@ from typing import Any
 
 from adon.commands.accounts import add_usage
 from adon.commands.brokers import bad_answer, client
-from adon.commands.output import print_json
+from adon.commands.output import print_json, table
 from adon.commands.parsing import Nouns, Parser, add_broker, add_command, add_noun
-from site_selector.explain.tables import table
 
 _LIST = """List the policies that run or will, and with --all those that have ended."""
 _SHOW = """Show a policy: whose transfers share its queues, and which links it governs now.

@@ -166,7 +166,7 @@ def _workers(count: int) -> str:
 
 
 def _table(workers: Sequence[Worker]) -> str:
-    from site_selector.explain.tables import table
+    from adon.commands.output import table
 
     now = time.time()
     rows = [

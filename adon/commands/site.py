@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 
 from adon.commands import edge, evaluate
 from adon.commands.inputs import believed, placed
-from adon.commands.output import print_json
+from adon.commands.output import print_json, table
 from adon.commands.parsing import Nouns, add_command, add_inputs, add_json, add_noun
-from site_selector.explain.tables import table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

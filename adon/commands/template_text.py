@@ -6,9 +6,8 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from adon.commands.output import duration
+from adon.commands.output import duration, table
 from network_provisioner.units import format_rate, format_size
-from site_selector.explain.tables import table
 
 _HEAD = ("template", "version>", "origin", "needs>", "may have>", "priority>", "peak>", "for")
 

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from adon.commands.brokers import bad_answer, client
-from adon.commands.output import duration, print_json
+from adon.commands.output import duration, print_json, table
 from adon.commands.parsing import Nouns, add_broker, add_command, add_noun
-from site_selector.explain.tables import table
 
 _SHOW = """List every link in both directions with its capacity and what is reserved on it now.
 

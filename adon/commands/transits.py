@@ -6,8 +6,7 @@ import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from adon.commands.output import duration
-from site_selector.explain.tables import table
+from adon.commands.output import duration, table
 
 if TYPE_CHECKING:
     from network_provisioner.model import Transit

@@ -170,9 +170,9 @@ class _Shown:
 
     def text(self) -> str:
         """For people."""
+        from adon.commands.output import table
         from network_provisioner.units import format_rate, format_size
         from pegasus_hooks.advance.demand import demand
-        from site_selector.explain.tables import table
 
         steps = [
             (

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from adon.cli import main
 from adon.commands.parsing import Parser, whole
-from examples.demo.outer import Wish, run
+from examples.demo.outer import DemoRequest, run
 
 _MORE = """
 Examples, in a source checkout:
@@ -60,7 +60,14 @@ def build_parser() -> Parser:
 
 def _run(args: argparse.Namespace) -> int:
     return run(
-        Wish(args.samples, args.chromosomes, args.seed, args.state, args.report, args.simulate)
+        DemoRequest(
+            samples=args.samples,
+            chromosomes=args.chromosomes,
+            seed=args.seed,
+            state=args.state,
+            report=args.report,
+            simulate=args.simulate,
+        )
     )
 
 

@@ -26,7 +26,7 @@ ROOM_BYTES = 200_000_000  # a run of the default size takes 30 to 70 MB
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class DemoRequest:
     """What the command line asked for."""
 
     samples: int
@@ -72,16 +72,16 @@ def check_room(state: Path, report: Path) -> None:
         raise InputError(f"{report}: {above} is no directory that can be written, expected one")
 
 
-def run(wish: Wish) -> int:
+def run(request: DemoRequest) -> int:
     """Run the demo and return its exit code. Raises AdonError."""
     # When make is killed nobody is left to see the end, and a second run must find the field free.
     if not syscalls.tie_to(os.getppid()):
         raise AdonError("the process that started the demo has ended")
     started = time.monotonic()
     say = steps.clock(started)
-    with alone(wish.state):
-        check_room(wish.state, wish.report)
-        note = "asked for with --simulate" if wish.simulate else box.can_box()
+    with alone(request.state):
+        check_room(request.state, request.report)
+        note = "asked for with --simulate" if request.simulate else box.can_box()
         real = note is None
         if not real:
             say(f"simulated network: {note}")
@@ -90,11 +90,11 @@ def run(wish: Wish) -> int:
             for name in ("condor", "gridftp", "bio", *(["openvswitch"] if real else []))
         }
         options = DemoOptions(
-            samples=wish.samples,
-            chromosomes=wish.chromosomes,
-            seed=wish.seed,
-            state=wish.state.resolve(),
-            report=wish.report.resolve(),
+            samples=request.samples,
+            chromosomes=request.chromosomes,
+            seed=request.seed,
+            state=request.state.resolve(),
+            report=request.report.resolve(),
             network_note="" if real else f"The network is simulated: {note}.",
             condor=fetched["condor"],
             gridftp=fetched["gridftp"],

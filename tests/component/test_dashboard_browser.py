@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import os
-import socket
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from broker_rig import Rig
 from browser import Page
 from dashboard_world import (
     AGENTS,
@@ -25,17 +21,9 @@ from dashboard_world import (
     requests,
     status,
 )
-from fastapi import FastAPI
 from http_load import broker_process
 
-from adon.dashboard.pages import PATHS
-from adon.dashboard.pages import router as pages
-from adon.dashboard.routes import router
-from examples.testbed.ports import free_port
 from monitors.archive import Archive
-from monitors.rules import Rules
-from network_provisioner.api import create_app
-from network_provisioner.api.connection import server
 
 SHOTS = os.environ.get("ADON_SHOTS")
 """A folder for pictures of every page, to be looked at."""
@@ -381,32 +369,3 @@ def test_who_may_see_one_site_is_shown_it(page: Page, guarded: str) -> None:
     assert "montage-m17" not in page.text()  # another's
     page.go(f"{guarded}/dashboard/#/measurements?metric=runtime&subject=align%40tacc")
     page.wait("document.querySelector('main').innerText.includes('measured\\n1\\n')")
-
-
-@contextmanager
-def serving(app: FastAPI, port: int) -> Iterator[None]:
-    """A service in this process."""
-    listening = socket.create_server(("127.0.0.1", port), backlog=64)
-    web = server(app)
-    thread = threading.Thread(target=web.run, kwargs={"sockets": [listening]})
-    thread.start()
-    try:
-        yield
-    finally:
-        web.should_exit = True
-        thread.join()
-        listening.close()
-
-
-@pytest.mark.long
-def test_a_broker_that_goes_away_and_comes_back(page: Page, tmp_path: Path) -> None:
-    rig = Rig(tmp_path / "state")
-    more = [pages(), router(rig.broker, Archive(":memory:"), Rules(), rig.topology)]
-    port, away = free_port(), "document.body.innerText.includes('the broker does not answer')"
-    with serving(create_app(rig.broker, None, more=more, pages=PATHS), port):
-        show(page, f"http://127.0.0.1:{port}", "network")
-    page.wait("document.getElementById('line').textContent === 'not connected'")
-    page.wait(away)
-    with serving(create_app(rig.broker, None, more=more, pages=PATHS), port):
-        page.wait("document.getElementById('line').textContent === 'live'")
-        page.wait(f"!{away}")

@@ -31,6 +31,13 @@ def test_a_stopped_run_leaves_a_report_and_nothing_else(tmp_path: Path) -> None:
     assert left_of(tmp_path) == []
 
 
+def test_a_killed_run_leaves_nothing_that_goes_on(tmp_path: Path) -> None:
+    with demo(tmp_path, (*SMALL, "--simulate")) as one:
+        one.runs("condor_schedd")
+        one.stop()
+        assert left_of(tmp_path) == []
+
+
 def submit_dir(one: Demo) -> Path:
     """Where the workflow was planned to; its first job for a site is still seconds away."""
     one.says("Planned by")

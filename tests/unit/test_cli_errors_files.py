@@ -28,9 +28,7 @@ def without(document: dict[str, Any], *path: Any) -> dict[str, Any]:
 NO_FILE = "No such file or directory, expected a Pegasus 5"
 
 
-@pytest.mark.parametrize(
-    "command", [("site", "map"), ("site", "explain"), ("site", "show"), ("plan",)]
-)
+@pytest.mark.parametrize("command", [("site", "map"), ("plan",)])
 @pytest.mark.parametrize(
     ("files", "said"),
     [
