@@ -130,7 +130,8 @@ def test_a_switch_that_hangs_is_an_error_and_comes_back(rig: OdlRig) -> None:
 
 
 def test_circuits_are_carried_on_while_opendaylight_is_away(rig: OdlRig, world: Any) -> None:
-    rig.controller.apply([rig.circuit()])
+    # OpenDaylight takes minutes to start on a busy machine.
+    rig.controller.apply([rig.circuit(lease_until=rig.now() + 3600)])
     world.opendaylight.kill()
     try:
         with pytest.raises(ControllerError, match="cannot be asked"):
