@@ -53,7 +53,7 @@ def test_whatever_happens(steps: list[tuple[Any, ...]]) -> None:
 
 
 @pytest.mark.long
-@settings(max_examples=400)
+@settings(max_examples=200)
 @given(st.lists(step, max_size=25))
 def test_whatever_happens_for_long(steps: list[tuple[Any, ...]]) -> None:
     _live(steps)
