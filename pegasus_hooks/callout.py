@@ -62,7 +62,7 @@ def main() -> None:
         sys.path.insert(0, __file__.rpartition("/")[0].rpartition("/")[0])
         from pegasus_hooks import callout_first  # noqa: PLC0415
 
-        table = callout_first.make_table(job, answers(getppid()))
+        table = callout_first.make_table(job.offered, HEAD, answers)
     write(1, b"SOLUTION:" + choose(job, table) + b"\n")
 
 

@@ -15,10 +15,10 @@ import sys
 import tempfile
 import termios
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from pegasus_hooks import callout, properties
+from pegasus_hooks import properties
 
 LIMIT_S = 30.0  # for the mapping; a planner gives up after 60 s or more
 PER_JOB_S = 5.0  # what a planner sleeps after each call, unless the answer is there at once
@@ -28,20 +28,23 @@ _ADON = (
 )
 
 
-def make_table(job: callout.Job, path: bytes) -> bytes:
-    """The answers for a planner's workflow, kept in ``path``; they are announced on standard
-    error."""
+def make_table(offered: Sequence[bytes], head: bytes, answers: Callable[[int], bytes]) -> bytes:
+    """The answers for the workflow of the planner that started us, after ``head``; they are kept
+    in the file that ``answers`` names for its process, and announced on standard error.
+
+    ``offered``: the sites that its jobs may go to.
+    """
     sites, problem = {}, ""
     try:
-        sites = mapped(job)
+        sites = mapped(offered)
     except subprocess.CalledProcessError as error:
         problem = error.stderr
     except Exception as error:  # whatever it is, it is said once, and the planner gets answers
         problem = f"{type(error).__name__}: {error}"
     lines = [b"\n%s\t%s" % (os.fsencode(job), os.fsencode(site)) for job, site in sites.items()]
-    table = callout.HEAD + b"".join(lines) + b"\n"
+    table = head + b"".join(lines) + b"\n"
     with contextlib.suppress(OSError):  # where nothing can be kept, each call maps anew
-        keep(table, Path(os.fsdecode(path)))
+        keep(table, answers)
     with contextlib.suppress(OSError):
         announce(message(len(sites), problem))
     return table
@@ -58,19 +61,20 @@ def message(jobs: int, problem: str) -> str:
     )
 
 
-def mapped(job: callout.Job) -> dict[str, str]:
+def mapped(offered: Sequence[bytes]) -> dict[str, str]:
     """The site of each job of the workflow that the planner was started with."""
-    words = os.fsdecode(callout.read(b"/proc/%d/cmdline" % os.getppid())).split("\0")[:-1]
-    pairs = os.fsdecode(callout.read(b"/proc/%d/environ" % os.getppid())).split("\0")
+    planner = Path(f"/proc/{os.getppid()}")
+    words = os.fsdecode((planner / "cmdline").read_bytes()).split("\0")[:-1]
+    pairs = os.fsdecode((planner / "environ").read_bytes()).split("\0")
     env = {**dict(p.split("=", 1) for p in pairs if "=" in p), **os.environ}
     workflow, options, known = planned(words, env)
     limit = float(env.get("ADON_CALLOUT_TIMEOUT") or LIMIT_S)
     most = float(known.get("pegasus.selector.site.timeout") or 2 * limit)
-    offered = ",".join(map(os.fsdecode, job.offered))
+    names = ",".join(map(os.fsdecode, offered))
     with tempfile.NamedTemporaryFile(suffix=".json") as saved:
         subprocess.run(
             ["setpriv", "--pdeathsig", "KILL", sys.executable, "-I", "-c", _ADON, "site", "map",
-             f"--execution-sites={offered}", *options, f"--save={saved.name}", "--", workflow],
+             f"--execution-sites={names}", *options, f"--save={saved.name}", "--", workflow],
             env={"PATH": os.defpath, **env}, timeout=min(limit, most / 2),
             stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True,
         )  # fmt: skip
@@ -119,12 +123,13 @@ def properties_of(
     return {**known, **system}
 
 
-def keep(table: bytes, path: Path) -> None:
+def keep(table: bytes, answers: Callable[[int], bytes]) -> None:
     """Write the answers whole, and remove those of planners that have ended."""
+    path = Path(os.fsdecode(answers(os.getppid())))
     prefix = f"adon-callout-{os.getuid()}-"
     for file in path.parent.glob(f"{prefix}*"):
         pid = file.name.removeprefix(prefix).split("-")[0]
-        if pid.isdecimal() and callout.answers(int(pid)) != os.fsencode(file):
+        if pid.isdecimal() and answers(int(pid)) != os.fsencode(file):
             file.unlink(missing_ok=True)
     number, part = tempfile.mkstemp(dir=path.parent)
     with os.fdopen(number, "wb") as stream:
