@@ -24,7 +24,7 @@ Opener = Callable[[], Archive]
 World = AbstractContextManager[Opener]
 
 few_examples = settings(
-    max_examples=25,
+    max_examples=12,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.differing_executors],
 )
