@@ -21,7 +21,7 @@ class BuildWithJar(build_py):
     def _build_jar(self):
         sys.path.insert(0, str(HERE))
         from adon.planner_jar import debian_compiler  # noqa: PLC0415
-        from network_provisioner.errors import MissingError  # noqa: PLC0415
+        from network_provisioner.base.errors import MissingError  # noqa: PLC0415
         from pegasus_hooks.plugin import JAR_NAME  # noqa: PLC0415
         from pegasus_hooks.plugin.build import build_jar  # noqa: PLC0415
 
@@ -42,17 +42,19 @@ setup(
     python_requires=">=3.11",
     packages=[
         "network_provisioner",
+        "network_provisioner.client",
+        "network_provisioner.reservations",
+        "network_provisioner.selection",
+        "network_provisioner.topology",
         "network_provisioner.api",
         "network_provisioner.base",
         "network_provisioner.controllers",
         "network_provisioner.controllers.opendaylight",
         "network_provisioner.controllers.openflow",
         "network_provisioner.controllers.shaping",
-        "network_provisioner.decisions",
         "network_provisioner.policies",
         "network_provisioner.stores",
         "network_provisioner.templates",
-        "network_provisioner.topologies",
         "monitors",
         "monitors.anomalies",
         "monitors.api",

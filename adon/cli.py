@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from adon.commands.parsing import Parser
-from network_provisioner.errors import AdonError, printable
+from network_provisioner.base.errors import AdonError, printable
 
 NOUNS = (
     "doctor", "site", "plan", "monitor", "broker", "topology", "transit", "template", "policy",

@@ -27,19 +27,19 @@ from adon.expansionconfig import ExpansionConfig
 from adon.monitoringconfig import AgentConfig, MonitoringConfig
 from adon.yamlfile import read_yaml
 from network_provisioner.access import Role
-from network_provisioner.errors import InputError
-from network_provisioner.instants import instant
-from network_provisioner.meant import did_you_mean, meant
+from network_provisioner.base.errors import InputError
+from network_provisioner.base.instants import instant
+from network_provisioner.base.suggestions import did_you_mean, meant
 from network_provisioner.stores.database_url import check_state
 from network_provisioner.templates.data import templates_from_dict
 from network_provisioner.templates.sitepolicy import policy_from_dict
-from network_provisioner.topologies.data import topology_from_dict
-from network_provisioner.topologies.files import resolve
+from network_provisioner.topology.data import topology_from_dict
+from network_provisioner.topology.files import resolve
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
-    from network_provisioner.topology import Topology
+    from network_provisioner.topology.graph import Topology
 
 
 def _checked_address(value: str) -> str:
@@ -164,7 +164,7 @@ class SecurityConfig(Section):
 
 class LimitsConfig(Section):
     """How the broker deals with links and leases; what is left out is as
-    :class:`network_provisioner.decisions.admission.Limits` has it.
+    :class:`network_provisioner.selection.admission.Limits` has it.
 
     ``reservable``     the part of each link that may be reserved
     ``max_lease``      no lease is longer
@@ -191,7 +191,7 @@ class PoolConfig(Section):
 
 class Config(Section):
     """The whole file. Without ``pool`` no HTCondor is asked. ``topology`` is the network itself, or
-    was ``{"file": NAME}`` (:func:`network_provisioner.topologies.files.resolve`)."""
+    was ``{"file": NAME}`` (:func:`network_provisioner.topology.files.resolve`)."""
 
     topology: dict[str, Any]
     controller: ControllerConfig = Field(default_factory=ControllerConfig)

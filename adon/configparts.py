@@ -7,8 +7,8 @@ from typing import Annotated
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict
 
-from network_provisioner.errors import InputError
-from network_provisioner.units import parse_duration
+from network_provisioner.base.errors import InputError
+from network_provisioner.base.units import parse_duration
 
 
 class Section(BaseModel):

@@ -10,7 +10,7 @@ from condor_plugins.pool.command import CommandExpansion
 from condor_plugins.pool.demand import Limits
 from condor_plugins.pool.startd import StartdExpansion
 from condor_plugins.pool.workerconfig import StartdSettings
-from network_provisioner.errors import InputError
+from network_provisioner.base.errors import InputError
 
 if TYPE_CHECKING:
     from condor_plugins.pool.driver import Expansion

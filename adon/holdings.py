@@ -20,11 +20,11 @@ from typing import Any
 import yaml
 
 from adon.yamlfile import read_yaml
-from network_provisioner import fields
-from network_provisioner.errors import InputError
-from network_provisioner.meant import did_you_mean
-from network_provisioner.topology import LAYERS, Topology
-from network_provisioner.units import parse_rate
+from network_provisioner.base import fields
+from network_provisioner.base.errors import InputError
+from network_provisioner.base.suggestions import did_you_mean
+from network_provisioner.base.units import parse_rate
+from network_provisioner.topology.graph import LAYERS, Topology
 from site_selector.edge import Holding, bandwidth_of, workers_of
 from site_selector.wholefile import write_whole
 

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from condor_plugins.pool.sitepool import SitePool, pool_from_json
-from network_provisioner.client import BrokerClient
-from network_provisioner.errors import AdonError, BrokerError
-from network_provisioner.http1 import Tls
-from network_provisioner.topology import Link, Node, Topology
+from network_provisioner.base.errors import AdonError, BrokerError
+from network_provisioner.client.broker import BrokerClient
+from network_provisioner.client.http1 import Tls
+from network_provisioner.topology.graph import Link, Node, Topology
 
 Say = Callable[[str], None]
 

@@ -12,7 +12,7 @@ from multiprocessing.process import BaseProcess
 from typing import Any, TypeVar
 
 from adon.machine.syscalls import tie_to
-from network_provisioner.errors import AdonError
+from network_provisioner.base.errors import AdonError
 
 T = TypeVar("T")
 R = TypeVar("R")

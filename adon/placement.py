@@ -15,11 +15,11 @@ from adon.live import Live, Say, ask
 from condor_plugins.pool.sitepool import SitePool
 from monitors.archive import Archive, ArchiveError
 from monitors.knowledge import Knowledge
-from network_provisioner.credentials import from_environment
-from network_provisioner.errors import InputError
+from network_provisioner.base.errors import InputError
+from network_provisioner.client.credentials import from_environment
 from network_provisioner.stores.database_url import place as at
-from network_provisioner.topologies.data import topology_from_dict
-from network_provisioner.topology import Topology
+from network_provisioner.topology.data import topology_from_dict
+from network_provisioner.topology.graph import Topology
 from pegasus_hooks.planner.layout import check_mapping
 from site_selector.catalogs.documents import read_document
 from site_selector.catalogs.entries import sites_of

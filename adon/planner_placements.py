@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from network_provisioner.detached import detached
+from network_provisioner.base.detached import detached
 from site_selector.estimates.beliefs import World, beliefs_dict
 from site_selector.explain.describe import describe
 from site_selector.inputs import Inputs

@@ -21,7 +21,7 @@ from typing import TextIO
 
 from adon.live import Live
 from adon.planner_placements import leave, told
-from network_provisioner.errors import AdonError
+from network_provisioner.base.errors import AdonError
 from pegasus_hooks.plugin.replicas import Note, find_replicas
 from pegasus_hooks.plugin.request import Request, parse_request
 from pegasus_hooks.plugin.together import bind, settle

@@ -6,7 +6,7 @@ import logging
 import time
 from pathlib import Path
 
-from network_provisioner.errors import InputError
+from network_provisioner.base.errors import InputError
 from pegasus_hooks import pegasus_plan
 from pegasus_hooks.pegasus_plan import Runner
 from pegasus_hooks.planner.model import Options, PlannedWorkflow, Sources

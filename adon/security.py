@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from adon.config import Config, TlsConfig, TokenConfig, split_address
 from network_provisioner.access import Key, Keyring, Principal, Role, hash_of
-from network_provisioner.credentials import long_enough, read_token
-from network_provisioner.errors import InputError
-from network_provisioner.topologies.data import topology_from_dict
+from network_provisioner.base.errors import InputError
+from network_provisioner.client.credentials import long_enough, read_token
+from network_provisioner.topology.data import topology_from_dict
 
 if TYPE_CHECKING:
     import ssl

@@ -18,7 +18,7 @@ from adon.config import Config, load_config, split_address
 from adon.machine import syscalls
 from adon.security import check_exposure, described, keyring_of, tls_context
 from adon.wiring import make_broker
-from network_provisioner.errors import AdonError, InputError
+from network_provisioner.base.errors import AdonError, InputError
 
 if TYPE_CHECKING:
     from adon.monitoring.parts import Monitoring

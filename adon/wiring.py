@@ -11,21 +11,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from adon.config import Config, ControllerConfig, LimitsConfig
+from network_provisioner.base.errors import AdonError, InputError, MissingError, printable
 from network_provisioner.controllers.base import Controller
-from network_provisioner.errors import AdonError, InputError, MissingError, printable
-from network_provisioner.topologies.data import topology_from_dict
-from network_provisioner.topology import Path as NetworkPath
-from network_provisioner.topology import Topology
+from network_provisioner.topology.data import topology_from_dict
+from network_provisioner.topology.graph import Path as NetworkPath
+from network_provisioner.topology.graph import Topology
 
 if TYPE_CHECKING:
     from monitors.archive import Archive
-    from network_provisioner.api.books import Books
+    from network_provisioner.api.registries import Registries
+    from network_provisioner.base.model import Transit
     from network_provisioner.broker import Broker
     from network_provisioner.controllers.shaping.shapes import Shaper
-    from network_provisioner.decisions.admission import Limits
-    from network_provisioner.model import Transit
     from network_provisioner.queries import Recorder
-    from network_provisioner.templates.book import TemplateBook
+    from network_provisioner.selection.admission import Limits
+    from network_provisioner.templates.registry import TemplateRegistry
 
 _LONGEST_PASSWORD = 4096  # characters of a password file: it may be the wrong one
 
@@ -146,7 +146,7 @@ def _said(error: Exception) -> str:
 class Learning:
     """A recorder that also has templates learn from what it records."""
 
-    def __init__(self, recorder: Recorder, templates: TemplateBook) -> None:
+    def __init__(self, recorder: Recorder, templates: TemplateRegistry) -> None:
         self._recorder = recorder
         self._templates = templates
 
@@ -160,7 +160,7 @@ class Learning:
 
 def limits_of(config: LimitsConfig) -> Limits:
     """The broker's limits: those configured, the others as they are."""
-    from network_provisioner.decisions.admission import Limits
+    from network_provisioner.selection.admission import Limits
 
     given: dict[str, Any] = {
         "reservable": config.reservable,
@@ -207,21 +207,21 @@ def _measured(
     return (found.value, now - found.at) if found else None
 
 
-def make_broker(config: Config, archive: Archive) -> tuple[Broker, Books]:
+def make_broker(config: Config, archive: Archive) -> tuple[Broker, Registries]:
     """A broker as configured, not started yet, and its books.
 
     Raises InputError, MissingError, StoreError; then nothing is left open.
     """
     from monitors.transfers import Recorder
-    from network_provisioner.api.books import Books
+    from network_provisioner.api.registries import Registries
+    from network_provisioner.base.clock import SteadyClock
     from network_provisioner.broker import Broker
-    from network_provisioner.clock import SteadyClock
     from network_provisioner.policies.accounting import Accounts
-    from network_provisioner.policies.book import PolicyBook
+    from network_provisioner.policies.registry import PolicyRegistry
     from network_provisioner.stores.database_url import is_database_url
     from network_provisioner.stores.opening import open_store
-    from network_provisioner.templates.book import TemplateBook
     from network_provisioner.templates.data import templates_from_dict
+    from network_provisioner.templates.registry import TemplateRegistry
     from network_provisioner.templates.sitepolicy import policy_from_dict
 
     topology = topology_from_dict(config.topology)
@@ -231,9 +231,9 @@ def make_broker(config: Config, archive: Archive) -> tuple[Broker, Books]:
     controller = make_controller(config.controller, topology, shared, clock)
     store = open_store(config.broker.state)
     try:
-        books = Books(
-            PolicyBook(topology, store),
-            TemplateBook(
+        books = Registries(
+            PolicyRegistry(topology, store),
+            TemplateRegistry(
                 templates_from_dict(config.templates),
                 store,
                 policy_from_dict(config.template_policy),

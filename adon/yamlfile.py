@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from network_provisioner.errors import InputError
+from network_provisioner.base.errors import InputError
 from site_selector.catalogs.documents import build_tree
 
 MAX_BYTES = 1_000_000

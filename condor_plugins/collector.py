@@ -17,7 +17,7 @@ import htcondor2
 
 from condor_plugins.pool.sitepool import SitePool, summarise
 from condor_plugins.pool.sites import Ad
-from network_provisioner.errors import AdonError
+from network_provisioner.base.errors import AdonError
 
 SLOT_ATTRIBUTES = (
     "Name", "Machine", "SlotType", "State", "Activity", "Cpus", "TotalSlotCpus", "Memory",

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Protocol
 
 from monitors.workflows.logs.events import EventTail, JobEvent, Kind
-from network_provisioner.errors import AdonError, InputError
+from network_provisioner.base.errors import AdonError, InputError
 
 # DAGMan passes CONDOR_CONFIG, PATH, HOME, USER, LANG, TZ, PYTHONPATH and PEGASUS_* on to PRE and
 # POST scripts by itself.

@@ -21,7 +21,7 @@ from typing import Any
 import classad2
 import htcondor2
 
-from network_provisioner.errors import AdonError
+from network_provisioner.base.errors import AdonError
 
 _IDLE, _HELD = 1, 5
 # Universes that run at the submit host itself and ask for no slot: scheduler and local.

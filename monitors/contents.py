@@ -8,7 +8,7 @@ from typing import Any
 
 from monitors.archive import Archive
 from monitors.retention.rollups import COLUMNS, horizon
-from network_provisioner.errors import InputError
+from network_provisioner.base.errors import InputError
 
 _PART = 5000
 _START = COLUMNS.split(", ").index("start")

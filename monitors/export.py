@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from monitors.measurement import Measurement
-from network_provisioner.errors import InputError, MissingError
+from network_provisioner.base.errors import InputError, MissingError
 
 FORMATS = ("csv", "parquet")
 COLUMNS = (

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from network_provisioner.errors import InputError
+from network_provisioner.base.errors import InputError
 
 COLUMNS = "id, metric, subject, value, unit, at, source, workflow, details"
 

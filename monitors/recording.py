@@ -19,7 +19,7 @@ from dataclasses import replace
 
 from monitors.measurement import OF_WORKFLOWS, UNITS, Measurement
 from network_provisioner.access import May, Principal, Role
-from network_provisioner.errors import BrokerError
+from network_provisioner.base.errors import BrokerError
 
 # Of the broker itself, whatever they are about: nobody else says them.
 OWN = frozenset({"anomaly", "notice", "pool_slots", "pool_busy", "pool_demand"})

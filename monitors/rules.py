@@ -23,8 +23,8 @@ from fnmatch import fnmatchcase
 
 from monitors.measurement import OF_WORKFLOWS, Measurement
 from network_provisioner.access import May, Principal, Role
-from network_provisioner.errors import BrokerError, InputError
-from network_provisioner.topology import Topology
+from network_provisioner.base.errors import BrokerError, InputError
+from network_provisioner.topology.graph import Topology
 
 START, SEE = "start", "see"
 _MAY = {START: May.START, SEE: May.SEE}

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from monitors.archive import Archive, Measurement
-from network_provisioner.model import LIVE, SHARES, Transit, TransitState
-from network_provisioner.units import goodput
+from network_provisioner.base.model import LIVE, SHARES, Transit, TransitState
+from network_provisioner.base.units import goodput
 
 # A transfer of less than this fits into one initial TCP window of 10 segments a few times over: its
 # time is connection set-up and round trips, whatever the bandwidth of the path (RFC 6928).

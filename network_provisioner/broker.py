@@ -24,24 +24,11 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
 
-from network_provisioner.active_transits import ActiveTransits
-from network_provisioner.clock import steady
-from network_provisioner.controllers.base import Controller
-from network_provisioner.decisions.admission import (
-    Grant,
-    Limits,
-    Never,
-    ThroughputOf,
-    Wait,
-    explain,
-)
-from network_provisioner.decisions.reservations import Ledger
-from network_provisioner.desired_state import DesiredState, Differentiator
-from network_provisioner.errors import BrokerError
-from network_provisioner.flows import Flow
-from network_provisioner.instants import iso
-from network_provisioner.lifecycle import Lifecycle
-from network_provisioner.model import (
+from network_provisioner.base.clock import steady
+from network_provisioner.base.errors import BrokerError
+from network_provisioner.base.flows import Flow
+from network_provisioner.base.instants import iso
+from network_provisioner.base.model import (
     LIVE,
     ON_SWITCHES,
     SHARES,
@@ -50,15 +37,29 @@ from network_provisioner.model import (
     TransitRequest,
     TransitState,
 )
-from network_provisioner.pairs import Pairs
+from network_provisioner.client.request_ids import latest, numbered
+from network_provisioner.controllers.base import Controller
+from network_provisioner.desired_state import DesiredState, Differentiator
+from network_provisioner.lifecycle import Lifecycle
 from network_provisioner.placement import BestEffortOf, Claims, Placement
 from network_provisioner.queries import Queries, Recorder, notify
 from network_provisioner.reports import Report
 from network_provisioner.repository import Repository
-from network_provisioner.request_ids import latest, numbered
-from network_provisioner.shares import Shares
-from network_provisioner.store import Store, StoreError
-from network_provisioner.template import Template
+from network_provisioner.reservations.active_transits import ActiveTransits
+from network_provisioner.reservations.ledger import Ledger
+from network_provisioner.reservations.pairs import Pairs
+from network_provisioner.reservations.shares import Shares
+from network_provisioner.reservations.waitlist import Waitlist
+from network_provisioner.selection.admission import (
+    Grant,
+    Limits,
+    Never,
+    ThroughputOf,
+    Wait,
+    explain,
+)
+from network_provisioner.stores.store import Store, StoreError
+from network_provisioner.templates.template import Template
 from network_provisioner.terms import (
     Templates,
     check,
@@ -74,8 +75,7 @@ from network_provisioner.terms import (
     template_of,
     unwanted,
 )
-from network_provisioner.topology import Topology
-from network_provisioner.waitlist import Waitlist
+from network_provisioner.topology.graph import Topology
 
 log = logging.getLogger(__name__)
 

@@ -10,10 +10,10 @@ import logging
 from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
-from network_provisioner.circuits import circuit
+from network_provisioner.base.model import Transit
 from network_provisioner.controllers.base import Circuit, Controller, ControllerError, Queue
-from network_provisioner.model import Transit
-from network_provisioner.shares import Shares
+from network_provisioner.reservations.circuits import circuit
+from network_provisioner.reservations.shares import Shares
 
 log = logging.getLogger(__name__)
 
@@ -96,7 +96,7 @@ class DesiredState:
 
     def share(self, now: float, everything: bool) -> None:
         """Share anew what the links have. ``everything``: also what may wait while many are live
-        (:mod:`~.shares`), and where a policy has changed."""
+        (:mod:`~.reservations.shares`), and where a policy has changed."""
         if everything or (self._shares.behind and self._shares.few):
             self._assign_queues(now, everything)
         for transit in self._shares.settle(now, everything):

@@ -21,20 +21,20 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from network_provisioner import circuits
-from network_provisioner.active_transits import ActiveTransits
-from network_provisioner.clock import has_begun, move_times
+from network_provisioner.base.clock import has_begun, move_times
+from network_provisioner.base.errors import BrokerError
+from network_provisioner.base.model import ENDED, LIVE, ON_SWITCHES, Transit, TransitState
 from network_provisioner.controllers.base import ControllerError
-from network_provisioner.decisions.admission import Grant, Wait, explain
-from network_provisioner.decisions.breakeven import SetupTimes
-from network_provisioner.decisions.reservations import Ledger
 from network_provisioner.desired_state import DesiredState
-from network_provisioner.errors import BrokerError
-from network_provisioner.model import ENDED, LIVE, ON_SWITCHES, Transit, TransitState
 from network_provisioner.policies.accounting import meter
 from network_provisioner.repository import Repository
-from network_provisioner.store import ACTIVE
-from network_provisioner.topology import Path, Topology
+from network_provisioner.reservations import circuits
+from network_provisioner.reservations.active_transits import ActiveTransits
+from network_provisioner.reservations.ledger import Ledger
+from network_provisioner.selection.admission import Grant, Wait, explain
+from network_provisioner.selection.breakeven import SetupTimes
+from network_provisioner.stores.store import ACTIVE
+from network_provisioner.topology.graph import Path, Topology
 
 log = logging.getLogger(__name__)
 
@@ -463,7 +463,7 @@ class Lifecycle:
         self._repository.forget(transit_id)
 
     def move_time(self, by_s: float, now: float) -> None:
-        """The wall clock was set by ``by_s`` seconds, and it is ``now`` (:mod:`~.clock`).
+        """The wall clock was set by ``by_s`` seconds, and it is ``now`` (:mod:`~.base.clock`).
 
         Transits that run keep what they have, for as long as they had it. Those in advance stay
         where the wall clock says, which may be in other company than before: one that no longer

@@ -12,10 +12,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
-from network_provisioner import circuits
-from network_provisioner.active_transits import ActiveTransits
+from network_provisioner.base.errors import BrokerError, InputError
+from network_provisioner.base.model import Transit, TransitRequest
+from network_provisioner.base.units import format_rate
 from network_provisioner.controllers.base import Capabilities
-from network_provisioner.decisions.admission import (
+from network_provisioner.reservations import circuits
+from network_provisioner.reservations.active_transits import ActiveTransits
+from network_provisioner.reservations.lanes import Hop, Reservation
+from network_provisioner.reservations.ledger import Ledger
+from network_provisioner.selection.admission import (
     Admission,
     Claim,
     Grant,
@@ -25,13 +30,9 @@ from network_provisioner.decisions.admission import (
     Wait,
     check_times,
 )
-from network_provisioner.decisions.breakeven import BreakEven, SetupTimes, largest_small
-from network_provisioner.decisions.lanes import Hop, Reservation
-from network_provisioner.decisions.push import Movable
-from network_provisioner.decisions.reservations import Ledger
-from network_provisioner.errors import BrokerError, InputError
-from network_provisioner.model import Transit, TransitRequest
-from network_provisioner.template import Template
+from network_provisioner.selection.breakeven import BreakEven, SetupTimes, largest_small
+from network_provisioner.selection.push import Movable
+from network_provisioner.templates.template import Template
 from network_provisioner.terms import (
     Templates,
     Terms,
@@ -42,8 +43,7 @@ from network_provisioner.terms import (
     template_for,
     template_of,
 )
-from network_provisioner.topology import Path, Topology
-from network_provisioner.units import format_rate
+from network_provisioner.topology.graph import Path, Topology
 
 log = logging.getLogger(__name__)
 
@@ -136,7 +136,7 @@ class Placement:
             )
 
     def too_small(self, transit: Transit, template: Template, now: float) -> str:
-        """Why a circuit would not pay for a transit (:mod:`~.decisions.breakeven`), in words; ""
+        """Why a circuit would not pay for a transit (:mod:`~.selection.breakeven`), in words; ""
         where it does, or nobody knows. Raises BrokerError ``unknown_site``."""
         size = transit.size_bytes
         if size is None:

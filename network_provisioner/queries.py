@@ -9,17 +9,17 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any, Protocol
 
-from network_provisioner.active_transits import ActiveTransits
+from network_provisioner.base.errors import BrokerError
+from network_provisioner.base.model import ENDED, LIVE, Transit
 from network_provisioner.controllers.base import Controller, ControllerError
-from network_provisioner.decisions.reservations import Ledger
 from network_provisioner.desired_state import DesiredState
-from network_provisioner.errors import BrokerError
-from network_provisioner.model import ENDED, LIVE, Transit
-from network_provisioner.netload import check_window, describe_load
 from network_provisioner.repository import Repository
-from network_provisioner.store import Store
-from network_provisioner.topologies import discovery
-from network_provisioner.topology import Topology
+from network_provisioner.reservations.active_transits import ActiveTransits
+from network_provisioner.reservations.ledger import Ledger
+from network_provisioner.reservations.load import check_window, describe_load
+from network_provisioner.stores.store import Store
+from network_provisioner.topology import discovery
+from network_provisioner.topology.graph import Topology
 
 log = logging.getLogger(__name__)
 

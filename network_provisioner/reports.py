@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from network_provisioner.errors import BrokerError
-from network_provisioner.model import Transit
-from network_provisioner.units import goodput
+from network_provisioner.base.errors import BrokerError
+from network_provisioner.base.model import Transit
+from network_provisioner.base.units import goodput
 
 _USED = ("streams", "buffer_bytes", "threads", "retries")
 

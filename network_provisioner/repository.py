@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Sequence
 
-from network_provisioner.errors import BrokerError
-from network_provisioner.model import ENDED, Transit
-from network_provisioner.store import Store, StoreError
+from network_provisioner.base.errors import BrokerError
+from network_provisioner.base.model import ENDED, Transit
+from network_provisioner.stores.store import Store, StoreError
 
 log = logging.getLogger(__name__)
 

@@ -9,12 +9,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Protocol, runtime_checkable
 
-from network_provisioner.errors import BrokerError, printable
-from network_provisioner.flows import Flow
-from network_provisioner.model import ENDED, Service, Transit, TransitRequest, TransitState
-from network_provisioner.template import Template, Tuning
+from network_provisioner.base.errors import BrokerError, printable
+from network_provisioner.base.flows import Flow
+from network_provisioner.base.model import ENDED, Service, Transit, TransitRequest, TransitState
+from network_provisioner.base.units import format_rate, format_size
 from network_provisioner.templates.match import DEFAULT, Wanted
-from network_provisioner.units import format_rate, format_size
+from network_provisioner.templates.template import Template, Tuning
 
 _ID = re.compile(r"[!-~]{1,200}\Z")
 _MAX_TEXT = 1000  # characters of any other name

@@ -13,7 +13,7 @@ import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
-from network_provisioner.errors import InputError
+from network_provisioner.base.errors import InputError
 from pegasus_hooks.prepost.prejob import DEFER_STATUS, MULTIPART_ENDING
 
 PRE_NAME, POST_NAME, CONFIG_NAME = "adon-pre", "adon-exitcode", "adon-hooks.json"

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Protocol
 
 from monitors.planned import submitdir
-from network_provisioner.errors import AdonError, InputError, MissingError
+from network_provisioner.base.errors import AdonError, InputError, MissingError
 from pegasus_hooks import hookscripts, properties
 from pegasus_hooks.planner.model import PlannedWorkflow, Sources
 from pegasus_hooks.prepost.prejob import MULTIPART_ENDING

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from network_provisioner.units import BITS_PER_BYTE
+from network_provisioner.base.units import BITS_PER_BYTE
 
 Array = NDArray[np.float64]
 

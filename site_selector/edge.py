@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from network_provisioner.topology import Path, Topology
+from network_provisioner.topology.graph import Path, Topology
 from site_selector.cost import network_time, tuned_throughput
 from site_selector.estimates.beliefs import World
 from site_selector.inputs import Inputs

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from network_provisioner.errors import InputError
-from network_provisioner.meant import did_you_mean
+from network_provisioner.base.errors import InputError
+from network_provisioner.base.suggestions import did_you_mean
 from site_selector.catalogs.documents import Document, Key, read_document, uncollected
 from site_selector.catalogs.entries import (
     ReplicaCatalog,

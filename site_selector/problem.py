@@ -14,7 +14,7 @@ from itertools import chain
 
 import numpy as np
 
-from network_provisioner.units import transfer_time
+from network_provisioner.base.units import transfer_time
 from site_selector.catalogs.workflow import Job
 from site_selector.cost import Array, compute_time, network_time
 from site_selector.estimates.beliefs import Belief, ComputeBelief, World

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TextIO
 
-from network_provisioner.errors import InputError
+from network_provisioner.base.errors import InputError
 
 
 def write_whole(path: str | Path, write: Callable[[TextIO], object], what: str) -> None:

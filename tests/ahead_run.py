@@ -14,11 +14,17 @@ from typing import Literal, Protocol
 
 from monitors.planned.dag import Node, PlannedDag
 from monitors.watcher.events import Event, Watched, What
-from network_provisioner.base.hookconfig import HookConfig
+from network_provisioner.base.model import (
+    ENDED,
+    LIVE,
+    ON_SWITCHES,
+    RequestAnswer,
+    Transit,
+    TransitRequest,
+)
+from network_provisioner.base.model import TransitState as State
 from network_provisioner.broker import Broker
-from network_provisioner.client import Asked
-from network_provisioner.model import ENDED, LIVE, ON_SWITCHES, Transit, TransitRequest
-from network_provisioner.model import TransitState as State
+from network_provisioner.client.hookconfig import HookConfig
 from pegasus_hooks.advance.beliefs import Beliefs
 from pegasus_hooks.advance.booking import Booking, reserved_in_advance
 from pegasus_hooks.advance.correct import Rules
@@ -50,9 +56,9 @@ class Direct:
         self.broker = rig.broker
         self.calls = 0
 
-    def ask(self, requests: Sequence[TransitRequest], /) -> list[Asked]:
+    def ask(self, requests: Sequence[TransitRequest], /) -> list[RequestAnswer]:
         self.calls += 1
-        return [Asked(a.transit, a.service, a.error) for a in self.broker.ask(requests)]
+        return [RequestAnswer(a.transit, a.service, a.error) for a in self.broker.ask(requests)]
 
     def get(self, transit_id: str, /) -> Transit:
         return self.broker.get(transit_id)

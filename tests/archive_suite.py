@@ -18,7 +18,7 @@ from monitors.retention.horizons import DAY_S, HOUR_S, Keep, Point, Retention, r
 from monitors.retention.rollups import roll_ups
 from monitors.retention.service import due, retain
 from monitors.retention.steps import ROWS, steps
-from network_provisioner.errors import InputError
+from network_provisioner.base.errors import InputError
 
 Opener = Callable[[], Archive]
 World = AbstractContextManager[Opener]

@@ -11,6 +11,8 @@ from weakref import WeakValueDictionary
 import pytest
 from network_world import SITES, demo_network
 
+from network_provisioner.base.errors import BrokerError
+from network_provisioner.base.model import Transit, TransitRequest
 from network_provisioner.broker import Broker
 from network_provisioner.controllers.base import (
     Capabilities,
@@ -21,15 +23,13 @@ from network_provisioner.controllers.base import (
     Part,
     Queue,
 )
-from network_provisioner.decisions.admission import Limits
 from network_provisioner.desired_state import Differentiator
-from network_provisioner.errors import BrokerError
-from network_provisioner.model import Transit, TransitRequest
-from network_provisioner.store import Store
+from network_provisioner.selection.admission import Limits
 from network_provisioner.stores.sqlite import SqliteStore
+from network_provisioner.stores.store import Store
 from network_provisioner.templates.data import templates_from_dict
-from network_provisioner.topology import Path as NetworkPath
-from network_provisioner.topology import Topology
+from network_provisioner.topology.graph import Path as NetworkPath
+from network_provisioner.topology.graph import Topology
 
 __all__ = ["SITES", "demo_network"]  # and all that is below
 

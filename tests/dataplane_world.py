@@ -19,17 +19,17 @@ from typing import Any, Protocol, Self
 
 from examples.testbed import plan
 from examples.testbed.network import Network
+from network_provisioner.base.flows import Flow
+from network_provisioner.base.model import Transit, TransitRequest
+from network_provisioner.base.units import bytes_of, goodput
 from network_provisioner.broker import Broker
 from network_provisioner.controllers.openflow.driver import OpenFlowController
 from network_provisioner.controllers.shaping.htb import TcShaper
 from network_provisioner.controllers.shaping.shapes import CommandRunner
-from network_provisioner.flows import Flow
-from network_provisioner.model import Transit, TransitRequest
-from network_provisioner.policies.book import PolicyBook
+from network_provisioner.policies.registry import PolicyRegistry
 from network_provisioner.stores.sqlite import SqliteStore
 from network_provisioner.templates.data import templates_from_dict
-from network_provisioner.topologies.data import topology_from_dict
-from network_provisioner.units import bytes_of, goodput
+from network_provisioner.topology.data import topology_from_dict
 
 SRC, DST = "mu", "tacc"
 WIDE = ("s1", "s2")
@@ -193,7 +193,7 @@ class Plane:
             self.topology = topology_from_dict(topology())
             self.shaper = TcShaper(CommandRunner(IN_SWITCHES))
             store = SqliteStore(folder / "state.sqlite")
-            self.policies = PolicyBook(self.topology, store)
+            self.policies = PolicyRegistry(self.topology, store)
             self.broker = Broker(
                 self.topology,
                 templates_from_dict(TEMPLATES),

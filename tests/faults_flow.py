@@ -21,7 +21,7 @@ from hooks_world import POST, PRE, ROOT, move
 from condor_plugins import dagman
 from examples.testbed.pool import Pool
 from monitors.planned import submitdir, transferlist
-from network_provisioner.model import Transit
+from network_provisioner.base.model import Transit
 
 FAULT = ROOT / "tests" / "hook_fault.py"
 SUB = """\

@@ -20,9 +20,9 @@ from network_world import star
 
 from examples.testbed.ports import free_port
 from monitors.planned import submitdir
-from network_provisioner.client import BrokerClient
-from network_provisioner.errors import BrokerError
-from network_provisioner.model import ENDED, Transit, TransitState
+from network_provisioner.base.errors import BrokerError
+from network_provisioner.base.model import ENDED, Transit, TransitState
+from network_provisioner.client.broker import BrokerClient
 
 ALL = os.environ.get("ADON_FAULTS") == "all"
 PATIENT_S = 600.0  # far above what any of it takes, also on a busy machine

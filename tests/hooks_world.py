@@ -14,9 +14,14 @@ from typing import Any
 
 from monitors.planned import transferlist
 from monitors.planned.transferlist import Entry, SiteUrl, Transfer
-from network_provisioner.client import Asked
-from network_provisioner.errors import BrokerError
-from network_provisioner.model import Service, Transit, TransitRequest, TransitState
+from network_provisioner.base.errors import BrokerError
+from network_provisioner.base.model import (
+    RequestAnswer,
+    Service,
+    Transit,
+    TransitRequest,
+    TransitState,
+)
 
 ROOT = Path(__file__).resolve().parents[1]
 PRE = ROOT / "pegasus_hooks" / "pre.py"
@@ -104,19 +109,19 @@ class FakeBroker:
         self.refuses_release: BrokerError | None = None
         self._known: dict[str, TransitRequest] = {}
 
-    def ask(self, requests: Sequence[TransitRequest], /) -> list[Asked]:
+    def ask(self, requests: Sequence[TransitRequest], /) -> list[RequestAnswer]:
         self.calls += 1
         return [self._answer(request) for request in requests]
 
-    def _answer(self, request: TransitRequest) -> Asked:
+    def _answer(self, request: TransitRequest) -> RequestAnswer:
         if request.best_effort:
             self.told.append(request)
             told = self.transit(request.id, TransitState.BEST_EFFORT, request)
             told.reason = request.best_effort
-            return Asked(told, self.service)
+            return RequestAnswer(told, self.service)
         if request.dst in self.refuses:
-            return Asked(None, self.service, self.refuses[request.dst])
-        return Asked(self.request(request), self.service)
+            return RequestAnswer(None, self.service, self.refuses[request.dst])
+        return RequestAnswer(self.request(request), self.service)
 
     def request(self, request: TransitRequest) -> Transit:
         self.asked.append(request)

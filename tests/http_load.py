@@ -22,10 +22,10 @@ from random import Random
 from typing import Any
 
 from examples.testbed.ports import free_port
-from network_provisioner.client import BrokerClient
-from network_provisioner.errors import BrokerError
-from network_provisioner.flows import Flow
-from network_provisioner.model import ENDED, LIVE, Transit, TransitRequest
+from network_provisioner.base.errors import BrokerError
+from network_provisioner.base.flows import Flow
+from network_provisioner.base.model import ENDED, LIVE, Transit, TransitRequest
+from network_provisioner.client.broker import BrokerClient
 
 PATIENT_S = 120.0
 SITES = 6

@@ -7,7 +7,7 @@ import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from network_provisioner.base.hookconfig import HookConfig
+from network_provisioner.client.hookconfig import HookConfig
 from pegasus_hooks import plugin
 from pegasus_hooks.install.home import Home, Place, home_at
 from pegasus_hooks.install.parts import Part, hooks_part, plugin_part

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from network_provisioner.topologies.data import topology_from_dict
-from network_provisioner.topology import Topology
+from network_provisioner.topology.data import topology_from_dict
+from network_provisioner.topology.graph import Topology
 
 SITES = ("mu", "tacc", "iplant", "local")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from examples.demo.facts import Bar, LinkSample, RunFacts
-from network_provisioner.model import Transit, TransitState
+from network_provisioner.base.model import Transit, TransitState
 
 SITES = ("iplant", "mu", "tacc")
 T0 = 1_700_000_000.0

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from network_provisioner.errors import InputError
-from network_provisioner.model import Transit, TransitState
-from network_provisioner.store import ACTIVE, PAGE, Document, Store, StoreError
+from network_provisioner.base.errors import InputError
+from network_provisioner.base.model import Transit, TransitState
 from network_provisioner.stores.copying import copy_state
+from network_provisioner.stores.store import ACTIVE, PAGE, Document, Store, StoreError
 
 World = AbstractContextManager[Callable[[], Store]]
 """An empty place for state; inside, each call opens a store there, and leaving closes them."""

@@ -22,7 +22,7 @@ from network_provisioner.controllers.base import (
     LinkCounter,
     Queue,
 )
-from network_provisioner.topology import Topology
+from network_provisioner.topology.graph import Topology
 
 
 class FarSwitches:

@@ -40,9 +40,9 @@ def add_usage(verbs: Nouns[Parser]) -> None:
 
 
 def _usage(args: argparse.Namespace) -> int:
-    from network_provisioner.errors import InputError
+    from network_provisioner.base.errors import InputError
+    from network_provisioner.base.units import format_size
     from network_provisioner.policies.accounting import Usage, as_csv
-    from network_provisioner.units import format_size
 
     if args.csv and args.json:
         raise InputError("--csv: found beside --json, expected one of both")

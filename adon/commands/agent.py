@@ -77,7 +77,7 @@ def _run(args: argparse.Namespace) -> int:
     from monitors.measurements.agent.settings import settings_from_dict
     from monitors.measurements.agent.workflows import following
     from monitors.measurements.probes.probe import Halt
-    from network_provisioner.errors import InputError
+    from network_provisioner.base.errors import InputError
 
     version = metadata.version("adon-wms")
     data = read_yaml(args.config)
@@ -102,7 +102,7 @@ def _probe(args: argparse.Namespace) -> int:
 
     from adon.commands.output import print_json
     from monitors.measurements.probes.probe import ProbeError
-    from network_provisioner.errors import printable
+    from network_provisioner.base.errors import printable
 
     try:
         findings = _findings(args)
@@ -129,8 +129,8 @@ def _findings(args: argparse.Namespace) -> list[Finding]:
     from monitors.measurements.agent.settings import AgentSettings
     from monitors.measurements.probes.probe import Halt
     from monitors.measurements.probes.tools import tool_of
-    from network_provisioner.errors import InputError
-    from network_provisioner.units import parse_duration
+    from network_provisioner.base.errors import InputError
+    from network_provisioner.base.units import parse_duration
 
     tool = tool_of(args.tool, "TOOL")
     if tool.name == "command":
@@ -162,7 +162,7 @@ def _findings(args: argparse.Namespace) -> list[Finding]:
 
 def _option(text: str) -> tuple[str, Any]:
     """``NAME=VALUE``; a whole number where it is one."""
-    from network_provisioner.errors import InputError
+    from network_provisioner.base.errors import InputError
 
     name, given, value = text.partition("=")
     if not given:

@@ -118,7 +118,7 @@ def _selection(args: argparse.Namespace) -> Selection:
 
 
 def _utc(at: float) -> str:
-    from network_provisioner.instants import iso
+    from network_provisioner.base.instants import iso
 
     if not math.isfinite(at):
         return "-"
@@ -189,7 +189,7 @@ def _known(
     archive: Archive, what: str, subject: str, now: float
 ) -> tuple[str, str, Estimate | None]:
     from monitors import knowledge
-    from network_provisioner.errors import InputError
+    from network_provisioner.base.errors import InputError
 
     found: knowledge.Known | None
     if what == "gamma_a":

@@ -44,7 +44,7 @@ def add_keep(verbs: Nouns[argparse.ArgumentParser]) -> None:
 def opened(place: str) -> Archive:
     """An archive that is there, for reading. Raises InputError, ArchiveError."""
     from monitors.archive import Archive
-    from network_provisioner.errors import InputError
+    from network_provisioner.base.errors import InputError
     from network_provisioner.stores.database_url import check_state, is_database_url
 
     check_state(place)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from adon.commands.parsing import Nouns, add_command
-from network_provisioner.errors import InputError
+from network_provisioner.base.errors import InputError
 
 _MORE = """
 Examples:

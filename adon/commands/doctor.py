@@ -125,7 +125,7 @@ def _disk() -> Finding:
 def _state(file: Path) -> Finding:
     """Whether the broker could keep its state where the configuration says."""
     from adon.config import load_config
-    from network_provisioner.errors import AdonError
+    from network_provisioner.base.errors import AdonError
     from network_provisioner.stores.database_url import is_database_url
 
     what = f"the broker's state as {file} has it"
@@ -141,7 +141,7 @@ def _archive(file: Path) -> Finding:
     """Whether the broker could keep measurements where the configuration says."""
     from adon.config import load_config
     from monitors.archive import Archive
-    from network_provisioner.errors import AdonError
+    from network_provisioner.base.errors import AdonError
     from network_provisioner.stores.database_url import is_database_url
 
     what = f"the archive of measurements as {file} has it"

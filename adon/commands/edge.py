@@ -12,8 +12,8 @@ from adon.commands.parsing import Nouns, add_command, add_inputs, add_json, name
 
 if TYPE_CHECKING:
     from adon.holdings import Holdings
-    from network_provisioner.template import Template
-    from network_provisioner.topology import Topology
+    from network_provisioner.templates.template import Template
+    from network_provisioner.topology.graph import Topology
     from site_selector.edge import Edge, Needs
     from site_selector.inputs import Inputs
 
@@ -126,7 +126,7 @@ def _sides(
     inputs: Inputs, local: list[str] | None, remote: list[str] | None
 ) -> tuple[list[str], list[str]]:
     """Both ends; every site once. Raises InputError for unknown ones."""
-    from network_provisioner.errors import InputError
+    from network_provisioner.base.errors import InputError
     from site_selector.inputs import known_site
 
     for site in [*(local or ()), *(remote or ())]:
@@ -149,8 +149,8 @@ def _sides(
 
 def _template(args: argparse.Namespace) -> Template:
     from adon.config import load_config
-    from network_provisioner.errors import InputError
-    from network_provisioner.meant import did_you_mean
+    from network_provisioner.base.errors import InputError
+    from network_provisioner.base.suggestions import did_you_mean
     from network_provisioner.templates.data import templates_from_dict
 
     known = templates_from_dict(load_config(args.config).templates if args.config else None)
@@ -177,7 +177,7 @@ def _needs(name: str, template: Template, edge: Edge, args: argparse.Namespace) 
 
 
 def _check_new(name: str, held: Holdings, args: argparse.Namespace) -> None:
-    from network_provisioner.errors import InputError
+    from network_provisioner.base.errors import InputError
 
     if any(h.application == name for h in held.running):
         raise InputError(

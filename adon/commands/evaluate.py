@@ -171,7 +171,7 @@ def _hunt(task: tuple[int, int, Staging]) -> Found:
 
 def _check_target(path: Path | None) -> None:
     """Better now than after an hour."""
-    from network_provisioner.errors import InputError
+    from network_provisioner.base.errors import InputError
 
     if path is None:
         return

@@ -31,7 +31,7 @@ def believed(args: argparse.Namespace) -> World:
     Raises InputError, also where the options name neither.
     """
     from adon.placement import believe_files
-    from network_provisioner.errors import InputError
+    from network_provisioner.base.errors import InputError
 
     if args.workflow is not None:
         return believe_files(args.workflow, **_files(args), **_asked(args))

@@ -31,7 +31,7 @@ def closed(python: Path) -> Path | None:
 
 def agreed(args: argparse.Namespace, needed: Sequence[Change]) -> bool:
     """Show the diff, and ask where nobody said yes. Raises InputError where nobody can be asked."""
-    from network_provisioner.errors import InputError
+    from network_provisioner.base.errors import InputError
 
     print("".join(change.diff() for change in needed), end="")
     if args.dry_run:

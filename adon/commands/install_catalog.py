@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def run(args: argparse.Namespace, home_of: Callable[[argparse.Namespace], Home | None]) -> int:
     """Install or undo. Raises InputError."""
-    from network_provisioner.errors import InputError
+    from network_provisioner.base.errors import InputError
     from pegasus_hooks.install.catalog import place_for_catalog
     from pegasus_hooks.install.changes import locked
 

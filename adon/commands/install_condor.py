@@ -80,7 +80,7 @@ def add(verbs: Nouns[argparse.ArgumentParser]) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
-    from network_provisioner.errors import InputError
+    from network_provisioner.base.errors import InputError
     from pegasus_hooks.install.changes import apply, check_writable, locked, remove_parts
 
     folder = args.config_dir.expanduser().absolute()
@@ -110,7 +110,7 @@ def _run(args: argparse.Namespace) -> int:
 
 def _to_install(args: argparse.Namespace, folder: Path) -> list[Change]:
     from condor_plugins.transfers import setup
-    from network_provisioner.errors import InputError
+    from network_provisioner.base.errors import InputError
     from pegasus_hooks.install.changes import Change, read
 
     if not args.site:
@@ -144,7 +144,7 @@ def _to_undo(folder: Path) -> list[Change]:
 def _refuse_foreign(folder: Path, path: Path, before: bytes | None) -> None:
     """Raises InputError for a file of our name that is somebody's, and for somebody's hooks."""
     from condor_plugins.transfers import setup
-    from network_provisioner.errors import InputError
+    from network_provisioner.base.errors import InputError
 
     if before is not None and setup.hooks_of(before) is None:
         raise InputError(f"{path}: found a file that is not ours, expected none of this name")
@@ -176,7 +176,7 @@ def _daemon_user() -> str:
 
 
 def _hooks_text(args: argparse.Namespace) -> str:
-    from network_provisioner.base.hookconfig import HookConfig
+    from network_provisioner.client.hookconfig import HookConfig
 
     common = install_hooks.hook_config(args)
     config = replace(common, archive=None, watch=None, site=args.site, project=args.project)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from adon.commands.parsing import DEFAULT_BROKER
 
 if TYPE_CHECKING:
-    from network_provisioner.base.hookconfig import HookConfig
+    from network_provisioner.client.hookconfig import HookConfig
 
 # Every user's own, made when the first workflow runs.
 WATCH_FOLDER = "~/.local/state/adon/watch"
@@ -35,8 +35,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def hook_config(args: argparse.Namespace) -> HookConfig:
     """The hooks' configuration. Raises InputError for what is no URL."""
     from adon.config import load_config
-    from network_provisioner.base.hookconfig import HookConfig
-    from network_provisioner.client import BrokerClient
+    from network_provisioner.client.broker import BrokerClient
+    from network_provisioner.client.hookconfig import HookConfig
     from network_provisioner.stores.database_url import place
 
     broker, archive = args.broker, None
@@ -57,8 +57,8 @@ def hook_config(args: argparse.Namespace) -> HookConfig:
 
 def notes(args: argparse.Namespace) -> Iterator[str]:
     """Whether the broker answers now; it need not."""
-    from network_provisioner.base.hookclient import client_of
-    from network_provisioner.errors import AdonError
+    from network_provisioner.base.errors import AdonError
+    from network_provisioner.client.hookclient import client_of
 
     try:
         client_of(hook_config(args)).health()

@@ -109,7 +109,7 @@ def _run(args: argparse.Namespace) -> int:
 
 def _home(args: argparse.Namespace) -> Home | None:
     """The Pegasus; what is one user's can be changed without."""
-    from network_provisioner.errors import InputError
+    from network_provisioner.base.errors import InputError
     from pegasus_hooks.install.home import home_at, home_on_path
 
     if args.home is not None:
@@ -164,7 +164,7 @@ def _parts(args: argparse.Namespace, home: Home | None, place: Place) -> list[Pa
 
 def _selector(args: argparse.Namespace, python: str) -> Part:
     from adon.planner_jar import planner_jar
-    from network_provisioner.errors import InputError
+    from network_provisioner.base.errors import InputError
     from pegasus_hooks.install.parts import callout_part, plugin_part
 
     if args.callout:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from adon.monitoringconfig import MonitoringConfig
     from monitors.measurements.load import Bound
     from monitors.measurements.tasks import Agreement, Schedule, Task
-    from network_provisioner.topology import Topology
+    from network_provisioner.topology.graph import Topology
 
 _PLAN = """Show when each measurement of adon.yml is made, or say which ones cannot fit.
 
@@ -58,7 +58,7 @@ def _plan(args: argparse.Namespace) -> int:
     from monitors.measurements.schedule import plan
     from monitors.measurements.task_data import agreement_from_dict, tasks_from_dict
     from monitors.measurements.tasks import Infeasible
-    from network_provisioner.errors import InputError
+    from network_provisioner.base.errors import InputError
 
     settings, network = _read(args.config)
     try:
@@ -90,7 +90,7 @@ def _read(path: Path) -> tuple[MonitoringConfig, Topology]:
     from adon.config import Config, checked, parse_config
     from adon.monitoringconfig import MonitoringConfig
     from adon.yamlfile import read_yaml
-    from network_provisioner.topologies.data import topology_from_dict
+    from network_provisioner.topology.data import topology_from_dict
 
     data = read_yaml(path)
     if not isinstance(data, dict):

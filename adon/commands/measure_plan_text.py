@@ -8,7 +8,7 @@ from collections import defaultdict
 from adon.commands.output import table
 from monitors.measurements.load import Bound, Usage, usage, words
 from monitors.measurements.tasks import Agreement, Resource, Schedule, Task
-from network_provisioner.units import format_rate
+from network_provisioner.base.units import format_rate
 
 COLUMNS = 72
 _BAR = 10

@@ -98,8 +98,8 @@ def _agents(args: argparse.Namespace) -> int:
 
 
 def _schedule(args: argparse.Namespace) -> int:
-    from network_provisioner.http1 import quoted
-    from network_provisioner.units import parse_duration
+    from network_provisioner.base.units import parse_duration
+    from network_provisioner.client.http1 import quoted
 
     span_s, broker, now = parse_duration(args.span, "--for"), client(args), time.time()
     query = f"since={max(0.0, now - span_s):.3f}&until={now + span_s:.3f}"
@@ -119,8 +119,8 @@ def _schedule(args: argparse.Namespace) -> int:
 
 
 def _run(args: argparse.Namespace) -> int:
-    from network_provisioner.errors import InputError
-    from network_provisioner.http1 import quoted
+    from network_provisioner.base.errors import InputError
+    from network_provisioner.client.http1 import quoted
 
     what = _what(args)
     if (args.task is None) == ("tool" not in what) or (args.task is not None and what):
@@ -148,8 +148,8 @@ def _run(args: argparse.Namespace) -> int:
 
 def _said(args: argparse.Namespace, broker: Any, run: dict[str, Any]) -> int:
     """Print what came of a run; an exit code."""
-    from network_provisioner.errors import BrokerError
-    from network_provisioner.http1 import quoted
+    from network_provisioner.base.errors import BrokerError
+    from network_provisioner.client.http1 import quoted
 
     found, hidden = [], 0
     for metric in run.get("measured", []):
@@ -172,8 +172,8 @@ def _said(args: argparse.Namespace, broker: Any, run: dict[str, Any]) -> int:
 def _named(broker: Any, wanted: str) -> Iterator[None]:
     """Where there is no task ``wanted``, it is refused with the name of one that might be meant.
     Raises BrokerError."""
-    from network_provisioner.errors import BrokerError
-    from network_provisioner.meant import meant
+    from network_provisioner.base.errors import BrokerError
+    from network_provisioner.base.suggestions import meant
 
     try:
         yield
@@ -186,7 +186,7 @@ def _named(broker: Any, wanted: str) -> Iterator[None]:
 
 
 def _add(args: argparse.Namespace) -> int:
-    from network_provisioner.http1 import quoted
+    from network_provisioner.client.http1 import quoted
 
     body = {**_what(args), "every": args.every}
     if args.within is not None:
@@ -201,7 +201,7 @@ def _add(args: argparse.Namespace) -> int:
 
 
 def _remove(args: argparse.Namespace) -> int:
-    from network_provisioner.http1 import quoted
+    from network_provisioner.client.http1 import quoted
 
     broker = client(args)
     with _named(broker, args.name):
@@ -214,7 +214,7 @@ def _remove(args: argparse.Namespace) -> int:
 
 
 def _who(args: argparse.Namespace) -> int:
-    from network_provisioner.http1 import quoted
+    from network_provisioner.client.http1 import quoted
 
     if args.config is None:
         query = "&".join(
@@ -242,7 +242,7 @@ def _configured(args: argparse.Namespace) -> Any:
     from monitors.measurements.task_data import known_end
     from monitors.rules import rules_from_list
     from network_provisioner.access import ANYBODY
-    from network_provisioner.topologies.data import topology_from_dict
+    from network_provisioner.topology.data import topology_from_dict
 
     config = load_config(args.config)
     topology = topology_from_dict(config.topology)
@@ -256,7 +256,7 @@ def _configured(args: argparse.Namespace) -> Any:
 
 def _what(args: argparse.Namespace) -> dict[str, Any]:
     """What the options say is measured. Raises InputError."""
-    from network_provisioner.errors import InputError
+    from network_provisioner.base.errors import InputError
 
     options: dict[str, Any] = {}
     for item in args.set:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from adon.commands.output import duration, table
-from network_provisioner.errors import printable
+from network_provisioner.base.errors import printable
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -123,7 +123,7 @@ def _counted(count: int, one: str) -> str:
 
 
 def _value(found: Mapping[str, Any]) -> str:
-    from network_provisioner.units import format_rate
+    from network_provisioner.base.units import format_rate
 
     value, unit = float(found["value"]), str(found["unit"])
     if unit == "bit/s":

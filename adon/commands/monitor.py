@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from monitors.workflows.logs.submit_dir import SubmitDir
     from monitors.workflows.sink import Requests, Sink
     from monitors.workflows.status import Status
-    from network_provisioner.http1 import Tls
+    from network_provisioner.client.http1 import Tls
 
 _LOOKED = (
     " in the hooks' registry, in Pegasus's database or in HTCondor's queue;"
@@ -109,8 +109,8 @@ def _run(args: argparse.Namespace) -> int:
     from monitors.workflows.follower import Follower
     from monitors.workflows.inquiries import Fallback, Inquiries, inquiry_into
     from monitors.workflows.logs.submit_dir import is_file, submit_dir_of
-    from network_provisioner.errors import InputError
-    from network_provisioner.units import parse_duration
+    from network_provisioner.base.errors import InputError
+    from network_provisioner.base.units import parse_duration
 
     if not (args.dirs or args.user or args.all):
         raise InputError("found no DIR, expected submit directories, --user or --all")
@@ -178,7 +178,7 @@ def _credentials(args: argparse.Namespace) -> tuple[str | None, Tls]:
     """What the broker knows us by, and we it. Raises InputError."""
     import os
 
-    from network_provisioner.credentials import from_environment, read_token
+    from network_provisioner.client.credentials import from_environment, read_token
 
     token, tls = from_environment(os.environ)
     return (token if args.token_file is None else read_token(args.token_file)), tls
@@ -207,7 +207,7 @@ def _notifying(args: argparse.Namespace, sink: Sink) -> Iterator[None]:
     from adon.config import load_config
     from adon.monitoring.notices import watching
     from monitors.archive import Archive
-    from network_provisioner.errors import InputError
+    from network_provisioner.base.errors import InputError
 
     if args.notify is None:
         yield

@@ -81,7 +81,7 @@ def _lacking(archive: Archive, metric: str | None) -> str:
     """What was not measured that would have to be, "" where something was: then nothing is
     unusual."""
     from monitors.anomalies.data import WATCHED
-    from network_provisioner.meant import did_you_mean
+    from network_provisioner.base.suggestions import did_you_mean
 
     known = archive.metrics()
     if metric is None:

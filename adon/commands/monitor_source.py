@@ -16,9 +16,9 @@ from monitors.archive import Archive
 from monitors.workflows.analysis import analyse
 from monitors.workflows.overview import KnownWorkflows
 from monitors.workflows.service import LOOK_S, Refresher
-from network_provisioner.errors import AdonError, BrokerError, InputError
-from network_provisioner.http1 import Server
-from network_provisioner.meant import meant
+from network_provisioner.base.errors import AdonError, BrokerError, InputError
+from network_provisioner.base.suggestions import meant
+from network_provisioner.client.http1 import Server
 from network_provisioner.stores.database_url import is_database_url
 
 _STUCK_AFTER_S = 1800.0
@@ -162,7 +162,7 @@ class BrokerSource:
     BrokerError."""
 
     def __init__(self, url: str, token_file: Path | None = None) -> None:
-        from network_provisioner.credentials import from_environment, read_token
+        from network_provisioner.client.credentials import from_environment, read_token
 
         token, tls = from_environment(os.environ)
         if token_file is not None:

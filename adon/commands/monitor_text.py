@@ -9,8 +9,8 @@ from typing import Any
 from adon.commands.fitting import fits, fitted, wrapped
 from adon.commands.output import columns, duration
 from monitors.workflows.status import for_people
-from network_provisioner.errors import printable
-from network_provisioner.units import format_rate, format_size
+from network_provisioner.base.errors import printable
+from network_provisioner.base.units import format_rate, format_size
 from site_selector.explain.tables import table
 
 Row = Mapping[str, Any]

@@ -88,9 +88,9 @@ def _run(args: argparse.Namespace) -> int:
 
 def _check_hooks(file: Path) -> None:
     """What is wrong with it is said now, and not by every hook of the run. Raises InputError."""
-    from network_provisioner.base import hookconfig
-    from network_provisioner.client import BrokerClient
-    from network_provisioner.errors import InputError
+    from network_provisioner.base.errors import InputError
+    from network_provisioner.client import hookconfig
+    from network_provisioner.client.broker import BrokerClient
 
     config = hookconfig.load(file)
     try:

@@ -121,7 +121,7 @@ def _show(args: argparse.Namespace) -> int:
 
 
 def _start(args: argparse.Namespace) -> int:
-    from network_provisioner.errors import InputError
+    from network_provisioner.base.errors import InputError
 
     body = {} if args.file is None else _read(args.file)
     if args.name is None and "name" not in body:
@@ -131,7 +131,7 @@ def _start(args: argparse.Namespace) -> int:
 
 
 def _modify(args: argparse.Namespace) -> int:
-    from network_provisioner.errors import InputError
+    from network_provisioner.base.errors import InputError
 
     broker = client(args)
     terms = _terms(args, {})
@@ -156,8 +156,8 @@ def _stop(args: argparse.Namespace) -> int:
 def _terms(args: argparse.Namespace, body: Mapping[str, Any]) -> dict[str, Any]:
     """What the options say, in the keys of Listing 1."""
     from adon.commands.times import instant_of
-    from network_provisioner.instants import instant
-    from network_provisioner.units import parse_duration
+    from network_provisioner.base.instants import instant
+    from network_provisioner.base.units import parse_duration
 
     given = {
         key: getattr(args, key)
@@ -178,7 +178,7 @@ def _terms(args: argparse.Namespace, body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    from network_provisioner.errors import InputError
+    from network_provisioner.base.errors import InputError
 
     where = "standard input" if str(path) == "-" else str(path)
     try:
@@ -218,7 +218,7 @@ def _table(policies: list[dict[str, Any]]) -> str:
 
 
 def _details(policy: dict[str, Any]) -> list[str]:
-    from network_provisioner.units import format_rate
+    from network_provisioner.base.units import format_rate
 
     lines = []
     if policy["links"]:

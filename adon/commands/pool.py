@@ -128,7 +128,7 @@ def _enlarge(args: argparse.Namespace) -> int:
 
 def _lease(text: str | None, config: Config) -> float:
     from adon.commands.quantities import above_0
-    from network_provisioner.units import parse_duration
+    from network_provisioner.base.units import parse_duration
 
     if text is not None and text.isdecimal():
         text += " s"

@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from network_provisioner.errors import AdonError
-from network_provisioner.units import format_size
+from network_provisioner.base.errors import AdonError
+from network_provisioner.base.units import format_size
 
 if TYPE_CHECKING:
     from adon.config import Config

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from network_provisioner.flows import Flow
+    from network_provisioner.base.flows import Flow
 
 
 def above_0(parse: Callable[[str, str], float], text: str | None, option: str) -> float | None:
     """What ``parse`` makes of a text, more than 0; None for None. Raises InputError."""
-    from network_provisioner.errors import InputError
+    from network_provisioner.base.errors import InputError
 
     if text is None:
         return None
@@ -23,8 +23,8 @@ def above_0(parse: Callable[[str, str], float], text: str | None, option: str) -
 
 def ports(texts: list[str], option: str) -> tuple[Flow, ...]:
     """``[src:][udp/]PORT[-PORT]`` as flows. Raises InputError."""
-    from network_provisioner.errors import InputError
-    from network_provisioner.flows import flow_from_dict
+    from network_provisioner.base.errors import InputError
+    from network_provisioner.base.flows import flow_from_dict
 
     flows = []
     for text in texts:

@@ -11,7 +11,7 @@ from adon.commands.output import print_json
 from adon.commands.parsing import Nouns, Parser, add_command, add_json, add_noun
 
 if TYPE_CHECKING:
-    from network_provisioner.store import Store
+    from network_provisioner.stores.store import Store
 
 _SHOW = """Count what is kept in a place: transits by state, documents by kind.
 
@@ -54,7 +54,7 @@ def _place(parser: Parser, name: str, shown: str, meaning: str) -> None:
 def _opened(place: str, *, made: bool) -> Store:
     from pathlib import Path
 
-    from network_provisioner.errors import InputError
+    from network_provisioner.base.errors import InputError
     from network_provisioner.stores.database_url import check_state, is_database_url
     from network_provisioner.stores.opening import open_store
 

@@ -128,7 +128,7 @@ def _save(args: argparse.Namespace) -> int:
 
 def _read(file: Path) -> dict[str, Any]:
     from adon.yamlfile import read_yaml
-    from network_provisioner.errors import InputError
+    from network_provisioner.base.errors import InputError
     from network_provisioner.templates.data import template_from_dict
 
     data = read_yaml(file)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from adon.commands.output import duration, table
-from network_provisioner.units import format_rate, format_size
+from network_provisioner.base.units import format_rate, format_size
 
 _HEAD = ("template", "version>", "origin", "needs>", "may have>", "priority>", "peak>", "for")
 

@@ -11,8 +11,8 @@ _SECONDS = re.compile(r"\d+(\.\d*)?", re.ASCII)
 def instant_of(text: str | None, option: str, now: float) -> float | None:
     """Unix seconds from ISO 8601 (UTC without an offset), from Unix seconds, or from ``+2 h``,
     which counts from ``now``; None where nothing was said. Raises InputError."""
-    from network_provisioner.instants import instant
-    from network_provisioner.units import parse_duration
+    from network_provisioner.base.instants import instant
+    from network_provisioner.base.units import parse_duration
 
     if text is None:
         return None
@@ -23,8 +23,8 @@ def instant_of(text: str | None, option: str, now: float) -> float | None:
 
 def moment_of(text: str | None, option: str, now: float) -> float | None:
     """The same, or how long before ``now`` as ``2 h``. Raises InputError."""
-    from network_provisioner.errors import InputError
-    from network_provisioner.units import parse_duration
+    from network_provisioner.base.errors import InputError
+    from network_provisioner.base.units import parse_duration
 
     if text is not None and not _SECONDS.fullmatch(text):  # no unit: these are no duration
         try:

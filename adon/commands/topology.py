@@ -122,7 +122,7 @@ def _plot(args: argparse.Namespace, data: dict[str, Any]) -> None:
 
 
 def _loads(data: dict[str, Any]) -> str:
-    from network_provisioner.units import format_rate
+    from network_provisioner.base.units import format_rate
 
     tagged = any(link.get("vlan") for link in data["links"])
     head = ["link", "layer", *(["vlan>"] if tagged else []), "capacity>", "reserved>", "load"]
@@ -154,7 +154,7 @@ def _bar(share: float) -> str:
 
 
 def _held(data: dict[str, Any]) -> str:
-    from network_provisioner.units import format_rate
+    from network_provisioner.base.units import format_rate
 
     rows = [
         (
@@ -180,8 +180,8 @@ def _clock(seconds: float) -> str:
 def _export(args: argparse.Namespace) -> int:
     import sys
 
-    from network_provisioner.topologies.data import topology_from_dict
-    from network_provisioner.topologies.files import graphml_of, json_of, yaml_of
+    from network_provisioner.topology.data import topology_from_dict
+    from network_provisioner.topology.files import graphml_of, json_of, yaml_of
 
     section, said = _found(args) if args.discovered else _configured(args)
     topology = topology_from_dict(section)
@@ -205,7 +205,7 @@ def _configured(args: argparse.Namespace) -> tuple[dict[str, Any], list[str]]:
 
 
 def _found(args: argparse.Namespace) -> tuple[dict[str, Any], list[str]]:
-    from network_provisioner.topologies.discovery import section_of
+    from network_provisioner.topology.discovery import section_of
 
     data = client(args).discovered()
     with bad_answer(args, "network that was found"):

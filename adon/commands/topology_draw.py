@@ -17,8 +17,8 @@ from adon import svg
 from adon.commands.output import duration
 from adon.commands.topology_layout import Place, places, shape
 from adon.commands.topology_times import charts
-from network_provisioner.errors import InputError
-from network_provisioner.units import format_rate
+from network_provisioner.base.errors import InputError
+from network_provisioner.base.units import format_rate
 
 MOST_NODES = 300
 _HOP = 250.0  # how long a link is, about

@@ -8,7 +8,7 @@ from itertools import accumulate, pairwise
 from typing import Any
 
 from adon import svg
-from network_provisioner.units import format_rate
+from network_provisioner.base.units import format_rate
 
 MOST_CHARTS = 24  # the fullest directions; more are in the table
 MOST_HOLDERS = 100  # of a direction that are drawn apart; of more only what they hold together

@@ -13,7 +13,7 @@ from adon.commands.parsing import Nouns, Parser, add_broker, add_command, add_no
 from adon.commands.quantities import above_0, ports
 
 if TYPE_CHECKING:
-    from network_provisioner.model import Transit, TransitRequest
+    from network_provisioner.base.model import Transit, TransitRequest
 
 _REQUEST = """Ask for a path with bandwidth between two sites, now or in advance.
 
@@ -167,7 +167,7 @@ def _add_list(lister: Parser) -> None:
 
 
 def _request(args: argparse.Namespace) -> int:
-    from network_provisioner.model import LIVE
+    from network_provisioner.base.model import LIVE
 
     transit = client(args).request(_asked(args))
     _print_one(transit, args.json)
@@ -178,8 +178,8 @@ def _asked(args: argparse.Namespace) -> TransitRequest:
     import uuid
 
     from adon.commands.times import instant_of
-    from network_provisioner.model import TransitRequest
-    from network_provisioner.units import parse_duration, parse_rate, parse_size
+    from network_provisioner.base.model import TransitRequest
+    from network_provisioner.base.units import parse_duration, parse_rate, parse_size
 
     now = time.time()
     return TransitRequest(
@@ -205,8 +205,8 @@ def _asked(args: argparse.Namespace) -> TransitRequest:
 
 
 def _renew(args: argparse.Namespace) -> int:
-    from network_provisioner.model import LIVE
-    from network_provisioner.units import parse_duration
+    from network_provisioner.base.model import LIVE
+    from network_provisioner.base.units import parse_duration
 
     lease_s = above_0(parse_duration, args.lease, "TIME")
     transit = client(args).renew(args.id, lease_s or 0.0)
@@ -220,7 +220,7 @@ def _flows(args: argparse.Namespace) -> int:
 
 
 def _release(args: argparse.Namespace) -> int:
-    from network_provisioner.units import parse_duration, parse_size
+    from network_provisioner.base.units import parse_duration, parse_size
 
     moved = 0 if args.moved is None else parse_size(args.moved, "--moved")
     took = 0.0 if args.took is None else parse_duration(args.took, "--took")
@@ -236,8 +236,8 @@ def _print_one(transit: Transit, as_json: bool) -> None:
 
 
 def _list(args: argparse.Namespace) -> int:
-    from network_provisioner.model import ENDED
-    from network_provisioner.units import parse_duration
+    from network_provisioner.base.model import ENDED
+    from network_provisioner.base.units import parse_duration
 
     since = above_0(parse_duration, args.since, "--since")
     found = client(args).list(

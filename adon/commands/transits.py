@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 from adon.commands.output import duration, table
 
 if TYPE_CHECKING:
-    from network_provisioner.model import Transit
+    from network_provisioner.base.model import Transit
 
 
 def listed(transits: list[Transit]) -> str:
     """A table."""
-    from network_provisioner.model import LIVE
-    from network_provisioner.units import format_rate
+    from network_provisioner.base.model import LIVE
+    from network_provisioner.base.units import format_rate
 
     now = time.time()
     rows = [
@@ -39,7 +39,7 @@ def listed(transits: list[Transit]) -> str:
 def print_reasons(transits: list[Transit]) -> None:
     """Why those without a path have none, and what ended otherwise than it should; where all is
     well nobody asks."""
-    from network_provisioner.model import TransitState
+    from network_provisioner.base.model import TransitState
 
     for t in transits:
         ended_ill = t.state is TransitState.EXPIRED or t.outcome not in ("", "success")
@@ -59,7 +59,7 @@ def explained(transit: Transit) -> str:
 
 
 def _summary(t: Transit) -> list[str]:
-    from network_provisioner.units import format_rate
+    from network_provisioner.base.units import format_rate
 
     lines = [
         listed([t]),
@@ -84,7 +84,7 @@ def _summary(t: Transit) -> list[str]:
 
 
 def _waiting(t: Transit) -> list[str]:
-    from network_provisioner.units import format_rate
+    from network_provisioner.base.units import format_rate
 
     lines = []
     if t.blocking:
@@ -117,7 +117,7 @@ def _when(at: float) -> str:
 
 
 def _candidate(found: dict[str, Any]) -> str:
-    from network_provisioner.units import format_rate
+    from network_provisioner.base.units import format_rate
 
     rows = [
         (
@@ -139,7 +139,7 @@ def _candidate(found: dict[str, Any]) -> str:
 
 
 def _metric(name: str, value: float | None) -> str:
-    from network_provisioner.units import format_rate
+    from network_provisioner.base.units import format_rate
 
     if value is None:
         return "-"

@@ -34,7 +34,7 @@ def _run(args: argparse.Namespace) -> int:
 
     from monitors.watcher import loop, program, registry
     from monitors.watcher.watching import Watching
-    from network_provisioner.base import hookconfig
+    from network_provisioner.client import hookconfig
     from pegasus_hooks.advance.listeners import listener_of
     from pegasus_hooks.prepost import watched_jobs
 

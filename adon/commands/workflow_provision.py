@@ -108,9 +108,9 @@ def _undo(args: argparse.Namespace, document: Document) -> int:
 def _options(args: argparse.Namespace) -> Options:
     from adon.commands.quantities import above_0
     from adon.config import load_config
-    from network_provisioner.base import hookconfig
-    from network_provisioner.errors import InputError
-    from network_provisioner.units import parse_duration
+    from network_provisioner.base.errors import InputError
+    from network_provisioner.base.units import parse_duration
+    from network_provisioner.client import hookconfig
     from pegasus_hooks.provisioning.provisioned import Options
 
     if args.config is None and args.hooks is None:
@@ -170,7 +170,7 @@ def _print(found: Provisioned, options: Options, written: str) -> None:
 
 
 def _told(stretch: Stretch, step: Step) -> list[str]:
-    from network_provisioner.units import format_size
+    from network_provisioner.base.units import format_size
 
     levels = str(stretch.first)
     if stretch.last != stretch.first:

@@ -65,7 +65,7 @@ def add(verbs: Nouns[argparse.ArgumentParser]) -> None:
 
 def _run(args: argparse.Namespace) -> int:
     from adon.commands.times import instant_of
-    from network_provisioner.units import parse_duration
+    from network_provisioner.base.units import parse_duration
     from pegasus_hooks.advance.correct import Rules
     from pegasus_hooks.advance.predict import predict
 
@@ -94,10 +94,10 @@ def _run(args: argparse.Namespace) -> int:
 def _ahead(args: argparse.Namespace) -> Ahead:
     """Raises InputError."""
     from adon.placement import configured
-    from network_provisioner.base import hookconfig
-    from network_provisioner.base.hookclient import client_of
-    from network_provisioner.base.hookconfig import HookConfig
-    from network_provisioner.errors import InputError
+    from network_provisioner.base.errors import InputError
+    from network_provisioner.client import hookconfig
+    from network_provisioner.client.hookclient import client_of
+    from network_provisioner.client.hookconfig import HookConfig
     from pegasus_hooks.advance.start import ahead_of
 
     if args.hooks is None and not args.dry_run:
@@ -171,7 +171,7 @@ class _Shown:
     def text(self) -> str:
         """For people."""
         from adon.commands.output import table
-        from network_provisioner.units import format_rate, format_size
+        from network_provisioner.base.units import format_rate, format_size
         from pegasus_hooks.advance.demand import demand
 
         steps = [

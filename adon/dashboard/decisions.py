@@ -16,8 +16,8 @@ from typing import Any
 
 from monitors.measurement import Measurement
 from monitors.workflows.analysis import number, text
-from network_provisioner.model import Transit
-from network_provisioner.units import format_rate
+from network_provisioner.base.model import Transit
+from network_provisioner.base.units import format_rate
 
 KINDS = ("transit", "placement", "expansion")
 _UNSAID = "nothing was written down"

@@ -11,7 +11,7 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Response
 from fastapi.responses import RedirectResponse
 
-from network_provisioner.errors import BrokerError
+from network_provisioner.base.errors import BrokerError
 
 ROOT = "/dashboard/"
 PATHS = (ROOT.rstrip("/"),)

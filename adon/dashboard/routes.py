@@ -21,7 +21,7 @@ from network_provisioner.api.callers import Caller
 from network_provisioner.api.listing import Only, newest
 from network_provisioner.api.shapes import MOST, Answer, Text
 from network_provisioner.broker import Broker
-from network_provisioner.topology import Topology
+from network_provisioner.topology.graph import Topology
 
 _MOST_LISTED = 1000
 _LOOKS = 8  # pages of the archive that are looked at for what the caller may see

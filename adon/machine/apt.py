@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from network_provisioner.errors import MissingError
+from network_provisioner.base.errors import MissingError
 
 DEBIAN_KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 # The machine's fetching policy (proxies, certificates, retries) holds for us too; its index

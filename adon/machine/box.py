@@ -33,7 +33,7 @@ from types import FrameType
 from typing import NoReturn
 
 from adon.machine import syscalls
-from network_provisioner.errors import MissingError
+from network_provisioner.base.errors import MissingError
 
 _MARK = "ADON_BOX"
 _FORWARDED = (

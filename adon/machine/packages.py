@@ -27,8 +27,8 @@ from pathlib import Path
 
 from adon.machine import relocate
 from adon.machine.apt import Deb, NetworkError, PrivateApt, codename
-from network_provisioner.errors import InputError, MissingError
-from network_provisioner.units import format_size
+from network_provisioner.base.errors import InputError, MissingError
+from network_provisioner.base.units import format_size
 
 Progress = Callable[[str], None]
 

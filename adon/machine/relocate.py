@@ -14,7 +14,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from network_provisioner.errors import MissingError
+from network_provisioner.base.errors import MissingError
 
 # Debian keeps ovs-vswitchd, and the programs of a JDK, of Maven and of a PostgreSQL server, beside
 # their alternatives and links them, if at all, when the package is configured. Of two with one name

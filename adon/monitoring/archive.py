@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from adon.monitoring.parts import Around, Part
 from adon.monitoringconfig import MonitoringConfig
-from network_provisioner.topology import Topology
+from network_provisioner.topology.graph import Topology
 
 if TYPE_CHECKING:
     from fastapi import APIRouter

@@ -10,7 +10,7 @@ from adon.dashboard.routes import router
 from adon.monitoring.parts import Around, Part
 from adon.monitoring.poolsize import PoolSize, ResidentPool
 from adon.monitoringconfig import MonitoringConfig
-from network_provisioner.topology import Topology
+from network_provisioner.topology.graph import Topology
 
 if TYPE_CHECKING:
     from fastapi import APIRouter

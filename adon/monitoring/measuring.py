@@ -14,8 +14,8 @@ from adon.monitoringconfig import MonitoringConfig
 from monitors.background import Background
 from monitors.rules import rules_from_list
 from network_provisioner.access import Role
-from network_provisioner.errors import AdonError, InputError
-from network_provisioner.topology import Topology
+from network_provisioner.base.errors import AdonError, InputError
+from network_provisioner.topology.graph import Topology
 
 if TYPE_CHECKING:
     from fastapi import APIRouter

@@ -10,7 +10,7 @@ from contextlib import closing
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from network_provisioner.errors import InputError
+from network_provisioner.base.errors import InputError
 from network_provisioner.stores.database_url import is_database_url
 
 EARLIER = "adon-measuring.sqlite"

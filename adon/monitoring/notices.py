@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from adon.monitoring.parts import Around, Notifier, Part
 from adon.monitoringconfig import MonitoringConfig
-from network_provisioner.topology import Topology
+from network_provisioner.topology.graph import Topology
 
 if TYPE_CHECKING:
     from fastapi import APIRouter

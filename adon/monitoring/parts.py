@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from adon.monitoringconfig import MonitoringConfig
 from network_provisioner.access import Keyring
-from network_provisioner.topology import Topology
+from network_provisioner.topology.graph import Topology
 
 if TYPE_CHECKING:
     from fastapi import APIRouter

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from condor_plugins.collector import HTCondorPool
 from condor_plugins.pool.sitepool import SitePool, summarise
-from network_provisioner.errors import AdonError
+from network_provisioner.base.errors import AdonError
 
 
 def size_now(pool: HTCondorPool) -> dict[str, SitePool]:

@@ -24,7 +24,7 @@ from condor_plugins.pool.sitepool import SitePool, pool_from_json
 from monitors.archive import Archive
 from monitors.background import Background
 from monitors.measurement import Measurement
-from network_provisioner.errors import AdonError
+from network_provisioner.base.errors import AdonError
 
 EVERY_S = 5.0
 ASK = [sys.executable, "-P", "-m", "adon.monitoring.poolasked"]

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from adon.monitoring.parts import Around, Part
 from adon.monitoringconfig import MonitoringConfig
-from network_provisioner.errors import InputError
-from network_provisioner.model import Transit
-from network_provisioner.topology import Topology
+from network_provisioner.base.errors import InputError
+from network_provisioner.base.model import Transit
+from network_provisioner.topology.graph import Topology
 
 if TYPE_CHECKING:
     from fastapi import APIRouter

@@ -20,7 +20,7 @@ from typing import Any
 
 from condor_plugins.pool.demand import RUNNING, Demand, Worker
 from condor_plugins.pool.driver import Grown
-from network_provisioner.errors import AdonError, MissingError
+from network_provisioner.base.errors import AdonError, MissingError
 
 
 class CommandExpansion:

@@ -14,7 +14,7 @@ from statistics import fmean, median, quantiles
 from typing import Any
 
 from condor_plugins.pool.sites import Ad, site_of_job, site_of_slot
-from network_provisioner.errors import AdonError
+from network_provisioner.base.errors import AdonError
 
 SOURCE = "collector"
 _IDLE, _RUNNING, _COMPLETED = 1, 2, 4

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from condor_plugins.pool.workerconfig import DEMAND_ATTRIBUTE
-from network_provisioner.errors import AdonError
+from network_provisioner.base.errors import AdonError
 
 _FIELDS = ("SlotType", "TotalSlotCpus", "TotalSlotMemory")
 _ASK_S = 10.0

@@ -31,7 +31,7 @@ from condor_plugins.pool.workerconfig import (
     client_config,
     worker_config,
 )
-from network_provisioner.errors import AdonError, InputError, MissingError
+from network_provisioner.base.errors import AdonError, InputError, MissingError
 
 _RECORD = "worker.json"
 _LAST = "last-ended"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from condor_plugins.transfers.ids import Direction, Run, parsed, queue_number
 from condor_plugins.transfers.run_state import Phase, RunState, RunStates
-from network_provisioner.model import ON_SWITCHES, Transit
+from network_provisioner.base.model import ON_SWITCHES, Transit
 
 # The event right after the end of a transfer says whether it succeeded, and how much was sent.
 _SETTLES_S = 1.0

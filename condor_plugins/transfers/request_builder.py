@@ -5,8 +5,8 @@ from __future__ import annotations
 from condor_plugins.pool.sites import site_of_match
 from condor_plugins.transfers.ids import Direction, Run, queue_number
 from condor_plugins.transfers.jobad import JobAd, text
-from network_provisioner.base.hookconfig import HookConfig
-from network_provisioner.model import TransitRequest
+from network_provisioner.base.model import TransitRequest
+from network_provisioner.client.hookconfig import HookConfig
 
 _LONGEST = 200  # characters of a name that is passed on
 

@@ -17,8 +17,8 @@ from condor_plugins.transfers.jobad import number, text
 from condor_plugins.transfers.outputsize import Outputs
 from condor_plugins.transfers.run_state import Phase, RunState, RunStates
 from condor_plugins.transfers.transfer_need import no_transfer
-from network_provisioner.base.hookconfig import HookConfig
-from network_provisioner.model import TransitRequest
+from network_provisioner.base.model import TransitRequest
+from network_provisioner.client.hookconfig import HookConfig
 
 RECENT_S = 3600.0  # what happened earlier is nobody's business any more
 _TOO_LATE = "best effort: output had been sent before a path could be asked for"

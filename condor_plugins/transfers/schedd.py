@@ -9,7 +9,7 @@ import htcondor2
 
 from condor_plugins.transfers.decide import Queued
 from condor_plugins.transfers.ids import job_name, queue_number
-from network_provisioner.errors import AdonError
+from network_provisioner.base.errors import AdonError
 
 _AT_ONCE = 200  # jobs in one question
 _ATTRIBUTES = (

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from condor_plugins.transfers import attributes
-from network_provisioner.errors import InputError
+from network_provisioner.base.errors import InputError
 
 KEYWORD = "ADON"
 DAEMON = "ADON_TRANSFERS"

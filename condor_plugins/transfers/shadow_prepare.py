@@ -58,10 +58,10 @@ def _sent(
 
     from condor_plugins.transfers import request_builder  # noqa: PLC0415
     from condor_plugins.transfers.ids import run_of  # noqa: PLC0415
-    from network_provisioner.base import hookconfig  # noqa: PLC0415
-    from network_provisioner.base.path_requests import Effects, Patience, ask  # noqa: PLC0415
-    from network_provisioner.base.patience import Budget  # noqa: PLC0415
-    from network_provisioner.errors import InputError  # noqa: PLC0415
+    from network_provisioner.base.errors import InputError  # noqa: PLC0415
+    from network_provisioner.client import hookconfig  # noqa: PLC0415
+    from network_provisioner.client.path_requests import Effects, Patience, ask  # noqa: PLC0415
+    from network_provisioner.client.patience import Budget  # noqa: PLC0415
 
     if len(argv) != 2 or argv[0] != "--config":
         raise InputError(f"found arguments {argv}, expected --config FILE")
@@ -73,7 +73,7 @@ def _sent(
         raise InputError(f"{where}: found no {lacking}")
     if why := request_builder.unmarked(ad, config.site):
         return {"AdonInState": "none", "AdonInReason": f"best effort: {why}"}
-    from network_provisioner.base.hookclient import client_of, expand_by_user  # noqa: PLC0415
+    from network_provisioner.client.hookclient import client_of, expand_by_user  # noqa: PLC0415
 
     broker = client_of(config, os.environ, expand=expand_by_user)
     request = request_builder.request(ad, run, "in", size, config)
@@ -100,7 +100,7 @@ def _shadow_gone() -> str:
 
 
 def _described(error: Exception) -> str:
-    from network_provisioner.errors import AdonError  # noqa: PLC0415
+    from network_provisioner.base.errors import AdonError  # noqa: PLC0415
 
     known = isinstance(error, AdonError | OSError)
     return str(error) if known else f"{type(error).__name__}: {error}"

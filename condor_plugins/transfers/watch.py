@@ -20,9 +20,9 @@ from condor_plugins.transfers.schedd import LocalSchedd
 from condor_plugins.transfers.watcher import Watcher
 from monitors.watcher import loop
 from monitors.workflows.logs.events import EventTail
-from network_provisioner.base import hookconfig
-from network_provisioner.base.hookclient import client_of, expand_by_user
-from network_provisioner.errors import AdonError, InputError
+from network_provisioner.base.errors import AdonError, InputError
+from network_provisioner.client import hookconfig
+from network_provisioner.client.hookclient import client_of, expand_by_user
 
 
 class EventLog:

@@ -28,9 +28,9 @@ from condor_plugins.transfers.ids import parsed
 from condor_plugins.transfers.outputsize import Outputs
 from condor_plugins.transfers.run_state import RunStates
 from monitors.watcher.pending import AWAY, Broker, Later, PendingActions
-from network_provisioner.base.hookconfig import HookConfig
-from network_provisioner.errors import AdonError, BrokerError
-from network_provisioner.model import LIVE, Transit, TransitRequest, TransitState
+from network_provisioner.base.errors import AdonError, BrokerError
+from network_provisioner.base.model import LIVE, Transit, TransitRequest, TransitState
+from network_provisioner.client.hookconfig import HookConfig
 
 log = logging.getLogger(__name__)
 

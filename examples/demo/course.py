@@ -11,7 +11,7 @@ from typing import Any
 
 from adon.placement import Placed
 from condor_plugins.waiting import Stuck
-from network_provisioner.errors import AdonError
+from network_provisioner.base.errors import AdonError
 from pegasus_hooks.planner.model import PlannedWorkflow
 
 _STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

@@ -11,8 +11,8 @@ from adon.dashboard.pages import read_files
 from examples.demo.facts import Bar, RunFacts
 from examples.demo.loads import Load, Rate, end_of, loads_of, reserved_steps
 from examples.demo.words import short_name
-from network_provisioner.model import Transit
-from network_provisioner.units import format_rate, format_size
+from network_provisioner.base.model import Transit
+from network_provisioner.base.units import format_rate, format_size
 
 TRANSFERS = "transfers"
 _SHORT = 1 / 150  # of the run: a reservation that is shorter has a mark

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from monitors.workflows.report import Failure
-from network_provisioner.model import LIVE, Transit
+from network_provisioner.base.model import LIVE, Transit
 
 
 @dataclass(frozen=True, slots=True)

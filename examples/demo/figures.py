@@ -8,7 +8,7 @@ from typing import Any
 
 from examples.demo.facts import RunFacts
 from examples.demo.loads import Load, loads_of
-from network_provisioner.model import Transit
+from network_provisioner.base.model import Transit
 
 _ALTERNATIVE = (
     "site", "t_q_s", "t_c_s", "t_n_s", "t_t_s", "gamma", "path", "s_c_bytes", "s_t_bytes",

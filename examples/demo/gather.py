@@ -17,9 +17,9 @@ from monitors.planned import submitdir
 from monitors.workflows.facts.attempts import Outcome
 from monitors.workflows.logs.submit_dir import TRANSFERS, JobKind, SubmitDir
 from monitors.workflows.report import JobTimes, failures, last_complaint, timeline
-from network_provisioner.client import BrokerClient
-from network_provisioner.errors import BrokerError
-from network_provisioner.model import Transit
+from network_provisioner.base.errors import BrokerError
+from network_provisioner.base.model import Transit
+from network_provisioner.client.broker import BrokerClient
 from site_selector.explain.text import changes
 
 LEARNT = ("throughput", "runtime", "compute_rate", "queue_wait")

@@ -27,7 +27,7 @@ from examples.testbed import leftovers
 from examples.testbed.testbed import Programs, Testbed
 from monitors.archive import Archive
 from monitors.watcher import registry
-from network_provisioner.errors import AdonError
+from network_provisioner.base.errors import AdonError
 from pegasus_hooks.planner.model import Options, Sources
 
 Trouble = AdonError | OSError | Interrupted

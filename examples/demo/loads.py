@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from examples.demo.facts import LinkSample, RunFacts
-from network_provisioner.model import Transit
-from network_provisioner.units import bits, bytes_of, format_rate, format_size
+from network_provisioner.base.model import Transit
+from network_provisioner.base.units import bits, bytes_of, format_rate, format_size
 
 Hop = tuple[str, str]
 # Finer than this share of the run no chart shows it, and a long run's report would grow large.

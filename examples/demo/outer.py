@@ -19,8 +19,8 @@ from pathlib import Path
 from adon.machine import box, packages, syscalls
 from examples.demo import line, steps
 from examples.demo.options import DemoOptions
-from network_provisioner.errors import AdonError, InputError
-from network_provisioner.units import format_size
+from network_provisioner.base.errors import AdonError, InputError
+from network_provisioner.base.units import format_size
 
 ROOM_BYTES = 200_000_000  # a run of the default size takes 30 to 70 MB
 

@@ -21,7 +21,7 @@ from monitors.workflows.facts.attempts import Attempt
 from monitors.workflows.follower import Follower
 from monitors.workflows.logs.submit_dir import SubmitDir
 from monitors.workflows.status import State, Status, status_text
-from network_provisioner.errors import AdonError
+from network_provisioner.base.errors import AdonError
 from pegasus_hooks import pegasus_plan
 from pegasus_hooks.planner.model import PlannedWorkflow
 

@@ -6,8 +6,8 @@ from examples.demo import markup
 from examples.demo.facts import RunFacts
 from examples.demo.loads import LAN, Load, end_of, load_words, loads_of
 from examples.demo.words import counted
-from network_provisioner.model import Transit
-from network_provisioner.units import format_rate, format_size
+from network_provisioner.base.model import Transit
+from network_provisioner.base.units import format_rate, format_size
 
 # The goals of the main job: shares of the planted SNPs found, and of the found ones planted.
 RECALL_GOAL = 0.99

@@ -7,7 +7,7 @@ from typing import Any
 
 from examples.demo import markup
 from examples.demo.words import counted, quantity, short_name, source_text, term_text
-from network_provisioner.units import format_size
+from network_provisioner.base.units import format_size
 
 _NUMBERS = frozenset({1, 2, 3, 4})
 _HEAD = ("site", "T_q", "S_c/(N·Γ_c)", "S_t/min(Γ_t, Γ_a)", "T_t")

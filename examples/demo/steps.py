@@ -20,9 +20,9 @@ from examples.testbed import plan as paper
 from examples.testbed.pool import Pool
 from examples.testbed.ports import LOOPBACK, free_port
 from monitors.archive import Archive
-from network_provisioner.errors import AdonError, InputError
+from network_provisioner.base.errors import AdonError, InputError
 from network_provisioner.templates.data import BUILT_IN
-from network_provisioner.topologies.data import topology_from_dict
+from network_provisioner.topology.data import topology_from_dict
 from site_selector.inputs import load_inputs
 
 ROOT = Path(__file__).resolve().parents[2]

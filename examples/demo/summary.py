@@ -18,8 +18,8 @@ from examples.demo.words import (
     source_text,
     term_text,
 )
-from network_provisioner.model import Transit
-from network_provisioner.units import format_rate, format_size
+from network_provisioner.base.model import Transit
+from network_provisioner.base.units import format_rate, format_size
 
 COLUMNS = 100
 _INDENT = " " * 11

@@ -15,8 +15,8 @@ from typing import Any, Self
 
 from examples.demo.facts import LinkSample
 from monitors.watcher import registry
-from network_provisioner.client import BrokerClient
-from network_provisioner.errors import AdonError, BrokerError
+from network_provisioner.base.errors import AdonError, BrokerError
+from network_provisioner.client.broker import BrokerClient
 from pegasus_hooks.prepost import WATCHER
 
 _READY_S = 90.0  # it waits 20 s for the switches; all else is a busy machine

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from monitors.workflows.report import Failure
-from network_provisioner.units import format_rate, format_size
+from network_provisioner.base.units import format_rate, format_size
 from site_selector.explain.reasons import seconds
 
 INFINITE = "∞"

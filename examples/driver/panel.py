@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from network_provisioner.base.errors import AdonError, InputError
 from network_provisioner.controllers.base import (
     Capabilities,
     Circuit,
@@ -24,8 +25,7 @@ from network_provisioner.controllers.base import (
     Queue,
 )
 from network_provisioner.controllers.plan import make_plan
-from network_provisioner.errors import AdonError, InputError
-from network_provisioner.topology import Topology
+from network_provisioner.topology.graph import Topology
 
 LOG = logging.getLogger(__name__)
 Table = list[dict[str, Any]]

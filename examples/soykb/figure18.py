@@ -29,16 +29,16 @@ from fig18.worlds import RealWorld, SimulatedWorld  # noqa: E402
 from adon.machine import box, packages  # noqa: E402
 from examples.testbed import plan  # noqa: E402
 from examples.testbed.network import Network  # noqa: E402
+from network_provisioner.base.errors import AdonError  # noqa: E402
 from network_provisioner.broker import Broker  # noqa: E402
 from network_provisioner.controllers.base import Controller  # noqa: E402
 from network_provisioner.controllers.openflow.driver import OpenFlowController  # noqa: E402
 from network_provisioner.controllers.shaping.htb import TcShaper  # noqa: E402
 from network_provisioner.controllers.shaping.shapes import CommandRunner  # noqa: E402
 from network_provisioner.controllers.simulated import SimulatedController  # noqa: E402
-from network_provisioner.errors import AdonError  # noqa: E402
 from network_provisioner.stores.sqlite import SqliteStore  # noqa: E402
 from network_provisioner.templates.data import templates_from_dict  # noqa: E402
-from network_provisioner.topologies.data import topology_from_dict  # noqa: E402
+from network_provisioner.topology.data import topology_from_dict  # noqa: E402
 
 _TOPOLOGY = topology_from_dict(plan.topology())
 _PATIENT_S = 60.0  # for the switches: the machine may be busy

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from examples.testbed.procs import run
-from network_provisioner.errors import AdonError
+from network_provisioner.base.errors import AdonError
 
 _ORGANISATION = "/O=ADON testbed"
 _CA_NAME = f"{_ORGANISATION}/CN=Certificate authority"

@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from examples.testbed.linkqueue import LinkQueue, wire_bytes
-from network_provisioner.errors import AdonError, InputError, MissingError
+from network_provisioner.base.errors import AdonError, InputError, MissingError
 
 # linux/if_tun.h
 _TUNSETIFF = 0x400454CA

@@ -20,7 +20,7 @@ from adon.machine import box
 from examples.testbed import ca, netns, plan
 from examples.testbed.ports import LOOPBACK, free_ports
 from examples.testbed.procs import Daemon
-from network_provisioner.errors import AdonError, MissingError
+from network_provisioner.base.errors import AdonError, MissingError
 
 SERVER, CLIENT = "globus-gridftp-server", "globus-url-copy"
 PORT = 2811  # registered with IANA for gsiftp

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from network_provisioner.units import bits
+from network_provisioner.base.units import bits
 
 
 @dataclass(slots=True)

@@ -24,8 +24,8 @@ from adon.machine import box
 from examples.testbed import delaylink, netns, plan
 from examples.testbed.procs import Daemon, wait_ready
 from examples.testbed.switches import Switches
-from network_provisioner.errors import AdonError, MissingError
-from network_provisioner.units import bytes_of
+from network_provisioner.base.errors import AdonError, MissingError
+from network_provisioner.base.units import bytes_of
 
 _READY_S = 60.0  # of a busy machine, for what takes a tenth of a second
 # Open vSwitch tells the kernel to cut what it has not segmented into pieces of the device's MTU

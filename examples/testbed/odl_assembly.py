@@ -20,8 +20,8 @@ from pathlib import Path
 from adon.machine import packages
 from adon.machine.packages import Progress
 from examples.testbed import truststore
-from network_provisioner.errors import MissingError
-from network_provisioner.units import format_size
+from network_provisioner.base.errors import MissingError
+from network_provisioner.base.units import format_size
 
 POM = Path(__file__).with_name("opendaylight.pom.xml")
 FEATURES = ("odl-openflowplugin-flow-services", "odl-restconf-nb")

@@ -17,9 +17,9 @@ from adon.machine.packages import Progress
 from examples.testbed import odl_assembly
 from examples.testbed.odl_assembly import Assembly
 from examples.testbed.procs import Daemon
+from network_provisioner.base.errors import AdonError, MissingError
 from network_provisioner.controllers.base import ControllerError
 from network_provisioner.controllers.restconf import Access, Restconf, UnknownUserError
-from network_provisioner.errors import AdonError, MissingError
 
 URL = "http://127.0.0.1:8181"
 USER = PASSWORD = "admin"  # those of a new OpenDaylight

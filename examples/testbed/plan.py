@@ -113,7 +113,7 @@ def hosts_lines() -> list[str]:
 
 
 def topology() -> dict[str, Any]:
-    """The network as ``network_provisioner.topology.topology_from_dict`` reads it."""
+    """The network as ``network_provisioner.topology.graph.topology_from_dict`` reads it."""
     nodes: list[dict[str, Any]] = [
         {"name": s.name, "kind": "site", "address": s.address, "mac": s.mac} for s in SITES.values()
     ]

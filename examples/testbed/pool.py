@@ -27,7 +27,7 @@ from examples.testbed import leftovers, poolconfig
 from examples.testbed.poolconfig import Layout, SiteSpec
 from examples.testbed.poolmasters import Masters, log_text
 from examples.testbed.pooluser import PoolUser
-from network_provisioner.errors import AdonError, InputError, MissingError
+from network_provisioner.base.errors import AdonError, InputError, MissingError
 
 _UP_S, _POLL_S = 120.0, 0.05
 _PARTS = ("log", "spool", "execute", "lock", "run", "local")

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from examples.testbed.leftovers import MARK
-from network_provisioner.errors import InputError
+from network_provisioner.base.errors import InputError
 
 DOMAIN = "adon.test"
 COLLECTOR_PORT = 9618  # HTCondor's registered port; in a box of its own nobody else has it

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from examples.testbed import leftovers
 from examples.testbed.leftovers import Process
-from network_provisioner.errors import AdonError
+from network_provisioner.base.errors import AdonError
 
 _DOWN_S = 10.0
 

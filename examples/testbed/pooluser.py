@@ -13,7 +13,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from network_provisioner.errors import MissingError
+from network_provisioner.base.errors import MissingError
 
 _NAME, _UID = "adon", 1000
 _AS_USER = (

@@ -8,7 +8,7 @@ import socket
 from collections import deque
 from pathlib import Path
 
-from network_provisioner.errors import MissingError
+from network_provisioner.base.errors import MissingError
 
 LOOPBACK = "127.0.0.1"
 _RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")

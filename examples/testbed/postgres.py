@@ -22,7 +22,7 @@ from examples.testbed import leftovers
 from examples.testbed.pooluser import PoolUser
 from examples.testbed.ports import LOOPBACK, free_port
 from examples.testbed.procs import Daemon, run
-from network_provisioner.errors import AdonError, InputError, MissingError
+from network_provisioner.base.errors import AdonError, InputError, MissingError
 
 USER, DATABASE = "adon", "postgres"
 _PORT = 5432  # part of the socket's name, too

@@ -10,7 +10,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from network_provisioner.errors import AdonError, MissingError
+from network_provisioner.base.errors import AdonError, MissingError
 
 _SHORT_S = 60.0  # of a busy machine, for what takes a tenth of a second
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from adon.machine import syscalls
 from examples.testbed.netns import execute
 from examples.testbed.procs import run, stop_pid
-from network_provisioner.errors import AdonError, MissingError
+from network_provisioner.base.errors import AdonError, MissingError
 
 PROGRAMS = ("ovsdb-tool", "ovsdb-server", "ovs-vswitchd", "ovs-vsctl", "ovs-ofctl")
 _SCHEMA = "usr/share/openvswitch/vswitch.ovsschema"

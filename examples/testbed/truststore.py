@@ -12,7 +12,7 @@ from pathlib import Path
 
 import certifi
 
-from network_provisioner.errors import MissingError
+from network_provisioner.base.errors import MissingError
 
 PASSWORD = "changeit"  # guards against damage only; this is Java's own default
 _SYSTEM = Path("/etc/ssl/certs/ca-certificates.crt")

@@ -19,9 +19,9 @@ from typing import Any
 from monitors.anomalies.model import Sensitivity
 from monitors.anomalies.scales import SHARES
 from monitors.measurement import UNITS
-from network_provisioner import fields
-from network_provisioner.errors import InputError
-from network_provisioner.units import parse_duration
+from network_provisioner.base import fields
+from network_provisioner.base.errors import InputError
+from network_provisioner.base.units import parse_duration
 
 WATCHED = (
     "throughput", "path_throughput", "tcp_throughput", "udp_throughput",

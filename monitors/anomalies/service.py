@@ -18,7 +18,7 @@ from monitors.anomalies.watcher import Watcher
 from monitors.anomalies.words import told
 from monitors.archive import Archive, Selection
 from monitors.background import Background
-from network_provisioner.errors import AdonError, InputError
+from network_provisioner.base.errors import AdonError, InputError
 
 _log = logging.getLogger(__name__)
 

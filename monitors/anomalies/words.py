@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from monitors.anomalies.scales import Ratio, scale_of
 from monitors.measurement import UNITS
-from network_provisioner.units import format_rate
+from network_provisioner.base.units import format_rate
 
 if TYPE_CHECKING:
     from monitors.anomalies.model import Anomaly, Limits

@@ -22,7 +22,7 @@ from network_provisioner.access import May, Principal
 from network_provisioner.api import answers
 from network_provisioner.api.callers import Caller
 from network_provisioner.api.connection import stopping
-from network_provisioner.errors import BrokerError
+from network_provisioner.base.errors import BrokerError
 
 _LOOK_S = 1.0  # between looks at whether the service stops, while an agent waits
 _LONGEST_WAIT_S = 60.0

@@ -16,7 +16,7 @@ from network_provisioner.access import May
 from network_provisioner.api import answers
 from network_provisioner.api.callers import Caller
 from network_provisioner.api.shapes import MOST, Answer
-from network_provisioner.errors import BrokerError
+from network_provisioner.base.errors import BrokerError
 
 _MOST_LISTED = 1000
 _MOST_READ = 20_000

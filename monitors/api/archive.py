@@ -24,7 +24,7 @@ from network_provisioner.access import May
 from network_provisioner.api import answers
 from network_provisioner.api.callers import Caller
 from network_provisioner.api.shapes import MOST
-from network_provisioner.errors import BrokerError, InputError
+from network_provisioner.base.errors import BrokerError, InputError
 
 MOST_LISTED = 10_000
 _LOOKS = 8  # pages that are looked at to fill one with what the caller may see

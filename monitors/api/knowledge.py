@@ -23,7 +23,7 @@ from network_provisioner.access import May
 from network_provisioner.api import answers
 from network_provisioner.api.callers import Caller
 from network_provisioner.api.shapes import MOST
-from network_provisioner.errors import BrokerError, InputError
+from network_provisioner.base.errors import BrokerError, InputError
 
 MOST_BUCKETS = 2000
 MOST_EXPORTS = 4  # a large one takes a thread for minutes, and Parquet room on the disk

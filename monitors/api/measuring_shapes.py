@@ -9,8 +9,8 @@ from pydantic import Field
 
 from monitors.measurements.run_planner import LONGEST_WAIT_MS
 from network_provisioner.api.shapes import Answer, Body, Text
-from network_provisioner.errors import InputError
-from network_provisioner.units import parse_duration
+from network_provisioner.base.errors import InputError
+from network_provisioner.base.units import parse_duration
 
 Quantity = Text | float
 _MOST_RESULTS = 50

@@ -8,7 +8,7 @@ from typing import Any
 from fastapi.responses import StreamingResponse
 
 from network_provisioner.api.gate import Message, Receive, Send
-from network_provisioner.errors import BrokerError
+from network_provisioner.base.errors import BrokerError
 
 
 class Room:

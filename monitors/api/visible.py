@@ -13,8 +13,8 @@ from monitors.workflows.facts.plan import placement_id
 from monitors.workflows.overview import KnownWorkflows, Overview
 from network_provisioner.access import May, Principal
 from network_provisioner.api.shapes import MOST
-from network_provisioner.errors import BrokerError
-from network_provisioner.model import Transit
+from network_provisioner.base.errors import BrokerError
+from network_provisioner.base.model import Transit
 
 _PAGE = 5000  # measurements that are read at once
 _CONDORS = "condor:"  # how ids of transits for HTCondor's own transfers begin

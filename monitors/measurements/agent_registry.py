@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from monitors.measurements.definitions import Member
-from network_provisioner.errors import BrokerError
+from network_provisioner.base.errors import BrokerError
 
 AWAY_S = 90.0
 """Who has not asked for so long is away: an agent asks again at the latest after a minute."""

@@ -24,7 +24,7 @@ from monitors.measurements.task_data import known_end
 from monitors.measurements.tasks import Slot
 from monitors.rules import Rules
 from network_provisioner.access import Principal
-from network_provisioner.errors import BrokerError, InputError
+from network_provisioner.base.errors import BrokerError, InputError
 
 _KEEP_MS = 7 * 86_400_000  # how long runs are kept: a result may come late
 _MOST_KEPT = 200_000

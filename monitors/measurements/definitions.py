@@ -10,9 +10,9 @@ from reprlib import repr as shown
 from typing import Any
 
 from monitors.measurements.probes.tools import Tool, tool_of
-from network_provisioner.errors import InputError
-from network_provisioner.meant import meant
-from network_provisioner.topology import Topology
+from network_provisioner.base.errors import InputError
+from network_provisioner.base.suggestions import meant
+from network_provisioner.topology.graph import Topology
 
 _NAME = re.compile(r"[A-Za-z0-9_.:-]{1,100}\Z")
 

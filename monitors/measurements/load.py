@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from monitors.measurements.tasks import Agreement, LinkId, Resource, Schedule, Task, seconds
-from network_provisioner.errors import InputError
+from network_provisioner.base.errors import InputError
 
 MOST_RUNS = 2_000_000
 """In a hyperperiod: more than that would take minutes, and hundreds of megabytes."""

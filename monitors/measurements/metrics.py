@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from monitors.measurements.coordinator import Coordinator
-from network_provisioner.errors import AdonError
+from network_provisioner.base.errors import AdonError
 
 _log = logging.getLogger(__name__)
 

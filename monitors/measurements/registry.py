@@ -20,8 +20,8 @@ from monitors.measurements.run_store import KeptTask
 from monitors.measurements.schedule import Recurring, arrive, leave, moved, plan
 from monitors.measurements.task_data import task_from_dict
 from monitors.measurements.tasks import Agreement, Infeasible, Schedule, Slot, Task
-from network_provisioner.errors import BrokerError, InputError
-from network_provisioner.topology import Topology
+from network_provisioner.base.errors import BrokerError, InputError
+from network_provisioner.topology.graph import Topology
 
 _MOST_ARRIVALS = 20  # at a start: more are planned anew, all at once
 

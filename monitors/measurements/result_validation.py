@@ -16,7 +16,7 @@ from typing import Any
 from monitors.measurement import UNITS, Measurement, check_sendable, to_row
 from monitors.measurements.probes.tools import gives
 from monitors.measurements.runs import Part, Run, State
-from network_provisioner.errors import InputError
+from network_provisioner.base.errors import InputError
 
 SLACK_S = 2.0
 """How far outside of its run a measurement may say that it was true."""

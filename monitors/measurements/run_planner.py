@@ -14,7 +14,7 @@ from monitors.measurements.run_store import KeptTask, MeasuringStore, RunStore
 from monitors.measurements.runs import Run, State, Uses, new_run
 from monitors.measurements.schedule import squeeze
 from monitors.measurements.tasks import Infeasible, Schedule, Slot, Task
-from network_provisioner.errors import BrokerError, InputError
+from network_provisioner.base.errors import BrokerError, InputError
 
 HORIZON_MS = 300_000
 """How far ahead agents are told what to do: for so long they go on without the broker."""

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from monitors.measurements.runs import Run, State, part_from_dict, uses_from_dict
-from network_provisioner.errors import AdonError
-from network_provisioner.wal import transaction, use_wal
+from network_provisioner.base.errors import AdonError
+from network_provisioner.base.wal import transaction, use_wal
 
 _KEEP_MS = 600_000  # how long a run stays in memory after its end
 

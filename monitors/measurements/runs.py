@@ -12,7 +12,7 @@ from monitors.measurement import Measurement
 from monitors.measurements.agent.messages import Assignment
 from monitors.measurements.definitions import Definition, Member
 from monitors.measurements.tasks import LinkId
-from network_provisioner.errors import InputError
+from network_provisioner.base.errors import InputError
 
 
 class State(StrEnum):

@@ -32,7 +32,7 @@ from monitors.measurements.tasks import (
     check_load,
     seconds,
 )
-from network_provisioner.errors import InputError
+from network_provisioner.base.errors import InputError
 
 SPREAD = 0.4
 """Up to this part of the bound runs are spread over their windows: each task has a place of its own

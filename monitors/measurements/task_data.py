@@ -20,12 +20,12 @@ from typing import Any
 
 from monitors.measurements.probes.tools import Tool, tool_of
 from monitors.measurements.tasks import Agreement, LinkId, Task, check
+from network_provisioner.base.errors import InputError
+from network_provisioner.base.fields import known_keys, name, text, whole
+from network_provisioner.base.suggestions import meant
+from network_provisioner.base.units import bits, parse_duration, parse_rate
 from network_provisioner.controllers.routes import default_path
-from network_provisioner.errors import InputError
-from network_provisioner.fields import known_keys, name, text, whole
-from network_provisioner.meant import meant
-from network_provisioner.topology import Topology
-from network_provisioner.units import bits, parse_duration, parse_rate
+from network_provisioner.topology.graph import Topology
 
 _TASK = ("tool", "from", "to", "every", "for", "within", "load", "options")
 _AGREEMENT = ("links", "domains")

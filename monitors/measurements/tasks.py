@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from network_provisioner.errors import InputError
-from network_provisioner.units import format_rate
+from network_provisioner.base.errors import InputError
+from network_provisioner.base.units import format_rate
 
 LinkId = tuple[str, str]
 """Both ends of a link, the smaller name first: it is one link in both directions."""

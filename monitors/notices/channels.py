@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 from monitors.notices.data import Target, headers_of
 from monitors.notices.deciding import Notice
-from network_provisioner.errors import InputError
+from network_provisioner.base.errors import InputError
 
 _HOOK_S = 10.0
 _PLAIN = "".join(map(chr, range(32, 127)))  # what a header takes

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from network_provisioner.errors import InputError
-from network_provisioner.meant import meant
+from network_provisioner.base.errors import InputError
+from network_provisioner.base.suggestions import meant
 
 FINISHED, FAILED, REMOVED, STUCK, ANOMALY = "finished", "failed", "removed", "stuck", "anomaly"
 KINDS = (FINISHED, FAILED, STUCK, ANOMALY, REMOVED)

@@ -22,7 +22,7 @@ from monitors.archive import Archive, Measurement
 from monitors.notices.channels import Channel, Channels, Said
 from monitors.notices.data import Target
 from monitors.notices.deciding import Notice, notice_id, wants
-from network_provisioner.errors import AdonError
+from network_provisioner.base.errors import AdonError
 
 _log = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from monitors.notices.deciding import Notice, end_of, workflow_notice
 from monitors.workflows.analysis import analyse
 from monitors.workflows.overview import KnownWorkflows, Overview
 from monitors.workflows.status import Status
-from network_provisioner.errors import AdonError
+from network_provisioner.base.errors import AdonError
 
 _log = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ from monitors.planned import jobsubmit
 from monitors.planned.moves import moves_of
 from monitors.planned.transferlist import SitePair
 from monitors.workflows.logs.submit_dir import JobKind, SubmitDir
-from network_provisioner.errors import InputError
+from network_provisioner.base.errors import InputError
 
 _JOB = re.compile(r"\s*JOB\s+(\S+)\s+(\S+)", re.IGNORECASE)
 _EDGES = re.compile(r"\s*PARENT\s+(.+?)\s+CHILD\s+(.+?)\s*\Z", re.IGNORECASE)

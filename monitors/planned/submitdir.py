@@ -20,7 +20,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from network_provisioner.errors import InputError
+from network_provisioner.base.errors import InputError
 
 HOOK_JOURNAL = "adon-hooks.jsonl"
 SIZE_JOURNAL = "adon-sizes.jsonl"

@@ -22,7 +22,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from network_provisioner.errors import InputError
+from network_provisioner.base.errors import InputError
 
 RELAY = "local"
 """What ``pegasus-transfer`` calls the machine that it runs on, wherever that is."""

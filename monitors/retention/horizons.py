@@ -16,9 +16,9 @@ from typing import Any
 
 from monitors.measurement import UNITS
 from monitors.retention.sketch import Sketch
-from network_provisioner import fields
-from network_provisioner.errors import InputError
-from network_provisioner.units import parse_duration
+from network_provisioner.base import fields
+from network_provisioner.base.errors import InputError
+from network_provisioner.base.units import parse_duration
 
 HOUR_S, DAY_S = 3600, 86400
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95, 0.99)

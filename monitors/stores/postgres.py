@@ -19,9 +19,9 @@ from monitors.measurement import COLUMNS
 from monitors.stores import base
 from monitors.stores.base import ArchiveError, Row, Rows
 from monitors.stores.postgres_schema import BESIDE, LAYOUT, MIGRATIONS, TABLES, translated
-from network_provisioner.errors import InputError
-from network_provisioner.store import StoreError
+from network_provisioner.base.errors import InputError
 from network_provisioner.stores.postgres_link import BusyError, Database, Link, LostError, run
+from network_provisioner.stores.store import StoreError
 
 T = TypeVar("T")
 _KEY = 0x41444F4E << 32  # of advisory locks: "ADON"; the low half is the table's own number

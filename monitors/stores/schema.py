@@ -5,8 +5,8 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 
-from network_provisioner.errors import InputError
-from network_provisioner.wal import transaction, use_wal
+from network_provisioner.base.errors import InputError
+from network_provisioner.base.wal import transaction, use_wal
 
 # "ADON" in ASCII, in the file's header: tells an archive from any other SQLite file.
 APPLICATION_ID = 0x41444F4E

@@ -17,8 +17,8 @@ from pathlib import Path
 from monitors.measurement import COLUMNS
 from monitors.stores import base, schema
 from monitors.stores.base import ArchiveError, Row, Rows
-from network_provisioner.errors import AdonError, InputError
-from network_provisioner.wal import transaction
+from network_provisioner.base.errors import AdonError, InputError
+from network_provisioner.base.wal import transaction
 
 MEMORY = ":memory:"
 # Memory for pages of the two indexes that every row goes into; SQLite's own 2 MB are too few for a

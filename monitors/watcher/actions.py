@@ -11,10 +11,10 @@ from monitors.planned import submitdir
 from monitors.watcher.decision_file import DecisionFile, Pair
 from monitors.watcher.events import Watched
 from monitors.watcher.pending import Broker, Later
-from network_provisioner.base.hookconfig import HookConfig
-from network_provisioner.base.path_requests import UNASKED, Answer, ids_of, lease_of
-from network_provisioner.errors import BrokerError
-from network_provisioner.model import ENDED, LIVE, Transit, TransitRequest, TransitState
+from network_provisioner.base.errors import BrokerError
+from network_provisioner.base.model import ENDED, LIVE, Transit, TransitRequest, TransitState
+from network_provisioner.client.hookconfig import HookConfig
+from network_provisioner.client.path_requests import UNASKED, Answer, ids_of, lease_of
 
 # A request of a hook that was killed may reach the broker after our first try to give it back.
 _STRAGGLER_S = 2.0

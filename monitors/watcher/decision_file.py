@@ -9,7 +9,7 @@ from typing import Any
 
 from monitors.planned import submitdir
 from monitors.planned.submitdir import DECISION_ENDING
-from network_provisioner.base.path_requests import UNASKED, Answer
+from network_provisioner.client.path_requests import UNASKED, Answer
 
 
 @dataclass(frozen=True, slots=True)

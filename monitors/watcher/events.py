@@ -8,7 +8,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
 
-from network_provisioner.base.hookconfig import HookConfig
+from network_provisioner.client.hookconfig import HookConfig
 
 
 class What(StrEnum):

@@ -16,8 +16,8 @@ from monitors.watcher.events import Event, Watched, What, WorkflowListener
 from monitors.watcher.pending import PendingAction
 from monitors.watcher.rules import Decision, Fact, JobState
 from monitors.watcher.workflow_files import Source
-from network_provisioner.base.path_requests import UNASKED
-from network_provisioner.model import TransitState
+from network_provisioner.base.model import TransitState
+from network_provisioner.client.path_requests import UNASKED
 
 log = logging.getLogger(__name__)
 

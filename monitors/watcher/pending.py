@@ -12,11 +12,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from network_provisioner.base import patience
-from network_provisioner.base.hookclient import client_of
-from network_provisioner.base.hookconfig import HookConfig
-from network_provisioner.errors import BrokerError, InputError
-from network_provisioner.model import Transit
+from network_provisioner.base.errors import BrokerError, InputError
+from network_provisioner.base.model import Transit
+from network_provisioner.client import patience
+from network_provisioner.client.hookclient import client_of
+from network_provisioner.client.hookconfig import HookConfig
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +27,7 @@ _SLICE_S = 3.0  # so that a slow broker does not keep the watcher from looking
 
 
 class Broker(patience.Broker, Protocol):
-    """The part of ``network_provisioner.client.BrokerClient`` that watchers use."""
+    """The part of ``network_provisioner.client.broker.BrokerClient`` that watchers use."""
 
     def list(self, state: str | None = None, workflow: str | None = None) -> list[Transit]:
         """The transits in this state of this workflow."""

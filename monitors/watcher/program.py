@@ -13,9 +13,9 @@ from monitors.watcher import loop, registry
 from monitors.watcher.actions import JobFiles
 from monitors.watcher.events import ListenerOf
 from monitors.watcher.watching import Watching
-from network_provisioner.base import hookconfig
-from network_provisioner.base.hookconfig import HookConfig
-from network_provisioner.errors import InputError
+from network_provisioner.base.errors import InputError
+from network_provisioner.client import hookconfig
+from network_provisioner.client.hookconfig import HookConfig
 
 IDLE_S = 60.0
 

@@ -203,7 +203,7 @@ def _name(workflow: str) -> str:
 
 def _start_detached(command: list[str], lock: int) -> None:
     # Imported where it is needed: hooks that find a watcher at work start sooner without it.
-    from network_provisioner.detached import detached  # noqa: PLC0415
+    from network_provisioner.base.detached import detached  # noqa: PLC0415
 
     environment = outlasting(os.environ)
 

@@ -21,9 +21,9 @@ from monitors.watcher.pending import Broker, Clients, PendingActions
 from monitors.watcher.registry import Entry
 from monitors.watcher.workflow_files import Files, elsewhere, process_alive
 from monitors.workflows.logs.watch import open_watch
-from network_provisioner.base import hookconfig
-from network_provisioner.base.hookconfig import HookConfig
-from network_provisioner.errors import InputError
+from network_provisioner.base.errors import InputError
+from network_provisioner.client import hookconfig
+from network_provisioner.client.hookconfig import HookConfig
 
 log = logging.getLogger(__name__)
 

@@ -26,7 +26,7 @@ from monitors.watcher.events import Event, What
 from monitors.workflows.logs.dagman import RunParser, Step
 from monitors.workflows.logs.events import EventParser, JobEvent, Kind
 from monitors.workflows.logs.tail import Tail
-from network_provisioner.errors import InputError
+from network_provisioner.base.errors import InputError
 
 _KINDS = {
     Kind.SUBMIT: What.SUBMITTED,

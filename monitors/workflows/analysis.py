@@ -14,7 +14,7 @@ from typing import Any
 
 from monitors.measurement import Measurement
 from monitors.workflows.facts.transfers import transfers_of
-from network_provisioner.units import goodput
+from network_provisioner.base.units import goodput
 
 
 @dataclass(frozen=True, slots=True)

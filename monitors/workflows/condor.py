@@ -21,7 +21,7 @@ from typing import Any, Protocol
 
 from monitors.workflows.logs.events import schedd_of
 from monitors.workflows.status import State
-from network_provisioner.errors import printable
+from network_provisioner.base.errors import printable
 
 _log = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from monitors.workflows.followed import FollowedWorkflow, SubEvent
 from monitors.workflows.logs.events import Kind
 from monitors.workflows.logs.submit_dir import SubmitDir, running, sub_workflows
 from monitors.workflows.status import NOT_STARTED, State, Status, for_people, total
-from network_provisioner.errors import InputError
+from network_provisioner.base.errors import InputError
 
 _log = logging.getLogger(__name__)
 

@@ -25,7 +25,7 @@ from monitors.workflows.logs.events import EventTail, JobEvent, JobEvents, Kind
 from monitors.workflows.logs.submit_dir import JobKind, SubmitDir
 from monitors.workflows.logs.tail import Tail, state_of
 from monitors.workflows.status import NOT_STARTED, State, Status
-from network_provisioner.errors import InputError
+from network_provisioner.base.errors import InputError
 
 _LATE_S = 10.0  # how often events after the end are read: all is read again for them
 

@@ -34,7 +34,7 @@ from monitors.workflows.inquiries import Fallback, Inquiries, inquiry_into
 from monitors.workflows.logs.submit_dir import DAG, SubmitDir, is_file, running
 from monitors.workflows.sink import Requests, Sink
 from monitors.workflows.status import Status
-from network_provisioner.errors import AdonError, InputError
+from network_provisioner.base.errors import AdonError, InputError
 
 _log = logging.getLogger(__name__)
 

@@ -18,8 +18,8 @@ from monitors.archive import Archive, ArchiveError, Selection
 from monitors.background import Background
 from monitors.measurement import Measurement, check_sendable, to_row
 from monitors.workflows.status import Status
-from network_provisioner.errors import AdonError, BrokerError, InputError, printable
-from network_provisioner.http1 import Server, Tls
+from network_provisioner.base.errors import AdonError, BrokerError, InputError, printable
+from network_provisioner.client.http1 import Server, Tls
 
 _log = logging.getLogger(__name__)
 

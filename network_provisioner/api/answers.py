@@ -10,7 +10,7 @@ from typing import Any
 from fastapi import Response
 
 from network_provisioner.api.problems import error_body
-from network_provisioner.model import RequestAnswer, Transit
+from network_provisioner.base.model import RequestAnswer, Transit
 
 _FIELDS = tuple(f.name for f in fields(Transit))
 

@@ -14,14 +14,14 @@ from prometheus_client.registry import Collector
 
 from network_provisioner.access import Keyring
 from network_provisioner.api import accounting, network, policies, templates, transits
-from network_provisioner.api.books import Books
 from network_provisioner.api.gate import Gate
 from network_provisioner.api.metrics import Metrics
 from network_provisioner.api.problems import ErrorBody, add_errors
 from network_provisioner.api.queries import given_once
+from network_provisioner.api.registries import Registries
 from network_provisioner.api.turns import Turns
+from network_provisioner.base.errors import BrokerError
 from network_provisioner.broker import Broker
-from network_provisioner.errors import BrokerError
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ carry. Sizes are bytes, rates bits per second, times seconds. Every error has th
 def create_app(
     broker: Broker,
     keyring: Keyring | None = None,
-    books: Books | None = None,
+    books: Registries | None = None,
     more: Sequence[APIRouter] = (),
     collectors: Sequence[Collector] = (),
     pages: Sequence[str] = (),
@@ -92,7 +92,7 @@ def create_app(
 def description(more: Sequence[APIRouter] = ()) -> dict[str, Any]:
     """What ``/openapi.json`` answers, also where no broker runs."""
     nobody: Any = None
-    return create_app(nobody, books=Books(nobody, nobody, nobody), more=more).openapi()
+    return create_app(nobody, books=Registries(nobody, nobody, nobody), more=more).openapi()
 
 
 def _describe_security(app: FastAPI) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from network_provisioner.access import ANYBODY, Keyring, Principal
 from network_provisioner.api.problems import answer_to
-from network_provisioner.errors import BrokerError
+from network_provisioner.base.errors import BrokerError
 
 MAX_BODY_BYTES = 256 * 1024  # as many requests as may be made at once are below
 BODY_S = 10.0  # for a body to arrive: on any line that is enough for so little

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from network_provisioner.model import Transit
+from network_provisioner.base.model import Transit
 
 List = Callable[[str | None, str | None, int], list[Transit]]
 _MOST = 2**31 - 1

@@ -14,9 +14,9 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from network_provisioner.access import Principal
+from network_provisioner.base.errors import AdonError, BrokerError
+from network_provisioner.base.model import RequestAnswer, Transit, TransitRequest
 from network_provisioner.broker import Broker
-from network_provisioner.errors import AdonError, BrokerError
-from network_provisioner.model import RequestAnswer, Transit, TransitRequest
 
 log = logging.getLogger(__name__)
 

@@ -14,8 +14,8 @@ from network_provisioner.api.callers import Caller
 from network_provisioner.api.shapes import Answer, Body, Text
 from network_provisioner.api.turns import Turns
 from network_provisioner.broker import Broker
-from network_provisioner.policies.book import PolicyBook
-from network_provisioner.policies.forms import api_details
+from network_provisioner.policies.registry import PolicyRegistry
+from network_provisioner.policies.schema import api_details
 
 _VERSION = re.compile(r"v[0-9]+(\.[0-9]+)*\Z")
 _MOST_LINKS = 1000
@@ -51,7 +51,7 @@ class PolicyAnswer(Answer):
     queues: list[str]
 
 
-def router(book: PolicyBook, broker: Broker, turns: Turns) -> APIRouter:
+def router(book: PolicyRegistry, broker: Broker, turns: Turns) -> APIRouter:
     """The routes."""
     routes = APIRouter(tags=["policies"])
 

@@ -12,9 +12,9 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
+from network_provisioner.base.errors import AdonError, InputError, printable
 from network_provisioner.controllers.base import ControllerError
-from network_provisioner.errors import AdonError, InputError, printable
-from network_provisioner.store import StoreError
+from network_provisioner.stores.store import StoreError
 
 log = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from fastapi import Request
 
-from network_provisioner.errors import InputError
+from network_provisioner.base.errors import InputError
 
 
 async def given_once(request: Request) -> None:

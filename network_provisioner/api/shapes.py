@@ -10,9 +10,9 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from network_provisioner.api.problems import Error
+from network_provisioner.base.flows import Flow, flow_from_dict
+from network_provisioner.base.model import Service, Transit, TransitRequest
 from network_provisioner.broker import MOST_REQUESTS
-from network_provisioner.flows import Flow, flow_from_dict
-from network_provisioner.model import Service, Transit, TransitRequest
 from network_provisioner.terms import MAX_FLOWS
 
 _LARGEST = 2**63 - 1

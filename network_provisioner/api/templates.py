@@ -13,11 +13,11 @@ from network_provisioner.api import answers
 from network_provisioner.api.callers import Caller
 from network_provisioner.api.shapes import Answer, Body, Text
 from network_provisioner.api.turns import Turns
+from network_provisioner.base.errors import BrokerError
 from network_provisioner.broker import Broker
-from network_provisioner.errors import BrokerError
-from network_provisioner.templates.book import TemplateBook
 from network_provisioner.templates.data import template_to_dict, wanted_from_dict
 from network_provisioner.templates.entry import Entry, unknown
+from network_provisioner.templates.registry import TemplateRegistry
 
 Version = Annotated[int, Field(ge=1, le=2**31 - 1)]
 Quantity = Annotated[str, Field(max_length=100)] | float | int
@@ -100,7 +100,7 @@ class MatchAnswer(Answer):
     passed_over: dict[str, str]
 
 
-def router(book: TemplateBook, broker: Broker, turns: Turns) -> APIRouter:
+def router(book: TemplateRegistry, broker: Broker, turns: Turns) -> APIRouter:
     """The routes."""
     routes = APIRouter(tags=["templates"])
 

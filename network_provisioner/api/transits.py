@@ -24,9 +24,15 @@ from network_provisioner.api.shapes import (
     flows_of,
 )
 from network_provisioner.api.turns import Turns
+from network_provisioner.base.errors import BrokerError, InputError
+from network_provisioner.base.model import (
+    RequestAnswer,
+    Service,
+    Transit,
+    TransitRequest,
+    TransitState,
+)
 from network_provisioner.broker import Broker
-from network_provisioner.errors import BrokerError, InputError
-from network_provisioner.model import RequestAnswer, Service, Transit, TransitRequest, TransitState
 
 _MOST_LISTED = 100_000
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import ParamSpec, TypeVar
 
-from network_provisioner.errors import BrokerError
+from network_provisioner.base.errors import BrokerError
 
 P = ParamSpec("P")
 T = TypeVar("T")

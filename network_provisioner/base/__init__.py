@@ -1,1 +1,1 @@
-"""What short-lived programs beside workflows need of us: started per job, standard library only."""
+"""What everything else stands on: errors, units, clocks, words of the network; quick to import."""

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import Protocol
 
+from network_provisioner.base.errors import InputError
 from network_provisioner.controllers.rules import Changes, SeenRule, TableEntry
-from network_provisioner.errors import InputError
-from network_provisioner.topology import Topology
+from network_provisioner.topology.graph import Topology
 
 
 @dataclass(frozen=True, slots=True)

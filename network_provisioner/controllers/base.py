@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from network_provisioner.errors import AdonError
-from network_provisioner.flows import Flow
+from network_provisioner.base.errors import AdonError
+from network_provisioner.base.flows import Flow
 
 
 class ControllerError(AdonError):

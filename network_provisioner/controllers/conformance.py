@@ -15,9 +15,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Protocol
 
+from network_provisioner.base.flows import Flow
 from network_provisioner.controllers.base import Circuit, Controller, ControllerError, Part, Queue
-from network_provisioner.flows import Flow
-from network_provisioner.topology import Topology
+from network_provisioner.topology.graph import Topology
 
 
 class Rig(Protocol):

@@ -14,9 +14,9 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
+from network_provisioner.base.errors import InputError
 from network_provisioner.controllers.groups import Group, GroupKey, Lane, Pair
-from network_provisioner.errors import InputError
-from network_provisioner.topology import Topology
+from network_provisioner.topology.graph import Topology
 
 MARKS = 63
 # Text, because it is looked up often, and text remembers its hash.

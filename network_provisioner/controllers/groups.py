@@ -17,12 +17,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from network_provisioner.base.errors import InputError
+from network_provisioner.base.flows import Flow, Ports
+from network_provisioner.base.units import MAX_RATE_BPS, format_rate
 from network_provisioner.controllers.base import Circuit
 from network_provisioner.controllers.rules import Masked
-from network_provisioner.errors import InputError
-from network_provisioner.flows import Flow, Ports
-from network_provisioner.topology import Topology
-from network_provisioner.units import MAX_RATE_BPS, format_rate
+from network_provisioner.topology.graph import Topology
 
 _ALL_BITS = 0xFFFF
 

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
+from network_provisioner.base.errors import InputError
 from network_provisioner.controllers.base import Circuit, Queue
 from network_provisioner.controllers.dscp import ACKS, SHARED, ClassKey, Marker, class_key
 from network_provisioner.controllers.groups import (
@@ -52,8 +53,7 @@ from network_provisioner.controllers.shaping.shapes import (
     DeviceShape,
     share_out,
 )
-from network_provisioner.errors import InputError
-from network_provisioner.topology import Link, Topology
+from network_provisioner.topology.graph import Link, Topology
 
 # A policer that forgives too little halves TCP's rate, one that forgives too much is none: at
 # 200 Mb/s a burst of 5 ms gave 119 Mb/s and one of 500 ms gave 222.

@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from network_provisioner.base.errors import AdonError, InputError
 from network_provisioner.controllers.backend import SwitchBackend, switch_names
 from network_provisioner.controllers.base import Circuit, ControllerError, Queue
 from network_provisioner.controllers.groups import Group
@@ -24,8 +25,7 @@ from network_provisioner.controllers.rules import (
 )
 from network_provisioner.controllers.shaping.shapes import DeviceShape, Shaper
 from network_provisioner.controllers.switch_state import OURS, SwitchState
-from network_provisioner.errors import AdonError, InputError
-from network_provisioner.topology import Topology
+from network_provisioner.topology.graph import Topology
 
 LOG = logging.getLogger(__name__)
 

@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 
 import requests
 
+from network_provisioner.base.errors import InputError, printable
 from network_provisioner.controllers.base import ControllerError
-from network_provisioner.errors import InputError, printable
 
 _JSON = "application/yang-data+json"
 # What says that something is not there: RFC 8040 §7 maps "data-missing" to 409.

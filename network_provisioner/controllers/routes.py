@@ -12,6 +12,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from network_provisioner.base.errors import InputError
+from network_provisioner.base.units import MAX_RATE_BPS
 from network_provisioner.controllers.groups import Group, Lane, Pair, matches
 from network_provisioner.controllers.rules import (
     FLOW_ACK_PRIORITY,
@@ -27,9 +29,7 @@ from network_provisioner.controllers.rules import (
     SelectGroup,
     make_cookie,
 )
-from network_provisioner.errors import InputError
-from network_provisioner.topology import Node, Path, Topology
-from network_provisioner.units import MAX_RATE_BPS
+from network_provisioner.topology.graph import Node, Path, Topology
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,9 @@ import time
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
+from network_provisioner.base.errors import InputError
+from network_provisioner.base.flows import Flow
+from network_provisioner.base.units import format_rate
 from network_provisioner.controllers.base import (
     Capabilities,
     Circuit,
@@ -25,11 +28,8 @@ from network_provisioner.controllers.base import (
 )
 from network_provisioner.controllers.groups import check_circuit, check_path, overlap, ways
 from network_provisioner.controllers.routes import default_paths, steps
-from network_provisioner.decisions.lanes import Hop
-from network_provisioner.errors import InputError
-from network_provisioner.flows import Flow
-from network_provisioner.topology import Topology
-from network_provisioner.units import format_rate
+from network_provisioner.reservations.lanes import Hop
+from network_provisioner.topology.graph import Topology
 
 _PARTS = 1000  # of a bit per second: what rates are added up in, so that sums come back to zero
 

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from queue import Empty, SimpleQueue
 
+from network_provisioner.base.errors import AdonError, InputError
 from network_provisioner.controllers.backend import SwitchBackend, SwitchEvent, switch_names
 from network_provisioner.controllers.base import (
     Capabilities,
@@ -27,8 +28,7 @@ from network_provisioner.controllers.plan import WAYS, Plan
 from network_provisioner.controllers.reconcile import Reconciler
 from network_provisioner.controllers.rules import FlowRule, same_but_lease
 from network_provisioner.controllers.shaping.shapes import Shaper
-from network_provisioner.errors import AdonError, InputError
-from network_provisioner.topology import Topology
+from network_provisioner.topology.graph import Topology
 
 LOG = logging.getLogger(__name__)
 # Longer than two brokers take to bring a switch up to date that has restarted.

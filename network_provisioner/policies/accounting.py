@@ -21,10 +21,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
-from network_provisioner.errors import InputError
-from network_provisioner.model import ENDED, ON_SWITCHES, Transit
+from network_provisioner.base.errors import InputError
+from network_provisioner.base.model import ENDED, ON_SWITCHES, Transit
+from network_provisioner.base.units import bytes_of
 from network_provisioner.policies.policy import TYPES
-from network_provisioner.units import bytes_of
 
 
 class Transits(Protocol):

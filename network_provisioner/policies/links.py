@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
 
-from network_provisioner.model import Transit
+from network_provisioner.base.model import Transit
+from network_provisioner.base.units import bits
 from network_provisioner.policies.accounting import so_far_bytes
 from network_provisioner.policies.policy import Policy
-from network_provisioner.topology import Topology
-from network_provisioner.units import bits
+from network_provisioner.topology.graph import Topology
 
 Hop = tuple[str, str]
 Governing = Mapping[Hop, Policy]

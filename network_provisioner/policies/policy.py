@@ -10,7 +10,7 @@ that the policy governs. ``"*"`` stands for everybody else. Three keys are ours 
 ``links``, ``parts`` and ``guarantees``.
 
 How it is read and checked, and what its action does, is in
-:mod:`~network_provisioner.policies.forms`.
+:mod:`~network_provisioner.policies.schema`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
-from network_provisioner.model import Transit
+from network_provisioner.base.model import Transit
 from network_provisioner.policies.strategies import Amount
 
 TYPES = ("user", "project", "experiment")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from itertools import islice
 
-from network_provisioner.errors import InputError
-from network_provisioner.store import PAGE, Store
+from network_provisioner.base.errors import InputError
+from network_provisioner.stores.store import PAGE, Store
 
 
 def copy_state(source: Store, target: Store) -> tuple[int, int]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from network_provisioner.errors import InputError
+from network_provisioner.base.errors import InputError
 
 _URL = re.compile(
     r"(?P<scheme>postgres(?:ql)?)://(?P<at>[^/?]*)(?P<path>/[^?]*)?(?:\?(?P<query>.*))?\Z"

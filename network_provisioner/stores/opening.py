@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from network_provisioner.store import Store
 from network_provisioner.stores.database_url import is_database_url
 from network_provisioner.stores.sqlite import SqliteStore
+from network_provisioner.stores.store import Store
 
 
 def open_store(where: str | Path) -> Store:

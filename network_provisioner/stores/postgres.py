@@ -23,10 +23,10 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
-from network_provisioner.model import Transit
-from network_provisioner.store import ACTIVE, StoreError
+from network_provisioner.base.model import Transit
 from network_provisioner.stores.postgres_link import BusyError, Link, LostError, run
 from network_provisioner.stores.sql import Rows, Run, SqlStore, text_of, transits_of
+from network_provisioner.stores.store import ACTIVE, StoreError
 
 TURN_S = 20.0
 """How long a session may be silent in its turn before the server ends it, in seconds."""
@@ -71,7 +71,7 @@ _NEWS = (
 
 
 class PostgresStore(SqlStore):
-    """A :class:`~network_provisioner.store.Store` in the PostgreSQL database at a URL."""
+    """A :class:`~network_provisioner.stores.store.Store` in the PostgreSQL database at a URL."""
 
     shared = True
     _transits_in = "adon_transits"

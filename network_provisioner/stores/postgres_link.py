@@ -16,9 +16,9 @@ from typing import Any
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
-from network_provisioner.errors import printable
-from network_provisioner.store import StoreError
+from network_provisioner.base.errors import printable
 from network_provisioner.stores.database_url import shown_url
+from network_provisioner.stores.store import StoreError
 
 Rows = list[tuple[Any, ...]]
 Database = psycopg.Connection[tuple[Any, ...]]

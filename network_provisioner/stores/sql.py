@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
-from network_provisioner.model import Transit
-from network_provisioner.store import ACTIVE, PAGE, Document
+from network_provisioner.base.model import Transit
+from network_provisioner.stores.store import ACTIVE, PAGE, Document
 
 Rows = list[tuple[Any, ...]]
 Run = Callable[[str, dict[str, Any]], Rows]

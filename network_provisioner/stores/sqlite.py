@@ -17,10 +17,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from network_provisioner.model import Transit
-from network_provisioner.store import StoreError
+from network_provisioner.base.model import Transit
+from network_provisioner.base.wal import transaction, use_wal
 from network_provisioner.stores.sql import Rows, Run, SqlStore, text_of
-from network_provisioner.wal import transaction, use_wal
+from network_provisioner.stores.store import StoreError
 
 MEMORY = ":memory:"
 _LAYOUT = 2  # of the tables, kept in the file's user_version
@@ -43,7 +43,7 @@ _PUT = (
 
 
 class SqliteStore(SqlStore):
-    """A :class:`~network_provisioner.store.Store` in one SQLite file, or in memory for
+    """A :class:`~network_provisioner.stores.store.Store` in one SQLite file, or in memory for
     ``":memory:"``."""
 
     shared = False

@@ -11,8 +11,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, StringConstraints
 
-from network_provisioner.errors import InputError
-from network_provisioner.schema import (
+from network_provisioner.base.errors import InputError
+from network_provisioner.base.schema import (
     Duration,
     Fraction,
     Name,
@@ -24,9 +24,9 @@ from network_provisioner.schema import (
     listed,
     read,
 )
-from network_provisioner.template import MAX_SCORE, QSpec, RSpec, Table, Template, Tuning
+from network_provisioner.base.units import format_rate
 from network_provisioner.templates.match import Wanted
-from network_provisioner.units import format_rate
+from network_provisioner.templates.template import MAX_SCORE, QSpec, RSpec, Table, Template, Tuning
 
 BUILT_IN: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {

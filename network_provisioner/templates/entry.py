@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from network_provisioner.errors import BrokerError, InputError
-from network_provisioner.store import Document
-from network_provisioner.template import Template
+from network_provisioner.base.errors import BrokerError, InputError
+from network_provisioner.stores.store import Document
 from network_provisioner.templates.data import template_from_dict, template_to_dict
 from network_provisioner.templates.sitepolicy import TemplatePolicy, capped
+from network_provisioner.templates.template import Template
 
 log = logging.getLogger(__name__)
 
@@ -24,7 +24,7 @@ Source = Mapping[str, Any]
 
 
 class Documents(Protocol):
-    """As much of a :class:`~network_provisioner.store.Store` as the book needs."""
+    """As much of a :class:`~network_provisioner.stores.store.Store` as the book needs."""
 
     def put_document(self, kind: str, name: str, body: dict[str, Any], keep: int = 0) -> int:
         """Write a new version; its number."""

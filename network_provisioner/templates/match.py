@@ -20,8 +20,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
-from network_provisioner.template import Template
-from network_provisioner.units import format_rate
+from network_provisioner.base.units import format_rate
+from network_provisioner.templates.template import Template
 
 DEFAULT = "default"
 _LEAST = 1e-9  # stands for a limit of 0 where a ratio is needed

@@ -15,11 +15,11 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from network_provisioner.errors import InputError
-from network_provisioner.schema import Duration, Schema, Whole, read
-from network_provisioner.template import QSpec, RSpec, Template
+from network_provisioner.base.errors import InputError
+from network_provisioner.base.schema import Duration, Schema, Whole, read
+from network_provisioner.base.units import format_rate
 from network_provisioner.templates.data import MOST_PATHS, MOST_PRIORITY, Positive
-from network_provisioner.units import format_rate
+from network_provisioner.templates.template import QSpec, RSpec, Template
 
 _BEGINNING = re.compile(r"[^\W_]{3}")
 

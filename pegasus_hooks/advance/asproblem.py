@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from network_provisioner.units import transfer_time
+from network_provisioner.base.units import transfer_time
 from pegasus_hooks.advance.beliefs import Beliefs
 from site_selector.cost import Array
 from site_selector.estimates.believe import DEFAULT_WORKERS

@@ -16,8 +16,8 @@ from monitors.planned import submitdir
 from monitors.planned.dag import Node, PlannedDag
 from monitors.workflows.facts.attempts import runtime_subject
 from monitors.workflows.logs.submit_dir import JobKind
-from network_provisioner.errors import InputError
-from network_provisioner.topology import Topology
+from network_provisioner.base.errors import InputError
+from network_provisioner.topology.graph import Topology
 from pegasus_hooks.prepost import sizes
 from site_selector.catalogs.documents import read_document
 from site_selector.catalogs.entries import Site, sites_of

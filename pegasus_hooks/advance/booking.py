@@ -12,9 +12,14 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from network_provisioner.client import Asked
-from network_provisioner.errors import BrokerError
-from network_provisioner.model import LIVE, Transit, TransitRequest, TransitState
+from network_provisioner.base.errors import BrokerError
+from network_provisioner.base.model import (
+    LIVE,
+    RequestAnswer,
+    Transit,
+    TransitRequest,
+    TransitState,
+)
 from pegasus_hooks.advance.correct import (
     Ask,
     Corrections,
@@ -39,9 +44,9 @@ _REFUSALS = frozenset({"conflict", "bad_time", "controller_unavailable", "store_
 
 
 class Broker(Protocol):
-    """The part of :class:`~network_provisioner.client.BrokerClient` that reserving needs."""
+    """The part of :class:`~network_provisioner.client.broker.BrokerClient` that reserving needs."""
 
-    def ask(self, requests: Sequence[TransitRequest], /) -> list[Asked]:
+    def ask(self, requests: Sequence[TransitRequest], /) -> list[RequestAnswer]:
         """Ask for several paths at once, each answered for itself."""
         ...
 

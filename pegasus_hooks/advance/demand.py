@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 
-from network_provisioner.units import bits
+from network_provisioner.base.units import bits
 from pegasus_hooks.advance.predict import Pair, Window
 
 

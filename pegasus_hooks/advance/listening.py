@@ -10,7 +10,7 @@ from statistics import median
 
 from monitors.planned.dag import PlannedDag
 from monitors.watcher.events import Event, Watched, What
-from network_provisioner.errors import AdonError
+from network_provisioner.base.errors import AdonError
 from pegasus_hooks.advance.beliefs import Beliefs
 from pegasus_hooks.advance.booking import Booking
 from pegasus_hooks.advance.correct import Back, Corrections, Rules

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from monitors.planned.dag import Moving, Node, PlannedDag
-from network_provisioner.units import bits, transfer_time
+from network_provisioner.base.units import bits, transfer_time
 from pegasus_hooks.advance.asproblem import Parts, problem_of
 from pegasus_hooks.advance.beliefs import Beliefs
 from pegasus_hooks.advance.progress import NOT_BEGUN, Phase, Progress, Stand

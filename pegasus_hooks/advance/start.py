@@ -12,12 +12,12 @@ from monitors.archive import Archive
 from monitors.knowledge import Knowledge
 from monitors.planned.dag import read_dag
 from monitors.watcher.events import Event, Watched
-from network_provisioner.base.hookclient import client_of
-from network_provisioner.base.hookconfig import HookConfig
-from network_provisioner.errors import AdonError
-from network_provisioner.model import TransitRequest
+from network_provisioner.base.errors import AdonError
+from network_provisioner.base.model import TransitRequest
+from network_provisioner.client.hookclient import client_of
+from network_provisioner.client.hookconfig import HookConfig
 from network_provisioner.stores.database_url import place
-from network_provisioner.topology import Topology
+from network_provisioner.topology.graph import Topology
 from pegasus_hooks.advance.beliefs import Beliefs, Believer
 from pegasus_hooks.advance.booking import Booking, Broker
 from pegasus_hooks.advance.correct import Rules

@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from network_provisioner.errors import InputError
+from network_provisioner.base.errors import InputError
 
 _BEGIN = b"# >>> adon"
 _END = b"# <<< adon"

@@ -14,8 +14,8 @@ from typing import Any
 
 import yaml
 
-from network_provisioner.base.hookconfig import HookConfig
-from network_provisioner.errors import InputError
+from network_provisioner.base.errors import InputError
+from network_provisioner.client.hookconfig import HookConfig
 from pegasus_hooks import hookscripts
 from pegasus_hooks.hookscripts import Commands, safe_path
 from pegasus_hooks.install import block, changes, ours

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from network_provisioner.errors import InputError
+from network_provisioner.base.errors import InputError
 
 _PART = ".adon-part"  # no name that Pegasus would put on its class path
 

@@ -6,7 +6,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from network_provisioner.errors import InputError
+from network_provisioner.base.errors import InputError
 
 PLANNER = "pegasus-plan"
 PROPERTIES = "pegasus.properties"

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
-from network_provisioner.errors import InputError
+from network_provisioner.base.errors import InputError
 from pegasus_hooks import hookscripts, properties
 from pegasus_hooks.install import block, changes, ours
 from pegasus_hooks.install.changes import Change

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from monitors.planned import submitdir
-from network_provisioner.errors import AdonError
+from network_provisioner.base.errors import AdonError
 from pegasus_hooks import plugin
 from pegasus_hooks.install.home import Place, real
 from pegasus_hooks.install.parts import HOOKS, SELECTOR

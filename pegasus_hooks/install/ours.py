@@ -7,7 +7,7 @@ import json
 import zipfile
 from pathlib import Path
 
-from network_provisioner.errors import InputError
+from network_provisioner.base.errors import InputError
 from pegasus_hooks import hookscripts, plugin
 from pegasus_hooks.install import changes
 from pegasus_hooks.install.changes import Change

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from network_provisioner.base.hookconfig import HookConfig
-from network_provisioner.errors import InputError
+from network_provisioner.base.errors import InputError
+from network_provisioner.client.hookconfig import HookConfig
 from pegasus_hooks import hookscripts, plugin, properties
 from pegasus_hooks.hookscripts import Commands
 from pegasus_hooks.install import block

@@ -13,8 +13,8 @@ from graphlib import TopologicalSorter
 from typing import Any
 
 from monitors.planned.transferlist import Mkdir, Remove, SiteUrl
-from network_provisioner.errors import InputError
-from network_provisioner.meant import did_you_mean
+from network_provisioner.base.errors import InputError
+from network_provisioner.base.suggestions import did_you_mean
 from pegasus_hooks.planner.model import Kind, Options, PlannedJob, Task
 from pegasus_hooks.planner.places import Places
 from pegasus_hooks.planner.programs import Program, Programs, merged, split_arguments

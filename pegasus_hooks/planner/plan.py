@@ -19,7 +19,7 @@ from importlib import metadata, util
 from pathlib import Path
 
 from monitors.planned import transferlist
-from network_provisioner.errors import InputError, MissingError
+from network_provisioner.base.errors import InputError, MissingError
 from pegasus_hooks.hookscripts import safe_path
 from pegasus_hooks.planner import jobrun
 from pegasus_hooks.planner.braindump import braindump_text, metadata_text, properties_text

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from network_provisioner.errors import InputError
+from network_provisioner.base.errors import InputError
 from pegasus_hooks.planner.model import Sources
 from site_selector.catalogs.documents import read_document
 from site_selector.catalogs.entries import Site, Transformation

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from network_provisioner.errors import InputError
+from network_provisioner.base.errors import InputError
 from site_selector.catalogs.workflow import Job, Workflow
 
 NAME = re.compile(r"[A-Za-z0-9_.-]+\Z")

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from network_provisioner.errors import InputError
+from network_provisioner.base.errors import InputError
 from pegasus_hooks.hookscripts import safe_path
 from pegasus_hooks.planner.model import Kind, Options, PlannedJob
 from pegasus_hooks.planner.places import SUBMIT_SITE

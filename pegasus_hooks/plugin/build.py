@@ -17,7 +17,7 @@ import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
-from network_provisioner.errors import AdonError, MissingError
+from network_provisioner.base.errors import AdonError, MissingError
 from pegasus_hooks.plugin import JAR_NAME
 
 Progress = Callable[[str], None]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from reprlib import repr as shown
 from typing import Any, TypeVar
 
-from network_provisioner.errors import InputError
+from network_provisioner.base.errors import InputError
 from site_selector.catalogs.fields import positive_number
 
 VERSION = 1

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 
-from network_provisioner.errors import InputError
+from network_provisioner.base.errors import InputError
 from pegasus_hooks.plugin.replicas import SUBMIT_SITE, Found, Note, measured
 from pegasus_hooks.plugin.request import WHAT, Request, Task
 from site_selector.catalogs.documents import Document

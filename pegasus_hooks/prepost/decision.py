@@ -25,7 +25,7 @@ from typing import Any
 
 from monitors.planned import submitdir
 from monitors.watcher.decision_file import Pair
-from network_provisioner.base.path_requests import UNASKED
+from network_provisioner.client.path_requests import UNASKED
 
 
 @dataclass(slots=True)

@@ -17,12 +17,12 @@ from pathlib import Path
 
 from monitors.planned import submitdir
 from monitors.planned.submitdir import DECISION_ENDING
-from network_provisioner.base import hookconfig
-from network_provisioner.base.hookconfig import HookConfig
-from network_provisioner.base.path_requests import Effects
-from network_provisioner.base.patience import Budget
-from network_provisioner.errors import AdonError
-from network_provisioner.model import Transit
+from network_provisioner.base.errors import AdonError
+from network_provisioner.base.model import Transit
+from network_provisioner.client import hookconfig
+from network_provisioner.client.hookconfig import HookConfig
+from network_provisioner.client.path_requests import Effects
+from network_provisioner.client.patience import Budget
 from pegasus_hooks.prepost import WATCHER
 
 _EXEC_FAILED = 127
@@ -130,7 +130,7 @@ def _register(call: Call, config: HookConfig) -> Callable[[Path, str], None] | N
 
 
 def _effects(config: HookConfig) -> Effects:
-    from network_provisioner.base.hookclient import client_of  # noqa: PLC0415
+    from network_provisioner.client.hookclient import client_of  # noqa: PLC0415
 
     return Effects(client_of(config), Budget(config.timeout_s))
 

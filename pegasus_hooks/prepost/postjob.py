@@ -15,11 +15,11 @@ from typing import Any
 from monitors.planned import jobsubmit, submitdir
 from monitors.planned.moves import Moves
 from monitors.watcher.decision_file import Pair
-from network_provisioner.base.hookconfig import HookConfig
-from network_provisioner.base.path_requests import UNASKED, Effects, give_back, ids_of
-from network_provisioner.errors import AdonError, BrokerError
-from network_provisioner.model import Transit, TransitState
-from network_provisioner.units import goodput
+from network_provisioner.base.errors import AdonError, BrokerError
+from network_provisioner.base.model import Transit, TransitState
+from network_provisioner.base.units import goodput
+from network_provisioner.client.hookconfig import HookConfig
+from network_provisioner.client.path_requests import UNASKED, Effects, give_back, ids_of
 from pegasus_hooks.prepost import sizes, transferlog, tuning
 from pegasus_hooks.prepost.decision import to_give_back
 from pegasus_hooks.prepost.prejob import (

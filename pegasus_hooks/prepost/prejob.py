@@ -22,8 +22,9 @@ from monitors.planned.moves import Moves, moves_of
 from monitors.planned.submitdir import DECISION_ENDING
 from monitors.planned.transferlist import SitePair
 from monitors.watcher.decision_file import Pair
-from network_provisioner.base.hookconfig import HookConfig
-from network_provisioner.base.path_requests import (
+from network_provisioner.base.model import Service, TransitRequest
+from network_provisioner.client.hookconfig import HookConfig
+from network_provisioner.client.path_requests import (
     Answer,
     Answers,
     Effects,
@@ -33,7 +34,6 @@ from network_provisioner.base.path_requests import (
     may_be,
     tell,
 )
-from network_provisioner.model import Service, TransitRequest
 from pegasus_hooks.prepost import decision as decisions
 from pegasus_hooks.prepost import sizes, tuning
 from pegasus_hooks.prepost.decision import Decision

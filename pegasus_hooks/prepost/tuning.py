@@ -23,7 +23,7 @@ from pathlib import Path
 
 from monitors.planned import jobsubmit
 from monitors.planned.transferlist import SitePair, Transfer
-from network_provisioner.model import Service
+from network_provisioner.base.model import Service
 
 TOOLS = Path(__file__).resolve().parents[1] / "tools" / "bin"
 _GRIDFTP = frozenset({"gsiftp", "sshftp", "ftp"})

@@ -6,8 +6,8 @@ from monitors.planned import submitdir
 from monitors.watcher.actions import Moved
 from monitors.watcher.decision_file import DecisionFile, Pair
 from monitors.watcher.events import Watched
-from network_provisioner.errors import InputError
-from network_provisioner.model import TransitRequest
+from network_provisioner.base.errors import InputError
+from network_provisioner.base.model import TransitRequest
 from pegasus_hooks.prepost import postjob, prejob
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from network_provisioner.errors import InputError
+from network_provisioner.base.errors import InputError
 from pegasus_hooks.provisioning.jobs import Additions
 from pegasus_hooks.provisioning.step import NAMESPACE, PROVISION, RELEASE
 from site_selector.catalogs.documents import Document, Key, parse_document

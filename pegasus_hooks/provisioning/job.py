@@ -14,9 +14,9 @@ from pathlib import Path
 def main(argv: list[str]) -> int:
     """Run the job. ``argv`` without the program's name."""
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-    from network_provisioner.base import hookconfig  # noqa: PLC0415
-    from network_provisioner.base.hookclient import client_of  # noqa: PLC0415
-    from network_provisioner.errors import AdonError  # noqa: PLC0415
+    from network_provisioner.base.errors import AdonError  # noqa: PLC0415
+    from network_provisioner.client import hookconfig  # noqa: PLC0415
+    from network_provisioner.client.hookclient import client_of  # noqa: PLC0415
     from pegasus_hooks.provisioning import place, running  # noqa: PLC0415
     from pegasus_hooks.provisioning.step import PROVISION, from_arguments  # noqa: PLC0415
 

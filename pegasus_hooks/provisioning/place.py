@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from monitors.planned import submitdir
-from network_provisioner.errors import AdonError, InputError
+from network_provisioner.base.errors import AdonError, InputError
 from pegasus_hooks.provisioning.step import Step
 
 _POOL_S = 60.0  # a driver may have to ask a cloud

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from network_provisioner.errors import InputError
+from network_provisioner.base.errors import InputError
 from pegasus_hooks.provisioning.insertion import inserted, without
 from pegasus_hooks.provisioning.jobs import additions
 from pegasus_hooks.provisioning.levels import Stretch, stretches

@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, Any
 from monitors.planned import jobsubmit, submitdir
 from monitors.planned.submitdir import DECISION_ENDING
 from monitors.watcher.decision_file import Pair
-from network_provisioner.base.hookconfig import HookConfig
-from network_provisioner.base.path_requests import Answer, Effects, give_back
-from network_provisioner.base.patience import Broker, Budget
-from network_provisioner.errors import AdonError, BrokerError
-from network_provisioner.model import TransitRequest
+from network_provisioner.base.errors import AdonError, BrokerError
+from network_provisioner.base.model import TransitRequest
+from network_provisioner.client.hookconfig import HookConfig
+from network_provisioner.client.path_requests import Answer, Effects, give_back
+from network_provisioner.client.patience import Broker, Budget
 from pegasus_hooks.prepost import WATCHER
 from pegasus_hooks.prepost.decision import (
     Decision,
@@ -36,7 +36,7 @@ from pegasus_hooks.provisioning.place import Place, PoolCommand
 from pegasus_hooks.provisioning.step import PROVISION, RELEASE, PathNeed, Step, dag_name
 
 if TYPE_CHECKING:
-    from network_provisioner.client import Asked
+    from network_provisioner.base.model import RequestAnswer
 
 
 @dataclass(slots=True)
@@ -143,7 +143,7 @@ def _id(step: Step, place: Place, need: PathNeed) -> str:
     return f"{place.workflow}:{PROVISION}:{step.level}:{need.src}-{need.dst}"
 
 
-def _answered(pair: Pair, answer: Asked) -> Pair:
+def _answered(pair: Pair, answer: RequestAnswer) -> Pair:
     transit = answer.transit
     if transit is None:
         return replace(pair, state="best_effort", reason=str(answer.error))

@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 from urllib.parse import quote, unquote
 
-from network_provisioner.errors import InputError
+from network_provisioner.base.errors import InputError
 
 NAMESPACE = "adon"
 PROVISION, RELEASE = "provision", "release"

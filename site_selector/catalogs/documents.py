@@ -25,7 +25,7 @@ from typing import Any
 
 import yaml
 
-from network_provisioner.errors import InputError, printable
+from network_provisioner.base.errors import InputError, printable
 
 _XML_ROOT = re.compile(r"<([A-Za-z_][\w.\-]*+)([^<>]*+)>", re.ASCII)
 _VERSION = re.compile(r"\bversion\s*=\s*[\"']([\w.]{1,12})[\"']", re.ASCII)

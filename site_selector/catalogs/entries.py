@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from reprlib import repr as shown
 from typing import Any, TypeGuard
 
-from network_provisioner.errors import InputError
-from network_provisioner.meant import did_you_mean
-from network_provisioner.units import MAX_DURATION_S
+from network_provisioner.base.errors import InputError
+from network_provisioner.base.suggestions import did_you_mean
+from network_provisioner.base.units import MAX_DURATION_S
 from site_selector.catalogs.documents import Document, Key
 from site_selector.catalogs.fields import (
     EXPECTED_NAME,

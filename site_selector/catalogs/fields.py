@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from reprlib import repr as shown
 from typing import Any
 
-from network_provisioner.errors import InputError
-from network_provisioner.units import parse_size
+from network_provisioner.base.errors import InputError
+from network_provisioner.base.units import parse_size
 from site_selector.catalogs.documents import Document, Key, kind_of
 
 Profiles = Mapping[str, Mapping[str, str]]

@@ -19,9 +19,9 @@ from dataclasses import dataclass, field
 from reprlib import repr as shown
 from typing import TypeVar
 
-from network_provisioner.errors import InputError
-from network_provisioner.meant import did_you_mean
-from network_provisioner.units import parse_duration, parse_rate, parse_size
+from network_provisioner.base.errors import InputError
+from network_provisioner.base.suggestions import did_you_mean
+from network_provisioner.base.units import parse_duration, parse_rate, parse_size
 from site_selector.catalogs.documents import Document, Key
 from site_selector.catalogs.fields import Profiles
 

@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any, Protocol
 
-from network_provisioner.units import format_rate
+from network_provisioner.base.units import format_rate
 
 
 class Measured(Protocol):

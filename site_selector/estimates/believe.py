@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from network_provisioner.topology import Topology
+from network_provisioner.topology.graph import Topology
 from site_selector.catalogs.entries import Site
 from site_selector.estimates.beliefs import (
     Belief,

@@ -21,7 +21,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from statistics import median
 
-from network_provisioner.topology import Path, Topology
+from network_provisioner.topology.graph import Path, Topology
 from site_selector.catalogs.entries import Site
 from site_selector.cost import tuned_throughput
 from site_selector.estimates.beliefs import (

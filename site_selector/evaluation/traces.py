@@ -18,8 +18,8 @@ from math import isfinite
 from pathlib import Path
 from typing import Any, NoReturn
 
-from network_provisioner.errors import InputError
-from network_provisioner.units import MAX_DURATION_S, MAX_SIZE_BYTES
+from network_provisioner.base.errors import InputError
+from network_provisioner.base.units import MAX_DURATION_S, MAX_SIZE_BYTES
 from site_selector.catalogs.workflow import find_cycle, topological_order
 
 _NUMBERING = re.compile(r"[_.#-]?(?:ID)?[0-9]+\Z")

@@ -23,7 +23,7 @@ from typing import Literal
 
 import numpy as np
 
-from network_provisioner.units import BITS_PER_BYTE
+from network_provisioner.base.units import BITS_PER_BYTE
 from site_selector.evaluation.traces import Trace
 from site_selector.problem import Problem
 

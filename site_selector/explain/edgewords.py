@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from network_provisioner.units import format_rate
+from network_provisioner.base.units import format_rate
 from site_selector.edge import Decision, Edge, Lack, Offer
 from site_selector.explain.reasons import seconds
 from site_selector.explain.tables import table

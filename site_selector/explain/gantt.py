@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 from xml.sax.saxutils import escape, quoteattr
 
-from network_provisioner.units import format_size
+from network_provisioner.base.units import format_size
 from site_selector.explain.reasons import seconds
 from site_selector.mapping.estimator import SharingEstimator
 from site_selector.mapping.placement import Mapping

@@ -15,7 +15,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from network_provisioner.units import BITS_PER_BYTE, format_rate, format_size
+from network_provisioner.base.units import BITS_PER_BYTE, format_rate, format_size
 from site_selector.mapping.placement import Alternative
 
 # Nearer to zero than this fraction of T_t a time is rounding and no limit that could be met.

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from network_provisioner.errors import InputError
-from network_provisioner.meant import did_you_mean
-from network_provisioner.units import format_rate, format_size
+from network_provisioner.base.errors import InputError
+from network_provisioner.base.suggestions import did_you_mean
+from network_provisioner.base.units import format_rate, format_size
 from site_selector.estimates.beliefs import World, beliefs_dict
 from site_selector.explain.reasons import Flip, flips, seconds
 from site_selector.explain.tables import table

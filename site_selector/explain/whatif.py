@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from network_provisioner.units import BITS_PER_BYTE
+from network_provisioner.base.units import BITS_PER_BYTE
 from site_selector.explain.reasons import Flip, flip_words, why_not_least
 from site_selector.mapping.estimator import SharingEstimator
 from site_selector.mapping.placement import Alternative, Mapping, Placement

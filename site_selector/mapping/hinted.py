@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from network_provisioner.errors import InputError
+from network_provisioner.base.errors import InputError
 from site_selector.catalogs.documents import LOADER, RefusedError, read_text, uncollected
 from site_selector.catalogs.workflow import WHAT
 from site_selector.mapping.placement import Mapping

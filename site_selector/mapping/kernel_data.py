@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol, SupportsIndex, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from network_provisioner.errors import InputError
+from network_provisioner.base.errors import InputError
 from site_selector.cost import Array
 from site_selector.problem import Problem
 

@@ -14,8 +14,8 @@ from reprlib import repr as shown
 from typing import Any
 
 from monitors.workflows.facts.plan import FILE
-from network_provisioner.errors import InputError
-from network_provisioner.units import transfer_time
+from network_provisioner.base.errors import InputError
+from network_provisioner.base.units import transfer_time
 from site_selector.wholefile import write_whole
 
 _TERMS = ("t_q_s", "t_c_s", "t_n_s", "t_t_s")

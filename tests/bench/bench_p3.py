@@ -21,13 +21,13 @@ from typing import Any, TypeVar
 
 import networkx as nx
 
-from network_provisioner.decisions.admission import Admission, Grant, Limits
-from network_provisioner.decisions.push import Movable
-from network_provisioner.decisions.reservations import Ledger
-from network_provisioner.decisions.split import Way
-from network_provisioner.model import Transit, TransitState
+from network_provisioner.base.model import Transit, TransitState
+from network_provisioner.reservations.ledger import Ledger
+from network_provisioner.selection.admission import Admission, Grant, Limits
+from network_provisioner.selection.push import Movable
+from network_provisioner.selection.split import Way
 from network_provisioner.templates.data import template_from_dict
-from network_provisioner.topology import Link, Node, Topology
+from network_provisioner.topology.graph import Link, Node, Topology
 from tests.bench import Figure, Tell, bench
 
 SITES, SWITCHES, CORE_DEGREE = 120, 280, 6

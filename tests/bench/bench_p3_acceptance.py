@@ -20,12 +20,12 @@ import numpy as np
 from scipy.optimize import linprog
 from scipy.sparse import coo_array
 
-from network_provisioner.decisions.admission import Admission, Grant, Limits
-from network_provisioner.decisions.reservations import Lane, Ledger, Reservation
-from network_provisioner.model import Transit, TransitState
-from network_provisioner.template import Template
+from network_provisioner.base.model import Transit, TransitState
+from network_provisioner.reservations.ledger import Lane, Ledger, Reservation
+from network_provisioner.selection.admission import Admission, Grant, Limits
 from network_provisioner.templates.data import template_from_dict
-from network_provisioner.topology import Link, Node, Topology
+from network_provisioner.templates.template import Template
+from network_provisioner.topology.graph import Link, Node, Topology
 from tests.bench import Figure, Tell, bench
 
 SITES, SWITCHES, CORE_DEGREE = 8, 12, 4

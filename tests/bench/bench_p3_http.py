@@ -15,8 +15,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
 
-from network_provisioner.client import BrokerClient
-from network_provisioner.model import TransitRequest
+from network_provisioner.base.model import TransitRequest
+from network_provisioner.client.broker import BrokerClient
 from tests.bench import Figure, Tell, bench
 from tests.http_load import PATIENT_S, SITES, broker_process, quantile
 

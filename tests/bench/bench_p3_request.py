@@ -14,12 +14,12 @@ from itertools import combinations
 from pathlib import Path
 from random import Random
 
+from network_provisioner.base.model import Transit, TransitRequest, TransitState
 from network_provisioner.broker import Broker
 from network_provisioner.controllers.simulated import SimulatedController
-from network_provisioner.model import Transit, TransitRequest, TransitState
 from network_provisioner.stores.sqlite import SqliteStore
 from network_provisioner.templates.data import templates_from_dict
-from network_provisioner.topology import Link, Node, Topology
+from network_provisioner.topology.graph import Link, Node, Topology
 from tests.bench import Figure, Tell, bench
 
 SITES = 12

@@ -12,9 +12,9 @@ from functools import cache, partial
 from random import Random
 from statistics import median
 
-from network_provisioner.decisions.elastic import Demand, Sharing, share
-from network_provisioner.decisions.lanes import Hop
-from network_provisioner.topology import Topology
+from network_provisioner.reservations.elastic import Demand, Sharing, share
+from network_provisioner.reservations.lanes import Hop
+from network_provisioner.topology.graph import Topology
 from tests.bench import Figure, Tell, bench
 from tests.bench.bench_p3 import SITES, make_network, timed
 from tests.bench.maxmin_lp import maxmin

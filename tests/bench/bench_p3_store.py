@@ -16,11 +16,11 @@ from pathlib import Path
 
 from adon.machine import packages
 from examples.testbed.postgres import Postgres
+from network_provisioner.base.model import Transit, TransitRequest, TransitState
 from network_provisioner.broker import Broker
 from network_provisioner.controllers.simulated import SimulatedController
-from network_provisioner.model import Transit, TransitRequest, TransitState
-from network_provisioner.store import Store
 from network_provisioner.stores.opening import open_store
+from network_provisioner.stores.store import Store
 from network_provisioner.templates.data import templates_from_dict
 from tests.bench import Figure, Tell, bench
 from tests.bench.bench_p3_request import TEMPLATES, make_network

@@ -25,7 +25,7 @@ from network_provisioner.broker import Broker
 from network_provisioner.controllers.simulated import SimulatedController
 from network_provisioner.stores.sqlite import SqliteStore
 from network_provisioner.templates.data import templates_from_dict
-from network_provisioner.topologies.data import topology_from_dict
+from network_provisioner.topology.data import topology_from_dict
 from pegasus_hooks.advance.beliefs import Beliefs, Believer
 from pegasus_hooks.planner import Options, Sources, plan
 from site_selector.inputs import load_inputs

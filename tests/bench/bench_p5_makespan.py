@@ -28,7 +28,7 @@ from condor_plugins import dagman
 from examples.testbed.pool import Pool
 from examples.testbed.poolconfig import SiteSpec
 from monitors.workflows.report import timeline
-from network_provisioner.client import BrokerClient
+from network_provisioner.client.broker import BrokerClient
 from pegasus_hooks import hookscripts
 from pegasus_hooks.planner import PlannedJob
 from tests.bench import Figure, Tell, bench

@@ -28,8 +28,8 @@ from network_provisioner.controllers.base import Circuit, Controller
 from network_provisioner.controllers.openflow.driver import OpenFlowController
 from network_provisioner.controllers.shaping.htb import TcShaper
 from network_provisioner.controllers.shaping.shapes import CommandRunner
-from network_provisioner.topologies.data import topology_from_dict
-from network_provisioner.topology import Topology
+from network_provisioner.topology.data import topology_from_dict
+from network_provisioner.topology.graph import Topology
 
 HERE = Path(__file__).resolve().parent
 L2 = ("mu", "s1", "s2", "tacc")

@@ -8,9 +8,9 @@ from __future__ import annotations
 from ovs_rig import L2, L3, MBPS, OvsRig, transfer
 
 from examples.testbed import plan
+from network_provisioner.base.flows import Flow
 from network_provisioner.controllers.base import Circuit, Part
-from network_provisioner.flows import Flow
-from network_provisioner.topologies.discovery import Discovers, differences
+from network_provisioner.topology.discovery import Discovers, differences
 
 WAYS = (("s1", "s2"), ("s1", "r1"))
 """The first hops of L2 and of L3, where best effort goes, too."""

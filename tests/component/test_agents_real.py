@@ -29,7 +29,7 @@ from monitors.measurements.probes import ping
 from monitors.measurements.probes.probe import Order
 from monitors.measurements.probes.tools import TOOLS
 from network_provisioner.api.connection import server_context
-from network_provisioner.errors import AdonError
+from network_provisioner.base.errors import AdonError
 from tests.agents_broker import FakeBroker
 from tests.agents_world import ADDRESS, DELAY_S, HUB, RATE_BPS, ROUTE, A, B, World, adon_argv
 

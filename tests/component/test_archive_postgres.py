@@ -28,7 +28,7 @@ from monitors.archive import Archive, ArchiveError, Measurement
 from monitors.retention.horizons import DAY_S, Keep, Retention
 from monitors.retention.service import retain
 from monitors.stores.postgres import PostgresEngine
-from network_provisioner.errors import InputError
+from network_provisioner.base.errors import InputError
 
 pytestmark = pytest.mark.component
 

@@ -26,11 +26,11 @@ from postgres_world import new_place, server_in, stores_at
 
 from examples.testbed.ports import free_ports
 from examples.testbed.postgres import Postgres
-from network_provisioner.client import BrokerClient
-from network_provisioner.errors import BrokerError
-from network_provisioner.model import LIVE, Transit, TransitRequest, TransitState
-from network_provisioner.store import Store
+from network_provisioner.base.errors import BrokerError
+from network_provisioner.base.model import LIVE, Transit, TransitRequest, TransitState
+from network_provisioner.client.broker import BrokerClient
 from network_provisioner.stores.postgres import PostgresStore
+from network_provisioner.stores.store import Store
 
 pytestmark = pytest.mark.component
 

@@ -24,13 +24,13 @@ from examples.testbed.pool import Pool
 from examples.testbed.poolconfig import SiteSpec
 from examples.testbed.ports import free_port
 from network_provisioner.api import create_app
+from network_provisioner.base.model import ENDED, Transit, TransitRequest, TransitState
 from network_provisioner.broker import Broker
-from network_provisioner.client import BrokerClient
+from network_provisioner.client.broker import BrokerClient
 from network_provisioner.controllers.simulated import SimulatedController
-from network_provisioner.model import ENDED, Transit, TransitRequest, TransitState
 from network_provisioner.stores.sqlite import SqliteStore
 from network_provisioner.templates.data import BUILT_IN, templates_from_dict
-from network_provisioner.topologies.data import topology_from_dict
+from network_provisioner.topology.data import topology_from_dict
 
 pytestmark = pytest.mark.component
 

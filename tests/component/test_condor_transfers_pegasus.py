@@ -22,8 +22,8 @@ from adon.cli import main
 from adon.machine.packages import ensure
 from examples.testbed.pool import Pool
 from examples.testbed.poolconfig import SiteSpec
-from network_provisioner.client import BrokerClient
-from network_provisioner.model import ENDED, Transit
+from network_provisioner.base.model import ENDED, Transit
+from network_provisioner.client.broker import BrokerClient
 
 pytestmark = [
     pytest.mark.component,

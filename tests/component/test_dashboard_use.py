@@ -36,8 +36,8 @@ from monitors.archive import Archive
 from monitors.measurement import Measurement
 from monitors.retention.horizons import DAY_S, Keep, Retention
 from monitors.retention.service import retain
-from network_provisioner.client import BrokerClient
-from network_provisioner.errors import BrokerError
+from network_provisioner.base.errors import BrokerError
+from network_provisioner.client.broker import BrokerClient
 
 pytestmark = [pytest.mark.component, pytest.mark.long]
 

@@ -22,7 +22,7 @@ from faults_world import (
 )
 
 from examples.testbed.pool import Pool
-from network_provisioner.model import ENDED
+from network_provisioner.base.model import ENDED
 
 pytest_plugins = ("faults_fixtures",)
 pytestmark = [pytest.mark.component, pytest.mark.long, pytest.mark.timeout(1800)]

@@ -13,7 +13,7 @@ from faults_flow import Flow
 from faults_world import Service, nothing_held, some, until
 from hooks_world import POST, PRE
 
-from network_provisioner.model import TransitState
+from network_provisioner.base.model import TransitState
 
 pytest_plugins = ("faults_fixtures",)
 pytestmark = pytest.mark.component

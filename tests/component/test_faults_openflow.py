@@ -15,7 +15,7 @@ from ovs_rig import OvsRig, network_up, run_inside, vswitchd
 from adon.machine import box, packages
 from examples.testbed import plan
 from examples.testbed.pool import Pool
-from network_provisioner.model import ENDED
+from network_provisioner.base.model import ENDED
 
 pytest_plugins = ("faults_fixtures",)
 # Outside, one test is all of them.

@@ -32,14 +32,14 @@ from examples.testbed.ports import free_port
 from monitors.planned import submitdir
 from monitors.watcher import registry
 from network_provisioner.api import create_app
+from network_provisioner.base.errors import BrokerError
+from network_provisioner.base.model import Transit, TransitRequest, TransitState
 from network_provisioner.broker import Broker
-from network_provisioner.client import BrokerClient
+from network_provisioner.client.broker import BrokerClient
 from network_provisioner.controllers.simulated import SimulatedController
-from network_provisioner.errors import BrokerError
-from network_provisioner.model import Transit, TransitRequest, TransitState
 from network_provisioner.stores.sqlite import SqliteStore
 from network_provisioner.templates.data import templates_from_dict
-from network_provisioner.topologies.data import topology_from_dict, topology_to_dict
+from network_provisioner.topology.data import topology_from_dict, topology_to_dict
 from pegasus_hooks.prepost import WATCHER, tuning
 
 pytestmark = pytest.mark.component

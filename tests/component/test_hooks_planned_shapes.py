@@ -17,10 +17,10 @@ from network_world import demo_network
 from planned_world import WORKFLOW, File, Planned, gsiftp
 
 from monitors.planned import submitdir
-from network_provisioner.base.hookconfig import HookConfig
-from network_provisioner.client import BrokerClient
-from network_provisioner.model import TransitState
-from network_provisioner.topologies.data import topology_to_dict
+from network_provisioner.base.model import TransitState
+from network_provisioner.client.broker import BrokerClient
+from network_provisioner.client.hookconfig import HookConfig
+from network_provisioner.topology.data import topology_to_dict
 from pegasus_hooks import hookscripts
 from pegasus_hooks.install.catalog import catalog_part, changes_for_catalog, place_for_catalog
 from pegasus_hooks.install.home import place_for_all

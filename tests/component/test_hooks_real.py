@@ -35,13 +35,13 @@ from Pegasus import transfer as pegasus_transfer
 from monitors.archive import Archive
 from monitors.planned import submitdir
 from network_provisioner.api import create_app
+from network_provisioner.base.model import TransitState
 from network_provisioner.broker import Broker
-from network_provisioner.client import BrokerClient
+from network_provisioner.client.broker import BrokerClient
 from network_provisioner.controllers.simulated import SimulatedController
-from network_provisioner.model import TransitState
 from network_provisioner.stores.sqlite import SqliteStore
 from network_provisioner.templates.data import templates_from_dict
-from network_provisioner.topologies.data import topology_from_dict
+from network_provisioner.topology.data import topology_from_dict
 
 pytestmark = pytest.mark.component
 

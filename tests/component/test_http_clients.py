@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from http_load import PATIENT_S, Watcher, broker_process, run_clients
 
-from network_provisioner.client import BrokerClient
-from network_provisioner.model import ENDED, TransitState
+from network_provisioner.base.model import ENDED, TransitState
+from network_provisioner.client.broker import BrokerClient
 
 pytestmark = pytest.mark.component
 

@@ -22,8 +22,8 @@ from authority import Authority
 
 from examples.testbed.ports import free_ports
 from network_provisioner.access import hash_of
-from network_provisioner.errors import BrokerError
-from network_provisioner.http1 import Server, Tls
+from network_provisioner.base.errors import BrokerError
+from network_provisioner.client.http1 import Server, Tls
 
 pytestmark = pytest.mark.component
 

@@ -34,7 +34,7 @@ from monitors.workflows.inquiries import Inquiries, inquiry_into
 from monitors.workflows.logs.submit_dir import JobKind, SubmitDir, derived
 from monitors.workflows.report import timeline
 from monitors.workflows.status import State, Status
-from network_provisioner.errors import AdonError
+from network_provisioner.base.errors import AdonError
 
 pytestmark = pytest.mark.component
 

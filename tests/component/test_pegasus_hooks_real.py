@@ -25,8 +25,8 @@ from adon.machine.packages import ensure
 from examples.testbed.pool import Pool
 from examples.testbed.poolconfig import SiteSpec
 from monitors.planned import submitdir
-from network_provisioner.client import BrokerClient
-from network_provisioner.model import Transit, TransitState
+from network_provisioner.base.model import Transit, TransitState
+from network_provisioner.client.broker import BrokerClient
 
 pytestmark = [
     pytest.mark.component,

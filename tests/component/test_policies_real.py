@@ -31,8 +31,8 @@ from dataplane_world import (
 
 from adon.machine import box, packages
 from examples.testbed import plan
-from network_provisioner.client import BrokerClient
-from network_provisioner.errors import BrokerError
+from network_provisioner.base.errors import BrokerError
+from network_provisioner.client.broker import BrokerClient
 
 HERE = Path(__file__).resolve()
 

@@ -20,7 +20,7 @@ from condor_plugins.pool.sitepool import SitePool, pool_from_json, workers
 from examples.testbed import leftovers
 from examples.testbed.pool import Pool
 from examples.testbed.poolconfig import SiteSpec
-from network_provisioner.errors import AdonError, MissingError
+from network_provisioner.base.errors import AdonError, MissingError
 
 pytestmark = pytest.mark.component
 

@@ -29,13 +29,13 @@ from examples.testbed.pool import Pool
 from examples.testbed.poolconfig import DOMAIN, SiteSpec
 from monitors.archive import Archive
 from network_provisioner.api import create_app
+from network_provisioner.base.model import LIVE, TransitState
 from network_provisioner.broker import Broker
-from network_provisioner.client import BrokerClient
+from network_provisioner.client.broker import BrokerClient
 from network_provisioner.controllers.simulated import SimulatedController
-from network_provisioner.model import LIVE, TransitState
 from network_provisioner.stores.sqlite import SqliteStore
 from network_provisioner.templates.data import templates_from_dict
-from network_provisioner.topologies.data import topology_from_dict
+from network_provisioner.topology.data import topology_from_dict
 from pegasus_hooks import pegasus_plan
 from pegasus_hooks.planner.model import PlannedWorkflow
 from pegasus_hooks.provisioning.provisioned import program

@@ -23,12 +23,12 @@ from postgres_world import new_place, patient_stores, server_in, stores_at
 from store_suite import Model, StoreSuite, World, few_examples, many, puts, transit
 
 from examples.testbed.postgres import Postgres
-from network_provisioner.model import Transit, TransitState
-from network_provisioner.store import StoreError
+from network_provisioner.base.model import Transit, TransitState
 from network_provisioner.stores import postgres as postgres_store
 from network_provisioner.stores import postgres_link
 from network_provisioner.stores.opening import open_store
 from network_provisioner.stores.postgres import PostgresStore
+from network_provisioner.stores.store import StoreError
 
 pytestmark = pytest.mark.component
 
@@ -187,7 +187,7 @@ def test_brokers_that_start_together_make_one_set_of_tables(url: str) -> None:
 
 _HOLDER = """
 import os, signal, sys
-from network_provisioner.model import Transit, TransitState
+from network_provisioner.base.model import Transit, TransitState
 from network_provisioner.stores.opening import open_store
 from network_provisioner.stores import postgres
 postgres.TURN_S = 600.0

@@ -13,7 +13,7 @@ import pytest
 
 from adon.machine import box, packages
 from examples.testbed.network import Network
-from network_provisioner.errors import MissingError
+from network_provisioner.base.errors import MissingError
 
 pytestmark = pytest.mark.component
 

@@ -15,7 +15,7 @@ from gridftp_rig import PATIENCE_S, gridftp_programs, pegasus_transfer
 
 from adon.machine import box
 from examples.testbed.gridftp import GridFtp, endpoints
-from network_provisioner.errors import AdonError, MissingError
+from network_provisioner.base.errors import AdonError, MissingError
 
 pytestmark = pytest.mark.component
 

@@ -18,7 +18,7 @@ from adon.machine import box, packages
 from examples.testbed import odl_assembly
 from examples.testbed.network import Network
 from examples.testbed.opendaylight import OpenDaylight
-from network_provisioner.errors import AdonError
+from network_provisioner.base.errors import AdonError
 
 HERE = Path(__file__).resolve().parent
 RUN_DIR = HERE.parents[1] / ".adon" / "opendaylight"

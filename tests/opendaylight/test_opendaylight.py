@@ -26,15 +26,15 @@ from packet_suite import CircuitsWithPackets
 from examples.testbed import plan
 from examples.testbed.opendaylight import PASSWORD, URL, USER
 from examples.testbed.ports import free_port
-from network_provisioner.client import BrokerClient
+from network_provisioner.base.errors import BrokerError
+from network_provisioner.base.model import TransitRequest, TransitState
+from network_provisioner.client.broker import BrokerClient
 from network_provisioner.controllers.base import ControllerError
 from network_provisioner.controllers.conformance import ControllerConformance
 from network_provisioner.controllers.opendaylight.driver import OpenDaylightController
 from network_provisioner.controllers.restconf import Access, Restconf
 from network_provisioner.controllers.shaping.htb import TcShaper
 from network_provisioner.controllers.shaping.shapes import CommandRunner
-from network_provisioner.errors import BrokerError
-from network_provisioner.model import TransitRequest, TransitState
 
 # A busy machine starts an OpenDaylight in minutes.
 pytestmark = [pytest.mark.opendaylight, pytest.mark.root, pytest.mark.timeout(1800)]

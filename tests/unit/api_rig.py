@@ -14,12 +14,12 @@ from fastapi import FastAPI
 
 from network_provisioner.access import Key, Keyring, Principal, Role, hash_of
 from network_provisioner.api import STATUS, create_app
-from network_provisioner.api.books import Books
 from network_provisioner.api.connection import server
+from network_provisioner.api.registries import Registries
 from network_provisioner.policies.accounting import Accounts
-from network_provisioner.policies.book import PolicyBook
-from network_provisioner.templates.book import TemplateBook
+from network_provisioner.policies.registry import PolicyRegistry
 from network_provisioner.templates.data import templates_from_dict
+from network_provisioner.templates.registry import TemplateRegistry
 from network_provisioner.templates.sitepolicy import TemplatePolicy
 
 # Far above any timeout used in tests: who waits this long has not kept its own.
@@ -27,11 +27,11 @@ FOR_EVER_S = 60.0
 ASK = {"id": "w:job:0:mu-tacc", "src": "mu", "dst": "tacc"}
 
 
-def books(rig: Rig, policy: TemplatePolicy | None = None) -> Books:
-    """Books in the rig's store. The rig's broker does not follow these policies."""
-    return Books(
-        PolicyBook(rig.topology, rig.store, rig.clock),
-        TemplateBook(templates_from_dict(None), rig.store, policy, rig.clock),
+def books(rig: Rig, policy: TemplatePolicy | None = None) -> Registries:
+    """Registries in the rig's store. The rig's broker does not follow these policies."""
+    return Registries(
+        PolicyRegistry(rig.topology, rig.store, rig.clock),
+        TemplateRegistry(templates_from_dict(None), rig.store, policy, rig.clock),
         Accounts(rig.store),
     )
 

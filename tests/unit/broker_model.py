@@ -6,10 +6,16 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from network_provisioner.client import Asked
-from network_provisioner.errors import BrokerError
-from network_provisioner.model import ENDED, Service, Transit, TransitRequest, TransitState
-from network_provisioner.request_ids import latest, numbered
+from network_provisioner.base.errors import BrokerError
+from network_provisioner.base.model import (
+    ENDED,
+    RequestAnswer,
+    Service,
+    Transit,
+    TransitRequest,
+    TransitState,
+)
+from network_provisioner.client.request_ids import latest, numbered
 
 
 class Killed(BaseException):
@@ -47,9 +53,9 @@ class BrokerModel:
         if call and fate == "lost":
             raise BrokerError("the answer was lost", "timeout")
 
-    def ask(self, requests: Sequence[TransitRequest], /) -> list[Asked]:
+    def ask(self, requests: Sequence[TransitRequest], /) -> list[RequestAnswer]:
         with self.step("ask", requests[0].id):
-            return [Asked(self._given(request), Service()) for request in requests]
+            return [RequestAnswer(self._given(request), Service()) for request in requests]
 
     def _given(self, request: TransitRequest) -> Transit:
         number, found = latest(request.id, self.transits.get)

@@ -12,7 +12,7 @@ from network_provisioner.controllers.base import Circuit, Controller, Controller
 from network_provisioner.controllers.openflow.driver import OpenFlowController
 from network_provisioner.controllers.rules import OWNER_SHIFT, STAMP_OWNER
 from network_provisioner.controllers.shaping.shapes import DeviceShape
-from network_provisioner.topology import Topology
+from network_provisioner.topology.graph import Topology
 
 PATH = ("mu", "s1", "s2", "tacc")
 

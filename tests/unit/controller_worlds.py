@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from network_provisioner.controllers.base import Circuit
 from network_provisioner.controllers.rules import Changes, FlowRule, Masked, SelectGroup, TableEntry
-from network_provisioner.topology import Link, Node, Topology
+from network_provisioner.topology.graph import Link, Node, Topology
 
 MBPS = 1e6
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from network_provisioner.decisions.admission import Admission, Claims, Grant, Limits, Never, Wait
-from network_provisioner.decisions.push import Movable
-from network_provisioner.decisions.reservations import Ledger
-from network_provisioner.decisions.split import Way
-from network_provisioner.decisions.transit import Decision
-from network_provisioner.model import Transit, TransitState
-from network_provisioner.template import Template
+from network_provisioner.base.model import Transit, TransitState
+from network_provisioner.reservations.ledger import Ledger
+from network_provisioner.selection.admission import Admission, Claims, Grant, Limits, Never, Wait
+from network_provisioner.selection.push import Movable
+from network_provisioner.selection.split import Way
+from network_provisioner.selection.transit import Decision
 from network_provisioner.templates.data import template_from_dict
-from network_provisioner.topology import Link, Node, Topology
+from network_provisioner.templates.template import Template
+from network_provisioner.topology.graph import Link, Node, Topology
 
 NOW = 1000.0
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from examples.testbed import plan
-from network_provisioner.model import Transit, TransitState
-from network_provisioner.policies.book import PolicyBook
+from network_provisioner.base.model import Transit, TransitState
+from network_provisioner.policies.registry import PolicyRegistry
 from network_provisioner.stores.sqlite import SqliteStore
-from network_provisioner.topologies.data import topology_from_dict
+from network_provisioner.topology.data import topology_from_dict
 
 NOW = 1_795_269_600.0  # 2026-11-21T14:00:00Z
 TOPOLOGY = topology_from_dict(plan.topology())
@@ -32,9 +32,9 @@ class PolicyRig:
         self.now = NOW
         self.book = self.reopened()
 
-    def reopened(self) -> PolicyBook:
+    def reopened(self) -> PolicyRegistry:
         """Another book of the same store, as after a restart or in another broker."""
-        return PolicyBook(TOPOLOGY, self.store, lambda: self.now)
+        return PolicyRegistry(TOPOLOGY, self.store, lambda: self.now)
 
     def post(self, **changes: Any) -> dict[str, Any]:
         """Listing 1 with changes; keys that are None are left out."""

@@ -6,8 +6,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from network_provisioner.model import Transit, TransitState
-from network_provisioner.template import METRICS, SMALL, WHEN_QUEUED
+from network_provisioner.base.model import Transit, TransitState
+from network_provisioner.templates.template import METRICS, SMALL, WHEN_QUEUED
 
 BASE: dict[str, Any] = {
     "qspec": {"min_throughput": "100 Mb/s", "max_delay": "100 ms", "max_loss": 0.01},

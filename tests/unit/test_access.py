@@ -21,8 +21,8 @@ from network_provisioner.access import (
     hash_of,
     new_token,
 )
-from network_provisioner.credentials import from_environment, read_token
-from network_provisioner.errors import InputError
+from network_provisioner.base.errors import InputError
+from network_provisioner.client.credentials import from_environment, read_token
 
 NOBODY: dict[str, list[object]] = {"nodes": [], "links": []}
 ADA = Principal("ada", Role.RESEARCHER, frozenset({"ada"}))

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from policy_world import NOW, ended, live
 
-from network_provisioner.errors import InputError
-from network_provisioner.model import Transit, TransitState
+from network_provisioner.base.errors import InputError
+from network_provisioner.base.model import Transit, TransitState
 from network_provisioner.policies.accounting import (
     Accounts,
     Recent,

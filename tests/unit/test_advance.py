@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from broker_rig import BIG, L2, MBPS, Rig, code_of, demo_network, refusing
 
-from network_provisioner.model import Transit, TransitRequest, TransitState
-from network_provisioner.store import StoreError
-from network_provisioner.topology import Topology
+from network_provisioner.base.model import Transit, TransitRequest, TransitState
+from network_provisioner.stores.store import StoreError
+from network_provisioner.topology.graph import Topology
 
 T0 = 1_000_000.0
 LEASE = 140.0  # of 1 GB at 100 Mb/s by itself: three times as long and a minute, see admission

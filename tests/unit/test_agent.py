@@ -27,8 +27,8 @@ from monitors.measurements.agent.settings import AgentSettings, Limits
 from monitors.measurements.agent.workflows import following
 from monitors.measurements.probes.probe import Halt
 from network_provisioner.api.connection import server_context
-from network_provisioner.errors import BrokerError, InputError
-from network_provisioner.http1 import Tls
+from network_provisioner.base.errors import BrokerError, InputError
+from network_provisioner.client.http1 import Tls
 from tests.agents_broker import FakeBroker
 
 TOKEN = "a token of some length"

@@ -23,7 +23,7 @@ from monitors.measurements.agent.messages import Assignment, Result
 from monitors.measurements.agent.settings import Limits, settings_from_dict
 from monitors.measurements.agent.spool import MOST_RESULT_BYTES, Spool
 from monitors.measurements.probes.tools import TOOLS
-from network_provisioner.errors import BrokerError, InputError
+from network_provisioner.base.errors import BrokerError, InputError
 
 TOKEN = "a-token-of-some-length"
 

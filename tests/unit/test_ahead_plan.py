@@ -19,9 +19,9 @@ from monitors.measurement import Measurement
 from monitors.planned.dag import Moving, read_dag
 from monitors.watcher.events import Event, Watched, What
 from monitors.workflows.logs.submit_dir import JobKind
-from network_provisioner.base.hookconfig import HookConfig
-from network_provisioner.errors import BrokerError, InputError
-from network_provisioner.model import Transit, TransitState
+from network_provisioner.base.errors import BrokerError, InputError
+from network_provisioner.base.model import Transit, TransitState
+from network_provisioner.client.hookconfig import HookConfig
 from pegasus_hooks.advance.beliefs import DEFAULT_RUN_S, Believer
 from pegasus_hooks.advance.booking import MOST_ROUNDS, Booking
 from pegasus_hooks.advance.correct import Rules

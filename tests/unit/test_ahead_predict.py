@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from monitors.planned.dag import Moving, Node, PlannedDag, in_order
 from monitors.workflows.logs.submit_dir import JobKind
-from network_provisioner.errors import InputError
+from network_provisioner.base.errors import InputError
 from pegasus_hooks.advance.beliefs import Beliefs
 from pegasus_hooks.advance.demand import demand
 from pegasus_hooks.advance.predict import Prediction, Window, predict

@@ -18,8 +18,8 @@ from monitors.planned.dag import Moving, Node, PlannedDag
 from monitors.watcher.events import Event, Watched, What
 from monitors.watcher.workflow_files import Files
 from monitors.workflows.logs.submit_dir import JobKind
-from network_provisioner.base.hookconfig import HookConfig
-from network_provisioner.model import Transit, TransitRequest
+from network_provisioner.base.model import Transit, TransitRequest
+from network_provisioner.client.hookconfig import HookConfig
 from pegasus_hooks.advance.beliefs import Beliefs
 from pegasus_hooks.advance.booking import Booking
 from pegasus_hooks.advance.listening import EVERY_S, LOOK_S, REST_AT_MOST_S, Ahead

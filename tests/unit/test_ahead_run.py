@@ -16,8 +16,8 @@ from test_ahead_predict import computes, dag_of, moves
 
 from monitors.planned.dag import Moving, Node, PlannedDag
 from monitors.workflows.logs.submit_dir import JobKind
-from network_provisioner.errors import BrokerError
-from network_provisioner.model import LIVE, TransitRequest, TransitState
+from network_provisioner.base.errors import BrokerError
+from network_provisioner.base.model import LIVE, TransitRequest, TransitState
 from pegasus_hooks.advance.beliefs import Beliefs
 from pegasus_hooks.advance.booking import Booking
 from pegasus_hooks.advance.correct import Rules

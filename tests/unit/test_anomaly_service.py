@@ -21,7 +21,7 @@ from monitors.anomalies.records import METRIC, from_measurement, to_measurement,
 from monitors.anomalies.service import AnomalyService
 from monitors.anomalies.watcher import Watcher
 from monitors.archive import Archive, ArchiveError, Measurement
-from network_provisioner.errors import InputError
+from network_provisioner.base.errors import InputError
 
 DAY_S = 86_400.0
 PERIOD_S = 600.0

@@ -14,8 +14,8 @@ from broker_rig import Rig, refusing
 from fastapi.testclient import TestClient
 
 from network_provisioner.api import MAX_BODY_BYTES, STATUS, app, description
-from network_provisioner.model import TransitState
-from network_provisioner.store import StoreError
+from network_provisioner.base.model import TransitState
+from network_provisioner.stores.store import StoreError
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -35,7 +35,7 @@ from monitors.rules import Rule, Rules
 from monitors.workflows.logs.records import TAIL_BYTES
 from network_provisioner.access import Key, Principal, Role, hash_of
 from network_provisioner.api import create_app
-from network_provisioner.errors import BrokerError
+from network_provisioner.base.errors import BrokerError
 
 NOW = 50.0 * DAY_S
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from network_provisioner.api.listing import Only, newest
-from network_provisioner.model import Transit, TransitState
-from network_provisioner.store import StoreError
+from network_provisioner.base.model import Transit, TransitState
+from network_provisioner.stores.store import StoreError
 
 POLICY = {
     "name": "cms first",

@@ -21,7 +21,7 @@ from monitors.api import measuring as measuring_api
 from monitors.rules import Rule, Rules
 from network_provisioner.access import Key, Keyring, Principal, Role, hash_of
 from network_provisioner.api import create_app
-from network_provisioner.http1 import Server, Tls
+from network_provisioner.client.http1 import Server, Tls
 
 AGENTS = ("mu", "tacc", "iplant", "local")
 RULES = Rules([Rule(("measurement",), ("start",)), Rule(("ada",), ("start",), ("mu", "local"))])

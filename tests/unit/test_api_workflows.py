@@ -36,8 +36,8 @@ from monitors.workflows.service import KIND, Refresher, answer_id
 from monitors.workflows.status import State
 from network_provisioner.access import ANYBODY, Keyring
 from network_provisioner.api import create_app
-from network_provisioner.errors import InputError
-from network_provisioner.model import Transit, TransitState
+from network_provisioner.base.errors import InputError
+from network_provisioner.base.model import Transit, TransitState
 
 DOCS = Path(__file__).resolve().parents[2] / "docs/api-monitoring.md"
 STUCK_AFTER_S = 1800.0

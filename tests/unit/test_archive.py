@@ -20,7 +20,7 @@ from monitors.archive import Archive, ArchiveError, Measurement
 from monitors.estimates import estimate, weighted_median
 from monitors.stores.schema import ensure_schema, is_known
 from monitors.stores.sqlite import SqliteEngine
-from network_provisioner.errors import InputError
+from network_provisioner.base.errors import InputError
 
 
 def measured(

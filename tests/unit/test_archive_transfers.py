@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from monitors.archive import Archive
 from monitors.transfers import SMALL_BYTES, Recorder, transfer_facts
-from network_provisioner.model import SHARES, Transit, TransitState
+from network_provisioner.base.model import SHARES, Transit, TransitState
 
 ENDED = Transit(
     id="wf/stage_in_0/0",

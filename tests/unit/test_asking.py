@@ -10,8 +10,7 @@ from broker_rig import BIG, Clock, Rig, code_of, fill, refusing
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from network_provisioner.broker import MOST_REQUESTS
-from network_provisioner.model import (
+from network_provisioner.base.model import (
     ENDED,
     RequestAnswer,
     Service,
@@ -19,10 +18,11 @@ from network_provisioner.model import (
     TransitRequest,
     TransitState,
 )
-from network_provisioner.store import StoreError
+from network_provisioner.broker import MOST_REQUESTS
 from network_provisioner.stores.sqlite import SqliteStore
-from network_provisioner.template import Tuning
+from network_provisioner.stores.store import StoreError
 from network_provisioner.templates.data import template_from_dict, templates_from_dict
+from network_provisioner.templates.template import Tuning
 from network_provisioner.terms import service_of
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from network_provisioner.decisions.breakeven import (
+from network_provisioner.selection.breakeven import (
     HOOK_S,
     MOST_PART,
     REMEMBERED,

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from broker_rig import BIG, L2, MBPS, Clock, Rig, code_of, demo_network, fill
 
+from network_provisioner.base.model import TransitRequest, TransitState
 from network_provisioner.controllers.simulated import SimulatedController
-from network_provisioner.decisions.admission import Limits
-from network_provisioner.model import TransitRequest, TransitState
-from network_provisioner.topologies.data import topology_from_dict
-from network_provisioner.topology import Path as NetworkPath
+from network_provisioner.selection.admission import Limits
+from network_provisioner.topology.data import topology_from_dict
+from network_provisioner.topology.graph import Path as NetworkPath
 
 
 @pytest.fixture

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from broker_rig import Rig, code_of, demo_network, fill, refusing
 
+from network_provisioner.base.errors import InputError
+from network_provisioner.base.model import TransitState
 from network_provisioner.controllers.base import ControllerError
-from network_provisioner.errors import InputError
-from network_provisioner.model import TransitState
-from network_provisioner.store import StoreError
+from network_provisioner.stores.store import StoreError
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 from broker_rig import Rig
 from killed_broker import dies_at_every
 
-from network_provisioner.model import TransitState
+from network_provisioner.base.model import TransitState
 from network_provisioner.stores.sqlite import SqliteStore
 
 

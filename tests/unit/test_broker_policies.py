@@ -12,15 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from policy_world import LISTING_1, NOW
 
-from network_provisioner import shares
+from network_provisioner.base.flows import Flow
+from network_provisioner.base.model import Transit, TransitRequest
 from network_provisioner.broker import Broker
 from network_provisioner.controllers.base import Circuit, Queue
 from network_provisioner.controllers.simulated import SimulatedController
-from network_provisioner.flows import Flow
-from network_provisioner.model import Transit, TransitRequest
 from network_provisioner.policies.accounting import Accounts
-from network_provisioner.policies.book import PolicyBook
+from network_provisioner.policies.registry import PolicyRegistry
 from network_provisioner.policies.strategies import sure_bps
+from network_provisioner.reservations import shares
 from network_provisioner.stores.sqlite import SqliteStore
 from network_provisioner.templates.data import templates_from_dict
 
@@ -56,7 +56,7 @@ class Rig:
         topology = demo_network()
         self.store = SqliteStore(self.file)
         self.controller = Told(topology)
-        self.policies = PolicyBook(topology, self.store, self.clock)
+        self.policies = PolicyRegistry(topology, self.store, self.clock)
         self.broker = Broker(
             topology,
             templates_from_dict(TEMPLATE),

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from broker_rig import BIG, Rig, code_of, fill, refusing
 
-from network_provisioner.decisions.admission import Admission, Limits
-from network_provisioner.model import Transit, TransitState
+from network_provisioner.base.model import Transit, TransitState
+from network_provisioner.selection.admission import Admission, Limits
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from broker_rig import MBPS, Clock, Rig, code_of, demo_network
 from killed_broker import TEMPLATES
 from request_sequences import MemoryStore, Rows
 
-from network_provisioner.model import TransitState
-from network_provisioner.store import Store
+from network_provisioner.base.model import TransitState
+from network_provisioner.stores.store import Store
 
 
 class Two:

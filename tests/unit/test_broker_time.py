@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from broker_rig import L2, MBPS, Rig, code_of, refusing
 
-from network_provisioner.decisions.admission import Limits
-from network_provisioner.model import TransitState
+from network_provisioner.base.model import TransitState
+from network_provisioner.selection.admission import Limits
 
 T0 = 1_000_000.0
 

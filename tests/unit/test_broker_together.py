@@ -7,7 +7,7 @@ from pathlib import Path
 from broker_rig import MBPS, Rig, demo_network
 from killed_broker import TEMPLATES
 
-from network_provisioner.model import TransitRequest, TransitState
+from network_provisioner.base.model import TransitRequest, TransitState
 
 
 def test_who_is_refused_needs_no_other_path(tmp_path: Path) -> None:

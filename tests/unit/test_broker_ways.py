@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from broker_rig import L2, Rig, code_of, demo_network, refusing
 
+from network_provisioner.base.flows import Flow
+from network_provisioner.base.model import Transit, TransitState
 from network_provisioner.controllers.base import Queue
-from network_provisioner.flows import Flow
-from network_provisioner.model import Transit, TransitState
-from network_provisioner.store import StoreError
-from network_provisioner.topology import Node, Topology
+from network_provisioner.stores.store import StoreError
+from network_provisioner.topology.graph import Node, Topology
 
 
 def port(number: int, last: int | None = None) -> tuple[Flow, ...]:

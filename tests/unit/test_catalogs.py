@@ -16,7 +16,7 @@ from site_world import (
     write_all,
 )
 
-from network_provisioner.errors import InputError
+from network_provisioner.base.errors import InputError
 from site_selector.catalogs.documents import parse_document
 from site_selector.catalogs.entries import replicas_of, sites_of, transformations_of
 from site_selector.inputs import load_inputs

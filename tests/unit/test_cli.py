@@ -25,7 +25,7 @@ from network_provisioner.broker import Broker
 from network_provisioner.controllers.simulated import SimulatedController
 from network_provisioner.stores.sqlite import SqliteStore
 from network_provisioner.templates.data import templates_from_dict
-from network_provisioner.topologies.data import topology_from_dict
+from network_provisioner.topology.data import topology_from_dict
 
 ROOT = Path(__file__).resolve().parents[2]
 VERBS = {

@@ -11,7 +11,7 @@ from adon.cli import main
 from adon.commands.dashboard import _copied
 from adon.config import load_config
 from monitors.archive import Archive, Measurement
-from network_provisioner.errors import InputError
+from network_provisioner.base.errors import InputError
 from network_provisioner.stores.opening import open_store
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples/adon.yml"

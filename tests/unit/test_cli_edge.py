@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adon.holdings import Holdings, Waiting, holdings_dict, parse_holdings
-from network_provisioner.errors import InputError
-from network_provisioner.topologies.data import topology_from_dict
+from network_provisioner.base.errors import InputError
+from network_provisioner.topology.data import topology_from_dict
 from site_selector.edge import Holding, bandwidth_of, workers_of
 
 

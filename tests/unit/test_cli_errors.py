@@ -13,7 +13,7 @@ import pytest
 from cli_world import refusal
 
 from adon.commands import site
-from network_provisioner.errors import BrokerError, InputError
+from network_provisioner.base.errors import BrokerError, InputError
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 
 from adon.config import load_config
 from adon.placement import place_files
-from network_provisioner.base import hookconfig
-from network_provisioner.errors import InputError
-from network_provisioner.topologies.data import topology_from_dict
+from network_provisioner.base.errors import InputError
+from network_provisioner.client import hookconfig
+from network_provisioner.topology.data import topology_from_dict
 from pegasus_hooks.planner.model import Sources
 from pegasus_hooks.planner.plan import plan
 from site_selector.inputs import load_inputs

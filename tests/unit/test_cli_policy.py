@@ -16,11 +16,11 @@ from cli_world import NOBODY, adon, refusal
 from policy_world import LISTING_1, NOW, ended
 
 from network_provisioner.api import create_app
-from network_provisioner.api.books import Books
+from network_provisioner.api.registries import Registries
 from network_provisioner.broker import Broker
 from network_provisioner.controllers.simulated import SimulatedController
 from network_provisioner.policies.accounting import Accounts
-from network_provisioner.policies.book import PolicyBook
+from network_provisioner.policies.registry import PolicyRegistry
 from network_provisioner.stores.sqlite import SqliteStore
 from network_provisioner.templates.data import templates_from_dict
 
@@ -31,7 +31,7 @@ CMS = ("policy", "start", "cms first", "--type", "project", "--specs", "cms", "l
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SqliteStore]:
     """That of a broker on loopback whose address is in ADON_BROKER; its clock stands at NOW."""
     topology, store, clock = demo_network(), SqliteStore(tmp_path / "state.sqlite"), Clock(NOW)
-    policies = PolicyBook(topology, store, clock)
+    policies = PolicyRegistry(topology, store, clock)
     broker = Broker(
         topology,
         templates_from_dict({}),
@@ -42,7 +42,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SqliteSto
     )
     broker.start()
     nothing: Any = None
-    app = create_app(broker, books=Books(policies, nothing, Accounts(store)))
+    app = create_app(broker, books=Registries(policies, nothing, Accounts(store)))
     listening = socket.create_server(("127.0.0.1", 0))
     server = uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})

@@ -12,11 +12,11 @@ from cli_world import CONFIG, NOBODY, Ran, adon, changed, config_file, refusal, 
 
 from adon import live
 from condor_plugins.pool.sitepool import SitePool
-from network_provisioner.client import BrokerClient
-from network_provisioner.decisions.reservations import Ledger
-from network_provisioner.errors import AdonError, BrokerError
-from network_provisioner.netload import describe_load
-from network_provisioner.topologies.data import topology_from_dict
+from network_provisioner.base.errors import AdonError, BrokerError
+from network_provisioner.client.broker import BrokerClient
+from network_provisioner.reservations.ledger import Ledger
+from network_provisioner.reservations.load import describe_load
+from network_provisioner.topology.data import topology_from_dict
 
 
 @pytest.fixture

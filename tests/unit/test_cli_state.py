@@ -9,7 +9,7 @@ import pytest
 from cli_world import adon, refusal
 from store_suite import transit
 
-from network_provisioner.model import TransitState
+from network_provisioner.base.model import TransitState
 from network_provisioner.stores.sqlite import SqliteStore
 
 

@@ -16,7 +16,7 @@ from cli_world import adon, config_file, refusal
 from adon.commands.transit import _STATES
 from adon.config import TokenConfig
 from network_provisioner.access import hash_of
-from network_provisioner.model import TransitState
+from network_provisioner.base.model import TransitState
 
 
 @pytest.fixture

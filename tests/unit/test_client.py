@@ -16,9 +16,9 @@ from api_rig import FOR_EVER_S, application, keyring, serving, token_of
 from broker_rig import Rig
 
 from examples.testbed.ports import free_port
-from network_provisioner.client import BrokerClient
-from network_provisioner.errors import BrokerError, InputError
-from network_provisioner.model import TransitRequest, TransitState
+from network_provisioner.base.errors import BrokerError, InputError
+from network_provisioner.base.model import TransitRequest, TransitState
+from network_provisioner.client.broker import BrokerClient
 
 TOKEN = token_of("engineer")
 
@@ -247,7 +247,7 @@ def test_a_host_without_an_address() -> None:
 
 
 def test_importing_it_brings_in_nothing_heavy() -> None:
-    code = "import sys, network_provisioner.client; print(*sys.modules)"
+    code = "import sys, network_provisioner.client.broker; print(*sys.modules)"
     paths = [str(Path(__file__).parents[2])]
     done = subprocess.run(
         [sys.executable, "-S", "-c", f"import sys; sys.path[:0] = {paths!r}; {code}"],

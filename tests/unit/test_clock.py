@@ -10,8 +10,8 @@ from broker_rig import L2, Clock, Rig
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from network_provisioner.clock import JUMP_S, SteadyClock, move_times, since_boot, steady
-from network_provisioner.model import LIVE, Transit, TransitState
+from network_provisioner.base.clock import JUMP_S, SteadyClock, move_times, since_boot, steady
+from network_provisioner.base.model import LIVE, Transit, TransitState
 
 HOUR = 3600.0
 T0 = 1_000_000.0

@@ -15,13 +15,13 @@ from request_sequences import (
     Sequences,
 )
 
+from network_provisioner.base.clock import SteadyClock
+from network_provisioner.base.errors import BrokerError
+from network_provisioner.base.model import LIVE, Transit
+from network_provisioner.base.model import TransitState as State
 from network_provisioner.broker import Broker
-from network_provisioner.clock import SteadyClock
-from network_provisioner.decisions.admission import Limits
-from network_provisioner.errors import BrokerError
-from network_provisioner.model import LIVE, Transit
-from network_provisioner.model import TransitState as State
-from network_provisioner.store import Store
+from network_provisioner.selection.admission import Limits
+from network_provisioner.stores.store import Store
 
 SEQUENCES = 150
 JUMPS_S = (3600.0, -3600.0, 90.0, -90.0, 5.0, -5.0, 400_000.0, -400_000.0)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from condor_plugins.collector import read
 from condor_plugins.pool.sitepool import SitePool, pool_from_json, summarise, workers
 from condor_plugins.pool.sites import Ad, site_of_job
-from network_provisioner.errors import AdonError
+from network_provisioner.base.errors import AdonError
 
 sites = st.sampled_from(["mu", "tacc", "iplant"])
 slots = st.fixed_dictionaries(

@@ -17,8 +17,8 @@ from fastapi.responses import StreamingResponse
 from fastapi.testclient import TestClient
 
 from network_provisioner.api import connection, gate
-from network_provisioner.client import BrokerClient
-from network_provisioner.model import TransitRequest
+from network_provisioner.base.model import TransitRequest
+from network_provisioner.client.broker import BrokerClient
 
 BIG = 64 * 2**20
 HEAD = b"POST /v1/transits HTTP/1.1\r\nHost: b\r\nContent-Type: application/json\r\n"

@@ -14,10 +14,10 @@ from broker_rig import Rig
 
 from network_provisioner.access import Key, Keyring, Principal, Role, hash_of
 from network_provisioner.api.connection import common_name, server_context
-from network_provisioner.client import BrokerClient
-from network_provisioner.errors import BrokerError, InputError
-from network_provisioner.http1 import Tls
-from network_provisioner.model import TransitRequest
+from network_provisioner.base.errors import BrokerError, InputError
+from network_provisioner.base.model import TransitRequest
+from network_provisioner.client.broker import BrokerClient
+from network_provisioner.client.http1 import Tls
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from network_provisioner.controllers.base import Circuit
 from network_provisioner.controllers.plan import make_plan
-from network_provisioner.topology import Topology
+from network_provisioner.topology.graph import Topology
 
 NOW = 1000.0
 FEW = settings(max_examples=30, deadline=None)

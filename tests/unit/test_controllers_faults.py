@@ -16,8 +16,8 @@ from controller_rig import PATH, FakeRig
 from controller_worlds import MBPS
 from fake_switch import ERROR, FakeSwitch
 
+from network_provisioner.base.flows import Flow
 from network_provisioner.controllers.base import Circuit, ControllerError, Part
-from network_provisioner.flows import Flow
 
 L3 = ("mu", "s1", "r1", "s2", "tacc")
 Tables = dict[str, object]

@@ -9,6 +9,8 @@ from controller_worlds import MBPS, Pipeline, topologies, two_switches
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from network_provisioner.base.errors import InputError
+from network_provisioner.base.flows import Flow, Ports
 from network_provisioner.controllers.base import Circuit, Part
 from network_provisioner.controllers.groups import (
     matches,
@@ -24,9 +26,7 @@ from network_provisioner.controllers.rules import (
     diff,
     diff_entries,
 )
-from network_provisioner.errors import InputError
-from network_provisioner.flows import Flow, Ports
-from network_provisioner.topology import Topology
+from network_provisioner.topology.graph import Topology
 
 NOW = 1000.0
 FEW = settings(max_examples=30, deadline=None)

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from network_provisioner.base.errors import MissingError
 from network_provisioner.controllers.base import ControllerError
 from network_provisioner.controllers.shaping.htb import TcShaper
 from network_provisioner.controllers.shaping.shapes import (
@@ -17,7 +18,6 @@ from network_provisioner.controllers.shaping.shapes import (
     ShapeClass,
     share_out,
 )
-from network_provisioner.errors import MissingError
 
 EMPTY = DeviceShape("s1", "s1-a", 200e6, 0.0265)
 ONE = replace(EMPTY, classes=(ShapeClass(5, 150e6, 200e6),))

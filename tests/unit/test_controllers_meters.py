@@ -9,12 +9,12 @@ from controller_worlds import MBPS, circuit_sets, topologies, two_switches
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from network_provisioner.base.errors import InputError
 from network_provisioner.controllers.base import Circuit
 from network_provisioner.controllers.groups import Grouper, by_hop
 from network_provisioner.controllers.plan import Planner, caps, make_plan
 from network_provisioner.controllers.routes import hop_key
 from network_provisioner.controllers.rules import Meter
-from network_provisioner.errors import InputError
 
 NOW = 1000.0
 FEW = settings(max_examples=30, deadline=None)

@@ -13,6 +13,7 @@ from controller_worlds import MBPS, HastyClock, two_switches
 from fake_opendaylight import FakeOpenDaylight
 
 from examples.testbed.ports import free_port
+from network_provisioner.base.errors import InputError
 from network_provisioner.controllers.backend import SwitchEvent
 from network_provisioner.controllers.base import Circuit, Controller, ControllerError, Part
 from network_provisioner.controllers.conformance import ControllerConformance
@@ -22,9 +23,8 @@ from network_provisioner.controllers.opendaylight.driver import (
 )
 from network_provisioner.controllers.restconf import Access, Restconf
 from network_provisioner.controllers.rules import ROUTE_OWNER, TRANSIT_OWNER, Changes, FlowRule
-from network_provisioner.errors import InputError
-from network_provisioner.topologies.discovery import Discovers, Port
-from network_provisioner.topology import Topology
+from network_provisioner.topology.discovery import Discovers, Port
+from network_provisioner.topology.graph import Topology
 
 _SPEED = "flow-node-inventory:current-speed"
 PATH = ("mu", "s1", "s2", "tacc")

@@ -13,6 +13,7 @@ from controller_worlds import MBPS, two_switches
 from fake_switch import ECHO_REQUEST, FakeSwitch
 
 from examples.testbed.ports import free_port
+from network_provisioner.base.errors import InputError
 from network_provisioner.controllers.base import Circuit, ControllerError
 from network_provisioner.controllers.conformance import ControllerConformance
 from network_provisioner.controllers.openflow.connections import parse_listen
@@ -23,8 +24,7 @@ from network_provisioner.controllers.rules import (
     TRANSIT_OWNER,
     TRANSIT_PRIORITY,
 )
-from network_provisioner.errors import InputError
-from network_provisioner.topology import Topology
+from network_provisioner.topology.graph import Topology
 
 
 @pytest.fixture

@@ -8,6 +8,8 @@ from controller_worlds import MBPS, Pipeline, circuit_sets, site, topologies, tw
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from network_provisioner.base.errors import InputError
+from network_provisioner.base.flows import Flow
 from network_provisioner.controllers.base import Circuit
 from network_provisioner.controllers.dscp import MARKS, Marker
 from network_provisioner.controllers.groups import Grouper, by_hop
@@ -21,9 +23,7 @@ from network_provisioner.controllers.rules import (
     make_cookie,
 )
 from network_provisioner.controllers.shaping.shapes import DeviceShape
-from network_provisioner.errors import InputError
-from network_provisioner.flows import Flow
-from network_provisioner.topology import Link, Node, Topology
+from network_provisioner.topology.graph import Link, Node, Topology
 
 NOW = 1000.0
 # Each example is a whole network with all its paths.

@@ -9,6 +9,8 @@ from controller_worlds import MBPS, two_switches
 from hypothesis import given
 from hypothesis import strategies as st
 
+from network_provisioner.base.errors import InputError
+from network_provisioner.base.flows import Flow
 from network_provisioner.controllers.base import Circuit, Queue
 from network_provisioner.controllers.plan import Planner, make_plan
 from network_provisioner.controllers.shaping.htb import grow, lay, shrink
@@ -20,8 +22,6 @@ from network_provisioner.controllers.shaping.shapes import (
     ShapeClass,
     share_out,
 )
-from network_provisioner.errors import InputError
-from network_provisioner.flows import Flow
 
 NOW = 1000.0
 L2 = ("mu", "s1", "s2", "tacc")

@@ -11,6 +11,7 @@ from controller_rig import FakeRig
 from hypothesis import given
 from hypothesis import strategies as st
 
+from network_provisioner.base.flows import Flow
 from network_provisioner.controllers.backend import SwitchBackend
 from network_provisioner.controllers.rules import (
     OWNER_SHIFT,
@@ -22,7 +23,6 @@ from network_provisioner.controllers.rules import (
     make_cookie,
 )
 from network_provisioner.controllers.switch_state import SwitchState
-from network_provisioner.flows import Flow
 
 
 class Sent:

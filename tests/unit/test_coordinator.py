@@ -18,7 +18,7 @@ from monitors.measurements.runs import State
 from monitors.measurements.tasks import Infeasible
 from monitors.rules import Rule, Rules
 from network_provisioner.access import Principal, Role
-from network_provisioner.errors import BrokerError, InputError
+from network_provisioner.base.errors import BrokerError, InputError
 
 MINUTES = 600_000
 

@@ -18,7 +18,7 @@ from coordinator_rig import ANYBODY, ECHO, HOST, TCP, CoordinatorRig, check
 from monitors.archive import Archive
 from monitors.measurements.run_store import MeasuringStore
 from monitors.measurements.runs import State
-from network_provisioner.errors import BrokerError
+from network_provisioner.base.errors import BrokerError
 
 T0 = 1_000_000.0
 ALL = ("mu", "tacc", "iplant", "local")

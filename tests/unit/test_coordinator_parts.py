@@ -30,7 +30,7 @@ from monitors.measurements.runs import Run, Uses, new_run
 from monitors.measurements.schedule import Recurring, plan
 from monitors.measurements.tasks import Agreement, Task
 from monitors.owners import Owners
-from network_provisioner.errors import InputError
+from network_provisioner.base.errors import InputError
 
 # -- instants --------------------------------------------------------------------------------
 

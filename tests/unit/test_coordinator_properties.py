@@ -23,7 +23,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from monitors.measurements.runs import State
-from network_provisioner.errors import AdonError
+from network_provisioner.base.errors import AdonError
 
 NAMES = ("mu", "tacc", "iplant", "local")
 BODIES: tuple[dict[str, Any], ...] = (

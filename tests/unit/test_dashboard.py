@@ -26,9 +26,9 @@ from monitors.archive import Archive
 from monitors.measurement import Measurement
 from monitors.rules import Rules
 from network_provisioner.api import create_app
-from network_provisioner.model import Transit, TransitRequest, TransitState
-from network_provisioner.topologies.data import topology_from_dict
-from network_provisioner.topology import Topology
+from network_provisioner.base.model import Transit, TransitRequest, TransitState
+from network_provisioner.topology.data import topology_from_dict
+from network_provisioner.topology.graph import Topology
 
 ROOT_DIR = Path(__file__).resolve().parents[2]
 DOCS = ROOT_DIR / "docs/api-monitoring.md"

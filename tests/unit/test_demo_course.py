@@ -14,7 +14,7 @@ import pytest
 
 from examples.demo.course import Course, Ended, Interrupted, interruptible
 from examples.demo.gather import state_of
-from network_provisioner.errors import AdonError
+from network_provisioner.base.errors import AdonError
 
 
 @pytest.mark.parametrize(

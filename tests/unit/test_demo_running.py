@@ -15,7 +15,7 @@ from examples.demo.course import Interrupted
 from examples.demo.running import _Following, behind, end_state
 from monitors.archive import Archive
 from monitors.workflows.status import NOT_STARTED, State, Status
-from network_provisioner.errors import AdonError
+from network_provisioner.base.errors import AdonError
 
 
 @pytest.mark.parametrize(

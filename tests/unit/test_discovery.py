@@ -19,9 +19,9 @@ from topology_world import demo
 
 from network_provisioner.controllers.base import ControllerError
 from network_provisioner.controllers.openflow import lldp
-from network_provisioner.topologies.data import topology_from_dict
-from network_provisioner.topologies.discovery import Discovered, Port, differences
-from network_provisioner.topology import Link
+from network_provisioner.topology.data import topology_from_dict
+from network_provisioner.topology.discovery import Discovered, Port, differences
+from network_provisioner.topology.graph import Link
 
 TOPOLOGY = topology_from_dict(demo())
 S1 = {1: Port("s1-mu", True, 1e9), 10: Port("s1-a", True)}

@@ -12,8 +12,8 @@ from site_world import (
     workflow_text,
 )
 
-from network_provisioner.topologies.data import topology_from_dict
-from network_provisioner.topology import Topology
+from network_provisioner.topology.data import topology_from_dict
+from network_provisioner.topology.graph import Topology
 from site_selector.edge import Edge, Needs, bandwidth_of, decide, edge_of, workers_of
 from site_selector.estimates.believe import believe
 from site_selector.explain.edgewords import decision_dict, decision_text, reason

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from network_provisioner.decisions.elastic import Demand, Sharing, share
-from network_provisioner.decisions.lanes import Hop
-from network_provisioner.errors import InputError
+from network_provisioner.base.errors import InputError
+from network_provisioner.reservations.elastic import Demand, Sharing, share
+from network_provisioner.reservations.lanes import Hop
 from tests.bench.maxmin_lp import maxmin
 
 HOPS: list[Hop] = [("a", "b"), ("b", "c"), ("c", "d"), ("d", "e")]

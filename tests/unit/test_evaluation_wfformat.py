@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from network_provisioner.errors import InputError
+from network_provisioner.base.errors import InputError
 from site_selector.evaluation.traces import parse, read_file, read_folder
 
 GOOD: dict[str, Any] = {

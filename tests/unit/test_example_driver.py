@@ -13,10 +13,10 @@ from controller_worlds import MBPS, WallClock, two_switches
 
 from adon.config import ControllerConfig
 from adon.wiring import make_controller
+from network_provisioner.base.errors import InputError
 from network_provisioner.controllers.base import Circuit, Controller, ControllerError
 from network_provisioner.controllers.conformance import ControllerConformance
-from network_provisioner.errors import InputError
-from network_provisioner.topology import Topology
+from network_provisioner.topology.graph import Topology
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples" / "driver" / "panel.py"

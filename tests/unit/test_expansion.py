@@ -17,7 +17,7 @@ from condor_plugins.pool.process import Process, identify
 from condor_plugins.pool.slots import fitting
 from condor_plugins.pool.startd import StartdExpansion
 from condor_plugins.pool.workerconfig import Shape, StartdSettings, worker_config
-from network_provisioner.errors import AdonError, InputError, MissingError
+from network_provisioner.base.errors import AdonError, InputError, MissingError
 
 LIMITS = Limits(8, 3)
 

@@ -16,7 +16,7 @@ from site_world import (
     workflow_text,
 )
 
-from network_provisioner.errors import InputError
+from network_provisioner.base.errors import InputError
 from site_selector.estimates.believe import believe
 from site_selector.explain.reasons import seconds, why_least, why_not_least
 from site_selector.explain.text import changes, changes_text, explain_text, show_text, summary_text

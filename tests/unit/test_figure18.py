@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from broker_rig import Rig
 
-from network_provisioner.flows import Flow
-from network_provisioner.model import Transit, TransitState
-from network_provisioner.store import StoreError
+from network_provisioner.base.flows import Flow
+from network_provisioner.base.model import Transit, TransitState
+from network_provisioner.stores.store import StoreError
 
 SCALE = 0.03
 TEMPLATES: dict[str, Any] = {

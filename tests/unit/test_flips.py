@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from network_provisioner.units import BITS_PER_BYTE
+from network_provisioner.base.units import BITS_PER_BYTE
 from site_selector.explain.reasons import Flip, beyond, flip_words, flips, why_least
 from site_selector.mapping.placement import Alternative, Move
 

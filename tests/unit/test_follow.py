@@ -31,7 +31,7 @@ from monitors.archive import Archive, ArchiveError
 from monitors.workflows.follower import Follower
 from monitors.workflows.logs.watch import InotifyWatch, StatWatch, open_watch
 from monitors.workflows.status import State, Status
-from network_provisioner.errors import InputError
+from network_provisioner.base.errors import InputError
 
 WAIT_S = 120.0  # how long a test waits for what should come at once
 

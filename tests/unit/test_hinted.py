@@ -12,7 +12,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from network_provisioner.errors import InputError
+from network_provisioner.base.errors import InputError
 from site_selector.catalogs.documents import read_document
 from site_selector.mapping.hinted import hinted_copy
 from site_selector.mapping.placement import Mapping, Placement

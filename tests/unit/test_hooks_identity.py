@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from hooks_world import FakeBroker, make_submit_dir, move
 
-from network_provisioner.base.hookconfig import HookConfig
-from network_provisioner.base.path_requests import Effects
-from network_provisioner.base.patience import Budget
+from network_provisioner.client.hookconfig import HookConfig
+from network_provisioner.client.path_requests import Effects
+from network_provisioner.client.patience import Budget
 from pegasus_hooks.prepost import prejob
 from pegasus_hooks.prepost.identity import Identity, identity_of
 

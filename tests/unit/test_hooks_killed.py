@@ -13,10 +13,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from monitors.planned import submitdir
-from network_provisioner.base.hookconfig import HookConfig
-from network_provisioner.base.path_requests import Effects
-from network_provisioner.base.patience import Budget
-from network_provisioner.model import TransitState
+from network_provisioner.base.model import TransitState
+from network_provisioner.client.hookconfig import HookConfig
+from network_provisioner.client.path_requests import Effects
+from network_provisioner.client.patience import Budget
 from pegasus_hooks.prepost import postjob, prejob
 
 JOB = "stage_in_local_mu_0_0"

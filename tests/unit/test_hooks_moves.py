@@ -11,10 +11,10 @@ from pytest import MonkeyPatch
 
 from monitors.planned import submitdir
 from monitors.planned.moves import Moves
-from network_provisioner.base.hookconfig import HookConfig
-from network_provisioner.base.path_requests import Effects
-from network_provisioner.base.patience import Budget
-from network_provisioner.model import TransitState
+from network_provisioner.base.model import TransitState
+from network_provisioner.client.hookconfig import HookConfig
+from network_provisioner.client.path_requests import Effects
+from network_provisioner.client.patience import Budget
 from pegasus_hooks import pre
 from pegasus_hooks.prepost import postjob, prejob
 

@@ -10,11 +10,11 @@ from hooks_world import WF_UUID, FakeBroker, journal, make_submit_dir, move
 
 from monitors.archive import ArchiveError
 from monitors.planned import submitdir
-from network_provisioner.base.hookconfig import HookConfig
-from network_provisioner.base.path_requests import Effects
-from network_provisioner.base.patience import Budget
-from network_provisioner.errors import BrokerError
-from network_provisioner.model import Transit
+from network_provisioner.base.errors import BrokerError
+from network_provisioner.base.model import Transit
+from network_provisioner.client.hookconfig import HookConfig
+from network_provisioner.client.path_requests import Effects
+from network_provisioner.client.patience import Budget
 from pegasus_hooks.prepost import keepsizes, postjob, prejob
 
 JOB = "stage_inter_local_sort_ID2_0"

@@ -12,12 +12,17 @@ import pytest
 from hooks_world import WF_UUID, FakeBroker, journal, make_submit_dir, move
 
 from monitors.planned import submitdir
-from network_provisioner.base.hookconfig import HookConfig
-from network_provisioner.base.path_requests import Effects
-from network_provisioner.base.patience import Budget
-from network_provisioner.client import Asked
-from network_provisioner.errors import BrokerError, InputError
-from network_provisioner.model import Service, Transit, TransitRequest, TransitState
+from network_provisioner.base.errors import BrokerError, InputError
+from network_provisioner.base.model import (
+    RequestAnswer,
+    Service,
+    Transit,
+    TransitRequest,
+    TransitState,
+)
+from network_provisioner.client.hookconfig import HookConfig
+from network_provisioner.client.path_requests import Effects
+from network_provisioner.client.patience import Budget
 from pegasus_hooks.prepost import prejob
 
 JOB = "stage_in_local_mu_0_0"
@@ -153,7 +158,7 @@ def test_whatever_round_a_killed_hook_was_given_is_given_back(submit_dir: Path) 
     """It knew only the first id of each: the broker had numbered them on."""
 
     class Silent(FakeBroker):
-        def ask(self, requests: Sequence[TransitRequest], /) -> list[Asked]:
+        def ask(self, requests: Sequence[TransitRequest], /) -> list[RequestAnswer]:
             super().ask(requests)
             raise BrokerError("the answer got lost")
 

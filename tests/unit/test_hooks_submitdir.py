@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from monitors.planned import submitdir
-from network_provisioner.base import hookconfig
-from network_provisioner.errors import InputError
+from network_provisioner.base.errors import InputError
+from network_provisioner.client import hookconfig
 from pegasus_hooks import post, pre
 from pegasus_hooks.prepost import hookrun
 

@@ -17,10 +17,10 @@ from planner_world import FIXED, MAPPING, make_case
 
 from monitors.planned import jobsubmit, submitdir
 from monitors.planned.transferlist import SiteUrl, Transfer, site_pairs
-from network_provisioner.base.hookconfig import HookConfig
-from network_provisioner.base.path_requests import Effects
-from network_provisioner.base.patience import Budget
-from network_provisioner.model import Service
+from network_provisioner.base.model import Service
+from network_provisioner.client.hookconfig import HookConfig
+from network_provisioner.client.path_requests import Effects
+from network_provisioner.client.patience import Budget
 from pegasus_hooks import planner
 from pegasus_hooks.prepost import postjob, prejob, tuning
 from pegasus_hooks.prepost.tuning import TOOLS, Wanted

@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from site_world import replicas_text, resequencing, sites_text, transformations_text
 
-from network_provisioner.errors import InputError
-from network_provisioner.units import (
+from network_provisioner.base.errors import InputError
+from network_provisioner.base.units import (
     MAX_DURATION_S,
     MAX_RATE_BPS,
     MAX_SIZE_BYTES,

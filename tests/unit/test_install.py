@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from install_world import PYTHON, FakePegasus, hooks, jar, make_pegasus, part
 
-from network_provisioner.base.hookconfig import HookConfig
-from network_provisioner.errors import InputError
+from network_provisioner.base.errors import InputError
+from network_provisioner.client.hookconfig import HookConfig
 from pegasus_hooks import plugin, properties
 from pegasus_hooks.install import changes
 from pegasus_hooks.install.home import Place, home_at, home_on_path, place_for_all, place_for_user

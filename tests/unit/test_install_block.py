@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from network_provisioner.errors import InputError
+from network_provisioner.base.errors import InputError
 from pegasus_hooks import properties
 from pegasus_hooks.install import block
 

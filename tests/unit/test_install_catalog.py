@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from install_world import PYTHON, FakePegasus, make_pegasus
 
-from network_provisioner.base.hookconfig import HookConfig
-from network_provisioner.errors import InputError
+from network_provisioner.base.errors import InputError
+from network_provisioner.client.hookconfig import HookConfig
 from pegasus_hooks.install.catalog import (
     catalog_part,
     changes_for_catalog,

@@ -14,7 +14,7 @@ from install_world import FakePegasus, jar, make_pegasus
 from adon import planner_jar
 from adon.cli import main
 from adon.commands import install_hooks, install_pegasus
-from network_provisioner.base import hookconfig
+from network_provisioner.client import hookconfig
 from pegasus_hooks import properties
 
 Run = Callable[..., tuple[int, str, str]]

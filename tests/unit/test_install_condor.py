@@ -11,7 +11,7 @@ import pytest
 from adon.cli import main
 from condor_plugins.transfers import setup
 from condor_plugins.transfers.attributes import EVENT
-from network_provisioner.errors import InputError
+from network_provisioner.base.errors import InputError
 
 BROKER = "http://127.0.0.1:9"
 

@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from install_world import PYTHON, FakePegasus, hooks, make_pegasus, part
 
-from network_provisioner.base import hookconfig
-from network_provisioner.base.hookconfig import HookConfig
-from network_provisioner.errors import InputError
+from network_provisioner.base.errors import InputError
+from network_provisioner.client import hookconfig
+from network_provisioner.client.hookconfig import HookConfig
 from pegasus_hooks import plugin, properties
 from pegasus_hooks.install import inuse
 from pegasus_hooks.install.home import Place, place_for_all, place_for_user

@@ -24,13 +24,13 @@ MAY_IMPORT: dict[str, set[str]] = {
 }
 # Decisions are functions of values: they import no client library and do no input or output.
 PURE = [
-    "network_provisioner/decisions/admission.py",
-    "network_provisioner/active_transits.py",
+    "network_provisioner/selection/admission.py",
+    "network_provisioner/reservations/active_transits.py",
     "network_provisioner/placement.py",
     "network_provisioner/terms.py",
-    "network_provisioner/decisions/transit.py",
-    "network_provisioner/decisions/reservations.py",
-    "network_provisioner/template.py",
+    "network_provisioner/selection/transit.py",
+    "network_provisioner/reservations/ledger.py",
+    "network_provisioner/templates/template.py",
     "network_provisioner/controllers/plan.py",
     "condor_plugins/transfers/run_state.py",
     "condor_plugins/transfers/decide.py",

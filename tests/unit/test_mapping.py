@@ -23,8 +23,8 @@ from site_world import (
     workflow_text,
 )
 
-from network_provisioner.errors import InputError
-from network_provisioner.topologies.data import topology_from_dict
+from network_provisioner.base.errors import InputError
+from network_provisioner.topology.data import topology_from_dict
 from site_selector.estimates.believe import believe
 from site_selector.inputs import Inputs
 from site_selector.mapping.estimator import Estimator, Schedule, SharingEstimator

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from monitors.measurements.load import MOST_RUNS, bound, usage
 from monitors.measurements.schedule import Timetable, arrive, leave, moved, plan, squeeze
 from monitors.measurements.tasks import Agreement, Infeasible, Schedule, Slot, Task
-from network_provisioner.errors import InputError
+from network_provisioner.base.errors import InputError
 from tests.bench.bench_p8 import scaled
 from tests.bench.meshes import NETWORKS, measurements
 from tests.schedule_check import verify

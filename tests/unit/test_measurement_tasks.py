@@ -16,8 +16,8 @@ from monitors.measurements.task_data import (
     tasks_from_dict,
 )
 from monitors.measurements.tasks import Agreement, Task
-from network_provisioner.errors import InputError
-from network_provisioner.topologies.data import topology_from_dict
+from network_provisioner.base.errors import InputError
+from network_provisioner.topology.data import topology_from_dict
 
 NETWORK = topology_from_dict({
     "nodes": [

@@ -23,7 +23,7 @@ from monitors.measurement import Measurement
 from monitors.rules import Rules, rules_from_list
 from network_provisioner.access import Keyring
 from network_provisioner.api import create_app, description
-from network_provisioner.topologies.data import topology_from_dict
+from network_provisioner.topology.data import topology_from_dict
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = re.compile(r"```http\n([A-Z]+) (\S+)\n(.*?)```\n\n```json\n(.*?)```", re.S)

@@ -10,7 +10,7 @@ import pytest
 
 from adon.monitoring.measuringfile import EARLIER, measuring_file, take_over
 from monitors.measurements.run_store import KeptTask, MeasuringStore
-from network_provisioner.errors import InputError
+from network_provisioner.base.errors import InputError
 
 KEPT = {"mine": KeptTask({"tool": "host"}, "ada", 1.0)}
 

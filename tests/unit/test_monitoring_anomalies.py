@@ -15,7 +15,7 @@ from test_perfsonar_results import RTT, posted
 
 from adon.monitoring import anomalies, perfsonar
 from adon.monitoringconfig import MonitoringConfig
-from network_provisioner.errors import InputError
+from network_provisioner.base.errors import InputError
 
 SECTION: dict[str, Any] = {
     "anomalies": {"rtt": {"min_change": "30 %"}},

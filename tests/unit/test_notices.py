@@ -29,7 +29,7 @@ from monitors.notices.workflows import WorkflowNotices
 from monitors.workflows.analysis import analyse
 from monitors.workflows.overview import KnownWorkflows, Overview
 from monitors.workflows.status import State, Status
-from network_provisioner.errors import InputError
+from network_provisioner.base.errors import InputError
 
 ALL = Target(on=frozenset(KINDS), webhook="https://hook.example/x")
 MAIL = Target(on=frozenset(KINDS), command=("mail", "ada"))

@@ -23,7 +23,7 @@ from adon.machine.apt import (
     parse_uris,
 )
 from adon.machine.packages import SETS, ensure, key_of, select
-from network_provisioner.errors import InputError, MissingError
+from network_provisioner.base.errors import InputError, MissingError
 
 TARGETS = """\
 Packages|http://mirror.test/debian/|bookworm|main

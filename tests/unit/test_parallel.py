@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from adon.parallel import each
-from network_provisioner.errors import AdonError, InputError
+from network_provisioner.base.errors import AdonError, InputError
 
 
 def squared(value: int) -> int:

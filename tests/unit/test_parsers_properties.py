@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from monitors.planned.submitdir import braindump, dag_file, job_file
 from monitors.workflows.logs import kickstart
 from monitors.workflows.logs.submit_dir import SubmitDir
-from network_provisioner.errors import InputError
+from network_provisioner.base.errors import InputError
 from site_selector.mapping.placement import Alternative, Mapping, Move, Placement
 
 FEW = settings(max_examples=50)

@@ -13,7 +13,15 @@ from hypothesis import strategies as st
 
 from monitors.planned.submitdir import read_json
 from monitors.watcher.decision_file import Pair
-from network_provisioner.base.path_requests import (
+from network_provisioner.base.errors import BrokerError
+from network_provisioner.base.model import (
+    RequestAnswer,
+    Service,
+    Transit,
+    TransitRequest,
+    TransitState,
+)
+from network_provisioner.client.path_requests import (
     UNASKED,
     Answers,
     Effects,
@@ -23,10 +31,7 @@ from network_provisioner.base.path_requests import (
     ids_of,
     tell,
 )
-from network_provisioner.base.patience import Budget
-from network_provisioner.client import Asked
-from network_provisioner.errors import BrokerError
-from network_provisioner.model import Service, Transit, TransitRequest, TransitState
+from network_provisioner.client.patience import Budget
 from pegasus_hooks.prepost.decision import Decision, since, to_give_back
 
 QUEUED, HELD, INSTALLED = TransitState.QUEUED, TransitState.HELD, TransitState.INSTALLED
@@ -184,7 +189,7 @@ def test_what_is_told_is_no_request() -> None:
 
 def test_what_cannot_be_told_is_a_warning() -> None:
     class Away(FakeBroker):
-        def ask(self, requests: Sequence[TransitRequest], /) -> list[Asked]:
+        def ask(self, requests: Sequence[TransitRequest], /) -> list[RequestAnswer]:
             raise BrokerError("it is away")
 
     effects = Clock(Away()).effects
@@ -240,7 +245,7 @@ def test_a_broker_that_does_not_answer_costs_the_budget_and_no_more(
     budget_s: float, answer_s: float, answers: int
 ) -> None:
     class Slow(FakeBroker):
-        def ask(self, requests: Sequence[TransitRequest], /) -> list[Asked]:
+        def ask(self, requests: Sequence[TransitRequest], /) -> list[RequestAnswer]:
             self._take()
             return super().ask(requests)
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from network_provisioner.decisions.paths import PathFinder
+from network_provisioner.topology.paths import PathFinder
 
 NODES = "abcdefgh"
 edges = st.dictionaries(

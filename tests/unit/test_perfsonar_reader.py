@@ -29,7 +29,7 @@ from monitors.measurements.perfsonar.results import measurements_of
 from monitors.measurements.perfsonar.settings import Remote
 from monitors.recording import of_agent
 from network_provisioner.access import Principal, Role
-from network_provisioner.errors import InputError
+from network_provisioner.base.errors import InputError
 from tests.esmond_world import ROOT, Esmond, serving
 
 NOW = AT + 2 * 86_400.0

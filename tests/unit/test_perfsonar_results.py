@@ -16,7 +16,7 @@ from monitors.measurement import Measurement
 from monitors.measurements.perfsonar.convert import FAILURE, histogram, quantile, seconds
 from monitors.measurements.perfsonar.results import KNOWN, measurements_of
 from monitors.measurements.perfsonar.settings import Hosts, Remote, settings_from_list
-from network_provisioner.errors import InputError
+from network_provisioner.base.errors import InputError
 
 RUN = "d206c24d-f44d-4d0a-a13c-0ab5eed91313"
 AT = 1_455_856_550.0  # 2016-02-19T04:35:50Z

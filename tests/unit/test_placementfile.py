@@ -14,7 +14,7 @@ from planner_world import make_case
 from adon import planning
 from adon.planner_placements import leave
 from monitors.workflows.facts.plan import FILE, placement_facts
-from network_provisioner.errors import InputError
+from network_provisioner.base.errors import InputError
 from site_selector.mapping.placement import Alternative, Mapping, Placement, write_placements
 
 MAPPING = Mapping(

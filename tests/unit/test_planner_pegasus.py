@@ -13,7 +13,7 @@ import yaml
 from hooks_world import make_submit_dir
 from planner_world import MAPPING, Case, make_case
 
-from network_provisioner.errors import AdonError, InputError, MissingError
+from network_provisioner.base.errors import AdonError, InputError, MissingError
 from pegasus_hooks import pegasus_plan
 from pegasus_hooks.pegasus_plan import Finished
 from site_selector.mapping.placement import Mapping as SiteMapping

@@ -17,7 +17,7 @@ from planner_world import FIXED, MAPPING, RAW, ROOT, Case, make_case
 
 from monitors.planned import submitdir, transferlist
 from monitors.workflows.logs.submit_dir import JobKind, SubmitDir
-from network_provisioner.errors import InputError
+from network_provisioner.base.errors import InputError
 from pegasus_hooks.planner import Options, PlannedWorkflow, plan
 from pegasus_hooks.planner import plan as plan_function
 from pegasus_hooks.planner.programs import split_arguments

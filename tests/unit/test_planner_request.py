@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from network_provisioner.errors import InputError
+from network_provisioner.base.errors import InputError
 from pegasus_hooks.plugin import command_text, replicas
 from pegasus_hooks.plugin.replicas import Found, find_replicas
 from pegasus_hooks.plugin.request import parse_request

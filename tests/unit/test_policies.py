@@ -12,9 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from policy_world import LISTING_1, NOW, live
 
-from network_provisioner.errors import BrokerError
-from network_provisioner.instants import instant, iso
-from network_provisioner.policies.forms import Change, acted
+from network_provisioner.base.errors import BrokerError
+from network_provisioner.base.instants import instant, iso
 from network_provisioner.policies.policy import (
     TYPES,
     Policy,
@@ -22,6 +21,7 @@ from network_provisioner.policies.policy import (
     policy_from_record,
     policy_id,
 )
+from network_provisioner.policies.schema import Change, acted
 from network_provisioner.policies.strategies import Amount
 
 HOUR = 3600.0

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 from policy_world import L2, L3, LISTING_1, NOW, PolicyRig, ended, live
 
+from network_provisioner.base.errors import BrokerError
+from network_provisioner.base.model import TransitState
 from network_provisioner.controllers.base import Queue
-from network_provisioner.errors import BrokerError
-from network_provisioner.model import TransitState
 from network_provisioner.policies import queues as policyqueues
-from network_provisioner.policies.forms import api_details
 from network_provisioner.policies.links import demand_bps
+from network_provisioner.policies.schema import api_details
 from network_provisioner.policies.strategies import Situation
-from network_provisioner.store import StoreError
+from network_provisioner.stores.store import StoreError
 
 HOUR = 3600.0
 WIDE = ("s1", "s2")

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from policy_world import L2, L3, LISTING_1, NOW, TOPOLOGY, live
 
-from network_provisioner.model import Transit
-from network_provisioner.policies.forms import acted
+from network_provisioner.base.model import Transit
 from network_provisioner.policies.links import governing, hops, reserved
 from network_provisioner.policies.policy import Policy
 from network_provisioner.policies.queues import Layout
+from network_provisioner.policies.schema import acted
 from network_provisioner.policies.strategies import sure_bps
 
 PATHS = (L2, L3, L2[::-1], ("mu", "s1", "local"), ("local", "s1", "s2", "iplant"))

@@ -25,7 +25,7 @@ from examples.testbed.poolconfig import (
     site_config,
 )
 from examples.testbed.pooluser import user_table
-from network_provisioner.errors import AdonError, InputError
+from network_provisioner.base.errors import AdonError, InputError
 
 LAYOUT = Layout(Path("/rel"), Path("/pool/mu"), Path("/pool/secrets"), "adon")
 

@@ -19,7 +19,7 @@ from condor_plugins.pool.demand import Demand, Worker
 from condor_plugins.pool.driver import Grown
 from condor_plugins.pool.sitepool import SitePool
 from monitors.archive import Archive
-from network_provisioner.errors import AdonError
+from network_provisioner.base.errors import AdonError
 
 NOW = 1_000_000.0
 MU = SitePool("mu", NOW, slots=8, idle_slots=3, ahead=2.0)

@@ -8,10 +8,10 @@ from typing import Any
 import psycopg
 import pytest
 
-from network_provisioner.store import StoreError
 from network_provisioner.stores import postgres_link
 from network_provisioner.stores.opening import open_store
 from network_provisioner.stores.postgres_link import Link
+from network_provisioner.stores.store import StoreError
 
 
 def test_nobody_listens() -> None:

@@ -37,7 +37,7 @@ from monitors.measurements.probes.delays import Trip
 from monitors.measurements.probes.echo_packets import LEAST_BYTES, Packet, packed, unpacked
 from monitors.measurements.probes.probe import Finding, Halt, Order, ProbeError
 from monitors.measurements.probes.tools import TOOLS, gives, tool_of
-from network_provisioner.errors import InputError
+from network_provisioner.base.errors import InputError
 
 
 def order(tool: str, seconds: float = 5.0, **more: Any) -> Order:

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from provision_world import ancestors, graphs, text
 
-from network_provisioner.errors import InputError
+from network_provisioner.base.errors import InputError
 from pegasus_hooks.provisioning.insertion import without
 from pegasus_hooks.provisioning.provisioned import (
     Options,

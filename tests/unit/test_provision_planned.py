@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from planner_world import FIXED, Case, by_file, job, make_case, uses
 
-from network_provisioner.errors import InputError
+from network_provisioner.base.errors import InputError
 from pegasus_hooks.planner.plan import plan
 from pegasus_hooks.provisioning.provisioned import Options, provisioned
 from site_selector.catalogs.documents import read_document

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from monitors.planned import submitdir
-from network_provisioner.base.hookconfig import HookConfig
-from network_provisioner.errors import AdonError, BrokerError, InputError
+from network_provisioner.base.errors import AdonError, BrokerError, InputError
+from network_provisioner.client.hookconfig import HookConfig
 from pegasus_hooks.provisioning import running
 from pegasus_hooks.provisioning.place import Place, place_of
 from pegasus_hooks.provisioning.running import Network, World

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from monitors.measurement import OF_WORKFLOWS, Measurement
 from monitors.recording import OWN, own, workflow_id
 from network_provisioner.access import Principal, Role
-from network_provisioner.errors import BrokerError
+from network_provisioner.base.errors import BrokerError
 
 ADA = Principal("ada", Role.RESEARCHER, frozenset({"ada"}))
 SITE = Principal("mu", Role.AGENT)

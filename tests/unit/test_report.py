@@ -19,7 +19,7 @@ from examples.demo.facts import Bar, LinkSample, RunFacts
 from examples.demo.figures import as_json
 from examples.demo.page import STYLE, render
 from monitors.workflows.report import Failure
-from network_provisioner.model import Transit, TransitState
+from network_provisioner.base.model import Transit, TransitState
 
 VOID = {"meta", "br", "hr", "img", "input", "link"}
 REPORTS = (Path("/r/report.html"), Path("/r/report.json"))

@@ -7,8 +7,8 @@ from broker_rig import code_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from network_provisioner.model import ENDED, LIVE, Transit, TransitState
-from network_provisioner.request_ids import latest, numbered
+from network_provisioner.base.model import ENDED, LIVE, Transit, TransitState
+from network_provisioner.client.request_ids import latest, numbered
 
 ended = st.sampled_from(sorted(ENDED))
 going_on = st.sampled_from([*sorted(LIVE), TransitState.QUEUED])

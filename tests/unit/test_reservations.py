@@ -13,17 +13,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from network_world import demo_network
 
-from network_provisioner.decisions.overlay import Overlay
-from network_provisioner.decisions.reservations import (
+from network_provisioner.base.errors import InputError
+from network_provisioner.reservations.ledger import (
     Hop,
     Lane,
     Ledger,
     Refusal,
     Reservation,
 )
-from network_provisioner.decisions.timeline import first_gap
-from network_provisioner.errors import InputError
-from network_provisioner.netload import describe_load
+from network_provisioner.reservations.load import describe_load
+from network_provisioner.reservations.overlay import Overlay
+from network_provisioner.reservations.timeline import first_gap
 
 AB, BC, CD = ("a", "b"), ("b", "c"), ("c", "d")
 HOPS: list[Hop] = [AB, BC, CD]

@@ -21,7 +21,7 @@ from monitors.retention.horizons import (
     widened,
 )
 from monitors.retention.sketch import ACCURACY, Sketch
-from network_provisioner.errors import InputError
+from network_provisioner.base.errors import InputError
 
 numbers = st.floats(-1e300, 1e300) | st.floats(-10, 10) | st.just(0.0)
 points = st.lists(

@@ -11,7 +11,7 @@ from network_world import demo_network
 from monitors.measurement import Measurement
 from monitors.rules import SEE, START, Rule, Rules, rules_from_list, sites_of
 from network_provisioner.access import ANYBODY, May, Principal, Role
-from network_provisioner.errors import InputError
+from network_provisioner.base.errors import InputError
 
 ADA = Principal("ada", Role.RESEARCHER, frozenset({"ada"}))
 BOB = Principal("bob", Role.RESEARCHER, frozenset({"bob"}))

@@ -27,7 +27,7 @@ from monitors.workflows.logs.events import EventParser, JobEvent, Kind, Transfer
 from monitors.workflows.logs.records import read_record
 from monitors.workflows.logs.submit_dir import JobKind, PlannedJob, SubmitDir, submit_dir_of
 from monitors.workflows.report import timeline
-from network_provisioner.errors import InputError
+from network_provisioner.base.errors import InputError
 
 ONE, TWO, STAGE = (name for name, *_ in Submitted.JOBS)
 

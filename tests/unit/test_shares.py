@@ -10,12 +10,12 @@ from broker_rig import MBPS, Rig, demo_network
 from hypothesis import given
 from hypothesis import strategies as st
 
-from network_provisioner import circuits, shares
+from network_provisioner.base.model import Transit, TransitState
 from network_provisioner.controllers.base import Queue
-from network_provisioner.decisions.admission import Limits
-from network_provisioner.decisions.elastic import share
-from network_provisioner.model import Transit, TransitState
-from network_provisioner.shares import Shares
+from network_provisioner.reservations import circuits, shares
+from network_provisioner.reservations.elastic import share
+from network_provisioner.reservations.shares import Shares
+from network_provisioner.selection.admission import Limits
 
 NETWORK = demo_network(l3="150 Mb/s")
 PATHS = [path for src in ("mu", "local") for path in NETWORK.candidate_paths(src, "tacc")]

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from problem_world import any_sites, problem_of, random_problem
 
-from network_provisioner.errors import InputError
+from network_provisioner.base.errors import InputError
 from site_selector.mapping.estimator import Estimator, SharingEstimator, Transfer
 from site_selector.problem import Problem
 

@@ -18,7 +18,7 @@ from monitor_files import START, Submitted, append, exiting, starting, table
 from monitors.measurement import LONGEST, MOST_DETAILS, Measurement
 from monitors.workflows.follower import Follower
 from monitors.workflows.sink import BrokerSink, SinkError
-from network_provisioner.errors import InputError
+from network_provisioner.base.errors import InputError
 
 TOKEN = "a-token-that-is-long-enough"
 LIMIT_BYTES = 256 * 1024

@@ -17,10 +17,10 @@ from pathlib import Path
 import pytest
 from store_suite import StoreSuite, World, transit
 
-from network_provisioner.model import Transit, TransitState
-from network_provisioner.store import Store, StoreError
+from network_provisioner.base.model import Transit, TransitState
+from network_provisioner.base.wal import use_wal
 from network_provisioner.stores.sqlite import SqliteStore
-from network_provisioner.wal import use_wal
+from network_provisioner.stores.store import Store, StoreError
 
 _ENV = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
 
@@ -53,7 +53,7 @@ class TestSqlite(StoreSuite):
 def test_a_row_that_was_put_survives_kill_9(file: Path) -> None:
     code = (
         "import os, signal, sys\n"
-        "from network_provisioner.model import Transit, TransitState\n"
+        "from network_provisioner.base.model import Transit, TransitState\n"
         "from network_provisioner.stores.sqlite import SqliteStore\n"
         "store = SqliteStore(sys.argv[1])\n"
         "store.put(Transit('a', 'mu', 'tacc', TransitState.HELD))\n"

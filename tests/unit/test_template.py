@@ -10,14 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from template_world import bodies, plain
 
-from network_provisioner.errors import InputError
-from network_provisioner.template import METRICS, Template
+from network_provisioner.base.errors import InputError
 from network_provisioner.templates.data import (
     BUILT_IN,
     template_from_dict,
     template_to_dict,
     templates_from_dict,
 )
+from network_provisioner.templates.template import METRICS, Template
 
 BASE: dict[str, Any] = {
     "qspec": {"min_throughput": "1 Gb/s", "max_delay": "100 ms", "max_loss": 0.01},

@@ -10,14 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from template_world import bodies, body, plain
 
-from network_provisioner.errors import InputError
-from network_provisioner.template import Template
+from network_provisioner.base.errors import InputError
 from network_provisioner.templates.data import (
     template_from_dict,
     templates_from_dict,
     wanted_from_dict,
 )
 from network_provisioner.templates.match import Wanted, distance, match, misfit
+from network_provisioner.templates.template import Template
 
 BUILT_IN = list(templates_from_dict(None).values())
 

@@ -14,16 +14,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from template_world import BASE, bodies, body, succeeded
 
-from network_provisioner.errors import BrokerError, InputError
-from network_provisioner.model import Transit, TransitState
-from network_provisioner.store import Store, StoreError
+from network_provisioner.base.errors import BrokerError, InputError
+from network_provisioner.base.model import Transit, TransitState
 from network_provisioner.stores.sqlite import SqliteStore
-from network_provisioner.template import Tuning
-from network_provisioner.templates.book import TemplateBook
+from network_provisioner.stores.store import Store, StoreError
 from network_provisioner.templates.data import template_from_dict, templates_from_dict
 from network_provisioner.templates.learn import failure
 from network_provisioner.templates.match import Wanted
+from network_provisioner.templates.registry import TemplateRegistry
 from network_provisioner.templates.sitepolicy import TemplatePolicy, capped, policy_from_dict
+from network_provisioner.templates.template import Tuning
 from network_provisioner.terms import template_of
 
 POLICY = TemplatePolicy(max_bps=5e8, max_priority=3, max_patience_s=60.0, max_paths=2)
@@ -36,8 +36,8 @@ def store(tmp_path: Path) -> Iterator[Store]:
     found.close()
 
 
-def book_of(store: Store, configured: dict[str, Any] | None = None) -> TemplateBook:
-    return TemplateBook(templates_from_dict(configured), store, POLICY)
+def book_of(store: Store, configured: dict[str, Any] | None = None) -> TemplateRegistry:
+    return TemplateRegistry(templates_from_dict(configured), store, POLICY)
 
 
 def code_of(error: pytest.ExceptionInfo[BrokerError]) -> str:
@@ -116,12 +116,12 @@ def test_a_version_that_never_was(store: Store) -> None:
 def test_every_version_is_found_again_as_it_was(found: list[dict[str, Any]]) -> None:
     store = SqliteStore(":memory:")
     try:
-        book = TemplateBook(templates_from_dict(None), store)
+        book = TemplateRegistry(templates_from_dict(None), store)
         kept = {}
         for item in found:
             entry, _ = book.save("x", item)
             kept[entry.template.version] = entry.template
-        later = TemplateBook(templates_from_dict(None), store)
+        later = TemplateRegistry(templates_from_dict(None), store)
         for version, template in kept.items():
             assert later.get("x", version) == template
         assert list(kept) == sorted(kept)
@@ -152,7 +152,7 @@ def test_many_that_save_and_ask_at_once(store: Store) -> None:
 def test_another_broker_sees_what_was_saved(store: Store) -> None:
     now = [0.0]
     mine = book_of(store)
-    other = TemplateBook(templates_from_dict(None), store, POLICY, clock=lambda: now[0])
+    other = TemplateRegistry(templates_from_dict(None), store, POLICY, clock=lambda: now[0])
     mine.save("x", BASE)
     assert "x" not in other
     now[0] += 1
@@ -236,7 +236,7 @@ def test_a_store_that_is_away_costs_the_news_only(
     store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
     now = [0.0]
-    book = TemplateBook(templates_from_dict(None), store, clock=lambda: now[0])
+    book = TemplateRegistry(templates_from_dict(None), store, clock=lambda: now[0])
     book.save("x", BASE)
     store.close()
     now[0] += 10
@@ -249,7 +249,7 @@ def test_a_store_that_is_away_costs_the_news_only(
 
 def test_a_site_that_becomes_stricter_binds_what_was_saved_before(store: Store) -> None:
     book_of(store).save("x", body(4e8, 5e8), "ann", trusted=False)
-    later = TemplateBook(templates_from_dict(None), store, TemplatePolicy(max_bps=3e8))
+    later = TemplateRegistry(templates_from_dict(None), store, TemplatePolicy(max_bps=3e8))
     entry = later.entry("x")
     assert entry is not None and len(entry.capped) == 2
     assert entry.template.qspec.min_bps == entry.template.rspec.max_bps == 3e8
@@ -312,7 +312,7 @@ def test_names_that_cannot_be(store: Store, name: str) -> None:
 # -- what transfers teach --------------------------------------------------------------------
 
 
-def peak(book: TemplateBook, name: str = "mine") -> float:
+def peak(book: TemplateRegistry, name: str = "mine") -> float:
     template = book.get(name)
     assert template is not None
     return template.peak_bps
@@ -385,14 +385,14 @@ def test_small_transfers_and_unknown_templates_teach_nothing(store: Store) -> No
 def test_the_peak_never_falls(runs: list[tuple[float, bool]]) -> None:
     store = SqliteStore(":memory:")
     try:
-        book = TemplateBook(templates_from_dict({"mine": BASE}), store)
+        book = TemplateRegistry(templates_from_dict({"mine": BASE}), store)
         best = 0.0
         for number, (goodput, good) in enumerate(runs):
             change = {} if good else {"outcome": "failed"}
             book.learn(succeeded(f"t{number}", goodput=goodput, bytes=10**7, **change))
             best = max(best, goodput) if good else best
             assert peak(book) == best
-        assert peak(TemplateBook(templates_from_dict({"mine": BASE}), store)) == best
+        assert peak(TemplateRegistry(templates_from_dict({"mine": BASE}), store)) == best
     finally:
         store.close()
 

@@ -8,7 +8,7 @@ import pytest
 
 from examples.testbed.delaylink import DelayLink, frame_wire_bytes
 from examples.testbed.linkqueue import LinkQueue
-from network_provisioner.errors import InputError
+from network_provisioner.base.errors import InputError
 
 IP_OFFSET, TCP_OFFSET, TCP_WORDS = 14, 34, 8
 

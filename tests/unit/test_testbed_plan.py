@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from examples.testbed import plan
-from network_provisioner.topologies.data import topology_from_dict
+from network_provisioner.topology.data import topology_from_dict
 
 
 def test_the_topology_is_valid_and_has_both_paths_of_the_thesis():

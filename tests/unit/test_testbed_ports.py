@@ -11,7 +11,7 @@ import pytest
 
 from examples.testbed import ports
 from examples.testbed.ports import LOOPBACK, free_port, free_ports
-from network_provisioner.errors import MissingError
+from network_provisioner.base.errors import MissingError
 
 
 def test_they_differ_and_can_be_taken() -> None:

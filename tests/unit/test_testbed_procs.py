@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from examples.testbed import procs
-from network_provisioner.errors import AdonError, MissingError
+from network_provisioner.base.errors import AdonError, MissingError
 
 # Starts a child of its own that ignores TERM, tells both ids, and waits for ever.
 FAMILY = """

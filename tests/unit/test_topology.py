@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from network_provisioner.errors import InputError
-from network_provisioner.topologies.data import topology_from_dict
-from network_provisioner.topology import Node, Topology
+from network_provisioner.base.errors import InputError
+from network_provisioner.topology.data import topology_from_dict
+from network_provisioner.topology.graph import Node, Topology
 
 
 def two_path_dict() -> dict[str, Any]:

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from template_world import plain
 from topology_world import demo, same, topologies
 
-from network_provisioner.errors import InputError
-from network_provisioner.topologies.data import topology_from_dict, topology_to_dict
-from network_provisioner.topologies.files import (
+from network_provisioner.base.errors import InputError
+from network_provisioner.topology.data import topology_from_dict, topology_to_dict
+from network_provisioner.topology.files import (
     MAX_BYTES,
     graphml_of,
     json_of,
@@ -25,9 +25,9 @@ from network_provisioner.topologies.files import (
     resolve,
     yaml_of,
 )
-from network_provisioner.topologies.graphml import read_graphml
-from network_provisioner.topologies.nodelink import from_node_link, to_node_link
-from network_provisioner.topology import Topology
+from network_provisioner.topology.graph import Topology
+from network_provisioner.topology.graphml import read_graphml
+from network_provisioner.topology.nodelink import from_node_link, to_node_link
 
 DEMO = topology_from_dict(demo())
 

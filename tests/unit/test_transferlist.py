@@ -13,7 +13,7 @@ from Pegasus import transfer as pegasus_transfer
 
 from monitors.planned import transferlist
 from monitors.planned.transferlist import Entry, Mkdir, Remove, SiteUrl, Transfer
-from network_provisioner.errors import InputError
+from network_provisioner.base.errors import InputError
 
 words = st.text("abcXYZ019._-", min_size=1, max_size=8)
 urls = st.builds(

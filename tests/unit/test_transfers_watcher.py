@@ -18,9 +18,9 @@ from condor_plugins.transfers.outputsize import Outputs
 from condor_plugins.transfers.watcher import Watcher
 from monitors.workflows.logs.events import Kind
 from monitors.workflows.logs.events import TransferStep as Step
-from network_provisioner.base.hookconfig import HookConfig
-from network_provisioner.errors import BrokerError
-from network_provisioner.model import TransitRequest, TransitState
+from network_provisioner.base.errors import BrokerError
+from network_provisioner.base.model import TransitRequest, TransitState
+from network_provisioner.client.hookconfig import HookConfig
 
 CONFIG = HookConfig("http://127.0.0.1:1", site="local")
 RUN = Run(JOB, 1)

@@ -16,7 +16,7 @@ from condor_plugins.transfers.inputsize import bytes_sent
 from condor_plugins.transfers.request_builder import ends, request, unmarked
 from condor_plugins.transfers.transfer_need import no_transfer
 from monitors.workflows.logs.events import EventParser, Kind, TransferStep
-from network_provisioner.base.hookconfig import HookConfig
+from network_provisioner.client.hookconfig import HookConfig
 
 CONFIG = HookConfig("http://127.0.0.1:1", site="local")
 LOG = """\

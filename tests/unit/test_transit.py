@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from network_world import demo_network
 
-from network_provisioner.decisions.transit import Metric, PathMetrics, choose
-from network_provisioner.template import Template
+from network_provisioner.selection.transit import Metric, PathMetrics, choose
 from network_provisioner.templates.data import template_from_dict
-from network_provisioner.topology import Path
+from network_provisioner.templates.template import Template
+from network_provisioner.topology.graph import Path
 
 TEMPLATE = template_from_dict(
     "t",

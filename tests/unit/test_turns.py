@@ -10,7 +10,7 @@ import pytest
 
 from network_provisioner.api import turns
 from network_provisioner.api.turns import Turns
-from network_provisioner.errors import BrokerError
+from network_provisioner.base.errors import BrokerError
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from network_provisioner import units
-from network_provisioner.errors import InputError
+from network_provisioner.base import units
+from network_provisioner.base.errors import InputError
 
 
 @pytest.mark.parametrize(

@@ -18,10 +18,10 @@ from monitors.watcher.decision_file import DecisionFile, Pair
 from monitors.watcher.events import Event, Watched, What
 from monitors.watcher.followed import FollowedWorkflow
 from monitors.watcher.pending import Broker, PendingActions
-from network_provisioner.base.hookconfig import HookConfig
-from network_provisioner.base.path_requests import UNASKED, ids_of
-from network_provisioner.errors import BrokerError
-from network_provisioner.model import Transit, TransitRequest, TransitState
+from network_provisioner.base.errors import BrokerError
+from network_provisioner.base.model import Transit, TransitRequest, TransitState
+from network_provisioner.client.hookconfig import HookConfig
+from network_provisioner.client.path_requests import UNASKED, ids_of
 
 JOB = "stage_in_local_tacc_0_0"
 FILE = Path("/nowhere") / f"{JOB}.adon.json"

@@ -13,12 +13,17 @@ from monitors.watcher.actions import GiveBack, Moved, RequestAgain, Tell
 from monitors.watcher.decision_file import DecisionFile, Pair
 from monitors.watcher.events import Watched
 from monitors.watcher.pending import Later
-from network_provisioner.base.hookconfig import HookConfig
-from network_provisioner.base.path_requests import UNASKED, Effects
-from network_provisioner.base.patience import Budget
-from network_provisioner.client import Asked
-from network_provisioner.errors import BrokerError
-from network_provisioner.model import Service, Transit, TransitRequest, TransitState
+from network_provisioner.base.errors import BrokerError
+from network_provisioner.base.model import (
+    RequestAnswer,
+    Service,
+    Transit,
+    TransitRequest,
+    TransitState,
+)
+from network_provisioner.client.hookconfig import HookConfig
+from network_provisioner.client.path_requests import UNASKED, Effects
+from network_provisioner.client.patience import Budget
 from pegasus_hooks.prepost import prejob, watched_jobs
 
 JOB = "stage_inter_local_sort_ID2_0"
@@ -49,10 +54,12 @@ class Broker(FakeBroker):
             raise BrokerError("who?", "unknown_transit")
         return self.known[transit_id]
 
-    def ask(self, requests: object, /) -> list[Asked]:
+    def ask(self, requests: object, /) -> list[RequestAnswer]:
         assert isinstance(requests, list)
         self.told += requests
-        return [Asked(self.transit(f"{r.id}.2", self.states[0], r), Service()) for r in requests]
+        return [
+            RequestAnswer(self.transit(f"{r.id}.2", self.states[0], r), Service()) for r in requests
+        ]
 
     def list(self, state: str | None = None, workflow: str | None = None) -> list[Transit]:
         return [t for t in self.known.values() if t.state == state]
@@ -137,8 +144,8 @@ def test_a_reason_that_is_refused_is_on_record_here(run: Path) -> None:
     pair = Pair(BASE, "a", "b", UNASKED, "no broker")
 
     class Refusing(Broker):
-        def ask(self, requests: object, /) -> list[Asked]:
-            return [Asked(None, Service(), BrokerError("unknown site", "unknown_site"))]
+        def ask(self, requests: object, /) -> list[RequestAnswer]:
+            return [RequestAnswer(None, Service(), BrokerError("unknown site", "unknown_site"))]
 
     journal = Journal()
     Tell(watched(run), journal, decision, pair).do(Refusing())

@@ -12,7 +12,7 @@ from hooks_world import WF_UUID, make_submit_dir
 from monitors.planned import submitdir
 from monitors.watcher.events import Event, What
 from monitors.watcher.workflow_files import Files, elsewhere, process_alive
-from network_provisioner.errors import InputError
+from network_provisioner.base.errors import InputError
 
 JOB, OTHER = "stage_in_local_tacc_0_0", "align_ID1"
 DAG = "flow-0.dag"

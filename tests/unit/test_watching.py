@@ -17,8 +17,8 @@ from monitors.watcher import loop, program, registry
 from monitors.watcher.events import Event, Watched, What
 from monitors.watcher.watching import Watching
 from monitors.workflows.logs.watch import StatWatch, Watch
-from network_provisioner.base.hookconfig import HookConfig
-from network_provisioner.errors import InputError
+from network_provisioner.base.errors import InputError
+from network_provisioner.client.hookconfig import HookConfig
 from pegasus_hooks.prepost import watched_jobs
 
 JOB = "stage_in_local_tacc_0_0"

@@ -20,14 +20,14 @@ from adon.wiring import (
 )
 from monitors.archive import Archive
 from monitors.transfers import transfer_facts
+from network_provisioner.base.errors import InputError, MissingError
+from network_provisioner.base.model import Transit, TransitRequest, TransitState
 from network_provisioner.controllers.opendaylight.driver import OpenDaylightController
 from network_provisioner.controllers.openflow.driver import OpenFlowController
 from network_provisioner.controllers.simulated import SimulatedController
-from network_provisioner.decisions.admission import Limits
-from network_provisioner.errors import InputError, MissingError
-from network_provisioner.model import Transit, TransitRequest, TransitState
-from network_provisioner.topologies.data import topology_from_dict
-from network_provisioner.topology import Path as NetworkPath
+from network_provisioner.selection.admission import Limits
+from network_provisioner.topology.data import topology_from_dict
+from network_provisioner.topology.graph import Path as NetworkPath
 
 
 def config(folder: Path, **sections: Any) -> Config:

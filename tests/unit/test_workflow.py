@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from site_world import job, workflow_text
 
-from network_provisioner.errors import InputError
+from network_provisioner.base.errors import InputError
 from site_selector.catalogs.documents import MAX_BYTES, parse_document, read_document
 from site_selector.catalogs.workflow import parse_workflow, read_workflow
 

@@ -30,7 +30,7 @@ from monitors.workflows.follower import Follower
 from monitors.workflows.logs.submit_dir import SubmitDir, dag_of
 from monitors.workflows.service import FollowService, Named
 from monitors.workflows.status import State, Status
-from network_provisioner.errors import InputError
+from network_provisioner.base.errors import InputError
 
 WAIT_S = 60.0
 

@@ -14,7 +14,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from network_provisioner.errors import InputError
+from network_provisioner.base.errors import InputError
 from site_selector.catalogs import documents as yamltext
 from site_selector.catalogs.documents import build_tree, parse_document, read_document
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from network_provisioner.topology import LAYERS, Link, Node, Topology
+from network_provisioner.topology.graph import LAYERS, Link, Node, Topology
 
 names = st.text(
     st.characters(min_codepoint=33, max_codepoint=0x2FF).filter(str.isprintable),

@@ -9,8 +9,8 @@ from condor_plugins.transfers.decide import Queued
 from condor_plugins.transfers.events import RunEvent
 from condor_plugins.transfers.ids import Run
 from monitors.workflows.logs.events import Kind, TransferStep
-from network_provisioner.errors import AdonError
-from network_provisioner.model import (
+from network_provisioner.base.errors import AdonError
+from network_provisioner.base.model import (
     Transit,
     TransitState,
 )

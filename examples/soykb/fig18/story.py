@@ -10,10 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from network_provisioner.base.flows import Flow
+from network_provisioner.base.model import ENDED, ON_SWITCHES, Transit, TransitRequest
+from network_provisioner.base.units import format_rate, goodput
 from network_provisioner.broker import Broker
-from network_provisioner.flows import Flow
-from network_provisioner.model import ENDED, ON_SWITCHES, Transit, TransitRequest
-from network_provisioner.units import format_rate, goodput
 
 SCALE = 0.03
 SRC, DST = "mu", "tacc"

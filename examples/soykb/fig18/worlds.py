@@ -10,8 +10,8 @@ from pathlib import Path
 
 from examples.testbed import netns, plan
 from fig18.story import DST, SRC, Transfer
+from network_provisioner.base.units import bytes_of
 from network_provisioner.controllers.base import Controller
-from network_provisioner.units import bytes_of
 
 _LOAD = Path(__file__).with_name("load.py")
 

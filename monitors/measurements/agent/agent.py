@@ -27,8 +27,8 @@ from monitors.measurements.agent.perform import able, perform
 from monitors.measurements.agent.settings import AgentSettings
 from monitors.measurements.agent.spool import MOST_RESULT_BYTES, Spool
 from monitors.measurements.probes.probe import Halt
-from network_provisioner.clock import since_boot
-from network_provisioner.errors import AdonError, BrokerError
+from network_provisioner.base.clock import since_boot
+from network_provisioner.base.errors import AdonError, BrokerError
 
 _log = logging.getLogger(__name__)
 

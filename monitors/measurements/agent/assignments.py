@@ -8,7 +8,7 @@ from ipaddress import ip_address
 
 from monitors.measurements.agent.messages import Assignment
 from monitors.measurements.agent.settings import Limits
-from network_provisioner.units import bits, format_rate
+from network_provisioner.base.units import bits, format_rate
 
 LEAD_S = 0.5
 """Servers listen so much earlier: two machines' clocks are never the same."""

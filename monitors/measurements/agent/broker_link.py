@@ -20,9 +20,9 @@ from urllib.parse import urlencode, urlsplit
 from monitors.measurements.agent.messages import Assignment, Role
 from monitors.measurements.agent.settings import AgentSettings
 from monitors.measurements.probes.tools import tool_of
-from network_provisioner.clock import since_boot
-from network_provisioner.errors import BrokerError, InputError, printable
-from network_provisioner.http1 import quoted, trusting
+from network_provisioner.base.clock import since_boot
+from network_provisioner.base.errors import BrokerError, InputError, printable
+from network_provisioner.client.http1 import quoted, trusting
 
 _MOST_BYTES = 16 * 2**20
 

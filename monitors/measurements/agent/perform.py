@@ -23,7 +23,7 @@ from monitors.measurements.probes import (
 )
 from monitors.measurements.probes.probe import Finding, Halt, Order, ProbeError
 from monitors.measurements.probes.tools import TOOLS
-from network_provisioner.errors import AdonError, printable
+from network_provisioner.base.errors import AdonError, printable
 
 _log = logging.getLogger(__name__)
 _MOST_ERROR = 500  # characters of it

@@ -13,11 +13,11 @@ from typing import Any
 from monitors.measurements.probes.command import Command
 from monitors.measurements.probes.tools import TOOLS, tool_of
 from monitors.workflows.service import check_workflows
-from network_provisioner.credentials import long_enough, read_token
-from network_provisioner.errors import InputError
-from network_provisioner.fields import known_keys, name, text, whole
-from network_provisioner.http1 import Tls
-from network_provisioner.units import parse_duration, parse_rate
+from network_provisioner.base.errors import InputError
+from network_provisioner.base.fields import known_keys, name, text, whole
+from network_provisioner.base.units import parse_duration, parse_rate
+from network_provisioner.client.credentials import long_enough, read_token
+from network_provisioner.client.http1 import Tls
 
 Peers = tuple[IPv4Network | IPv6Network, ...]
 

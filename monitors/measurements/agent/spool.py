@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from monitors.measurements.agent.messages import Assignment, Result
-from network_provisioner.errors import InputError
+from network_provisioner.base.errors import InputError
 
 _log = logging.getLogger(__name__)
 

@@ -22,7 +22,7 @@ from statistics import median
 from typing import Any
 
 from monitors.measurement import UNITS
-from network_provisioner.errors import InputError, printable
+from network_provisioner.base.errors import InputError, printable
 
 FAILURE = "custom:perfsonar_failure"
 _LONGEST = 500  # characters of an error

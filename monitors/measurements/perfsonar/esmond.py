@@ -22,8 +22,8 @@ from monitors.measurements.perfsonar import convert
 from monitors.measurements.perfsonar.convert import Finding, number
 from monitors.measurements.perfsonar.results import REVERSIBLE, measurement
 from monitors.measurements.perfsonar.settings import Hosts
-from network_provisioner.errors import InputError, printable
-from network_provisioner.instants import instant
+from network_provisioner.base.errors import InputError, printable
+from network_provisioner.base.instants import instant
 
 RUNS, CLOCKS = "pscheduler-run-href", "time-error-estimates"
 BESIDE = (RUNS, CLOCKS)

@@ -28,7 +28,7 @@ from monitors.measurements.perfsonar.esmond import (
 )
 from monitors.measurements.perfsonar.results import SOURCE, not_yet
 from monitors.measurements.perfsonar.settings import Hosts, Remote
-from network_provisioner.errors import AdonError, InputError
+from network_provisioner.base.errors import AdonError, InputError
 
 _log = logging.getLogger(__name__)
 

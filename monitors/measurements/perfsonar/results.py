@@ -17,8 +17,8 @@ from monitors.measurement import Measurement
 from monitors.measurements.perfsonar import convert
 from monitors.measurements.perfsonar.convert import Finding, seconds
 from monitors.measurements.perfsonar.settings import Hosts
-from network_provisioner.errors import InputError, printable
-from network_provisioner.instants import instant
+from network_provisioner.base.errors import InputError, printable
+from network_provisioner.base.instants import instant
 
 SOURCE = "perfsonar"
 KNOWN = ("throughput", "rtt", "latency", "latencybg", "trace", "disk-to-disk")

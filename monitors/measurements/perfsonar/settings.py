@@ -21,10 +21,10 @@ from reprlib import repr as shown
 from typing import Any
 from urllib.parse import urlsplit
 
-from network_provisioner import fields
-from network_provisioner.errors import InputError
-from network_provisioner.topology import Topology
-from network_provisioner.units import parse_duration
+from network_provisioner.base import fields
+from network_provisioner.base.errors import InputError
+from network_provisioner.base.units import parse_duration
+from network_provisioner.topology.graph import Topology
 
 _KEYS = ("archive", "hosts", "every", "back", "only", "ca", "token_file")
 _LEAST_EVERY_S = 10.0

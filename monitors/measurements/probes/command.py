@@ -13,7 +13,7 @@ from typing import Any
 
 from monitors.measurements.probes import programs
 from monitors.measurements.probes.probe import Finding, Order, ProbeError
-from network_provisioner.errors import printable
+from network_provisioner.base.errors import printable
 
 _MOST_BYTES = 64 * 1024
 _MOST_DETAILS = 4096  # bytes of them, as JSON

@@ -10,7 +10,7 @@ from typing import Any
 
 from monitors.measurements.probes import programs
 from monitors.measurements.probes.probe import Finding, Order, ProbeError, found
-from network_provisioner.errors import printable
+from network_provisioner.base.errors import printable
 
 PROGRAM = "iperf3"
 _AGAIN_S = 0.2  # between attempts to reach a server, or to listen on a port that is still taken

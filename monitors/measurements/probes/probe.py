@@ -13,7 +13,7 @@ from typing import Any
 
 from monitors.measurement import UNITS
 from monitors.measurements.agent.messages import Role
-from network_provisioner.errors import AdonError
+from network_provisioner.base.errors import AdonError
 
 
 class ProbeError(AdonError):

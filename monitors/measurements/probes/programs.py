@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from monitors.measurements.probes.probe import Halt, ProbeError
-from network_provisioner.errors import printable
+from network_provisioner.base.errors import printable
 
 _GUARD = Path(__file__).with_name("guard.py")
 _MOST_BYTES = 8 * 2**20

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from reprlib import repr as shown
 from typing import Any
 
-from network_provisioner.errors import InputError
-from network_provisioner.meant import meant
-from network_provisioner.units import parse_duration, parse_rate, parse_size
+from network_provisioner.base.errors import InputError
+from network_provisioner.base.suggestions import meant
+from network_provisioner.base.units import parse_duration, parse_rate, parse_size
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}\Z")
 _KEY = re.compile(r"[0-9a-f]{16,128}\Z")

@@ -36,7 +36,7 @@ from monitors.workflows.condor import Ad, ads, printed
 from monitors.workflows.facts.attempts import Attempt
 from monitors.workflows.facts.transfers import Volume, transfer_fact
 from monitors.workflows.logs.events import EventTail, JobEvent, Kind, TransferStep
-from network_provisioner.errors import InputError
+from network_provisioner.base.errors import InputError
 
 ACCESS_POINT = "local"  # Pegasus's name for the site that jobs are submitted at
 TOOL = "htcondor"

@@ -39,7 +39,7 @@ from monitors.workflows.logs.dagman import PostEnded
 from monitors.workflows.logs.events import JobEvent, Kind
 from monitors.workflows.logs.records import JobOutput, end_of, read_output
 from monitors.workflows.logs.submit_dir import PlannedJob, SubmitDir
-from network_provisioner.errors import InputError
+from network_provisioner.base.errors import InputError
 
 _log = logging.getLogger(__name__)
 

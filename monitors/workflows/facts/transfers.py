@@ -21,8 +21,8 @@ from monitors.workflows.logs.submit_dir import JobKind
 from monitors.workflows.logs.tail import Lines, Tail
 from monitors.workflows.logs.transferlog import Attempt as Moved
 from monitors.workflows.logs.transferlog import seconds_of
-from network_provisioner.errors import InputError
-from network_provisioner.units import goodput
+from network_provisioner.base.errors import InputError
+from network_provisioner.base.units import goodput
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ from pathlib import Path
 
 import yaml
 
-from network_provisioner.errors import InputError
+from network_provisioner.base.errors import InputError
 
 DAG = ".dag"
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from network_provisioner.errors import InputError
+from network_provisioner.base.errors import InputError
 
 _PIECE_BYTES = 1 << 20  # so that a long file does not have to fit into memory
 _HEAD_BYTES = 256  # the first bytes, to tell a file from another in its place

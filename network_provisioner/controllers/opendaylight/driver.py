@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from queue import SimpleQueue
 
+from network_provisioner.base.errors import InputError
 from network_provisioner.controllers.backend import SwitchEvent, switch_names
 from network_provisioner.controllers.base import ControllerError
 from network_provisioner.controllers.opendaylight import model, requests
@@ -46,9 +47,8 @@ from network_provisioner.controllers.rules import (
 )
 from network_provisioner.controllers.shaping.shapes import Shaper
 from network_provisioner.controllers.switched import SwitchedController
-from network_provisioner.errors import InputError
-from network_provisioner.topologies.discovery import Discovered
-from network_provisioner.topology import Topology
+from network_provisioner.topology.discovery import Discovered
+from network_provisioner.topology.graph import Topology
 
 LOG = logging.getLogger(__name__)
 _LOOK_AGAIN_S = 0.1
@@ -101,7 +101,7 @@ class OpenDaylightController(SwitchedController):
 
     def discover(self) -> Discovered:
         """The switches' ports, and how they are joined: see
-        :class:`~network_provisioner.topologies.discovery.Discovers`. Raises ControllerError."""
+        :class:`~network_provisioner.topology.discovery.Discovers`. Raises ControllerError."""
         self._require_running()
         return self._switches.discover(self._discover_s)
 

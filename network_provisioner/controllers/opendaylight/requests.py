@@ -30,7 +30,7 @@ from network_provisioner.controllers.rules import (
     is_our_number,
     rule_text,
 )
-from network_provisioner.topologies.discovery import Discovered, End, Port
+from network_provisioner.topology.discovery import Discovered, End, Port
 
 LOG = logging.getLogger(__name__)
 Origin = tuple[str, str]

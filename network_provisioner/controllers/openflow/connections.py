@@ -12,10 +12,10 @@ from functools import partial
 from queue import SimpleQueue
 from typing import Any
 
+from network_provisioner.base.errors import InputError
 from network_provisioner.controllers.backend import SwitchEvent
 from network_provisioner.controllers.base import ControllerError
 from network_provisioner.controllers.openflow import wire
-from network_provisioner.errors import InputError
 
 LOG = logging.getLogger(__name__)
 

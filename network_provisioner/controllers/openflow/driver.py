@@ -26,8 +26,8 @@ from network_provisioner.controllers.rules import (
 )
 from network_provisioner.controllers.shaping.shapes import Shaper
 from network_provisioner.controllers.switched import SwitchedController
-from network_provisioner.topologies.discovery import Discovered
-from network_provisioner.topology import Topology
+from network_provisioner.topology.discovery import Discovered
+from network_provisioner.topology.graph import Topology
 
 LOG = logging.getLogger(__name__)
 _EVERY_BIT = 2**64 - 1
@@ -68,7 +68,7 @@ class OpenFlowController(SwitchedController):
 
     def discover(self) -> Discovered:
         """The switches' ports, and how they are joined: see
-        :class:`~network_provisioner.topologies.discovery.Discovers`. Raises ControllerError."""
+        :class:`~network_provisioner.topology.discovery.Discovers`. Raises ControllerError."""
         self._require_running()
         return lldp.discover(self._switches)
 

@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 from network_provisioner.controllers.openflow import wire
-from network_provisioner.topologies.discovery import Discovered, End, Port
+from network_provisioner.topology.discovery import Discovered, End, Port
 
 ETH_TYPE = 0x88CC
 SECONDS = 2.0  # how long frames are waited for; the rule lives five times as long

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from network_provisioner.base.errors import InputError, MissingError
 from network_provisioner.controllers.base import Queue
-from network_provisioner.errors import InputError, MissingError
 
 # Best effort is never starved: this share of a link is not handed out.
 BEST_EFFORT_SHARE = 0.01

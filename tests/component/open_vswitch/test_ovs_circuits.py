@@ -30,10 +30,10 @@ from packet_suite import CircuitsWithPackets
 
 from examples.testbed import plan
 from examples.testbed.network import Network
+from network_provisioner.base.flows import Flow
 from network_provisioner.controllers.base import ControllerError, Part
 from network_provisioner.controllers.conformance import ControllerConformance
 from network_provisioner.controllers.openflow.driver import OpenFlowController
-from network_provisioner.flows import Flow
 
 pytestmark = [pytest.mark.component, pytest.mark.root]
 

@@ -16,8 +16,8 @@ from ovs_rig import L2, OvsRig, controlled, in_netns, slow_topology, transfer
 
 from examples.testbed import plan
 from examples.testbed.network import Network
-from network_provisioner.flows import Flow
-from network_provisioner.topology import Topology
+from network_provisioner.base.flows import Flow
+from network_provisioner.topology.graph import Topology
 
 pytestmark = [pytest.mark.component, pytest.mark.root]
 

@@ -18,7 +18,7 @@ from adon.machine import packages
 from examples.testbed import plan
 from examples.testbed.gridftp import PORT, GridFtp, endpoints
 from examples.testbed.network import LINKS, Network
-from network_provisioner.errors import MissingError
+from network_provisioner.base.errors import MissingError
 
 # HTCondor's jobs run as user 1000 of a user namespace that owns root's files.
 AS_POOL_USER = ("unshare", "--user", "--map-user=1000", "--map-group=1000")

@@ -1,0 +1,104 @@
+"""Wall time that passes evenly, whatever is done to the machine's clock.
+
+Leases end at instants of the wall clock, because clients and other machines know no other. But that
+clock may be set while leases run: by its administrator, by NTP after a start with a wrong time, by
+a virtual machine that comes back from a pause. Then nothing has happened to the transfers, and
+their leases must neither end at once nor last for hours. So time is taken from the clock that
+counts since the machine was started, and the wall clock only says where that began; where it is
+found set, :meth:`SteadyClock.catch_up` says by how much, once.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+
+from network_provisioner.base.model import LIVE, Transit
+
+log = logging.getLogger(__name__)
+
+JUMP_S = 1.0  # less than this is left alone: a clock that is kept right is never set by more
+_AT_ONCE_S = 0.05  # two clocks read within this are read at the same time
+_ATTEMPTS = 5
+_PAST = ("requested_at", "installed_at", "active_at", "metered_at")
+
+Seconds = Callable[[], float]
+
+
+def since_boot() -> float:
+    """Seconds since this machine was started, those in which it slept among them; nobody can set
+    this clock."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+class SteadyClock:
+    """Calling it gives Unix seconds, as :func:`time.time` does where nobody sets the clock."""
+
+    def __init__(
+        self, wall: Seconds = time.time, steady: Seconds = since_boot, follows: bool = True
+    ) -> None:
+        """``follows``: where the wall clock is set, :meth:`catch_up` follows it; else time goes on
+        as it was."""
+        self._wall = wall
+        self._steady = steady
+        self._follows = follows
+        self._offset_s = self._seen_s = self._wall_offset_s()
+
+    def __call__(self) -> float:
+        return self._steady() + self._offset_s
+
+    def catch_up(self) -> float:
+        """By how many seconds the wall clock was set since the last call, 0.0 where by less than
+        :data:`JUMP_S`. From now on the time is that of the wall clock."""
+        offset_s = self._wall_offset_s()
+        jump_s = offset_s - self._seen_s
+        if abs(jump_s) < JUMP_S:
+            return 0.0
+        self._seen_s = offset_s
+        then = "leases keep their length" if self._follows else "this process keeps its own time"
+        log.warning("the wall clock was set by %+.1f s: %s", jump_s, then)
+        if not self._follows:
+            return 0.0
+        self._offset_s = offset_s
+        return jump_s
+
+    def _wall_offset_s(self) -> float:
+        """What the wall clock is ahead of the steady one. Who is stopped between reading the one
+        and the other must not take that for a jump."""
+        nearest, found = float("inf"), 0.0
+        for _ in range(_ATTEMPTS):
+            before = self._steady()
+            wall = self._wall()
+            after = self._steady()
+            if after - before < nearest:
+                nearest, found = after - before, wall - (before + after) / 2
+            if nearest <= _AT_ONCE_S:
+                break
+        return found
+
+
+def steady(clock: Seconds) -> SteadyClock:
+    """``clock`` itself where it is steady; any other is taken for one that nobody sets."""
+    return clock if isinstance(clock, SteadyClock) else SteadyClock(clock, clock)
+
+
+def has_begun(transit: Transit, now: float) -> bool:
+    """Whether the time of a transit has come, rather than being booked in advance."""
+    return transit.start <= now
+
+
+def move_times(transit: Transit, by_s: float, before: float) -> None:
+    """Bring a live or queued transit's times to a wall clock that was set by ``by_s`` seconds when
+    it said ``before``. Pure, but for the transit.
+
+    A lease that runs keeps its length, a wait its patience, and what has happened stays as long
+    ago as it was. Times that were asked for by the wall clock stay: a start in advance, and an end.
+    """
+    lives = transit.state in LIVE and has_begun(transit, before)
+    for name in (*_PAST, "start", "lease_until") if lives else _PAST:
+        at = getattr(transit, name)
+        if at:  # 0 stands for what has not happened, also where the clock was set to the year 1970
+            setattr(transit, name, max(1.0, at + by_s))
+    if transit.end and transit.lease_until:
+        transit.lease_until = min(transit.lease_until, transit.end)

@@ -1,0 +1,101 @@
+"""Fields of plain data that people wrote: taken with their type, or refused in one line.
+
+``what`` names the place. Every function raises InputError.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from ipaddress import AddressValueError, IPv4Address
+from reprlib import repr as shown
+from typing import Any, TypeVar
+
+from network_provisioner.base.errors import InputError
+from network_provisioner.base.suggestions import meant
+
+T = TypeVar("T")
+_MAC = re.compile(r"[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}\Z")
+
+
+def known_keys(item: object, known: Sequence[str], what: str) -> None:
+    """A mapping with no key but those that are known."""
+    if not isinstance(item, Mapping):
+        raise InputError(f"{what} is {shown(item)}, expected a mapping")
+    for key in item:
+        if key not in known:
+            hint = meant(key, known, f"expected among {', '.join(known)}")
+            raise InputError(f"{what} has the unknown key {shown(key)}, {hint}")
+
+
+def items(data: Mapping[str, Any], key: str, what: str) -> list[Mapping[str, Any]]:
+    """A list of mappings."""
+    value = data.get(key)
+    if not isinstance(value, list) or not all(isinstance(v, Mapping) for v in value):
+        raise InputError(f"{what}: {key!r} is {shown(value)}, expected a list of mappings")
+    return value
+
+
+def text(item: Mapping[str, Any], key: str, what: str) -> str:
+    """A text that must be there and not be empty."""
+    if key not in item:
+        raise InputError(f"{what} has no {key!r}: {shown(dict(item))}")
+    return name(item[key], f"{what}: {key}")
+
+
+def name(value: object, what: str) -> str:
+    """A text that is not empty, all of it printable."""
+    if not isinstance(value, str) or not value or not value.isprintable():
+        raise InputError(f"{what} is {shown(value)}, expected a name")
+    return value
+
+
+def mapping(
+    item: Mapping[str, Any], key: str, what: str, value_of: Callable[[Any, str], T]
+) -> dict[str, T] | None:
+    """A mapping from names to what ``value_of`` takes, or None where there is none."""
+    found = item.get(key)
+    if found is None:
+        return None
+    if not isinstance(found, Mapping):
+        raise InputError(f"{what}: {key} is {shown(found)}, expected a mapping by node")
+    return {
+        name(k, f"{what}: {key}: a key"): value_of(v, f"{what}: {key}.{k}")
+        for k, v in found.items()
+    }
+
+
+def whole(value: object, what: str, most: int) -> int:
+    """A whole number from 0 to ``most``."""
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
+        raise InputError(f"{what} is {shown(value)}, expected a whole number from 0 to {most}")
+    return value
+
+
+def number(value: object, what: str, expected: str) -> float:
+    """A finite number."""
+    if isinstance(value, int | float) and not isinstance(value, bool) and -1e99 < value < 1e99:
+        return float(value)
+    raise InputError(f"{what} is {shown(value)}, expected {expected}")
+
+
+def address(value: object, what: str) -> str:
+    """An IPv4 address, or nothing."""
+    try:
+        return "" if value == "" else str(IPv4Address(name(value, what)))
+    except AddressValueError:
+        raise InputError(
+            f"{what} is {shown(value)}, expected an IPv4 address such as 10.0.0.1"
+        ) from None
+
+
+def mac(value: object, what: str) -> str:
+    """A MAC address, or nothing. YAML takes some for numbers where they stand without quotes."""
+    if value == "":
+        return ""
+    if not isinstance(value, str) or not _MAC.match(value):
+        raise InputError(
+            f"{what} is {shown(value)}, expected a MAC address in quotes such as "
+            "'02:00:00:00:00:01'"
+        )
+    return value

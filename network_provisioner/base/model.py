@@ -1,0 +1,220 @@
+"""The words of the network: what is asked for, what is given, and its life.
+
+A *transit* is one request for a path and bandwidth between two sites, and what became of it:
+
+    queued ─► held ─► installed ─► active ─► released | expired
+                └─► failed                        queued ─► best_effort
+
+``held`` has its bandwidth in the ledger, from its start on; ``installed`` is on the switches;
+``active`` has been seen to carry bytes. ``expired``: its lease ended; ``failed``: the switches
+refused; ``best_effort``: no path was given and the transfer runs without one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields, replace
+from enum import StrEnum
+from operator import attrgetter
+from typing import Any
+
+from network_provisioner.base.errors import BrokerError
+from network_provisioner.base.flows import Flow
+
+
+class TransitState(StrEnum):
+    """Where a transit stands. ``LIVE`` states hold bandwidth."""
+
+    QUEUED = "queued"
+    HELD = "held"
+    INSTALLED = "installed"
+    ACTIVE = "active"
+    RELEASED = "released"
+    EXPIRED = "expired"
+    FAILED = "failed"
+    BEST_EFFORT = "best_effort"
+
+
+ON_SWITCHES = frozenset({TransitState.INSTALLED, TransitState.ACTIVE})
+LIVE = ON_SWITCHES | {TransitState.HELD}
+ENDED = frozenset(
+    {TransitState.RELEASED, TransitState.EXPIRED, TransitState.FAILED, TransitState.BEST_EFFORT}
+)
+
+SHARES = "shares standing circuit"  # in the reason of each transit that a standing one carries
+
+
+@dataclass(frozen=True, slots=True)
+class TransitRequest:
+    """What a transfer asks for.
+
+    ``id``           chosen by the caller, so that asking twice gives one transit
+    ``size_bytes``   None where nobody knows
+    ``min_bps``, ``max_bps``  default to the template's QSpec and RSpec
+    ``start``        Unix seconds from which on it is needed, None for now
+    ``end``          Unix seconds until which it is needed at most, None for as long as it takes
+    ``priority``     None for the template's; never above it
+    ``template``     by name; where it is "default", ``application`` may find a better one
+    ``flows``        which packets are meant; empty: all between the two sites
+    ``user``, ``project``, ``experiment``, ``workflow``, ``job``, ``retry``  whose transfer it is
+    ``best_effort``  why the caller does without a path, in words: nothing is reserved, and the
+                     transit is recorded as best effort for this reason
+    """
+
+    id: str
+    src: str
+    dst: str
+    size_bytes: int | None = None
+    min_bps: float | None = None
+    max_bps: float | None = None
+    template: str = "default"
+    lease_s: float | None = None
+    workflow: str = ""
+    job: str = ""
+    retry: int = 0
+    start: float | None = None
+    end: float | None = None
+    priority: int | None = None
+    application: str = ""
+    user: str = ""
+    project: str = ""
+    experiment: str = ""
+    flows: tuple[Flow, ...] = ()
+    best_effort: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """How the template of a request wants its transfer served by who runs it.
+
+    ``patience_s``   how long it may wait for a path
+    ``when_queued``  what to do meanwhile: ``wait``, ``defer`` (let DAGMan ask again later) or
+                     ``best_effort`` (go on without, at once)
+    ``streams``, ``buffer_bytes``  of GridFTP; ``threads`` of iRODS and pegasus-transfer, 0 where
+                     theirs are to be kept
+    """
+
+    template: str = "default"
+    version: int = 1
+    patience_s: float = 20.0
+    when_queued: str = "wait"
+    streams: int = 0
+    buffer_bytes: int = 0
+    threads: int = 0
+
+
+@dataclass(slots=True)
+class Transit:
+    """A request and what became of it. Times are Unix seconds, 0 where it did not happen.
+
+    ``lease_s``         the lease that was asked for, None where the broker chooses it
+    ``granted_bps``     what it is given now: between ``requested_bps`` and ``max_bps``, and more or
+                        less of it as others come and go
+    ``start``, ``end``  when it was asked to begin, and to end at the latest; 0 for now, and for
+                        as long as it takes
+    ``parts``           all its paths where it has several, each as path, layer, min_bps and
+                        granted_bps; ``path`` is the first
+    ``queue``           the policy's queue it shares, "" for none
+    ``earliest``        while it waits: when it could start as far as is known, 0 where nothing is
+    ``blocking``        while it waits: the links that lack room, each as link, free_bps, holders
+    ``moves``           how often it was moved to another path for one of higher priority
+    ``outcome``         how the transfer ended by its report: "success" or a word of the caller's
+    ``asked``           a fingerprint of the request, which tells a repeated one from another
+    ``byte_seconds``, ``metered_at``  what it was given until that time: see accounting.meter
+    ``streams``, ``buffer_bytes``, ``threads``  what the transfer used by its report, 0 for unknown
+    ``retries``         attempts of its transfer that failed, by its report
+    """
+
+    id: str
+    src: str
+    dst: str
+    state: TransitState
+    template: str = "default"
+    workflow: str = ""
+    job: str = ""
+    retry: int = 0
+    path: list[str] = field(default_factory=list)
+    layer: str = ""
+    requested_bps: float = 0.0
+    granted_bps: float = 0.0
+    max_bps: float = 0.0
+    size_bytes: int | None = None
+    requested_at: float = 0.0
+    installed_at: float = 0.0
+    released_at: float = 0.0
+    lease_until: float = 0.0
+    reason: str = ""
+    bytes: int = 0
+    seconds: float = 0.0
+    goodput_bps: float = 0.0
+    switch_bytes: int = 0
+    candidates: list[dict[str, Any]] = field(default_factory=list)
+    lease_s: float | None = None
+    start: float = 0.0
+    end: float = 0.0
+    active_at: float = 0.0
+    priority: int = 0
+    application: str = ""
+    user: str = ""
+    project: str = ""
+    experiment: str = ""
+    flows: list[dict[str, Any]] = field(default_factory=list)
+    queue: str = ""
+    parts: list[dict[str, Any]] = field(default_factory=list)
+    earliest: float = 0.0
+    blocking: list[dict[str, Any]] = field(default_factory=list)
+    moves: int = 0
+    template_version: int = 1
+    outcome: str = ""
+    asked: str = ""
+    byte_seconds: float = 0.0
+    metered_at: float = 0.0
+    streams: int = 0
+    buffer_bytes: int = 0
+    threads: int = 0
+    retries: int = 0
+
+    def as_dict(self) -> dict[str, Any]:
+        """A JSON-ready copy."""
+        other = self.copy()
+        out = dict(zip(_NAMES, _VALUES(other), strict=True))
+        out["state"] = str(self.state)
+        return out
+
+    def copy(self) -> Transit:
+        """A copy with lists of its own."""
+        other = Transit(*_VALUES(self))
+        other.path, other.flows = list(self.path), list(self.flows)
+        other.candidates, other.blocking = list(self.candidates), list(self.blocking)
+        other.parts = [dict(part) for part in self.parts]
+        return other
+
+    def assign(self, other: Transit) -> None:
+        """Become what ``other`` is."""
+        for name in _NAMES:
+            setattr(self, name, getattr(other, name))
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Transit:
+        """The inverse of :meth:`as_dict`; keys it does not know are ignored."""
+        known = {k: v for k, v in data.items() if k in cls.__dataclass_fields__}
+        known["state"] = TransitState(known["state"])
+        return cls(**known)
+
+
+@dataclass(frozen=True, slots=True)
+class RequestAnswer:
+    """The answer to one of several requests: a transit or why there is none, and how its template
+    wants it served. ``new``: it was made for this request."""
+
+    transit: Transit | None
+    service: Service
+    error: BrokerError | None = None
+    new: bool = False
+
+    def copy(self) -> RequestAnswer:
+        """With a transit that does not change any more."""
+        return self if self.transit is None else replace(self, transit=self.transit.copy())
+
+
+_NAMES = tuple(f.name for f in fields(Transit))
+_VALUES = attrgetter(*_NAMES)

@@ -1,0 +1,258 @@
+"""The broker's client: standard library only, quick to import, never slower than its timeout.
+
+Hooks and plug-ins use it inside running workflows, so every call ends within ``timeout_s`` in all,
+from connecting to the last byte of the answer, whatever the other side does.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import fields
+from functools import partial
+from typing import Any, TypeVar
+
+from network_provisioner.base.errors import BrokerError
+from network_provisioner.base.flows import Flow
+from network_provisioner.base.model import RequestAnswer, Service, Transit, TransitRequest
+from network_provisioner.client.http1 import Server, Tls, quoted
+
+Mappings = list[dict[str, Any]]
+_LONGEST_REASON = 1000  # characters: all that a broker takes
+_SERVICE = frozenset(f.name for f in fields(Service))
+T = TypeVar("T")
+
+
+class BrokerClient:
+    """Speaks to one broker. Holds no connection, so it may be shared, forked and forgotten.
+
+    Every method raises BrokerError: with the broker's own ``code`` where it refused,
+    ``unreachable`` where it did not answer in time, ``bad_answer`` where what came was none.
+    """
+
+    def __init__(
+        self, url: str, timeout_s: float = 2.0, token: str | None = None, tls: Tls | None = None
+    ) -> None:
+        """``url`` as ``http://127.0.0.1:8470``, or https with ``tls``; name a host by address, for
+        the look-up of a name is the one thing the timeout cannot cut short. Raises InputError for a
+        URL or a token that is none."""
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self._server = Server(url, timeout_s, headers, tls or Tls())
+        self.url = self._server.url
+
+    # -- transits ----------------------------------------------------------------------------
+
+    def request(self, request: TransitRequest) -> Transit:
+        """Ask for a path; asking again with the same id gives the same transit."""
+        return self._ask(Transit.from_dict, "POST", "/v1/transits", _body(request))
+
+    def ask(self, requests: Sequence[TransitRequest]) -> list[RequestAnswer]:
+        """Ask for several paths at once, each of which is answered for itself, in their order.
+
+        An id whose transit has ended (a workflow that is run again) is asked for anew under the
+        first free one of ``ID.2``, ``ID.3``, …; one reserved in advance is begun where it can be.
+        """
+        body = {"requests": [*map(_body, requests)]}
+        return self._ask(partial(_answers, requests), "POST", "/v1/transits/ask", body)
+
+    def release(
+        self,
+        transit_id: str,
+        bytes_moved: int = 0,
+        seconds: float = 0.0,
+        outcome: str = "",
+        **used: int,
+    ) -> Transit:
+        """Give a path back, with what the transfer moved in bytes and seconds, and what it
+        ``used``: ``streams``, ``buffer_bytes``, ``threads``, and its failed attempts, ``retries``.
+        """
+        body = {"bytes": bytes_moved, "seconds": seconds, "outcome": outcome, **used}
+        path = f"/v1/transits/{quoted(transit_id)}/release"
+        return self._ask(Transit.from_dict, "POST", path, body)
+
+    def shift(
+        self, transit_id: str, start: float, end: float, size_bytes: int | None = None
+    ) -> Transit:
+        """Move what was reserved in advance to other times (Unix seconds), all or nothing."""
+        body = {"start": start, "end": end, "size_bytes": size_bytes}
+        path = f"/v1/transits/{quoted(transit_id)}/shift"
+        return self._ask(Transit.from_dict, "POST", path, body)
+
+    def renew(self, transit_id: str, lease_s: float) -> Transit:
+        """Make a lease last at least ``lease_s`` from now."""
+        path = f"/v1/transits/{quoted(transit_id)}/renew"
+        return self._ask(Transit.from_dict, "POST", path, {"lease_s": lease_s})
+
+    def report_flows(self, transit_id: str, flows: Iterable[Flow]) -> Transit:
+        """Say which packets a transit carries, once the application knows its ports."""
+        path = f"/v1/transits/{quoted(transit_id)}/flows"
+        body = {"flows": [f.as_dict() for f in flows]}
+        return self._ask(Transit.from_dict, "PUT", path, body)
+
+    def get(self, transit_id: str) -> Transit:
+        """The transit as it is now."""
+        return self._ask(Transit.from_dict, "GET", f"/v1/transits/{quoted(transit_id)}")
+
+    def list(
+        self,
+        state: str | None = None,
+        workflow: str | None = None,
+        user: str | None = None,
+        project: str | None = None,
+        since: float | None = None,
+        limit: int | None = None,
+    ) -> list[Transit]:
+        """The newest transits that are all of this, oldest first; ``since`` in Unix seconds."""
+        given = {
+            "state": state, "workflow": workflow, "user": user, "project": project,
+            "since": since, "limit": limit,
+        }  # fmt: skip
+        return self._ask(_transits, "GET", "/v1/transits" + _query(given))
+
+    # -- the network -------------------------------------------------------------------------
+
+    def topology(self, at: float | None = None, until: float | None = None) -> dict[str, Any]:
+        """Nodes, links, and what is reserved on them now or ``at`` a later time; with ``until``
+        also who holds it until then. Unix seconds."""
+        return self._ask(dict, "GET", "/v1/topology" + _query({"at": at, "until": until}))
+
+    def discovered(self) -> dict[str, Any]:
+        """What the controller finds where it looks around, and ``differences`` in words."""
+        return self._ask(dict, "GET", "/v1/topology/discovered")
+
+    def counters(self) -> dict[str, Any]:
+        """Bytes sent on each direction of a link, and the circuits on the switches now."""
+        return self._ask(dict, "GET", "/v1/counters")
+
+    def health(self) -> dict[str, Any]:
+        """``{"status", "controller", "live", ...}``."""
+        return self._ask(dict, "GET", "/v1/health")
+
+    def accounting(self, by: str = "user", **only: Any) -> Mappings:
+        """Bytes and byte-seconds per ``user``, ``project`` or ``experiment``."""
+        query = _query({"by": by, **only})
+        return self._ask(list, "GET", f"/v1/accounting{query}")
+
+    # -- policies and templates --------------------------------------------------------------
+
+    def policies(self, ended: bool = False) -> Mappings:
+        """The policies that run or will; with ``ended`` also those that did."""
+        path = "/v1/policies/" + ("?ended=true" if ended else "")
+        return self._ask(list, "GET", path)
+
+    def policy(self, policy_id: str) -> dict[str, Any]:
+        """One policy."""
+        return self._ask(dict, "GET", f"/v1/policies/{quoted(policy_id)}")
+
+    def put_policy(self, policy: Mapping[str, Any]) -> dict[str, Any]:
+        """Start, modify or stop a policy, as its ``action`` says."""
+        return self._ask(dict, "POST", "/v1/policies/", dict(policy))
+
+    def delete_policy(self, policy_id: str) -> dict[str, Any]:
+        """End a policy and forget it."""
+        return self._ask(dict, "DELETE", f"/v1/policies/{quoted(policy_id)}")
+
+    def templates(self) -> Mappings:
+        """All templates in their newest version."""
+        return self._ask(list, "GET", "/v1/templates")
+
+    def template(self, name: str, version: int | None = None) -> dict[str, Any]:
+        """One template, the newest version of it or an older one."""
+        path = f"/v1/templates/{quoted(name)}{_query({'version': version})}"
+        return self._ask(dict, "GET", path)
+
+    def save_template(self, name: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Save a new version of a template."""
+        return self._ask(dict, "PUT", f"/v1/templates/{quoted(name)}", dict(body))
+
+    def save_template_from(self, name: str, transit_id: str) -> dict[str, Any]:
+        """Save what worked for a transit as a new version of a template."""
+        path = f"/v1/templates/{quoted(name)}/from"
+        return self._ask(dict, "POST", path, {"transit": transit_id})
+
+    def restore_template(self, name: str, version: int) -> dict[str, Any]:
+        """Save an old version of a template anew."""
+        path = f"/v1/templates/{quoted(name)}/restore"
+        return self._ask(dict, "POST", path, {"version": version})
+
+    def template_history(self, name: str) -> Mappings:
+        """Every version of a template that is kept, oldest first."""
+        path = f"/v1/templates/{quoted(name)}/history"
+        return self._ask(list, "GET", path)
+
+    def match_template(self, query: Mapping[str, Any]) -> dict[str, Any]:
+        """Which template fits an ``application`` and what it asks for, and why."""
+        return self._ask(dict, "POST", "/v1/templates/match", dict(query))
+
+    def delete_template(self, name: str) -> dict[str, Any] | None:
+        """Forget a template that was saved; the configured one that stands there again, or None."""
+        left: dict[str, Any] | None = self.call("DELETE", f"/v1/templates/{quoted(name)}")
+        return left
+
+    def call(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
+        """The JSON that any other route of the service answers with."""
+        status, text = self._server.ask(method, path, body)
+        try:
+            answer = json.loads(text)
+            if 200 <= status < 300:
+                return answer
+            error = answer["error"]
+            refusal = BrokerError(str(error["message"]), str(error["code"]))
+        except (ValueError, RecursionError):
+            raise BrokerError(
+                f"{self.url} answered {status} with {text[:80]!r}, expected JSON: is it a broker?",
+                "bad_answer",
+            ) from None
+        except (LookupError, TypeError):
+            raise BrokerError(
+                f"{self.url} answered {status}: {answer!r:.200}", "bad_answer"
+            ) from None
+        raise refusal
+
+    # -- within ------------------------------------------------------------------------------
+
+    def _ask(
+        self,
+        read: Callable[[Any], T],
+        method: str,
+        path: str,
+        body: dict[str, Any] | None = None,
+    ) -> T:
+        answer = self.call(method, path, body)
+        try:
+            return read(answer)
+        except (AttributeError, LookupError, TypeError, ValueError):
+            raise BrokerError(
+                f"{self.url} answered {answer!r:.200}: is it a broker?", "bad_answer"
+            ) from None
+
+
+def _body(request: TransitRequest) -> dict[str, Any]:
+    values = {f.name: getattr(request, f.name) for f in fields(request)}
+    body = {name: value for name, value in values.items() if value is not None}
+    body["flows"] = [flow.as_dict() for flow in request.flows]
+    body["best_effort"] = request.best_effort[:_LONGEST_REASON]
+    return body
+
+
+def _answers(requests: Sequence[TransitRequest], answer: Any) -> list[RequestAnswer]:
+    return [
+        _asked(item["transit"], item["error"], item["service"])
+        for item, _ in zip(answer["answers"], requests, strict=True)
+    ]
+
+
+def _asked(transit: Any, error: Any, service: Any) -> RequestAnswer:
+    served = Service(**{k: v for k, v in service.items() if k in _SERVICE})
+    if transit is not None:
+        return RequestAnswer(Transit.from_dict(transit), served)
+    return RequestAnswer(None, served, BrokerError(error["message"], error["code"]))
+
+
+def _transits(answer: Any) -> list[Transit]:
+    return [Transit.from_dict(item) for item in answer]
+
+
+def _query(given: Mapping[str, Any]) -> str:
+    pairs = [f"{key}={quoted(str(value))}" for key, value in given.items() if value is not None]
+    return f"?{'&'.join(pairs)}" if pairs else ""

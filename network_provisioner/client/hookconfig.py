@@ -1,0 +1,76 @@
+"""The hooks' configuration: a small JSON file whose path DAGMan hands to every hook.
+
+{"broker": "http://127.0.0.1:8470",    where the broker answers
+ "timeout_s": 2.0,                      longest total wait for a broker that does not answer
+ "patience_s": null,                    longest wait for a queued path; null: as its template says
+ "template": "default",                 by name; "default" lets the application find its own
+ "archive": "/abs/archive.sqlite",      measurement archive, or null
+ "token": null,                         the broker's token, or null
+ "token_file": null,                    better: the file that has it (or ADON_TOKEN_FILE)
+ "ca": null,                            PEM file that an https broker is known by (or ADON_CA)
+ "project": null,                       whose transfers they are where a job does not say, or null
+ "watch": null,                         folder where running workflows are noted for the watcher
+ "ahead": false,                        whether the watcher reserves for whole workflows in advance
+ "site": null}                          where HTCondor's access point stands, or null
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+from network_provisioner.base.errors import InputError
+
+_NUMBERS = ("timeout_s", "patience_s")
+
+
+@dataclass(frozen=True, slots=True)
+class HookConfig:
+    """See the module. Times in seconds."""
+
+    broker: str
+    timeout_s: float = 2.0
+    patience_s: float | None = None
+    template: str = "default"
+    archive: str | None = None
+    token: str | None = None
+    token_file: str | None = None
+    ca: str | None = None
+    project: str | None = None
+    watch: str | None = None
+    ahead: bool = False
+    site: str | None = None
+
+
+def load(path: Path) -> HookConfig:
+    """Read the file. Raises InputError that names the key."""
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(
+            f"{path}: cannot be read: {error.strerror}, expected the hooks' JSON configuration"
+        ) from None
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path}: found {error}, expected the hooks' JSON configuration") from None
+    if not isinstance(data, dict) or not isinstance(data.get("broker"), str):
+        raise InputError(f"{path}: found no key 'broker', expected the broker's URL")
+    known = {f.name for f in fields(HookConfig)}
+    unknown = sorted(set(data) - known)
+    if unknown:
+        raise InputError(f"{path}: unknown key {unknown[0]!r}, expected {', '.join(sorted(known))}")
+    for key, value in data.items():
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if key == "patience_s" and value is None:
+            continue
+        if key == "ahead":
+            if not isinstance(value, bool):
+                raise InputError(f"{path}: {key}: found {value!r}, expected true or false")
+            continue
+        if key in _NUMBERS and not (number and 0 <= value < float("inf")):
+            raise InputError(f"{path}: {key}: found {value!r}, expected seconds")
+        if key not in _NUMBERS and not isinstance(value, str | None):
+            raise InputError(f"{path}: {key}: found {value!r}, expected text")
+    if data.get("template") is None:
+        data.pop("template", None)
+    return HookConfig(**data)

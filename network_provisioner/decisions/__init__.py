@@ -1,1 +1,0 @@
-"""What may be had: decisions as functions of values, without effects."""

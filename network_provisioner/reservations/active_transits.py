@@ -1,0 +1,88 @@
+"""The transits that wait or hold a path, in memory, and when their times come. No effects."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+
+from network_provisioner.base.model import LIVE, ON_SWITCHES, Transit, TransitState
+from network_provisioner.reservations.pairs import Pairs
+from network_provisioner.reservations.waitlist import Waitlist
+from network_provisioner.terms import Templates
+
+_FOR_EVER = float("inf")
+
+
+class ActiveTransits:
+    """All queued, held, installed and active transits; ``waitlist`` has the queued ones, ``pairs``
+    the others. Not thread-safe.
+
+    ``templates`` say how long a transit waits.
+    """
+
+    def __init__(self, templates: Templates, pairs: Pairs, waitlist: Waitlist) -> None:
+        self.all: dict[str, Transit] = {}  # oldest first
+        self.pairs = pairs
+        self.waitlist = waitlist
+        self._templates = templates
+        self._deadlines: list[tuple[float, str]] = []  # heap of ends; entries may be outdated
+        self._starts: list[tuple[float, str]] = []  # heap of held ones' starts; likewise
+
+    def enter(self, transit: Transit) -> None:
+        """Add a transit, or take note that its state, its paths or its times have changed."""
+        known = self.all.get(transit.id)
+        if known is not None and known is not transit:
+            self.leave(known)
+        self.all[transit.id] = transit
+        if transit.state in LIVE:
+            self.waitlist.leave(transit)
+            self.pairs.enter(transit)
+            if transit.state is TransitState.HELD:
+                heapq.heappush(self._starts, (transit.start, transit.id))
+        else:
+            self.pairs.leave(transit)
+            self.waitlist.enter(transit)
+        heapq.heappush(self._deadlines, (self._deadline(transit), transit.id))
+
+    def leave(self, transit: Transit) -> None:
+        """Forget a transit, if it is known."""
+        self.all.pop(transit.id, None)
+        self.waitlist.leave(transit)
+        if self.pairs.leave(transit):
+            self.waitlist.room_between(transit.src, transit.dst)
+
+    def starting(self, now: float) -> list[Transit]:
+        """Held transits whose start has come, each once; :meth:`enter` brings one back."""
+        found = {}
+        while self._starts and self._starts[0][0] <= now:
+            _, transit_id = heapq.heappop(self._starts)
+            transit = self.all.get(transit_id)
+            if transit is not None and transit.state is TransitState.HELD and transit.start <= now:
+                found[transit_id] = transit
+        return list(found.values())
+
+    def due(self, now: float) -> Iterator[Transit]:
+        """Transits whose lease, end or patience has come; whoever asks takes each out before the
+        next."""
+        while self._deadlines and self._deadlines[0][0] <= now:
+            _, transit_id = heapq.heappop(self._deadlines)
+            transit = self.all.get(transit_id)
+            # One that was renewed, or went from queued to live, has a later entry in the heap.
+            if transit is not None and self._deadline(transit) <= now:
+                yield transit
+
+    def on_switches(self) -> list[Transit]:
+        """Transits that are installed or active, oldest first."""
+        return [t for t in self.all.values() if t.state in ON_SWITCHES]
+
+    def count(self) -> tuple[int, int]:
+        """How many are live, and how many wait."""
+        return len(self.all) - len(self.waitlist), len(self.waitlist)
+
+    def _deadline(self, transit: Transit) -> float:
+        if transit.state in LIVE:
+            return transit.lease_until
+        template = self._templates.get(transit.template)
+        patience_s = template.patience_s if template else 0.0
+        last = max(transit.requested_at, transit.start) + patience_s
+        return min(last, transit.end or _FOR_EVER)

@@ -1,0 +1,141 @@
+"""From a transit to what is reserved, shared and installed for it. Pure.
+
+A transit has one path, or several as its ``parts``. Where the parts are shared bandwidth one by
+one, the first goes by the transit's id and the others by ``<id> <number>``: no id has a space.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from network_provisioner.base.errors import InputError
+from network_provisioner.base.flows import flow_from_dict
+from network_provisioner.base.model import Transit
+from network_provisioner.controllers.base import Circuit, Part
+from network_provisioner.reservations.elastic import Demand
+from network_provisioner.reservations.lanes import Hop, Reservation, whole_bps
+from network_provisioner.reservations.ledger import Ledger
+from network_provisioner.selection.split import Way
+from network_provisioner.topology.graph import Topology
+
+
+def owner(name: str) -> str:
+    """The id of the transit that a part's name belongs to."""
+    return name.partition(" ")[0]
+
+
+def take(transit: Transit, ways: Sequence[Way]) -> None:
+    """Put a transit on its paths."""
+    first = ways[0].path
+    transit.path, transit.layer = list(first.nodes), first.layer
+    transit.parts = [
+        {
+            "path": list(way.path.nodes),
+            "layer": way.path.layer,
+            "min_bps": way.min_bps,
+            "max_bps": way.max_bps,
+            "granted_bps": way.min_bps,
+        }
+        for way in (ways if len(ways) > 1 else ())
+    ]
+    transit.granted_bps = sum(way.min_bps for way in ways)
+
+
+def leave(transit: Transit) -> None:
+    """Take a transit off its paths."""
+    transit.path, transit.layer, transit.parts, transit.granted_bps = [], "", [], 0.0
+
+
+def ways(transit: Transit, topology: Topology) -> tuple[Way, ...]:
+    """The paths a transit is on. Raises InputError where the topology has one of them no more."""
+    if not transit.path:
+        return ()
+    if not transit.parts:
+        low = whole_bps(transit.requested_bps)
+        high = max(transit.max_bps, low)
+        return (Way(topology.path(transit.path), low, high),)
+    return tuple(
+        Way(topology.path(part["path"]), part["min_bps"], part["max_bps"]) for part in transit.parts
+    )
+
+
+def reservation(transit: Transit, topology: Topology, start: float) -> Reservation | None:
+    """What a transit reserves from ``start`` on; None for one that asks for no guarantee.
+
+    It ends when the transit must, and with its lease where no end was asked for: so a lease can be
+    renewed up to the end without asking the ledger. Raises InputError as :func:`ways`.
+    """
+    lanes = tuple(way.lane for way in ways(transit, topology) if way.min_bps > 0)
+    if not lanes:
+        return None
+    return Reservation(transit.id, lanes, start, transit.end or transit.lease_until)
+
+
+def reserve(ledger: Ledger, transit: Transit, topology: Topology, now: float) -> str:
+    """Have ``ledger`` hold again what a transit has on its paths, from Unix second ``now`` or its
+    later start on. Why it cannot, in words; "" where it does."""
+    try:
+        held = reservation(transit, topology, max(now, transit.start))
+        refusal = None if held is None else ledger.admit(held)
+    except InputError as error:
+        return str(error)
+    return "" if refusal is None else str(refusal)
+
+
+def part_name(transit_id: str, number: int) -> str:
+    """What a transit's part goes by, counted from 0."""
+    return f"{transit_id} {number}" if number else transit_id
+
+
+def demands(
+    transit: Transit, has: Sequence[Way], within: Mapping[tuple[str, Hop], tuple[Hop, ...]]
+) -> list[Demand]:
+    """What a transit may have on each of its ``has`` ways.
+
+    ``within``: the queue and link that stand for limits of their own, as further links. None for a
+    transit that asks for no guarantee: it takes what is idle.
+    """
+    return [
+        Demand(
+            part_name(transit.id, number),
+            (*way.path.hops, *_queues(transit.queue, way, within)),
+            way.min_bps,
+            way.max_bps,
+            transit.priority,
+        )
+        for number, way in enumerate(has)
+        if way.min_bps > 0
+    ]
+
+
+def _queues(queue: str, way: Way, within: Mapping[tuple[str, Hop], tuple[Hop, ...]]) -> list[Hop]:
+    if not queue or not within:
+        return []
+    return [limit for hop in way.path.hops for limit in within.get((queue, hop), ())]
+
+
+def give(transit: Transit, rates: Mapping[str, float]) -> None:
+    """Write the rates that a transit's parts are given now into it."""
+    for number, part in enumerate(transit.parts):
+        part["granted_bps"] = rates[part_name(transit.id, number)]
+    granted = [part["granted_bps"] for part in transit.parts] or [rates[transit.id]]
+    transit.granted_bps = sum(granted)
+
+
+def circuit(transit: Transit, matches: bool) -> Circuit:
+    """What the switches should carry for a transit as it stands; they look at flows only where
+    the controller ``matches``."""
+    granted = transit.granted_bps
+    return Circuit(
+        transit.id,
+        tuple(transit.path),
+        granted,
+        max(granted, transit.max_bps),
+        transit.lease_until,
+        tuple(flow_from_dict(flow) for flow in transit.flows) if matches else (),
+        transit.queue,
+        tuple(
+            Part(tuple(p["path"]), p["granted_bps"], max(p["granted_bps"], p["max_bps"]))
+            for p in transit.parts
+        ),
+    )

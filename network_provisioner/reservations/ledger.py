@@ -1,0 +1,221 @@
+"""The ledger: who holds how much bandwidth on which link, from when to when.
+
+Invariants, kept by every method:
+
+*   At no instant do the reservations of a directed link add up to more than its capacity.
+*   A reservation is admitted on every hop of all its lanes or on none; a change that moves several
+    reservations happens as a whole or not at all.
+*   Releasing everything leaves every link as empty as it was at first.
+
+Rates are whole bits per second inside (a request is rounded up, a capacity down), because sums of
+integers come back to exactly zero. Pure: no clock, no I/O; times are seconds on any one axis.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from network_provisioner.base.errors import InputError
+from network_provisioner.reservations.lanes import (
+    Hop,
+    Lane,
+    Refusal,
+    Reservation,
+    check_period,
+    whole_bps,
+)
+from network_provisioner.reservations.timeline import Interval, Timeline
+from network_provisioner.topology.graph import Topology
+
+__all__ = ["Hop", "Lane", "Ledger", "Refusal", "Reservation", "whole_bps"]
+
+
+class Ledger:
+    """Bandwidth in time on every directed link. Not thread-safe: one owner, one lock."""
+
+    def __init__(self, capacity_bps: Mapping[Hop, float]) -> None:
+        """``capacity_bps``: what may be reserved on each directed link at any instant."""
+        self._links = {
+            hop: Timeline(math.floor(round(bps, 3))) for hop, bps in capacity_bps.items()
+        }
+        # Who holds how much from when to when on each link.
+        self._holders: dict[Hop, dict[str, tuple[int, float, float]]] = {
+            hop: {} for hop in self._links
+        }
+        self._reservations: dict[str, Reservation] = {}
+
+    @classmethod
+    def of(cls, topology: Topology, reservable: float = 1.0) -> Ledger:
+        """An empty ledger for both directions of every link; ``reservable`` is the part of each
+        capacity that may be reserved, the rest stays for best effort."""
+        both = ((ends, link) for link in topology.links for ends in _ends(link.a, link.b))
+        return cls({ends: link.capacity_bps * reservable for ends, link in both})
+
+    # -- changes -----------------------------------------------------------------------------
+
+    def admit(self, reservation: Reservation) -> Refusal | None:
+        """Reserve on all hops of all lanes, or change nothing and say where it does not fit.
+
+        Raises InputError for an id in use, an unknown or repeated link, a rate or a period that is
+        none.
+        """
+        return self.commit(reservation, (), reservation.start)
+
+    def release(self, reservation_id: str) -> Reservation | None:
+        """Free a reservation on all its hops; None where there is none with this id."""
+        found = self._reservations.get(reservation_id)
+        if found is not None:
+            self._write(found, -1)
+        return found
+
+    def move_end(self, reservation_id: str, end: float) -> Refusal | None:
+        """Let a reservation end at another time, or change nothing and say why it cannot.
+
+        Raises InputError for an unknown id or an end that is not after the start.
+        """
+        old = self._known(reservation_id)
+        new = replace(old, end=end)
+        check_period(new)
+        refusal = self._lacking(new, old.end) if end > old.end else None
+        if refusal is None:
+            self._write(old, -1)
+            self._write(new, 1)
+        return refusal
+
+    def commit(
+        self,
+        reservation: Reservation | None,
+        moves: Iterable[tuple[str, tuple[Lane, ...]]],
+        since: float,
+    ) -> Refusal | None:
+        """Put others on other lanes from ``since`` on and admit a reservation (None: moves alone),
+        in one step or not at all.
+
+        ``moves``: id and new lanes of each. They may take each other's places: all are taken off
+        first. What they held before ``since`` is past, and forgotten. Raises InputError as
+        :meth:`admit`, and for a move of an unknown id, of one that has ended, or two of one; with
+        nothing changed.
+        """
+        old: list[Reservation] = []
+        new: list[Reservation] = []
+        for moved, lanes in moves:
+            old.append(self._known(moved))
+            new.append(replace(old[-1], lanes=lanes, start=max(old[-1].start, since)))
+        if len({r.id for r in new}) != len(new):
+            raise InputError("a reservation moves twice, expected once")
+        if reservation is not None:
+            if reservation.id in self._reservations:
+                raise InputError(f"reservation {reservation.id!r} exists already")
+            new.append(reservation)
+        for one in new:
+            self._check(one)
+        for one in old:
+            self._write(one, -1)
+        for number, one in enumerate(new):
+            refusal = self._lacking(one, one.start)
+            if refusal is not None:
+                for placed in new[:number]:
+                    self._write(placed, -1)
+                for taken in old:
+                    self._write(taken, 1)
+                return refusal
+            self._write(one, 1)
+        return None
+
+    # -- questions ---------------------------------------------------------------------------
+
+    def residual(self, hop: Hop, start: float, end: float) -> int:
+        """Bits per second free on a directed link during all of [start, end).
+
+        Raises InputError for an unknown link.
+        """
+        return self._link(hop).fullest(start, end)[0]
+
+    def fullest(self, hop: Hop, start: float, end: float) -> tuple[int, int]:
+        """As :meth:`residual`, and how many reservations there are when the least is free."""
+        return self._link(hop).fullest(start, end)
+
+    def capacity(self, hop: Hop) -> int:
+        """Bits per second of a directed link that can be reserved. Raises InputError."""
+        return self._link(hop).capacity
+
+    def busy(self, hop: Hop, rate_bps: float, after: float) -> list[Interval]:
+        """When after ``after`` a directed link has no room for ``rate_bps``: [from, to) each, in
+        order; for ever where it is too small. Raises InputError for an unknown link."""
+        return self._link(hop).busy(whole_bps(rate_bps), after)
+
+    def drops(self, hops: Iterable[Hop], start: float, end: float) -> list[float]:
+        """The instants in (start, end), in order, at which a reservation of one of the hops ends
+        and leaves more room. Only then can something begin to fit."""
+        return sorted({at for hop in hops for at in self._link(hop).drops(start, end)})
+
+    def holders(self, hop: Hop, start: float, end: float) -> tuple[str, ...]:
+        """The ids of the reservations on a directed link that overlap [start, end): the largest
+        rate first, equal ones by id. Raises InputError for an unknown link."""
+        self._link(hop)
+        held = [
+            (-rate, name)
+            for name, (rate, since, until) in self._holders[hop].items()
+            if since < end and start < until
+        ]
+        return tuple(name for _, name in sorted(held))
+
+    @property
+    def reservations(self) -> Mapping[str, Reservation]:
+        """All reservations by id, as admitted."""
+        return self._reservations
+
+    # -- within ------------------------------------------------------------------------------
+
+    def _lacking(self, r: Reservation, start: float) -> Refusal | None:
+        for hop, rate in r.rates().items():
+            free, _ = self._links[hop].fullest(start, r.end)
+            if free < rate:
+                return Refusal(hop, rate, free, self.holders(hop, start, r.end))
+        return None
+
+    def _write(self, r: Reservation, sign: int) -> None:
+        for hop, rate in r.rates().items():
+            self._links[hop].add(r.start, r.end, sign * rate)
+            if sign > 0:
+                self._holders[hop][r.id] = (rate, r.start, r.end)
+            else:
+                del self._holders[hop][r.id]
+        if sign > 0:
+            self._reservations[r.id] = r
+        else:
+            del self._reservations[r.id]
+
+    def _known(self, reservation_id: str) -> Reservation:
+        try:
+            return self._reservations[reservation_id]
+        except KeyError:
+            raise InputError(f"no reservation {reservation_id!r}") from None
+
+    def _link(self, hop: Hop) -> Timeline:
+        try:
+            return self._links[hop]
+        except KeyError:
+            raise InputError(f"reservation: no link {hop[0]}>{hop[1]} in this network") from None
+
+    def _check(self, r: Reservation) -> None:
+        if not r.lanes:
+            raise InputError(f"reservation {r.id!r} has no lane, expected at least one")
+        for lane in r.lanes:
+            if not lane.hops or len(set(lane.hops)) != len(lane.hops):
+                raise InputError(
+                    f"reservation {r.id!r}: hops {lane.hops!r}, expected each link once"
+                )
+            if not 0 < lane.rate_bps < math.inf:
+                raise InputError(
+                    f"reservation {r.id!r}: {lane.rate_bps!r} b/s, expected more than 0"
+                )
+            for hop in lane.hops:
+                self._link(hop)
+        check_period(r)
+
+
+def _ends(a: str, b: str) -> tuple[Hop, Hop]:
+    return (a, b), (b, a)

@@ -1,0 +1,101 @@
+"""Which transits must take the same way, because no switch could tell their packets apart. Pure.
+
+A switch that matches addresses alone sees one stream between two sites, both ways. One that matches
+ports too tells transits apart whose flows do not meet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from network_provisioner.base.model import Transit
+
+Nodes = tuple[str, ...]
+
+
+class Pairs:
+    """The live transits of every pair of sites. Not thread-safe.
+
+    ``pin`` is False where every transit may take a path of its own; ``matches`` says that the
+    switches tell flows apart.
+    """
+
+    def __init__(self, pin: bool, matches: bool = False) -> None:
+        self.pin = pin
+        self.matches = matches
+        self._live: dict[frozenset[str], dict[str, Transit]] = {}
+
+    def enter(self, transit: Transit) -> None:
+        """Take note of a transit that has a path."""
+        self._live.setdefault(_pair(transit), {})[transit.id] = transit
+
+    def leave(self, transit: Transit) -> bool:
+        """Forget a transit; whether others may have been bound to its path."""
+        live = self._live.get(_pair(transit))
+        if live is None or live.pop(transit.id, None) is None:
+            return False
+        if not live:
+            del self._live[_pair(transit)]
+        return self.pin
+
+    def mates(self, transit: Transit) -> list[Transit]:
+        """The other live transits that must take the way this one takes."""
+        if not self.pin:
+            return []
+        live = self._live.get(_pair(transit), {})
+        return [t for t in live.values() if t.id != transit.id and self._alike(t, transit)]
+
+    def clash(self, transit: Transit) -> Transit | None:
+        """A live transit that names some of the packets this one names, and others: no switch can
+        carry both."""
+        if not (self.matches and transit.flows):
+            return None
+        for other in self._live.get(_pair(transit), {}).values():
+            if (
+                other.id != transit.id
+                and other.src == transit.src
+                and not _equal(other.flows, transit.flows)
+                and any(_meet(a, b, True) for a in transit.flows for b in other.flows)
+            ):
+                return other
+        return None
+
+    def ways(self, transit: Transit) -> set[Nodes]:
+        """The paths its mates hold, each from this transit's own source. It can be placed where
+        there is one at most; one with several parts counts as two, for nobody can join it."""
+        found: set[Nodes] = set()
+        for mate in self.mates(transit):
+            for nodes in [mate.path, *(part["path"] for part in mate.parts[1:])]:
+                found.add(tuple(nodes if mate.src == transit.src else nodes[::-1]))
+        return found
+
+    def _alike(self, one: Transit, other: Transit) -> bool:
+        if not self.matches:
+            return True
+        if not one.flows or not other.flows:
+            # What names no flow carries what no other names.
+            return not one.flows and not other.flows
+        same = one.src == other.src
+        return any(_meet(a, b, same) for a in one.flows for b in other.flows)
+
+
+def _equal(some: list[dict[str, Any]], others: list[dict[str, Any]]) -> bool:
+    return sorted(map(repr, some)) == sorted(map(repr, others))
+
+
+def _meet(a: Mapping[str, Any], b: Mapping[str, Any], same_direction: bool) -> bool:
+    """Whether one packet could belong to both flows."""
+    names = ("src_ports", "dst_ports")
+    others = names if same_direction else names[::-1]
+    return a["protocol"] == b["protocol"] and all(
+        _overlap(a.get(one), b.get(other)) for one, other in zip(names, others, strict=True)
+    )
+
+
+def _overlap(a: list[int] | None, b: list[int] | None) -> bool:
+    return a is None or b is None or (a[0] <= b[1] and b[0] <= a[1])
+
+
+def _pair(transit: Transit) -> frozenset[str]:
+    return frozenset((transit.src, transit.dst))

@@ -1,0 +1,119 @@
+"""The queue: who waits, in what order, for which links, and who may be able to start now.
+
+A transit in the queue can start when room appears on a link that it lacked room on, or that
+somebody before it in the queue claimed. Only then is it decided about again, and now and then
+besides, for what no link tells (a measurement, a door that closed): so thousands may wait. No
+effects, not thread-safe.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from network_provisioner.base.model import Transit
+from network_provisioner.reservations.lanes import Hop
+from network_provisioner.selection.verdicts import Claim
+
+LOOK_AGAIN_S = 5.0
+LOOK_AGAIN_AT = 50  # so many, at most, each time the queue is served without news of their links
+
+
+class Waitlist:
+    """All queued transits. ``aging_s`` is the wait that counts as one step of priority, so that
+    nobody waits for ever behind ever newer ones."""
+
+    def __init__(self, aging_s: float) -> None:
+        self._aging_s = aging_s
+        self._waiting: dict[str, Transit] = {}  # oldest first
+        self._claims: dict[str, dict[Hop, Claim]] = {}  # of each: what it waits for
+        self._looked_at: dict[str, float] = {}
+        self._room: set[Hop] = set()  # where room has appeared since the queue was served
+        self._more = LOOK_AGAIN_AT
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def enter(self, transit: Transit) -> None:
+        """Add a transit, or take note that it has changed."""
+        self._waiting[transit.id] = transit
+
+    def leave(self, transit: Transit) -> None:
+        """Forget a transit, if it is known: what it claimed is free to those behind it."""
+        if self._waiting.pop(transit.id, None) is not None:
+            self._room.update(self._claims.pop(transit.id, ()))
+            self._looked_at.pop(transit.id, None)
+
+    def in_order(self, now: float) -> list[Transit]:
+        """Who waits, in the order they will be served: highest rank first, then oldest."""
+        return sorted(self._waiting.values(), key=lambda t: -self.rank(t, now))
+
+    def rank(self, transit: Transit, now: float) -> float:
+        """The priority of a transit, and one more for each ``aging_s`` that it has waited."""
+        waited = max(0.0, now - max(transit.requested_at, transit.start))
+        return transit.priority + waited // self._aging_s
+
+    def waits_for(self, transit: Transit, claims: dict[Hop, Claim], now: float) -> None:
+        """Note what a queued transit waits for, on each link that it lacks room on. Nobody behind
+        it may take what would let it start, or it could wait for ever."""
+        self._claims[transit.id] = claims
+        self._looked_at[transit.id] = now
+
+    def claims_of(self, transit: Transit) -> dict[Hop, Claim]:
+        """What a queued transit waits for."""
+        return self._claims.get(transit.id, {})
+
+    def claims_before(self, transit: Transit, now: float) -> dict[Hop, list[Claim]]:
+        """What all those claim that a new transit would stand behind."""
+        claims: dict[Hop, list[Claim]] = {}
+        if self._claims:
+            rank = self.rank(transit, now)
+            for other in self._waiting.values():
+                if self.rank(other, now) >= rank:
+                    for hop, claim in self.claims_of(other).items():
+                        claims.setdefault(hop, []).append(claim)
+        return claims
+
+    # -- serving it --------------------------------------------------------------------------
+
+    def room_on(self, hops: Iterable[Hop]) -> None:
+        """Room has appeared on these links."""
+        if self._waiting:
+            self._room.update(hops)
+
+    def room_between(self, a: str, b: str) -> None:
+        """A transit between two sites has let go of its path: those that wait there may not be
+        bound to it any more, and what they were waiting for on it says nothing."""
+        for transit in self._waiting.values():
+            if {transit.src, transit.dst} == {a, b}:
+                self._claims.pop(transit.id, None)
+
+    def unsettle(self) -> None:
+        """All are to be asked about again: what they were waiting for may be at other times."""
+        self._claims.clear()
+        self._looked_at.clear()
+
+    def stirs(self, transit: Transit, now: float) -> bool:
+        """Whether a queued transit should be decided about again."""
+        claims = self._claims.get(transit.id)
+        if claims is None or not self._room.isdisjoint(claims):
+            return True
+        if self._more > 0 and now - self._looked_at[transit.id] >= LOOK_AGAIN_S:
+            self._more -= 1
+            return True
+        return False
+
+    def shut_out(self, transit: Transit, claimed: Mapping[Hop, Sequence[Claim]]) -> bool:
+        """Whether those before it claim every link that a transit waits for, at its time: then
+        none of its paths can have become free to it."""
+        claims = self._claims.get(transit.id)
+        if not claims:
+            return False
+        return all(
+            any(c.start < claim.end and claim.start < c.end for c in claimed.get(hop, ()))
+            for hop, claim in claims.items()
+        )
+
+    def served(self) -> None:
+        """All have been asked about."""
+        self._room.clear()
+        self._more = LOOK_AGAIN_AT

@@ -1,0 +1,1 @@
+"""Which path a transit gets: candidates, their scores, splitting, moving others. Pure."""

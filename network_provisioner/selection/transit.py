@@ -1,0 +1,208 @@
+"""Dynamic transit selection: which path a transfer takes (thesis, §3.3, Algorithm 3, Figure 6).
+
+    metrics of each candidate path ─► scores s_i (lookup table) ─► Q = Σ w_i·s_i ─► best Q
+                                        └─ paths that miss the QSpec are left out, with the reason
+
+Pure: the caller brings paths, metrics and template; nothing is measured or reserved here.
+
+Rules the thesis leaves open:
+
+*   **Throughput.** The thesis's links carry no reservations, so it can only compare the measured
+    throughput with the QSpec. Here ``free_bps`` can be *guaranteed* and decides whether the QSpec
+    is met; a fresh measurement lowers the score only. It could not do more: the goodput of a past
+    small transfer says little about what a path carries. Where the network keeps no rates
+    (``guaranteed=False``) a fresh measurement below the QSpec leaves the path out, as in the
+    thesis.
+*   **Expected throughput**, which is scored, is what an elastic request may expect: its minimum and
+    an equal part of what minima leave free on the tightest link (``share_bps``), as if everybody
+    there took all that max-min fairness gives. A wide path full of others can so lose to a narrow
+    one that is idle.
+*   **Missing or stale** (older than the template's ``max_age_s``): throughput falls back to
+    ``share_bps``; delay, jitter and loss score 1, the lowest score that meets the QSpec. A path
+    that nobody measured is thus usable, and never preferred to one known to be as good.
+*   **Ties**: more expected throughput, then shorter RTT, then fewer hops, then names in
+    alphabetical order. The order in which candidates are listed never matters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from network_provisioner.base.units import format_rate
+from network_provisioner.templates.template import MIN_SCORE, Template
+from network_provisioner.topology.graph import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A value (b/s, seconds or a fraction), where it comes from, and its age in seconds."""
+
+    value: float
+    source: str
+    age_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class PathMetrics:
+    """What is known of a path for the time of a request.
+
+    ``free_bps``   what can still be reserved along all of it: decides whether the minimum is met
+    ``share_bps``  what the request may expect to have there, its max-min fair share; None where it
+                   may expect all that is free
+    ``limit``      in words, what leaves no more
+    ``blocked``    in words, why it must not be used at all
+    """
+
+    free_bps: float
+    throughput: Metric | None = None
+    delay: Metric | None = None
+    jitter: Metric | None = None
+    loss: Metric | None = None
+    limit: str = ""
+    blocked: str = ""
+    share_bps: float | None = None
+
+    def get(self, metric: str, max_age_s: float) -> Metric | None:
+        """The metric, or None where it is missing or stale."""
+        found: Metric | None = getattr(self, metric)
+        return None if found is None or found.age_s > max_age_s else found
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """One metric's part in Q. ``metric`` is None where it was missing or stale."""
+
+    metric: Metric | None
+    score: float
+    weight: float
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A path with its qualification score Q, and why it was left out ("" where it was not)."""
+
+    path: Path
+    metrics: PathMetrics
+    expected_bps: float
+    scores: Mapping[str, Score]
+    q: float
+    rejected: str = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        """A JSON-ready copy, for people who ask why."""
+        return {
+            "path": list(self.path.nodes),
+            "layer": self.path.layer,
+            "q": round(self.q, 6),
+            "free_bps": self.metrics.free_bps,
+            "expected_bps": self.expected_bps,
+            "rejected": self.rejected,
+            "scores": {
+                name: {
+                    "value": s.metric.value if s.metric else None,
+                    "source": s.metric.source if s.metric else "missing",
+                    "age_s": round(s.metric.age_s, 3) if s.metric else None,
+                    "score": round(s.score, 6),
+                    "weight": round(s.weight, 6),
+                }
+                for name, s in self.scores.items()
+            },
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The chosen candidate or None, all candidates best first, and the reason in words."""
+
+    chosen: Candidate | None
+    candidates: tuple[Candidate, ...]
+    reason: str
+
+
+def choose(
+    paths: Sequence[tuple[Path, PathMetrics]],
+    template: Template,
+    min_bps: float | None = None,
+    max_bps: float | None = None,
+    guaranteed: bool = True,
+) -> Decision:
+    """The path with the highest Q among those that meet the QSpec (thesis, Algorithm 3).
+
+    ``min_bps`` and ``max_bps`` are what this request asks for; they default to the template's QSpec
+    and RSpec. ``guaranteed`` says that the network keeps reserved rates. Rules: see the module.
+    """
+    low = template.qspec.min_bps if min_bps is None else min_bps
+    high = template.rspec.max_bps if max_bps is None else max_bps
+    ranked = sorted((_judge(p, m, template, low, high, guaranteed) for p, m in paths), key=_rank)
+    usable = [c for c in ranked if not c.rejected]
+    if not usable:
+        why = "; ".join(f"{path_name(c.path)}: {c.rejected}" for c in ranked)
+        return Decision(None, tuple(ranked), why or "no path joins the two sites")
+    best = usable[0]
+    reason = f"{path_name(best.path)} has the highest score, {best.q:.2f}, of {len(ranked)} path"
+    reason += "s" if len(ranked) > 1 else ""
+    others = "; ".join(
+        f"{path_name(c.path)}: {c.rejected or f'scores {c.q:.2f}'}" for c in ranked[1:]
+    )
+    return Decision(best, tuple(ranked), f"{reason} ({others})" if others else reason)
+
+
+def meets(path: Path, template: Template) -> bool:
+    """Whether a path meets a QSpec by what the topology says of it, room aside."""
+    known = (("delay", path.rtt_s), ("jitter", path.jitter_s), ("loss", path.loss))
+    limits = ((value, template.qspec.limit(name)) for name, value in known)
+    return all(value is None or limit is None or value <= limit for value, limit in limits)
+
+
+def _rank(c: Candidate) -> tuple[bool, float, float, float, int, tuple[str, ...]]:
+    # Q is rounded so that the order of additions cannot decide between equals.
+    path = c.path
+    tie = (-c.expected_bps, path.rtt_s, len(path.nodes), path.nodes)
+    return (bool(c.rejected), -round(c.q, 9), *tie)
+
+
+def _judge(
+    path: Path, known: PathMetrics, template: Template, low: float, high: float, guaranteed: bool
+) -> Candidate:
+    measured = known.get("throughput", template.max_age_s)
+    share = known.free_bps if known.share_bps is None else known.share_bps
+    expected = Metric(share, "reservations")
+    if measured is not None and measured.value < share:
+        expected = measured
+    scores: dict[str, Score] = {}
+    for name, weight in template.weights.items():
+        metric = expected if name == "throughput" else known.get(name, template.max_age_s)
+        score = MIN_SCORE
+        if metric is not None:
+            score = template.score(name, metric.value, low, high)
+        scores[name] = Score(metric, score, weight)
+    q = sum(s.weight * s.score for s in scores.values())
+    rejected = _rejection(known, expected, template, low, guaranteed)
+    return Candidate(path, known, expected.value, scores, q, rejected)
+
+
+def _rejection(
+    known: PathMetrics, expected: Metric, template: Template, low: float, guaranteed: bool
+) -> str:
+    if known.blocked:
+        return known.blocked
+    if known.free_bps < low:
+        words = f"{format_rate(known.free_bps)} free, {format_rate(low)} needed"
+        return f"{words} ({known.limit})" if known.limit else words
+    if not guaranteed and expected.value < low:
+        return (
+            f"{format_rate(expected.value)} measured {expected.age_s:.0f} s ago, "
+            f"{format_rate(low)} needed, and this network keeps no rates"
+        )
+    for name in ("delay", "jitter", "loss"):
+        metric, limit = known.get(name, template.max_age_s), template.qspec.limit(name)
+        if metric is not None and limit is not None and metric.value > limit:
+            return f"{name} {metric.value:g} ({metric.source}), at most {limit:g} allowed"
+    return ""
+
+
+def path_name(path: Path) -> str:
+    """Layer and nodes of a path, for people."""
+    return f"{path.layer.upper()} {'-'.join(path.nodes)}"

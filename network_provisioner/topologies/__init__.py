@@ -1,1 +1,0 @@
-"""Topologies read from and written to files, and read from controllers."""

@@ -1,0 +1,173 @@
+"""The network as a controller sees it, beside the network as it was said to be.
+
+A controller can find out which switches there are, their ports, and how these are joined. It cannot
+know names, delays, layers or what is behind a router: so what it finds is compared with the
+topology, and can begin one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+from network_provisioner.base.errors import BrokerError
+from network_provisioner.base.units import format_rate
+from network_provisioner.controllers.base import Controller, ControllerError
+from network_provisioner.topology.graph import Link, Topology
+
+End = tuple[int, int]
+"""A port: the datapath id of its switch, and its number there."""
+ASSUMED_BPS = 1e9  # of a link whose ports do not say how fast they are
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """A port of a switch as it describes itself. ``speed_bps`` is 0 where it does not say."""
+
+    name: str
+    up: bool
+    speed_bps: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Discovered:
+    """All ports by switch, and the links between two of them, each once with its lower end
+    first."""
+
+    ports: Mapping[int, Mapping[int, Port]]
+    links: frozenset[tuple[End, End]]
+
+
+@runtime_checkable
+class Discovers(Protocol):
+    """A controller that can look around."""
+
+    def discover(self) -> Discovered:
+        """What there is now. Takes seconds. Raises ControllerError."""
+        ...
+
+
+def report(topology: Topology, controller: Controller) -> dict[str, Any]:
+    """What a controller finds now, and the differences; JSON-ready. Raises BrokerError
+    ``conflict`` for a controller that cannot look around, ``controller_unavailable``."""
+    if not isinstance(controller, Discovers):
+        name = controller.capabilities().name
+        raise BrokerError(
+            f"the {name} controller cannot look around, expected openflow or opendaylight",
+            "conflict",
+        )
+    try:
+        found = controller.discover()
+    except ControllerError as error:
+        raise BrokerError(str(error), "controller_unavailable") from error
+    return {**as_dict(found, topology), "differences": differences(topology, found)}
+
+
+def as_dict(found: Discovered, topology: Topology) -> dict[str, Any]:
+    """A JSON-ready copy, with the names that the topology has for switches."""
+    names = _names(topology)
+    return {
+        "switches": [
+            {
+                "dpid": dpid,
+                "name": names.get(dpid, f"switch-{dpid}"),
+                "ports": [
+                    {"number": n, "name": p.name, "up": p.up, "speed_bps": p.speed_bps}
+                    for n, p in sorted(ports.items())
+                ],
+            }
+            for dpid, ports in sorted(found.ports.items())
+        ],
+        "links": [
+            {"a": {"dpid": a, "port": m}, "b": {"dpid": b, "port": n}}
+            for (a, m), (b, n) in sorted(found.links)
+        ],
+    }
+
+
+def section_of(found: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """The beginning of a ``topology`` section out of what :func:`as_dict` gave: the switches and
+    the links between them; and in words what it had to assume. Sites, routers and delays are for
+    people to add."""
+    switches = {s["dpid"]: s for s in found["switches"]}
+    speed = {
+        (s["dpid"], p["number"]): p["speed_bps"] for s in switches.values() for p in s["ports"]
+    }
+    links, said = [], []
+    for link in found["links"]:
+        ends = [(link[end]["dpid"], link[end]["port"]) for end in ("a", "b")]
+        a, b = (switches[dpid]["name"] for dpid, _ in ends)
+        capacity = min(speed[end] for end in ends)
+        if not capacity:
+            capacity = ASSUMED_BPS
+            said.append(f"link {a}-{b}: no port says its speed, {format_rate(capacity)} assumed")
+        ports = dict(zip((a, b), (port for _, port in ends), strict=True))
+        links.append({"a": a, "b": b, "layer": "l2", "capacity": capacity, "ports": ports})
+    nodes = [{"name": s["name"], "kind": "switch", "dpid": d} for d, s in switches.items()]
+    return {"nodes": nodes, "links": links}, said
+
+
+def differences(topology: Topology, found: Discovered) -> list[str]:
+    """In words, what the topology and the network do not agree on; empty where they do."""
+    names = _names(topology)
+    return [
+        *_switches(names, found),
+        *_ports(topology, found),
+        *_links(topology, names, found),
+    ]
+
+
+def _names(topology: Topology) -> dict[int, str]:
+    return {node.dpid: node.name for node in topology.nodes.values() if node.dpid}
+
+
+def _switches(names: Mapping[int, str], found: Discovered) -> Iterator[str]:
+    for dpid, name in names.items():
+        if dpid not in found.ports:
+            yield f"switch {name} (dpid {dpid}) was not found"
+    for dpid in sorted(found.ports):
+        if dpid not in names:
+            yield f"a switch with dpid {dpid} was found, and the topology has none"
+
+
+def _ports(topology: Topology, found: Discovered) -> Iterator[str]:
+    for link in topology.links:
+        for name, number in (link.ports or {}).items():
+            ports = found.ports.get(topology.nodes[name].dpid)
+            if ports is None:
+                continue
+            what = f"link {link.a}-{link.b}: {name} port {number}"
+            port = ports.get(number)
+            if port is None:
+                yield f"{what} is not there"
+            elif not port.up:
+                yield f"{what} is down"
+            elif 0 < port.speed_bps < link.capacity_bps:
+                speed, capacity = format_rate(port.speed_bps), format_rate(link.capacity_bps)
+                yield f"{what} has {speed}, and the link {capacity}"
+            device = (link.devices or {}).get(name, "")
+            if port is not None and device not in ("", port.name):
+                yield f"{what} is {port.name}, and the topology says {device}"
+
+
+def _links(topology: Topology, names: Mapping[int, str], found: Discovered) -> Iterator[str]:
+    said = {ends: link for link in topology.links if (ends := _ends(topology, link)) is not None}
+    for ends, link in said.items():
+        if ends not in found.links and all(dpid in found.ports for dpid, _ in ends):
+            yield f"link {link.a}-{link.b}: nothing came through from port to port"
+    for ends in sorted(found.links - set(said)):
+        words = " and ".join(f"{names.get(dpid, f'dpid {dpid}')} port {n}" for dpid, n in ends)
+        yield f"{words} are joined, and the topology has no such link"
+
+
+def _ends(topology: Topology, link: Link) -> tuple[End, End] | None:
+    """The two ports of a link between switches; None where one end is none, or says no port."""
+    ends = []
+    for name in (link.a, link.b):
+        dpid, port = topology.nodes[name].dpid, (link.ports or {}).get(name)
+        if not dpid or port is None:
+            return None
+        ends.append((dpid, port))
+    first, second = sorted(ends)
+    return first, second

@@ -1,0 +1,238 @@
+"""The network as a graph: sites, switches, routers and the links between them.
+
+NetworkX holds the graph; this module gives it units, checks it, and lists candidate paths.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+import networkx as nx
+
+from network_provisioner.base.errors import InputError
+from network_provisioner.topology.paths import PathFinder
+
+KINDS = ("site", "switch", "router")
+LAYERS = ("l2", "l3", "lan")
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A site's data transfer node, a switch or a router.
+
+    ``dtn`` is the host name of a site's data transfer node, ``address`` and ``mac`` are its
+    data-plane addresses; ``dpid`` is a switch's OpenFlow datapath id; a router's ``macs`` are the
+    addresses it is reached by, per neighbouring switch. A site in a Science ``dmz`` is reached by
+    transits alone: without one its switch drops all that comes and goes (precision-medicine paper,
+    §3).
+    """
+
+    name: str
+    kind: str
+    address: str = ""
+    mac: str = ""
+    dpid: int = 0
+    macs: Mapping[str, str] | None = None
+    dmz: bool = False
+    dtn: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A link that carries ``capacity_bps`` in each direction.
+
+    ``delay_s`` is one way, ``jitter_s`` what it varies by (None: nobody said), ``loss`` a fraction.
+    ``ports`` maps a switch at either end to its port number there, ``devices`` to the device name.
+    ``vlan`` is the VLAN id that frames carry on a link that is no routed one, 0 for none.
+    """
+
+    a: str
+    b: str
+    capacity_bps: float
+    delay_s: float = 0.0
+    loss: float = 0.0
+    layer: str = "lan"
+    ports: Mapping[str, int] | None = None
+    devices: Mapping[str, str] | None = None
+    jitter_s: float | None = None
+    vlan: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """A loop-free path. ``rtt_s`` is twice the sum of the links' one-way delays, ``jitter_s`` the
+    sum of what they vary by: the most it can be; None where no link says."""
+
+    nodes: tuple[str, ...]
+    capacity_bps: float
+    rtt_s: float
+    loss: float
+    layer: str
+    jitter_s: float | None = None
+
+    @property
+    def hops(self) -> tuple[tuple[str, str], ...]:
+        """The directed links of the path, in order."""
+        return tuple(pairwise(self.nodes))
+
+
+class Topology:
+    """A validated, unchangeable network."""
+
+    def __init__(self, nodes: Iterable[Node], links: Iterable[Link]) -> None:
+        """Raises InputError for whatever is there twice (names, links, addresses, ports), unknown
+        ends, self-loops and bad quantities."""
+        self.nodes: dict[str, Node] = {}
+        self._links: dict[frozenset[str], Link] = {}
+        self._graph: Any = nx.Graph()
+        for node in nodes:
+            if node.name in self.nodes:
+                raise InputError(f"topology: node {node.name!r} is listed twice")
+            if node.kind not in KINDS:
+                raise InputError(
+                    f"topology: node {node.name!r} has kind {node.kind!r}, "
+                    f"expected one of {', '.join(KINDS)}"
+                )
+            self.nodes[node.name] = node
+            self._graph.add_node(node.name)
+        for key in ("address", "mac", "dpid"):
+            _unique(key, ((getattr(node, key), node.name) for node in self.nodes.values()))
+        for link in links:
+            self._add_link(link)
+        ends = [(f"{node} port {n}", link) for link in self.links for node, n in _ports(link)]
+        _unique("switch", ((end, f"{link.a}-{link.b}") for end, link in ends))
+        for node in self.nodes.values():
+            for other in node.macs or ():
+                if frozenset((node.name, other)) not in self._links:
+                    raise InputError(
+                        f"topology: node {node.name!r}: macs names {other!r}, which no link joins "
+                        "it with"
+                    )
+
+    def _add_link(self, link: Link) -> None:
+        label = f"topology: link {link.a}-{link.b}"
+        for end in (link.a, link.b):
+            if end not in self.nodes:
+                raise InputError(f"{label} ends at {end!r}, which is no node of the topology")
+        if link.a == link.b:
+            raise InputError(f"{label} joins a node with itself")
+        key = frozenset((link.a, link.b))
+        if key in self._links:
+            raise InputError(f"{label} is listed twice")
+        if not (math.isfinite(link.capacity_bps) and link.capacity_bps > 0):
+            raise InputError(f"{label}: capacity {link.capacity_bps!r}, expected more than 0 b/s")
+        if not (math.isfinite(link.delay_s) and link.delay_s >= 0):
+            raise InputError(f"{label}: delay {link.delay_s!r}, expected 0 s or more")
+        if not 0 <= link.loss < 1:
+            raise InputError(f"{label}: loss {link.loss!r}, expected a fraction in [0, 1)")
+        if link.jitter_s is not None and not (math.isfinite(link.jitter_s) and link.jitter_s >= 0):
+            raise InputError(f"{label}: jitter {link.jitter_s!r}, expected 0 s or more")
+        if link.layer not in LAYERS:
+            raise InputError(f"{label}: layer {link.layer!r}, expected one of {', '.join(LAYERS)}")
+        if link.vlan and (link.layer == "l3" or not 0 < link.vlan < 4095):
+            raise InputError(
+                f"{label}: vlan {link.vlan!r} of layer {link.layer}, expected 1 to 4094 on a link "
+                "of layer l2 or lan"
+            )
+        self._links[key] = link
+        self._graph.add_edge(link.a, link.b, delay=link.delay_s)
+
+    @property
+    def links(self) -> list[Link]:
+        """All links, in the order they were given."""
+        return list(self._links.values())
+
+    @property
+    def sites(self) -> list[str]:
+        """The names of all sites, in the order they were given."""
+        return [n.name for n in self.nodes.values() if n.kind == "site"]
+
+    @cached_property
+    def warnings(self) -> list[str]:
+        """What may be meant but is most likely a slip: sites that no other site reaches, and nodes
+        without a link."""
+        ends = {end for link in self.links for end in (link.a, link.b)}
+        alone = [n for n in self.nodes.values() if n.name not in ends]
+        found = [f"topology: {n.kind} {n.name!r} has no link" for n in alone]
+        sites = set(self.sites)
+        parts = [sites & part for part in nx.connected_components(self._graph)]
+        parts = sorted((sorted(p) for p in parts if p), key=lambda part: (-len(part), part))
+        for part in parts[1:]:
+            if part[0] in ends:
+                words = ", ".join(map(repr, part))
+                found.append(f"topology: no path joins {words} with {parts[0][0]!r}")
+        return found
+
+    def link(self, a: str, b: str) -> Link:
+        """The link between two neighbours. Raises InputError where there is none."""
+        try:
+            return self._links[frozenset((a, b))]
+        except KeyError:
+            raise InputError(f"topology: no link between {a!r} and {b!r}") from None
+
+    def site(self, name: str) -> Node:
+        """A site's node. Raises InputError for an unknown name."""
+        node = self.nodes.get(name)
+        if node is None or node.kind != "site":
+            raise InputError(
+                f"unknown site {name!r}, expected one of {', '.join(self.sites) or '(none)'}"
+            )
+        return node
+
+    def path(self, nodes: Sequence[str]) -> Path:
+        """The path along ``nodes`` with its bottleneck, RTT, loss and layer."""
+        links = [self.link(a, b) for a, b in pairwise(nodes)]
+        layers = {link.layer for link in links}
+        layer = "l3" if "l3" in layers else "l2" if "l2" in layers else "lan"
+        passed = math.prod(1 - link.loss for link in links)
+        jitters = [link.jitter_s for link in links if link.jitter_s is not None]
+        return Path(
+            tuple(nodes),
+            min((link.capacity_bps for link in links), default=math.inf),
+            2 * sum(link.delay_s for link in links),
+            1 - passed,
+            layer,
+            sum(jitters) if jitters else None,
+        )
+
+    def candidate_paths(self, src: str, dst: str, limit: int = 8) -> list[Path]:
+        """Up to ``limit`` loop-free paths between two sites, fewest seconds of delay first, then
+        fewest hops, then names in alphabetical order.
+
+        No path leads through a third site. Raises InputError for unknown sites; an empty list where
+        the sites are not joined.
+        """
+        self.site(src)
+        self.site(dst)
+        if src == dst:
+            return []
+        return [self.path(nodes) for nodes in self._finder.k_shortest(src, dst, limit)]
+
+    def open_path(self, src: str, dst: str, is_open: Callable[[str, str], bool]) -> Path | None:
+        """The path of least delay between two sites over links, from one node to the next, that
+        are open, also where :meth:`candidate_paths` stops before it; None where none is found."""
+        nodes = self._finder.shortest_open(src, dst, is_open)
+        return None if nodes is None else self.path(nodes)
+
+    @cached_property
+    def _finder(self) -> PathFinder:
+        return PathFinder(self._graph, self._graph.edges(data="delay"), self.sites)
+
+
+def _ports(link: Link) -> list[tuple[str, int]]:
+    return list((link.ports or {}).items())
+
+
+def _unique(what: str, found: Iterable[tuple[object, str]]) -> None:
+    first: dict[object, str] = {}
+    for value, where in found:
+        if value and first.setdefault(value, where) != where:
+            raise InputError(
+                f"topology: {what} {value} is that of {first[value]!r} and of {where!r}, expected "
+                "each to have its own"
+            )
