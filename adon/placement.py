@@ -13,8 +13,8 @@ from pathlib import Path
 from adon.config import load_config
 from adon.live import Live, Say, ask
 from condor_plugins.pool.sitepool import SitePool
-from monitors.archive import Archive, ArchiveError
-from monitors.knowledge import Knowledge
+from monitors.archive.archive import Archive, ArchiveError
+from monitors.archive.knowledge import Knowledge
 from network_provisioner.base.errors import InputError
 from network_provisioner.client.credentials import from_environment
 from network_provisioner.stores.database_url import place as at

@@ -22,7 +22,7 @@ from network_provisioner.base.errors import AdonError, InputError
 
 if TYPE_CHECKING:
     from adon.monitoring.parts import Monitoring
-    from monitors.archive import Archive
+    from monitors.archive.archive import Archive
     from network_provisioner.access import Keyring
     from network_provisioner.broker import Broker
 
@@ -60,7 +60,7 @@ def serve(
 
     Returns an exit code. Raises AdonError.
     """
-    from monitors.archive import Archive
+    from monitors.archive.archive import Archive
     from network_provisioner.api import create_app
     from network_provisioner.api.connection import server
 
@@ -116,8 +116,8 @@ def _monitoring(
     from adon.monitoring.notices import notifier_of
     from adon.monitoring.parts import Around, make_monitoring
     from adon.monitoringconfig import MonitoringConfig
-    from monitors.owners import Owners
     from monitors.rules import rules_from_list
+    from monitors.workflows.owners import Owners
 
     settings = config.monitoring or MonitoringConfig()
     around = Around(

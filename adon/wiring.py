@@ -18,7 +18,7 @@ from network_provisioner.topology.graph import Path as NetworkPath
 from network_provisioner.topology.graph import Topology
 
 if TYPE_CHECKING:
-    from monitors.archive import Archive
+    from monitors.archive.archive import Archive
     from network_provisioner.api.registries import Registries
     from network_provisioner.base.model import Transit
     from network_provisioner.broker import Broker
@@ -190,7 +190,7 @@ def measured_best_effort(
     """Look up what transfers without a path of their own reached between two sites: bit/s and the
     age in seconds, or None."""
 
-    from monitors.transfers import BEST_EFFORT
+    from monitors.archive.transfers import BEST_EFFORT
 
     def lookup(src: str, dst: str) -> tuple[float, float] | None:
         return _measured(archive, src, dst, BEST_EFFORT, clock())
@@ -201,7 +201,7 @@ def measured_best_effort(
 def _measured(
     archive: Archive, src: str, dst: str, layer: str, now: float
 ) -> tuple[float, float] | None:
-    from monitors.knowledge import path_throughput
+    from monitors.archive.knowledge import path_throughput
 
     found = path_throughput(archive, src, dst, layer, now)
     return (found.value, now - found.at) if found else None
@@ -212,7 +212,7 @@ def make_broker(config: Config, archive: Archive) -> tuple[Broker, Registries]:
 
     Raises InputError, MissingError, StoreError; then nothing is left open.
     """
-    from monitors.transfers import Recorder
+    from monitors.archive.transfers import Recorder
     from network_provisioner.api.registries import Registries
     from network_provisioner.base.clock import SteadyClock
     from network_provisioner.broker import Broker

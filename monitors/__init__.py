@@ -6,11 +6,11 @@
                                                                               │
                                     dashboard, notices, anomalies, workflows ◄┘
 
-- :mod:`monitors.archive` keeps measurements (in :mod:`monitors.stores`, until
-  :mod:`monitors.retention` makes roll-ups of them) and tells estimates; the site selector and the
-  provisioner read :mod:`monitors.knowledge`
+- :mod:`monitors.archive.archive` keeps measurements (in :mod:`monitors.archive.stores`, until
+  ``retention`` makes roll-ups of them) and tells estimates; the site selector and the
+  provisioner read :mod:`monitors.archive.knowledge`
 - :mod:`monitors.workflows` follows running workflows and says what came of them
 - :mod:`monitors.measurements` says when to measure and hands it out; agents carry it out by probes
-- :mod:`monitors.anomalies` finds what changed, :mod:`monitors.notices` tells people
+- :mod:`monitors.alerts.anomalies` finds what changed, :mod:`monitors.alerts.notices` tells people
 - :mod:`monitors.rules` and :mod:`monitors.recording` say who may start, see and record what
 """

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from monitors.measurement import OF_WORKFLOWS, UNITS, Measurement
+from monitors.archive.measurement import OF_WORKFLOWS, UNITS, Measurement
 from network_provisioner.access import May, Principal, Role
 from network_provisioner.base.errors import BrokerError
 

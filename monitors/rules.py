@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from monitors.measurement import OF_WORKFLOWS, Measurement
+from monitors.archive.measurement import OF_WORKFLOWS, Measurement
 from network_provisioner.access import May, Principal, Role
 from network_provisioner.base.errors import BrokerError, InputError
 from network_provisioner.topology.graph import Topology

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from monitors.archive import Archive, ArchiveError, Measurement, Selection
-from monitors.retention.horizons import DAY_S, HOUR_S, Keep, Point, Retention, roll_up
-from monitors.retention.rollups import roll_ups
-from monitors.retention.service import due, retain
-from monitors.retention.steps import ROWS, steps
+from monitors.archive.archive import Archive, ArchiveError, Measurement, Selection
+from monitors.archive.retention.horizons import DAY_S, HOUR_S, Keep, Point, Retention, roll_up
+from monitors.archive.retention.rollups import roll_ups
+from monitors.archive.retention.service import due, retain
+from monitors.archive.retention.steps import ROWS, steps
 from network_provisioner.base.errors import InputError
 
 Opener = Callable[[], Archive]

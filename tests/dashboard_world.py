@@ -14,9 +14,9 @@ from typing import Any
 
 import yaml
 
-from monitors.anomalies.model import Anomaly
-from monitors.anomalies.records import to_measurement
-from monitors.measurement import UNITS, Measurement
+from monitors.alerts.anomalies.model import Anomaly
+from monitors.alerts.anomalies.records import to_measurement
+from monitors.archive.measurement import UNITS, Measurement
 
 _EXAMPLE = Path(__file__).resolve().parents[1] / "examples" / "adon.yml"
 QUIET: dict[str, Any] = {

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from monitors.archive import Archive, Measurement
+from monitors.archive.archive import Archive, Measurement
 
 TOLD_EVERY = 5000
 _ROOT = Path(__file__).parents[1]

@@ -14,7 +14,7 @@ from adon.commands.output import duration, print_json, table
 from adon.commands.parsing import Nouns, Parser, add_command, add_json, add_noun, names, whole
 
 if TYPE_CHECKING:
-    from monitors.archive import Archive, Estimate, Selection
+    from monitors.archive.archive import Archive, Estimate, Selection
 
 _SHOW = """Show what an archive holds: for each metric how many measurements and of what.
 
@@ -111,7 +111,7 @@ def _moment(text: str | None, option: str) -> float | None:
 
 
 def _selection(args: argparse.Namespace) -> Selection:
-    from monitors.archive import Selection
+    from monitors.archive.archive import Selection
 
     since, until = _moment(args.since, "--since"), _moment(args.until, "--until")
     return Selection(tuple(args.metrics), args.subject, args.workflow, args.source, since, until)
@@ -126,7 +126,7 @@ def _utc(at: float) -> str:
 
 
 def _show(args: argparse.Namespace) -> int:
-    from monitors.contents import contents
+    from monitors.archive.contents import contents
 
     with opened(args.archive) as archive:
         found = contents(archive)
@@ -148,7 +148,7 @@ def _show(args: argparse.Namespace) -> int:
 def _query(args: argparse.Namespace) -> int:
     import json
 
-    from monitors.export import as_dict
+    from monitors.archive.export import as_dict
 
     with opened(args.archive) as archive:
         found = [one for _, one in archive.page(_selection(args), newest=True, limit=args.limit)]
@@ -188,7 +188,7 @@ def _estimate(args: argparse.Namespace) -> int:
 def _known(
     archive: Archive, what: str, subject: str, now: float
 ) -> tuple[str, str, Estimate | None]:
-    from monitors import knowledge
+    from monitors.archive import knowledge
     from network_provisioner.base.errors import InputError
 
     found: knowledge.Known | None
@@ -210,8 +210,8 @@ def _known(
 
 
 def _rollups(args: argparse.Namespace) -> int:
-    from monitors.retention.horizons import DAY_S, HOUR_S, QUANTILES
-    from monitors.retention.rollups import as_dict, roll_ups
+    from monitors.archive.retention.horizons import DAY_S, HOUR_S, QUANTILES
+    from monitors.archive.retention.rollups import as_dict, roll_ups
 
     width = HOUR_S if args.by == "hour" else DAY_S
     until = _moment(args.until, "--until")
@@ -235,7 +235,7 @@ def _rollups(args: argparse.Namespace) -> int:
 
 
 def _export(args: argparse.Namespace) -> int:
-    from monitors.export import format_of, to_file, write_csv
+    from monitors.archive.export import format_of, to_file, write_csv
 
     kind = "csv" if args.output is None else format_of(args.output.name)
     selection = _selection(args)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from adon.commands.parsing import Nouns, add_command
 
 if TYPE_CHECKING:
-    from monitors.archive import Archive
+    from monitors.archive.archive import Archive
 
 _RETAIN = """Roll up and take away what is older than adon.yml says (monitoring.retention), at once.
 
@@ -43,7 +43,7 @@ def add_keep(verbs: Nouns[argparse.ArgumentParser]) -> None:
 
 def opened(place: str) -> Archive:
     """An archive that is there, for reading. Raises InputError, ArchiveError."""
-    from monitors.archive import Archive
+    from monitors.archive.archive import Archive
     from network_provisioner.base.errors import InputError
     from network_provisioner.stores.database_url import check_state, is_database_url
 
@@ -55,9 +55,9 @@ def opened(place: str) -> Archive:
 
 def _retain(args: argparse.Namespace) -> int:
     from adon.config import load_config
-    from monitors.archive import Archive
-    from monitors.retention.horizons import Retention, retention_from_dict
-    from monitors.retention.service import due, retain
+    from monitors.archive.archive import Archive
+    from monitors.archive.retention.horizons import Retention, retention_from_dict
+    from monitors.archive.retention.service import due, retain
     from network_provisioner.stores.database_url import place
 
     config = load_config(args.config)
@@ -81,8 +81,8 @@ def _retain(args: argparse.Namespace) -> int:
 
 
 def _copy(args: argparse.Namespace) -> int:
-    from monitors.archive import Archive
-    from monitors.contents import copy_archive
+    from monitors.archive.archive import Archive
+    from monitors.archive.contents import copy_archive
     from network_provisioner.stores.database_url import check_state
 
     check_state(args.target)

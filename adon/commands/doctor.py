@@ -140,7 +140,7 @@ def _state(file: Path) -> Finding:
 def _archive(file: Path) -> Finding:
     """Whether the broker could keep measurements where the configuration says."""
     from adon.config import load_config
-    from monitors.archive import Archive
+    from monitors.archive.archive import Archive
     from network_provisioner.base.errors import AdonError
     from network_provisioner.stores.database_url import is_database_url
 

@@ -164,7 +164,7 @@ def _since(text: str) -> Any:
 @contextmanager
 def _sink(args: argparse.Namespace) -> Iterator[Sink]:
     """Where measurements go. Raises AdonError."""
-    from monitors.archive import Archive
+    from monitors.archive.archive import Archive
     from monitors.workflows.sink import BrokerSink
 
     if args.broker is None:
@@ -187,7 +187,7 @@ def _credentials(args: argparse.Namespace) -> tuple[str | None, Tls]:
 @contextmanager
 def _requests(args: argparse.Namespace, sink: Sink) -> Iterator[Requests]:
     """Where others ask to have a workflow measured at once: where the measurements go."""
-    from monitors.archive import Archive
+    from monitors.archive.archive import Archive
     from monitors.workflows.sink import BrokerRequests
 
     if isinstance(sink, Archive):
@@ -206,7 +206,7 @@ def _notifying(args: argparse.Namespace, sink: Sink) -> Iterator[None]:
     """People are told meanwhile, where that is wanted. Raises InputError."""
     from adon.config import load_config
     from adon.monitoring.notices import watching
-    from monitors.archive import Archive
+    from monitors.archive.archive import Archive
     from network_provisioner.base.errors import InputError
 
     if args.notify is None:

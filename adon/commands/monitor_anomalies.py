@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from adon.commands.parsing import Nouns, add_command, add_json
 
 if TYPE_CHECKING:
-    from monitors.anomalies.model import Anomaly, Limits
-    from monitors.archive import Archive
+    from monitors.alerts.anomalies.model import Anomaly, Limits
+    from monitors.archive.archive import Archive
 
 _ANOMALIES = """Show changes of level, dips and outages that were noticed in an archive.
 
@@ -65,7 +65,7 @@ def _run(args: argparse.Namespace) -> int:
         found = _found(archive, args, since)
         lacking = "" if found else _lacking(archive, args.metric)
     if args.json:
-        from monitors.anomalies.records import as_dict
+        from monitors.alerts.anomalies.records import as_dict
 
         print_json({"anomalies": [as_dict(one) for one in found]})
     else:
@@ -80,7 +80,7 @@ def _none(why: str) -> str:
 def _lacking(archive: Archive, metric: str | None) -> str:
     """What was not measured that would have to be, "" where something was: then nothing is
     unusual."""
-    from monitors.anomalies.data import WATCHED
+    from monitors.alerts.anomalies.data import WATCHED
     from network_provisioner.base.suggestions import did_you_mean
 
     known = archive.metrics()
@@ -92,14 +92,14 @@ def _lacking(archive: Archive, metric: str | None) -> str:
 
 
 def _found(archive: Archive, args: argparse.Namespace, since: float | None) -> list[Anomaly]:
-    from monitors.anomalies.records import METRIC, together
+    from monitors.alerts.anomalies.records import METRIC, together
 
     found = together(archive.query(METRIC, subject=args.subject, since=since))
     return [one for one in found if args.metric in (None, one.metric)]
 
 
 def _line(one: Anomaly) -> str:
-    from monitors.anomalies.words import told
+    from monitors.alerts.anomalies.words import told
 
     return f"{one.kind:7s} {told(one)}"
 
@@ -108,10 +108,10 @@ def _explained(
     archive: Archive, args: argparse.Namespace, now: float
 ) -> list[tuple[str, str, str, Limits]]:
     """Metric, subject, source and limits of each series that is watched."""
-    from monitors.anomalies.data import WATCHED, watch_from_dict
-    from monitors.anomalies.service import MEMORY_S
-    from monitors.anomalies.watcher import Watcher
-    from monitors.archive import Selection
+    from monitors.alerts.anomalies.data import WATCHED, watch_from_dict
+    from monitors.alerts.anomalies.service import MEMORY_S
+    from monitors.alerts.anomalies.watcher import Watcher
+    from monitors.archive.archive import Selection
 
     watch = watch_from_dict(_section(args.config))
     watcher = Watcher(watch)
@@ -147,7 +147,7 @@ def _limits_json(metric: str, subject: str, source: str, limits: Limits) -> dict
 
 
 def _limits_text(metric: str, subject: str, source: str, limits: Limits) -> str:
-    from monitors.anomalies.words import explained
+    from monitors.alerts.anomalies.words import explained
 
     return "\n".join(
         [f"{metric} of {subject} (from {source})", *(f"  {s}" for s in explained(metric, limits))]

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import quote, urlencode
 
-from monitors.archive import Archive
+from monitors.archive.archive import Archive
 from monitors.workflows.analysis import analyse
 from monitors.workflows.overview import KnownWorkflows
 from monitors.workflows.service import LOOK_S, Refresher

@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from adon.config import Config
     from condor_plugins.pool.demand import Demand
     from condor_plugins.pool.driver import Grown
-    from monitors.measurement import Measurement
+    from monitors.archive.measurement import Measurement
 
 
 def enlarged(demand: Demand, grown: Grown, now: float) -> Measurement:
     """A demand and what came of it: the value is the slots that were asked for."""
-    from monitors.measurement import Measurement
+    from monitors.archive.measurement import Measurement
 
     jobs = f"{demand.slots} jobs" if demand.slots != 1 else "1 job"
     cores = f" of {demand.cores} cores" if demand.cores > 1 else ""
@@ -43,7 +43,7 @@ def enlarged(demand: Demand, grown: Grown, now: float) -> Measurement:
 
 def shrunk(name: str, workers: int, now: float) -> Measurement:
     """A demand that is over."""
-    from monitors.measurement import Measurement
+    from monitors.archive.measurement import Measurement
 
     details = {"workers": workers, "reason": "it was let go: its workers leave as jobs end"}
     key = f"expansion:{name}:{now!r}"
@@ -53,7 +53,7 @@ def shrunk(name: str, workers: int, now: float) -> Measurement:
 def record(config: Config, found: Measurement) -> None:
     """Into the broker's archive, where there is one. The pool has changed already, so what cannot
     be recorded is told and is no failure."""
-    from monitors.archive import Archive
+    from monitors.archive.archive import Archive
 
     where = config.broker.archive
     if "://" not in where and not Path(where).exists():

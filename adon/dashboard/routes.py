@@ -12,8 +12,8 @@ from fastapi import APIRouter, Query, Response
 
 from adon.dashboard import decisions
 from adon.dashboard.decisions import Decision
-from monitors.archive import Archive, Selection
-from monitors.measurement import Measurement
+from monitors.archive.archive import Archive, Selection
+from monitors.archive.measurement import Measurement
 from monitors.rules import Rules
 from network_provisioner.access import May, Principal
 from network_provisioner.api import answers

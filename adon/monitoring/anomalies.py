@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from adon.monitoring.parts import Around, Part
 from adon.monitoringconfig import MonitoringConfig
-from monitors.anomalies.data import watch_from_dict
+from monitors.alerts.anomalies.data import watch_from_dict
 from network_provisioner.topology.graph import Topology
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def make(around: Around) -> Part:
     """The part. Raises InputError."""
-    from monitors.anomalies.service import AnomalyService
+    from monitors.alerts.anomalies.service import AnomalyService
     from monitors.api import anomalies
 
     watch = watch_from_dict(around.settings.anomalies)

@@ -13,15 +13,15 @@ from network_provisioner.topology.graph import Topology
 if TYPE_CHECKING:
     from fastapi import APIRouter
 
-    from monitors.archive import Archive
+    from monitors.archive.archive import Archive
     from monitors.rules import Rules
 
 
 def make(around: Around) -> Part:
     """The part. Raises InputError."""
-    from monitors.metrics import ArchiveMetrics
-    from monitors.retention.horizons import retention_from_dict
-    from monitors.retention.service import RetentionService
+    from monitors.archive.prometheus import ArchiveMetrics
+    from monitors.archive.retention.horizons import retention_from_dict
+    from monitors.archive.retention.service import RetentionService
 
     archive, clock = around.archive, around.clock
     retention = retention_from_dict(around.settings.retention)
@@ -34,7 +34,7 @@ def make(around: Around) -> Part:
 
 def check(settings: MonitoringConfig, topology: Topology) -> None:
     """Raises InputError for what cannot be meant."""
-    from monitors.retention.horizons import retention_from_dict
+    from monitors.archive.retention.horizons import retention_from_dict
 
     retention_from_dict(settings.retention)
 
@@ -49,7 +49,7 @@ def routers(archive: Archive, rules: Rules, clock: Callable[[], float]) -> list[
     """The part's routes."""
     from monitors.api import archive as measurements
     from monitors.api import feed, knowledge
-    from monitors.feed import Feed
+    from monitors.archive.feed import Feed
 
     return [
         knowledge.router(archive, rules, clock),

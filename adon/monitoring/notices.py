@@ -14,9 +14,9 @@ from network_provisioner.topology.graph import Topology
 if TYPE_CHECKING:
     from fastapi import APIRouter
 
-    from monitors.archive import Archive
-    from monitors.notices.service import NoticeService
-    from monitors.notices.workflows import WorkflowNotices
+    from monitors.alerts.notices.service import NoticeService
+    from monitors.alerts.notices.workflows import WorkflowNotices
+    from monitors.archive.archive import Archive
 
 
 def notifier_of(
@@ -27,8 +27,8 @@ def notifier_of(
 ) -> NoticeService:
     """Who tells people, not started. Files that the section names are relative to ``folder``.
     Raises InputError."""
-    from monitors.notices.data import targets_from_list
-    from monitors.notices.service import NoticeService
+    from monitors.alerts.notices.data import targets_from_list
+    from monitors.alerts.notices.service import NoticeService
 
     targets = targets_from_list(settings.notices, folder)
     return NoticeService(targets, archive, clock, time.monotonic)
@@ -43,7 +43,7 @@ def watching(
     """For processes other than the broker that record workflows in ``archive``: who tells people,
     and who finds what is to be told. Start both in this order, stop them in the other. Raises
     InputError."""
-    from monitors.notices.workflows import WorkflowNotices
+    from monitors.alerts.notices.workflows import WorkflowNotices
     from monitors.workflows.overview import KnownWorkflows
 
     notifier = notifier_of(settings, archive, clock, folder)
@@ -53,8 +53,8 @@ def watching(
 
 def make(around: Around) -> Part:
     """The part. Raises InputError."""
-    from monitors.notices.service import NoticeService
-    from monitors.notices.workflows import WorkflowNotices
+    from monitors.alerts.notices.service import NoticeService
+    from monitors.alerts.notices.workflows import WorkflowNotices
 
     services: list[Notifier | WorkflowNotices] = [around.notifier]
     if around.settings.notices and isinstance(around.notifier, NoticeService):
@@ -66,7 +66,7 @@ def make(around: Around) -> Part:
 
 def check(settings: MonitoringConfig, topology: Topology) -> None:
     """Raises InputError for what cannot be meant."""
-    from monitors.notices.data import check_targets
+    from monitors.alerts.notices.data import check_targets
 
     check_targets(settings.notices)
 

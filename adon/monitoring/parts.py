@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from fastapi import APIRouter
     from prometheus_client.registry import Collector
 
-    from monitors.archive import Archive
+    from monitors.archive.archive import Archive
     from monitors.rules import Rules
     from monitors.workflows.overview import KnownWorkflows
     from network_provisioner.broker import Broker

@@ -21,9 +21,9 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from condor_plugins.pool.sitepool import SitePool, pool_from_json
-from monitors.archive import Archive
+from monitors.archive.archive import Archive
+from monitors.archive.measurement import Measurement
 from monitors.background import Background
-from monitors.measurement import Measurement
 from network_provisioner.base.errors import AdonError
 
 EVERY_S = 5.0

@@ -12,7 +12,7 @@ from examples.demo.course import Course, Ended, Interrupted
 from examples.demo.facts import Bar, RunFacts, live
 from examples.demo.stuck import stuck_words
 from examples.demo.supervise import BrokerProcess
-from monitors.archive import Archive
+from monitors.archive.archive import Archive
 from monitors.planned import submitdir
 from monitors.workflows.facts.attempts import Outcome
 from monitors.workflows.logs.submit_dir import TRANSFERS, JobKind, SubmitDir

@@ -25,7 +25,7 @@ from examples.demo.summary import summary_text
 from examples.demo.supervise import BrokerProcess, watching
 from examples.testbed import leftovers
 from examples.testbed.testbed import Programs, Testbed
-from monitors.archive import Archive
+from monitors.archive.archive import Archive
 from monitors.watcher import registry
 from network_provisioner.base.errors import AdonError
 from pegasus_hooks.planner.model import Options, Sources

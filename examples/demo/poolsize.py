@@ -10,7 +10,7 @@ from adon.monitoring.poolsize import PoolSize
 from condor_plugins.pool.sitepool import SitePool
 from examples.demo.steps import asked_pool
 from examples.testbed.pool import Pool
-from monitors.archive import Archive
+from monitors.archive.archive import Archive
 
 _ANSWER_S = 10.0
 

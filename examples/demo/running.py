@@ -16,7 +16,7 @@ from examples.demo.course import Ended
 from examples.demo.steps import Say
 from examples.demo.stuck import StuckJobs
 from examples.testbed.pool import Pool
-from monitors.archive import Archive
+from monitors.archive.archive import Archive
 from monitors.workflows.facts.attempts import Attempt
 from monitors.workflows.follower import Follower
 from monitors.workflows.logs.submit_dir import SubmitDir

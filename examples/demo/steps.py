@@ -19,7 +19,7 @@ from examples.demo.options import DemoOptions
 from examples.testbed import plan as paper
 from examples.testbed.pool import Pool
 from examples.testbed.ports import LOOPBACK, free_port
-from monitors.archive import Archive
+from monitors.archive.archive import Archive
 from network_provisioner.base.errors import AdonError, InputError
 from network_provisioner.templates.data import BUILT_IN
 from network_provisioner.topology.data import topology_from_dict

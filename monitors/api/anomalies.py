@@ -8,9 +8,9 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Response
 
-from monitors.anomalies.model import Limits
-from monitors.anomalies.records import METRIC, as_dict, from_measurement, together
-from monitors.archive import Archive, Selection
+from monitors.alerts.anomalies.model import Limits
+from monitors.alerts.anomalies.records import METRIC, as_dict, from_measurement, together
+from monitors.archive.archive import Archive, Selection
 from monitors.rules import Rules
 from network_provisioner.access import May
 from network_provisioner.api import answers

@@ -16,8 +16,8 @@ from monitors.api.archive_shapes import (
     SeriesListAnswer,
     shown,
 )
-from monitors.archive import Archive, Cursor, Measurement, Selection
-from monitors.measurement import check_sendable
+from monitors.archive.archive import Archive, Cursor, Measurement, Selection
+from monitors.archive.measurement import check_sendable
 from monitors.recording import own
 from monitors.rules import Rules
 from network_provisioner.access import May

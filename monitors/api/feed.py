@@ -13,10 +13,10 @@ from fastapi.responses import StreamingResponse
 from monitors.api.archive import Names
 from monitors.api.archive_shapes import shown
 from monitors.api.streams import Room, Stream
-from monitors.archive import Measurement
-from monitors.feed import Feed, Numbered
+from monitors.archive.archive import Measurement
+from monitors.archive.feed import Feed, Numbered
+from monitors.archive.stores.base import check_texts
 from monitors.rules import Rules
-from monitors.stores.base import check_texts
 from network_provisioner.access import May
 from network_provisioner.api.callers import Caller
 from network_provisioner.api.connection import stopping

@@ -10,14 +10,14 @@ from typing import IO, Annotated, Literal
 from fastapi import APIRouter, Query, Response
 from fastapi.responses import StreamingResponse
 
-from monitors import knowledge
 from monitors.api.archive import Instant, Name, Names
 from monitors.api.archive_shapes import EstimateAnswer, RollUpsAnswer, shown_estimate
 from monitors.api.streams import Room, Stream
-from monitors.archive import Archive, Estimate, Measurement, Selection
-from monitors.export import check_format, csv_parts, write_parquet
-from monitors.retention.horizons import DAY_S, HOUR_S, QUANTILES
-from monitors.retention.rollups import as_dict, roll_ups
+from monitors.archive import knowledge
+from monitors.archive.archive import Archive, Estimate, Measurement, Selection
+from monitors.archive.export import check_format, csv_parts, write_parquet
+from monitors.archive.retention.horizons import DAY_S, HOUR_S, QUANTILES
+from monitors.archive.retention.rollups import as_dict, roll_ups
 from monitors.rules import Rules
 from network_provisioner.access import May
 from network_provisioner.api import answers

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from monitors.archive import Archive
+from monitors.archive.archive import Archive
 from monitors.measurements.perfsonar.results import measurements_of, not_yet
 from monitors.measurements.perfsonar.settings import Hosts
 from monitors.recording import of_agent, own

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
-from monitors.archive import Archive, Measurement
+from monitors.archive.archive import Archive, Measurement
+from monitors.archive.stores.selection import Selection
 from monitors.rules import Rules
-from monitors.stores.selection import Selection
 from monitors.workflows.facts.condor_transfers import TOOL as CONDOR
 from monitors.workflows.facts.plan import placement_id
 from monitors.workflows.overview import KnownWorkflows, Overview

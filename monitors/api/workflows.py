@@ -15,7 +15,7 @@ from monitors.api.workflow_shapes import (
     WorkflowAnswer,
     WorkflowDetailsAnswer,
 )
-from monitors.measurement import Measurement
+from monitors.archive.measurement import Measurement
 from monitors.workflows.analysis import analyse, text
 from monitors.workflows.overview import job_row, transfer_row
 from network_provisioner.api import answers

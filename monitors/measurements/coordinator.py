@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
-from monitors.measurement import Measurement
+from monitors.archive.measurement import Measurement
 from monitors.measurements.agent_registry import AgentRegistry, Report
 from monitors.measurements.definitions import Definition
 from monitors.measurements.registry import Entry, TaskRegistry
@@ -33,7 +33,7 @@ _RECENT = 20  # runs that a task shows
 
 
 class Recorder(Protocol):
-    """Where measurements go; :class:`monitors.archive.Archive` is one."""
+    """Where measurements go; :class:`monitors.archive.archive.Archive` is one."""
 
     def record_many(self, measurements: Iterable[Measurement]) -> int:
         """Record each id once. Raises AdonError."""

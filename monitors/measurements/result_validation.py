@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from reprlib import repr as shown
 from typing import Any
 
-from monitors.measurement import UNITS, Measurement, check_sendable, to_row
+from monitors.archive.measurement import UNITS, Measurement, check_sendable, to_row
 from monitors.measurements.probes.tools import gives
 from monitors.measurements.runs import Part, Run, State
 from network_provisioner.base.errors import InputError

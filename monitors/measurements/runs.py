@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
-from monitors.measurement import Measurement
+from monitors.archive.measurement import Measurement
 from monitors.measurements.agent.messages import Assignment
 from monitors.measurements.definitions import Definition, Member
 from monitors.measurements.tasks import LinkId

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from monitors.measurement import Measurement
+from monitors.archive.measurement import Measurement
 from monitors.workflows.facts.transfers import transfers_of
 from network_provisioner.base.units import goodput
 

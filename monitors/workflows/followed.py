@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 
-from monitors.measurement import Measurement
+from monitors.archive.measurement import Measurement
 from monitors.workflows.condor import Dagman, Gone
 from monitors.workflows.facts.attempts import Attempts
 from monitors.workflows.facts.jobs import JobFacts

@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 
-from monitors.archive import ArchiveError
-from monitors.measurement import Measurement
+from monitors.archive.archive import ArchiveError
+from monitors.archive.measurement import Measurement
 from monitors.workflows.discovery import Discovery
 from monitors.workflows.family import Family, Member
 from monitors.workflows.inquiries import Inquiries

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from monitors.archive import Archive
-from monitors.measurement import Measurement
+from monitors.archive.archive import Archive
+from monitors.archive.measurement import Measurement
 from monitors.workflows.analysis import number, split_subject, text, whole
 from monitors.workflows.status import FIELDS, NOT_STARTED, State, Status, stuck, total
 from network_provisioner.access import Principal, Role

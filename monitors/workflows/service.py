@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from monitors.archive import Archive
+from monitors.archive.archive import Archive
+from monitors.archive.measurement import Measurement
 from monitors.background import Background
-from monitors.measurement import Measurement
 from monitors.workflows.condor import Schedd
 from monitors.workflows.discovery import (
     SINCE_S,

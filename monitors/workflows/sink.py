@@ -1,6 +1,6 @@
 """Where measurements go: an archive of this machine, or a broker's over HTTP.
 
-:class:`~monitors.archive.Archive` is a sink as it is. What a sink did not take is kept by whoever
+:class:`~.Archive` is a sink as it is. What a sink did not take is kept by whoever
 measured, and sent again; ids are taken once, so that sending twice doubles nothing.
 """
 
@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any, Protocol
 
-from monitors.archive import Archive, ArchiveError, Selection
+from monitors.archive.archive import Archive, ArchiveError, Selection
+from monitors.archive.measurement import Measurement, check_sendable, to_row
 from monitors.background import Background
-from monitors.measurement import Measurement, check_sendable, to_row
 from monitors.workflows.status import Status
 from network_provisioner.base.errors import AdonError, BrokerError, InputError, printable
 from network_provisioner.client.http1 import Server, Tls

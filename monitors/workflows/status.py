@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
-from monitors.measurement import Measurement
+from monitors.archive.measurement import Measurement
 
 FIELDS = ("unready", "ready", "pre", "in_queue", "post", "done", "fail", "percent_done")
 

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from monitors.archive import Archive
-from monitors.knowledge import Knowledge
+from monitors.archive.archive import Archive
+from monitors.archive.knowledge import Knowledge
 from monitors.planned.dag import read_dag
 from monitors.watcher.events import Event, Watched
 from network_provisioner.base.errors import AdonError

@@ -142,8 +142,8 @@ def _keeper(archive_path: str) -> Callable[[Transit], None]:
     def keep(transit: Transit) -> None:
         import site  # noqa: PLC0415
 
-        from monitors.archive import Archive  # noqa: PLC0415
-        from monitors.transfers import Recorder  # noqa: PLC0415
+        from monitors.archive.archive import Archive  # noqa: PLC0415
+        from monitors.archive.transfers import Recorder  # noqa: PLC0415
         from network_provisioner.stores.database_url import is_database_url  # noqa: PLC0415
 
         if is_database_url(archive_path):

@@ -29,7 +29,7 @@ from network_provisioner.base.units import format_rate
 
 
 class Measured(Protocol):
-    """A robust estimate from measurements, as ``monitors.archive`` gives it."""
+    """A robust estimate from measurements, as ``monitors.archive.archive`` gives it."""
 
     @property
     def value(self) -> float:

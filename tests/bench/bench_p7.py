@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from monitors.archive import Archive, Measurement
+from monitors.archive.archive import Archive, Measurement
 from monitors.workflows.follower import Follower
 from monitors.workflows.logs.submit_dir import SubmitDir
 from monitors.workflows.status import Status

@@ -16,7 +16,7 @@ from itertools import islice
 from pathlib import Path
 
 from adon.monitoring.archive import routers
-from monitors.archive import Archive
+from monitors.archive.archive import Archive
 from monitors.rules import Rules
 from network_provisioner.api.connection import server
 from network_provisioner.api.gate import Gate

@@ -13,8 +13,8 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
-from monitors.anomalies.detector import Detector
-from monitors.anomalies.model import Anomaly
+from monitors.alerts.anomalies.detector import Detector
+from monitors.alerts.anomalies.model import Anomaly
 from tests.bench import Figure, Tell, bench
 from tests.bench.anomaly_paths import Path, path
 from tests.bench.anomaly_peers import Alarms, fixed, plateau, zscore

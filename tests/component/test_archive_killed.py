@@ -14,9 +14,9 @@ import pytest
 from postgres_world import new_place, server_in
 
 from examples.testbed.postgres import Postgres
-from monitors.archive import Archive, Measurement
-from monitors.retention.horizons import DAY_S
-from monitors.retention.rollups import roll_ups
+from monitors.archive.archive import Archive, Measurement
+from monitors.archive.retention.horizons import DAY_S
+from monitors.archive.retention.rollups import roll_ups
 from tests.replay import replay
 
 pytestmark = [pytest.mark.component, pytest.mark.long]
@@ -43,9 +43,9 @@ def test_retention_that_is_killed_loses_and_doubles_nothing(
         )
     code = (
         "import sys\n"
-        "from monitors.archive import Archive\n"
-        "from monitors.retention import service, steps\n"
-        "from monitors.retention.horizons import Keep, Retention\n"
+        "from monitors.archive.archive import Archive\n"
+        "from monitors.archive.retention import service, steps\n"
+        "from monitors.archive.retention.horizons import Keep, Retention\n"
         "steps.STEP, steps.ROWS = 200, 50\n"
         "keep = Retention(Keep(3600.0, 7200.0))\n"
         "with Archive(sys.argv[1]) as archive:\n"

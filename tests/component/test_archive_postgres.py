@@ -24,10 +24,10 @@ from postgres_world import new_place, server_in
 from adon.cli import main
 from examples.testbed.ports import free_ports
 from examples.testbed.postgres import Postgres
-from monitors.archive import Archive, ArchiveError, Measurement
-from monitors.retention.horizons import DAY_S, Keep, Retention
-from monitors.retention.service import retain
-from monitors.stores.postgres import PostgresEngine
+from monitors.archive.archive import Archive, ArchiveError, Measurement
+from monitors.archive.retention.horizons import DAY_S, Keep, Retention
+from monitors.archive.retention.service import retain
+from monitors.archive.stores.postgres import PostgresEngine
 from network_provisioner.base.errors import InputError
 
 pytestmark = pytest.mark.component
@@ -221,7 +221,7 @@ def test_several_processes_make_one_archive(url: str) -> None:
 
 def test_a_writer_that_is_killed_leaves_whole_transactions_and_its_turn(url: str) -> None:
     code = (
-        "import sys; from monitors.archive import Archive, Measurement\n"
+        "import sys; from monitors.archive.archive import Archive, Measurement\n"
         "a = Archive(sys.argv[1])\n"
         "for n in range(10**9):\n"
         "    a.record_many(Measurement(f'{n}-{m}', 'x', 's', n, '1', n, 't') for m in range(7))\n"

@@ -23,7 +23,7 @@ from dashboard_world import (
 )
 from http_load import broker_process
 
-from monitors.archive import Archive
+from monitors.archive.archive import Archive
 
 SHOTS = os.environ.get("ADON_SHOTS")
 """A folder for pictures of every page, to be looked at."""

@@ -32,10 +32,10 @@ from dashboard_world import (
 from http_load import broker_process
 
 from examples.testbed.ports import free_port
-from monitors.archive import Archive
-from monitors.measurement import Measurement
-from monitors.retention.horizons import DAY_S, Keep, Retention
-from monitors.retention.service import retain
+from monitors.archive.archive import Archive
+from monitors.archive.measurement import Measurement
+from monitors.archive.retention.horizons import DAY_S, Keep, Retention
+from monitors.archive.retention.service import retain
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.client.broker import BrokerClient
 

@@ -32,7 +32,7 @@ from hooks_world import (
 from network_world import star
 from Pegasus import transfer as pegasus_transfer
 
-from monitors.archive import Archive
+from monitors.archive.archive import Archive
 from monitors.planned import submitdir
 from network_provisioner.api import create_app
 from network_provisioner.base.model import TransitState

@@ -25,7 +25,7 @@ from http_load import CONFIG, broker_process
 from adon.machine import packages
 from examples.testbed.pool import Pool
 from examples.testbed.poolconfig import SiteSpec
-from monitors.archive import Archive
+from monitors.archive.archive import Archive
 from monitors.workflows.condor import Schedd
 from monitors.workflows.discovery import FoundWorkflow, Queue
 from monitors.workflows.facts.attempts import Outcome

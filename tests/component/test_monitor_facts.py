@@ -23,7 +23,7 @@ from network_world import star
 from adon.machine import packages
 from examples.testbed.pool import Pool
 from examples.testbed.poolconfig import SiteSpec
-from monitors.archive import Archive
+from monitors.archive.archive import Archive
 
 pytestmark = pytest.mark.component
 

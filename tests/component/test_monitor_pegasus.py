@@ -21,7 +21,7 @@ from test_pegasus_hooks_real import case_at_both_sites, ended, plan
 from adon.machine.packages import ensure
 from examples.testbed.pool import Pool
 from examples.testbed.poolconfig import SiteSpec
-from monitors.archive import Archive, Measurement
+from monitors.archive.archive import Archive, Measurement
 from monitors.workflows.analysis import Analysis, analyse
 from monitors.workflows.discovery import DATABASE, FoundWorkflow, PegasusDatabase
 from monitors.workflows.follower import Follower

@@ -16,7 +16,7 @@ from examples.demo import running
 from examples.demo.gather import Ended
 from examples.testbed.pool import Pool
 from examples.testbed.poolconfig import SiteSpec
-from monitors.archive import Archive
+from monitors.archive.archive import Archive
 from pegasus_hooks import pegasus_plan
 from pegasus_hooks.planner.model import PlannedWorkflow
 from site_selector.mapping.placement import Mapping, Placement

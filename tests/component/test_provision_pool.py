@@ -27,7 +27,7 @@ from examples.demo.gather import Ended
 from examples.testbed import leftovers
 from examples.testbed.pool import Pool
 from examples.testbed.poolconfig import DOMAIN, SiteSpec
-from monitors.archive import Archive
+from monitors.archive.archive import Archive
 from network_provisioner.api import create_app
 from network_provisioner.base.model import LIVE, TransitState
 from network_provisioner.broker import Broker

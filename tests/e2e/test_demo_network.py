@@ -35,7 +35,7 @@ from demo_runs import (
 from adon.machine import box
 from examples.testbed import plan
 from examples.testbed.ports import free_port
-from monitors.archive import Archive
+from monitors.archive.archive import Archive
 from network_provisioner.topology.data import topology_from_dict
 
 pytestmark = [pytest.mark.e2e, pytest.mark.root, pytest.mark.timeout(3600)]

@@ -8,7 +8,7 @@ from typing import Any
 
 from broker_rig import Clock, demo_network
 
-from monitors.archive import Archive
+from monitors.archive.archive import Archive
 from monitors.measurements.agent_registry import AgentRegistry, Report
 from monitors.measurements.coordinator import Coordinator
 from monitors.measurements.definitions import Member

@@ -25,7 +25,7 @@ from monitor_files import (
     terminated,
 )
 
-from monitors.archive import Archive
+from monitors.archive.archive import Archive
 
 ONE, TWO, STAGE = (job[0] for job in Submitted.JOBS)
 JOBS = (STAGE, ONE, TWO)

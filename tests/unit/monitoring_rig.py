@@ -16,9 +16,9 @@ from adon.config import parse_config
 from adon.monitoring.notices import notifier_of
 from adon.monitoring.parts import Around, make_monitoring
 from adon.monitoringconfig import MonitoringConfig
-from monitors.archive import Archive
-from monitors.owners import Owners
+from monitors.archive.archive import Archive
 from monitors.rules import rules_from_list
+from monitors.workflows.owners import Owners
 from network_provisioner.access import Key, Principal, Role, hash_of
 from network_provisioner.api import create_app
 

@@ -17,8 +17,8 @@ import pytest
 from authority import Authority
 from monitor_files import START, Submitted, starting, table
 
-from monitors.archive import Archive
-from monitors.measurement import Measurement
+from monitors.archive.archive import Archive
+from monitors.archive.measurement import Measurement
 from monitors.measurements.agent.agent import Agent
 from monitors.measurements.agent.broker_link import Link, _was_closed
 from monitors.measurements.agent.messages import Assignment, Result

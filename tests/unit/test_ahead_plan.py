@@ -14,8 +14,8 @@ from hooks_world import WF_UUID, make_submit_dir, move
 from planner_world import FIXED, MAPPING, RAW, make_case
 
 from adon.cli import main
-from monitors.archive import Archive
-from monitors.measurement import Measurement
+from monitors.archive.archive import Archive
+from monitors.archive.measurement import Measurement
 from monitors.planned.dag import Moving, read_dag
 from monitors.watcher.events import Event, Watched, What
 from monitors.workflows.logs.submit_dir import JobKind

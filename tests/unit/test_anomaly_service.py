@@ -15,12 +15,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitors.anomalies.data import WATCHED, Watch, watch_from_dict
-from monitors.anomalies.model import Anomaly, Sensitivity
-from monitors.anomalies.records import METRIC, from_measurement, to_measurement, together
-from monitors.anomalies.service import AnomalyService
-from monitors.anomalies.watcher import Watcher
-from monitors.archive import Archive, ArchiveError, Measurement
+from monitors.alerts.anomalies.data import WATCHED, Watch, watch_from_dict
+from monitors.alerts.anomalies.model import Anomaly, Sensitivity
+from monitors.alerts.anomalies.records import METRIC, from_measurement, to_measurement, together
+from monitors.alerts.anomalies.service import AnomalyService
+from monitors.alerts.anomalies.watcher import Watcher
+from monitors.archive.archive import Archive, ArchiveError, Measurement
 from network_provisioner.base.errors import InputError
 
 DAY_S = 86_400.0
@@ -143,7 +143,7 @@ def test_a_restart_that_knows_less_of_the_past_takes_it_for_the_same(
     run(archive, clock, Told())
     before = archive.query(METRIC)
     assert [one.kind for one in together(before)] == ["dip", "level"]
-    monkeypatch.setattr("monitors.anomalies.service.MEMORY_S", (12 - forgotten_days) * DAY_S)
+    monkeypatch.setattr("monitors.alerts.anomalies.service.MEMORY_S", (12 - forgotten_days) * DAY_S)
     again = Told()
     run(archive, clock, again)
     assert {key for _, key, _ in again.all} <= {found.id for found in before}

@@ -15,10 +15,10 @@ from test_anomaly_service import DAY_S, DROP, T0, Told, series
 from test_anomaly_service import Clock as Now
 from test_api_documented import EXAMPLE, part_of
 
-from monitors.anomalies.data import Watch
-from monitors.anomalies.service import AnomalyService
+from monitors.alerts.anomalies.data import Watch
+from monitors.alerts.anomalies.service import AnomalyService
 from monitors.api import anomalies, perfsonar
-from monitors.archive import Archive
+from monitors.archive.archive import Archive
 from monitors.measurements.perfsonar.settings import Hosts
 from monitors.rules import Rule, Rules
 from network_provisioner.access import Key, Keyring, Principal, Role, hash_of

@@ -24,15 +24,15 @@ from test_api_documented import EXAMPLE, part_of
 from adon.monitoring.archive import routers
 from monitors.api.streams import Room
 from monitors.api.streams import Stream as Streamed
-from monitors.archive import Archive, ArchiveError, Measurement
-from monitors.feed import Feed
-from monitors.measurement import LONGEST, MOST_DETAILS
-from monitors.metrics import ArchiveMetrics
-from monitors.owners import Owners
-from monitors.retention.horizons import DAY_S, Keep, Retention
-from monitors.retention.service import retain
+from monitors.archive.archive import Archive, ArchiveError, Measurement
+from monitors.archive.feed import Feed
+from monitors.archive.measurement import LONGEST, MOST_DETAILS
+from monitors.archive.prometheus import ArchiveMetrics
+from monitors.archive.retention.horizons import DAY_S, Keep, Retention
+from monitors.archive.retention.service import retain
 from monitors.rules import Rule, Rules
 from monitors.workflows.logs.records import TAIL_BYTES
+from monitors.workflows.owners import Owners
 from network_provisioner.access import Key, Principal, Role, hash_of
 from network_provisioner.api import create_app
 from network_provisioner.base.errors import BrokerError

@@ -12,7 +12,7 @@ from fastapi.testclient import TestClient
 from monitoring_rig import monitored
 
 from adon.monitoring.parts import described
-from monitors.measurement import Measurement
+from monitors.archive.measurement import Measurement
 from network_provisioner.access import Role
 from network_provisioner.api import description
 

@@ -27,7 +27,7 @@ from workflow_world import T0, UUID, example, job, placement, status, transfer, 
 
 from monitors.api import refreshes, workflows
 from monitors.api.visible import Visible
-from monitors.archive import Archive, ArchiveError, Measurement
+from monitors.archive.archive import Archive, ArchiveError, Measurement
 from monitors.rules import Rules
 from monitors.workflows.follower import Follower
 from monitors.workflows.logs.submit_dir import SubmitDir

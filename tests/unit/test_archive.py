@@ -16,10 +16,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitors.archive import Archive, ArchiveError, Measurement
-from monitors.estimates import estimate, weighted_median
-from monitors.stores.schema import ensure_schema, is_known
-from monitors.stores.sqlite import SqliteEngine
+from monitors.archive.archive import Archive, ArchiveError, Measurement
+from monitors.archive.estimates import estimate, weighted_median
+from monitors.archive.stores.schema import ensure_schema, is_known
+from monitors.archive.stores.sqlite import SqliteEngine
 from network_provisioner.base.errors import InputError
 
 
@@ -166,7 +166,7 @@ def test_a_full_disk_is_told_and_costs_nothing_that_was_there(path: Path) -> Non
 
 
 def test_a_lock_that_does_not_end_is_told(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("monitors.stores.base.BUSY_S", 0.05)
+    monkeypatch.setattr("monitors.archive.stores.base.BUSY_S", 0.05)
     with Archive(path) as archive:
         holder = sqlite3.connect(path, isolation_level=None)
         holder.execute("BEGIN IMMEDIATE")
@@ -236,7 +236,7 @@ def test_a_file_laid_out_while_it_is_looked_at_is_no_other_program_s(
 
 def test_what_was_committed_survives_kill_9(path: Path) -> None:
     code = (
-        "import sys; from monitors.archive import Archive, Measurement\n"
+        "import sys; from monitors.archive.archive import Archive, Measurement\n"
         "a = Archive(sys.argv[1])\n"
         "for n in range(10**9):\n"
         "    a.record(Measurement(str(n), 'x', 's', n, '1', n, 't')); print(n, flush=True)\n"

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from monitors.archive import Archive, Measurement
-from monitors.contents import copy_archive
-from monitors.retention.horizons import HOUR_S, Keep
-from monitors.retention.steps import steps
+from monitors.archive.archive import Archive, Measurement
+from monitors.archive.contents import copy_archive
+from monitors.archive.retention.horizons import HOUR_S, Keep
+from monitors.archive.retention.steps import steps
 
 COUNT = 600
 KEEP, NOW = Keep(raw_s=HOUR_S), 60 * HOUR_S

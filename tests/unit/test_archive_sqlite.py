@@ -15,13 +15,13 @@ from pathlib import Path
 import pytest
 from archive_suite import NOW, ArchiveSuite, Opener, World, measured
 
-from monitors.archive import Archive, ArchiveError
-from monitors.retention import rollups
-from monitors.retention.horizons import DAY_S, HOUR_S, Keep, Retention, RollUp
-from monitors.retention.service import retain
-from monitors.stores import schema
-from monitors.stores.base import Writing
-from monitors.stores.selection import by_number
+from monitors.archive.archive import Archive, ArchiveError
+from monitors.archive.retention import rollups
+from monitors.archive.retention.horizons import DAY_S, HOUR_S, Keep, Retention, RollUp
+from monitors.archive.retention.service import retain
+from monitors.archive.stores import schema
+from monitors.archive.stores.base import Writing
+from monitors.archive.stores.selection import by_number
 
 
 @contextmanager
@@ -160,7 +160,9 @@ def test_a_reader_that_may_not_write_reads_an_older_file_as_it_is(
 ) -> None:
     path = tmp_path / "old.sqlite"
     older_layout(path, 3, version)
-    monkeypatch.setattr("monitors.stores.sqlite.SqliteEngine._bring_up_to_date", lambda _: None)
+    monkeypatch.setattr(
+        "monitors.archive.stores.sqlite.SqliteEngine._bring_up_to_date", lambda _: None
+    )
     with Archive(path, read_only=True) as reader:
         assert len(reader.query("rtt")) == 3
         assert reader.estimate("rtt", "mu>tacc", 10.0) is not None
@@ -173,7 +175,7 @@ def test_a_reader_that_may_not_write_reads_an_older_file_as_it_is(
 def test_what_is_new_is_found_without_looking_at_what_is_old(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("monitors.archive._WINDOW", 7)
+    monkeypatch.setattr("monitors.archive.archive._WINDOW", 7)
     with Archive(tmp_path / "archive.sqlite") as archive:
         names = ("rtt", "loss", "loss", "loss", "loss")
         archive.record_many(measured(str(n), metric=names[n % 5]) for n in range(100))

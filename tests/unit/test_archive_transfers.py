@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitors.archive import Archive
-from monitors.transfers import SMALL_BYTES, Recorder, transfer_facts
+from monitors.archive.archive import Archive
+from monitors.archive.transfers import SMALL_BYTES, Recorder, transfer_facts
 from network_provisioner.base.model import SHARES, Transit, TransitState
 
 ENDED = Transit(

@@ -9,9 +9,9 @@ import pytest
 from cli_world import adon
 from test_anomaly_service import DAY_S, DROP, T0, Clock, Told, series
 
-from monitors.anomalies.data import Watch
-from monitors.anomalies.service import AnomalyService
-from monitors.archive import Archive
+from monitors.alerts.anomalies.data import Watch
+from monitors.alerts.anomalies.service import AnomalyService
+from monitors.archive.archive import Archive
 
 
 @pytest.fixture

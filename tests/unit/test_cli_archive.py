@@ -15,8 +15,8 @@ import pytest
 from pyarrow import parquet
 
 from adon.cli import main
-from monitors.archive import Archive, Measurement
-from monitors.retention.horizons import DAY_S
+from monitors.archive.archive import Archive, Measurement
+from monitors.archive.retention.horizons import DAY_S
 
 Run = Callable[..., tuple[int, str, str]]
 

@@ -14,7 +14,7 @@ import pytest
 from cli_world import NOBODY, adon, refusal
 from monitor_files import START, Submitted, exiting, starting, submitted, table, whole_run
 
-from monitors.archive import Archive
+from monitors.archive.archive import Archive
 from monitors.watcher import registry
 from monitors.workflows.logs.submit_dir import derived
 

@@ -20,8 +20,8 @@ from test_api_workflows import Web
 from workflow_world import T0, UUID, example, job, status, transfer, workflow
 
 from adon.commands.monitor_text import analysis_text, list_text, status_text
-from monitors.archive import Archive
-from monitors.measurement import Measurement
+from monitors.archive.archive import Archive
+from monitors.archive.measurement import Measurement
 from monitors.workflows.analysis import analyse
 from monitors.workflows.follower import Follower
 from monitors.workflows.logs.submit_dir import SubmitDir

@@ -11,7 +11,7 @@ import pytest
 from broker_rig import code_of
 from coordinator_rig import ANYBODY, ECHO, HOST, TASKS, TCP, CoordinatorRig, check, result_of
 
-from monitors.archive import ArchiveError
+from monitors.archive.archive import ArchiveError
 from monitors.measurements.agent_registry import Report
 from monitors.measurements.run_store import MeasuringStore, MeasuringStoreError
 from monitors.measurements.runs import State

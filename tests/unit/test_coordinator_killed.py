@@ -15,7 +15,7 @@ import pytest
 from broker_rig import Clock
 from coordinator_rig import ANYBODY, ECHO, HOST, TCP, CoordinatorRig, check
 
-from monitors.archive import Archive
+from monitors.archive.archive import Archive
 from monitors.measurements.run_store import MeasuringStore
 from monitors.measurements.runs import State
 from network_provisioner.base.errors import BrokerError

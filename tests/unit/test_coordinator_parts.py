@@ -21,15 +21,15 @@ from adon.config import parse_config
 from adon.monitoring.measuring import Sweeper
 from adon.monitoring.measuring import check as check_settings
 from adon.monitoringconfig import MonitoringConfig
-from monitors.archive import Archive
-from monitors.measurement import Measurement
+from monitors.archive.archive import Archive
+from monitors.archive.measurement import Measurement
 from monitors.measurements.agent_registry import AWAY_S, AgentRegistry, Report
 from monitors.measurements.definitions import Member, definition_of
 from monitors.measurements.result_validation import validated
 from monitors.measurements.runs import Run, Uses, new_run
 from monitors.measurements.schedule import Recurring, plan
 from monitors.measurements.tasks import Agreement, Task
-from monitors.owners import Owners
+from monitors.workflows.owners import Owners
 from network_provisioner.base.errors import InputError
 
 # -- instants --------------------------------------------------------------------------------

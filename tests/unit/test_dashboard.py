@@ -22,8 +22,8 @@ from adon.dashboard.decisions import KINDS, Decision, newest
 from adon.dashboard.pages import PATHS, ROOT, read_files
 from adon.dashboard.pages import router as pages
 from adon.dashboard.routes import layout_of, router
-from monitors.archive import Archive
-from monitors.measurement import Measurement
+from monitors.archive.archive import Archive
+from monitors.archive.measurement import Measurement
 from monitors.rules import Rules
 from network_provisioner.api import create_app
 from network_provisioner.base.model import Transit, TransitRequest, TransitState

@@ -13,7 +13,7 @@ from monitor_files import Submitted
 from condor_plugins.dagman import DagEnd
 from examples.demo.course import Interrupted
 from examples.demo.running import _Following, behind, end_state
-from monitors.archive import Archive
+from monitors.archive.archive import Archive
 from monitors.workflows.status import NOT_STARTED, State, Status
 from network_provisioner.base.errors import AdonError
 

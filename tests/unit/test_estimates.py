@@ -22,8 +22,8 @@ from site_world import (
 )
 
 from condor_plugins.pool.sitepool import SitePool
-from monitors.archive import Archive
-from monitors.measurement import Measurement
+from monitors.archive.archive import Archive
+from monitors.archive.measurement import Measurement
 from network_provisioner.topology.data import topology_from_dict
 from site_selector.estimates.beliefs import Belief, MeasurementSource, World
 from site_selector.estimates.believe import (

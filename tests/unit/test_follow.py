@@ -27,7 +27,7 @@ from monitor_files import (
     whole_run,
 )
 
-from monitors.archive import Archive, ArchiveError
+from monitors.archive.archive import Archive, ArchiveError
 from monitors.workflows.follower import Follower
 from monitors.workflows.logs.watch import InotifyWatch, StatWatch, open_watch
 from monitors.workflows.status import State, Status

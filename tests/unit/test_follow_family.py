@@ -25,8 +25,8 @@ from monitor_files import (
     terminated,
 )
 
-from monitors.archive import Archive
-from monitors.measurement import Measurement
+from monitors.archive.archive import Archive
+from monitors.archive.measurement import Measurement
 from monitors.workflows.discovery import Discovery, FoundWorkflow, PegasusDatabase
 from monitors.workflows.followed import FollowedWorkflow
 from monitors.workflows.follower import Follower

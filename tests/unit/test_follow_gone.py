@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from monitor_files import START, Submitted, append, exiting, starting, submitted, table
 
-from monitors.archive import Archive
+from monitors.archive.archive import Archive
 from monitors.workflows.condor import Dagman, Gone, Schedd, ads, printed
 from monitors.workflows.follower import Follower
 from monitors.workflows.inquiries import Inquiries, inquiry_into

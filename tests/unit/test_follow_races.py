@@ -38,8 +38,8 @@ from monitor_files import (
     terminated,
 )
 
-from monitors.archive import Archive
-from monitors.measurement import Measurement
+from monitors.archive.archive import Archive
+from monitors.archive.measurement import Measurement
 from monitors.workflows.follower import Follower
 from monitors.workflows.logs.tail import Piece, Tail
 

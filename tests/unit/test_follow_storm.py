@@ -26,8 +26,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 from monitor_files import Submitted, append, whole_run
 
-from monitors.archive import Archive, ArchiveError
-from monitors.measurement import Measurement
+from monitors.archive.archive import Archive, ArchiveError
+from monitors.archive.measurement import Measurement
 from monitors.workflows.follower import Follower
 from monitors.workflows.logs import tail
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hooks_world import WF_UUID, FakeBroker, journal, make_submit_dir, move
 
-from monitors.archive import ArchiveError
+from monitors.archive.archive import ArchiveError
 from monitors.planned import submitdir
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.model import Transit

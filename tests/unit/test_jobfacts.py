@@ -27,8 +27,8 @@ from monitor_files import (
     terminated,
 )
 
-from monitors.archive import Archive
-from monitors.measurement import Measurement, to_row
+from monitors.archive.archive import Archive
+from monitors.archive.measurement import Measurement, to_row
 from monitors.workflows.facts.plan import FILE, placement_facts
 from monitors.workflows.followed import FollowedWorkflow
 from monitors.workflows.logs.records import TAIL_BYTES, read_output, tail

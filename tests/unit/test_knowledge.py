@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adon.wiring import measured_best_effort
-from monitors import knowledge
-from monitors.archive import Archive, Measurement
-from monitors.knowledge import FRESH_S, Knowledge
+from monitors.archive import knowledge
+from monitors.archive.archive import Archive, Measurement
+from monitors.archive.knowledge import FRESH_S, Knowledge
 from site_selector.estimates.rates import Network, path_beliefs
 
 NOW = 1e6

@@ -19,7 +19,7 @@ from adon.monitoring.parts import described
 from adon.security import keyring_of
 from monitors.api import agents as agents_api
 from monitors.api import measuring as measuring_api
-from monitors.measurement import Measurement
+from monitors.archive.measurement import Measurement
 from monitors.rules import Rules, rules_from_list
 from network_provisioner.access import Keyring
 from network_provisioner.api import create_app, description

@@ -20,12 +20,12 @@ from workflow_world import T0, UUID, job, status, workflow
 
 from adon.monitoring.notices import watching
 from adon.monitoringconfig import MonitoringConfig
-from monitors.archive import Archive, Measurement
-from monitors.notices.channels import Channels, Said
-from monitors.notices.data import KINDS, Target, check_targets, headers_of, targets_from_list
-from monitors.notices.deciding import Notice, notice_id, wants, workflow_notice
-from monitors.notices.service import TRIES, NoticeService, may_run
-from monitors.notices.workflows import WorkflowNotices
+from monitors.alerts.notices.channels import Channels, Said
+from monitors.alerts.notices.data import KINDS, Target, check_targets, headers_of, targets_from_list
+from monitors.alerts.notices.deciding import Notice, notice_id, wants, workflow_notice
+from monitors.alerts.notices.service import TRIES, NoticeService, may_run
+from monitors.alerts.notices.workflows import WorkflowNotices
+from monitors.archive.archive import Archive, Measurement
 from monitors.workflows.analysis import analyse
 from monitors.workflows.overview import KnownWorkflows, Overview
 from monitors.workflows.status import State, Status

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from monitor_files import START, Submitted, append, starting, submitted, table
 
-from monitors.archive import Archive
+from monitors.archive.archive import Archive
 from monitors.workflows.follower import Follower
 from monitors.workflows.inquiries import Fallback, Inquiries, ask, key_of, parsed
 from monitors.workflows.status import State, Status

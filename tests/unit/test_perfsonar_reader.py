@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_perfsonar_results import AT, HOSTS, LATENCY, RUN, TCP, posted
 
-from monitors.archive import Archive
+from monitors.archive.archive import Archive
 from monitors.measurements.perfsonar import esmond, reader
 from monitors.measurements.perfsonar.convert import FAILURE
 from monitors.measurements.perfsonar.reader import (

@@ -11,8 +11,8 @@ from broker_rig import demo_network
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from monitors.archive import Archive
-from monitors.measurement import Measurement
+from monitors.archive.archive import Archive
+from monitors.archive.measurement import Measurement
 from monitors.measurements.perfsonar.convert import FAILURE, histogram, quantile, seconds
 from monitors.measurements.perfsonar.results import KNOWN, measurements_of
 from monitors.measurements.perfsonar.settings import Hosts, Remote, settings_from_list

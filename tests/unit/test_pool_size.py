@@ -18,7 +18,7 @@ from adon.monitoring.poolsize import SAME_S, Changes, PoolSize, ResidentPool, si
 from condor_plugins.pool.demand import Demand, Worker
 from condor_plugins.pool.driver import Grown
 from condor_plugins.pool.sitepool import SitePool
-from monitors.archive import Archive
+from monitors.archive.archive import Archive
 from network_provisioner.base.errors import AdonError
 
 NOW = 1_000_000.0

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitors.retention.horizons import (
+from monitors.archive.retention.horizons import (
     DAY_S,
     HOUR_S,
     Keep,
@@ -20,7 +20,7 @@ from monitors.retention.horizons import (
     start_of,
     widened,
 )
-from monitors.retention.sketch import ACCURACY, Sketch
+from monitors.archive.retention.sketch import ACCURACY, Sketch
 from network_provisioner.base.errors import InputError
 
 numbers = st.floats(-1e300, 1e300) | st.floats(-10, 10) | st.just(0.0)

@@ -20,7 +20,7 @@ from monitor_files import (
     terminated,
 )
 
-from monitors.archive import Measurement
+from monitors.archive.archive import Measurement
 from monitors.workflows.facts.attempts import Attempts, Outcome
 from monitors.workflows.followed import FollowedWorkflow
 from monitors.workflows.logs.events import EventParser, JobEvent, Kind, TransferStep

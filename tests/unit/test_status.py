@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from monitors.archive import Archive
+from monitors.archive.archive import Archive
 from monitors.workflows.status import FIELDS, NOT_STARTED, State, Status, status_text
 
 RUNNING = Status(7, 1, 2, 3, 0, 12, 1, 46.0, 26, State.RUNNING, 1_700_000_000.5)

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from monitor_files import START
 
-from monitors.measurement import Measurement, to_row
+from monitors.archive.measurement import Measurement, to_row
 from monitors.workflows.condor import ads as ads_of
 from monitors.workflows.facts.attempts import Attempt, Outcome
 from monitors.workflows.facts.condor_transfers import CondorHistory, plugin_facts, without

@@ -18,8 +18,8 @@ from adon.wiring import (
     measured_best_effort,
     measured_throughput,
 )
-from monitors.archive import Archive
-from monitors.transfers import transfer_facts
+from monitors.archive.archive import Archive
+from monitors.archive.transfers import transfer_facts
 from network_provisioner.base.errors import InputError, MissingError
 from network_provisioner.base.model import Transit, TransitRequest, TransitState
 from network_provisioner.controllers.opendaylight.driver import OpenDaylightController

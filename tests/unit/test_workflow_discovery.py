@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from monitor_files import START, Submitted, append, exiting, starting, table
 
-from monitors.archive import Archive
+from monitors.archive.archive import Archive
 from monitors.watcher import registry as hooks_registry
 from monitors.workflows.discovery import (
     Discovery,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from monitors.measurement import Measurement
+from monitors.archive.measurement import Measurement
 from monitors.workflows.status import State, Status
 
 UUID = "5b0e2c1e-8f0a-4b52-9f5e-0d8b5a6f1c11"

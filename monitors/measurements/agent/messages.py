@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-from monitors.measurement import Measurement
+from monitors.archive.measurement import Measurement
 
 Role = Literal["alone", "client", "server"]
 """``client`` begins, towards the ``server`` at the other end; ``alone`` needs nobody."""

@@ -21,7 +21,7 @@ from reprlib import repr as shown
 from statistics import median
 from typing import Any
 
-from monitors.measurement import UNITS
+from monitors.archive.measurement import UNITS
 from network_provisioner.base.errors import InputError, printable
 
 FAILURE = "custom:perfsonar_failure"

@@ -17,7 +17,7 @@ from reprlib import repr as shown
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
-from monitors.measurement import Measurement
+from monitors.archive.measurement import Measurement
 from monitors.measurements.perfsonar import convert
 from monitors.measurements.perfsonar.convert import Finding, number
 from monitors.measurements.perfsonar.results import REVERSIBLE, measurement

@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import Any
 from urllib.parse import urlencode
 
-from monitors.archive import Archive, Selection
+from monitors.archive.archive import Archive, Selection
 from monitors.background import Background
 from monitors.measurements.perfsonar import esmond
 from monitors.measurements.perfsonar.convert import FAILURE

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from reprlib import repr as shown
 from typing import Any
 
-from monitors.archive import Archive
-from monitors.measurement import Measurement
+from monitors.archive.archive import Archive
+from monitors.archive.measurement import Measurement
 from monitors.measurements.perfsonar import convert
 from monitors.measurements.perfsonar.convert import Finding, seconds
 from monitors.measurements.perfsonar.settings import Hosts

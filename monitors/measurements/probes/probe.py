@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from monitors.measurement import UNITS
+from monitors.archive.measurement import UNITS
 from monitors.measurements.agent.messages import Role
 from network_provisioner.base.errors import AdonError
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from monitors.measurement import Measurement
+from monitors.archive.measurement import Measurement
 from monitors.workflows.logs.events import JobEvent, Kind
 from monitors.workflows.logs.records import JobRecord
 from monitors.workflows.logs.submit_dir import JobKind, PlannedJob

@@ -30,8 +30,8 @@ from pathlib import Path
 from typing import Protocol
 from urllib.parse import urlsplit
 
-from monitors.measurement import Measurement
-from monitors.transfers import SMALL_BYTES
+from monitors.archive.measurement import Measurement
+from monitors.archive.transfers import SMALL_BYTES
 from monitors.workflows.condor import Ad, ads, printed
 from monitors.workflows.facts.attempts import Attempt
 from monitors.workflows.facts.transfers import Volume, transfer_fact
@@ -69,7 +69,7 @@ class CondorTransfers:
 
     def facts(self, attempt: Attempt) -> list[Measurement]:
         """What HTCondor moved for an attempt that has ended, where that was more than its papers:
-        64 kB (:data:`~monitors.transfers.SMALL_BYTES`)."""
+        64 kB (:data:`~monitors.archive.transfers.SMALL_BYTES`)."""
         if self._events is None or not attempt.start or not attempt.job.site:
             return []
         if attempt.job.site == ACCESS_POINT or self._log is None or not self._log.exists():

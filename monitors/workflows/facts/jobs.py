@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from monitors.measurement import Measurement, to_row
+from monitors.archive.measurement import Measurement, to_row
 from monitors.workflows.facts.attempts import (
     Attempt,
     Attempts,

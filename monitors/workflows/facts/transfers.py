@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from monitors.measurement import Measurement
+from monitors.archive.measurement import Measurement
 from monitors.workflows.facts.attempts import Attempt
 from monitors.workflows.logs.records import JobOutput
 from monitors.workflows.logs.submit_dir import JobKind

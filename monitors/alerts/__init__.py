@@ -1,0 +1,1 @@
+"""What people are told: anomalies in what is measured, and notices."""

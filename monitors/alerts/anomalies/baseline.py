@@ -1,0 +1,162 @@
+"""What is normal for a series: its level, its noise, and its cycle, in bounded memory.
+
+The summary window of plateau detection, made robust: medians instead of means, so that single
+values far off change nothing; the cycle is taken off first; and how much neighbouring samples
+follow each other counts as noise as well, because a mean of such samples is no better than of
+fewer.
+"""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections.abc import Sequence
+from statistics import median
+
+import numpy as np
+
+from monitors.alerts.anomalies.season import DAY_H, HOUR_S, KEEP_H, Season, learn
+
+LEAST, MOST = 24, 288  # samples of the summary window, a day's as far as possible
+_MAD = 1.4826  # of normally distributed values the standard deviation over the median deviation
+_MOST_IN_HOUR = 720  # one every five seconds: the median of more is no better
+_MEDIAN = 1.57  # variance of a median over that of a mean, for normal values
+
+
+class Baseline:
+    """Fed with samples that are old enough not to belong to an anomaly that just begins."""
+
+    def __init__(self, floor: float) -> None:
+        """``floor``: noise is never taken for less."""
+        self._floor = floor
+        # Arrays: there may be thousands of series. The summary window, in three columns,
+        self._at, self._numbers, self._flats = array("d"), array("d"), array("d")
+        # and the hours with their medians.
+        self._hours, self._medians = array("q"), array("d")
+        self._hour: int | None = None
+        self._in_hour: list[float] = []
+        self._hours_learnt = 0
+        self._stale = 0
+        self.season = Season()
+        self.level = 0.0
+        self.noise = math.inf
+        self.follow = 0.0
+        self.first: float | None = None
+        self.measured = 0
+
+    def add(self, at: float, number: float, period_s: float | None) -> None:
+        """One sample. ``period_s``: how far apart samples are, which says how many make a day."""
+        if self.first is None:
+            self.first = at
+        self.measured += 1
+        self._count_hour(at, number)
+        self._take(at, number)
+        surplus = len(self._at) - _wanted(period_s)
+        if surplus > 0:
+            for column in (self._at, self._numbers, self._flats):
+                del column[:surplus]
+        self._stale += 1
+        if self._stale * 24 >= len(self._at):
+            self._refresh()
+
+    def expected(self, at: float) -> float:
+        """The number that a moment should have."""
+        return self.level + self.season.at(at)
+
+    def own_noise(self, samples: int) -> float:
+        """The standard deviation of a median of so many samples in a row, by their noise alone."""
+        inflation = (1 + self.follow) / (1 - self.follow)
+        return self.noise * math.sqrt(_MEDIAN * inflation / samples)
+
+    def noise_of(self, samples: int, period_s: float | None, at: float) -> float:
+        """How far a median of so many samples in a row, about ``at``, is off by itself (standard
+        deviation): their own noise, what the level is not known to, and what the cycle does not
+        explain."""
+        single = self.own_noise(1) ** 2
+        known = max(1, len(self._at))
+        in_hour = max(1.0, HOUR_S / period_s) if period_s else 1.0
+        misfit = max(0.0, self.season.misfit_at(at) ** 2 - single / in_hour)
+        return math.sqrt(single / samples + single / known + misfit)
+
+    def learnt_s(self, now: float) -> float:
+        """Since when it learns."""
+        return now - self.first if self.first is not None else 0.0
+
+    def move(self, shift: float, samples: Sequence[tuple[float, float]]) -> None:
+        """The level changed: all that was learnt holds at the new level. ``samples`` are those
+        since then."""
+        self._medians = array("d", [n + shift for n in self._medians])
+        self._in_hour = []  # it has values of both
+        self.level += shift
+        for column in (self._at, self._numbers, self._flats):
+            del column[:]
+        for at, number in samples:
+            self._count_hour(at, number)
+            self._take(at, number)
+        self._stale = 0
+
+    @property
+    def short(self) -> bool:
+        """Whether the window has too few samples to do without the newest."""
+        return len(self._at) < LEAST
+
+    def _take(self, at: float, number: float) -> None:
+        self._at.append(at)
+        self._numbers.append(number)
+        self._flats.append(number - self.season.at(at))
+
+    def _refresh(self) -> None:
+        self._stale = 0
+        flats = self._flats
+        self.level = median(flats)
+        away = [flat - self.level for flat in flats]
+        far = sorted(map(abs, away))
+        # The larger of two: by the middle of the deviations, and by their 90th percentile, which
+        # knows of a path that has two values and takes turns.
+        noise = max(_MAD * far[len(far) // 2], far[int(0.9 * (len(far) - 1))] / 1.645)
+        if len(flats) < LEAST and math.isfinite(self.noise):
+            return  # after a change: the noise is what it was until there is enough to tell
+        self.noise = max(noise, self._floor)
+        self.follow = _follow(away, self.noise)
+
+    def _count_hour(self, at: float, number: float) -> None:
+        hour = int(at // HOUR_S)
+        if self._hour is not None and hour < self._hour:
+            return  # counted before the level moved
+        if hour != self._hour:
+            if self._in_hour and self._hour is not None:
+                self._hours.append(self._hour)
+                self._medians.append(median(self._in_hour))
+                self._hours_learnt += 1
+                while self._hours[0] <= self._hour - KEEP_H:
+                    del self._hours[0], self._medians[0]
+            self._in_hour = []
+            self._hour = hour
+            if self._hours and self._hours_learnt >= DAY_H // 2:
+                self._hours_learnt = 0
+                self._learn()
+        if len(self._in_hour) < _MOST_IN_HOUR:
+            self._in_hour.append(number)
+
+    def _learn(self) -> None:
+        self.season = learn(self._hours, self._medians)
+        samples = zip(self._at, self._numbers, strict=True)
+        self._flats = array("d", [number - self.season.at(at) for at, number in samples])
+        if self._flats:
+            self._refresh()
+
+
+def _wanted(period_s: float | None) -> int:
+    if period_s is None:
+        return LEAST
+    return int(min(MOST, max(LEAST, 86_400.0 / period_s)))
+
+
+def _follow(away: Sequence[float], noise: float) -> float:
+    """How much a sample follows the one before, 0 to 0.9; values far off are cut to three times the
+    noise."""
+    cut = np.clip(np.asarray(away), -3 * noise, 3 * noise)
+    if cut.size < LEAST:
+        return 0.0
+    power = float(np.dot(cut, cut))
+    return min(0.9, max(0.0, float(np.dot(cut[1:], cut[:-1])) / power)) if power > 0 else 0.0

@@ -1,0 +1,288 @@
+"""The measurement archive: everything that was measured, once, with its unit.
+
+    with Archive("archive.sqlite") as archive:
+        archive.record(Measurement("run-7/job-3", "runtime", "soykb::bwa_mem:1.0@mu", 12.5, "s",
+                                   at=1700000000.0, source="dagman"))
+        archive.estimate("runtime", "soykb::bwa_mem:1.0@mu", now=1700000100.0)
+
+Append-only: a measurement is never changed, and its ``id``, chosen by whoever measured, is taken
+exactly once. A monitor that is killed and started again may therefore record everything again:
+what is there stays, what was missing is added. Only retention
+(:mod:`~.retention.service`) takes measurements away, and of what is older than it keeps
+nothing is taken again.
+
+Two places, with the same promises: a file (SQLite, for the processes of one machine) or
+``postgresql://…`` (for writers on several).
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from types import TracebackType
+
+from monitors.archive.estimates import Estimate
+from monitors.archive.estimating import estimated
+from monitors.archive.measurement import COLUMNS, UNITS, Measurement, from_row, to_row
+from monitors.archive.stores import selection as statements
+from monitors.archive.stores.base import ArchiveError, Engine, Row
+from monitors.archive.stores.selection import Cursor, Selection
+from monitors.archive.stores.sqlite import SqliteEngine
+from network_provisioner.stores.database_url import is_database_url
+
+__all__ = ["UNITS", "Archive", "ArchiveError", "Cursor", "Estimate", "Measurement", "Selection"]
+
+_BATCH = 5000  # rows per transaction: others get their turn, and memory stays flat
+_ASKED = 500  # ids in one statement
+_PAGE = 5000  # rows that are read at a time where all are wanted
+_WINDOW = 20_000  # rows that are looked at for some metrics alone
+_AT = 5  # where ``at`` stands in a row
+_REQUESTS_KEPT_S = 3600.0  # who has not looked at a request by then will not answer it
+
+
+class Archive:
+    """Opened in one place, for one process; threads may share it.
+
+    Writing creates the file and the folders above it, or the tables. With ``read_only`` nothing is
+    ever created: while the file is not there, queries find nothing. The path ``:memory:`` is an
+    archive that is gone when it is closed.
+
+    Raises InputError where the place is something else or newer than this code, ArchiveError where
+    it cannot be opened.
+    """
+
+    def __init__(self, location: str | Path, *, read_only: bool = False) -> None:
+        self.read_only = read_only
+        self.location = location if is_database_url(location) else Path(location)
+        self._engine: Engine
+        if isinstance(self.location, Path):
+            self._engine = SqliteEngine(self.location, read_only=read_only)
+        else:
+            from monitors.archive.stores.postgres import PostgresEngine  # noqa: PLC0415  # takes a while
+
+            self._engine = PostgresEngine(self.location, read_only=read_only)
+
+    @property
+    def engine(self) -> Engine:
+        """The database, for the modules that this one is the front of."""
+        return self._engine
+
+    @property
+    def shown(self) -> str:
+        """Where it is, as messages may say it: without a password."""
+        return self._engine.shown
+
+    # ---------------------------------------------------------------- writing
+
+    def record(self, measurement: Measurement) -> bool:
+        """Adds one measurement; False where its id is there already, or it is too old to be kept.
+
+        Raises InputError for a value or time that is not finite, an empty id, or a unit other than
+        the metric's own; ArchiveError where it could not be written.
+        """
+        return self.record_many([measurement]) == 1
+
+    def record_many(self, measurements: Iterable[Measurement]) -> int:
+        """Adds measurements in large transactions; returns how many were not there before.
+
+        Raises as :meth:`record`. Transactions committed before the error stay, and recording
+        everything again is harmless.
+        """
+        sent = ((*to_row(measurement), time.time()) for measurement in measurements)
+        added = 0
+        while batch := list(islice(sent, _BATCH)):
+            with self._engine.write() as writing:
+                # Read in the transaction that writes: retention cannot move it in between.
+                rows = writing.rows("SELECT metric, raw_until FROM horizon")
+                horizon: dict[str, float] = {row[0]: row[1] for row in rows}
+                if horizon:
+                    batch = [row for row in batch if row[_AT] >= horizon.get(row[1], -math.inf)]
+                if batch:
+                    added += writing.insert(batch)
+        return added
+
+    def ask(self, kind: str, subject: str, at: float) -> int:
+        """Leave a request for another process that has this archive open; its number.
+
+        ``at`` is now (Unix seconds); requests are forgotten after an hour. Raises ArchiveError.
+        """
+        with self._engine.write() as writing:
+            writing.run("DELETE FROM request WHERE at < ?", [at - _REQUESTS_KEPT_S])
+            found = writing.rows(
+                "INSERT INTO request (kind, subject, at) VALUES (?, ?, ?) RETURNING id",
+                [kind, subject, at],
+            )
+        return int(found[0][0])
+
+    # ---------------------------------------------------------------- reading
+
+    def asked(self, kind: str, after: int = 0) -> list[tuple[int, str, float]]:
+        """Requests of a kind with numbers above ``after``: number, subject, and when it was."""
+        return self._engine.rows(
+            "SELECT id, subject, at FROM request WHERE kind = ? AND id > ? ORDER BY id",
+            [kind, after],
+        )
+
+    def query(
+        self,
+        metric: str,
+        subject: str | None = None,
+        workflow: str | None = None,
+        since: float | None = None,
+        until: float | None = None,
+        *,
+        newest: bool = False,
+        limit: int | None = None,
+    ) -> list[Measurement]:
+        """Measurements of a metric with ``since <= at <= until``, oldest (or ``newest``) first, at
+        most ``limit``."""
+        wanted = Selection((metric,), subject, workflow, since=since, until=until)
+        return [found for _, found in self.page(wanted, newest=newest, limit=limit)]
+
+    def page(
+        self,
+        selection: Selection,
+        cursor: Cursor | None = None,
+        *,
+        newest: bool = False,
+        limit: int | None = None,
+    ) -> list[tuple[Cursor, Measurement]]:
+        """What is selected, behind ``cursor``, by time; each with the cursor that points behind it.
+
+        Pages that follow one another have each measurement once, whatever is recorded meanwhile,
+        unless it belongs before what was read already.
+        """
+        found: list[tuple[Cursor, Measurement]] = []
+        while limit is None or len(found) < limit:
+            # No answer of a database is large, however much is wanted.
+            most = _PAGE if limit is None else min(_PAGE, limit - len(found))
+            rows = self._engine.rows(*statements.page(selection, cursor, newest, most))
+            found += [(Cursor(row[1 + _AT], row[0]), from_row(row[1:])) for row in rows]
+            if len(rows) < most:
+                break
+            cursor = found[-1][0]
+        return found
+
+    def each(self, selection: Selection) -> Iterator[Measurement]:
+        """All that is selected, by metric, oldest first; a page in memory at a time."""
+        for metric in selection.metrics or self.metrics():
+            cursor = None
+            wanted = replace(selection, metrics=(metric,))
+            while found := self.page(wanted, cursor, limit=_PAGE):
+                yield from (measurement for _, measurement in found)
+                cursor = found[-1][0]
+
+    def get(self, key: str) -> Measurement | None:
+        """The measurement with this id."""
+        rows = self._engine.rows(f"SELECT {COLUMNS} FROM measurement WHERE id = ?", [key])
+        return from_row(rows[0]) if rows else None
+
+    def those(self, keys: Sequence[str]) -> dict[str, Measurement]:
+        """The measurements with these ids, by id."""
+        found: list[Row] = []
+        for i in range(0, len(keys), _ASKED):
+            some = list(keys[i : i + _ASKED])
+            marks = ", ".join("?" * len(some))
+            wanted = f"SELECT {COLUMNS} FROM measurement WHERE id IN ({marks})"
+            found += self._engine.rows(wanted, some)
+        return {measurement.id: measurement for measurement in map(from_row, found)}
+
+    def latest(self, metric: str, subjects: Iterable[str] | None = None) -> dict[str, Measurement]:
+        """The newest measurement of each subject, or of those named that have one; of two at the
+        same time the one recorded last."""
+        if subjects is None:
+            rows = self._engine.rows(statements.LATEST, [metric] * 3)
+        else:
+            rows = [
+                row
+                for subject in subjects
+                for row in self._engine.rows(statements.LATEST_OF, [metric, subject])
+            ]
+        return {found.subject: found for found in map(from_row, rows)}
+
+    def metrics(self) -> list[str]:
+        """All metrics there are measurements of, in alphabetical order."""
+        return [row[0] for row in self._engine.rows(statements.METRICS)]
+
+    def subjects(self, metric: str) -> list[str]:
+        """All subjects a metric was measured for, in alphabetical order."""
+        return [row[0] for row in self._engine.rows(statements.SUBJECTS, [metric, metric])]
+
+    def estimate(
+        self, metric: str, subject: str, now: float, max_age_s: float | None = None
+    ) -> Estimate | None:
+        """What is known about a subject at ``now`` (Unix seconds); None where nothing is.
+
+        Robust and recency-weighted, see :mod:`~.estimates`. Measurements after ``now`` are
+        not used, nor those more than ``max_age_s`` seconds before it. Where measurements were
+        rolled up, the roll-ups stand for them.
+        """
+        if math.isnan(now):  # the databases do not agree on what is before it
+            return None
+        oldest = -math.inf if max_age_s is None else now - max_age_s
+        return estimated(self._engine, metric, subject, now, oldest)
+
+    # ---------------------------------------------------------------- what is new
+
+    def latest_seq(self) -> int:
+        """The number of what was recorded last, 0 where nothing was."""
+        rows = self._engine.rows("SELECT max(seq) FROM measurement")
+        return int(rows[0][0] or 0) if rows else 0
+
+    def after(
+        self, seq: int, metrics: Sequence[str] = (), limit: int = 1000
+    ) -> list[tuple[int, Measurement]]:
+        """What was recorded after number ``seq``, in the order in which it was, at most ``limit``.
+
+        Numbers rise with commits, of all writers: what is read here, nothing comes before later.
+        ``metrics`` empty: of all.
+        """
+        return self.read_on(seq, metrics, limit)[0]
+
+    def read_on(
+        self, seq: int, metrics: Sequence[str] = (), limit: int = 1000
+    ) -> tuple[list[tuple[int, Measurement]], int]:
+        """As :meth:`after`, and the number to go on from: also where nothing was of ``metrics``, so
+        that the same others are not looked at again."""
+        top = self.latest_seq()
+        if top <= seq:
+            return [], seq
+        found: list[Row] = []
+        while seq < top and len(found) < limit:
+            most, until = limit - len(found), self._window(seq, top)
+            rows = self._engine.rows(*statements.by_number(metrics, seq, until, most))
+            found += rows
+            seq = rows[-1][0] if len(rows) == most else until
+        return [(row[0], from_row(row[1:])) for row in found], seq
+
+    def _window(self, seq: int, top: int) -> int:
+        """How far to look at once, so that nobody waits long for who has much to read."""
+        if top - seq <= _WINDOW:
+            return top
+        rows = self._engine.rows(statements.NTH_AFTER, [seq, _WINDOW])
+        return min(top, int(rows[0][0])) if rows else top
+
+    def changed(self) -> object:
+        """Something that compares equal to what it was as long as nothing was written; cheap."""
+        return self._engine.changed()
+
+    # ---------------------------------------------------------------- life
+
+    def close(self) -> None:
+        """Closes it; the archive cannot be used afterwards. Closing twice is harmless."""
+        self._engine.close()
+
+    def __enter__(self) -> Archive:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()

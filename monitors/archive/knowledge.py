@@ -1,0 +1,151 @@
+"""What is known for a decision, from all that bears on it: Γ_a by path, Γ_c by transformation and
+site, T_q by site, each with spread, age and source.
+
+Γ_a is what transfers got, for that is what the next one will get. Where none went lately (a day)
+and somebody measured the path since, that counts: probes of agents and a campus's perfSONAR tests
+(``tcp_throughput``). They are between hosts, of which a site may have several; the fastest pair of
+those measured lately says what the path carries, for a slower one is slow by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from monitors.archive.estimates import Estimate
+from monitors.archive.transfers import BEST_EFFORT
+
+FRESH_S = 86400.0
+"""How long a measurement is as good as new, in seconds."""
+
+_PROBES = "tcp_throughput"
+_OF_PATHS = frozenset({"rtt", "loss"})
+
+
+class Source(Protocol):
+    """Where estimates come from: the archive."""
+
+    def estimate(
+        self, metric: str, subject: str, now: float, max_age_s: float | None = None
+    ) -> Estimate | None:
+        """As :meth:`monitors.archive.archive.Archive.estimate`."""
+
+    def subjects(self, metric: str) -> Sequence[str]:
+        """As :meth:`monitors.archive.archive.Archive.subjects`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Known(Estimate):
+    """An estimate of what is asked for. ``metric`` and ``subject`` are those that were measured;
+    ``note`` says in a few words where they are others than what one would expect."""
+
+    metric: str = ""
+    subject: str = ""
+    note: str = ""
+
+
+def gamma_a(source: Source, src: str, dst: str, now: float) -> Known | None:
+    """Γ_a: what a transfer between two sites gets, bit/s; None where nobody knows."""
+    moved = _known(source, "throughput", f"{src}>{dst}", now)
+    return _or_probed(source, moved, src, dst, now)
+
+
+def path_throughput(source: Source, src: str, dst: str, layer: str, now: float) -> Known | None:
+    """What transfers over a path of this layer got, bit/s. What goes best effort goes the way of
+    the probes."""
+    moved = _known(source, "path_throughput", f"{src}>{dst}/{layer}", now)
+    return _or_probed(source, moved, src, dst, now) if layer == BEST_EFFORT else moved
+
+
+def path_state(source: Source, metric: str, src: str, dst: str, now: float) -> Known | None:
+    """``rtt`` (s) or ``loss`` (0..1) between two sites, of their hosts the pair with the least."""
+    own = _known(source, metric, f"{src}>{dst}", now)
+    return own or _of_hosts(source, metric, src, dst, now, min)
+
+
+def gamma_c(source: Source, transformation: str, site: str, now: float) -> Known | None:
+    """Γ_c: how fast a transformation runs at a site, byte/s; seconds for each of its jobs where
+    sizes of inputs were not known (``metric`` is ``runtime`` then). None where it never ran there.
+    """
+    subject = f"{transformation}@{site}"
+    return _known(source, "compute_rate", subject, now) or _known(source, "runtime", subject, now)
+
+
+def queue_wait(source: Source, site: str, now: float) -> Known | None:
+    """T_q: how long a job waits at a site, s."""
+    return _known(source, "queue_wait", site, now)
+
+
+class Knowledge:
+    """A source of estimates in which probes stand in for transfers where there are none; all else
+    is the archive's. What site selection reads (``MeasurementSource`` of its beliefs)."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+
+    def estimate(
+        self, metric: str, subject: str, now: float, max_age_s: float | None = None
+    ) -> Estimate | None:
+        """The estimate at ``now`` (Unix seconds), of nothing later."""
+        found: Estimate | None
+        src, pair, dst = subject.partition(">")
+        if pair and metric == "throughput":
+            found = gamma_a(self._source, src, dst, now)
+        elif pair and metric == "path_throughput":
+            found = path_throughput(self._source, src, *dst.rpartition("/")[::2], now)
+        elif pair and metric in _OF_PATHS:
+            found = path_state(self._source, metric, src, dst, now)
+        else:
+            return self._source.estimate(metric, subject, now, max_age_s)
+        if max_age_s is None or found is None or found.age_s(now) <= max_age_s:
+            return found
+        return None
+
+    def subjects(self, metric: str) -> Sequence[str]:
+        """The archive's."""
+        return self._source.subjects(metric)
+
+
+def _known(source: Source, metric: str, subject: str, now: float, note: str = "") -> Known | None:
+    found = source.estimate(metric, subject, now)
+    if found is None:
+        return None
+    return Known(
+        found.value, found.spread, found.count, found.at, found.source, found.unit,
+        metric, subject, note,
+    )  # fmt: skip
+
+
+def _or_probed(source: Source, moved: Known | None, src: str, dst: str, now: float) -> Known | None:
+    """What transfers got, unless there are none of late and probes are newer."""
+    if moved is not None and moved.age_s(now) <= FRESH_S:
+        return moved
+    probed = _of_hosts(source, _PROBES, src, dst, now, max)
+    if probed is None or probed.value <= 0:
+        return moved
+    return probed if moved is None or probed.at > moved.at else moved
+
+
+def _of_hosts(
+    source: Source,
+    metric: str,
+    src: str,
+    dst: str,
+    now: float,
+    best: Callable[..., Known],
+) -> Known | None:
+    """The best of the pairs of hosts at two sites, of those measured a day before the newest or
+    later."""
+    found = []
+    for subject in source.subjects(metric):
+        ends = tuple(end.partition("/")[0] for end in subject.split(">"))
+        if ends == (src, dst):
+            known = _known(source, metric, subject, now, f"by {metric} of {subject}")
+            if known is not None:
+                found.append(known)
+    if not found:
+        return None
+    newest = max(known.at for known in found)
+    # Subjects come in alphabetical order, and the first of equals is taken.
+    return best((k for k in found if k.at >= newest - FRESH_S), key=lambda known: known.value)

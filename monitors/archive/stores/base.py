@@ -1,0 +1,68 @@
+"""What the archive needs of a database: rows, one writer at a time, and a word when all is new.
+
+The archive's own statements are written once, in the SQL that SQLite and PostgreSQL have in common,
+with ``?`` for values; what differs (how tables are made, who may write, what an error means) is in
+the two engines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+from monitors.archive.measurement import storable
+from network_provisioner.base.errors import AdonError, InputError
+
+Row = tuple[Any, ...]
+Rows = list[Row]
+BUSY_S = 15.0  # how long to wait for other writers before giving up
+
+
+class ArchiveError(AdonError):
+    """The archive could not be read or written just now: disk full, locked, no permission."""
+
+    code = "archive_unavailable"
+
+
+def check_texts(values: Sequence[object]) -> None:
+    """Raises InputError where a question has a text in it that no database takes."""
+    for value in values:
+        if isinstance(value, str) and not storable(value):
+            raise InputError(f"found {value!r:.200}, which is no text, expected a name")
+
+
+class Writing(Protocol):
+    """A transaction in which nobody else writes. Leaving it by an exception undoes it all."""
+
+    def rows(self, statement: str, values: Sequence[object] = ()) -> Rows:
+        """Run one statement; the rows it gives, none for one that gives none."""
+
+    def run(self, statement: str, values: Sequence[object] = ()) -> int:
+        """Run one statement that changes rows; how many it changed."""
+
+    def insert(self, rows: Sequence[Row]) -> int:
+        """Add measurements (:data:`~.measurement.COLUMNS`, then when they were recorded) in
+        this order, those whose id is there already left out; how many were added."""
+
+
+class Engine(Protocol):
+    """A database; safe to use from several threads. Every method may raise ArchiveError."""
+
+    shown: str
+    """Where it is, as messages may say it."""
+
+    def rows(self, statement: str, values: Sequence[object] = ()) -> Rows:
+        """Ask. What others committed before is seen, whole transactions only. Raises InputError as
+        :func:`check_texts`."""
+
+    def write(self) -> AbstractContextManager[Writing]:
+        """Write, alone: transactions of all processes follow one another, so that a later one
+        always has the higher sequence numbers."""
+
+    def changed(self) -> object:
+        """Something that compares equal to what it was before as long as nothing was written.
+        Cheap: it may be asked many times a second."""
+
+    def close(self) -> None:
+        """For good. Closing twice is harmless."""

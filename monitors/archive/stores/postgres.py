@@ -1,0 +1,198 @@
+"""The archive in a PostgreSQL database, for writers on several machines.
+
+Sequence numbers must rise in the order of commits, or who reads on from the last number it saw
+would miss what commits late. So a transaction that writes holds an advisory lock, and takes its
+numbers within: the next one waits until it has ended. The lock is given back after the commit can
+be seen.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TypeVar
+
+import psycopg
+
+from monitors.archive.measurement import COLUMNS
+from monitors.archive.stores import base
+from monitors.archive.stores.base import ArchiveError, Row, Rows
+from monitors.archive.stores.postgres_schema import BESIDE, LAYOUT, MIGRATIONS, TABLES, translated
+from network_provisioner.base.errors import InputError
+from network_provisioner.stores.postgres_link import BusyError, Database, Link, LostError, run
+from network_provisioner.stores.store import StoreError
+
+T = TypeVar("T")
+_KEY = 0x41444F4E << 32  # of advisory locks: "ADON"; the low half is the table's own number
+_WRITE_S = 30  # for one transaction that writes, and for one that waits for it
+_TYPES = ("text", "text", "text", "float8", "text", "float8", "text", "text", "text", "float8")
+_ARRAYS = ", ".join(f"%s::{kind}[]" for kind in _TYPES)
+_LETTERS = "abcdefghij"
+_FROM = f"INSERT INTO adon_measurement ({COLUMNS}, recorded_at) SELECT {', '.join(_LETTERS)} FROM"
+_ONCE = "ORDER BY nth ON CONFLICT (id) DO NOTHING"
+_INSERT = f"{_FROM} unnest({_ARRAYS}) WITH ORDINALITY AS sent({', '.join(_LETTERS)}, nth) {_ONCE}"
+# Many are sent twice as fast this way, by users who may make temporary tables.
+_MANY = 200
+_SENT = (
+    f"CREATE TEMP TABLE IF NOT EXISTS adon_sent (nth BIGSERIAL, "
+    f"{', '.join(map(' '.join, zip(_LETTERS, _TYPES, strict=True)))}) ON COMMIT DELETE ROWS"
+)
+_COPY = f"COPY adon_sent ({', '.join(_LETTERS)}) FROM STDIN (FORMAT BINARY)"
+_INSERT_SENT = f"{_FROM} adon_sent {_ONCE}"
+
+
+class PostgresEngine:
+    """An :class:`~.base.Engine`: the tables in the first schema of the search path.
+
+    With ``read_only`` nothing is ever made: while there are no tables, questions find nothing.
+    """
+
+    def __init__(self, url: str, *, read_only: bool = False) -> None:
+        """Raises ArchiveError where it cannot be reached, InputError for one of another layout."""
+        self._read_only = read_only
+        self._ready = False
+        self._key = 0
+        self._may_send_many = False
+        try:
+            self._asking, self._writing = Link(url), Link(url)
+        except StoreError as error:
+            raise InputError(f"archive: {error}") from None
+        self.shown = self._asking.shown
+        try:
+            self._prepare()
+        except BaseException:
+            self.close()
+            raise
+
+    def rows(self, statement: str, values: Sequence[object] = ()) -> Rows:
+        base.check_texts(values)
+        if not self._ready and not self._prepare():
+            return []
+        return self._patient(lambda: self._rows(translated(statement), values))
+
+    @contextmanager
+    def write(self) -> Iterator[_Writing]:
+        if self._read_only:
+            raise ArchiveError(f"{self.shown}: opened for reading, cannot be written")
+        self._prepare()
+        # A connection that broke while nobody used it is found out here, and not in the middle.
+        self._patient(lambda: self._writing.rows("SELECT 1", {}))
+        with self._explaining(), self._writing.open() as db, db.transaction():
+            run(db, f"SET LOCAL statement_timeout = '{_WRITE_S}s'")
+            run(db, f"SET LOCAL lock_timeout = '{base.BUSY_S:g}s'")
+            run(db, "SELECT pg_advisory_xact_lock(%(key)s)", {"key": self._key})
+            yield _Writing(db, self._may_send_many)
+
+    def changed(self) -> object:
+        found = self.rows("SELECT max(seq), (SELECT max(raw_until) FROM horizon) FROM measurement")
+        return found[0] if found else None
+
+    def close(self) -> None:
+        self._asking.close()
+        self._writing.close()
+
+    def _rows(self, statement: str, values: Sequence[object]) -> Rows:
+        with self._asking.open() as db:
+            found = db.execute(statement, values)
+            return found.fetchall() if found.description else []
+
+    def _prepare(self) -> bool:
+        """Make the tables where there are none; whether there are."""
+        if not self._ready:
+            with self._explaining():
+                self._ready = self._patient(self._known_or_made)
+        return self._ready
+
+    def _known_or_made(self) -> bool:
+        with self._asking.open() as db, db.transaction():
+            # Who starts at the same time would trip over half-made tables. Before the first look:
+            # within a transaction PostgreSQL remembers that a name was nobody's.
+            run(db, "SELECT pg_advisory_xact_lock(%(key)s)", {"key": _KEY})
+            if run(db, "SELECT to_regclass('adon_archive')")[0][0] is None:
+                if self._read_only:
+                    return False
+                for statement in TABLES:
+                    db.execute(statement.encode())  # as it is: it has its own % signs
+            if not self._read_only:
+                self._bring_up_to_date(db)
+            layout, self._key, self._may_send_many = run(
+                db,
+                f"SELECT layout, {_KEY} | 'adon_measurement'::regclass::oid::bigint,"
+                " has_database_privilege(current_database(), 'TEMP') FROM adon_archive",
+            )[0]
+        if layout != LAYOUT:
+            raise InputError(
+                f"archive {self.shown}: found layout {layout}, expected {LAYOUT}: "
+                + (
+                    "a process of this version that writes there brings it up to date"
+                    if layout < LAYOUT
+                    else "it was made by a newer version of ADON"
+                )
+            )
+        return True
+
+    def _bring_up_to_date(self, db: Database) -> None:
+        while statements := MIGRATIONS.get(run(db, "SELECT layout FROM adon_archive")[0][0]):
+            run(db, BESIDE)
+            try:
+                for statement in statements:
+                    db.execute(statement.encode())
+                run(db, "UPDATE adon_archive SET layout = layout + 1")
+            except psycopg.errors.InsufficientPrivilege as error:
+                raise InputError(
+                    f"archive {self.shown}: found an older layout, expected {LAYOUT}: a process "
+                    "of this version that owns the tables brings it up to date "
+                    f"({error.diag.message_primary})"
+                ) from None
+
+    def _patient(self, work: Callable[[], T]) -> T:
+        """Once more where the connection broke, and for a while where others are at it."""
+        until = time.monotonic() + base.BUSY_S
+        again = True
+        with self._explaining():
+            while True:
+                try:
+                    return work()
+                except LostError:
+                    if not again:
+                        raise
+                    again = False
+                except BusyError:
+                    if time.monotonic() > until:
+                        raise
+        raise AssertionError  # a loop without an end
+
+    @contextmanager
+    def _explaining(self) -> Iterator[None]:
+        try:
+            yield
+        except BusyError as error:
+            raise ArchiveError(f"archive: {error}; others write for long") from error
+        except StoreError as error:
+            raise ArchiveError(f"archive: {error}") from error
+
+
+class _Writing:
+    def __init__(self, db: Database, may_send_many: bool) -> None:
+        self._db = db
+        self._may_send_many = may_send_many
+
+    def rows(self, statement: str, values: Sequence[object] = ()) -> Rows:
+        found = self._db.execute(translated(statement), values)
+        return found.fetchall() if found.description else []
+
+    def run(self, statement: str, values: Sequence[object] = ()) -> int:
+        return self._db.execute(translated(statement), values).rowcount
+
+    def insert(self, rows: Sequence[Row]) -> int:
+        if len(rows) < _MANY or not self._may_send_many:
+            columns = [list(column) for column in zip(*rows, strict=True)]
+            return self._db.execute(_INSERT, columns).rowcount
+        with self._db.cursor() as cursor:
+            cursor.execute(_SENT)
+            with cursor.copy(_COPY) as copy:
+                copy.set_types(_TYPES)
+                for row in rows:
+                    copy.write_row(row)
+            return cursor.execute(_INSERT_SENT).rowcount

@@ -1,0 +1,83 @@
+"""What an ended transfer teaches about the network: Γ_a between two sites and over one path."""
+
+from __future__ import annotations
+
+from monitors.archive.archive import Archive, Measurement
+from network_provisioner.base.model import LIVE, SHARES, Transit, TransitState
+from network_provisioner.base.units import goodput
+
+# A transfer of less than this fits into one initial TCP window of 10 segments a few times over: its
+# time is connection set-up and round trips, whatever the bandwidth of the path (RFC 6928).
+SMALL_BYTES = 64_000
+
+# What went without a path stands beside the layers of those that had one. Most of it is small, and
+# over before TCP has found out what the path carries: 20 round trips of 50 ms are enough.
+BEST_EFFORT = "best_effort"
+STEADY_S = 1.0
+
+# No clock that times transfers resolves less; a zero here means that nobody timed it.
+_SHORTEST_S = 1e-6
+
+
+def transfer_facts(transit: Transit) -> list[Measurement]:
+    """Measurements of a transit that is over; none where nothing was moved or nobody timed it.
+
+    ``throughput`` of ``src>dst`` and, where it was given a path, ``path_throughput`` of
+    ``src>dst/layer``, in bits per second of what the user got (goodput); without a path, of
+    ``src>dst/best_effort`` where it lasted long enough to say more than how TCP starts. A transfer
+    under 64 kB yields ``transfer_latency`` of ``src>dst`` in seconds instead: taken for throughput
+    it would make a fast path look slow. ``transfer_setup`` of ``src>dst`` is what passed between
+    asking for the path and giving it back beside the transfer itself: the stage job's wait, start
+    and end.
+    """
+    if transit.state in LIVE or transit.state is TransitState.QUEUED:
+        return []
+    if transit.bytes <= 0 or transit.seconds < _SHORTEST_S:
+        return []
+    subject = f"{transit.src}>{transit.dst}"
+    if transit.bytes < SMALL_BYTES:
+        return [_fact(transit, "transfer_latency", subject, transit.seconds, "s")]
+    rate_bps = goodput(transit.bytes, transit.seconds)
+    beside_s = transit.released_at - transit.requested_at - transit.seconds
+    facts = [_fact(transit, "throughput", subject, rate_bps, "bit/s")]
+    if transit.layer and transit.path:
+        path = f"{subject}/{transit.layer}"
+        facts.append(_fact(transit, "path_throughput", path, rate_bps, "bit/s"))
+        if transit.state is TransitState.RELEASED and transit.requested_at and beside_s > 0:
+            facts.append(_fact(transit, "transfer_setup", subject, beside_s, "s"))
+    elif transit.seconds >= STEADY_S and SHARES not in transit.reason:
+        path = f"{subject}/{BEST_EFFORT}"
+        facts.append(_fact(transit, "path_throughput", path, rate_bps, "bit/s"))
+    return facts
+
+
+def _fact(transit: Transit, metric: str, subject: str, value: float, unit: str) -> Measurement:
+    return Measurement(
+        id=f"{metric}:transit:{transit.id}",
+        metric=metric,
+        subject=subject,
+        value=value,
+        unit=unit,
+        at=transit.released_at or transit.installed_at + transit.seconds,
+        source="transfer",
+        workflow=transit.workflow,
+        details={
+            "job": transit.job,
+            "bytes": transit.bytes,
+            "seconds": transit.seconds,
+            "granted_bps": transit.granted_bps,
+            "path": list(transit.path),
+            "state": str(transit.state),
+        },
+    )
+
+
+class Recorder:
+    """Records ended transits in the archive, each once however often it is told of it."""
+
+    def __init__(self, archive: Archive) -> None:
+        self._archive = archive
+
+    def record(self, transit: Transit) -> int:
+        """How many measurements of the transit were new. Raises ArchiveError."""
+        return self._archive.record_many(transfer_facts(transit))

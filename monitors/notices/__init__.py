@@ -1,8 +1,0 @@
-"""Telling people: a workflow finished, failed or is stuck, an anomaly was found.
-
-- :mod:`monitors.notices.data` reads who is told of what, and how
-- :mod:`monitors.notices.deciding` says what is told to whom, and under which key
-- :mod:`monitors.notices.workflows` finds what is to be told of workflows in the archive
-- :mod:`monitors.notices.service` tells it, each once, also over restarts
-- :mod:`monitors.notices.channels` are web hooks and commands
-"""
