@@ -1,7 +1,7 @@
 """Reserving at the broker: what is held there for a workflow in advance, and changing it.
 
 A reservation has the id that the job's PRE will ask for, and the same terms but for its times: so
-PRE begins it by asking (``network_provisioner/advance.py``). One that PRE has begun has no times
+PRE begins it by asking (``network_provisioner/broker.py``). One that PRE has begun has no times
 any more, and is not ours to move.
 """
 
