@@ -26,8 +26,8 @@ figure18: setup ## replay the thesis's Figure 18 on the testbed's network, with 
 
 # The tests start hundreds of processes, which would compile everything anew without bytecode.
 test test-long: export PYTHONDONTWRITEBYTECODE :=
-test: setup ## run the tests that this machine and user can run, four files at a time
-	@$(TIED) $(PYTHON) -m pytest -q -n 4 --dist loadfile --no-loadscope-reorder -m "not long" $(TESTS)
+test: setup ## run the tests that this machine and user can run, five files at a time
+	@$(TIED) $(PYTHON) -m pytest -q -n 5 --dist loadfile --no-loadscope-reorder -m "not long" $(TESTS)
 
 test-long: setup ## run what needs load, chance or long sweeps, one test at a time (an hour)
 	@$(TIED) $(PYTHON) -m pytest -v -m long $(TESTS)

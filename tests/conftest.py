@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -19,7 +21,9 @@ settings.register_profile(
 )
 settings.load_profile("adon")
 pytest.register_assert_rewrite("store_suite")  # tests that several modules run
-ORDER = ("e2e", "component", "unit")  # what takes longest begins first
+QUICK_AFTER_SLOW = 2
+"""Files of unit tests that begin after each file of component or end-to-end tests: the ones work
+while the others wait, and no slow one begins last."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -32,6 +36,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for marker, reason in lacking.items():
             if item.get_closest_marker(marker):
                 item.add_marker(pytest.mark.skip(reason=reason))
-    items.sort(
-        key=lambda item: ORDER.index(item.path.parent.name) if item.path.parent.name in ORDER else 0
-    )
+    items[:] = interleaved(items)
+
+
+def interleaved(items: list[pytest.Item]) -> Iterator[pytest.Item]:
+    """Whole files in turn: end to end, component, and between them those of unit tests."""
+    files: dict[Path, list[pytest.Item]] = {}
+    for item in items:
+        files.setdefault(item.path, []).append(item)
+    quick = [path for path in files if "unit" in path.parts]
+    slow = [path for path in files if "unit" not in path.parts]
+    for path in sorted(slow, key=lambda path: "e2e" not in path.parts):
+        yield from files[path]
+        for other in quick[:QUICK_AFTER_SLOW]:
+            yield from files[other]
+        del quick[:QUICK_AFTER_SLOW]
+    for path in quick:
+        yield from files[path]

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 import uvicorn
 from broker_rig import Rig
 from cli_world import adon, write_world
@@ -120,7 +121,8 @@ def test_site_map_prints_and_saves(workflow: Path, tmp_path: Path) -> None:
     assert ran.out.endswith(
         "job  transformation  site\nID1  align           mu\nID2  call            mu\n"
     )
-    assert "execution.site: mu" in hinted.read_text()
+    first = yaml.safe_load(hinted.read_text())["jobs"][0]
+    assert first["profiles"]["selector"]["execution.site"] == "mu"
     as_json = json.loads(adon("site", "map", workflow, "--json").out)
     before = json.loads(saved.read_text())
     del as_json["beliefs"], before["beliefs"]  # they carry the time
