@@ -4,7 +4,6 @@
 
 PYTHON := .venv/bin/python
 TIED := setpriv --pdeathsig KILL --
-TESTS := tests/unit tests/component tests/e2e
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo dashboard figure18 test test-long test-opendaylight check bench clean
@@ -27,10 +26,10 @@ figure18: setup ## replay the thesis's Figure 18 on the testbed's network, with 
 # The tests start hundreds of processes, which would compile everything anew without bytecode.
 test test-long: export PYTHONDONTWRITEBYTECODE :=
 test: setup ## run the tests that this machine and user can run, five files at a time
-	@$(TIED) $(PYTHON) -m pytest -q -n 5 --dist loadfile --no-loadscope-reorder -m "not long" $(TESTS)
+	@$(TIED) $(PYTHON) -m pytest -q -n 5 --dist loadfile --no-loadscope-reorder -m "not long"
 
 test-long: setup ## run what needs load, chance or long sweeps, one test at a time (an hour)
-	@$(TIED) $(PYTHON) -m pytest -v -m long $(TESTS)
+	@$(TIED) $(PYTHON) -m pytest -v -m long
 
 test-opendaylight: setup ## try the OpenDaylight driver with a real one, as root (assembled once, minutes)
 	@$(TIED) $(PYTHON) -m tests.opendaylight

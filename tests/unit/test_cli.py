@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import yaml
 import uvicorn
+import yaml
 from broker_rig import Rig
 from cli_world import adon, write_world
 
