@@ -6,10 +6,11 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from api_rig import FOR_EVER_S, application, keyring, serving, token_of
@@ -170,24 +171,40 @@ def test_a_broker_whose_backlog_is_full() -> None:
             one.close()
 
 
+@pytest.fixture
+def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client's clock goes on by 80 ms each time that it is looked at."""
+    looks = count()
+    clock = SimpleNamespace(monotonic=lambda: 0.08 * next(looks))
+    monkeypatch.setattr("network_provisioner.client.http1.time", clock)
+
+
+@pytest.mark.usefixtures("hurried")
 @pytest.mark.parametrize("head", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n"])
 def test_a_broker_that_dribbles_cannot_stretch_the_timeout(head: bytes) -> None:
     done = threading.Event()
 
     def dribble(connection: socket.socket) -> None:
         connection.sendall(head)
-        # Ten bytes in every period of the client's timeout: a plain socket timeout never fires.
-        while not done.wait(0.02):
+        # No read waits for long: a timeout of each alone would never end the whole.
+        for _ in range(500):
+            if done.wait(0.02):
+                return
             connection.sendall(b"H")
 
     with server(dribble) as url:
         try:
-            started = time.monotonic()
-            found = failure(url, 0.2)
-            assert time.monotonic() - started < FOR_EVER_S
+            found = failure(url, 0.5)
         finally:
             done.set()
     assert found.code == "unreachable"
+    assert "no answer within 0.5 s" in str(found)
+
+
+@pytest.mark.usefixtures("hurried")
+def test_the_timeout_is_the_callers_however_short(url: str) -> None:
+    found = failure(url, 0.2)  # two looks at the clock, and no broker answers before the third
+    assert "no answer within 0.2 s" in str(found)
 
 
 @pytest.mark.parametrize(
