@@ -20,7 +20,7 @@ class BuildWithJar(build_py):
 
     def _build_jar(self):
         sys.path.insert(0, str(HERE))
-        from adon.planner_jar import debian_compiler  # noqa: PLC0415
+        from adon.planning.jar import debian_compiler  # noqa: PLC0415
         from network_provisioner.base.errors import MissingError  # noqa: PLC0415
         from pegasus_hooks.plugin import JAR_NAME  # noqa: PLC0415
         from pegasus_hooks.plugin.build import build_jar  # noqa: PLC0415
@@ -91,9 +91,11 @@ setup(
         "condor_plugins.transfers",
         "adon",
         "adon.commands",
+        "adon.config",
         "adon.dashboard",
         "adon.machine",
         "adon.monitoring",
+        "adon.planning",
     ],
     package_data={
         "adon.dashboard": ["*.html", "*.css", "*.js", "*.svg"],

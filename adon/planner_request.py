@@ -19,8 +19,8 @@ from functools import partial
 from pathlib import Path
 from typing import TextIO
 
-from adon.live import Live
-from adon.planner_placements import leave, told
+from adon.planning.kept_placements import leave, told
+from adon.planning.live import Live
 from network_provisioner.base.errors import AdonError
 from pegasus_hooks.plugin.replicas import Note, find_replicas
 from pegasus_hooks.plugin.request import Request, parse_request
@@ -119,7 +119,7 @@ def _sources(
     if request.config is None:
         return nullcontext((None, Live()))
     # What reads configurations takes a third of a small workflow's time to import.
-    from adon.placement import sources  # noqa: PLC0415
+    from adon.planning.placement import sources  # noqa: PLC0415
 
     return sources(config=Path(request.config), say=note)
 

@@ -14,9 +14,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from adon.config import Config, load_config, split_address
+from adon.config.adon_yml import Config, load_config, split_address
+from adon.config.security import check_exposure, described, keyring_of, tls_context
 from adon.machine import syscalls
-from adon.security import check_exposure, described, keyring_of, tls_context
 from adon.wiring import make_broker
 from network_provisioner.base.errors import AdonError, InputError
 
@@ -113,9 +113,9 @@ def _monitoring(
     config: Config, folder: Path, archive: Archive, broker: Broker, keyring: Keyring
 ) -> Monitoring:
     """What runs beside paths, not started. Raises InputError."""
+    from adon.config.monitoring import MonitoringConfig
     from adon.monitoring.notices import notifier_of
     from adon.monitoring.parts import Around, make_monitoring
-    from adon.monitoringconfig import MonitoringConfig
     from monitors.rules import rules_from_list
     from monitors.workflows.owners import Owners
 

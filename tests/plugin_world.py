@@ -18,7 +18,7 @@ from typing import Any
 import yaml
 
 from adon.machine.packages import ensure
-from adon.planner_jar import debian_compiler, planner_jar
+from adon.planning.jar import debian_compiler, planner_jar
 from pegasus_hooks.plugin import (
     COMMAND_PROPERTY,
     SELECTOR_PROPERTY,

@@ -72,7 +72,7 @@ def _run(args: argparse.Namespace) -> int:
     import threading
     from importlib import metadata
 
-    from adon.yamlfile import read_yaml
+    from adon.config.yamlfile import read_yaml
     from monitors.measurements.agent.agent import Agent
     from monitors.measurements.agent.settings import settings_from_dict
     from monitors.measurements.agent.workflows import following

@@ -54,7 +54,7 @@ def opened(place: str) -> Archive:
 
 
 def _retain(args: argparse.Namespace) -> int:
-    from adon.config import load_config
+    from adon.config.adon_yml import load_config
     from monitors.archive.archive import Archive
     from monitors.archive.retention.horizons import Retention, retention_from_dict
     from monitors.archive.retention.service import due, retain

@@ -73,7 +73,7 @@ def _run(args: argparse.Namespace) -> int:
 def _new_token(args: argparse.Namespace) -> int:
     import yaml
 
-    from adon.config import TokenConfig, checked
+    from adon.config.adon_yml import TokenConfig, checked
     from network_provisioner.access import hash_of, new_token
 
     token = new_token()

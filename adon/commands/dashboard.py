@@ -36,7 +36,7 @@ def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
 def _run(args: argparse.Namespace) -> int:
     import tempfile
 
-    from adon.config import split_address
+    from adon.config.adon_yml import split_address
     from adon.service import serve
 
     split_address(args.listen, "--listen")
@@ -54,7 +54,7 @@ def _copied(demo: Path, listen: str, folder: Path) -> Path:
     """An adon.yml for a broker on copies of what the demo left. Raises InputError."""
     import yaml
 
-    from adon.yamlfile import read_yaml
+    from adon.config.yamlfile import read_yaml
 
     archive, run_dir = demo / "archive.sqlite", demo / "testbed"
     left = run_dir / "adon.yml"

@@ -124,7 +124,7 @@ def _disk() -> Finding:
 
 def _state(file: Path) -> Finding:
     """Whether the broker could keep its state where the configuration says."""
-    from adon.config import load_config
+    from adon.config.adon_yml import load_config
     from network_provisioner.base.errors import AdonError
     from network_provisioner.stores.database_url import is_database_url
 
@@ -139,7 +139,7 @@ def _state(file: Path) -> Finding:
 
 def _archive(file: Path) -> Finding:
     """Whether the broker could keep measurements where the configuration says."""
-    from adon.config import load_config
+    from adon.config.adon_yml import load_config
     from monitors.archive.archive import Archive
     from network_provisioner.base.errors import AdonError
     from network_provisioner.stores.database_url import is_database_url

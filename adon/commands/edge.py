@@ -11,7 +11,7 @@ from adon.commands.output import print_json
 from adon.commands.parsing import Nouns, add_command, add_inputs, add_json, names, whole
 
 if TYPE_CHECKING:
-    from adon.holdings import Holdings
+    from adon.planning.holdings import Holdings
     from network_provisioner.templates.template import Template
     from network_provisioner.topology.graph import Topology
     from site_selector.edge import Edge, Needs
@@ -74,8 +74,8 @@ def add(verbs: Nouns[argparse.ArgumentParser]) -> None:
 
 
 def _edge(args: argparse.Namespace) -> int:
-    from adon.holdings import Holdings, Waiting, read_holdings, save_holdings
-    from adon.placement import sources
+    from adon.planning.holdings import Holdings, Waiting, read_holdings, save_holdings
+    from adon.planning.placement import sources
     from site_selector.edge import decide, edge_of
     from site_selector.estimates.believe import believe
     from site_selector.explain.edgewords import decision_dict, decision_text
@@ -148,7 +148,7 @@ def _sides(
 
 
 def _template(args: argparse.Namespace) -> Template:
-    from adon.config import load_config
+    from adon.config.adon_yml import load_config
     from network_provisioner.base.errors import InputError
     from network_provisioner.base.suggestions import did_you_mean
     from network_provisioner.templates.data import templates_from_dict

@@ -90,8 +90,8 @@ def _evaluate(args: argparse.Namespace) -> int:
 
 
 def _compare(args: argparse.Namespace) -> int:
-    from adon.parallel import each
-    from adon.progress import progress
+    from adon.commands.parallel import each
+    from adon.commands.progress import progress
     from site_selector.evaluation import report
     from site_selector.evaluation.cases import Setting
     from site_selector.evaluation.traces import read_folder
@@ -122,8 +122,8 @@ def _compare(args: argparse.Namespace) -> int:
 
 
 def _search(args: argparse.Namespace) -> int:
-    from adon.parallel import each
-    from adon.progress import progress
+    from adon.commands.parallel import each
+    from adon.commands.progress import progress
     from site_selector.evaluation import adversary
 
     # One after the other, a search is a number of steps; they are told apart by their seeds.

@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from adon.placement import Placed
+    from adon.planning.placement import Placed
     from site_selector.estimates.beliefs import World
 
 OUTPUT_SITE = "local"
@@ -18,7 +18,7 @@ def placed(args: argparse.Namespace, alternatives: bool = True) -> Placed:
 
     ``alternatives=False`` leaves out terms and reasons.
     """
-    from adon.placement import place_files
+    from adon.planning.placement import place_files
 
     return place_files(
         args.workflow, **_files(args), **_asked(args), seed=args.seed, alternatives=alternatives
@@ -30,7 +30,7 @@ def believed(args: argparse.Namespace) -> World:
 
     Raises InputError, also where the options name neither.
     """
-    from adon.placement import believe_files
+    from adon.planning.placement import believe_files
     from network_provisioner.base.errors import InputError
 
     if args.workflow is not None:

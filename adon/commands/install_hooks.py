@@ -34,7 +34,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def hook_config(args: argparse.Namespace) -> HookConfig:
     """The hooks' configuration. Raises InputError for what is no URL."""
-    from adon.config import load_config
+    from adon.config.adon_yml import load_config
     from network_provisioner.client.broker import BrokerClient
     from network_provisioner.client.hookconfig import HookConfig
     from network_provisioner.stores.database_url import place

@@ -144,7 +144,7 @@ def _keep(args: argparse.Namespace) -> Collection[str]:
 
 
 def _parts(args: argparse.Namespace, home: Home | None, place: Place) -> list[Part]:
-    from adon.config import load_config
+    from adon.config.adon_yml import load_config
     from pegasus_hooks.install.parts import hooks_part
 
     if args.config is not None:
@@ -163,7 +163,7 @@ def _parts(args: argparse.Namespace, home: Home | None, place: Place) -> list[Pa
 
 
 def _selector(args: argparse.Namespace, python: str) -> Part:
-    from adon.planner_jar import planner_jar
+    from adon.planning.jar import planner_jar
     from network_provisioner.base.errors import InputError
     from pegasus_hooks.install.parts import callout_part, plugin_part
 

@@ -11,7 +11,7 @@ from adon.commands.output import print_json
 from adon.commands.parsing import Nouns, add_command, add_json, add_noun, whole
 
 if TYPE_CHECKING:
-    from adon.monitoringconfig import MonitoringConfig
+    from adon.config.monitoring import MonitoringConfig
     from monitors.measurements.load import Bound
     from monitors.measurements.tasks import Agreement, Schedule, Task
     from network_provisioner.topology.graph import Topology
@@ -87,9 +87,9 @@ def _plan(args: argparse.Namespace) -> int:
 
 def _read(path: Path) -> tuple[MonitoringConfig, Topology]:
     """The section and the network, whether its measurements fit or not. Raises InputError."""
-    from adon.config import Config, checked, parse_config
-    from adon.monitoringconfig import MonitoringConfig
-    from adon.yamlfile import read_yaml
+    from adon.config.adon_yml import Config, checked, parse_config
+    from adon.config.monitoring import MonitoringConfig
+    from adon.config.yamlfile import read_yaml
     from network_provisioner.topology.data import topology_from_dict
 
     data = read_yaml(path)

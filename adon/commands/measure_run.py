@@ -237,8 +237,8 @@ def _who(args: argparse.Namespace) -> int:
 
 def _configured(args: argparse.Namespace) -> Any:
     """What adon.yml says. Raises InputError."""
-    from adon.config import load_config
-    from adon.security import keyring_of
+    from adon.config.adon_yml import load_config
+    from adon.config.security import keyring_of
     from monitors.measurements.task_data import known_end
     from monitors.rules import rules_from_list
     from network_provisioner.access import ANYBODY

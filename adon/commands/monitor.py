@@ -204,7 +204,7 @@ def _requests(args: argparse.Namespace, sink: Sink) -> Iterator[Requests]:
 @contextmanager
 def _notifying(args: argparse.Namespace, sink: Sink) -> Iterator[None]:
     """People are told meanwhile, where that is wanted. Raises InputError."""
-    from adon.config import load_config
+    from adon.config.adon_yml import load_config
     from adon.monitoring.notices import watching
     from monitors.archive.archive import Archive
     from network_provisioner.base.errors import InputError

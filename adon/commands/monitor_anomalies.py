@@ -132,7 +132,7 @@ def _explained(
 def _section(config: str | None) -> dict[str, Any]:
     from pathlib import Path
 
-    from adon.config import load_config
+    from adon.config.adon_yml import load_config
 
     if config is None:
         return {}

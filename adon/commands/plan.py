@@ -50,7 +50,7 @@ def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
-    from adon.planning import plan_workflow
+    from adon.planning.planner import plan_workflow
     from pegasus_hooks.planner.model import Options, Sources
     from site_selector.explain.text import summary_text
 
@@ -100,7 +100,7 @@ def _check_hooks(file: Path) -> None:
 
 
 def _mapped(args: argparse.Namespace) -> tuple[Inputs, Mapping]:
-    from adon.placement import saved
+    from adon.planning.placement import saved
 
     if args.mapping is None:
         found = placed(args)

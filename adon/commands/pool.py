@@ -17,7 +17,7 @@ from adon.commands.parsing import Nouns, Parser, add_command, add_json, add_noun
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from adon.config import Config
+    from adon.config.adon_yml import Config
     from condor_plugins.pool.demand import Worker
     from condor_plugins.pool.driver import Expansion
 
@@ -90,7 +90,7 @@ def _add_name(parser: Parser) -> None:
 
 
 def _opened(args: argparse.Namespace) -> tuple[Config, Expansion]:
-    from adon.config import load_config
+    from adon.config.adon_yml import load_config
     from adon.expansion import expansion_of
 
     config = load_config(args.config)

@@ -10,7 +10,7 @@ from network_provisioner.base.errors import AdonError
 from network_provisioner.base.units import format_size
 
 if TYPE_CHECKING:
-    from adon.config import Config
+    from adon.config.adon_yml import Config
     from condor_plugins.pool.demand import Demand
     from condor_plugins.pool.driver import Grown
     from monitors.archive.measurement import Measurement

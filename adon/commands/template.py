@@ -127,7 +127,7 @@ def _save(args: argparse.Namespace) -> int:
 
 
 def _read(file: Path) -> dict[str, Any]:
-    from adon.yamlfile import read_yaml
+    from adon.config.yamlfile import read_yaml
     from network_provisioner.base.errors import InputError
     from network_provisioner.templates.data import template_from_dict
 

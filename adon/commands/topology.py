@@ -199,7 +199,7 @@ def _export(args: argparse.Namespace) -> int:
 
 
 def _configured(args: argparse.Namespace) -> tuple[dict[str, Any], list[str]]:
-    from adon.config import load_config
+    from adon.config.adon_yml import load_config
 
     return load_config(args.config).topology, []
 

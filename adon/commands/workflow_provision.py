@@ -107,7 +107,7 @@ def _undo(args: argparse.Namespace, document: Document) -> int:
 
 def _options(args: argparse.Namespace) -> Options:
     from adon.commands.quantities import above_0
-    from adon.config import load_config
+    from adon.config.adon_yml import load_config
     from network_provisioner.base.errors import InputError
     from network_provisioner.base.units import parse_duration
     from network_provisioner.client import hookconfig

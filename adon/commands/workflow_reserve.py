@@ -93,7 +93,7 @@ def _run(args: argparse.Namespace) -> int:
 
 def _ahead(args: argparse.Namespace) -> Ahead:
     """Raises InputError."""
-    from adon.placement import configured
+    from adon.planning.placement import configured
     from network_provisioner.base.errors import InputError
     from network_provisioner.client import hookconfig
     from network_provisioner.client.hookclient import client_of

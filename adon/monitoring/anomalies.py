@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from adon.config.monitoring import MonitoringConfig
 from adon.monitoring.parts import Around, Part
-from adon.monitoringconfig import MonitoringConfig
 from monitors.alerts.anomalies.data import watch_from_dict
 from network_provisioner.topology.graph import Topology
 

@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from adon.config.monitoring import MonitoringConfig
 from adon.monitoring.parts import Around, Part
-from adon.monitoringconfig import MonitoringConfig
 from network_provisioner.topology.graph import Topology
 
 if TYPE_CHECKING:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from adon.config.monitoring import MonitoringConfig
 from adon.dashboard.pages import PATHS
 from adon.dashboard.pages import router as pages
 from adon.dashboard.routes import router
 from adon.monitoring.parts import Around, Part
 from adon.monitoring.poolsize import PoolSize, ResidentPool
-from adon.monitoringconfig import MonitoringConfig
 from network_provisioner.topology.graph import Topology
 
 if TYPE_CHECKING:

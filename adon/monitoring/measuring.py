@@ -8,9 +8,9 @@ from collections.abc import Callable
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 
+from adon.config.monitoring import MonitoringConfig
 from adon.monitoring.measuringfile import EARLIER, measuring_file, take_over
 from adon.monitoring.parts import Around, Part
-from adon.monitoringconfig import MonitoringConfig
 from monitors.background import Background
 from monitors.rules import rules_from_list
 from network_provisioner.access import Role

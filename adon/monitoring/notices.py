@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from adon.config.monitoring import MonitoringConfig
 from adon.monitoring.parts import Around, Notifier, Part
-from adon.monitoringconfig import MonitoringConfig
 from network_provisioner.topology.graph import Topology
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from adon.config.monitoring import MonitoringConfig
 from adon.monitoring.parts import Around, Part
-from adon.monitoringconfig import MonitoringConfig
 from monitors.measurements.perfsonar.settings import settings_from_list
 from network_provisioner.topology.graph import Topology
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from adon.config.monitoring import MonitoringConfig
 from adon.monitoring.parts import Around, Part
-from adon.monitoringconfig import MonitoringConfig
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.model import Transit
 from network_provisioner.topology.graph import Topology

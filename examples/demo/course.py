@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
 
-from adon.placement import Placed
+from adon.planning.placement import Placed
 from condor_plugins.waiting import Stuck
 from network_provisioner.base.errors import AdonError
 from pegasus_hooks.planner.model import PlannedWorkflow

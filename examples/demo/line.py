@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from adon.planning import plan_workflow
+from adon.planning.planner import plan_workflow
 from condor_plugins.waiting import Stuck
 from examples.demo import gather, poolsize, running, steps
 from examples.demo.course import Course, Interrupted, interruptible, reason

@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from adon.placement import Placed, place
+from adon.planning.placement import Placed, place
 from condor_plugins.pool.sitepool import SitePool, pool_from_json
 from examples.demo.options import DemoOptions
 from examples.testbed import plan as paper

@@ -14,7 +14,7 @@ from pathlib import Path
 from random import Random
 from typing import TypeVar
 
-from adon.placement import place
+from adon.planning.placement import place
 from site_selector.estimates.believe import believe
 from site_selector.inputs import Inputs, load_inputs
 from site_selector.mapping.estimator import Assignment, upward_rank

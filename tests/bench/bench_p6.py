@@ -10,7 +10,7 @@ from pathlib import Path
 from statistics import median
 from typing import TypeVar
 
-from adon.placement import place_files
+from adon.planning.placement import place_files
 from pegasus_hooks.planner import Options, Sources, plan
 from site_selector.mapping.placement import Mapping
 from tests.bench import Figure, Tell, bench

@@ -11,7 +11,7 @@ from pegasus_world import make_pegasus_case
 from planner_world import MAPPING, RESULT, Case
 
 from adon.machine.packages import ensure
-from adon.planning import plan_workflow
+from adon.planning.planner import plan_workflow
 from examples.demo import running
 from examples.demo.gather import Ended
 from examples.testbed.pool import Pool

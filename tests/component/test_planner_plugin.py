@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from plugin_world import OURS, Outcome, Refused, Scene, SceneJob, fake_plan, real_plan
 
-from adon.planner_jar import planner_jar
+from adon.planning.jar import planner_jar
 from monitors.workflows.facts.plan import FILE, placement_facts
 from pegasus_hooks.plugin.build import build_jar
 from pegasus_hooks.plugin.request import parse_request

@@ -21,7 +21,7 @@ from planner_world import Case, by_file, job, make_case, uses
 
 from adon.cli import main
 from adon.machine.packages import ensure
-from adon.planning import plan_workflow
+from adon.planning.planner import plan_workflow
 from examples.demo import running
 from examples.demo.gather import Ended
 from examples.testbed import leftovers

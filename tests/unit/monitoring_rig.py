@@ -12,10 +12,10 @@ from api_rig import books, keyring, token_of
 from broker_rig import Rig
 from fastapi import FastAPI
 
-from adon.config import parse_config
+from adon.config.adon_yml import parse_config
+from adon.config.monitoring import MonitoringConfig
 from adon.monitoring.notices import notifier_of
 from adon.monitoring.parts import Around, make_monitoring
-from adon.monitoringconfig import MonitoringConfig
 from monitors.archive.archive import Archive
 from monitors.rules import rules_from_list
 from monitors.workflows.owners import Owners

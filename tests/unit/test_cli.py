@@ -20,7 +20,7 @@ from cli_world import adon, write_world
 
 from adon.cli import NOUNS, build_parser
 from adon.commands import doctor
-from adon.config import load_config
+from adon.config.adon_yml import load_config
 from network_provisioner.api import create_app
 from network_provisioner.broker import Broker
 from network_provisioner.controllers.simulated import SimulatedController

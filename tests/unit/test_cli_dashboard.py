@@ -9,7 +9,7 @@ import yaml
 
 from adon.cli import main
 from adon.commands.dashboard import _copied
-from adon.config import load_config
+from adon.config.adon_yml import load_config
 from monitors.archive.archive import Archive, Measurement
 from network_provisioner.base.errors import InputError
 from network_provisioner.stores.opening import open_store

@@ -12,7 +12,7 @@ from cli_world import CONFIG, adon, config_file, refusal, write_world
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adon.holdings import Holdings, Waiting, holdings_dict, parse_holdings
+from adon.planning.holdings import Holdings, Waiting, holdings_dict, parse_holdings
 from network_provisioner.base.errors import InputError
 from network_provisioner.topology.data import topology_from_dict
 from site_selector.edge import Holding, bandwidth_of, workers_of

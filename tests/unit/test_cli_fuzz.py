@@ -16,8 +16,8 @@ from cli_world import CONFIG, REPLICAS, SITES, TRANSFORMATIONS, WORKFLOW, write_
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from adon.config import load_config
-from adon.placement import place_files
+from adon.config.adon_yml import load_config
+from adon.planning.placement import place_files
 from network_provisioner.base.errors import InputError
 from network_provisioner.client import hookconfig
 from network_provisioner.topology.data import topology_from_dict

@@ -10,7 +10,7 @@ from xml.etree import ElementTree as ET
 import pytest
 from cli_world import CONFIG, NOBODY, Ran, adon, changed, config_file, refusal, write_world
 
-from adon import live
+from adon.planning import live
 from condor_plugins.pool.sitepool import SitePool
 from network_provisioner.base.errors import AdonError, BrokerError
 from network_provisioner.client.broker import BrokerClient

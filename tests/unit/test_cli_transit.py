@@ -14,7 +14,7 @@ from broker_rig import Clock, Rig
 from cli_world import adon, config_file, refusal
 
 from adon.commands.transit import _STATES
-from adon.config import TokenConfig
+from adon.config.adon_yml import TokenConfig
 from network_provisioner.access import hash_of
 from network_provisioner.base.model import TransitState
 

@@ -17,10 +17,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from network_world import demo_network
 
-from adon.config import parse_config
+from adon.config.adon_yml import parse_config
+from adon.config.monitoring import MonitoringConfig
 from adon.monitoring.measuring import Sweeper
 from adon.monitoring.measuring import check as check_settings
-from adon.monitoringconfig import MonitoringConfig
 from monitors.archive.archive import Archive
 from monitors.archive.measurement import Measurement
 from monitors.measurements.agent_registry import AWAY_S, AgentRegistry, Report

@@ -14,9 +14,9 @@ from broker_rig import Rig
 from coordinator_rig import CoordinatorRig
 from fastapi.testclient import TestClient
 
-from adon.config import parse_config
+from adon.config.adon_yml import parse_config
+from adon.config.security import keyring_of
 from adon.monitoring.parts import described
-from adon.security import keyring_of
 from monitors.api import agents as agents_api
 from monitors.api import measuring as measuring_api
 from monitors.archive.measurement import Measurement

@@ -13,8 +13,8 @@ from fastapi.testclient import TestClient
 from monitoring_rig import monitored
 from test_perfsonar_results import RTT, posted
 
+from adon.config.monitoring import MonitoringConfig
 from adon.monitoring import anomalies, perfsonar
-from adon.monitoringconfig import MonitoringConfig
 from network_provisioner.base.errors import InputError
 
 SECTION: dict[str, Any] = {

@@ -11,8 +11,8 @@ import pytest
 from planner_world import MAPPING as SITES
 from planner_world import make_case
 
-from adon import planning
-from adon.planner_placements import leave
+from adon.planning import planner as planning
+from adon.planning.kept_placements import leave
 from monitors.workflows.facts.plan import FILE, placement_facts
 from network_provisioner.base.errors import InputError
 from site_selector.mapping.placement import Alternative, Mapping, Placement, write_placements

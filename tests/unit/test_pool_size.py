@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adon.commands.pool_record import enlarged, record, shrunk
-from adon.config import parse_config
+from adon.config.adon_yml import parse_config
 from adon.monitoring import poolsize
 from adon.monitoring.poolsize import SAME_S, Changes, PoolSize, ResidentPool, size_of
 from condor_plugins.pool.demand import Demand, Worker

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from itertools import count
 
-from adon.progress import progress
+from adon.commands.progress import progress
 
 
 class Terminal(io.StringIO):

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from cli_world import CONFIG
 
-from adon.config import Config, parse_config
+from adon.config.adon_yml import Config, parse_config
 from adon.wiring import (
     Learning,
     limits_of,

@@ -22,10 +22,10 @@ from pydantic import (
     field_validator,
 )
 
-from adon.configparts import Duration, Section
-from adon.expansionconfig import ExpansionConfig
-from adon.monitoringconfig import AgentConfig, MonitoringConfig
-from adon.yamlfile import read_yaml
+from adon.config.expansion import ExpansionConfig
+from adon.config.monitoring import AgentConfig, MonitoringConfig
+from adon.config.parts import Duration, Section
+from adon.config.yamlfile import read_yaml
 from network_provisioner.access import Role
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.instants import instant

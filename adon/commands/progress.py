@@ -25,8 +25,8 @@ def progress(
     if not stream.isatty():
         yield _lines(total, things, stream, clock)
         return
-    from rich import progress as rich  # noqa: PLC0415  # slow to import, and seldom needed
-    from rich.console import Console  # noqa: PLC0415
+    from rich import progress as rich  # slow to import, and seldom needed
+    from rich.console import Console
 
     columns = (rich.BarColumn(), rich.MofNCompleteColumn(), things, rich.TimeRemainingColumn())
     with rich.Progress(*columns, console=Console(file=stream)) as bar:

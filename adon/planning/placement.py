@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from adon.config import load_config
-from adon.live import Live, Say, ask
+from adon.config.adon_yml import load_config
+from adon.planning.live import Live, Say, ask
 from condor_plugins.pool.sitepool import SitePool
 from monitors.archive.archive import Archive, ArchiveError
 from monitors.archive.knowledge import Knowledge

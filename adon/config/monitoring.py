@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from adon.configparts import Duration, Section
+from adon.config.parts import Duration, Section
 
 
 class AgentConfig(Section):

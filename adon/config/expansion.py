@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from adon.configparts import Duration, Section
+from adon.config.parts import Duration, Section
 
 
 class ExpansionConfig(Section):

@@ -19,7 +19,7 @@ from typing import Any
 
 import yaml
 
-from adon.yamlfile import read_yaml
+from adon.config.yamlfile import read_yaml
 from network_provisioner.base import fields
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.suggestions import did_you_mean

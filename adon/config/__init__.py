@@ -1,0 +1,1 @@
+"""adon.yml: read and checked."""
