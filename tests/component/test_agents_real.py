@@ -156,7 +156,7 @@ else:
             for _ in range(TRIES):
                 key = ask()
                 until(lambda k=key: begins() or bool(self.told(k, names)))  # type: ignore[misc]
-                if begins():
+                if not self.told(key, names):  # looked at again, a process may be starting another
                     return key
                 assert any(map(late, self.told(key, names))), self.told(key, names)
             raise AssertionError("none began in time")
