@@ -139,11 +139,6 @@ class Keyring:
         """Everybody who has a key, in the order they were given."""
         return [key.principal for key in self._keys]
 
-    def hash_of(self, name: str) -> str:
-        """The SHA-256 of somebody's token, hexadecimal; "" where there is none. Both ends of a line
-        know it, so what the broker tells an agent can be signed with it."""
-        return next((key.sha256 for key in self._keys if key.principal.name == name), "")
-
     def recognise(self, token: str | None, certificate: str | None) -> Principal:
         """Whose request it is: the token's holder, else whom the verified certificate names.
 

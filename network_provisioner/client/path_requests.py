@@ -26,9 +26,9 @@ from network_provisioner.base.model import (
 from network_provisioner.client.patience import Broker, Budget
 from network_provisioner.client.request_ids import MOST, numbered
 
-UNASKED = (
-    "unasked"  # state of a request whose broker never answered, and may have given all the same
-)
+UNASKED = "unasked"
+"""State of a request whose broker never answered, and may have given all the same."""
+
 _WAITING = frozenset({TransitState.QUEUED, TransitState.HELD})
 _FIRST_POLL_S, _LAST_POLL_S = 0.25, 2.0
 # The broker's own patience ends at the same time as ours, and its reason says more.
