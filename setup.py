@@ -90,11 +90,11 @@ setup(
         "condor_plugins.pool",
         "condor_plugins.transfers",
         "adon",
-        "adon.commands",
+        "adon.cli",
         "adon.config",
         "adon.dashboard",
         "adon.machine",
-        "adon.monitoring",
+        "adon.service",
         "adon.planning",
     ],
     package_data={
@@ -140,5 +140,5 @@ setup(
             "types-requests",
         ],
     },
-    entry_points={"console_scripts": ["adon = adon.cli:main"]},
+    entry_points={"console_scripts": ["adon = adon.cli.main:main"]},
 )

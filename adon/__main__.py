@@ -2,6 +2,6 @@
 
 import sys
 
-from adon.cli import main
+from adon.cli.main import main
 
 sys.exit(main())

@@ -23,7 +23,7 @@ from pegasus_hooks import properties
 LIMIT_S = 30.0  # for the mapping; a planner gives up after 60 s or more
 PER_JOB_S = 5.0  # what a planner sleeps after each call, unless the answer is there at once
 _ROOT = repr(str(Path(__file__).resolve().parents[1]))
-_ADON = f"import sys; sys.path.insert(0, {_ROOT}); from adon.cli import main; sys.exit(main())"
+_ADON = f"import sys; sys.path.insert(0, {_ROOT}); from adon.cli.main import main; sys.exit(main())"
 
 
 def make_table(offered: Sequence[bytes], head: bytes, answers: Callable[[int], bytes]) -> bytes:

@@ -135,4 +135,4 @@ class World:
 
 def adon_argv() -> list[str]:
     """The command ``adon`` of this checkout."""
-    return [sys.executable, "-c", "import sys; from adon.cli import main; sys.exit(main())"]
+    return [sys.executable, "-c", "import sys; from adon.cli.main import main; sys.exit(main())"]

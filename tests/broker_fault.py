@@ -17,7 +17,7 @@ def main() -> int:
     """Until it is told to stop."""
     file = os.open(sys.argv[1], os.O_RDONLY)
     time.time = lambda: REAL() + float(os.pread(file, 32, 0) or 0)
-    from adon.service import serve  # noqa: PLC0415  -- after the clock is in place
+    from adon.service.serve import serve  # noqa: PLC0415  -- after the clock is in place
 
     return serve(Path(sys.argv[2]), say=lambda line: print(line, flush=True))
 

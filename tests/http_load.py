@@ -80,12 +80,12 @@ CONFIG: dict[str, Any] = {
 
 @contextmanager
 def broker_process(folder: Path, config: Mapping[str, Any] = CONFIG) -> Iterator[str]:
-    """The URL of ``python -m adon.service`` in a process of its own, with ``config``."""
+    """The URL of ``python -m adon.service.serve`` in a process of its own, with ``config``."""
     listen = f"127.0.0.1:{free_port()}"
     state = {"state": str(folder / "state.sqlite"), "archive": str(folder / "archive.sqlite")}
     file = folder / "adon.yml"
     file.write_text(json.dumps({**config, "broker": {"listen": listen, **state}}), encoding="utf-8")
-    words = [sys.executable, "-m", "adon.service", "--config", str(file)]
+    words = [sys.executable, "-m", "adon.service.serve", "--config", str(file)]
     with (folder / "log").open("wb") as log, subprocess.Popen(words, stderr=log) as process:
         try:
             _await(BrokerClient(f"http://{listen}", PATIENT_S), process, folder / "log")

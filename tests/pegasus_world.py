@@ -97,7 +97,7 @@ class User:
 
     def adon(self, *arguments: str, cwd: Path) -> str:
         """Run ``adon``; what it prints."""
-        code = "import sys; from adon.cli import main; sys.exit(main())"
+        code = "import sys; from adon.cli.main import main; sys.exit(main())"
         return self.types([sys.executable, "-c", code, *arguments], cwd)
 
 

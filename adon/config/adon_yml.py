@@ -285,7 +285,7 @@ def _suggestion(loc: tuple[int | str, ...]) -> str:
 
 def check_monitoring(settings: MonitoringConfig, network: Topology) -> None:
     """Whether the section can be used. Raises InputError."""
-    from adon.monitoring.parts import check  # noqa: PLC0415  # what a command without it never reads
+    from adon.service.parts import check  # noqa: PLC0415  # what a command without it never reads
 
     check(settings, network)
 

@@ -128,7 +128,7 @@ def _seen(
 def layout_of(topology: Topology) -> dict[str, Any]:
     """Where to draw the nodes, in parts of the drawing's width; JSON-ready."""
     # NumPy takes a while to load, and only a browser asks for this.
-    from adon.commands.topology_layout import places, shape  # noqa: PLC0415
+    from adon.cli.topology_layout import places, shape  # noqa: PLC0415
 
     names = list(topology.nodes)
     if not names:

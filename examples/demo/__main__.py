@@ -10,8 +10,8 @@ import argparse
 import sys
 from pathlib import Path
 
-from adon.cli import main
-from adon.commands.parsing import Parser, whole
+from adon.cli.main import main
+from adon.cli.parsing import Parser, whole
 from examples.demo.outer import DemoRequest, run
 
 _MORE = """

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from adon.monitoring.poolsize import PoolSize
+from adon.service.poolsize import PoolSize
 from condor_plugins.pool.sitepool import SitePool
 from examples.demo.steps import asked_pool
 from examples.testbed.pool import Pool

@@ -33,7 +33,7 @@ class BrokerProcess:
         self.client = BrokerClient(url, timeout_s=20.0)
         self.samples: list[LinkSample] = []
         self.restarts = 0
-        self._command = [sys.executable, "-m", "adon.service", "--config", str(config)]
+        self._command = [sys.executable, "-m", "adon.service.serve", "--config", str(config)]
         self._log = log
         self._process: subprocess.Popen[bytes] | None = None
         self._closing = threading.Event()

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 from pathlib import Path
 
-from adon.monitoring.archive import routers
+from adon.service.archive import routers
 from monitors.archive.archive import Archive
 from monitors.rules import Rules
 from network_provisioner.api.connection import server

@@ -34,7 +34,7 @@ def broker(folder: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
     """The process, killed at the end."""
     with (folder / "log").open("ab") as log:
         process = subprocess.Popen(
-            [sys.executable, "-m", "adon.service", "--config", str(folder / "adon.yml"),
+            [sys.executable, "-m", "adon.service.serve", "--config", str(folder / "adon.yml"),
              "--tied-to", str(os.getpid())],
             cwd=folder, stdout=log, stderr=log,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},

@@ -21,7 +21,7 @@ import yaml
 from archive_suite import NOW, ArchiveSuite, Opener, World, measured
 from postgres_world import new_place, server_in
 
-from adon.cli import main
+from adon.cli.main import main
 from examples.testbed.ports import free_ports
 from examples.testbed.postgres import Postgres
 from monitors.archive.archive import Archive, ArchiveError, Measurement
@@ -262,7 +262,7 @@ class Broker:
         self.log = folder / "log"
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "adon.service", "--config", str(self.config),
+                [sys.executable, "-m", "adon.service.serve", "--config", str(self.config),
                  "--tied-to", str(os.getpid())],
                 cwd=folder, stdout=log, stderr=log,
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},

@@ -1,6 +1,6 @@
 """Two broker processes on one PostgreSQL: they share the links, whoever is asked and whoever dies.
 
-Real everything but the switches: two ``adon.service`` processes, HTTP, a PostgreSQL server.
+Real everything but the switches: two ``adon.service.serve`` processes, HTTP, a PostgreSQL server.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _AGAIN_S = 300.0  # a client goes on asking for so long
 # A broker that stands still loses its turn after a second, for the test's sake.
 _SERVE = (
     "import sys; from network_provisioner.stores import postgres; postgres.TURN_S = 1.0; "
-    "from adon.service import main; sys.exit(main())"
+    "from adon.service.serve import main; sys.exit(main())"
 )
 _AGAIN = ("unreachable", "store_unavailable")
 _SILENT = ("connection timeout expired", "the server has said nothing for 5 s")

@@ -18,7 +18,7 @@ def test_it_answers_from_a_mapping_of_the_whole_workflow_and_warns_once(tmp_path
     planning = Planning(tmp_path)
     answers = planning.run("--sites", "mu,tacc", "--output-sites", "local", "workflow.yml")
     out = tmp_path / "mapping.json"
-    adon = [sys.executable, "-c", "import sys; from adon.cli import main; sys.exit(main())"]
+    adon = [sys.executable, "-c", "import sys; from adon.cli.main import main; sys.exit(main())"]
     command = [*adon, "site", "map", "workflow.yml", "--execution-sites", "mu,tacc"]
     subprocess.run(
         [*command, "--save", out], cwd=planning.case.root, check=True, capture_output=True

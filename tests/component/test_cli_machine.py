@@ -19,7 +19,7 @@ from examples.testbed.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples" / "soykb" / "workflow.py"
-ADON = (sys.executable, "-c", "from adon.cli import main; raise SystemExit(main())")
+ADON = (sys.executable, "-c", "from adon.cli.main import main; raise SystemExit(main())")
 DEMO = (
     sys.executable,
     "-c",

@@ -17,7 +17,7 @@ import pytest
 import uvicorn
 from network_world import star
 
-from adon.cli import main
+from adon.cli.main import main
 from adon.machine.packages import ensure
 from examples.testbed import leftovers
 from examples.testbed.pool import Pool

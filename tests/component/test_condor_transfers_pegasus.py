@@ -18,7 +18,7 @@ from network_world import star
 from pegasus_world import User, copy_pegasus, make_pegasus_case
 from planner_world import MAPPING, RESULT, SITES
 
-from adon.cli import main
+from adon.cli.main import main
 from adon.machine.packages import ensure
 from examples.testbed.pool import Pool
 from examples.testbed.poolconfig import SiteSpec

@@ -430,7 +430,7 @@ def answers(url: str) -> None:
 @contextmanager
 def serving(file: Path) -> Iterator[None]:
     """A broker as adon.yml says, until it is killed."""
-    words = [sys.executable, "-m", "adon.service", "--config", str(file)]
+    words = [sys.executable, "-m", "adon.service.serve", "--config", str(file)]
     with (file.parent / "log").open("ab") as log, subprocess.Popen(words, stderr=log) as process:
         try:
             yield

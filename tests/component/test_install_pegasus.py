@@ -43,7 +43,7 @@ class Set:
 
     def adon(self, *arguments: str) -> str:
         """Run ``adon``; what it prints."""
-        code = "import sys; from adon.cli import main; sys.exit(main())"
+        code = "import sys; from adon.cli.main import main; sys.exit(main())"
         command = [sys.executable, "-c", code, *arguments]
         env = {**self.env, "PYTHONPATH": str(ROOT)}
         done = subprocess.run(

@@ -94,7 +94,7 @@ else:
                 ),
                 encoding="utf-8",
             )
-            words = [sys.executable, "-m", "adon.service", "--config", str(config)]
+            words = [sys.executable, "-m", "adon.service.serve", "--config", str(config)]
             log = undo.enter_context((folder / "service.log").open("w"))
             service_process = subprocess.Popen(words, stdout=log, stderr=log, cwd=HERE.parents[2])
             undo.callback(service_process.wait)
@@ -140,7 +140,7 @@ else:
 
         def adon(self, *words: str, stdin: str = "") -> str:
             """What the command line says."""
-            start = "import sys; from adon.cli import main; sys.exit(main())"
+            start = "import sys; from adon.cli.main import main; sys.exit(main())"
             argv = [sys.executable, "-c", start, *words, "--broker", f"http://{URL}"]
             done = subprocess.run(
                 argv, input=stdin, capture_output=True, text=True, cwd=HERE.parents[2], check=True

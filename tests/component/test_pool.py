@@ -129,7 +129,7 @@ def read_pool(pool: Pool) -> dict[str, SitePool]:
 
 def site_show(pool: Pool, catalog: Path, *asked: str) -> dict[str, Any]:
     words = ["site", "show", "--sites", str(catalog), "--json", *asked]
-    adon = "import sys; from adon.cli import main; sys.exit(main())"
+    adon = "import sys; from adon.cli.main import main; sys.exit(main())"
     sites: dict[str, Any] = json.loads(pool.run([sys.executable, "-c", adon, *words], cwd=ROOT))[
         "sites"
     ]

@@ -19,7 +19,7 @@ from hooks_world import PATIENT_S, journal, write_config
 from network_world import star
 from planner_world import Case, by_file, job, make_case, uses
 
-from adon.cli import main
+from adon.cli.main import main
 from adon.machine.packages import ensure
 from adon.planning.planner import plan_workflow
 from examples.demo import running

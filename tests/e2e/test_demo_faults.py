@@ -27,7 +27,7 @@ def test_a_killed_hook_and_a_killed_broker_cost_a_warning(tmp_path: Path) -> Non
     with demo(tmp_path) as one:
         one.says("Planned by")
         # A hook that dies between its question and the answer, which is a path.
-        broker = one.runs("adon.service")
+        broker = one.runs("adon.service.serve")
         send(broker, signal.SIGSTOP)
         hook = one.until(
             lambda: next(filter(waits_for_answer, one.find("pre.py", "stage_in")), None), "a hook"
@@ -40,7 +40,7 @@ def test_a_killed_hook_and_a_killed_broker_cost_a_warning(tmp_path: Path) -> Non
         # One that is silent when a path is to be given back, and then dies. It falls silent while
         # the transfer runs: the hook after it may be over in less time than it takes to see it.
         one.until(lambda: transfers_of(one, "stage_out"), "a stage-out")
-        silent = one.runs("adon.service")
+        silent = one.runs("adon.service.serve")
         send(silent, signal.SIGSTOP)
         post = one.runs("post.py", "stage_out")
         one.until(lambda: post not in one.find("post.py"), "the hook's end")

@@ -219,7 +219,7 @@ def test_a_broker_with_opendaylight(rig: OdlRig, tmp_path: Path) -> None:
         },
     }
     (tmp_path / "adon.yml").write_text(json.dumps(config))
-    words = [sys.executable, "-m", "adon.service", "--config", str(tmp_path / "adon.yml")]
+    words = [sys.executable, "-m", "adon.service.serve", "--config", str(tmp_path / "adon.yml")]
     broker = subprocess.Popen(words, cwd=HERE.parents[2], stderr=subprocess.PIPE, text=True)
     client = BrokerClient(f"http://{address}", timeout_s=60.0)
 

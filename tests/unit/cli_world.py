@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from adon.cli import main
+from adon.cli.main import main
 
 NOBODY = "127.0.0.1:9"  # the discard port: nobody listens there
 

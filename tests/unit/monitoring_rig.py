@@ -14,8 +14,8 @@ from fastapi import FastAPI
 
 from adon.config.adon_yml import parse_config
 from adon.config.monitoring import MonitoringConfig
-from adon.monitoring.notices import notifier_of
-from adon.monitoring.parts import Around, make_monitoring
+from adon.service.notices import notifier_of
+from adon.service.parts import Around, make_monitoring
 from monitors.archive.archive import Archive
 from monitors.rules import rules_from_list
 from monitors.workflows.owners import Owners

@@ -13,7 +13,7 @@ from broker_rig import Rig
 from hooks_world import WF_UUID, make_submit_dir, move
 from planner_world import FIXED, MAPPING, RAW, make_case
 
-from adon.cli import main
+from adon.cli.main import main
 from monitors.archive.archive import Archive
 from monitors.archive.measurement import Measurement
 from monitors.planned.dag import Moving, read_dag

@@ -21,7 +21,7 @@ from fastapi.testclient import TestClient
 from pyarrow import parquet
 from test_api_documented import EXAMPLE, part_of
 
-from adon.monitoring.archive import routers
+from adon.service.archive import routers
 from monitors.api.streams import Room
 from monitors.api.streams import Stream as Streamed
 from monitors.archive.archive import Archive, ArchiveError, Measurement

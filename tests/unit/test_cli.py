@@ -18,8 +18,8 @@ import yaml
 from broker_rig import Rig
 from cli_world import adon, write_world
 
-from adon.cli import NOUNS, build_parser
-from adon.commands import doctor
+from adon.cli import doctor
+from adon.cli.main import NOUNS, build_parser
 from adon.config.adon_yml import load_config
 from network_provisioner.api import create_app
 from network_provisioner.broker import Broker
@@ -93,7 +93,7 @@ def test_every_option_has_help() -> None:
 def test_help_and_refusals_import_no_library() -> None:
     """What makes `adon --help` quick: nothing large is imported before a command runs."""
     code = (
-        "import sys; from adon.cli import main\n"
+        "import sys; from adon.cli.main import main\n"
         "try: main(sys.argv[1:])\n"
         "except SystemExit: pass\n"
         "print(*sorted({m.split('.')[0] for m in sys.modules}), file=sys.stderr)"

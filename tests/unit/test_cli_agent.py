@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from adon.cli import main
+from adon.cli.main import main
 from monitors.measurements.agent.messages import Assignment
 from tests.agents_broker import FakeBroker
 
-ADON = (sys.executable, "-c", "from adon.cli import main; raise SystemExit(main())")
+ADON = (sys.executable, "-c", "from adon.cli.main import main; raise SystemExit(main())")
 TOKEN = "a-token-of-some-length"
 
 

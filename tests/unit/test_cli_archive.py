@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from pyarrow import parquet
 
-from adon.cli import main
+from adon.cli.main import main
 from monitors.archive.archive import Archive, Measurement
 from monitors.archive.retention.horizons import DAY_S
 

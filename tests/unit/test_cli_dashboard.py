@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from adon.cli import main
-from adon.commands.dashboard import _copied
+from adon.cli.dashboard import _copied
+from adon.cli.main import main
 from adon.config.adon_yml import load_config
 from monitors.archive.archive import Archive, Measurement
 from network_provisioner.base.errors import InputError

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from cli_world import refusal
 
-from adon.commands import site
+from adon.cli import site
 from network_provisioner.base.errors import BrokerError, InputError
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -9,7 +9,7 @@ import pytest
 from cli_world import refusal
 from test_evaluation_wfformat import GOOD, old
 
-from adon.cli import main
+from adon.cli.main import main
 from site_selector.evaluation.cases import POLICIES
 from site_selector.evaluation.worlds import REGIMES
 

@@ -19,7 +19,7 @@ from monitor_files import Submitted, append, starting, table
 from test_api_workflows import Web
 from workflow_world import T0, UUID, example, job, status, transfer, workflow
 
-from adon.commands.monitor_text import analysis_text, list_text, status_text
+from adon.cli.monitor_text import analysis_text, list_text, status_text
 from monitors.archive.archive import Archive
 from monitors.archive.measurement import Measurement
 from monitors.workflows.analysis import analyse

@@ -18,9 +18,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from topology_world import demo, same
 
-from adon.commands.topology_draw import MOST_NODES, drawing
-from adon.commands.topology_layout import places
-from adon.commands.topology_times import charts
+from adon.cli.topology_draw import MOST_NODES, drawing
+from adon.cli.topology_layout import places
+from adon.cli.topology_times import charts
 from adon.config.adon_yml import load_config, parse_config
 from network_provisioner.base.errors import InputError
 from network_provisioner.topology.data import topology_from_dict

@@ -13,7 +13,7 @@ from api_rig import application, bearer, keyring, serving, token_of
 from broker_rig import Clock, Rig
 from cli_world import adon, config_file, refusal
 
-from adon.commands.transit import _STATES
+from adon.cli.transit import _STATES
 from adon.config.adon_yml import TokenConfig
 from network_provisioner.access import hash_of
 from network_provisioner.base.model import TransitState

@@ -19,8 +19,8 @@ from network_world import demo_network
 
 from adon.config.adon_yml import parse_config
 from adon.config.monitoring import MonitoringConfig
-from adon.monitoring.measuring import Sweeper
-from adon.monitoring.measuring import check as check_settings
+from adon.service.measuring import Sweeper
+from adon.service.measuring import check as check_settings
 from monitors.archive.archive import Archive
 from monitors.archive.measurement import Measurement
 from monitors.measurements.agent_registry import AWAY_S, AgentRegistry, Report
@@ -239,7 +239,7 @@ def test_settings_are_checked_with_the_rest_of_adon_yml() -> None:
 
 
 def test_a_fault_does_not_end_the_sweeping(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("adon.monitoring.measuring._SWEEP_S", 0.01)
+    monkeypatch.setattr("adon.service.measuring._SWEEP_S", 0.01)
     swept: list[int] = []
     again = threading.Event()
 

@@ -12,7 +12,7 @@ import pytest
 from controller_worlds import MBPS, WallClock, two_switches
 
 from adon.config.adon_yml import ControllerConfig
-from adon.wiring import make_controller
+from adon.service.wiring import make_controller
 from network_provisioner.base.errors import InputError
 from network_provisioner.controllers.base import Circuit, Controller, ControllerError
 from network_provisioner.controllers.conformance import ControllerConformance

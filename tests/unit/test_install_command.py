@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from install_world import FakePegasus, jar, make_pegasus
 
-from adon.cli import main
-from adon.commands import install_hooks, install_pegasus
+from adon.cli import install_hooks, install_pegasus
+from adon.cli.main import main
 from adon.planning import jar as planner_jar
 from network_provisioner.client import hookconfig
 from pegasus_hooks import properties

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from adon.cli import main
+from adon.cli.main import main
 from condor_plugins.transfers import setup
 from condor_plugins.transfers.attributes import EVENT
 from network_provisioner.base.errors import InputError

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adon.wiring import measured_best_effort
+from adon.service.wiring import measured_best_effort
 from monitors.archive import knowledge
 from monitors.archive.archive import Archive, Measurement
 from monitors.archive.knowledge import FRESH_S, Knowledge

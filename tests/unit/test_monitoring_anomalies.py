@@ -14,7 +14,7 @@ from monitoring_rig import monitored
 from test_perfsonar_results import RTT, posted
 
 from adon.config.monitoring import MonitoringConfig
-from adon.monitoring import anomalies, perfsonar
+from adon.service import anomalies, perfsonar
 from network_provisioner.base.errors import InputError
 
 SECTION: dict[str, Any] = {

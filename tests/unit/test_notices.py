@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from workflow_world import T0, UUID, job, status, workflow
 
 from adon.config.monitoring import MonitoringConfig
-from adon.monitoring.notices import watching
+from adon.service.notices import watching
 from monitors.alerts.notices.channels import Channels, Said
 from monitors.alerts.notices.data import KINDS, Target, check_targets, headers_of, targets_from_list
 from monitors.alerts.notices.deciding import Notice, notice_id, wants, workflow_notice

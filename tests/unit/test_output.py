@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from adon.commands import output
+from adon.cli import output
 
 HEAD = ("name", "size>")
 ROWS = [("[bold]short", "1 MB"), ("a name of many words " * 4, "20 MB")]

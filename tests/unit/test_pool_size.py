@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adon.commands.pool_record import enlarged, record, shrunk
+from adon.cli.pool_record import enlarged, record, shrunk
 from adon.config.adon_yml import parse_config
-from adon.monitoring import poolsize
-from adon.monitoring.poolsize import SAME_S, Changes, PoolSize, ResidentPool, size_of
+from adon.service import poolsize
+from adon.service.poolsize import SAME_S, Changes, PoolSize, ResidentPool, size_of
 from condor_plugins.pool.demand import Demand, Worker
 from condor_plugins.pool.driver import Grown
 from condor_plugins.pool.sitepool import SitePool

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from hooks_world import FakeBroker, make_submit_dir, move
 
-from adon.cli import main
+from adon.cli.main import main
 from monitors.watcher import loop, program, registry
 from monitors.watcher.events import Event, Watched, What
 from monitors.watcher.watching import Watching

@@ -10,7 +10,7 @@ import pytest
 from cli_world import CONFIG
 
 from adon.config.adon_yml import Config, parse_config
-from adon.wiring import (
+from adon.service.wiring import (
     Learning,
     limits_of,
     make_broker,

@@ -47,7 +47,7 @@ class _Task:
 
 
 class NoticeService:
-    """Tells ``targets``; a :class:`adon.monitoring.parts.Notifier`. ``clock`` gives Unix seconds;
+    """Tells ``targets``; a :class:`adon.service.parts.Notifier`. ``clock`` gives Unix seconds;
     ``steady`` gives seconds that never jump, by which tries are spaced; ``runs`` says whether the
     process that recorded a notice may still be sending it."""
 

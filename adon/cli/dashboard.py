@@ -1,0 +1,92 @@
+"""Look at what the demo measured: the dashboard on its archive, with no network behind it.
+
+Serves copies of what 'make demo' left until it is stopped (Ctrl-C or TERM); nothing of the demo's
+is changed. A broker of your own serves its dashboard itself, at its address.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from adon.cli.parsing import Nouns, add_command
+from network_provisioner.base.errors import InputError
+
+_MORE = """
+Examples:
+  make demo && adon dashboard
+  adon dashboard --demo /tmp/try/.adon --listen 127.0.0.1:9000
+"""
+
+
+def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
+    """Add ``adon dashboard``."""
+    parser = add_command(nouns, "dashboard", __doc__, _run, _MORE)
+    parser.add_argument(
+        "--demo", type=Path, default=Path(".adon"), metavar="DIR",
+        help="the demo's state (default: ./%(default)s)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--listen", default="127.0.0.1:8470", metavar="HOST:PORT",
+        help="where to serve (default: %(default)s)",
+    )  # fmt: skip
+
+
+def _run(args: argparse.Namespace) -> int:
+    import tempfile
+
+    from adon.config.adon_yml import split_address
+    from adon.service.serve import serve
+
+    split_address(args.listen, "--listen")
+
+    def say(words: str) -> None:
+        if f"://{args.listen}" in words:  # it listens
+            print(f"dashboard: http://{args.listen}/ (Ctrl-C ends it)", flush=True)
+
+    with tempfile.TemporaryDirectory(prefix="adon-dashboard-") as folder:
+        config = _copied(args.demo, args.listen, Path(folder))
+        return serve(config, say=say)
+
+
+def _copied(demo: Path, listen: str, folder: Path) -> Path:
+    """An adon.yml for a broker on copies of what the demo left. Raises InputError."""
+    import yaml
+
+    from adon.config.yamlfile import read_yaml
+
+    archive, run_dir = demo / "archive.sqlite", demo / "testbed"
+    left = run_dir / "adon.yml"
+    if not (archive.exists() and left.exists()):
+        raise InputError(
+            f"{demo}: found no state of a demo, expected what 'make demo' leaves there"
+        )
+    config: Any = read_yaml(left)
+    copies = {"archive": archive, "state": run_dir / "broker.sqlite"}
+    for source in copies.values():
+        if source.exists():
+            _copy(source, folder / source.name)
+    config["controller"] = {"driver": "simulated"}
+    config["broker"] = {
+        "listen": listen,
+        **{name: str(folder / source.name) for name, source in copies.items()},
+    }
+    file = folder / "adon.yml"
+    file.write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
+    return file
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Copy a database that may be in use. Raises InputError."""
+    import sqlite3
+    from contextlib import closing
+
+    try:
+        with (
+            closing(sqlite3.connect(f"{source.absolute().as_uri()}?mode=ro", uri=True)) as old,
+            closing(sqlite3.connect(target)) as new,
+        ):
+            old.backup(new)
+    except sqlite3.Error as error:
+        raise InputError(f"{source}: cannot be read: {error}, expected what a demo left") from None

@@ -1,0 +1,186 @@
+"""Say what this machine has, what it lacks, and how to get it.
+
+'MISSING' is needed; 'without' is not, and the line says what the demo does instead.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from adon.cli.output import print_json
+from adon.cli.parsing import Nouns, add_command, add_json
+
+_MORE = """
+Exit codes: 0 nothing that is needed is missing; 1 something is.
+"""
+_PACKAGES = ("htcondor", "os-ken", "pegasus-wms.api", "pegasus-wms.worker")
+_COMMON = ("networkx", "numpy", "PyYAML", "pydantic", "fastapi", "uvicorn", "psycopg")
+_PROGRAMS = ("condor_master", "globus-gridftp-server", "globus-url-copy", "bwa", "samtools")
+_DISK_BYTES = 2e9
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing looked at. ``needed`` is False where the line goes on without it."""
+
+    what: str
+    found: str
+    ok: bool
+    needed: bool = True
+    advice: str = ""
+
+
+def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
+    """Add ``adon doctor``."""
+    parser = add_command(nouns, "doctor", __doc__, _run, _MORE)
+    parser.add_argument(
+        "--config", type=Path, metavar="FILE",
+        help="look at what this configuration names, too (default: ./adon.yml where there is one)",
+    )  # fmt: skip
+    add_json(parser)
+
+
+def findings(config: Path | None = None) -> Iterator[Finding]:
+    """Everything the line needs or can use, in the order it is used."""
+    version = ".".join(map(str, sys.version_info[:3]))
+    yield Finding(
+        "Python 3.11 or later", version, sys.version_info >= (3, 11),
+        advice="install python3.11 or later and make .venv with it",
+    )  # fmt: skip
+    yield from _python_packages()
+    planner = shutil.which("pegasus-plan")
+    yield Finding(
+        "pegasus-plan", planner or "not on PATH", planner is not None, False,
+        "the embedded planner stands in; install Pegasus to use its own",
+    )  # fmt: skip
+    absent = [program for program in _PROGRAMS if shutil.which(program) is None]
+    apt = shutil.which("apt-get")
+    yield Finding(
+        "apt-get (private copies of HTCondor, GridFTP and tools)",
+        apt or "not on PATH", apt is not None, bool(absent),
+        f"use Debian 12 or later, or put {', '.join(absent)} on PATH"
+        if absent else "not needed: all programs are on PATH",
+    )  # fmt: skip
+    setpriv = shutil.which("setpriv")
+    yield Finding(
+        "setpriv", setpriv or "not on PATH", setpriv is not None,
+        advice="apt-get install util-linux",
+    )  # fmt: skip
+    yield _network()
+    yield _disk()
+    if config is not None:
+        yield _state(config)
+        yield _archive(config)
+
+
+def _python_packages() -> Iterator[Finding]:
+    from importlib import metadata
+
+    def installed(package: str) -> str | None:
+        try:
+            return metadata.version(package)
+        except metadata.PackageNotFoundError:
+            return None
+
+    for package in _PACKAGES:
+        found = installed(package)
+        yield Finding(
+            f"Python package {package}", found or "not found", found is not None,
+            advice=f"pip install {package}",
+        )  # fmt: skip
+    absent = [package for package in _COMMON if installed(package) is None]
+    yield Finding(
+        f"Python packages {', '.join(_COMMON)}",
+        "all there" if not absent else f"without {', '.join(absent)}", not absent,
+        advice=f"pip install {' '.join(absent)}",
+    )  # fmt: skip
+
+
+def _network() -> Finding:
+    from adon.machine import box
+
+    reason = box.can_box()
+    return Finding(
+        "real network in namespaces", reason or "possible", reason is None, False,
+        "until then the network is simulated",
+    )  # fmt: skip
+
+
+def _disk() -> Finding:
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser().absolute()
+    place = next(p for p in (cache, *cache.parents) if p.is_dir())
+    free = shutil.disk_usage(place).free
+    return Finding(
+        f"2 GB of disk for programs in {cache}", f"{free / 1e9:.1f} GB free", free > _DISK_BYTES,
+        advice="make room, or name another place in XDG_CACHE_HOME",
+    )  # fmt: skip
+
+
+def _state(file: Path) -> Finding:
+    """Whether the broker could keep its state where the configuration says."""
+    from adon.config.adon_yml import load_config
+    from network_provisioner.base.errors import AdonError
+    from network_provisioner.stores.database_url import is_database_url
+
+    what = f"the broker's state as {file} has it"
+    try:
+        where = load_config(file).broker.state
+        found, works = _database(where) if is_database_url(where) else _state_file(Path(where))
+    except AdonError as error:
+        found, works = str(error), False
+    return Finding(what, found, works, advice="mend broker.state: docs/state.md")
+
+
+def _archive(file: Path) -> Finding:
+    """Whether the broker could keep measurements where the configuration says."""
+    from adon.config.adon_yml import load_config
+    from monitors.archive.archive import Archive
+    from network_provisioner.base.errors import AdonError
+    from network_provisioner.stores.database_url import is_database_url
+
+    what = f"the archive of measurements as {file} has it"
+    try:
+        where = load_config(file).broker.archive
+        found, works = _database(where) if is_database_url(where) else _state_file(Path(where))
+        Archive(where, read_only=True).close()  # another program's is refused
+    except AdonError as error:
+        found, works = str(error), False
+    return Finding(what, found, works, advice="mend broker.archive: docs/archive.md")
+
+
+def _database(url: str) -> tuple[str, bool]:
+    from network_provisioner.stores.postgres_link import Link
+
+    link = Link(url)
+    try:
+        version = link.rows("SHOW server_version", {})[0][0]
+    finally:
+        link.close()
+    return f"{link.shown} answers: PostgreSQL {version}", True
+
+
+def _state_file(path: Path) -> tuple[str, bool]:
+    nearest = next(p for p in (path, *path.absolute().parents) if p.exists())
+    works = os.access(nearest, os.W_OK)
+    return f"{path} {'can' if works else 'cannot'} be written", works
+
+
+def _run(args: argparse.Namespace) -> int:
+    config = args.config or (Path("adon.yml") if Path("adon.yml").is_file() else None)
+    found = list(findings(config))
+    healthy = all(f.ok or not f.needed for f in found)
+    if args.json:
+        print_json({"healthy": healthy, "findings": [asdict(f) for f in found]})
+        return 0 if healthy else 1
+    for f in found:
+        mark = "ok     " if f.ok else "MISSING" if f.needed else "without"
+        advice = f"  ({f.advice})" if not f.ok and f.advice else ""
+        print(f"{mark}  {f.what}: {f.found}{advice}")
+    print("nothing that is needed is missing" if healthy else "what is MISSING is needed")
+    return 0 if healthy else 1

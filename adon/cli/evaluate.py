@@ -1,0 +1,192 @@
+"""``adon site evaluate``: how good mappings are, on traces of real workflows."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from adon.cli.output import table
+from adon.cli.parsing import Nouns, add_command, whole
+
+if TYPE_CHECKING:
+    from site_selector.evaluation.adversary import Found
+    from site_selector.evaluation.cases import Outcome, Setting
+    from site_selector.evaluation.traces import Trace
+    from site_selector.evaluation.worlds import Platform, Staging
+
+    Case = tuple[Trace, Platform, int, Setting]
+
+_EVALUATE = """Evaluate the mapping policies on traces of real workflows.
+
+Puts every trace on made-up platforms, executes each policy's mapping in a simulator with the true
+values while the policies saw wrong ones, and compares makespans with the best mapping known to
+whoever knows the truth, and with a bound that none can go below.
+"""
+_EVALUATE_MORE = """
+Four regimes: 'exact', what is believed is true; 'errors', run times, sizes and throughput are
+believed wrongly by up to --errors; 'wrong-waits', queue waits as well; 'unknown-waits', the same,
+and true queue waits are exponential about what is believed. The same traces and options give the
+same file.
+
+Examples:
+  adon site evaluate --instances traces --json evaluation.json
+  adon site evaluate --instances traces --platforms 2 --seed 7 --json quick.json
+  adon site evaluate --adversary 300 --platforms 4 --json lost.json
+"""
+
+
+def add(verbs: Nouns[argparse.ArgumentParser]) -> None:
+    """Add ``adon site evaluate``."""
+    parser = add_command(verbs, "evaluate", _EVALUATE, _evaluate, _EVALUATE_MORE)
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument(
+        "--instances", type=Path, metavar="DIR",
+        help="traces in WfFormat (*.json, also in folders below)",
+    )  # fmt: skip
+    what.add_argument(
+        "--adversary", type=whole(1, 10**6), metavar="STEPS",
+        help="instead of traces: search for small workflows on which ADON loses to a built-in",
+    )  # fmt: skip
+    parser.add_argument(
+        "--platforms", type=whole(1, 10_000), default=10, metavar="N",
+        help="platforms to draw for each trace, or searches to make (default: 10)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--seed", type=whole(0, 10**9), default=0, metavar="S",
+        help="draws platforms and errors (default: 0)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--errors", type=_share, default=0.5, metavar="E",
+        help="how wrong beliefs are, from 0 to 0.99 (default: 0.5, that is by up to 50 %%)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--staging", choices=("per-site", "per-job"), default="per-site",
+        help="a file moves once to each site, or with every job (default: per-site)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--jobs", type=whole(1, 1024), default=len(os.sched_getaffinity(0)), metavar="K",
+        help="processes to work with (default: one for each core)",
+    )  # fmt: skip
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write everything as JSON")
+
+
+def _share(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value <= 0.99:
+        raise argparse.ArgumentTypeError(f"found {text!r}, expected a number from 0 to 0.99")
+    return value
+
+
+def _evaluate(args: argparse.Namespace) -> int:
+    _check_target(args.json)
+    return _compare(args) if args.adversary is None else _search(args)
+
+
+def _compare(args: argparse.Namespace) -> int:
+    from adon.cli.parallel import each
+    from adon.cli.progress import progress
+    from site_selector.evaluation import report
+    from site_selector.evaluation.cases import Setting
+    from site_selector.evaluation.traces import read_folder
+    from site_selector.evaluation.worlds import draw_platform
+
+    traces, skipped = read_folder(args.instances)
+    for line in skipped:
+        print(line, file=sys.stderr)
+    for trace in traces:
+        for note in trace.trace.notes:
+            print(f"{trace.path}: {note}", file=sys.stderr)
+    setting = Setting(args.seed, args.errors, args.staging)
+    platforms = [draw_platform(args.seed, number) for number in range(args.platforms)]
+    cases = [(i, k) for i in range(len(traces)) for k in range(len(platforms))]
+    # The long ones first, so that all processes end at about the same time.
+    cases.sort(key=lambda case: (-len(traces[case[0]].trace.tasks), case))
+    work = [(traces[i].trace, platforms[k], k, setting) for i, k in cases]
+    with progress(len(work), "cases") as done:
+        outcomes = each(work, _work, args.jobs, done)
+    found = dict(zip(cases, outcomes, strict=True))
+    rows = [report.Row(traces[i], k, tuple(found[i, k])) for i, k in sorted(found)]
+    names = [line.rpartition("/")[2] for line in skipped]
+    everything = report.as_dict(rows, platforms, setting, names)
+    _print(everything["summary"])
+    if args.json is not None:
+        _write(args.json, everything)
+    return 0
+
+
+def _search(args: argparse.Namespace) -> int:
+    from adon.cli.parallel import each
+    from adon.cli.progress import progress
+    from site_selector.evaluation import adversary
+
+    # One after the other, a search is a number of steps; they are told apart by their seeds.
+    seeds = [args.seed * 10_000 + number for number in range(args.platforms)]
+    with progress(len(seeds), "searches") as done:
+        work = [(seed, args.adversary, args.staging) for seed in seeds]
+        found = each(work, _hunt, args.jobs, done)
+    found.sort(key=lambda one: -one.ratio)
+    head = ("adon ÷ best built-in>", "adon>", "best built-in>", "which", "tasks>", "sites>")
+    rows = []
+    for one in found:
+        rival, least = adversary.rival(one)
+        puzzle = one.puzzle
+        counts = (str(len(puzzle.runtime_s)), str(len(puzzle.platform.sites)))
+        ours = one.makespan_s["adon"]
+        rows.append((f"{one.ratio:.3f}", f"{ours:.1f} s", f"{least:.1f} s", rival, *counts))
+    print(f"The worst of each search, makespans by the simulator\n{table(head, rows)}")
+    if args.json is not None:
+        _write(args.json, adversary.as_dict(found, args.seed, args.adversary, args.staging))
+    return 0
+
+
+def _print(summary: dict[str, Any]) -> None:
+    from site_selector.evaluation import report
+
+    print("Makespans as ratios, geometric mean and worst; 1 is best.")
+    for regime, lines in report.tables(summary):
+        worst = summary[regime]["best_known"][report.OVERALL]["adon"]
+        print(f"\n{regime}\n{table(report.HEAD, lines)}")
+        print(f"adon's worst: {worst['worst']:.3f} for {worst['worst_case']}")
+
+
+def _work(case: Case) -> list[Outcome]:
+    from site_selector.evaluation.cases import run_case
+
+    return run_case(*case)
+
+
+def _hunt(task: tuple[int, int, Staging]) -> Found:
+    from site_selector.evaluation.adversary import search
+
+    seed, steps, staging = task
+    return search(seed, steps, staging)
+
+
+def _check_target(path: Path | None) -> None:
+    """Better now than after an hour."""
+    from network_provisioner.base.errors import InputError
+
+    if path is None:
+        return
+    if not path.parent.is_dir():
+        raise InputError(f"{path}: found no folder {path.parent}, expected it to be there")
+    if not os.access(path.parent, os.W_OK):
+        raise InputError(f"{path}: found {path.parent} not writable, expected to write there")
+    if path.exists() and not path.is_file():
+        raise InputError(f"{path}: found no regular file, expected a file or a free name")
+
+
+def _write(path: Path, everything: dict[str, Any]) -> None:
+    import json
+
+    from site_selector.wholefile import write_whole
+
+    text = json.dumps(everything, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    write_whole(path, lambda stream: stream.write(text), "the evaluation")

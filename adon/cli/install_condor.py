@@ -1,0 +1,212 @@
+"""``adon install condor``: paths for the files that HTCondor itself moves."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import pwd
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from adon.cli import install_hooks
+from adon.cli.install_ask import add_options, agreed, closed
+from adon.cli.parsing import DEFAULT_BROKER, Nouns, add_command
+
+if TYPE_CHECKING:
+    from condor_plugins.transfers.setup import Settings
+    from pegasus_hooks.install.changes import Change
+
+_CONDOR = """Put the network provisioner into an HTCondor access point, or take it out again.
+
+Then every job whose files HTCondor moves (Pegasus in condorio mode, or no Pegasus at all) gets a
+path before its input is sent and gives it back right after; the same for its output. Nobody's
+submit file changes. Shows the two files that will be written and asks first.
+"""
+_CONDOR_MORE = """
+Slots name their site in AdonSite or PegasusSite (STARTD_ATTRS on the execute machines).
+
+Examples:
+  adon install condor --site local --dry-run             what would be written
+  adon install condor --site local --config /etc/adon.yml
+  adon install condor --config-dir ~/condor/config.d --site local
+  adon install condor --undo                             as it was before
+
+Exit codes: 0 done, or nothing to do; 1 you said no; 2 it cannot be installed there, and nothing was
+changed.
+"""
+CONFIG_DIR = Path("/etc/condor/config.d")
+NAME, HOOKS = "99-adon-transfers", "adon-transfers.json"
+_LIMIT_S = 20.0
+
+
+def add(verbs: Nouns[argparse.ArgumentParser]) -> None:
+    """Add ``condor`` to the verbs of ``adon install``."""
+    parser = add_command(verbs, "condor", _CONDOR, _run, _CONDOR_MORE)
+    parser.add_argument(
+        "--config-dir", type=Path, default=CONFIG_DIR, metavar="DIR",
+        help="HTCondor's folder of settings, its LOCAL_CONFIG_DIR (default: %(default)s)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--site", metavar="NAME", help="the site that the access point stands at, as the network "
+        "knows it",
+    )  # fmt: skip
+    parser.add_argument(
+        "--config", type=Path, metavar="FILE", help="adon.yml, for the broker's address"
+    )
+    parser.add_argument(
+        "--broker", metavar="URL",
+        help=f"whom to ask (default: the broker of --config, else {DEFAULT_BROKER})",
+    )  # fmt: skip
+    parser.add_argument(
+        "--token-file", metavar="FILE",
+        help="what hooks show it, where it asks for a token; they run as the job's owner, and ~ is "
+        "the owner's home",
+    )  # fmt: skip
+    parser.add_argument(
+        "--watch-token-file", metavar="FILE",
+        help="what the watcher shows it: an engineer's, since it serves all (default: as hooks)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--project", metavar="NAME", help="whose transfers they are where a job does not say"
+    )
+    add_options(parser)
+    parser.set_defaults(ahead=False)
+
+
+def _run(args: argparse.Namespace) -> int:
+    from network_provisioner.base.errors import InputError
+    from pegasus_hooks.install.changes import apply, check_writable, locked, remove_parts
+
+    folder = args.config_dir.expanduser().absolute()
+    if not folder.is_dir():
+        raise InputError(f"{folder}: found no folder, expected HTCondor's LOCAL_CONFIG_DIR")
+    with locked(folder):
+        wanted = _to_undo(folder) if args.undo else _to_install(args, folder)
+        needed = [change for change in wanted if change.needed]
+        if not needed:
+            state = "no ADON" if args.undo else "ADON is installed as asked"
+            print(f"nothing to do: {state} in {folder}")
+            return 0
+        check_writable(needed)
+        if not agreed(args, needed):
+            return 0 if args.dry_run else 1
+        remove_parts([change.path for change in needed])
+        apply(needed)
+    if args.undo:
+        print("taken out: " + ", ".join(str(change.path) for change in needed))
+    else:
+        print("installed: paths for the files that HTCondor moves")
+        for line in _notes(args):
+            print(f"note: {line}")
+    print("HTCondor goes by it after: condor_reconfig")
+    return 0
+
+
+def _to_install(args: argparse.Namespace, folder: Path) -> list[Change]:
+    from condor_plugins.transfers import setup
+    from network_provisioner.base.errors import InputError
+    from pegasus_hooks.install.changes import Change, read
+
+    if not args.site:
+        raise InputError("found no --site, expected the site that this access point stands at")
+    path, hooks = folder / NAME, folder.parent / HOOKS
+    before, hooks_before = read(path), read(hooks)
+    _refuse_foreign(folder, path, before)
+    if hooks_before is not None and (before is None or setup.hooks_of(before) != hooks):
+        raise InputError(f"{hooks}: found a file that is not ours, expected none of this name")
+    return [
+        Change(hooks, hooks_before, _hooks_text(args).encode()),
+        Change(path, before, setup.text(_settings(args, hooks)).encode()),
+    ]
+
+
+def _to_undo(folder: Path) -> list[Change]:
+    from condor_plugins.transfers import setup
+    from pegasus_hooks.install.changes import Change, read
+
+    path = folder / NAME
+    before = read(path)
+    if before is None:
+        return []
+    _refuse_foreign(folder, path, before)
+    hooks = setup.hooks_of(before)
+    # Settings first: none shall name a file that is no more.
+    also = [] if hooks is None else [Change(hooks, read(hooks), None)]
+    return [Change(path, before, None), *also]
+
+
+def _refuse_foreign(folder: Path, path: Path, before: bytes | None) -> None:
+    """Raises InputError for a file of our name that is somebody's, and for somebody's hooks."""
+    from condor_plugins.transfers import setup
+    from network_provisioner.base.errors import InputError
+
+    if before is not None and setup.hooks_of(before) is None:
+        raise InputError(f"{path}: found a file that is not ours, expected none of this name")
+    files = [f for f in sorted(folder.iterdir()) if f.is_file() and f != path]
+    found = setup.other_hooks((str(f), f.read_text(errors="replace")) for f in files)
+    if not found:
+        values = {name: _value_of(name) for name in (setup.SETTING, setup.FORCED)}
+        found = setup.other_hooks(("HTCondor", f"{n} = {v}") for n, v in values.items() if v)
+    if found:
+        raise InputError(f"{found}, which is your own choice and is kept; expected it unset")
+
+
+def _settings(args: argparse.Namespace, hooks: Path) -> Settings:
+    from condor_plugins.transfers.setup import Settings
+
+    # Not resolved: what a virtual environment's python links to does not know its packages.
+    python = str(Path(sys.executable).absolute())
+    token = args.watch_token_file
+    return Settings(
+        python, hooks, _daemon_user(), "" if token is None else str(Path(token).absolute())
+    )
+
+
+def _daemon_user() -> str:
+    """Who HTCondor's own daemons run as, where root starts them."""
+    if os.geteuid() != 0:
+        return ""
+    return next((user.pw_name for user in pwd.getpwall() if user.pw_name == "condor"), "")
+
+
+def _hooks_text(args: argparse.Namespace) -> str:
+    from network_provisioner.client.hookconfig import HookConfig
+
+    common = install_hooks.hook_config(args)
+    config = replace(common, archive=None, watch=None, site=args.site, project=args.project)
+    usual = {f.name: f.default for f in fields(HookConfig)}
+    said = {k: v for k, v in asdict(config).items() if v != usual[k]}
+    return json.dumps(said, indent=1) + "\n"
+
+
+def _value_of(name: str) -> str:
+    """What HTCondor goes by on this machine; empty where it has none, or cannot be asked."""
+    program = shutil.which("condor_config_val")
+    if program is None:
+        return ""
+    try:
+        done = subprocess.run(
+            [program, name], capture_output=True, text=True, check=False, timeout=_LIMIT_S
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def _notes(args: argparse.Namespace) -> Iterator[str]:
+    """What keeps it from working, as far as can be seen from here."""
+    from condor_plugins.transfers import setup
+
+    yield from install_hooks.notes(args)
+    if shutil.which("condor_config_val") and _value_of(setup.SETTING) != setup.KEYWORD:
+        yield f"HTCondor does not read {args.config_dir}: is it its LOCAL_CONFIG_DIR?"
+    python = Path(sys.executable).absolute()
+    shut = closed(python)
+    if shut is not None:
+        yield f"jobs' owners cannot run {python}: {shut} is closed to them"

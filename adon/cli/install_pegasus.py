@@ -1,0 +1,262 @@
+"""``adon install pegasus``: the site selector and the hooks, in an installation or for one user."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Collection, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from adon.cli import install_catalog, install_hooks
+from adon.cli.install_ask import (
+    add_options,
+    agreed,
+    closed,
+    conclude,
+    still_needed,
+    undo,
+)
+from adon.cli.parsing import Nouns, add_command
+
+if TYPE_CHECKING:
+    from pegasus_hooks.install.home import Home, Place
+    from pegasus_hooks.install.parts import Part
+    from pegasus_hooks.install.verify import Verdict
+
+_PEGASUS = """Install ADON into a Pegasus, or take it out again: site selection, and the hooks.
+
+Shows what will change and asks first. For all users of the installation: a jar beside Pegasus's
+own, two scripts, and a block of settings in its etc/pegasus.properties; pegasus-plan and
+pegasus-run stay as they are. Then plans a workflow of two jobs to see that both parts are in the
+plan, and takes all back where they are not.
+"""
+_PEGASUS_MORE = """
+Examples:
+  adon install pegasus --home /opt/pegasus --dry-run     what would change
+  adon install pegasus --home /opt/pegasus --config /etc/adon.yml
+  adon install pegasus --only hooks                      paths for transfers; sites as before
+  adon install pegasus --user                            for yourself, in your own files
+  adon install pegasus --catalog transformations.yml     hooks for who plans with this catalog
+  adon install pegasus --home /opt/pegasus --callout     where no jar may be added: 5 s per job
+  adon install pegasus --home /opt/pegasus --undo        as it was before
+
+Exit codes: 0 done, or nothing to do; 1 you said no, or ADON was not in the plan: all is as it was;
+2 it cannot be installed there, and nothing was changed.
+"""
+_PARTS = ("selector", "hooks")
+
+
+def add(verbs: Nouns[argparse.ArgumentParser]) -> None:
+    """Add ``pegasus`` to the verbs of ``adon install``."""
+    parser = add_command(verbs, "pegasus", _PEGASUS, _run, _PEGASUS_MORE)
+    parser.add_argument(
+        "--home", type=Path, metavar="DIR",
+        help="the Pegasus installation (default: that of the pegasus-plan on PATH)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--user", action="store_true",
+        help="for yourself only: your shell's start file and ~/.pegasusrc",
+    )  # fmt: skip
+    parser.add_argument(
+        "--catalog", type=Path, metavar="FILE",
+        help="only the hooks, as an entry pegasus::transfer of this transformation catalog",
+    )  # fmt: skip
+    parser.add_argument(
+        "--only", choices=_PARTS, metavar="PART",
+        help="one part, selector or hooks; the other stays as it is (default: both)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--callout", action="store_true",
+        help="the documented callout instead of the plug-in; the planner sleeps 5 s per job",
+    )  # fmt: skip
+    parser.add_argument(
+        "--config", type=Path, metavar="FILE",
+        help="adon.yml with archive, network and broker (default: the catalogs alone)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--timeout", type=_seconds, metavar="S",
+        help="seconds that ADON may take for a workflow (default: 30), then a built-in rule maps",
+    )  # fmt: skip
+    install_hooks.add_options(parser)
+    add_options(parser)
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value <= 86400:
+        raise argparse.ArgumentTypeError(f"found {text!r}, expected seconds above 0")
+    return value
+
+
+def _run(args: argparse.Namespace) -> int:
+    from pegasus_hooks.install.changes import locked
+
+    if args.catalog is not None:
+        return install_catalog.run(args, _home)
+    home = _home(args)
+    places = _places(args, home)
+    with locked(places[0].lock):
+        if args.undo:
+            return undo(args, places, _keep(args))
+        return _install(args, home, places)
+
+
+def _home(args: argparse.Namespace) -> Home | None:
+    """The Pegasus; what is one user's can be changed without."""
+    from network_provisioner.base.errors import InputError
+    from pegasus_hooks.install.home import home_at, home_on_path
+
+    if args.home is not None:
+        return home_at(args.home)
+    try:
+        return home_on_path()
+    except InputError:
+        if args.undo and (args.user or args.catalog):
+            return None
+        if args.user and args.only == "selector":
+            return None
+        raise
+
+
+def _places(args: argparse.Namespace, home: Home | None) -> list[Place]:
+    from pegasus_hooks.install.home import place_for_all, place_for_user
+
+    if not args.user:
+        assert home is not None
+        return [place_for_all(home)]
+    own, shell = Path.home(), os.environ.get("SHELL", "")
+    asked = place_for_user(own, shell, args.callout)
+    # Whichever way it was installed before, and whatever the shell was then.
+    every = [place_for_user(own, "", True)]
+    every += [place_for_user(own, other, False) for other in ("bash", "zsh", "sh")]
+    return [asked, *(place for place in every if place.settings != asked.settings)]
+
+
+def _keep(args: argparse.Namespace) -> Collection[str]:
+    """The parts that are not asked for, and stay as they are."""
+    return {name for name in _PARTS if args.only is not None and name != args.only}
+
+
+def _parts(args: argparse.Namespace, home: Home | None, place: Place) -> list[Part]:
+    from adon.config.adon_yml import load_config
+    from pegasus_hooks.install.parts import hooks_part
+
+    if args.config is not None:
+        load_config(args.config)
+    parts = []
+    # Not resolved: what a virtual environment's python links to does not know its packages.
+    python = str(Path(sys.executable).absolute())
+    if args.only != "hooks":
+        parts.append(_selector(args, python))
+    if args.only != "selector":
+        assert home is not None
+        exitcode = home.root / "bin" / "pegasus-exitcode"
+        config = install_hooks.hook_config(args)
+        parts.append(hooks_part(place.programs, python, exitcode, config))
+    return parts
+
+
+def _selector(args: argparse.Namespace, python: str) -> Part:
+    from adon.planning.jar import planner_jar
+    from network_provisioner.base.errors import InputError
+    from pegasus_hooks.install.parts import callout_part, plugin_part
+
+    if args.callout:
+        return callout_part(python, args.config, args.timeout)
+    jar = planner_jar(progress=print)
+    try:
+        content = jar.read_bytes()
+    except OSError as error:
+        raise InputError(f"{jar}: {error.strerror}, expected the planner plug-in") from None
+    return plugin_part(content, python, args.config, args.timeout)
+
+
+def _install(args: argparse.Namespace, home: Home | None, places: Sequence[Place]) -> int:
+    from pegasus_hooks.install.changes import check_writable
+    from pegasus_hooks.install.installing import changes_to_install
+
+    place = places[0]
+    parts = _parts(args, home, place)
+    keep = _keep(args)
+    # A jar that is no longer wanted may still have sub-workflows to plan.
+    in_use = still_needed(
+        place, {*keep, *(part.name for part in parts if part.jars or part.programs)}
+    )
+    wanted = changes_to_install(place, parts, places[1:], keep, in_use)
+    needed = [change for change in wanted if change.needed]
+    if not needed:
+        where = " and ".join(str(file) for file in place.files)
+        print(f"nothing to do: ADON is installed as asked, in {where}")
+        return 0
+    check_writable(needed)
+    if not agreed(args, needed):
+        return 0 if args.dry_run else 1
+    check = partial(_verified, args, home, place, parts) if home is not None else None
+    if not conclude(place, wanted, parts, check):
+        return 1
+    if args.only != "hooks":
+        _warm()
+    for line in _notes(args, place, parts):
+        print(f"note: {line}")
+    if place.shell and args.only != "hooks":
+        print(f"from the next shell on; in this one: . {place.settings}")
+    return 0
+
+
+def _warm() -> None:
+    """Compile what large workflows need, so that the first of them does not wait for it.
+
+    In a process of its own: what it prints is its own affair, and it is no reason to fail.
+    """
+    import subprocess
+
+    print("preparing for large workflows (once, up to a minute)", flush=True)
+    command = [sys.executable, "-I", "-m", "site_selector.warm"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        said = done.stderr.strip().splitlines()
+        print(f"note: not compiled beforehand: {said[-1] if said else done.returncode}")
+
+
+def _notes(args: argparse.Namespace, place: Place, parts: Sequence[Part]) -> Iterator[str]:
+    """What keeps an installation from being one, for some or for all."""
+    from pegasus_hooks.install.installing import own_choice, own_post
+
+    hooks = [part for part in parts if part.scripts is not None]
+    rc = Path.home() / ".pegasusrc"
+    if not args.user:
+        for part in parts:
+            mine = own_choice(rc, [part])
+            if mine is not None:
+                yield f"{mine}, which wins for you"
+        python = Path(sys.executable).absolute()
+        shut = closed(python)
+        if shut is not None:
+            yield f"other users cannot run {python}: {shut} is closed to them"
+    if not hooks:
+        return
+    for file in dict.fromkeys((*place.files, rc)):
+        post = None if place.shell and file == place.settings else own_post(file)
+        if post is not None:
+            yield (
+                f"{post}, which runs instead of pegasus-exitcode, and so of ADON's POST: paths are "
+                "given back by the watcher, and no transfer is recorded"
+            )
+    yield from install_hooks.notes(args)
+
+
+def _verified(args: argparse.Namespace, home: Home, place: Place, parts: Sequence[Part]) -> Verdict:
+    """Plan two jobs and judge."""
+    from pegasus_hooks.install.installing import environment
+    from pegasus_hooks.install.verify import verify
+
+    environ = dict(os.environ)
+    if place.shell:
+        environ |= environment(place, parts)
+    return verify(home, parts, environ, own_home=args.user)

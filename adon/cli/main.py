@@ -1,0 +1,112 @@
+"""``adon``: application-driven overlay networks for Pegasus and HTCondor workflows.
+
+Noun-verb commands. Exit codes: 0 done, 1 ran and did not succeed, 2 could not run as asked (one
+line on standard error says what was found and what was expected).
+"""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import io
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from adon.cli.parsing import Parser
+from network_provisioner.base.errors import AdonError, printable
+
+NOUNS = (
+    "doctor", "site", "plan", "monitor", "broker", "topology", "transit", "template", "policy",
+    "state", "install", "watch", "workflow", "pool", "agent", "dashboard", "archive", "measure",
+)  # fmt: skip
+_DESCRIPTION = "ADON: application-driven overlay networks for Pegasus and HTCondor workflows."
+_EPILOG = """\
+'adon COMMAND --help' explains a command, with examples. Start with 'adon doctor'.
+
+Exit codes: 0 done; 1 ran and did not succeed; 2 could not run as asked: one line on standard
+error says what was found and what was expected.
+"""
+
+
+class _Version(argparse.Action):
+    """``--version``, looked up only when asked for: reading it costs more than all the parsing."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        from importlib import metadata
+
+        print(f"adon {metadata.version('adon-wms')}")
+        parser.exit()
+
+
+def build_parser() -> Parser:
+    """The whole command line; every command's help is its module's docstring."""
+    parser = Parser(prog="adon", description=_DESCRIPTION, epilog=_EPILOG)
+    parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
+    parser.add_argument("--debug", action="store_true", help="show a traceback instead of one line")
+    nouns = parser.add_subparsers(dest="noun", required=True, metavar="COMMAND")
+    for noun in NOUNS:
+        import_module(f"adon.cli.{noun}").add(nouns)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None, parser: Parser | None = None) -> int:
+    """Run one command of ``parser``, by default ``adon``'s, and return its exit code."""
+    _prepare_streams()
+    debug = False
+    try:
+        try:
+            args = (parser or build_parser()).parse_args(argv)
+            debug = args.debug
+            code: int = args.run(args)
+        except SystemExit:  # help was printed, or the arguments cannot be: flushed like the rest
+            sys.stdout.flush()
+            raise
+        sys.stdout.flush()
+        return code
+    except AdonError as error:
+        if debug:
+            raise
+        _complain(str(error))
+        return 2
+    except OSError as error:
+        if debug:
+            raise
+        _drop_unwritten()
+        if isinstance(error, BrokenPipeError):
+            # The reader of our output (head, less) is gone: nothing is wrong, nothing to say.
+            return 0
+        where = f"{error.filename}: " if error.filename else ""
+        room = ", expected room to write" if error.errno == errno.ENOSPC else ""
+        _complain(f"{where}{error.strerror or error}{room}")
+        return 2
+    except KeyboardInterrupt:
+        _complain("interrupted")
+        return 130
+
+
+def _prepare_streams() -> None:
+    if sys.stdout is None:  # started with standard output closed
+        sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A terminal that has no Γ gets its escape: an answer is worth more than its looks.
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
+def _drop_unwritten() -> None:
+    """Let go of output that cannot be written, so that the interpreter does not try once more at
+    its end and complain in its own words."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, sys.stdout.fileno())
+        os.close(null)
+
+
+def _complain(message: str) -> None:
+    """One line on standard error, whatever stands in the message: it may quote a foreign server."""
+    print(f"adon: {printable(' '.join(message.split()))}", file=sys.stderr)

@@ -1,0 +1,171 @@
+"""Tasks, agents, runs and rights as text."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from adon.cli.output import duration, table
+from network_provisioner.base.errors import printable
+
+Rows = Sequence[Mapping[str, Any]]
+
+
+def tasks(found: Rows, now: float) -> str:
+    """A table, and why some are in no schedule."""
+    head = ("task", "tool", "of", "every>", "for>", "next", "done>", "failed>", "missed>", "from")
+    rows = [
+        (
+            _said(t["name"]), _said(t["tool"]), _said(t["subject"]), duration(t["every_s"]),
+            duration(t["for_s"]), _ahead(t["next"], now),
+            *(str(t["counts"].get(state, 0)) for state in ("done", "failed", "missed")),
+            "adon.yml" if t["configured"] else _said(t["by"]) or "-",
+        )
+        for t in found
+    ]  # fmt: skip
+    problems = [_said(f"{t['name']}: {t['problem']}") for t in found if t["problem"]]
+    return "\n".join([table(head, rows), *problems])
+
+
+def agents(found: Rows, now: float) -> str:
+    """A table, and the last thing that went wrong at each."""
+    head = ("agent", "address", "is", "seen", "clock>", "waiting>", "to do>", "version", "tools")
+    rows = [
+        (
+            _said(a["name"]), _said(a["address"]), "there" if a["present"] else "away",
+            _seen(a["last_seen"], now),
+            _clock(a), str(a["unsent"]), str(a["to_do"]), _said(a["version"] or "-"),
+            "-" if a["tools"] is None else _said(" ".join(a["tools"])),
+        )
+        for a in found
+    ]  # fmt: skip
+    errors = [
+        _said(f"{a['name']}, {_seen(a['last_error_at'], now)}: {a['last_error']}")
+        for a in found
+        if a["last_error"]
+    ]
+    unseen = [_said(a["name"]) for a in found if a["last_seen"] is None]
+    if unseen:
+        errors.append(
+            f"{', '.join(unseen)}: never seen; 'adon agent run --config agent.yml' starts an agent"
+        )
+    return "\n".join([table(head, rows), *errors])
+
+
+def schedule(found: Mapping[str, Any], runs: Rows, now: float) -> str:
+    """The runs, and the use of hosts and links."""
+    lines = [
+        f"{_counted(found['tasks'], 'task')}, {_counted(found['slots'], 'run')} in "
+        f"{duration(found['hyperperiod_s'])}, "
+        "then again"
+    ]
+    used = [(str(name), share) for name, share in found["hosts"].items()]
+    used += [("-".join(item["link"]), item["use"]) for item in found["links"]]
+    if used:
+        uses = [(name, f"{100 * share:.1f} %") for name, share in used]
+        lines += ["", table(("host or link", "in use>"), uses)]
+    moved = {m["run"]: f"moved once, from {_at(m['instead_of'], now)}" for m in found["moved"]}
+    head = ("at (UTC)", "in>", "for>", "task", "of", "state", "why")
+    rows = [
+        (
+            _at(r["at"], now), _ahead(r["at"], now), duration(r["until"] - r["at"]),
+            _said(r["task"]) + (f" (asked for by {_said(r['demanded'])})" if r["demanded"] else ""),
+            _said(r["subject"]), _state(r, now), _said(r["error"]) or moved.get(r["id"], ""),
+        )
+        for r in runs
+    ]  # fmt: skip
+    return "\n".join([*lines, "", table(head, rows) if rows else "no run in this time"])
+
+
+def planned(run: Mapping[str, Any], now: float) -> str:
+    """When a run will be."""
+    wait_s = max(0.0, float(run["at"]) - now)
+    return (
+        _said(f"{run['id']}: {run['tool']} of {run['subject']} at {_at(run['at'], now)} UTC, ")
+        + f"in {duration(wait_s)}, for {duration(run['until'] - run['at'])}"
+    )
+
+
+def results(run: Mapping[str, Any], found: Rows, hidden: int) -> str:
+    """What came of a run."""
+    lines = [_said(f"{m['metric']}  {m['subject']}  {_value(m)}") for m in found]
+    if hidden:
+        lines.append(f"{hidden} more were recorded, which you may not see")
+    if run["state"] != "done":
+        told = f"{run['id']}: {run['state']}{': ' if run['error'] else ''}{run['error']}"
+        lines.append(_said(told))
+    return "\n".join(lines)
+
+
+def who(keys: Rows, source: str, to: str, metric: str) -> str:
+    """Who may start, and who may see, each with the reason."""
+    ends = f"from {source} to {to}" if to else f"at {source}"
+    lines = []
+    for what, question in (
+        ("start", f"Who may start measurements of {metric} {ends}?"),
+        ("see", f"Who may see {metric} {ends}?"),
+    ):
+        able = [(_said(k["name"]) or "anybody", _said(k[f"{what}_why"])) for k in keys if k[what]]
+        rows = [f"  {name}: {why}" for name, why in able] or ["  nobody among those told of here"]
+        lines += [question, *rows]
+    return "\n".join(lines)
+
+
+def _said(words: object) -> str:
+    """What agents and other users say, on one line and without a terminal's own signs."""
+    return printable("" if words is None else str(words))
+
+
+def _counted(count: int, one: str) -> str:
+    return f"{count} {one}{'' if count == 1 else 's'}"
+
+
+def _value(found: Mapping[str, Any]) -> str:
+    from network_provisioner.base.units import format_rate
+
+    value, unit = float(found["value"]), str(found["unit"])
+    if unit == "bit/s":
+        return format_rate(value)
+    if unit == "s":
+        return duration(value)
+    return f"{value:.6g}" + ("" if unit == "1" else f" {unit}")
+
+
+def _state(run: Mapping[str, Any], now: float) -> str:
+    if run["state"] == "planned" and run["at"] <= now:
+        return "under way" if now < run["until"] else "no answer yet"
+    return str(run["state"])
+
+
+def _clock(agent: Mapping[str, Any]) -> str:
+    if agent["offset_s"] is None:
+        return "-"
+    offset_s, error_s = agent["offset_s"], agent["error_s"]
+    in_s = max(abs(offset_s), error_s or 0.0) >= 0.9995
+    unit, factor = ("s", 1) if in_s else ("ms", 1000)
+    offset = f"{_figures(factor * offset_s, 3):+g} {unit}"
+    return offset if error_s is None else f"{offset} ± {_figures(factor * error_s, 2):g}"
+
+
+def _figures(value: float, count: int) -> float:
+    """Rounded to so many figures, but never a whole part."""
+    return round(value, max(0, count - 1 - math.floor(math.log10(abs(value))))) if value else 0.0
+
+
+def _seen(instant: float | None, now: float) -> str:
+    return "never" if instant is None else f"{duration(max(0, round(now - instant)))} ago"
+
+
+def _at(instant: float, now: float) -> str:
+    """The time of day in UTC, with its date where that is not today."""
+    moment, today = (datetime.fromtimestamp(t, UTC) for t in (instant, now))
+    return moment.strftime("%H:%M:%S" if moment.date() == today.date() else "%Y-%m-%d %H:%M:%S")
+
+
+def _ahead(instant: float | None, now: float) -> str:
+    if instant is None:
+        return "-"
+    ahead_s = round(instant - now)
+    return f"{duration(ahead_s)}" if ahead_s >= 0 else f"-{duration(-ahead_s)}"

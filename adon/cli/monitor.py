@@ -1,0 +1,276 @@
+"""Follow workflows, and look at what was measured of them."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import math
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from adon.cli.monitor_anomalies import add_anomalies
+from adon.cli.monitor_show import add_shows
+from adon.cli.parsing import DEFAULT_BROKER, Nouns, Parser, add_command, add_json, add_noun
+
+if TYPE_CHECKING:
+    from monitors.workflows.follower import Follower
+    from monitors.workflows.logs.submit_dir import SubmitDir
+    from monitors.workflows.sink import Requests, Sink
+    from monitors.workflows.status import Status
+    from network_provisioner.client.http1 import Tls
+
+_LOOKED = (
+    " in the hooks' registry, in Pegasus's database or in HTCondor's queue;"
+    " a DIR names one, --keep waits for those to come"
+)
+_BAR = 10  # letters of a bar: with a name and some counts a line fits into 80
+_NOTICES_S = 30.0  # for the last ones to be sent before the command ends
+
+_RUN = """Follow workflows until every one is done, failed or removed.
+
+Prints a line at every change, also of the workflows inside them, and records status, jobs,
+transfers, run times and queue waits, from which later placements learn. Following twice records
+nothing twice.
+"""
+_RUN_MORE = """
+With --user or --all, workflows are found in the hooks' registry, in Pegasus's database of
+workflows and in HTCondor's queue, also those that begin later. Where a workflow's own files cannot
+be understood, pegasus-status is asked; where DAGMan has not written for long, HTCondor is asked
+whether it is still there.
+
+Examples:
+  adon monitor run submit/me/pegasus/soykb/run0001
+  adon monitor run run0001 run0002 --archive .adon/archive.sqlite
+  adon monitor run --user --keep --broker https://broker.example:8470 --token-file ~/.adon-token
+
+Exit codes: 0 all are done; 1 one failed or was removed; 2 a directory or the archive is bad.
+"""
+
+
+def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
+    """Add ``adon monitor``."""
+    verbs = add_noun(nouns, "monitor", __doc__)
+    run = add_command(verbs, "run", _RUN, _run, _RUN_MORE)
+    run.add_argument(
+        "dirs", nargs="*", type=Path, metavar="DIR", help="submit directory, or a .dag file"
+    )
+    run.add_argument("--user", action="store_true", help="all workflows of whoever calls this")
+    run.add_argument("--all", action="store_true", help="of all users, as far as they can be read")
+    _add_sink(run)
+    run.add_argument(
+        "--since", metavar="TIME", default="30 d",
+        help="leave out what ended before, with --user and --all: a time, or how long ago "
+        "(default: %(default)s)",
+    )  # fmt: skip
+    run.add_argument(
+        "--notify", type=Path, metavar="FILE",
+        help="tell of workflows that finish, fail or are stuck, as 'monitoring.notices' in this "
+        "adon.yml says (a broker tells of those that it is sent by itself)",
+    )  # fmt: skip
+    run.add_argument(
+        "--give-up-after", metavar="TIME",
+        help="wait no longer for workflows of which nothing was written for so long, such as 2 d "
+        "(default: wait for ever)",
+    )  # fmt: skip
+    run.add_argument("--keep", action="store_true", help="go on when all have ended")
+    add_json(run, "print one JSON object per line and change")
+    add_shows(verbs)
+    add_anomalies(verbs)
+
+
+def _add_sink(run: Parser) -> None:
+    where = run.add_mutually_exclusive_group()
+    where.add_argument(
+        "--archive", default="adon-archive.sqlite", metavar="FILE_OR_URL",
+        help="where measurements go: a file, made where it is not there, or postgresql://… "
+        "(default: ./%(default)s)",
+    )  # fmt: skip
+    where.add_argument(
+        "--broker", nargs="?", const=DEFAULT_BROKER, metavar="URL",
+        help="send them to this broker instead (without an address %(const)s)",
+    )  # fmt: skip
+    run.add_argument(
+        "--token-file", type=Path, metavar="FILE",
+        help="what the broker knows the sender by (default: ADON_TOKEN_FILE)",
+    )  # fmt: skip
+
+
+def _run(args: argparse.Namespace) -> int:
+    from monitors.workflows.condor import Schedd
+    from monitors.workflows.discovery import Discovery, of_all, of_user
+    from monitors.workflows.family import ended_well
+    from monitors.workflows.follower import Follower
+    from monitors.workflows.inquiries import Fallback, Inquiries, inquiry_into
+    from monitors.workflows.logs.submit_dir import is_file, submit_dir_of
+    from network_provisioner.base.errors import InputError
+    from network_provisioner.base.units import parse_duration
+
+    if not (args.dirs or args.user or args.all):
+        raise InputError("found no DIR, expected submit directories, --user or --all")
+    since = _since(args.since)
+    give_up_s = math.inf
+    if args.give_up_after is not None:
+        give_up_s = parse_duration(args.give_up_after, "--give-up-after")
+    sources = of_all(since) if args.all else of_user(since) if args.user else []
+    logging.basicConfig(format="adon: %(message)s")
+    for submit_dir in args.dirs:
+        submit_dir_of(submit_dir)  # refused before an archive is made
+    with (
+        _sink(args) as sink,
+        _notifying(args, sink),
+        _requests(args, sink) as requests,
+        _stopped_by_signal() as stop,
+    ):
+
+        def show(submit_dir: SubmitDir, status: Status) -> None:
+            shown = _as_json if args.json else _as_text
+            print(shown(follower, submit_dir, status), flush=True)
+
+        follower = Follower(
+            args.dirs,
+            sink,
+            on_status=show,
+            discovery=Discovery(sources) if sources else None,
+            inquiries=Inquiries(Fallback(), inquiry_into(Schedd())),
+            requests=requests,
+            keep=args.keep,
+            give_up_s=give_up_s,
+        )
+        for member in follower.workflows:
+            if not is_file(member.dir.dagman_out):
+                waits = "DAGMan has not begun: waiting for pegasus-run or condor_submit_dag"
+                print(f"adon: {member.dir.path}: {waits}", file=sys.stderr)
+        follower.run(stop)
+    if not follower.family.roots:
+        print(f"adon: no workflows found{_LOOKED if sources else ''}", file=sys.stderr)
+    return 0 if ended_well(follower.family.roots) else 1
+
+
+def _since(text: str) -> Any:
+    """The earliest end that is of interest, in Unix seconds, whenever it is asked for."""
+    from adon.cli.times import moment_of
+
+    moment_of(text, "--since", time.time())  # refused now, where it is no time
+    return lambda: moment_of(text, "--since", time.time())
+
+
+@contextmanager
+def _sink(args: argparse.Namespace) -> Iterator[Sink]:
+    """Where measurements go. Raises AdonError."""
+    from monitors.archive.archive import Archive
+    from monitors.workflows.sink import BrokerSink
+
+    if args.broker is None:
+        with Archive(args.archive) as archive:
+            yield archive
+        return
+    yield BrokerSink(args.broker, *_credentials(args))
+
+
+def _credentials(args: argparse.Namespace) -> tuple[str | None, Tls]:
+    """What the broker knows us by, and we it. Raises InputError."""
+    import os
+
+    from network_provisioner.client.credentials import from_environment, read_token
+
+    token, tls = from_environment(os.environ)
+    return (token if args.token_file is None else read_token(args.token_file)), tls
+
+
+@contextmanager
+def _requests(args: argparse.Namespace, sink: Sink) -> Iterator[Requests]:
+    """Where others ask to have a workflow measured at once: where the measurements go."""
+    from monitors.archive.archive import Archive
+    from monitors.workflows.sink import BrokerRequests
+
+    if isinstance(sink, Archive):
+        yield sink
+        return
+    requests = BrokerRequests(args.broker, *_credentials(args))
+    requests.start()
+    try:
+        yield requests
+    finally:
+        requests.stop()
+
+
+@contextmanager
+def _notifying(args: argparse.Namespace, sink: Sink) -> Iterator[None]:
+    """People are told meanwhile, where that is wanted. Raises InputError."""
+    from adon.config.adon_yml import load_config
+    from adon.service.notices import watching
+    from monitors.archive.archive import Archive
+    from network_provisioner.base.errors import InputError
+
+    if args.notify is None:
+        yield
+        return
+    settings = load_config(args.notify).monitoring
+    if settings is None or not settings.notices:
+        raise InputError(f"{args.notify}: found no monitoring.notices, expected whom to tell")
+    if not isinstance(sink, Archive):
+        raise InputError("--notify: found beside --broker, which tells by itself")
+    tells, finds = watching(settings, sink, time.time, args.notify.absolute().parent)
+    tells.start()
+    try:
+        finds.start()
+        try:
+            yield
+        finally:
+            finds.stop()
+        tells.settle(_NOTICES_S)
+    finally:
+        tells.stop()
+
+
+@contextmanager
+def _stopped_by_signal() -> Iterator[threading.Event]:
+    """Set by SIGTERM, so that what was written until then is recorded."""
+    stop = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield stop
+        return
+    before = signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    try:
+        yield stop
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _name(follower: Follower, submit_dir: SubmitDir) -> str:
+    """``outer/inner`` of a workflow that is inside another."""
+    member = follower.family.of(submit_dir.workflow)
+    names = [submit_dir.name]
+    while member is not None and member.above is not None:
+        member = member.above
+        names.append(member.dir.name)
+    return "/".join(reversed(names))
+
+
+def _as_text(follower: Follower, submit_dir: SubmitDir, status: Status) -> str:
+    from monitors.workflows.status import status_text
+
+    return status_text(status, _name(follower, submit_dir), _BAR)
+
+
+def _as_json(follower: Follower, submit_dir: SubmitDir, status: Status) -> str:
+    data: dict[str, Any] = {
+        "dir": str(submit_dir.path),
+        "workflow": submit_dir.name,
+        "id": submit_dir.workflow,
+        **status.fields(),
+        "state": str(status.state),
+        "at": status.at,
+    }
+    member = follower.family.of(submit_dir.workflow)
+    if member is not None:
+        data |= {"root": member.root, "parent": member.parent}
+        data["total"] = follower.family.total_of(member).fields()
+    return json.dumps(data)

@@ -1,0 +1,177 @@
+"""Workflows as they were measured: all of them, the latest status of one, its detailed analysis
+(the thesis's Figures 13, 14 and 15)."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from adon.cli.parsing import (
+    DEFAULT_BROKER,
+    Nouns,
+    Parser,
+    add_command,
+    add_json,
+    whole,
+)
+from network_provisioner.stores.database_url import place
+
+if TYPE_CHECKING:
+    from adon.cli.monitor_source import Source
+
+_LIST = """List workflows, the one that changed last first.
+
+Workflows inside others are left out, and counted with those that they are inside of.
+"""
+_LIST_MORE = """
+Examples:
+  adon monitor list --user ada
+  adon monitor list --state stuck --broker https://broker.example:8470
+
+Exit codes: 0 done; 2 the archive or the broker cannot be asked.
+"""
+_STATUS = """Show where a workflow stands, with those inside it and all together.
+
+The columns are those of pegasus-status.
+"""
+_SHOW = """Analyse a workflow: run times, waits, transfers, retries and failures.
+
+Of itself with all workflows inside it, while it runs as well as afterwards. Each job that failed is
+shown with the end of what it wrote to its standard error.
+"""
+_MORE = """
+WORKFLOW is an id, the beginning of one, a submit directory, or a name that one workflow alone has.
+
+Examples:
+  adon monitor {verb} 5b0e2c1e
+  adon monitor {verb} soykb --broker
+  adon monitor {verb} submit/me/pegasus/soykb/run0001 --archive .adon/archive.sqlite
+
+Exit codes: 0 done; 2 there is no such workflow, or the archive or the broker cannot be asked.
+"""
+_MOST = 10_000  # that a broker lists
+_STATES = ("planned", "running", "done", "failed", "removed", "stuck")
+
+
+def add_shows(verbs: Nouns[argparse.ArgumentParser]) -> None:
+    """Add ``adon monitor list``, ``status`` and ``show``."""
+    listing = add_command(verbs, "list", _LIST, _list, _LIST_MORE)
+    listing.add_argument("--user", metavar="NAME", help="of this user alone")
+    listing.add_argument("--state", choices=_STATES, help="that are so")
+    listing.add_argument(
+        "--since", metavar="TIME",
+        help="that changed since: ISO 8601, Unix seconds, or how long ago, as '2 h'",
+    )  # fmt: skip
+    listing.add_argument("--inside", action="store_true", help="also those inside others")
+    listing.add_argument(
+        "--limit", type=whole(1, _MOST), default=1000, metavar="N",
+        help="at most so many (default: %(default)s)",
+    )  # fmt: skip
+    status = add_command(verbs, "status", _STATUS, _status, _MORE.format(verb="status"))
+    show = add_command(verbs, "show", _SHOW, _show, _MORE.format(verb="show"))
+    for command in (status, show):
+        command.add_argument(
+            "workflow", metavar="WORKFLOW", help="its UUID, name, or submit directory"
+        )
+        command.add_argument(
+            "--now", action="store_true", help="have it measured first, by whoever follows it"
+        )
+    status.add_argument(
+        "--history", type=whole(0, 10_000), default=0, metavar="N", help="also its last N changes"
+    )
+    show.add_argument("--alone", action="store_true", help="without those inside it")
+    for command in (listing, status, show):
+        _add_source(command)
+        add_json(command)
+
+
+def _add_source(parser: Parser) -> None:
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument(
+        "--archive", type=place, default="adon-archive.sqlite", metavar="FILE_OR_URL",
+        help="where measurements are (default: ./%(default)s)",
+    )  # fmt: skip
+    where.add_argument(
+        "--broker", nargs="?", const=DEFAULT_BROKER, metavar="URL",
+        help="ask this broker instead (without an address %(const)s)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--token-file", type=Path, metavar="FILE",
+        help="what the broker knows you by (default: ADON_TOKEN_FILE)",
+    )  # fmt: skip
+
+
+def _list(args: argparse.Namespace) -> int:
+    from adon.cli.monitor_source import source_of
+    from adon.cli.monitor_text import list_text
+    from adon.cli.output import print_json
+
+    # One more than is shown says whether there are more.
+    asked = {"user": args.user, "state": args.state, "limit": min(args.limit + 1, _MOST)}
+    asked |= {"since": _since(args.since), "roots": not args.inside}
+    with source_of(args) as source:
+        found = source.workflows(**asked)
+    more, found = len(found) > args.limit, found[: args.limit]
+    if args.json:
+        print_json(found)
+    elif not found and not any((args.user, args.state, args.since)):
+        print("no workflows yet: 'adon monitor run' follows them")
+    else:
+        print(list_text(found, time.time()))
+    if more:
+        print(f"adon: there are more than {args.limit}: see --limit", file=sys.stderr)
+    return 0
+
+
+def _status(args: argparse.Namespace) -> int:
+    from adon.cli.monitor_source import find, source_of
+    from adon.cli.monitor_text import status_text
+    from adon.cli.output import print_json
+
+    with source_of(args, writes=args.now) as source:
+        key = find(source, args.workflow)
+        if args.now:
+            _refresh(source, key)
+        found = source.workflow(key, args.history)
+        inner = [source.workflow(child, 0) for child in found["children"]]
+    if args.json:
+        print_json(found)
+    else:
+        print(status_text(found, inner, time.time()))
+    return 0
+
+
+def _show(args: argparse.Namespace) -> int:
+    from adon.cli.monitor_source import find, source_of
+    from adon.cli.monitor_text import analysis_text
+    from adon.cli.output import print_json
+
+    with source_of(args, writes=args.now) as source:
+        key = find(source, args.workflow)
+        if args.now:
+            _refresh(source, key)
+        workflow = source.workflow(key, 0)
+        found = source.analysis(key, not args.alone)
+        names = {}
+        if any(failed["workflow"] != key for failed in found["failures"]):
+            names = {row["id"]: row["name"] for row in source.workflows(limit=_MOST)}
+    if args.json:
+        print_json(found)
+    else:
+        print(analysis_text(workflow, found, names))
+    return 0
+
+
+def _refresh(source: Source, key: str) -> None:
+    if not source.refresh(key):
+        print("adon: nobody who follows it answered: this is what is known", file=sys.stderr)
+
+
+def _since(text: str | None) -> float:
+    """Unix seconds, 0 where nothing was said. Raises InputError."""
+    from adon.cli.times import moment_of
+
+    return moment_of(text, "--since", time.time()) or 0.0

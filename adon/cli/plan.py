@@ -1,0 +1,114 @@
+"""Plan a workflow at the sites that ADON chose, with its hooks around every transfer.
+
+Uses pegasus-plan where it is on PATH. Elsewhere the embedded planner writes a submit directory of
+the same shape; what it cannot plan (sub-workflows, clustering, containers) it refuses.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from adon.cli.inputs import OUTPUT_SITE, placed
+from adon.cli.output import print_json
+from adon.cli.parsing import Nouns, add_command, add_inputs, add_json, whole
+
+if TYPE_CHECKING:
+    from site_selector.inputs import Inputs
+    from site_selector.mapping.placement import Mapping
+
+_MORE = """
+Examples:
+  adon plan workflow.yml                               no hooks: transfers run without a path
+  adon plan workflow.yml --hooks hooks.json            {"broker": "http://127.0.0.1:8470"}
+  adon plan workflow.yml --mapping mapping.json        what 'adon site map --save' wrote
+"""
+
+
+def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
+    """Add ``adon plan``."""
+    parser = add_command(nouns, "plan", __doc__, _run, _MORE)
+    add_inputs(parser)
+    parser.add_argument(
+        "--dir", type=Path, default=Path("submit"), metavar="DIR",
+        help="base of submit directories (default: ./%(default)s)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--hooks", type=Path, metavar="FILE",
+        help="configuration of the hooks, JSON (default: no hooks)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--defer", type=whole(1, 86_400), metavar="SECONDS",
+        help="have DAGMan ask again after so long for a path that is queued, where the template "
+        "wants it so (default: the hook waits; pegasus-plan knows no such lines)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--mapping", type=Path, metavar="FILE", help="a saved mapping (default: map now)"
+    )
+    add_json(parser)
+
+
+def _run(args: argparse.Namespace) -> int:
+    from adon.planning.planner import plan_workflow
+    from pegasus_hooks.planner.model import Options, Sources
+    from site_selector.explain.text import summary_text
+
+    if args.hooks is not None:
+        _check_hooks(args.hooks)
+    inputs, mapping = _mapped(args)
+    planned = plan_workflow(
+        inputs,
+        Sources(args.workflow, args.sites, args.replicas, args.transformations),
+        mapping,
+        args.dir,
+        args.output_site or mapping.output_site or OUTPUT_SITE,
+        args.hooks,
+        Options(defer_s=args.defer),
+    )
+    if args.json:
+        print_json(
+            {
+                "planner": planned.planner,
+                "submit_dir": str(planned.submit_dir),
+                "dag": str(planned.dag),
+                "wf_uuid": planned.wf_uuid,
+                "hooks": None if args.hooks is None else str(args.hooks),
+            }
+        )
+        return 0
+    print(summary_text(mapping))
+    print(planned.output)
+    if args.hooks is None:
+        print("without hooks: no paths are asked for, and no transfers are recorded")
+    print(f"to follow it: adon monitor run {planned.submit_dir}")
+    print(planned.submit_dir)
+    return 0
+
+
+def _check_hooks(file: Path) -> None:
+    """What is wrong with it is said now, and not by every hook of the run. Raises InputError."""
+    from network_provisioner.base.errors import InputError
+    from network_provisioner.client import hookconfig
+    from network_provisioner.client.broker import BrokerClient
+
+    config = hookconfig.load(file)
+    try:
+        BrokerClient(config.broker)
+    except InputError as error:
+        raise InputError(f"{file}: {error}") from None
+
+
+def _mapped(args: argparse.Namespace) -> tuple[Inputs, Mapping]:
+    from adon.planning.placement import saved
+
+    if args.mapping is None:
+        found = placed(args)
+        return found.inputs, found.mapping
+    return saved(
+        args.mapping,
+        args.workflow,
+        sites=args.sites,
+        replicas=args.replicas,
+        transformations=args.transformations,
+    )

@@ -1,0 +1,237 @@
+"""Start, look at and stop policies that divide links between users, projects or experiments.
+
+A policy puts the transfers of two of them into two queues on every link that it governs, by a
+strategy: '7-3' shapes both to seven and three tenths, '10-3' gives the first the link and the
+second at most three tenths of it, 'computed' lets both take what is idle, by demand and history.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from adon.cli.accounts import add_usage
+from adon.cli.brokers import bad_answer, client
+from adon.cli.output import print_json, table
+from adon.cli.parsing import Nouns, Parser, add_broker, add_command, add_noun
+
+_LIST = """List the policies that run or will, and with --all those that have ended."""
+_SHOW = """Show a policy: whose transfers share its queues, and which links it governs now.
+
+A link is governed by one policy at a time. Where another one goes first (more specific, or started
+later) this one rests until that one ends.
+"""
+_START = """Start a policy, or replace the one of the same name.
+
+It begins at once unless --from says otherwise, and ends by itself where --until or --for is given.
+"""
+_START_MORE = """
+Examples:
+  adon policy start cms-first --type project --strategy 10-3 --specs cms ligo
+  adon policy start night --type user --strategy computed --specs ada '*' --for '8 h'
+  adon policy start --file policy.json          Listing 1's JSON; options replace what it says
+"""
+_MODIFY = """Change what is given of a policy that has not ended; the rest stays as it is."""
+_MODIFY_MORE = """
+Examples:
+  adon policy modify cms-first --strategy computed
+  adon policy modify cms-first --until 2026-12-01T00:00:00Z
+"""
+_STOP = """End a policy now. It stays in the list of those that have ended, unless it is deleted."""
+
+
+def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
+    """Add ``adon policy list|show|start|modify|stop|usage``."""
+    verbs = add_noun(nouns, "policy", __doc__)
+    lister = add_command(verbs, "list", _LIST, _list)
+    lister.add_argument("--all", action="store_true", help="also those that have ended")
+    add_broker(lister)
+    show = add_command(verbs, "show", _SHOW, _show)
+    show.add_argument("name", metavar="NAME", help="its name or id")
+    add_broker(show)
+    start = add_command(verbs, "start", _START, _start, _START_MORE)
+    start.add_argument("name", metavar="NAME", nargs="?", help="what it is called")
+    start.add_argument(
+        "--file", type=Path, metavar="FILE", help="a policy as JSON; '-' for standard input"
+    )
+    _add_terms(start)
+    modify = add_command(verbs, "modify", _MODIFY, _modify, _MODIFY_MORE)
+    modify.add_argument("name", metavar="NAME", help="what it is called")
+    _add_terms(modify)
+    stop = add_command(verbs, "stop", _STOP, _stop)
+    stop.add_argument("name", metavar="NAME", help="its name or id")
+    stop.add_argument("--delete", action="store_true", help="and forget it")
+    add_broker(stop)
+    add_usage(verbs)
+
+
+def _add_terms(parser: Parser) -> None:
+    parser.add_argument(
+        "--type", choices=("user", "project", "experiment"), help="what tells transfers apart"
+    )
+    parser.add_argument("--strategy", metavar="NAME", help="7-3, 10-3, computed, or one of yours")
+    parser.add_argument(
+        "--specs", nargs=2, metavar=("FIRST", "SECOND"),
+        help="whose transfers share the first and the second queue; '*' is everybody else",
+    )  # fmt: skip
+    parser.add_argument(
+        "--from", dest="start", metavar="TIME",
+        help="when it begins: ISO 8601, Unix seconds, or '+2 h' (default: now)",
+    )  # fmt: skip
+    ends = parser.add_mutually_exclusive_group()
+    ends.add_argument("--until", metavar="TIME", help="when it ends (default: never)")
+    ends.add_argument("--for", dest="lasts", metavar="TIME", help="how long, such as '2 h'")
+    parser.add_argument(
+        "--link", nargs=2, action="append", metavar=("A", "B"), dest="links",
+        help="a link that it governs; may be repeated (default: all between switches and routers)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--parts", nargs=2, type=float, metavar=("N", "M"),
+        help="computed: what is meant for each, relative to the other (default: 7 3)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--guarantees", nargs=2, metavar=("RATE", "RATE"),
+        help="computed: what is kept for each, '50 Mb/s' or '20 %%' of a link (default: half of "
+        "its part)",
+    )  # fmt: skip
+    add_broker(parser)
+
+
+def _list(args: argparse.Namespace) -> int:
+    found = client(args).policies(ended=args.all)
+    if args.json:
+        print_json(found)
+    elif found:
+        with bad_answer(args, "list of policies"):
+            text = _table(found)
+        print(text)
+    else:
+        print("no policies" if args.all else "no policy runs or will")
+    return 0
+
+
+def _show(args: argparse.Namespace) -> int:
+    _print_one(args, client(args).policy(args.name))
+    return 0
+
+
+def _start(args: argparse.Namespace) -> int:
+    from network_provisioner.base.errors import InputError
+
+    body = {} if args.file is None else _read(args.file)
+    if args.name is None and "name" not in body:
+        raise InputError("found no name, expected NAME or --file with a policy that has one")
+    _print_one(args, client(args).put_policy(body | _terms(args, body) | {"action": "start"}))
+    return 0
+
+
+def _modify(args: argparse.Namespace) -> int:
+    from network_provisioner.base.errors import InputError
+
+    broker = client(args)
+    terms = _terms(args, {})
+    if terms.keys() == {"name"}:
+        raise InputError("found nothing to change, expected an option such as --strategy")
+    _print_one(args, broker.put_policy(terms | {"action": "modify"}))
+    return 0
+
+
+def _stop(args: argparse.Namespace) -> int:
+    broker = client(args)
+    if args.delete:
+        _print_one(args, broker.delete_policy(args.name))
+        return 0
+    known = broker.policy(args.name)
+    with bad_answer(args, "policy"):
+        name = known["name"]
+    _print_one(args, broker.put_policy({"name": name, "action": "stop"}))
+    return 0
+
+
+def _terms(args: argparse.Namespace, body: Mapping[str, Any]) -> dict[str, Any]:
+    """What the options say, in the keys of Listing 1."""
+    from adon.cli.times import instant_of
+    from network_provisioner.base.instants import instant
+    from network_provisioner.base.units import parse_duration
+
+    given = {
+        key: getattr(args, key)
+        for key in ("name", "type", "strategy", "specs", "links", "parts", "guarantees")
+        if getattr(args, key) is not None
+    }
+    if args.start is not None or args.until is not None or args.lasts is not None:
+        times = body.get("time") or [None, None]
+        start, end = times if isinstance(times, list) and len(times) == 2 else (None, None)
+        now = time.time()
+        start = start if args.start is None else instant_of(args.start, "--from", now)
+        end = end if args.until is None else instant_of(args.until, "--until", now)
+        if args.lasts is not None:
+            begins = now if start is None else instant(start, "--from")
+            end = begins + parse_duration(args.lasts, "--for")
+        given["time"] = [start, end]
+    return given
+
+
+def _read(path: Path) -> dict[str, Any]:
+    from network_provisioner.base.errors import InputError
+
+    where = "standard input" if str(path) == "-" else str(path)
+    try:
+        text = sys.stdin.read() if str(path) == "-" else path.read_text(encoding="utf-8")
+        body = json.loads(text)
+    except OSError as error:
+        raise InputError(f"{where}: {error.strerror}, expected a policy as JSON") from None
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{where}: {error}, expected a policy as JSON") from None
+    if not isinstance(body, dict):
+        raise InputError(f"{where}: found {body!r:.80}, expected a JSON object")
+    return body
+
+
+def _print_one(args: argparse.Namespace, policy: dict[str, Any]) -> None:
+    if args.json:
+        print_json(policy)
+        return
+    with bad_answer(args, "policy"):
+        lines = [_table([policy]), *_details(policy)]
+    print("\n".join(lines))
+
+
+def _table(policies: list[dict[str, Any]]) -> str:
+    head = ("state", "name", "type", "strategy", "first", "second", "from", "until", "id")
+    rows = [
+        (
+            *(str(p[key]) for key in ("state", "name", "type", "strategy")),
+            *map(str, p["specs"]),
+            str(p["time"][0]),
+            str(p["time"][1] or "-"),
+            str(p["id"]),
+        )
+        for p in policies
+    ]
+    return table(head, rows)
+
+
+def _details(policy: dict[str, Any]) -> list[str]:
+    from network_provisioner.base.units import format_rate
+
+    lines = []
+    if policy["links"]:
+        lines.append("governs " + ", ".join(f"{a} > {b}" for a, b in policy["links"]))
+    resting: dict[str, list[str]] = {}
+    for found in policy["resting"]:
+        resting.setdefault(str(found["for"]), []).append(" > ".join(found["link"]))
+    lines += [f"rests on {', '.join(on)} while {other} runs" for other, on in resting.items()]
+    if policy["strategy"] not in ("7-3", "10-3"):
+        kept = [
+            f"{100 * g['share']:g} % of a link" if g["share"] else format_rate(g["bps"])
+            for g in policy["guarantees"]
+        ]
+        parts = " : ".join(f"{part:g}" for part in policy["parts"])
+        lines.append(f"parts {parts}, keeps {' and '.join(kept)}")
+    return lines

@@ -1,0 +1,194 @@
+"""What applications need from the network: look at templates, save them, find the right one."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from adon.cli import template_text
+from adon.cli.brokers import bad_answer, client
+from adon.cli.output import print_json
+from adon.cli.parsing import Nouns, add_broker, add_command, add_noun, whole
+
+_LIST = """List all templates: what each needs at least, may have at most, and has reached so far.
+
+'origin' is where the version that stands now comes from: built in, adon.yml, or saved.
+"""
+_SHOW = """Show one template: its figures, where they come from, and what transfers taught."""
+_SHOW_MORE = """
+Example:
+  adon template show soykb
+  adon template show soykb --version 1 --json
+"""
+_SAVE = """Save a template: from a transfer that succeeded, from a file, or an old version again.
+
+Each saving is a new version; transits that run keep the one they were decided with. What the site
+does not allow in self-service is lowered, and the answer says so, or is refused.
+"""
+_SAVE_MORE = """
+Examples:
+  adon template save neuro --from cli:my-transfer     its rates, tuning, and goodput as the peak
+  adon template save neuro --file neuro.yml           the figures as under 'templates' in adon.yml
+  adon template save neuro --version 2                the figures of version 2 again
+"""
+_MATCH = """Find the template for an application and what it asks for, and say why.
+
+First the template of the application's name, then one with a pattern for it, then the nearest
+specification. One that cannot serve what is asked for is passed over.
+"""
+_MATCH_MORE = """
+Examples:
+  adon template match soykb::bwa_mem:1.0
+  adon template match --min '300 Mb/s' --max-delay '100 ms'
+
+Exit codes: 0 found one; 1 found none; 2 refused or no broker.
+"""
+_HISTORY = """List every version of a template, oldest first, with who made it of what."""
+_DELETE = (
+    """Forget what was saved under a name. What is built in or configured stands there again."""
+)
+
+
+def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
+    """Add ``adon template list|show|save|match|history|delete``."""
+    verbs = add_noun(nouns, "template", __doc__)
+    add_broker(add_command(verbs, "list", _LIST, _list, "Example:\n  adon template list"))
+    show = add_command(verbs, "show", _SHOW, _show, _SHOW_MORE)
+    _add_name(show)
+    show.add_argument(
+        "--version", type=whole(1, 2**31 - 1), metavar="N", help="an older one (default: newest)"
+    )
+    add_broker(show)
+    save = add_command(verbs, "save", _SAVE, _save, _SAVE_MORE)
+    save.add_argument("name", metavar="NAME", help="letters, digits and . _ -")
+    source = save.add_mutually_exclusive_group(required=True)
+    source.add_argument(
+        "--from", dest="transit", metavar="TRANSIT", help="the id of a transit that succeeded"
+    )
+    source.add_argument("--file", type=Path, metavar="FILE", help="a template in YAML or JSON")
+    source.add_argument(
+        "--version", type=whole(1, 2**31 - 1), metavar="N", help="a version of its history"
+    )
+    add_broker(save)
+    match = add_command(verbs, "match", _MATCH, _match, _MATCH_MORE)
+    match.add_argument(
+        "application", metavar="APPLICATION", nargs="?", default="",
+        help="a workflow or transformation, such as soykb or soykb::bwa_mem:1.0",
+    )  # fmt: skip
+    for option, meaning in (
+        ("min", "least bandwidth that is useful, such as '100 Mb/s'"),
+        ("max", "most bandwidth"),
+        ("max-delay", "longest round trip, such as '100 ms'"),
+        ("max-jitter", "most jitter, such as '5 ms'"),
+    ):
+        match.add_argument(f"--{option}", metavar="VALUE", help=meaning)
+    match.add_argument("--max-loss", type=float, metavar="FRACTION", help="most loss, such as 0.01")
+    add_broker(match)
+    history = add_command(
+        verbs, "history", _HISTORY, _history, "Example:\n  adon template history soykb"
+    )
+    _add_name(history)
+    add_broker(history)
+    delete = add_command(
+        verbs, "delete", _DELETE, _delete, "Example:\n  adon template delete neuro"
+    )
+    _add_name(delete)
+    add_broker(delete)
+
+
+def _add_name(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME", help="as 'adon template list' shows it")
+
+
+def _list(args: argparse.Namespace) -> int:
+    found = client(args).templates()
+    if args.json:
+        print_json(found)
+        return 0
+    with bad_answer(args, "template"):
+        print(template_text.listed(found))
+    return 0
+
+
+def _show(args: argparse.Namespace) -> int:
+    return _print(args, client(args).template(args.name, args.version))
+
+
+def _save(args: argparse.Namespace) -> int:
+    broker = client(args)
+    if args.transit is not None:
+        found = broker.save_template_from(args.name, args.transit)
+    elif args.version is not None:
+        found = broker.restore_template(args.name, args.version)
+    else:
+        found = broker.save_template(args.name, _read(args.file))
+    return _print(args, found)
+
+
+def _read(file: Path) -> dict[str, Any]:
+    from adon.config.yamlfile import read_yaml
+    from network_provisioner.base.errors import InputError
+    from network_provisioner.templates.data import template_from_dict
+
+    data = read_yaml(file)
+    try:
+        template_from_dict(file.stem, data)  # refused here, it names the file
+    except InputError as error:
+        raise InputError(f"{file}: {error}") from None
+    return dict(data)
+
+
+def _match(args: argparse.Namespace) -> int:
+    query = {
+        "application": args.application,
+        "min_throughput": args.min,
+        "max_throughput": args.max,
+        "max_delay": args.max_delay,
+        "max_jitter": args.max_jitter,
+        "max_loss": args.max_loss,
+    }
+    found = client(args).match_template({k: v for k, v in query.items() if v is not None})
+    if args.json:
+        print_json(found)
+        return 0 if found.get("entry") else 1
+    with bad_answer(args, "match"):
+        entry = found["entry"]
+        if entry:
+            print(template_text.listed([entry]))
+        print(found["reason"])
+        for name, why in found["passed_over"].items():
+            print(f"passed over: {name} {why}")
+    return 0 if entry else 1
+
+
+def _history(args: argparse.Namespace) -> int:
+    found = client(args).template_history(args.name)
+    if args.json:
+        print_json(found)
+        return 0
+    with bad_answer(args, "history"):
+        print(template_text.versions(found))
+    return 0
+
+
+def _delete(args: argparse.Namespace) -> int:
+    left = client(args).delete_template(args.name)
+    if args.json:
+        print_json(left)
+    elif left is None:
+        print(f"template {args.name} is forgotten; its history stays")
+    else:
+        with bad_answer(args, "template"):
+            print(f"what is {left['origin']} stands there again\n{template_text.listed([left])}")
+    return 0
+
+
+def _print(args: argparse.Namespace, found: dict[str, Any]) -> int:
+    if args.json:
+        print_json(found)
+        return 0
+    with bad_answer(args, "template"):
+        text = template_text.described(found)
+    print(text)
+    return 0

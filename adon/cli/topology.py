@@ -1,0 +1,212 @@
+"""Show, draw and convert the network: what the broker manages, with what is reserved on it."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+from typing import Any
+
+from adon.cli.brokers import bad_answer, client
+from adon.cli.output import duration, print_json, table
+from adon.cli.parsing import Nouns, add_broker, add_command, add_noun
+
+_SHOW = """List every link in both directions with its capacity and what is reserved on it now.
+
+'load' is what is reserved of the capacity. 'free' is what may still be reserved; a part of each
+link always stays with best-effort traffic. 'delay' is one way. 'granted' is what transfers may use
+at this moment: what is reserved for them, and their shares of what others leave.
+"""
+_SHOW_MORE = """
+Examples:
+  adon topology show
+  adon topology show --plot network.svg            a picture of it
+  adon topology show --at +2h                      as far as it is reserved by then
+  adon topology show --at +1h --until +3h          who holds what during these two hours
+  adon topology show --discovered                  is it as adon.yml says?
+"""
+_EXPORT = """Write the network of adon.yml in another format, for other programs or as a file that
+adon.yml can name.
+
+graphml and json (NetworkX node-link) hold all that adon.yml says of the network; yaml is the
+section 'topology' itself. What looks like a slip, such as a site that no other reaches, is said on
+standard error.
+"""
+_EXPORT_MORE = """
+Examples:
+  adon topology export --format graphml > network.graphml
+  adon topology export --config examples/adon.yml --format yaml
+  adon topology export --discovered --format yaml            to begin an adon.yml with
+"""
+_BAR = 10
+
+
+def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
+    """Add ``adon topology show|export``."""
+    verbs = add_noun(nouns, "topology", __doc__)
+    show = add_command(verbs, "show", _SHOW, _show, _SHOW_MORE)
+    show.add_argument(
+        "--at", metavar="TIME",
+        help="a later time: '+2 h', ISO 8601 such as 2026-11-21T14:00Z, or Unix seconds "
+        "(default: now)",
+    )  # fmt: skip
+    show.add_argument(
+        "--until", metavar="TIME", help="who holds what from then until this time, as --at"
+    )
+    show.add_argument(
+        "--discovered", action="store_true",
+        help="have the controller look around for seconds, and say where the network is not as "
+        "adon.yml has it; exit 1 where it is not",
+    )  # fmt: skip
+    show.add_argument("--plot", type=Path, metavar="FILE.svg", help="draw it into this file")
+    add_broker(show)
+    export = add_command(verbs, "export", _EXPORT, _export, _EXPORT_MORE)
+    export.add_argument(
+        "--config", type=Path, default=Path("adon.yml"), metavar="FILE",
+        help="where the network stands (default: ./%(default)s)",
+    )  # fmt: skip
+    export.add_argument(
+        "--format", choices=("graphml", "json", "yaml"), default="graphml",
+        help="of what is written (default: %(default)s)",
+    )  # fmt: skip
+    export.add_argument(
+        "--output", type=Path, metavar="FILE", help="write it here (default: standard output)"
+    )
+    export.add_argument(
+        "--discovered", action="store_true",
+        help="not what adon.yml says, but the switches and links that the controller finds",
+    )  # fmt: skip
+    add_broker(export, "the same as --format json")
+
+
+def _show(args: argparse.Namespace) -> int:
+    from adon.cli.times import instant_of
+
+    if args.discovered:
+        return _discovered(args)
+    now = time.time()
+    at, until = instant_of(args.at, "--at", now), instant_of(args.until, "--until", now)
+    data = client(args).topology(at, until)
+    if args.plot:
+        _plot(args, data)
+    if args.json:
+        print_json(data)
+        return 0
+    with bad_answer(args, "topology"):
+        text = _held(data) if args.until else _loads(data)
+        warnings = [str(words) for words in data.get("warnings", ())]
+    print(text)
+    for words in warnings:
+        print(words)
+    return 0
+
+
+def _discovered(args: argparse.Namespace) -> int:
+    data = client(args).discovered()
+    if args.json:
+        print_json(data)
+    with bad_answer(args, "network that was found"):
+        said = [str(words) for words in data["differences"]]
+        found = f"switches {len(data['switches'])}, links between them {len(data['links'])}"
+    if not args.json:
+        print("\n".join(said or [f"the network is as it was said to be: {found}"]))
+    return 1 if said else 0
+
+
+def _plot(args: argparse.Namespace, data: dict[str, Any]) -> None:
+    from adon.cli.topology_draw import drawing
+
+    with bad_answer(args, "topology"):
+        picture = drawing(data)
+    args.plot.write_text(picture, encoding="utf-8")
+
+
+def _loads(data: dict[str, Any]) -> str:
+    from network_provisioner.base.units import format_rate
+
+    tagged = any(link.get("vlan") for link in data["links"])
+    head = ["link", "layer", *(["vlan>"] if tagged else []), "capacity>", "reserved>", "load"]
+    head += ["free>", "granted>", "delay>", "transits"]
+    rows = []
+    for link in data["links"]:
+        for load in link["load"]:
+            share = load["reserved_bps"] / link["capacity_bps"]
+            vlan = [str(link.get("vlan") or "-")] if tagged else []
+            rows.append([
+                f"{load['from']} > {load['to']}",
+                str(link["layer"]),
+                *vlan,
+                format_rate(link["capacity_bps"]),
+                format_rate(load["reserved_bps"]),
+                _bar(share),
+                format_rate(load["reservable_bps"] - load["reserved_bps"]),
+                format_rate(load.get("granted_bps", 0)),
+                duration(link["delay_s"]),
+                ", ".join(map(str, load["transits"])),
+            ])  # fmt: skip
+    return table(head, rows)
+
+
+def _bar(share: float) -> str:
+    """A tenth of a link for each mark; one for the least that is reserved."""
+    marks = min(_BAR, max(round(share * _BAR), 1 if share > 0 else 0))
+    return f"{'#' * marks:.<{_BAR}} {100 * share:3.0f} %"
+
+
+def _held(data: dict[str, Any]) -> str:
+    from network_provisioner.base.units import format_rate
+
+    rows = [
+        (
+            f"{load['from']} > {load['to']}",
+            _clock(held["start"]),
+            _clock(held["end"]),
+            format_rate(held["reserved_bps"]),
+            str(held["id"]),
+        )
+        for link in data["links"]
+        for load in link["load"]
+        for held in load["holders"]
+    ]
+    if not rows:
+        return f"nothing is reserved from {_clock(data['at'])} until {_clock(data['until'])}"
+    return table(("link", "from", "until", "reserved>", "transit"), rows)
+
+
+def _clock(seconds: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
+
+
+def _export(args: argparse.Namespace) -> int:
+    import sys
+
+    from network_provisioner.topology.data import topology_from_dict
+    from network_provisioner.topology.files import graphml_of, json_of, yaml_of
+
+    section, said = _found(args) if args.discovered else _configured(args)
+    topology = topology_from_dict(section)
+    write = {"graphml": graphml_of, "json": json_of, "yaml": yaml_of}[
+        "json" if args.json else args.format
+    ]
+    text = write(topology)
+    if args.output:
+        args.output.write_text(text, encoding="utf-8")
+    else:
+        print(text, end="")
+    for words in (*said, *topology.warnings):
+        print(f"adon: {words}", file=sys.stderr)
+    return 0
+
+
+def _configured(args: argparse.Namespace) -> tuple[dict[str, Any], list[str]]:
+    from adon.config.adon_yml import load_config
+
+    return load_config(args.config).topology, []
+
+
+def _found(args: argparse.Namespace) -> tuple[dict[str, Any], list[str]]:
+    from network_provisioner.topology.discovery import section_of
+
+    data = client(args).discovered()
+    with bad_answer(args, "network that was found"):
+        return section_of(data)

@@ -1,0 +1,271 @@
+"""Ask for, renew, give back and list paths with bandwidth between sites."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from typing import TYPE_CHECKING
+
+from adon.cli import transits
+from adon.cli.brokers import bad_answer, client
+from adon.cli.output import print_json
+from adon.cli.parsing import Nouns, Parser, add_broker, add_command, add_noun, whole
+from adon.cli.quantities import above_0, ports
+
+if TYPE_CHECKING:
+    from network_provisioner.base.model import Transit, TransitRequest
+
+_REQUEST = """Ask for a path with bandwidth between two sites, now or in advance.
+
+The broker answers at once: installed (it is yours until you release it or its lease ends), held (it
+will be, from its start on), queued (no room now), best_effort or failed. The reason is always
+given.
+"""
+_REQUEST_MORE = """
+Times are ISO 8601 (UTC where they name no zone), Unix seconds, or '+10 min' from now. Ports are the
+destination's unless they begin with 'src:'; 'udp/' stands before others than TCP's.
+
+Examples:
+  adon transit request mu tacc --size '25 GB'
+  adon transit request mu tacc --min '100 Mb/s' --lease '10 min' --id my-transfer
+  adon transit request mu tacc --min '100 Mb/s' --start '+1 h' --end '+3 h' --priority 5
+  adon transit request mu tacc --project soykb --port 50000-50063 --port src:2811
+
+Exit codes: 0 installed or held; 1 no path now (queued, best_effort, failed); 2 refused or no
+broker.
+"""
+_RELEASE = """Give a path back, or leave the queue. Releasing twice is harmless."""
+_RELEASE_MORE = """
+Example:
+  adon transit release my-transfer --moved '25 GB' --took '10 min'
+"""
+_RENEW = """Make a lease last longer, counted from now. It is never shortened."""
+_RENEW_MORE = """
+Example:
+  adon transit renew my-transfer '2 h'
+
+Exit codes: 0 it is live; 1 it has ended, or waits; 2 refused or no broker.
+"""
+_FLOWS = """Say which packets a transit carries, once the application knows its ports."""
+_FLOWS_MORE = """
+Example:
+  adon transit flows my-transfer 50000-50063 src:2811
+"""
+_LIST = """List transits that hold bandwidth or wait, oldest first.
+
+With --all also those that have ended, and those that went without a path. Below the table stands of
+each why it has no path, or what ended it before its transfer did.
+"""
+_LIST_MORE = """
+Examples:
+  adon transit list --project soykb
+  adon transit list --all --since '2 h' --limit 20
+  adon transit list --state queued --json
+"""
+_EXPLAIN = """Show why a transit has its path, or what it waits for, and the candidates with scores.
+
+Of a transit that waits: every link that lacks room, who holds it, and the earliest start as far as
+is known. Of the candidates: Q is the sum of score times weight over the metrics (0 to 10, more is
+better); value and source stand beside each score. A path that misses what was asked for says what
+it lacks.
+"""
+_EXPLAIN_MORE = """
+Example:
+  adon transit explain my-transfer
+"""
+_STATES = (
+    "queued", "held", "installed", "active", "released", "expired", "failed", "best_effort",
+)  # fmt: skip
+_OR_STATES = f"{', '.join(_STATES[:-1])} or {_STATES[-1]}"
+
+
+def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
+    """Add ``adon transit request|renew|flows|release|list|explain``."""
+    verbs = add_noun(nouns, "transit", __doc__)
+    _add_request(add_command(verbs, "request", _REQUEST, _request, _REQUEST_MORE))
+    renew = add_command(verbs, "renew", _RENEW, _renew, _RENEW_MORE)
+    renew.add_argument("id", metavar="ID", help="as 'adon transit list' shows it")
+    renew.add_argument("lease", metavar="TIME", help="such as '10 min'")
+    add_broker(renew)
+    flows = add_command(verbs, "flows", _FLOWS, _flows, _FLOWS_MORE)
+    flows.add_argument("id", metavar="ID", help="as 'adon transit list' shows it")
+    flows.add_argument("port", metavar="PORT", nargs="+", help="[src:][udp/]PORT[-PORT]")
+    add_broker(flows)
+    release = add_command(verbs, "release", _RELEASE, _release, _RELEASE_MORE)
+    release.add_argument("id", metavar="ID", help="as 'adon transit list' shows it")
+    release.add_argument("--moved", metavar="SIZE", help="bytes moved, such as '25 GB'")
+    release.add_argument("--took", metavar="TIME", help="time it took, such as '10 min'")
+    release.add_argument("--outcome", default="", help="'success', or what went wrong")
+    add_broker(release)
+    _add_list(add_command(verbs, "list", _LIST, _list, _LIST_MORE))
+    explain = add_command(verbs, "explain", _EXPLAIN, _explain, _EXPLAIN_MORE)
+    explain.add_argument("id", metavar="ID", help="as 'adon transit list --all' shows it")
+    add_broker(explain)
+
+
+def _add_request(request: Parser) -> None:
+    request.add_argument("src", metavar="FROM", help="site that sends")
+    request.add_argument("dst", metavar="TO", help="site that receives")
+    request.add_argument(
+        "--id", metavar="ID", help="your own id; asking twice gives one transit (default: made up)"
+    )
+    request.add_argument("--size", help="bytes to move, such as '25 GB' or '64 KiB'")
+    request.add_argument(
+        "--min", metavar="RATE",
+        help="least bandwidth that is useful, such as '100 Mb/s' (default: the template's)",
+    )  # fmt: skip
+    request.add_argument(
+        "--max", metavar="RATE", help="most bandwidth, bits per second (default: the template's)"
+    )
+    request.add_argument(
+        "--lease", metavar="TIME",
+        help="how long it lives unless renewed, such as '10 min' (default: from the size, else "
+        "15 min)",
+    )  # fmt: skip
+    request.add_argument("--start", metavar="TIME", help="needed from then on (default: now)")
+    request.add_argument(
+        "--end", metavar="TIME", help="needed until then (default: as long as it takes)"
+    )
+    request.add_argument(
+        "--priority", type=whole(0, 1000), metavar="N",
+        help="in the queue, and for what is shared (default, and at most: the template's)",
+    )  # fmt: skip
+    request.add_argument(
+        "--template", metavar="NAME", default="default",
+        help="what the application needs, by name in adon.yml (default: %(default)s)",
+    )  # fmt: skip
+    request.add_argument(
+        "--application", metavar="NAME", default="", help="finds a template where none is named"
+    )
+    for name, whose in (
+        ("user", "whose transfer it is (default: the name of the token)"),
+        ("project", "the project that it is for"),
+        ("experiment", "the experiment that it belongs to"),
+        ("workflow", "the workflow that it belongs to"),
+        ("job", "the job that it belongs to"),
+    ):
+        request.add_argument(f"--{name}", metavar="NAME", default="", help=whose)
+    request.add_argument(
+        "--port", metavar="PORT", action="append", default=[],
+        help="only packets of this port or FIRST-LAST; may be given again (default: all packets)",
+    )  # fmt: skip
+    add_broker(request)
+
+
+def _add_list(lister: Parser) -> None:
+    lister.add_argument(
+        "--all", action="store_true", help="also those that have ended, and why some got no path"
+    )
+    lister.add_argument(
+        "--state", choices=_STATES, metavar="STATE", help=f"only those that are {_OR_STATES}"
+    )
+    for name in ("workflow", "user", "project"):
+        lister.add_argument(f"--{name}", metavar="NAME", help=f"only those of this {name}")
+    lister.add_argument("--since", metavar="TIME", help="only those asked for in the last '2 h'")
+    lister.add_argument("--limit", type=whole(1, 100_000), metavar="N", help="only the newest N")
+    add_broker(lister)
+
+
+def _request(args: argparse.Namespace) -> int:
+    from network_provisioner.base.model import LIVE
+
+    transit = client(args).request(_asked(args))
+    _print_one(transit, args.json)
+    return 0 if transit.state in LIVE else 1
+
+
+def _asked(args: argparse.Namespace) -> TransitRequest:
+    import uuid
+
+    from adon.cli.times import instant_of
+    from network_provisioner.base.model import TransitRequest
+    from network_provisioner.base.units import parse_duration, parse_rate, parse_size
+
+    now = time.time()
+    return TransitRequest(
+        id=f"cli:{uuid.uuid4()}" if args.id is None else args.id,
+        src=args.src,
+        dst=args.dst,
+        size_bytes=None if args.size is None else parse_size(args.size, "--size"),
+        min_bps=above_0(parse_rate, args.min, "--min"),
+        max_bps=above_0(parse_rate, args.max, "--max"),
+        lease_s=above_0(parse_duration, args.lease, "--lease"),
+        template=args.template,
+        workflow=args.workflow,
+        job=args.job,
+        start=instant_of(args.start, "--start", now),
+        end=instant_of(args.end, "--end", now),
+        priority=args.priority,
+        application=args.application,
+        user=args.user,
+        project=args.project,
+        experiment=args.experiment,
+        flows=ports(args.port, "--port"),
+    )
+
+
+def _renew(args: argparse.Namespace) -> int:
+    from network_provisioner.base.model import LIVE
+    from network_provisioner.base.units import parse_duration
+
+    lease_s = above_0(parse_duration, args.lease, "TIME")
+    transit = client(args).renew(args.id, lease_s or 0.0)
+    _print_one(transit, args.json)
+    return 0 if transit.state in LIVE else 1
+
+
+def _flows(args: argparse.Namespace) -> int:
+    _print_one(client(args).report_flows(args.id, ports(args.port, "PORT")), args.json)
+    return 0
+
+
+def _release(args: argparse.Namespace) -> int:
+    from network_provisioner.base.units import parse_duration, parse_size
+
+    moved = 0 if args.moved is None else parse_size(args.moved, "--moved")
+    took = 0.0 if args.took is None else parse_duration(args.took, "--took")
+    _print_one(client(args).release(args.id, moved, took, args.outcome), args.json)
+    return 0
+
+
+def _print_one(transit: Transit, as_json: bool) -> None:
+    if as_json:
+        print_json(transit.as_dict())
+    else:
+        print(f"{transits.listed([transit])}\n{transit.reason}")
+
+
+def _list(args: argparse.Namespace) -> int:
+    from network_provisioner.base.model import ENDED
+    from network_provisioner.base.units import parse_duration
+
+    since = above_0(parse_duration, args.since, "--since")
+    found = client(args).list(
+        args.state,
+        args.workflow,
+        args.user,
+        args.project,
+        None if since is None else time.time() - since,
+        args.limit,
+    )
+    if not (args.all or args.state):
+        found = [t for t in found if t.state not in ENDED]
+    if args.json:
+        print_json([t.as_dict() for t in found])
+    elif found:
+        print(transits.listed(found))
+        transits.print_reasons(found)
+    else:
+        print("no transits" if args.all or args.state else "no transit holds bandwidth or waits")
+    return 0
+
+
+def _explain(args: argparse.Namespace) -> int:
+    transit = client(args).get(args.id)
+    if args.json:
+        print_json(transit.as_dict())
+        return 0
+    with bad_answer(args, "transit"):
+        text = transits.explained(transit)
+    print(text)
+    return 0

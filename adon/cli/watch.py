@@ -1,0 +1,52 @@
+"""Give back what hooks could not: follow running workflows until they have ended.
+
+The hooks start a watcher by themselves where none runs, and it ends when no workflow is left. This
+runs it in the foreground, for a service that always runs. It waits where another one runs already.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from adon.cli.parsing import Nouns, add_command
+
+_MORE = """
+Examples:
+  adon watch
+  adon watch --config /etc/adon/hooks.json
+
+Exit codes: 0 stopped by SIGTERM or Ctrl-C; 2 the configuration is bad or names no folder.
+"""
+
+
+def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
+    """Add ``adon watch``."""
+    parser = add_command(nouns, "watch", __doc__, _run, _MORE)
+    parser.add_argument(
+        "--config", type=Path, default=Path("adon-hooks.json"), metavar="FILE",
+        help="the hooks' configuration, whose 'watch' names the folder (default: ./%(default)s)",
+    )  # fmt: skip
+
+
+def _run(args: argparse.Namespace) -> int:
+    import logging
+
+    from monitors.watcher import loop, program, registry
+    from monitors.watcher.watching import Watching
+    from network_provisioner.client import hookconfig
+    from pegasus_hooks.advance.listeners import listener_of
+    from pegasus_hooks.prepost import watched_jobs
+
+    config = hookconfig.load(args.config)
+    folder = program.watch_folder(config, args.config)
+    logging.basicConfig(level=logging.INFO, format="adon: %(message)s")
+    stop = loop.stopped()
+    lock = registry.hold(folder)
+    if lock is None:
+        print(f"adon: another watcher has {folder}; waiting for its end", flush=True)
+    while lock is None and not stop.wait(1.0):
+        lock = registry.hold(folder)
+    if lock is not None:
+        program.watch(Watching(folder, config, watched_jobs, listener_of), lock, stop)
+    return 0

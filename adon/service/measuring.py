@@ -1,0 +1,184 @@
+"""Measurement tasks, their schedule, and agents."""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+from collections.abc import Callable
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Any
+
+from adon.config.monitoring import MonitoringConfig
+from adon.service.measuringfile import EARLIER, measuring_file, take_over
+from adon.service.parts import Around, Part
+from monitors.background import Background
+from monitors.rules import rules_from_list
+from network_provisioner.access import Role
+from network_provisioner.base.errors import AdonError, InputError
+from network_provisioner.topology.graph import Topology
+
+if TYPE_CHECKING:
+    from fastapi import APIRouter
+
+    from monitors.measurements.definitions import Member
+    from monitors.measurements.registry import TaskRegistry
+
+_SWEEP_S = 1.0
+_MEMORY = ":memory:"
+_log = logging.getLogger(__name__)
+
+
+class Sweeper:
+    """Makes the coordinator's runs come and go, in a thread of its own, about once a second."""
+
+    def __init__(self, sweep: Callable[[], None], close: Callable[[], None]) -> None:
+        self._sweep, self._close = sweep, close
+        self._thread = Background("adon-coordinator", self._run)
+        self._stop = self._thread.stopping
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End, and wait for the end. Harmless where it was never started, or stopped before."""
+        self._thread.stop()
+        self._close()
+
+    def _run(self) -> None:
+        said = ""
+        while not self._stop.wait(_SWEEP_S):
+            try:
+                self._sweep()
+                said = ""
+            except AdonError as error:  # a full disk: tried again until it works, and said once
+                if str(error) != said:
+                    said = str(error)
+                    _log.error("measurements are not followed: %s", error)
+            except Exception:  # a fault of ours must not end it for good
+                _log.exception("measurements are not followed")
+
+
+def make(around: Around) -> Part:
+    """The part. Raises InputError for tasks that cannot be meant, Infeasible where they do not fit
+    all together, and an AdonError where its file cannot be used."""
+    from monitors.api import agents
+    from monitors.api import measuring as measuring_api
+    from monitors.measurements.agent_registry import AgentRegistry
+    from monitors.measurements.coordinator import Coordinator
+    from monitors.measurements.metrics import RunMetrics
+    from monitors.measurements.run_store import MeasuringStore
+    from monitors.measurements.tasks import Infeasible
+
+    settings, topology = around.settings, around.topology
+    registry = _registry(settings, topology)
+    _need_keys(around)
+    store = MeasuringStore(_file(around))
+    try:
+        coordinator = Coordinator(
+            AgentRegistry(members_of(settings).values()), registry, store, around.archive,
+            around.rules, around.clock,
+        )  # fmt: skip
+    except Infeasible as error:
+        store.close()
+        raise Infeasible(f"monitoring.tasks: {error}", error.tasks) from None
+    except BaseException:
+        store.close()
+        raise
+    return Part(
+        routers=[
+            agents.router(coordinator, around.clock),
+            measuring_api.router(
+                coordinator, around.rules, around.keyring.principals, around.clock
+            ),
+        ],
+        collectors=[RunMetrics(coordinator)] if settings.agents else [],
+        services=(Sweeper(coordinator.sweep, store.close),),
+    )
+
+
+def check(settings: MonitoringConfig, topology: Topology) -> None:
+    """Raises InputError for what cannot be meant."""
+    rules_from_list(settings.access, topology)
+    _registry(settings, topology)
+
+
+def described() -> list[APIRouter]:
+    """The part's routes without anything behind them: for the description of the service."""
+    from monitors.api import agents
+    from monitors.api import measuring as measuring_api
+
+    nothing: Any = None
+    return [
+        agents.router(nothing, nothing),
+        measuring_api.router(nothing, nothing, nothing, nothing),
+    ]
+
+
+def members_of(settings: MonitoringConfig) -> dict[str, Member]:
+    """The agents, by name. Raises InputError for one that is there twice, an address that is none,
+    and ports that are none."""
+    from monitors.measurements.definitions import Member
+
+    found: dict[str, Member] = {}
+    for number, agent in enumerate(settings.agents):
+        where = f"monitoring.agents.{number}"
+        if agent.name in found:
+            raise InputError(f"{where}: found {agent.name!r} twice, expected each agent once")
+        try:
+            ip_address(agent.address)
+        except ValueError:
+            raise InputError(
+                f"{where}.address: found {agent.address!r:.100}, expected an IP address"
+            ) from None
+        first, last = agent.ports
+        if not 0 < first <= last < 65536:
+            raise InputError(
+                f"{where}.ports: found {first} to {last}, expected the first and the last of some "
+                "from 1 to 65535"
+            )
+        found[agent.name] = Member(agent.name, agent.address, (first, last))
+    return found
+
+
+def _registry(settings: MonitoringConfig, topology: Topology) -> TaskRegistry:
+    from monitors.measurements.registry import TaskRegistry
+    from monitors.measurements.task_data import agreement_from_dict
+
+    members = members_of(settings)
+    for member in members.values():
+        if member.site not in topology.sites:
+            raise InputError(
+                f"monitoring.agents: {member.name!r} is at {member.site!r}, expected a site of the "
+                f"topology: {', '.join(topology.sites)}"
+            )
+    agreement = agreement_from_dict(settings.agreement, topology)
+    return TaskRegistry(members, topology, agreement, settings.tasks)
+
+
+def _need_keys(around: Around) -> None:
+    """Raises InputError where an agent could not be told from anybody else."""
+    if not around.keyring:
+        return  # loopback alone, and everybody may do everything
+    roles = {who.name: who.role for who in around.keyring.principals()}
+    for agent in around.settings.agents:
+        if roles.get(agent.name) is not Role.AGENT:
+            raise InputError(
+                f"monitoring.agents: {agent.name!r} has no token, expected one of that name with "
+                "role agent in security.tokens ('adon broker token new --role agent')"
+            )
+
+
+def _file(around: Around) -> str:
+    """Raises InputError where the file of an earlier version cannot be taken over."""
+    state = around.state
+    if not around.settings.agents or state == _MEMORY:
+        return _MEMORY  # nothing is measured, so there is nothing to keep
+    path = measuring_file(state, around.folder)
+    try:
+        take_over(path)
+    except (OSError, sqlite3.Error) as error:
+        raise InputError(
+            f"{path.with_name(EARLIER)} cannot be given the name {path.name}: {error}"
+        ) from None
+    return str(path)

@@ -1,0 +1,76 @@
+"""Telling people."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from adon.config.monitoring import MonitoringConfig
+from adon.service.parts import Around, Notifier, Part
+from network_provisioner.topology.graph import Topology
+
+if TYPE_CHECKING:
+    from fastapi import APIRouter
+
+    from monitors.alerts.notices.service import NoticeService
+    from monitors.alerts.notices.workflows import WorkflowNotices
+    from monitors.archive.archive import Archive
+
+
+def notifier_of(
+    settings: MonitoringConfig,
+    archive: Archive,
+    clock: Callable[[], float],
+    folder: Path = Path(),
+) -> NoticeService:
+    """Who tells people, not started. Files that the section names are relative to ``folder``.
+    Raises InputError."""
+    from monitors.alerts.notices.data import targets_from_list
+    from monitors.alerts.notices.service import NoticeService
+
+    targets = targets_from_list(settings.notices, folder)
+    return NoticeService(targets, archive, clock, time.monotonic)
+
+
+def watching(
+    settings: MonitoringConfig,
+    archive: Archive,
+    clock: Callable[[], float],
+    folder: Path = Path(),
+) -> tuple[NoticeService, WorkflowNotices]:
+    """For processes other than the broker that record workflows in ``archive``: who tells people,
+    and who finds what is to be told. Start both in this order, stop them in the other. Raises
+    InputError."""
+    from monitors.alerts.notices.workflows import WorkflowNotices
+    from monitors.workflows.overview import KnownWorkflows
+
+    notifier = notifier_of(settings, archive, clock, folder)
+    known = KnownWorkflows(archive, clock, settings.stuck_after)
+    return notifier, WorkflowNotices(archive, notifier, clock, known)
+
+
+def make(around: Around) -> Part:
+    """The part. Raises InputError."""
+    from monitors.alerts.notices.service import NoticeService
+    from monitors.alerts.notices.workflows import WorkflowNotices
+
+    services: list[Notifier | WorkflowNotices] = [around.notifier]
+    if around.settings.notices and isinstance(around.notifier, NoticeService):
+        services.append(
+            WorkflowNotices(around.archive, around.notifier, around.clock, around.workflows)
+        )
+    return Part(services=tuple(services))
+
+
+def check(settings: MonitoringConfig, topology: Topology) -> None:
+    """Raises InputError for what cannot be meant."""
+    from monitors.alerts.notices.data import check_targets
+
+    check_targets(settings.notices)
+
+
+def described() -> list[APIRouter]:
+    """The part's routes without anything behind them: for the description of the service."""
+    return []

@@ -1,0 +1,166 @@
+"""The broker service: configuration in, a REST API on a port out."""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import logging
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from adon.config.adon_yml import Config, load_config, split_address
+from adon.config.security import check_exposure, described, keyring_of, tls_context
+from adon.machine import syscalls
+from adon.service.wiring import make_broker
+from network_provisioner.base.errors import AdonError, InputError
+
+if TYPE_CHECKING:
+    from adon.service.parts import Monitoring
+    from monitors.archive.archive import Archive
+    from network_provisioner.access import Keyring
+    from network_provisioner.broker import Broker
+
+_SWITCHES_CONNECT_S = 20.0
+_BACKLOG = 128
+
+
+def listening_socket(address: str) -> socket.socket:
+    """A bound socket, so that a port in use is one clear line and not a traceback.
+
+    Raises InputError naming the address.
+    """
+    host, port = split_address(address, "broker.listen")
+    family = socket.AF_INET6 if host.startswith("[") else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        sock.bind((host.strip("[]"), port))
+    except OSError as error:
+        sock.close()
+        why = "the port is in use" if error.errno == errno.EADDRINUSE else error.strerror
+        raise InputError(
+            f"cannot listen on {address}: {why}; expected a free one in broker.listen"
+        ) from None
+    sock.set_inheritable(True)
+    return sock
+
+
+def serve(
+    config_file: Path,
+    *,
+    say: Callable[[str], None] = lambda _: None,
+) -> int:
+    """Run the broker until it is told to stop; ``say`` is told in a line when it can be asked.
+
+    Returns an exit code. Raises AdonError.
+    """
+    from monitors.archive.archive import Archive
+    from network_provisioner.api import create_app
+    from network_provisioner.api.connection import server
+
+    config = load_config(config_file)
+    keyring = keyring_of(config)
+    check_exposure(config, keyring)
+    tls = None if config.security.tls is None else tls_context(config.security.tls)
+    sock = listening_socket(config.broker.listen)
+    archive = Archive(config.broker.archive)
+    broker, books = make_broker(config, archive)
+    for words in broker.topology.warnings:
+        say(f"broker: {words}")
+    if config.controller.driver == "openflow":
+        say(
+            f"broker: waits up to {_SWITCHES_CONNECT_S:g} s for the switches to connect to "
+            f"{config.controller.listen}"
+        )
+    try:
+        monitoring = _monitoring(config, config_file.absolute().parent, archive, broker, keyring)
+    except BaseException:
+        archive.close()
+        raise
+    broker.start(_SWITCHES_CONNECT_S)
+    try:
+        monitoring.start()
+        app = create_app(
+            broker, keyring, books, monitoring.routers, monitoring.collectors, monitoring.pages
+        )
+        web = server(app, tls)
+        # uvicorn passes the signal that stopped it on to the handler that was there before. That
+        # must not be the default one: it would end the process before the switches are cleared.
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: None)
+        sock.listen(_BACKLOG)  # from here on who asks waits for an answer and is not refused
+        say(
+            f"broker: {'https' if tls else 'http'}://{config.broker.listen} "
+            f"({described(config, keyring)}), {config.controller.driver} controller, sites "
+            + ", ".join(broker.topology.sites)
+        )
+        web.run(sockets=[sock])
+    finally:
+        monitoring.stop()
+        broker.stop()
+        archive.close()
+        sock.close()
+    return 0
+
+
+def _monitoring(
+    config: Config, folder: Path, archive: Archive, broker: Broker, keyring: Keyring
+) -> Monitoring:
+    """What runs beside paths, not started. Raises InputError."""
+    from adon.config.monitoring import MonitoringConfig
+    from adon.service.notices import notifier_of
+    from adon.service.parts import Around, make_monitoring
+    from monitors.rules import rules_from_list
+    from monitors.workflows.owners import Owners
+
+    settings = config.monitoring or MonitoringConfig()
+    around = Around(
+        settings=settings,
+        collector=config.pool.collector if config.pool else None,
+        state=config.broker.state,
+        folder=folder,
+        archive=archive,
+        broker=broker,
+        topology=broker.topology,
+        keyring=keyring,
+        rules=rules_from_list(settings.access, broker.topology, Owners(archive)),
+        notifier=notifier_of(settings, archive, time.time, folder),
+        clock=time.time,
+    )
+    return make_monitoring(around)
+
+
+def main() -> int:
+    """``python -m adon.service.serve --config adon.yml``: as ``adon broker``, for supervisors."""
+    parser = argparse.ArgumentParser(prog="adon.service.serve")
+    parser.add_argument("--config", type=Path, required=True)
+    parser.add_argument(
+        "--tied-to", type=int, metavar="PID", help="end with this process, which started it"
+    )
+    args = parser.parse_args()
+    if args.tied_to is not None and not syscalls.tie_to(args.tied_to):
+        return 2  # it ended while this one was starting
+    logging.basicConfig(format="%(asctime)s %(name)s %(levelname)s %(message)s")
+    try:
+        code = serve(args.config)
+    except AdonError as error:
+        print(f"adon broker: {error}", file=sys.stderr)
+        code = 2
+    except OSError as error:
+        print(f"adon broker: {error.filename or 'output'}: {error.strerror}", file=sys.stderr)
+        code = 2
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # The OpenFlow library's threads are not daemons and cannot be stopped: everything of ours is
+    # closed by now, so the process may simply end.
+    os._exit(code)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
