@@ -7,14 +7,11 @@ from __future__ import annotations
 
 import sys
 import time
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 
 import numpy as np
 
-from site_selector.evaluation.simulator import Simulator
 from site_selector.mapping import kernel
-from site_selector.mapping.estimator import Estimator, SharingEstimator
+from site_selector.mapping.estimator import Estimator
 from site_selector.mapping.policies import VARIANTS, by_level, greedy, list_schedule
 from site_selector.problem import Problem
 
@@ -25,14 +22,7 @@ def is_warm() -> bool:
 
 
 def warm() -> None:
-    """Run every kernel compiled, on a workflow of two jobs. Takes two cores."""
-    with ProcessPoolExecutor(2, get_context("spawn")) as pool:
-        for done in [pool.submit(part) for part in (select, judge)]:
-            done.result()
-
-
-def select() -> None:
-    """Everything that makes mappings and estimates what they take."""
+    """Run every kernel compiled, on a workflow of two jobs."""
     kernel.compile_from_now_on()
     problem = two_jobs()
     run = Estimator(problem)
@@ -40,13 +30,6 @@ def select() -> None:
     by_level(problem)
     for knows in VARIANTS.values():
         list_schedule(problem, run.rank, knows)
-    SharingEstimator(problem).makespan([0, 1])
-
-
-def judge() -> None:
-    """What the evaluation executes mappings with."""
-    kernel.compile_from_now_on()
-    Simulator(two_jobs()).makespan([0, 1])
 
 
 def two_jobs() -> Problem:

@@ -15,9 +15,16 @@ from random import Random
 from typing import Any
 
 from site_selector.evaluation.cases import BUILT_IN, OURS, adon, peers
-from site_selector.evaluation.simulator import Simulator
 from site_selector.evaluation.traces import Task, Trace, build_trace
-from site_selector.evaluation.worlds import LINK_BPS, SPEED, Platform, Staging, spread, true_problem
+from site_selector.evaluation.worlds import (
+    LINK_BPS,
+    SPEED,
+    Platform,
+    Staging,
+    simulator,
+    spread,
+    true_problem,
+)
 
 # Ranges in which everything matters: few workers, so that tasks wait for each other, and queues and
 # moves that take about as long as tasks do.
@@ -84,10 +91,10 @@ def judge(puzzle: Puzzle, staging: Staging = "per-site", seed: int = 0) -> Found
     """Map the puzzle with ADON and with every built-in, and execute the mappings."""
     trace = puzzle.trace()
     truth = true_problem(trace, puzzle.platform, staging)
-    simulator = Simulator(truth)
+    run = simulator(truth)
     mappings = peers(truth, f"puzzle {seed}")
     mappings[OURS] = adon(truth, trace.kinds, "exact", 0.0, seed)
-    makespan = {name: simulator.makespan(mapping) for name, mapping in mappings.items()}
+    makespan = {name: run.makespan(mapping) for name, mapping in mappings.items()}
     best = min(makespan[name] for name in BUILT_IN)
     return Found(puzzle, makespan, makespan[OURS] / best if best > 0 else 1.0)
 

@@ -26,8 +26,7 @@ from random import Random
 import numpy as np
 
 from site_selector.cost import Array
-from site_selector.evaluation.simulator import Simulator
-from site_selector.mapping.estimator import Assignment
+from site_selector.mapping.estimator import Assignment, Estimator
 from site_selector.problem import Problem
 
 _ROUNDS = 40  # of the search for weights; any weights give a valid bound
@@ -166,7 +165,7 @@ class Known:
 
 
 def best_known(
-    simulator: Simulator,
+    simulator: Estimator,
     kinds: Sequence[str],
     candidates: Iterable[tuple[str, Assignment]],
     seed: str,
@@ -183,12 +182,12 @@ def best_known(
             tried[key] = simulator.makespan(assignment), name
     ranked = sorted(tried, key=lambda key: tried[key])
     best = Known(list(ranked[0]), *tried[ranked[0]])
-    groups = groups_of(simulator.truth, kinds)
-    steps = round(effort * steps_for(simulator.truth) / _STARTS)
+    groups = groups_of(simulator.problem, kinds)
+    steps = round(effort * steps_for(simulator.problem) / _STARTS)
     for number, key in enumerate(ranked[:_STARTS]):
         rng = Random(f"{seed} {number}")
         found, makespan = anneal(
-            simulator.makespan, simulator.truth, groups, key, tried[key][0], steps, rng
+            simulator.makespan, simulator.problem, groups, key, tried[key][0], steps, rng
         )
         if makespan < best.makespan_s:
             best = Known(found, makespan, f"{tried[key][1]}+search")

@@ -16,7 +16,7 @@ import numpy as np
 
 from network_provisioner.base.units import BITS_PER_BYTE
 from site_selector.explain.reasons import Flip, flip_words, why_not_least
-from site_selector.mapping.estimator import SharingEstimator
+from site_selector.mapping.estimator import Estimator
 from site_selector.mapping.placement import Alternative, Mapping, Placement
 from site_selector.problem import NEVER_S, Problem
 
@@ -58,7 +58,7 @@ def reconsider(
     moved[job] = to_site
 
     def better(changed: Problem) -> bool:
-        run = SharingEstimator(changed)
+        run = Estimator(changed)
         return run.score(moved) < run.score(assignment)
 
     found: list[Flip] = []
@@ -91,7 +91,7 @@ def with_changes(
     place = {name: i for i, name in enumerate(problem.places)}
     sites = mapping.sites
     assignment = [place[sites[job]] for job in problem.jobs]
-    estimator = SharingEstimator(problem)
+    estimator = Estimator(problem)
     stay_s = estimator.makespan(assignment)
     out: list[Placement] = []
     found: dict[str, tuple[Flip, ...]] = {}

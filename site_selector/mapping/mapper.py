@@ -20,7 +20,7 @@ from site_selector.estimates.beliefs import World, beliefs_dict
 from site_selector.estimates.uncertainty import Uncertainty, scenarios, uncertainty_of
 from site_selector.explain.describe import describe
 from site_selector.inputs import Inputs
-from site_selector.mapping.estimator import Assignment, Estimator, Schedule, SharingEstimator
+from site_selector.mapping.estimator import Assignment, Estimator, Schedule
 from site_selector.mapping.placement import Mapping, Withstands
 from site_selector.mapping.policies import VARIANTS, baselines, list_schedule, optimistic_costs
 from site_selector.mapping.robust import SEARCHED, Hedge, Worlds, compared, hedged
@@ -89,7 +89,7 @@ def map_problem(
     ``evaluations`` bounds the simulations beside those of the portfolio, by default so that it
     takes a few seconds.
     """
-    estimator = SharingEstimator(problem)
+    estimator = Estimator(problem)
     budget = _budget(problem) if evaluations is None else evaluations
     doubtful = uncertainty is not None and uncertainty.matters
     found = _portfolio(problem, estimator, seed)

@@ -12,9 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from site_selector.evaluation.bounds import anneal, best_known, groups_of, lower_bound, steps_for
-from site_selector.evaluation.simulator import Simulator
 from site_selector.evaluation.traces import build_trace
-from site_selector.evaluation.worlds import true_problem
+from site_selector.evaluation.worlds import simulator, true_problem
 
 SEEDS = st.integers(0, 10**9)
 
@@ -24,11 +23,11 @@ SEEDS = st.integers(0, 10**9)
 def test_no_mapping_is_below_the_bound(seed: int, staging: str) -> None:
     rng = Random(seed)
     truth = true_problem(random_trace(rng), random_platform(rng), staging)  # type: ignore[arg-type]
-    simulator = Simulator(truth)
+    run = simulator(truth)
     bound = lower_bound(truth)
     for _ in range(10):
         mapping = [rng.choice(allowed) for allowed in truth.allowed]
-        assert bound <= simulator.makespan(mapping) * (1 + 1e-9)
+        assert bound <= run.makespan(mapping) * (1 + 1e-9)
 
 
 @settings(max_examples=15)
@@ -39,8 +38,8 @@ def test_nor_is_the_best_of_all_mappings(seed: int) -> None:
     while len(trace.tasks) > 6:
         trace = random_trace(rng)
     truth = true_problem(trace, random_platform(rng))
-    simulator = Simulator(truth)
-    best = min(simulator.makespan(list(m)) for m in product(*truth.allowed))
+    run = simulator(truth)
+    best = min(run.makespan(list(m)) for m in product(*truth.allowed))
     assert lower_bound(truth) <= best * (1 + 1e-9)
 
 
@@ -50,7 +49,7 @@ def test_a_chain_is_bounded_by_its_best_site_the_queues_and_the_moves() -> None:
     truth = true_problem(trace, platform([1, 1], speed=[1, 5], queue_s=[0, 3]))
     # At site 1: 4 s for x, twice 3 s of queue and 2 s of work, 6 s for z: 20 s. At the store: 20 s.
     assert lower_bound(truth) == pytest.approx(20)
-    assert Simulator(truth).makespan([0, 0]) == Simulator(truth).makespan([1, 1]) == 20
+    assert simulator(truth).makespan([0, 0]) == simulator(truth).makespan([1, 1]) == 20
 
 
 def test_a_bag_of_tasks_is_bounded_by_its_work() -> None:
@@ -73,27 +72,27 @@ def test_the_best_known_is_none_of_the_candidates_worse(seed: int) -> None:
     rng = Random(seed)
     trace = random_trace(rng)
     truth = true_problem(trace, random_platform(rng))
-    simulator = Simulator(truth)
+    run = simulator(truth)
     names = [(f"c{i}", [rng.choice(a) for a in truth.allowed]) for i in range(3)]
-    best = best_known(simulator, trace.kinds, names, str(seed), effort=0.02)
-    assert best.makespan_s == simulator.makespan(best.assignment)
-    assert best.makespan_s <= min(simulator.makespan(mapping) for _, mapping in names)
+    best = best_known(run, trace.kinds, names, str(seed), effort=0.02)
+    assert best.makespan_s == run.makespan(best.assignment)
+    assert best.makespan_s <= min(run.makespan(mapping) for _, mapping in names)
     assert best.makespan_s >= lower_bound(truth) * (1 - 1e-9)
-    again = best_known(simulator, trace.kinds, names, str(seed), effort=0.02)
+    again = best_known(run, trace.kinds, names, str(seed), effort=0.02)
     assert again == best
 
 
 def test_the_search_finds_what_a_policy_did_not() -> None:
     trace = build_trace("t", [task(f"a{i}", 10) for i in range(8)], {})
     truth = true_problem(trace, platform([1, 1, 1, 1]))
-    best = best_known(Simulator(truth), trace.kinds, [("all at one", [0] * 8)], "s")
+    best = best_known(simulator(truth), trace.kinds, [("all at one", [0] * 8)], "s")
     assert (best.makespan_s, best.source) == (20, "all at one+search")
 
 
 def test_jobs_that_cannot_go_elsewhere_stay() -> None:
     trace = build_trace("t", [task("a", 10), task("b", 5)], {})
     truth = replace(true_problem(trace, platform([1, 1])), allowed=((0,), (0,)))
-    found = anneal(Simulator(truth).makespan, truth, [], [0, 0], 15.0, 50, Random(0))
+    found = anneal(simulator(truth).makespan, truth, [], [0, 0], 15.0, 50, Random(0))
     assert found == ([0, 0], 15.0)
 
 

@@ -25,7 +25,7 @@ from site_selector.explain.reasons import Flip, flips
 from site_selector.explain.text import explain_dict, explain_text
 from site_selector.explain.whatif import reconsider, with_changes
 from site_selector.inputs import Inputs
-from site_selector.mapping.estimator import SharingEstimator
+from site_selector.mapping.estimator import Estimator
 from site_selector.mapping.mapper import map_workflow
 from site_selector.mapping.placement import Mapping
 from site_selector.mapping.terms import job_terms
@@ -73,7 +73,7 @@ def test_with_a_belief_past_its_limit_the_order_of_t_t_turns(seed: int) -> None:
     world = believe(inputs, now=0.0, output_site="s2")
     problem = build_problem(inputs, world, "s2")
     assignment = [rng.choice(allowed) for allowed in problem.allowed]
-    schedule = SharingEstimator(problem)(assignment)
+    schedule = Estimator(problem)(assignment)
     placements = describe(inputs, world, problem, assignment, schedule)
     j = rng.randrange(len(placements))
     best, other = placements[j].alternatives[:2]
@@ -139,11 +139,11 @@ def test_every_limit_was_tried(seed: int) -> None:
     there = rng.choice([s for s in problem.allowed[j] if s != assignment[j]])
     moved = list(assignment)
     moved[j] = there
-    if SharingEstimator(problem).score(moved) < SharingEstimator(problem).score(assignment):
+    if Estimator(problem).score(moved) < Estimator(problem).score(assignment):
         return
     for flip in reconsider(problem, names, assignment, j, there, [(0, 1), (1, 2)]):
         changed = build_problem(inputs, with_flip(world, flip, flip.limit, names[j]), "s2")
-        run = SharingEstimator(changed)
+        run = Estimator(changed)
         there_now, here_now = run.score(moved), run.score(assignment)
         # The limit went through other divisions than these figures: their last bits may differ.
         assert there_now < here_now or there_now[0] == pytest.approx(here_now[0], rel=1e-9), flip
