@@ -53,6 +53,7 @@ GOOD: dict[str, Any] = {
         },
     },
 }  # fmt: skip
+AT = "the file: workflow"
 
 
 def changed(path: str, value: Any) -> Any:
@@ -145,15 +146,15 @@ def test_one_side_of_an_edge_is_enough() -> None:
         ),
         (
             "specification/tasks/1/parents", "x",
-            "the file: workflow.specification.tasks.1.parents: found 'x', expected a list",
+            f"{AT}.specification.tasks.1.parents: found 'x', expected a list",
         ),
         (
             "specification/files/0/sizeInBytes", -1,
-            "the file: workflow.specification.files.0.sizeInBytes: found -1, expected 0",
+            f"{AT}.specification.files.0.sizeInBytes: found -1, expected 0",
         ),
         (
             "specification/files/0/sizeInBytes", "10",
-            "the file: workflow.specification.files.0.sizeInBytes: found '10', expected a number",
+            f"{AT}.specification.files.0.sizeInBytes: found '10', expected a number",
         ),
         ("specification/files/0/id", "b", "file b: found sizes 10 and 20 bytes, expected one"),
         (
@@ -162,21 +163,21 @@ def test_one_side_of_an_edge_is_enough() -> None:
         ),
         (
             "execution/tasks/0/runtimeInSeconds", -3,
-            "the file: workflow.execution.tasks.0.runtimeInSeconds: found -3, expected 0",
+            f"{AT}.execution.tasks.0.runtimeInSeconds: found -3, expected 0",
         ),
         (
             "execution/tasks/0/runtimeInSeconds", 10**400,
-            "the file: workflow.execution.tasks.0.runtimeInSeconds: found 1000",
+            f"{AT}.execution.tasks.0.runtimeInSeconds: found 1000",
         ),
         ("execution/tasks/0/id", "map_ID0000002", "task map_ID0000002: found two executions"),
         ("execution/tasks/0/id", "other", "task other: found an execution of it, expected it in"),
         ("execution", None, "found no task with a run time, expected runtimeInSeconds of each"),
-        ("execution", [], "the file: workflow.execution: found [], expected a mapping"),
+        ("execution", [], f"{AT}.execution: found [], expected a mapping"),
         ("specification", None, "workflow: found neither specification (WfFormat 1.5) nor tasks"),
         ("specification/tasks", [], "found no tasks, expected at least one"),
-        ("specification/tasks", {}, "the file: workflow.specification.tasks: found {}, expected a li"),
-        ("specification/tasks/0", 7, "the file: workflow.specification.tasks.0: found 7, expected a"),
-        ("specification/tasks/0/id", "", "the file: workflow.specification.tasks.0.id: found '', exp"),
+        ("specification/tasks", {}, f"{AT}.specification.tasks: found {{}}, expected a"),
+        ("specification/tasks/0", 7, f"{AT}.specification.tasks.0: found 7, expected a"),
+        ("specification/tasks/0/id", "", f"{AT}.specification.tasks.0.id: found '', exp"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_used_is_named(path: str, value: Any, said: str) -> None:
@@ -212,7 +213,7 @@ def test_a_file_of_an_earlier_version_has_a_direction() -> None:
     root = old("1.4")
     root["workflow"]["tasks"][0]["files"][0]["link"] = "sideways"
     with pytest.raises(
-        InputError, match="tasks.0.files.0.link: found 'sideways', expected one of 'input' or"
+        InputError, match=r"files\.0\.link: found 'sideways', expected one of 'input' or"
     ):
         parse(root, "t")
 
