@@ -3,34 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
 
+from monitors.archive.estimates import Estimate
 from site_selector.catalogs.documents import parse_document
 from site_selector.catalogs.entries import replicas_of, sites_of, transformations_of
 from site_selector.catalogs.workflow import parse_workflow
 from site_selector.inputs import Inputs, check_inputs
 
 
-@dataclass(frozen=True)
-class Measured:
+def estimate_of(value: float, at: float = 900.0, spread: float = 0.0, count: int = 3) -> Estimate:
     """What an archive would answer."""
-
-    value: float
-    at: float = 900.0
-    spread: float = 0.0
-    count: int = 3
+    return Estimate(value, spread, count, at, "test")
 
 
 class Measurements:
-    """A measurement source made of a dictionary {(metric, subject): Measured}."""
+    """A measurement source made of a dictionary {(metric, subject): estimate}."""
 
-    def __init__(self, known: Mapping[tuple[str, str], Measured]) -> None:
+    def __init__(self, known: Mapping[tuple[str, str], Estimate]) -> None:
         self.known = known
 
-    def estimate(self, metric: str, subject: str, now: float) -> Measured | None:
+    def estimate(self, metric: str, subject: str, now: float) -> Estimate | None:
         found = self.known.get((metric, subject))
         return found if found is not None and found.at <= now else None
 

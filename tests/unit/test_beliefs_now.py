@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from site_world import (
     NOW,
-    Measured,
     Measurements,
+    estimate_of,
     inputs_from,
     job,
     replicas_text,
@@ -22,7 +22,8 @@ from site_world import (
 
 from condor_plugins.pool.sitepool import SitePool
 from site_selector.estimates.beliefs import Belief, ComputeBelief
-from site_selector.estimates.believe import DEFAULT_RATE, DEFAULT_WORKERS, believe, believe_sites
+from site_selector.estimates.believe import DEFAULT_WORKERS, believe, believe_sites
+from site_selector.estimates.rates import DEFAULT_RATE
 
 # ------------------------------------------------------------------- a running HTCondor
 
@@ -33,7 +34,7 @@ def pool_of(**sites: SitePool) -> dict[str, SitePool]:
 
 def test_a_pool_s_latency_holds_for_a_site_with_idle_slots_that_was_never_measured() -> None:
     inputs = world_inputs({"mu": {}, "tacc": {"adon.queue_wait": "60 s"}})
-    source = Measurements({("queue_wait", "mu"): Measured(1.5)})
+    source = Measurements({("queue_wait", "mu"): estimate_of(1.5)})
 
     def tacc(**told: float) -> Belief:
         pool = pool_of(mu=SitePool("mu", NOW, 2), tacc=SitePool("tacc", NOW, 4, **told))  # type: ignore[arg-type]
@@ -48,7 +49,7 @@ def test_a_pool_s_latency_holds_for_a_site_with_idle_slots_that_was_never_measur
 def test_a_site_s_own_measurement_comes_before_its_neighbours() -> None:
     inputs = world_inputs({"mu": {}, "tacc": {}})
     source = Measurements(
-        {("queue_wait", "mu"): Measured(1.5), ("queue_wait", "tacc"): Measured(20.0)}
+        {("queue_wait", "mu"): estimate_of(1.5), ("queue_wait", "tacc"): estimate_of(20.0)}
     )
     pool = pool_of(
         mu=SitePool("mu", NOW, 2), tacc=SitePool("tacc", NOW, 4, idle_slots=4, ahead=0.0)
@@ -58,7 +59,7 @@ def test_a_site_s_own_measurement_comes_before_its_neighbours() -> None:
 
 
 def test_the_queue_is_what_the_jobs_ahead_take() -> None:
-    source = Measurements({("queue_wait", "mu"): Measured(4.0)})
+    source = Measurements({("queue_wait", "mu"): estimate_of(4.0)})
 
     def wait(**told: object) -> Belief:
         pool = pool_of(mu=SitePool("mu", 995.0, 4, **told))  # type: ignore[arg-type]
@@ -93,7 +94,7 @@ def test_sites_that_are_none_of_the_pool_s_are_believed_as_before() -> None:
 
 
 def test_runtimes_of_the_schedd_come_before_the_archive() -> None:
-    source = Measurements({("compute_rate", "t::a:1.0@mu"): Measured(5e6)})
+    source = Measurements({("compute_rate", "t::a:1.0@mu"): estimate_of(5e6)})
 
     def gamma_c(count: int) -> ComputeBelief:
         pool = pool_of(mu=SitePool("mu", 995.0, 4, runtimes={"t::a:1.0": (12.0, count)}))
@@ -113,7 +114,7 @@ def test_faster_machines_where_the_catalogs_tell_no_difference() -> None:
     assert guess["t::a:1.0", "mu"].belief.value == DEFAULT_RATE / 2
     assert guess["t::a:1.0", "tacc"].belief.value == DEFAULT_RATE * 1.5
     assert "30000 Mips (collector)" in guess["t::a:1.0", "tacc"].belief.note
-    source = Measurements({("compute_rate", "t::a:1.0@mu"): Measured(4e6)})
+    source = Measurements({("compute_rate", "t::a:1.0@mu"): estimate_of(4e6)})
     carried = believe(inputs, source, now=NOW, pool=pool).compute["t::a:1.0", "tacc"].belief
     assert carried.value == pytest.approx(12e6)
     assert carried.note == "measured at mu, by the machines' speed"
@@ -124,7 +125,7 @@ def test_faster_machines_where_the_catalogs_tell_no_difference() -> None:
 DAY = 86400.0
 
 
-def gamma_a(found: Measured, now: float, hints: dict[str, dict[str, object]]) -> Belief:
+def gamma_a(found: estimate_of, now: float, hints: dict[str, dict[str, object]]) -> Belief:
     known = Measurements({("throughput", "mu>tacc"): found})
     return believe(world_inputs(hints), known, now=now).paths["mu", "tacc"].gamma_a
 
@@ -134,45 +135,45 @@ BARE: dict[str, dict[str, object]] = {"mu": {}, "tacc": {}}
 
 
 def test_an_old_measurement_loses_half_its_weight_every_week() -> None:
-    fresh = gamma_a(Measured(50e6, at=0), DAY, CATALOG)
+    fresh = gamma_a(estimate_of(50e6, at=0), DAY, CATALOG)
     assert (fresh.value, fresh.note) == (50e6, "")
-    old = gamma_a(Measured(50e6, at=0), 8 * DAY, CATALOG)
+    old = gamma_a(estimate_of(50e6, at=0), 8 * DAY, CATALOG)
     assert old.value == pytest.approx(100e6)  # between 50 and 200 Mb/s, each half
     assert (old.source, old.at) == ("archive", 0)
     assert old.note == "old: measured 50 Mb/s weighs 0.5 beside 200 Mb/s (catalog)"
-    ancient = gamma_a(Measured(50e6, at=0), 400 * DAY, CATALOG)
+    ancient = gamma_a(estimate_of(50e6, at=0), 400 * DAY, CATALOG)
     assert ancient.value == pytest.approx(200e6)
 
 
 def test_an_old_measurement_stays_where_nothing_else_is_known() -> None:
-    old = gamma_a(Measured(50e6, at=0), 80 * DAY, BARE)
+    old = gamma_a(estimate_of(50e6, at=0), 80 * DAY, BARE)
     assert (old.value, old.note) == (50e6, "old, and nothing else is known")
 
 
 def test_a_widely_spread_rate_is_planned_with_less() -> None:
-    steady = gamma_a(Measured(100e6, spread=30e6), NOW, CATALOG)
+    steady = gamma_a(estimate_of(100e6, spread=30e6), NOW, CATALOG)
     assert (steady.value, steady.spread) == (100e6, 30e6)
-    wide = gamma_a(Measured(100e6, spread=50e6), NOW, CATALOG)
+    wide = gamma_a(estimate_of(100e6, spread=50e6), NOW, CATALOG)
     assert wide.value == pytest.approx(80e6)  # 1/(1 + 0.5 squared)
     assert wide.note.startswith("widely spread: 100 Mb/s ± 50 Mb/s, planned with")
-    assert gamma_a(Measured(100e6, spread=900e6), NOW, CATALOG).value == pytest.approx(50e6)
+    assert gamma_a(estimate_of(100e6, spread=900e6), NOW, CATALOG).value == pytest.approx(50e6)
 
 
 @given(st.floats(0, 400), st.floats(1e5, 1e10), st.floats(0, 2))
 def test_age_and_spread_only_ever_lead_towards_what_else_is_known_and_below(
     days: float, rate: float, spread: float
 ) -> None:
-    found = gamma_a(Measured(rate, at=0, spread=spread * rate), days * DAY, CATALOG)
+    found = gamma_a(estimate_of(rate, at=0, spread=spread * rate), days * DAY, CATALOG)
     low, high = sorted((rate, 200e6))
     assert low / 2 * (1 - 1e-9) <= found.value <= high * (1 + 1e-9)
-    later = gamma_a(Measured(rate, at=0, spread=spread * rate), (days + 1) * DAY, CATALOG)
+    later = gamma_a(estimate_of(rate, at=0, spread=spread * rate), (days + 1) * DAY, CATALOG)
     drawn = 200e6 - rate
     assert (later.value - found.value) * drawn >= -1e-6 * abs(drawn) * rate
 
 
 def test_an_old_queue_wait_is_weighed_against_the_catalog() -> None:
     inputs = world_inputs({"mu": {"adon.queue_wait": "10 s"}, "tacc": {}})
-    known = Measurements({("queue_wait", s): Measured(50, at=0) for s in ("mu", "tacc")})
+    known = Measurements({("queue_wait", s): estimate_of(50, at=0) for s in ("mu", "tacc")})
     sites = believe(inputs, known, now=8 * DAY).sites
     assert sites["mu"].queue_wait.value == pytest.approx(30)
     assert sites["tacc"].queue_wait.value == 50

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from site_world import (
     NOW,
-    Measured,
     Measurements,
+    estimate_of,
     inputs_from,
     job,
     replicas_text,
@@ -26,12 +26,8 @@ from monitors.archive.archive import Archive
 from monitors.archive.measurement import Measurement
 from network_provisioner.topology.data import topology_from_dict
 from site_selector.estimates.beliefs import Belief, MeasurementSource, World
-from site_selector.estimates.believe import (
-    DEFAULT_BANDWIDTH_BPS,
-    DEFAULT_RATE,
-    DEFAULT_WORKERS,
-    believe,
-)
+from site_selector.estimates.believe import DEFAULT_WORKERS, believe
+from site_selector.estimates.rates import DEFAULT_BANDWIDTH_BPS, DEFAULT_RATE
 from site_selector.inputs import Inputs
 from site_selector.problem import build_problem, file_sizes
 
@@ -61,10 +57,10 @@ def test_a_site_without_workers_has_an_infinite_queue() -> None:
 def test_measurements_beat_the_catalog_and_keep_their_age() -> None:
     known = Measurements(
         {
-            ("throughput", "mu>tacc"): Measured(150e6, at=940, spread=5e6),
-            ("queue_wait", "mu"): Measured(4, at=990),
-            ("compute_rate", "t::a:1.0@tacc"): Measured(33e6),
-            ("runtime", "t::a:1.0@mu"): Measured(12.0),
+            ("throughput", "mu>tacc"): estimate_of(150e6, at=940, spread=5e6),
+            ("queue_wait", "mu"): estimate_of(4, at=990),
+            ("compute_rate", "t::a:1.0@tacc"): estimate_of(33e6),
+            ("runtime", "t::a:1.0@mu"): estimate_of(12.0),
         }
     )
     world = believe(world_inputs(), known, now=NOW)
@@ -78,7 +74,7 @@ def test_measurements_beat_the_catalog_and_keep_their_age() -> None:
 
 
 def test_nothing_from_the_future_is_used() -> None:
-    known = Measurements({("queue_wait", "mu"): Measured(4, at=NOW + 1)})
+    known = Measurements({("queue_wait", "mu"): estimate_of(4, at=NOW + 1)})
     assert believe(world_inputs(), known, now=NOW).sites["mu"].queue_wait.source == "catalog"
 
 
@@ -87,7 +83,7 @@ def test_a_measurement_elsewhere_is_carried_over_by_the_ratio_of_the_catalogs() 
         "mu": {"adon.rate": "10 MB/s"},
         "tacc": {"adon.rate": "40 MB/s"},
     }
-    known = Measurements({("compute_rate", "t::a:1.0@mu"): Measured(5e6, at=800)})
+    known = Measurements({("compute_rate", "t::a:1.0@mu"): estimate_of(5e6, at=800)})
     belief = believe(world_inputs(hints), known, now=NOW).compute["t::a:1.0", "tacc"].belief
     assert belief.value == pytest.approx(20e6)  # tacc is four times mu, and mu is half as fast
     assert (belief.source, belief.at, belief.note) == ("archive", 800, "measured at mu")
@@ -137,7 +133,10 @@ def test_measured_loss_and_round_trips_come_before_what_was_written_down() -> No
     }  # fmt: skip
     written = believe(world_inputs(hints), now=NOW).paths["mu", "tacc"].gamma_t
     assert (written.source, written.at) == ("catalog", None)
-    known = {("rtt", "mu>tacc"): Measured(0.1, at=950), ("loss", "mu>tacc"): Measured(1e-4, at=960)}
+    known = {
+        ("rtt", "mu>tacc"): estimate_of(0.1, at=950),
+        ("loss", "mu>tacc"): estimate_of(1e-4, at=960),
+    }
     path = believe(world_inputs(hints), Measurements(known), now=NOW).paths["mu", "tacc"]
     # Four streams of 1460 B · 8 / 0.1 s · 1.2247 / 0.01: Mathis et al.
     assert path.gamma_t.value == pytest.approx(4 * 1460 * 8 / 0.1 * 1.5**0.5 / 0.01)
@@ -163,7 +162,7 @@ def test_a_runtime_of_the_job_beats_that_of_the_transformation_but_no_measuremen
     inputs = inputs_from(flow, *texts)
     problem = build_problem(inputs, believe(inputs, now=NOW))
     assert problem.compute_s[:, 0].tolist() == pytest.approx([7, 60])
-    known = Measurements({("runtime", "t::a:1.0@mu"): Measured(12.0)})
+    known = Measurements({("runtime", "t::a:1.0@mu"): estimate_of(12.0)})
     problem = build_problem(inputs, believe(inputs, known, now=NOW))
     assert problem.compute_s[:, 0].tolist() == pytest.approx([12, 12])
 
@@ -194,7 +193,7 @@ def test_shared_inputs_are_not_written_again_by_every_reader() -> None:
 
 def test_a_learnt_ratio_and_declared_sizes_come_first() -> None:
     inputs = world_inputs()
-    known = Measurements({("output_ratio", "t::a:1.0"): Measured(0.5)})
+    known = Measurements({("output_ratio", "t::a:1.0"): estimate_of(0.5)})
     assert _sizes(inputs, believe(inputs, known, now=NOW))["h"] == pytest.approx(25e6)
     flow = workflow_text(
         [job("x", "a", ["f"], ["g"], sizes={"g": 77}), job("y", "a", ["g"], ["h"])]
@@ -213,7 +212,7 @@ def test_carrying_over_between_like_sites_changes_nothing(
     value: float, default: float, kind: str
 ) -> None:
     metric = "compute_rate" if kind == "rate" else "runtime"
-    known = Measurements({(metric, "t::a:1.0@mu"): Measured(value)})
+    known = Measurements({(metric, "t::a:1.0@mu"): estimate_of(value)})
     inputs = world_inputs({"mu": {}, "tacc": {}}, {"a": default})
     found = believe(inputs, known, now=NOW).compute
     assert found["t::a:1.0", "tacc"].kind == kind

@@ -11,7 +11,7 @@ from evaluation_rig import MBIT, platform, random_platform, random_trace, task
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from site_selector.evaluation.bounds import anneal, best_known, groups_of, lower_bound, steps_for
+from site_selector.evaluation.bounds import best_known, lower_bound, steps_for
 from site_selector.evaluation.traces import build_trace
 from site_selector.evaluation.worlds import simulator, true_problem
 
@@ -92,15 +92,5 @@ def test_the_search_finds_what_a_policy_did_not() -> None:
 def test_jobs_that_cannot_go_elsewhere_stay() -> None:
     trace = build_trace("t", [task("a", 10), task("b", 5)], {})
     truth = replace(true_problem(trace, platform([1, 1])), allowed=((0,), (0,)))
-    found = anneal(simulator(truth).makespan, truth, [], [0, 0], 15.0, 50, Random(0))
-    assert found == ([0, 0], 15.0)
-
-
-def test_groups_are_chains_kinds_and_neighbours() -> None:
-    tasks = [task("m1", 1, (), ["a"]), task("m2", 1, (), ["b"]), task("j", 1, ["a", "b"], ["c"]),
-             task("k", 1, ["c"])]  # fmt: skip
-    trace = build_trace("t", tasks, {})
-    truth = true_problem(trace, platform([1, 1]))
-    groups = {tuple(sorted(trace.tasks[j] for j in g)) for g in groups_of(truth, trace.kinds)}
-    assert {("m1", "m2"), ("j", "k"), ("j", "m1", "m2")} <= groups
-    assert steps_for(truth) == 400  # 50 for each of four tasks at each of two sites
+    assert best_known(simulator(truth), trace.kinds, [("there", [0, 0])], "s").source == "there"
+    assert steps_for(truth) == 200

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from site_world import (
-    Measured,
     Measurements,
+    estimate_of,
     inputs_from,
     job,
     replicas_text,
@@ -80,7 +80,7 @@ def test_queue_waits_count_per_job() -> None:
 
 
 def test_setting_up_delays_what_moves_and_not_the_path() -> None:
-    source = Measurements({("transfer_setup", "mu>tacc"): Measured(4.0, at=-1.0)})
+    source = Measurements({("transfer_setup", "mu>tacc"): estimate_of(4.0, at=-1.0)})
     inputs = chain(two_sites())
     world = believe(inputs, source, now=0.0, output_site="mu")
     run = Estimator(build_problem(inputs, world, "mu"))
@@ -102,7 +102,7 @@ def test_measured_transfers_overlap_until_the_link_is_full() -> None:
     topology = topology_from_dict(
         {"nodes": [{"name": n, "kind": "site"} for n in ("mu", "tacc")], "links": [link]}
     )
-    measured = Measurements({("throughput", "mu>tacc"): Measured(10e6, at=-1.0)})
+    measured = Measurements({("throughput", "mu>tacc"): estimate_of(10e6, at=-1.0)})
     alone = believe(inputs, now=0.0, topology=topology)
     seen = believe(inputs, measured, now=0.0, topology=topology)
     # An assumed 40 Mb/s is all there is.
@@ -117,7 +117,7 @@ def test_small_files_stay_where_setting_up_a_move_costs_more_than_it_gains() -> 
     sites = two_sites()
     sites["tacc"]["adon.rate"] = "11 MB/s"
     inputs = chain(sites, g=1_000_000, h=1_000_000)
-    dear = Measurements({("transfer_setup", "mu>tacc"): Measured(30.0, at=-1.0)})
+    dear = Measurements({("transfer_setup", "mu>tacc"): estimate_of(30.0, at=-1.0)})
     world = believe(inputs, dear, now=0.0, output_site="mu")
     assert set(map_workflow(inputs, world, "mu").sites.values()) == {"mu"}
 
@@ -321,7 +321,7 @@ def test_saved_and_loaded_it_is_the_same(tmp_path: Path) -> None:
     [
         ("{", "not valid JSON"),
         ("[]", "no site mapping"),
-        ("{}", "no site mapping: found no key 'placements'"),
+        ("{}", "no site mapping: workflow: Field required"),
     ],
 )
 def test_bad_mapping_files(tmp_path: Path, text: str, message: str) -> None:

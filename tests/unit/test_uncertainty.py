@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from site_world import (
-    Measured,
     Measurements,
+    estimate_of,
     inputs_from,
     job,
     replicas_text,
@@ -107,8 +107,8 @@ def test_what_was_measured_is_known_better_than_what_was_written_down_or_assumed
 def test_uncertainty_follows_the_beliefs() -> None:
     measured = Measurements(
         {
-            ("queue_wait", "mu"): Measured(60.0, spread=1.0, at=999.0),
-            ("runtime", "t::a:1.0@mu"): Measured(10.0, spread=0.1, at=999.0),
+            ("queue_wait", "mu"): estimate_of(60.0, spread=1.0, at=999.0),
+            ("runtime", "t::a:1.0@mu"): estimate_of(10.0, spread=0.1, at=999.0),
         }
     )
     inputs, world = made(measured)
