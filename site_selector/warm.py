@@ -8,8 +8,8 @@ from __future__ import annotations
 import sys
 import time
 
-import numpy as np
-
+from site_selector.evaluation.traces import Task, build_trace
+from site_selector.evaluation.worlds import draw_platform, true_problem
 from site_selector.mapping import kernel
 from site_selector.mapping.estimator import Estimator
 from site_selector.mapping.policies import VARIANTS, by_level, greedy, list_schedule
@@ -33,35 +33,13 @@ def warm() -> None:
 
 
 def two_jobs() -> Problem:
-    """One job reads a file and writes one for another, whose result goes back; two sites."""
-    between = np.array([[0.0, 1e-8], [1e-8, 0.0]])
-    return Problem(
-        jobs=("first", "second"),
-        places=("here", "there"),
-        n_sites=2,
-        files=("raw", "between", "result"),
-        parents=((), (0,)),
-        children=((1,), ()),
-        reads=((0,), (1,)),
-        writes=((1,), (2,)),
-        readers=((0,), (1,), ()),
-        producer=(-1, 0, 1),
-        holders=((0,), (), ()),
-        returns=(False, False, True),
-        size=(1e9, 1e8, 1e7),
-        guessed=(False, False, False),
-        allowed=((0, 1), (0, 1)),
-        level=(0, 1),
-        input_bytes=np.array([1e9, 1e8]),
-        compute_s=np.array([[20.0, 10.0], [5.0, 5.0]]),
-        queue_s=np.zeros(2),
-        workers=(1, 1),
-        seconds_per_byte=between,
-        occupied_per_byte=between,
-        setup_s=np.zeros((2, 2)),
-        output=0,
-        compute=((None, None), (None, None)),
-    )
+    """One job reads a file and writes one for another, whose result goes back."""
+    tasks = [
+        Task("first", "first", (), (), ("raw",), ("between",), 20.0),
+        Task("second", "second", (), (), ("between",), ("result",), 10.0),
+    ]
+    sizes = {"raw": 1e9, "between": 1e8, "result": 1e7}
+    return true_problem(build_trace("two", tasks, sizes), draw_platform(0, 0))
 
 
 def main() -> int:

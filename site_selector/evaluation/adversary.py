@@ -224,21 +224,6 @@ def as_dict(found: Sequence[Found], seed: int, steps: int, staging: str) -> dict
     }
 
 
-def puzzle_of(data: dict[str, Any]) -> Puzzle:
-    """A puzzle from what :func:`as_dict` made of it (and JSON made lists of)."""
-    at = data["platform"]
-    platform = Platform(
-        tuple(at["sites"]),
-        tuple(at["workers"]),
-        tuple(at["speed"]),
-        tuple(at["queue_s"]),
-        tuple(tuple(row) for row in at["link_bps"]),
-        at["store"],
-    )
-    edges = tuple(Edge(**edge) for edge in data["edges"])
-    return Puzzle(tuple(data["runtime_s"]), tuple(data["result_bytes"]), edges, platform)
-
-
 def rival(found: Found) -> tuple[str, float]:
     """The built-in that was best, and its makespan in seconds."""
     name = min(BUILT_IN, key=lambda who: (found.makespan_s[who], who))

@@ -18,26 +18,11 @@ from site_selector.mapping.placement import Mapping as SiteMapping
 _SPREAD = 0.05
 
 
-def count(value: float) -> str:
-    """Workers."""
-    return f"{value:g}"
-
-
-def rate(value: float) -> str:
-    """Bits per second."""
-    return format_rate(value)
-
-
-def bytes_rate(value: float) -> str:
-    """Bytes per second of one worker."""
-    return f"{format_size(value)}/s"
-
-
 SHOW: dict[str, Callable[[float], str]] = {
-    "count": count,
+    "count": "{:g}".format,  # workers
     "seconds": seconds,
-    "rate": rate,
-    "bytes_rate": bytes_rate,
+    "rate": format_rate,  # bits per second
+    "bytes_rate": lambda value: f"{format_size(value)}/s",  # of one worker
 }
 
 
@@ -60,18 +45,6 @@ def cited(belief: Mapping[str, Any], kind: str) -> str:
     source = belief["source"] + (f" {age_of(belief)} ago" if age_of(belief) else "")
     source += f", {belief['note']}" if belief.get("note") else ""
     return f"{value_of(belief, kind)} [{source}]"
-
-
-__all__ = [
-    "beliefs_text",
-    "changes",
-    "changes_text",
-    "chosen_jobs",
-    "explain_dict",
-    "explain_text",
-    "show_text",
-    "summary_text",
-]
 
 
 _TERMS = ("  site", "T_q", "S_c/(N·Γ_c)", "S_t/min(Γ_t,Γ_a)", "T_t")
