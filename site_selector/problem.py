@@ -6,15 +6,14 @@ Indices run over jobs in topological order, files, and places. Places are the ca
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 
 import numpy as np
 
 from network_provisioner.base.units import transfer_time
+from site_selector.catalogs.documents import uncollected
 from site_selector.catalogs.workflow import Job
 from site_selector.cost import Array, compute_time, network_time
 from site_selector.estimates.beliefs import Belief, ComputeBelief, World
@@ -69,29 +68,12 @@ class Problem:
     kept: dict[str, object] = field(default_factory=dict, compare=False, repr=False)
 
 
+@uncollected()
 def build_problem(inputs: Inputs, world: World, output_site: str | None = None) -> Problem:
     """Arrays from files and beliefs.
 
     Raises InputError where the output site is known to neither the catalog nor the beliefs.
     """
-    with _uncollected():
-        return _build(inputs, world, output_site)
-
-
-@contextmanager
-def _uncollected() -> Iterator[None]:
-    """Without garbage collection: looking through millions of tuples that stay, again and again,
-    would take half the time."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
-
-
-def _build(inputs: Inputs, world: World, output_site: str | None) -> Problem:
     flow = inputs.workflow
     used = {site for found in set(inputs.candidates.values()) for site in found}
     sites = [s for s in inputs.sites if s in used]

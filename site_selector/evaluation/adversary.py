@@ -170,16 +170,18 @@ def changed(puzzle: Puzzle, rng: Random) -> Puzzle:
     return replace(puzzle, edges=_rewired(edges, len(puzzle.runtime_s), rng))
 
 
+_WEIGHTS = (("workers", WORKERS), ("speed", SPEED), ("queue_s", QUEUE_S))
+
+
 def _other_platform(platform: Platform, rng: Random) -> Platform:
     site = rng.randrange(len(platform.sites))
     choice = rng.randrange(4)
-    if choice == 0:
-        workers = _at(platform.workers, site, WORKERS, rng)
-        return replace(platform, workers=tuple(max(1, round(n)) for n in workers))
-    if choice == 1:
-        return replace(platform, speed=_at(platform.speed, site, SPEED, rng))
-    if choice == 2:
-        return replace(platform, queue_s=_at(platform.queue_s, site, QUEUE_S, rng))
+    if choice < len(_WEIGHTS):
+        name, span = _WEIGHTS[choice]
+        values: Any = _at(getattr(platform, name), site, span, rng)
+        if name == "workers":
+            values = tuple(max(1, round(n)) for n in values)
+        return replace(platform, **{name: values})
     links = [list(row) for row in platform.link_bps]
     a, b = rng.sample(range(len(links)), 2)
     links[a][b] = links[b][a] = _step(links[a][b], LINK_BPS, rng)

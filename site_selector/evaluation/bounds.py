@@ -26,6 +26,7 @@ import numpy as np
 
 from site_selector.cost import Array
 from site_selector.mapping.estimator import Assignment, Estimator
+from site_selector.mapping.kernel_data import allowed_mask, shape_of
 from site_selector.mapping.robust import SEARCHED
 from site_selector.mapping.search import Moves, PointJudge, anneal
 from site_selector.problem import Problem
@@ -38,7 +39,7 @@ def lower_bound(truth: Problem) -> float:
     """Seconds that the makespan of no mapping is below."""
     start = earliest_starts(truth)
     after = least_after(truth)
-    cost = np.where(_allowed(truth), truth.compute_s, np.inf)
+    cost = np.where(allowed_mask(shape_of(truth)), truth.compute_s, np.inf)
     chain = float((start + cost + after).min(axis=1).max())
     workers = np.array(truth.workers, dtype=np.float64)
     best = chain
@@ -53,7 +54,7 @@ def earliest_starts(p: Problem) -> Array:
     n, spb = p.n_sites, p.seconds_per_byte
     start = np.zeros((len(p.jobs), n))
     end = np.zeros((len(p.jobs), n))
-    allowed = _allowed(p)
+    allowed = allowed_mask(shape_of(p))
     for j in range(len(p.jobs)):
         ready = _staged(p, j)
         moved = {parent: 0.0 for parent in p.parents[j]}
@@ -84,7 +85,7 @@ def least_after(p: Problem) -> Array:
     """Seconds that must follow job j's end at site s: children, and results on their way back."""
     n, spb = p.n_sites, p.seconds_per_byte
     after = np.zeros((len(p.jobs), n))
-    allowed = _allowed(p)
+    allowed = allowed_mask(shape_of(p))
     for j in range(len(p.jobs) - 1, -1, -1):
         moved = {child: 0.0 for child in p.children[j]}
         back = 0.0
@@ -99,13 +100,6 @@ def least_after(p: Problem) -> Array:
             own = np.where(allowed[child], p.queue_s + p.compute_s[child] + after[child], np.inf)
             after[j] = np.maximum(after[j], (size * spb[:n, :n] + own[None, :]).min(axis=1))
     return after
-
-
-def _allowed(p: Problem) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
-    mask = np.zeros((len(p.jobs), p.n_sites), dtype=bool)
-    for j, sites in enumerate(p.allowed):
-        mask[j, list(sites)] = True
-    return mask
 
 
 def _subsets(p: Problem) -> Iterator[np.ndarray[tuple[int, ...], np.dtype[np.intp]]]:

@@ -48,6 +48,7 @@ from site_selector.mapping import kernel
 from site_selector.mapping.kernel_data import (
     Ints,
     State,
+    allowed_mask,
     numbers_of,
     order_of,
     prepared,
@@ -100,7 +101,7 @@ class Schedule:
 
 def mean_compute(problem: Problem) -> Array:
     """S_c/Γ_c of each job in seconds, the mean over the sites that may run it."""
-    allowed = np.asarray(shape_of(problem).allowed).reshape(problem.compute_s.shape) > 0
+    allowed = allowed_mask(shape_of(problem))
     mean: Array = (problem.compute_s * allowed).sum(axis=1) / allowed.sum(axis=1)
     return mean
 

@@ -227,6 +227,11 @@ def _make_shape(problem: Problem) -> Shape:
     )
 
 
+def allowed_mask(shape: Shape) -> NDArray[np.bool_]:
+    """(jobs, sites): where each job can run."""
+    return np.asarray(shape.allowed).reshape(shape.n_jobs, shape.n_sites) > 0
+
+
 def by_urgency(rank: Array) -> IntArray:
     """Jobs, the highest rank first, in topological order where equal."""
     return np.lexsort((np.arange(len(rank)), -rank)).astype(np.int64)

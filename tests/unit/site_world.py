@@ -148,6 +148,22 @@ def inputs_from(
     )
 
 
+def inputs_of(
+    jobs: Sequence[Mapping[str, object]],
+    sites: Mapping[str, Mapping[str, object]],
+    held: Mapping[str, tuple[str, int | None]],
+    where: Mapping[str, Sequence[str]],
+    runtimes: Mapping[str, float] | None = None,
+) -> Inputs:
+    """Inputs from jobs, the sites' profiles, where files lie, and where programs run."""
+    return inputs_from(
+        workflow_text(jobs),
+        sites_text(sites),
+        replicas_text(held),
+        transformations_text(where, runtimes),
+    )
+
+
 def write_all(folder: Path, workflow: str, sites: str, replicas: str, transformations: str) -> Path:
     """Write the four files under their usual names; returns the workflow's path."""
     for name, text in (
@@ -199,9 +215,5 @@ def world_inputs(
     hints: dict[str, dict[str, object]] | None = None, runtimes: dict[str, float] | None = None
 ) -> Inputs:
     sites = HINTS if hints is None else hints
-    return inputs_from(
-        workflow_text([job("x", "a", ["f"], ["g"]), job("y", "a", ["g"], ["h"])]),
-        sites_text(sites),
-        replicas_text({"f": ("mu", 100_000_000)}),
-        transformations_text({"a": list(sites)}, runtimes),
-    )
+    jobs = [job("x", "a", ["f"], ["g"]), job("y", "a", ["g"], ["h"])]
+    return inputs_of(jobs, sites, {"f": ("mu", 100_000_000)}, {"a": list(sites)}, runtimes)

@@ -21,6 +21,7 @@ from site_world import (
 )
 
 from condor_plugins.pool.sitepool import SitePool
+from monitors.archive.estimates import Estimate
 from site_selector.estimates.beliefs import Belief, ComputeBelief
 from site_selector.estimates.believe import DEFAULT_WORKERS, believe, believe_sites
 from site_selector.estimates.rates import DEFAULT_RATE
@@ -125,7 +126,7 @@ def test_faster_machines_where_the_catalogs_tell_no_difference() -> None:
 DAY = 86400.0
 
 
-def gamma_a(found: estimate_of, now: float, hints: dict[str, dict[str, object]]) -> Belief:
+def gamma_a(found: Estimate, now: float, hints: dict[str, dict[str, object]]) -> Belief:
     known = Measurements({("throughput", "mu>tacc"): found})
     return believe(world_inputs(hints), known, now=now).paths["mu", "tacc"].gamma_a
 

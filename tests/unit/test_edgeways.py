@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import pytest
 from site_world import (
-    inputs_from,
+    inputs_of,
     job,
-    replicas_text,
-    sites_text,
-    transformations_text,
-    workflow_text,
 )
 
 from network_provisioner.topology.data import topology_from_dict
@@ -32,11 +28,11 @@ def three_jobs() -> Inputs:
     sizes = {"g0": 50 * MB, "g1": 50 * MB, "h": 10 * MB}
     jobs = [job(f"x{i}", "a", [f"f{i}"], [f"g{i}"], sizes=sizes, keep=[f"g{i}"]) for i in range(2)]
     jobs.append(job("y", "b", ["g0", "g1"], ["h"], sizes=sizes))
-    return inputs_from(
-        workflow_text(jobs),
-        sites_text(SITES),
-        replicas_text({f"f{i}": ("data", 100 * MB) for i in range(2)}),
-        transformations_text({"a": ["mu", "tacc", "data"], "b": ["mu", "tacc"]}),
+    return inputs_of(
+        jobs,
+        SITES,
+        {f"f{i}": ("data", 100 * MB) for i in range(2)},
+        {"a": ["mu", "tacc", "data"], "b": ["mu", "tacc"]},
     )
 
 

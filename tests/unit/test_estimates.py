@@ -13,6 +13,7 @@ from site_world import (
     Measurements,
     estimate_of,
     inputs_from,
+    inputs_of,
     job,
     replicas_text,
     sites_text,
@@ -180,12 +181,7 @@ def test_shared_inputs_are_not_written_again_by_every_reader() -> None:
     jobs = [job(f"x{i}", "a", ["ref", f"f{i}"], [f"g{i}"]) for i in range(4)]
     jobs.append(job("end", "a", [f"g{i}" for i in range(4)], ["out"]))
     replicas = {"ref": ("mu", 400)} | {f"f{i}": ("mu", 10) for i in range(4)}
-    inputs = inputs_from(
-        workflow_text(jobs),
-        sites_text({"mu": {}}),
-        replicas_text(replicas),
-        transformations_text({"a": ["mu"]}),
-    )
+    inputs = inputs_of(jobs, {"mu": {}}, replicas, {"a": ["mu"]})
     sizes = _sizes(inputs)
     assert sizes["g0"] == 110  # its own 10 and a quarter of the reference
     assert sizes["out"] == pytest.approx(44)

@@ -9,12 +9,8 @@ from hypothesis import strategies as st
 from site_world import (
     Measurements,
     estimate_of,
-    inputs_from,
+    inputs_of,
     job,
-    replicas_text,
-    sites_text,
-    transformations_text,
-    workflow_text,
 )
 
 from site_selector.estimates.beliefs import Belief
@@ -35,17 +31,15 @@ def problem(measured: Measurements | None = None) -> Problem:
 
 
 def made(measured: Measurements | None = None):  # type: ignore[no-untyped-def]
-    inputs = inputs_from(
-        workflow_text(
-            [
-                job("x", "a", ["f"], ["g"], sizes={"g": 1000}),
-                job("y", "a", ["f"], ["h"], sizes={}),
-                job("z", "b", ["g", "h"], ["i"], sizes={"i": 10}),
-            ]
-        ),
-        sites_text({"mu": {"adon.queue_wait": "60 s"}, "tacc": {"adon.workers": 0}}),
-        replicas_text({"f": ("mu", 100_000_000)}),
-        transformations_text({"a": ["mu", "tacc"], "b": ["mu"]}),
+    inputs = inputs_of(
+        [
+            job("x", "a", ["f"], ["g"], sizes={"g": 1000}),
+            job("y", "a", ["f"], ["h"], sizes={}),
+            job("z", "b", ["g", "h"], ["i"], sizes={"i": 10}),
+        ],
+        {"mu": {"adon.queue_wait": "60 s"}, "tacc": {"adon.workers": 0}},
+        {"f": ("mu", 100_000_000)},
+        {"a": ["mu", "tacc"], "b": ["mu"]},
     )
     return inputs, believe(inputs, measured, now=1000.0)
 

@@ -10,12 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from site_world import (
     inputs_from,
+    inputs_of,
     job,
-    replicas_text,
     resequencing,
-    sites_text,
-    transformations_text,
-    workflow_text,
 )
 
 from site_selector.estimates.beliefs import World
@@ -96,11 +93,8 @@ def elsewhere() -> tuple[Inputs, World]:
         "fast": {"adon.workers": 1, "adon.rate": "10 MB/s", "adon.bandwidth.slow": "8 Gb/s"},
         "slow": {"adon.workers": 1, "adon.rate": "6 MB/s"},
     }
-    inputs = inputs_from(
-        workflow_text(jobs),
-        sites_text(sites),
-        replicas_text({f"f{i}": ("fast", 100_000_000) for i in range(2)}),
-        transformations_text({"a": list(sites)}),
+    inputs = inputs_of(
+        jobs, sites, {f"f{i}": ("fast", 100_000_000) for i in range(2)}, {"a": list(sites)}
     )
     return inputs, believe(inputs, now=0.0)
 
@@ -159,11 +153,8 @@ def for_its_child() -> tuple[Inputs, World, Mapping]:
         "near": {"adon.rate": "10 MB/s", "adon.bandwidth.far": "800 Mb/s"},
         "far": {"adon.rate": "9 MB/s", "adon.queue_wait": "1 s"},
     }
-    inputs = inputs_from(
-        workflow_text(jobs),
-        sites_text(sites),
-        replicas_text({"f": ("near", 90_000_000)}),
-        transformations_text({"a": ["near", "far"], "b": ["far"]}),
+    inputs = inputs_of(
+        jobs, sites, {"f": ("near", 90_000_000)}, {"a": ["near", "far"], "b": ["far"]}
     )
     world = believe(inputs, now=0.0)
     return inputs, world, map_workflow(inputs, world)
