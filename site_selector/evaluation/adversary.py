@@ -42,7 +42,7 @@ _STEP = 1.0  # typical change of a weight, in powers of e
 
 
 @dataclass(frozen=True, slots=True)
-class Edge:
+class FileEdge:
     """A file from a task to a later one; ``source`` -1: an input of the workflow."""
 
     source: int
@@ -57,7 +57,7 @@ class Puzzle:
 
     runtime_s: tuple[float, ...]
     result_bytes: tuple[float, ...]
-    edges: tuple[Edge, ...]
+    edges: tuple[FileEdge, ...]
     platform: Platform
 
     def trace(self) -> Trace:
@@ -79,7 +79,7 @@ class Puzzle:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Judged:
     """A puzzle, makespans by policy in seconds, and ours ÷ the best built-in's."""
 
     puzzle: Puzzle
@@ -87,7 +87,7 @@ class Found:
     ratio: float
 
 
-def judge(puzzle: Puzzle, staging: Staging = "per-site", seed: int = 0) -> Found:
+def judge(puzzle: Puzzle, staging: Staging = "per-site", seed: int = 0) -> Judged:
     """Map the puzzle with ADON and with every built-in, and execute the mappings."""
     trace = puzzle.trace()
     truth = true_problem(trace, puzzle.platform, staging)
@@ -96,7 +96,7 @@ def judge(puzzle: Puzzle, staging: Staging = "per-site", seed: int = 0) -> Found
     mappings[OURS] = adon(truth, trace.kinds, "exact", 0.0, seed)
     makespan = {name: run.makespan(mapping) for name, mapping in mappings.items()}
     best = min(makespan[name] for name in BUILT_IN)
-    return Found(puzzle, makespan, makespan[OURS] / best if best > 0 else 1.0)
+    return Judged(puzzle, makespan, makespan[OURS] / best if best > 0 else 1.0)
 
 
 def search(
@@ -104,7 +104,7 @@ def search(
     steps: int,
     staging: Staging = "per-site",
     done: Callable[[int], None] = lambda _count: None,
-) -> Found:
+) -> Judged:
     """The worst that ``steps`` steps of annealing meet, from a puzzle that ``seed`` stands for."""
     rng = Random(f"adversary {seed}")
     drawn = (judge(draw_puzzle(rng), staging) for _ in range(_DRAWS))
@@ -131,12 +131,12 @@ def draw_puzzle(rng: Random) -> Puzzle:
         for b in range(a):
             links[a][b] = links[b][a] = spread(rng, *LINK_BPS)
     edges = [
-        Edge(a, b, spread(rng, *SIZE_BYTES))
+        FileEdge(a, b, spread(rng, *SIZE_BYTES))
         for b in range(n)
         for a in range(b)
         if rng.random() < _EDGES
     ]
-    edges += [Edge(-1, b, spread(rng, *SIZE_BYTES)) for b in range(n) if rng.random() < _RAW]
+    edges += [FileEdge(-1, b, spread(rng, *SIZE_BYTES)) for b in range(n) if rng.random() < _RAW]
     return Puzzle(
         tuple(spread(rng, *RUNTIME_S) for _ in range(n)),
         tuple(spread(rng, *SIZE_BYTES) for _ in range(n)),
@@ -199,20 +199,20 @@ def _step(value: float, span: tuple[float, float], rng: Random) -> float:
     return min(high, max(low, value * math.exp(rng.gauss(0.0, _STEP))))
 
 
-def _rewired(edges: tuple[Edge, ...], tasks: int, rng: Random) -> tuple[Edge, ...]:
+def _rewired(edges: tuple[FileEdge, ...], tasks: int, rng: Random) -> tuple[FileEdge, ...]:
     """One edge less, or one more."""
     target = rng.randrange(tasks)
     source = rng.randrange(-1, target)
     kept = tuple(e for e in edges if (e.source, e.target) != (source, target))
     if len(kept) < len(edges):
         return kept
-    return (*kept, Edge(source, target, spread(rng, *SIZE_BYTES)))
+    return (*kept, FileEdge(source, target, spread(rng, *SIZE_BYTES)))
 
 
 FORMAT = "adon-site-puzzles/1"
 
 
-def as_dict(found: Sequence[Found], seed: int, steps: int, staging: str) -> dict[str, Any]:
+def as_dict(found: Sequence[Judged], seed: int, steps: int, staging: str) -> dict[str, Any]:
     """What searches found, JSON-ready."""
     return {
         "format": FORMAT,
@@ -226,7 +226,7 @@ def as_dict(found: Sequence[Found], seed: int, steps: int, staging: str) -> dict
     }
 
 
-def rival(found: Found) -> tuple[str, float]:
+def rival(found: Judged) -> tuple[str, float]:
     """The built-in that was best, and its makespan in seconds."""
     name = min(BUILT_IN, key=lambda who: (found.makespan_s[who], who))
     return name, found.makespan_s[name]

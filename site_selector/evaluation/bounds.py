@@ -150,7 +150,7 @@ _STARTS = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class BestKnown:
     """A mapping, what it comes to in seconds, and whose it was before the search."""
 
     assignment: Assignment
@@ -164,7 +164,7 @@ def best_known(
     candidates: Iterable[tuple[str, Assignment]],
     seed: str,
     effort: float = 1.0,
-) -> Known:
+) -> BestKnown:
     """The best of the candidates, and of simulated annealing from the best few of them.
 
     Every step is judged by the simulator itself. ``effort`` multiplies the number of steps.
@@ -175,7 +175,7 @@ def best_known(
         if key not in tried:
             tried[key] = simulator.makespan(assignment), name
     ranked = sorted(tried, key=lambda key: tried[key])
-    best = Known(list(ranked[0]), *tried[ranked[0]])
+    best = BestKnown(list(ranked[0]), *tried[ranked[0]])
     moves, judge = Moves(simulator.problem, kinds), PointJudge(simulator)
     steps = round(effort * steps_for(simulator.problem) / _STARTS)
     for number, key in enumerate(ranked[:_STARTS]):
@@ -183,7 +183,7 @@ def best_known(
         found, _ = anneal(judge, moves, list(key), steps, rng, simulator)
         makespan = simulator.makespan(found)
         if makespan < best.makespan_s:
-            best = Known(found, makespan, f"{tried[key][1]}{SEARCHED}")
+            best = BestKnown(found, makespan, f"{tried[key][1]}{SEARCHED}")
     return best
 
 

@@ -21,7 +21,7 @@ from site_selector.evaluation.worlds import (
     Platform,
     Regime,
     Staging,
-    World,
+    Trial,
     draw_worlds,
     simulator,
     true_problem,
@@ -128,14 +128,14 @@ def run_case(trace: Trace, platform: Platform, number: int, setting: Setting) ->
     return out
 
 
-def _mappings(world: World, trace: Trace, setting: Setting, name: str) -> dict[str, Assignment]:
+def _mappings(world: Trial, trace: Trace, setting: Setting, name: str) -> dict[str, Assignment]:
     ours = adon(world.believed, trace.kinds, world.regime, setting.error, setting.seed)
     return {OURS: ours} | peers(world.believed, name)
 
 
 def _judged(
     truth: Problem,
-    worlds: list[World],
+    worlds: list[Trial],
     mappings: list[dict[str, Assignment]],
     group: tuple[int, ...],
     trace: Trace,

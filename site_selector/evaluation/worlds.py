@@ -99,7 +99,7 @@ Staging = Literal["per-site", "per-job"]
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class Trial:
     """What is true and what is believed."""
 
     regime: Regime
@@ -170,7 +170,7 @@ def urgency_of(problem: Problem) -> Array:
     return out
 
 
-def draw_worlds(truth: Problem, kinds: tuple[str, ...], error: float, rng: Random) -> list[World]:
+def draw_worlds(truth: Problem, kinds: tuple[str, ...], error: float, rng: Random) -> list[Trial]:
     """One world for each regime. ``error`` is e, from 0 to below 1.
 
     The beliefs of the regimes that have errors are the same but for waits; in the last, the true
@@ -179,10 +179,10 @@ def draw_worlds(truth: Problem, kinds: tuple[str, ...], error: float, rng: Rando
     believed = misjudged(truth, kinds, error, rng)
     waits = believed.queue_s * np.array([rng.expovariate(1.0) for _ in believed.queue_s])
     return [
-        World("exact", truth, truth),
-        World("errors", truth, replace(believed, queue_s=truth.queue_s)),
-        World("wrong-waits", truth, believed),
-        World("unknown-waits", replace(truth, queue_s=waits), believed),
+        Trial("exact", truth, truth),
+        Trial("errors", truth, replace(believed, queue_s=truth.queue_s)),
+        Trial("wrong-waits", truth, believed),
+        Trial("unknown-waits", replace(truth, queue_s=waits), believed),
     ]
 
 

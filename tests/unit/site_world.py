@@ -75,30 +75,13 @@ def workflow_text(
 
 def sites_text(hints: Mapping[str, Mapping[str, object]]) -> str:
     """Sites by name with their pegasus profiles."""
-    return yaml.safe_dump(
-        {
-            "pegasus": "5.0.4",
-            "sites": [
-                {
-                    "name": name,
-                    "arch": "x86_64",
-                    "os.type": "linux",
-                    "directories": [
-                        {
-                            "type": "sharedScratch",
-                            "path": f"/{name}/scratch",
-                            "fileServers": [
-                                {"url": f"gsiftp://{name}/scratch", "operation": "all"}
-                            ],
-                        }
-                    ],
-                    "profiles": {"pegasus": dict(profiles)},
-                }
-                for name, profiles in hints.items()
-            ],
-        },
-        sort_keys=False,
-    )
+    sites = []
+    for name, profiles in hints.items():
+        server = {"url": f"gsiftp://{name}/scratch", "operation": "all"}
+        scratch = {"type": "sharedScratch", "path": f"/{name}/scratch", "fileServers": [server]}
+        site = {"name": name, "arch": "x86_64", "os.type": "linux", "directories": [scratch]}
+        sites.append({**site, "profiles": {"pegasus": dict(profiles)}})
+    return yaml.safe_dump({"pegasus": "5.0.4", "sites": sites}, sort_keys=False)
 
 
 def replicas_text(replicas: Mapping[str, tuple[str, int | None]]) -> str:

@@ -14,7 +14,7 @@ from site_selector.edge import (
     Holding,
     Leg,
     Needs,
-    Option,
+    SiteOption,
     bandwidth_of,
     decide,
     offer,
@@ -30,9 +30,9 @@ MB = 1e6
 WORKERS = {workers_of("mu"): 4.0, workers_of("tacc"): 8.0}
 L2, L3 = bandwidth_of("s1", "s2"), bandwidth_of("s1", "r1")
 TOTAL = WORKERS | {L2: 200 * MB, L3: 20 * MB}
-LOCAL = Option("mu", True, "", 0.0, 400.0)
-OVER_L2 = Option("tacc", False, "l2", 10.0, 200.0, (Leg("mu>tacc", (L2,), 100 * MB),))
-OVER_L3 = Option("tacc", False, "l3", 10.0, 200.0, (Leg("mu>tacc", (L3,), 100 * MB),))
+LOCAL = SiteOption("mu", True, "", 0.0, 400.0)
+OVER_L2 = SiteOption("tacc", False, "l2", 10.0, 200.0, (Leg("mu>tacc", (L2,), 100 * MB),))
+OVER_L3 = SiteOption("tacc", False, "l3", 10.0, 200.0, (Leg("mu>tacc", (L3,), 100 * MB),))
 WAYS = (LOCAL, OVER_L2, OVER_L3)
 NEW = Needs("soykb", 5, 1, 4, 10 * MB, 150 * MB)
 
@@ -100,7 +100,9 @@ def test_nobody_is_asked_in_vain() -> None:
 
 
 def test_what_tcp_cannot_reach_is_no_way() -> None:
-    slow = Option("tacc", False, "l2", 0, 1, (Leg("mu>tacc", (L2,), 100 * MB, gamma_bps=50 * MB),))
+    slow = SiteOption(
+        "tacc", False, "l2", 0, 1, (Leg("mu>tacc", (L2,), 100 * MB, gamma_bps=50 * MB),)
+    )
     found = decide(Needs("a", 0, 1, 1, 100 * MB, 150 * MB), (slow,), TOTAL)
     assert found.taken is None
     (lack,) = found.offers[0].lacks
@@ -108,13 +110,13 @@ def test_what_tcp_cannot_reach_is_no_way() -> None:
 
 
 def test_a_site_without_resources_is_no_way() -> None:
-    gone = Option("mu", True, "", math.inf, 1)
+    gone = SiteOption("mu", True, "", math.inf, 1)
     assert decide(NEW, (gone,), TOTAL).taken is None
     assert decide(NEW, (LOCAL,), {workers_of("mu"): 0.0}).taken is None
 
 
 def test_inputs_and_results_over_the_same_link_hold_it_once() -> None:
-    way = Option("tacc", False, "l2", 0, 1, (Leg("a", (L2,), MB), Leg("b", (L2,), MB)))
+    way = SiteOption("tacc", False, "l2", 0, 1, (Leg("a", (L2,), MB), Leg("b", (L2,), MB)))
     assert offer(NEW, way, TOTAL, TOTAL).amounts[L2] == 150 * MB
 
 
@@ -124,7 +126,7 @@ def test_the_timeline_of_figure_18() -> None:
     neuro = Holding("neuroblastoma", {L2: 5000 * MB}, 9, "l2")
     size = 25e9
     ways = [
-        Option("tacc", False, layer, 0.0, 1.0, (Leg("mu>tacc", (link,), size),))
+        SiteOption("tacc", False, layer, 0.0, 1.0, (Leg("mu>tacc", (link,), size),))
         for layer, link in (("l2", L2), ("l3", L3))
     ]
 
@@ -151,7 +153,7 @@ amount = st.integers(0, 500).map(float)
 
 
 @st.composite
-def worlds(draw: st.DrawFn) -> tuple[Needs, list[Option], dict[str, float], list[Holding]]:
+def worlds(draw: st.DrawFn) -> tuple[Needs, list[SiteOption], dict[str, float], list[Holding]]:
     """Two sites, three links, up to five running applications that fit."""
     total = {workers_of(s): float(draw(st.integers(0, 8))) for s in ("near", "far")}
     total |= {f"bandwidth {link}": draw(amount) for link in LINKS}
@@ -174,7 +176,7 @@ def worlds(draw: st.DrawFn) -> tuple[Needs, list[Option], dict[str, float], list
         st.sampled_from([math.inf, 50.0, 300.0]),
     )
     ways = [
-        Option(site, site == "near", layer, draw(st.sampled_from([0.0, 5.0, math.inf])),
+        SiteOption(site, site == "near", layer, draw(st.sampled_from([0.0, 5.0, math.inf])),
             draw(st.floats(0.1, 1e3)), tuple(draw(st.lists(legs, max_size=2))))
         for site, layer in (("near", ""), ("far", "l2"), ("far", "l3"))
     ]  # fmt: skip
@@ -193,7 +195,7 @@ def cost(decision: Decision) -> float:
 @settings(max_examples=40)
 @given(worlds())
 def test_never_more_than_there_is(
-    world: tuple[Needs, list[Option], dict[str, float], list[Holding]],
+    world: tuple[Needs, list[SiteOption], dict[str, float], list[Holding]],
 ) -> None:
     needs, ways, total, running = world
     found = decide(needs, ways, total, running)
@@ -208,7 +210,7 @@ def test_never_more_than_there_is(
 @settings(max_examples=40)
 @given(worlds())
 def test_never_more_than_asked_for_nor_less_than_needed_nor_dearer_than_another_way(
-    world: tuple[Needs, list[Option], dict[str, float], list[Holding]],
+    world: tuple[Needs, list[SiteOption], dict[str, float], list[Holding]],
 ) -> None:
     needs, ways, total, running = world
     found = decide(needs, ways, total, running)
@@ -229,7 +231,7 @@ def test_never_more_than_asked_for_nor_less_than_needed_nor_dearer_than_another_
 @settings(max_examples=40)
 @given(worlds(), st.data())
 def test_more_resources_never_make_it_worse(
-    world: tuple[Needs, list[Option], dict[str, float], list[Holding]], data: st.DataObject
+    world: tuple[Needs, list[SiteOption], dict[str, float], list[Holding]], data: st.DataObject
 ) -> None:
     needs, ways, total, running = world
     name = data.draw(st.sampled_from(sorted(total)))
@@ -242,7 +244,7 @@ def test_more_resources_never_make_it_worse(
 @settings(max_examples=40)
 @given(worlds())
 def test_who_gives_way_is_less_important_enough_and_needed(
-    world: tuple[Needs, list[Option], dict[str, float], list[Holding]],
+    world: tuple[Needs, list[SiteOption], dict[str, float], list[Holding]],
 ) -> None:
     needs, ways, total, running = world
     found = decide(needs, ways, total, running)

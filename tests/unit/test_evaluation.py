@@ -22,7 +22,7 @@ from site_selector.evaluation.adversary import (
     QUEUE_S,
     RUNTIME_S,
     SIZE_BYTES,
-    Edge,
+    FileEdge,
     Puzzle,
     changed,
     draw_puzzle,
@@ -246,7 +246,9 @@ def test_puzzles_stay_within_their_ranges_and_free_of_cycles(seed: int) -> None:
 
 def test_edges_become_files() -> None:
     drawn = draw_puzzle(Random(0))
-    puzzle = Puzzle((5.0, 6.0), (1e6, 2e6), (Edge(-1, 0, 3e6), Edge(0, 1, 4e6)), drawn.platform)
+    puzzle = Puzzle(
+        (5.0, 6.0), (1e6, 2e6), (FileEdge(-1, 0, 3e6), FileEdge(0, 1, 4e6)), drawn.platform
+    )
     trace = puzzle.trace()
     assert trace.parents == ((), (0,))
     sizes = dict(zip(trace.files, trace.size_bytes, strict=True))

@@ -69,11 +69,6 @@ def test_a_chain_by_hand() -> None:
     assert run([0, 1]).makespan_s == pytest.approx(10 + 5 + 2.5 + 1)
 
 
-def test_queue_waits_count_per_job() -> None:
-    run = estimator(chain(two_sites(**{"adon.queue_wait": "3 s"})))
-    assert run([0, 0]).makespan_s == pytest.approx(3 + 10 + 3 + 5)
-
-
 def test_setting_up_delays_what_moves_and_not_the_path() -> None:
     source = Measurements({("transfer_setup", "mu>tacc"): estimate_of(4.0, at=-1.0)})
     inputs = chain(two_sites())
