@@ -26,7 +26,8 @@ from pegasus_hooks.plugin.replicas import Note, find_replicas
 from pegasus_hooks.plugin.request import Request, parse_request
 from pegasus_hooks.plugin.together import bind, settle
 from pegasus_hooks.plugin.world import inputs_of, output_site_of, staging_of
-from site_selector.estimates.believe import MeasurementSource, NoMeasurements, believe
+from site_selector.estimates.beliefs import MeasurementSource, NoMeasurements
+from site_selector.estimates.believe import believe
 from site_selector.estimates.uncertainty import uncertainty_of
 from site_selector.mapping.estimator import Assignment, Estimator
 from site_selector.mapping.mapper import map_problem

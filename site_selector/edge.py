@@ -89,7 +89,7 @@ class Leg:
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class SiteOption:
     """One way to run an application: a site, and a layer for its transfers.
 
     ``worker_s`` is S_c/Γ_c: seconds that one worker would compute. ``t_q_s`` is infinite where the
@@ -111,7 +111,7 @@ class Way:
 
 
 @dataclass(frozen=True, slots=True)
-class Lack:
+class Shortage:
     """A resource of which a way needs more than is free; who holds it, least important first."""
 
     resource: str
@@ -126,13 +126,13 @@ class Offer:
     """What a way would give: the amounts that it takes, and T_t with its terms in seconds. Where
     ``lacks`` has entries the way is not open, and the terms are infinite."""
 
-    way: Way
+    way: SiteOption
     amounts: Amounts = field(default_factory=dict)
     workers: int = 0
     t_c_s: float = math.inf
     t_n_s: float = math.inf
     t_t_s: float = math.inf
-    lacks: tuple[Lack, ...] = ()
+    lacks: tuple[Shortage, ...] = ()
 
     @property
     def fits(self) -> bool:
@@ -177,7 +177,7 @@ def residual(total: Amounts, running: Iterable[Holding]) -> dict[str, float]:
 
 
 def decide(
-    needs: Needs, ways: Sequence[Way], total: Amounts, running: Sequence[Holding] = ()
+    needs: Needs, ways: Sequence[SiteOption], total: Amounts, running: Sequence[Holding] = ()
 ) -> Decision:
     """Algorithm 2 for one new application. Where two ways cost the same the local one is taken,
     then the one that is named first."""
@@ -197,7 +197,7 @@ def decide(
 
 
 def offer(
-    needs: Needs, way: Way, free: Amounts, total: Amounts, running: Sequence[Holding] = ()
+    needs: Needs, way: SiteOption, free: Amounts, total: Amounts, running: Sequence[Holding] = ()
 ) -> Offer:
     """What ``way`` would give of what is ``free``, or what lacks.
 
@@ -218,7 +218,7 @@ def offer(
         if leg.gamma_bps < needs.least_bps or leg.gamma_bps <= 0:
             # Free bandwidth does not help where TCP cannot fill it.
             reach = leg.gamma_bps
-            lacks.append(Lack(throughput_of(leg.name), needs.least_bps, reach, reach))
+            lacks.append(Shortage(throughput_of(leg.name), needs.least_bps, reach, reach))
             continue
         room = min((free.get(name, 0.0) for name in leg.resources), default=math.inf)
         short = [n for n in leg.resources if free.get(n, 0.0) < needs.least_bps or not free.get(n)]
@@ -238,12 +238,12 @@ def offer(
 
 def _lack(
     resource: str, needed: float, free: Amounts, total: Amounts, running: Sequence[Holding]
-) -> Lack:
+) -> Shortage:
     held = sorted(
         (h for h in running if h.amounts.get(resource, 0.0) > 0),
         key=lambda h: (h.priority, h.application),
     )
-    return Lack(
+    return Shortage(
         resource,
         float(needed),
         free.get(resource, 0.0),
@@ -253,7 +253,7 @@ def _lack(
 
 
 def _give_way(
-    needs: Needs, ways: Sequence[Way], total: Amounts, running: Sequence[Holding]
+    needs: Needs, ways: Sequence[SiteOption], total: Amounts, running: Sequence[Holding]
 ) -> tuple[Holding, ...]:
     """Applications in layer 2 of lower priority without which ``needs`` would fit.
 
@@ -290,7 +290,7 @@ class Edge:
     sites where some job cannot run, with the reason. ``width`` is how many of its jobs can run at
     once."""
 
-    ways: tuple[Way, ...]
+    ways: tuple[SiteOption, ...]
     total: dict[str, float]
     cannot: dict[str, str]
     width: int
@@ -312,7 +312,7 @@ def edge_of(
     problem = build_problem(inputs, world, output_site)
     place = {name: i for i, name in enumerate(problem.places)}
     maker = _Maker(world, topology)
-    ways: list[Way] = []
+    ways: list[SiteOption] = []
     cannot: dict[str, str] = {}
     for site, near in [*((s, True) for s in local), *((s, False) for s in remote)]:
         stuck = [job for job, at in inputs.candidates.items() if site not in at]
@@ -328,7 +328,7 @@ def edge_of(
         belief = world.sites[site]
         maker.total[workers_of(site)] = max(0.0, math.floor(belief.workers.value))
         for layer, legs in maker.legs(_moves(problem, s)):
-            ways.append(Way(site, near, layer, belief.queue_wait.value, worker_s, legs))
+            ways.append(SiteOption(site, near, layer, belief.queue_wait.value, worker_s, legs))
     counts = np.bincount(np.asarray(problem.level, dtype=np.int64))
     return Edge(tuple(ways), maker.total, cannot, int(counts.max()))
 

@@ -46,6 +46,7 @@ class Inputs:
     places: Mapping[str, tuple[str, ...]]
 
 
+@uncollected()
 def load_inputs(
     workflow: str | Path,
     sites: str | Path | None = None,
@@ -60,23 +61,12 @@ def load_inputs(
     ``execution_sites`` limits where jobs may run, as ``pegasus-plan --sites`` does. Raises
     InputError with file and line or job.
     """
-    with uncollected():
-        return _load(workflow, sites, replicas, transformations, execution_sites)
-
-
-def _load(
-    workflow: str | Path,
-    sites: str | Path | None,
-    replicas: str | Path | None,
-    transformations: str | Path | None,
-    execution_sites: Iterable[str] | None,
-) -> Inputs:
     flow = read_workflow(workflow)
     site_doc = _catalog(flow, sites, "site")
     replica_doc = _catalog(flow, replicas, "replica")
     programs: dict[str, Transformation] = {}
-    for found in _transformation_documents(flow, transformations):
-        programs |= transformations_of(*found)
+    for document in _transformation_documents(flow, transformations):
+        programs |= transformations_of(*document)
     return check_inputs(
         flow,
         sites_of(*site_doc),

@@ -6,15 +6,14 @@ Indices run over jobs in topological order, files, and places. Places are the ca
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 
 import numpy as np
 
 from network_provisioner.base.units import transfer_time
+from site_selector.catalogs.documents import uncollected
 from site_selector.catalogs.workflow import Job
 from site_selector.cost import Array, compute_time, network_time
 from site_selector.estimates.beliefs import Belief, ComputeBelief, World
@@ -69,29 +68,12 @@ class Problem:
     kept: dict[str, object] = field(default_factory=dict, compare=False, repr=False)
 
 
+@uncollected()
 def build_problem(inputs: Inputs, world: World, output_site: str | None = None) -> Problem:
     """Arrays from files and beliefs.
 
     Raises InputError where the output site is known to neither the catalog nor the beliefs.
     """
-    with _uncollected():
-        return _build(inputs, world, output_site)
-
-
-@contextmanager
-def _uncollected() -> Iterator[None]:
-    """Without garbage collection: looking through millions of tuples that stay, again and again,
-    would take half the time."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
-
-
-def _build(inputs: Inputs, world: World, output_site: str | None) -> Problem:
     flow = inputs.workflow
     used = {site for found in set(inputs.candidates.values()) for site in found}
     sites = [s for s in inputs.sites if s in used]
@@ -130,9 +112,7 @@ def _build(inputs: Inputs, world: World, output_site: str | None) -> Problem:
         _compute_seconds(beliefs, input_bytes),
         np.array([min(world.sites[s].queue_wait.value, NEVER_S) for s in sites]),
         tuple(max(1, int(world.sites[s].workers.value)) for s in sites),
-        _seconds_per_byte(places, world),
-        _occupied_per_byte(places, world),
-        _setup_seconds(places, world),
+        *_path_matrices(places, world),
         -1 if output_site is None else place[output_site],
         beliefs,
     )
@@ -243,34 +223,22 @@ def _compute_seconds(
     return np.minimum(compute_time(input_bytes[:, None], 1.0, gamma_c), NEVER_S)
 
 
-def _seconds_per_byte(places: list[str], world: World) -> Array:
-    out = np.zeros((len(places), len(places)))
+def _path_matrices(places: list[str], world: World) -> tuple[Array, Array, Array]:
+    """Seconds per byte of a transfer, what of them it occupies the path, and set-up seconds.
+
+    A measured Γ_a is what one transfer got; where the link is known to carry more, the rest is
+    there for others at the same time. An assumed Γ_a is all there is.
+    """
+    per_byte, occupied, setup = (np.zeros((len(places), len(places))) for _ in range(3))
     for a, src in enumerate(places):
         for b, dst in enumerate(places):
-            if a != b:
-                path = world.paths[src, dst]
-                out[a, b] = network_time(1.0, path.gamma_t.value, path.gamma_a.value)
-    return np.minimum(out, NEVER_S)
-
-
-def _occupied_per_byte(places: list[str], world: World) -> Array:
-    """A measured Γ_a is what one transfer got; where the link is known to carry more, the rest is
-    there for others at the same time. An assumed Γ_a is all there is."""
-    out = _seconds_per_byte(places, world)
-    for a, src in enumerate(places):
-        for b, dst in enumerate(places):
-            path = world.paths.get((src, dst))
-            if a != b and path is not None and path.gamma_a.source == "archive":
+            if a == b:
+                continue
+            path = world.paths[src, dst]
+            seconds = network_time(1.0, path.gamma_t.value, path.gamma_a.value)
+            per_byte[a, b] = occupied[a, b] = min(float(seconds), NEVER_S)
+            if path.gamma_a.source == "archive" and path.link_bps < float("inf"):
                 link_bps = min(path.link_bps, path.gamma_t.value)
-                if path.link_bps < float("inf"):
-                    out[a, b] = min(out[a, b], transfer_time(1, link_bps))
-    return out
-
-
-def _setup_seconds(places: list[str], world: World) -> Array:
-    out = np.zeros((len(places), len(places)))
-    for a, src in enumerate(places):
-        for b, dst in enumerate(places):
-            if a != b:
-                out[a, b] = world.paths[src, dst].setup.value
-    return out
+                occupied[a, b] = min(per_byte[a, b], transfer_time(1, link_bps))
+            setup[a, b] = path.setup.value
+    return per_byte, occupied, setup

@@ -7,14 +7,11 @@ from __future__ import annotations
 
 import sys
 import time
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 
-import numpy as np
-
-from site_selector.evaluation.simulator import Simulator
+from site_selector.evaluation.traces import Task, build_trace
+from site_selector.evaluation.worlds import draw_platform, true_problem
 from site_selector.mapping import kernel
-from site_selector.mapping.estimator import Estimator, SharingEstimator
+from site_selector.mapping.estimator import Estimator
 from site_selector.mapping.policies import VARIANTS, by_level, greedy, list_schedule
 from site_selector.problem import Problem
 
@@ -25,14 +22,7 @@ def is_warm() -> bool:
 
 
 def warm() -> None:
-    """Run every kernel compiled, on a workflow of two jobs. Takes two cores."""
-    with ProcessPoolExecutor(2, get_context("spawn")) as pool:
-        for done in [pool.submit(part) for part in (select, judge)]:
-            done.result()
-
-
-def select() -> None:
-    """Everything that makes mappings and estimates what they take."""
+    """Run every kernel compiled, on a workflow of two jobs."""
     kernel.compile_from_now_on()
     problem = two_jobs()
     run = Estimator(problem)
@@ -40,45 +30,16 @@ def select() -> None:
     by_level(problem)
     for knows in VARIANTS.values():
         list_schedule(problem, run.rank, knows)
-    SharingEstimator(problem).makespan([0, 1])
-
-
-def judge() -> None:
-    """What the evaluation executes mappings with."""
-    kernel.compile_from_now_on()
-    Simulator(two_jobs()).makespan([0, 1])
 
 
 def two_jobs() -> Problem:
-    """One job reads a file and writes one for another, whose result goes back; two sites."""
-    between = np.array([[0.0, 1e-8], [1e-8, 0.0]])
-    return Problem(
-        jobs=("first", "second"),
-        places=("here", "there"),
-        n_sites=2,
-        files=("raw", "between", "result"),
-        parents=((), (0,)),
-        children=((1,), ()),
-        reads=((0,), (1,)),
-        writes=((1,), (2,)),
-        readers=((0,), (1,), ()),
-        producer=(-1, 0, 1),
-        holders=((0,), (), ()),
-        returns=(False, False, True),
-        size=(1e9, 1e8, 1e7),
-        guessed=(False, False, False),
-        allowed=((0, 1), (0, 1)),
-        level=(0, 1),
-        input_bytes=np.array([1e9, 1e8]),
-        compute_s=np.array([[20.0, 10.0], [5.0, 5.0]]),
-        queue_s=np.zeros(2),
-        workers=(1, 1),
-        seconds_per_byte=between,
-        occupied_per_byte=between,
-        setup_s=np.zeros((2, 2)),
-        output=0,
-        compute=((None, None), (None, None)),
-    )
+    """One job reads a file and writes one for another, whose result goes back."""
+    tasks = [
+        Task("first", "first", (), (), ("raw",), ("between",), 20.0),
+        Task("second", "second", (), (), ("between",), ("result",), 10.0),
+    ]
+    sizes = {"raw": 1e9, "between": 1e8, "result": 1e7}
+    return true_problem(build_trace("two", tasks, sizes), draw_platform(0, 0))
 
 
 def main() -> int:

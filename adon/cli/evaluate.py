@@ -13,7 +13,7 @@ from adon.cli.output import table
 from adon.cli.parsing import Nouns, add_command, whole
 
 if TYPE_CHECKING:
-    from site_selector.evaluation.adversary import Found
+    from site_selector.evaluation.adversary import Judged
     from site_selector.evaluation.cases import Outcome, Setting
     from site_selector.evaluation.traces import Trace
     from site_selector.evaluation.worlds import Platform, Staging
@@ -162,7 +162,7 @@ def _work(case: Case) -> list[Outcome]:
     return run_case(*case)
 
 
-def _hunt(task: tuple[int, int, Staging]) -> Found:
+def _hunt(task: tuple[int, int, Staging]) -> Judged:
     from site_selector.evaluation.adversary import search
 
     seed, steps, staging = task

@@ -23,13 +23,8 @@ from network_provisioner.topology.graph import Topology
 from pegasus_hooks.planner.layout import check_mapping
 from site_selector.catalogs.documents import read_document
 from site_selector.catalogs.entries import sites_of
-from site_selector.estimates.believe import (
-    MeasurementSource,
-    NoMeasurements,
-    World,
-    believe,
-    believe_sites,
-)
+from site_selector.estimates.beliefs import MeasurementSource, NoMeasurements, World
+from site_selector.estimates.believe import believe, believe_sites
 from site_selector.inputs import Inputs, known_site, load_inputs
 from site_selector.mapping.mapper import map_workflow
 from site_selector.mapping.placement import Mapping as SiteMapping

@@ -47,7 +47,7 @@ def problem_of(parts: Parts, beliefs: Beliefs, lag_s: float) -> Problem:
     reads: list[tuple[int, ...]] = [()] * jobs
     for file, (send, got, _) in enumerate(parts.files):
         writes[send], reads[got] = (file,), (file,)
-    none = np.zeros((places, places))
+    per_byte = _seconds_per_byte([site for site, _ in parts.places], beliefs)
     return Problem(
         jobs=tuple(map(str, range(jobs))),
         places=tuple(site for site, _ in parts.places),
@@ -74,9 +74,9 @@ def problem_of(parts: Parts, beliefs: Beliefs, lag_s: float) -> Problem:
             jobs if door else beliefs.workers.get(site, DEFAULT_WORKERS)
             for site, door in parts.places
         ),
-        seconds_per_byte=_seconds_per_byte([site for site, _ in parts.places], beliefs),
-        occupied_per_byte=none,
-        setup_s=none,
+        seconds_per_byte=per_byte,
+        occupied_per_byte=per_byte,
+        setup_s=np.zeros((places, places)),
         output=-1,
         compute=(),
     )

@@ -22,7 +22,8 @@ from pegasus_hooks.prepost import sizes
 from site_selector.catalogs.documents import read_document
 from site_selector.catalogs.entries import Site, sites_of
 from site_selector.estimates.beliefs import MeasurementSource, NoMeasurements, World
-from site_selector.estimates.believe import DEFAULT_BANDWIDTH_BPS, believe, believe_sites
+from site_selector.estimates.believe import believe, believe_sites
+from site_selector.estimates.rates import DEFAULT_BANDWIDTH_BPS
 from site_selector.inputs import Inputs, load_inputs
 from site_selector.problem import NEVER_S, build_problem, file_sizes
 

@@ -1,7 +1,7 @@
 """When each transfer of a planned DAG will begin and end. Pure.
 
-The executable workflow is played through by site selection's own event simulator
-(:mod:`site_selector.evaluation.simulator`): workers of a site, T_q, and paths that are shared
+The executable workflow is played through by site selection's own estimator
+(:mod:`site_selector.mapping.estimator`): workers of a site, T_q, and paths that are shared
 evenly. What the planner added is told to it in its own words:
 
     a job that computes     a job at its site, which has N workers and T_q
@@ -25,7 +25,7 @@ from network_provisioner.base.units import bits, transfer_time
 from pegasus_hooks.advance.asproblem import Parts, problem_of
 from pegasus_hooks.advance.beliefs import Beliefs
 from pegasus_hooks.advance.progress import NOT_BEGUN, Phase, Progress, Stand
-from site_selector.evaluation.simulator import Execution, Simulator
+from site_selector.mapping.estimator import Estimator, Schedule
 from site_selector.problem import NEVER_S
 
 LEAST_LEFT = 0.25  # of the time a job has run, where it has run longer than was believed
@@ -189,7 +189,7 @@ class _Cast:
             return Prediction(())
         urgency = np.array(self.urgency)
         problem = problem_of(self.parts, self.beliefs, self.lag_s)
-        ran = Simulator(problem, urgency)(self.parts.at)
+        ran = Estimator(problem, urgency)(self.parts.at)
         jobs = {}
         for name, parts in self.ends.items():
             if parts:
@@ -198,8 +198,8 @@ class _Cast:
                 jobs[name] = (self.now + begin, self.now + end)
         return Prediction(self._windows(ran), jobs)
 
-    def _windows(self, ran: Execution) -> tuple[Window, ...]:
-        arrived = {move.file: move.end_s for move in ran.moves}
+    def _windows(self, ran: Schedule) -> tuple[Window, ...]:
+        arrived = {move.file: move.end_s for move in ran.transfers}
         found = []
         for node, moving, file, size in self.sends:
             send, got, _ = self.parts.files[file]

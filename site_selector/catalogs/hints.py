@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from reprlib import repr as shown
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.suggestions import did_you_mean
@@ -25,11 +25,9 @@ from network_provisioner.base.units import parse_duration, parse_rate, parse_siz
 from site_selector.catalogs.documents import Document, Key
 from site_selector.catalogs.fields import Profiles
 
-T = TypeVar("T")
+T = TypeVar("T", int, float)
 
 PREFIX = "adon."
-_PLAIN = ("adon.workers", "adon.rate", "adon.queue_wait", "adon.streams", "adon.buffer")
-_PER_SITE = ("adon.bandwidth.", "adon.rtt.", "adon.loss.")
 _MOST = 10_000_000  # workers or streams: more is a slip
 
 
@@ -53,40 +51,26 @@ class Hints:
 def parse_hints(profiles: Mapping[str, str]) -> Hints:
     """Read the ``adon.*`` keys of a site's pegasus profiles; other keys are Pegasus's own.
 
-    Raises InputError that names the key, for unknown keys with a suggestion.
+    By hand, because pydantic's import alone is a third of the planner plug-in's start. Raises
+    InputError that names the key, for unknown keys with a suggestion.
     """
-    plain: dict[str, str] = {}
-    per_site: dict[str, dict[str, str]] = {prefix: {} for prefix in _PER_SITE}
+    found: dict[str, Any] = {}
     for key, value in profiles.items():
         if not is_hint(key):
             continue
         prefix = next((p for p in _PER_SITE if key.startswith(p) and key != p), None)
         if prefix is not None:
-            per_site[prefix][key[len(prefix) :]] = value
+            name, parse = _PER_SITE[prefix]
+            found.setdefault(name, {})[key.removeprefix(prefix)] = parse(value, key)
         elif key in _PLAIN:
-            plain[key] = value
+            name, parse = _PLAIN[key]
+            found[name] = parse(value, key)
         else:
             known = [*_PLAIN, *(f"{p}<site>" for p in _PER_SITE)]
             raise InputError(
                 f"unknown key {key!r}{did_you_mean(key, known) or ', expected ' + ', '.join(known)}"
             )
-    buffer = _optional(plain, "adon.buffer", parse_size)
-    bandwidth, rtt, loss = (per_site[prefix] for prefix in _PER_SITE)
-    return Hints(
-        workers=_optional(plain, "adon.workers", _whole),
-        rate=_optional(plain, "adon.rate", _compute_rate),
-        queue_wait_s=_optional(plain, "adon.queue_wait", parse_duration),
-        streams=_optional(
-            plain, "adon.streams", lambda v, key: int(_positive(_whole(v, key), key))
-        ),
-        buffer_bytes=None if buffer is None else int(_positive(buffer, "adon.buffer")),
-        bandwidth_bps={
-            site: _positive(parse_rate(value, key := f"adon.bandwidth.{site}"), key)
-            for site, value in bandwidth.items()
-        },
-        rtt_s={site: parse_duration(value, f"adon.rtt.{site}") for site, value in rtt.items()},
-        loss={site: _fraction(value, f"adon.loss.{site}") for site, value in loss.items()},
-    )
+    return Hints(**found)
 
 
 def is_hint(key: str) -> bool:
@@ -108,10 +92,6 @@ def refuse_hints(document: Document, path: tuple[Key, ...], profiles: Profiles, 
                 )
 
 
-def _optional(profiles: Mapping[str, str], key: str, parse: Callable[[str, str], T]) -> T | None:
-    return parse(profiles[key], key) if key in profiles else None
-
-
 def _whole(value: str, key: str) -> int:
     if not (value.strip().isdecimal() and value.isascii()):
         raise InputError(f"{key}: found {shown(value)}, expected a whole number")
@@ -120,17 +100,21 @@ def _whole(value: str, key: str) -> int:
     return int(value)
 
 
-def _positive(value: float, key: str) -> float:
-    if value <= 0:
-        raise InputError(f"{key}: found 0, expected more")
-    return value
+def _positive(parse: Callable[[str, str], T]) -> Callable[[str, str], T]:
+    def parsed(value: str, key: str) -> T:
+        number = parse(value, key)
+        if not number:
+            raise InputError(f"{key}: found 0, expected more")
+        return number
+
+    return parsed
 
 
 def _compute_rate(value: str, key: str) -> float:
     amount = value.strip()
     amount = amount[:-2] if amount.endswith("/s") else amount
     try:
-        return _positive(parse_size(amount, key), key)
+        return _positive(parse_size)(amount, key)
     except InputError:
         raise InputError(
             f"{key}: found {shown(value)}, expected bytes per second and worker such as '25 MB/s'"
@@ -145,3 +129,17 @@ def _fraction(value: str, key: str) -> float:
     if not 0 <= number < 1:
         raise InputError(f"{key}: found {shown(value)}, expected a fraction in [0, 1)")
     return number
+
+
+_PLAIN: dict[str, tuple[str, Callable[[str, str], float]]] = {
+    "adon.workers": ("workers", _whole),
+    "adon.rate": ("rate", _compute_rate),
+    "adon.queue_wait": ("queue_wait_s", parse_duration),
+    "adon.streams": ("streams", _positive(_whole)),
+    "adon.buffer": ("buffer_bytes", _positive(parse_size)),
+}
+_PER_SITE: dict[str, tuple[str, Callable[[str, str], float]]] = {
+    "adon.bandwidth.": ("bandwidth_bps", _positive(parse_rate)),
+    "adon.rtt.": ("rtt_s", parse_duration),
+    "adon.loss.": ("loss", _fraction),
+}

@@ -25,37 +25,14 @@ from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any, Protocol
 
+from monitors.archive.estimates import Estimate
 from network_provisioner.base.units import format_rate
-
-
-class Measured(Protocol):
-    """A robust estimate from measurements, as ``monitors.archive.archive`` gives it."""
-
-    @property
-    def value(self) -> float:
-        """In the unit of the metric."""
-        ...
-
-    @property
-    def spread(self) -> float:
-        """Typical deviation, same unit."""
-        ...
-
-    @property
-    def count(self) -> int:
-        """Number of measurements behind it."""
-        ...
-
-    @property
-    def at(self) -> float:
-        """Unix second of the latest of them."""
-        ...
 
 
 class MeasurementSource(Protocol):
     """Where measurements come from. None where nothing was measured up to ``now``."""
 
-    def estimate(self, metric: str, subject: str, now: float) -> Measured | None:
+    def estimate(self, metric: str, subject: str, now: float) -> Estimate | None:
         """The estimate of ``metric`` ("throughput", "runtime", …) for ``subject``."""
         ...
 
@@ -107,7 +84,7 @@ class PoolSite(Protocol):
 class NoMeasurements:
     """A source that has measured nothing."""
 
-    def estimate(self, metric: str, subject: str, now: float) -> Measured | None:
+    def estimate(self, metric: str, subject: str, now: float) -> Estimate | None:
         """Always None."""
         return None
 
@@ -242,17 +219,17 @@ def weight(age_s: float) -> float:
     return float(0.5 ** (max(0.0, age_s - FRESH_S) / HALF_LIFE_S))
 
 
-def archived(found: Measured, note: str = "") -> Belief:
+def archived(found: Estimate, note: str = "") -> Belief:
     """A measurement as it is."""
     return Belief(found.value, "archive", found.at, found.spread, note, found.count)
 
 
-def seconds_now(found: Measured, other: Belief | None, now: float, note: str = "") -> Belief:
+def seconds_now(found: Estimate, other: Belief | None, now: float, note: str = "") -> Belief:
     """A measured time in seconds, weighed by its age against what else is known (None: nothing)."""
     return _aged(archived(found, note), other, now, _seconds, lambda a, b, w: w * a + (1 - w) * b)
 
 
-def rate_now(found: Measured, other: Belief | None, now: float, note: str = "") -> Belief:
+def rate_now(found: Estimate, other: Belief | None, now: float, note: str = "") -> Belief:
     """A measured rate in bit/s, weighed by its age against what else is known, and less where it
     is widely spread. ``other`` is None where nothing else is known."""
     known = other if other is not None and other.value > 0 else None
@@ -283,7 +260,7 @@ def _aged(
     )
 
 
-def _cautious(belief: Belief, found: Measured) -> Belief:
+def _cautious(belief: Belief, found: Estimate) -> Belief:
     spread = found.spread / found.value if found.value > 0 else 0.0
     if spread <= WIDE:
         return belief

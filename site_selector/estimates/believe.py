@@ -16,15 +16,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from monitors.archive.estimates import Estimate
 from network_provisioner.topology.graph import Topology
 from site_selector.catalogs.entries import Site
 from site_selector.estimates.beliefs import (
     Belief,
-    ComputeBelief,
-    Measured,
     MeasurementSource,
     NoMeasurements,
-    PathBelief,
     PoolSite,
     SiteBelief,
     World,
@@ -32,31 +30,12 @@ from site_selector.estimates.beliefs import (
     seconds_now,
 )
 from site_selector.estimates.rates import (
-    DEFAULT_BANDWIDTH_BPS,
-    DEFAULT_RATE,
     Network,
     compute_beliefs,
     path_beliefs,
     transformations,
 )
 from site_selector.inputs import SUBMIT_SITE, Inputs
-
-__all__ = [
-    "DEFAULT_BANDWIDTH_BPS",
-    "DEFAULT_RATE",
-    "DEFAULT_WORKERS",
-    "Belief",
-    "ComputeBelief",
-    "Measured",
-    "MeasurementSource",
-    "NoMeasurements",
-    "PathBelief",
-    "PoolSite",
-    "SiteBelief",
-    "World",
-    "believe",
-    "believe_sites",
-]
 
 DEFAULT_WORKERS = 4
 # "could be only about 1/10th of the original raw data size" (thesis §4.3), for final results.
@@ -136,7 +115,7 @@ def _sites(
 
 def _pool_latency(
     sites: Iterable[str], measured: MeasurementSource, now: float
-) -> tuple[Measured, str] | None:
+) -> tuple[Estimate, str] | None:
     """How long jobs of this pool waited where waits were measured: the median site's estimate.
 
     One negotiator serves all sites of a pool. A site with idle slots and no queue therefore starts
@@ -152,7 +131,7 @@ def _site(
     measured: MeasurementSource,
     now: float,
     pool: Mapping[str, PoolSite] | None,
-    latency: tuple[Measured, str] | None,
+    latency: tuple[Estimate, str] | None,
 ) -> SiteBelief:
     here = None if pool is None else pool.get(site.name)
     if pool is not None and (here is not None or _by_slots(site)):
@@ -182,7 +161,7 @@ def _by_slots(site: Site) -> bool:
 
 
 def _live_wait(
-    here: PoolSite, own: Measured | None, latency: tuple[Measured, str] | None
+    here: PoolSite, own: Estimate | None, latency: tuple[Estimate, str] | None
 ) -> Belief | None:
     """T_q from HTCondor; None where it cannot tell.
 

@@ -164,14 +164,6 @@ def transformations(inputs: Inputs) -> dict[str, list[str]]:
     return jobs
 
 
-@dataclass(frozen=True, slots=True)
-class _Expected:
-    """What is expected before anything was measured. ``by_site``: the catalogs tell sites apart."""
-
-    belief: ComputeBelief
-    by_site: bool = False
-
-
 @dataclass(slots=True)
 class _Compute:
     inputs: Inputs
@@ -192,7 +184,7 @@ class _Compute:
             here = {site: self._seen(name, site) for site in self.inputs.sites}
             for site in sites:
                 own = here[site] or self._carried_over(here, name, site, typical)
-                found[name, site] = own or self._expected(name, site).belief
+                found[name, site] = own or self._expected(name, site)[0]
         return found
 
     def _typical_input(self, jobs: Iterable[str]) -> float:
@@ -219,34 +211,35 @@ class _Compute:
                 return ComputeBelief(kind, archived(found, old))
         return None
 
-    def _expected(self, name: str, site: str) -> _Expected:
-        """What the catalogs say, else the default, times the machine's speed where it is known."""
+    def _expected(self, name: str, site: str) -> tuple[ComputeBelief, bool]:
+        """What the catalogs say, else the default, times the machine's speed where it is known; and
+        whether the catalogs tell sites apart."""
         rate = self.inputs.sites[site].hints.rate
         if rate is not None:
             belief = Belief(rate, "catalog", note="adon.rate")
-            return _Expected(ComputeBelief("rate", belief), by_site=True)
+            return ComputeBelief("rate", belief), True
         transformation = self.inputs.transformations.get(name)
         runtime = transformation.runtime_at(site) if transformation else None
         if transformation is not None and runtime is not None:
             belief = Belief(runtime, "catalog", note="pegasus: runtime")
             own = runtime != transformation.runtime_s
-            return _Expected(ComputeBelief("runtime", belief), by_site=own)
+            return ComputeBelief("runtime", belief), own
         pool = self.pool.get(site)
         if pool is not None and pool.mips and self._usual_mips:
             speed = pool.mips / self._usual_mips
             # Still a guess, and to be beaten by a job's own ``pegasus: runtime``.
             note = f"times {speed:.3g} by the machine's speed, {pool.mips:g} Mips (collector)"
             belief = Belief(DEFAULT_RATE * speed, "default", pool.at, note=note)
-            return _Expected(ComputeBelief("rate", belief))
-        return _Expected(ComputeBelief("rate", Belief(DEFAULT_RATE, "default")))
+            return ComputeBelief("rate", belief), False
+        return ComputeBelief("rate", Belief(DEFAULT_RATE, "default")), False
 
     def _ratio(self, name: str, site: str, other: str, typical: float) -> tuple[float, str]:
         """Seconds at ``site`` for each second at ``other``, and in a few words how one knows."""
-        mine, theirs = self._expected(name, site), self._expected(name, other)
+        (mine, apart), (theirs, too) = self._expected(name, site), self._expected(name, other)
         speeds = [p.mips if (p := self.pool.get(s)) is not None else None for s in (other, site)]
-        if not (mine.by_site or theirs.by_site) and speeds[0] and speeds[1]:
+        if not (apart or too) and speeds[0] and speeds[1]:
             return speeds[0] / speeds[1], ", by the machines' speed"
-        return mine.belief.seconds(typical) / theirs.belief.seconds(typical), ""
+        return mine.seconds(typical) / theirs.seconds(typical), ""
 
     def _carried_over(
         self, here: Mapping[str, ComputeBelief | None], name: str, site: str, typical: float

@@ -15,9 +15,16 @@ from random import Random
 from typing import Any
 
 from site_selector.evaluation.cases import BUILT_IN, OURS, adon, peers
-from site_selector.evaluation.simulator import Simulator
 from site_selector.evaluation.traces import Task, Trace, build_trace
-from site_selector.evaluation.worlds import LINK_BPS, SPEED, Platform, Staging, spread, true_problem
+from site_selector.evaluation.worlds import (
+    LINK_BPS,
+    SPEED,
+    Platform,
+    Staging,
+    simulator,
+    spread,
+    true_problem,
+)
 
 # Ranges in which everything matters: few workers, so that tasks wait for each other, and queues and
 # moves that take about as long as tasks do.
@@ -35,7 +42,7 @@ _STEP = 1.0  # typical change of a weight, in powers of e
 
 
 @dataclass(frozen=True, slots=True)
-class Edge:
+class FileEdge:
     """A file from a task to a later one; ``source`` -1: an input of the workflow."""
 
     source: int
@@ -50,7 +57,7 @@ class Puzzle:
 
     runtime_s: tuple[float, ...]
     result_bytes: tuple[float, ...]
-    edges: tuple[Edge, ...]
+    edges: tuple[FileEdge, ...]
     platform: Platform
 
     def trace(self) -> Trace:
@@ -72,7 +79,7 @@ class Puzzle:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Judged:
     """A puzzle, makespans by policy in seconds, and ours ÷ the best built-in's."""
 
     puzzle: Puzzle
@@ -80,16 +87,16 @@ class Found:
     ratio: float
 
 
-def judge(puzzle: Puzzle, staging: Staging = "per-site", seed: int = 0) -> Found:
+def judge(puzzle: Puzzle, staging: Staging = "per-site", seed: int = 0) -> Judged:
     """Map the puzzle with ADON and with every built-in, and execute the mappings."""
     trace = puzzle.trace()
     truth = true_problem(trace, puzzle.platform, staging)
-    simulator = Simulator(truth)
+    run = simulator(truth)
     mappings = peers(truth, f"puzzle {seed}")
     mappings[OURS] = adon(truth, trace.kinds, "exact", 0.0, seed)
-    makespan = {name: simulator.makespan(mapping) for name, mapping in mappings.items()}
+    makespan = {name: run.makespan(mapping) for name, mapping in mappings.items()}
     best = min(makespan[name] for name in BUILT_IN)
-    return Found(puzzle, makespan, makespan[OURS] / best if best > 0 else 1.0)
+    return Judged(puzzle, makespan, makespan[OURS] / best if best > 0 else 1.0)
 
 
 def search(
@@ -97,7 +104,7 @@ def search(
     steps: int,
     staging: Staging = "per-site",
     done: Callable[[int], None] = lambda _count: None,
-) -> Found:
+) -> Judged:
     """The worst that ``steps`` steps of annealing meet, from a puzzle that ``seed`` stands for."""
     rng = Random(f"adversary {seed}")
     drawn = (judge(draw_puzzle(rng), staging) for _ in range(_DRAWS))
@@ -124,12 +131,12 @@ def draw_puzzle(rng: Random) -> Puzzle:
         for b in range(a):
             links[a][b] = links[b][a] = spread(rng, *LINK_BPS)
     edges = [
-        Edge(a, b, spread(rng, *SIZE_BYTES))
+        FileEdge(a, b, spread(rng, *SIZE_BYTES))
         for b in range(n)
         for a in range(b)
         if rng.random() < _EDGES
     ]
-    edges += [Edge(-1, b, spread(rng, *SIZE_BYTES)) for b in range(n) if rng.random() < _RAW]
+    edges += [FileEdge(-1, b, spread(rng, *SIZE_BYTES)) for b in range(n) if rng.random() < _RAW]
     return Puzzle(
         tuple(spread(rng, *RUNTIME_S) for _ in range(n)),
         tuple(spread(rng, *SIZE_BYTES) for _ in range(n)),
@@ -163,16 +170,18 @@ def changed(puzzle: Puzzle, rng: Random) -> Puzzle:
     return replace(puzzle, edges=_rewired(edges, len(puzzle.runtime_s), rng))
 
 
+_WEIGHTS = (("workers", WORKERS), ("speed", SPEED), ("queue_s", QUEUE_S))
+
+
 def _other_platform(platform: Platform, rng: Random) -> Platform:
     site = rng.randrange(len(platform.sites))
     choice = rng.randrange(4)
-    if choice == 0:
-        workers = _at(platform.workers, site, WORKERS, rng)
-        return replace(platform, workers=tuple(max(1, round(n)) for n in workers))
-    if choice == 1:
-        return replace(platform, speed=_at(platform.speed, site, SPEED, rng))
-    if choice == 2:
-        return replace(platform, queue_s=_at(platform.queue_s, site, QUEUE_S, rng))
+    if choice < len(_WEIGHTS):
+        name, span = _WEIGHTS[choice]
+        values: Any = _at(getattr(platform, name), site, span, rng)
+        if name == "workers":
+            values = tuple(max(1, round(n)) for n in values)
+        return replace(platform, **{name: values})
     links = [list(row) for row in platform.link_bps]
     a, b = rng.sample(range(len(links)), 2)
     links[a][b] = links[b][a] = _step(links[a][b], LINK_BPS, rng)
@@ -190,20 +199,20 @@ def _step(value: float, span: tuple[float, float], rng: Random) -> float:
     return min(high, max(low, value * math.exp(rng.gauss(0.0, _STEP))))
 
 
-def _rewired(edges: tuple[Edge, ...], tasks: int, rng: Random) -> tuple[Edge, ...]:
+def _rewired(edges: tuple[FileEdge, ...], tasks: int, rng: Random) -> tuple[FileEdge, ...]:
     """One edge less, or one more."""
     target = rng.randrange(tasks)
     source = rng.randrange(-1, target)
     kept = tuple(e for e in edges if (e.source, e.target) != (source, target))
     if len(kept) < len(edges):
         return kept
-    return (*kept, Edge(source, target, spread(rng, *SIZE_BYTES)))
+    return (*kept, FileEdge(source, target, spread(rng, *SIZE_BYTES)))
 
 
 FORMAT = "adon-site-puzzles/1"
 
 
-def as_dict(found: Sequence[Found], seed: int, steps: int, staging: str) -> dict[str, Any]:
+def as_dict(found: Sequence[Judged], seed: int, steps: int, staging: str) -> dict[str, Any]:
     """What searches found, JSON-ready."""
     return {
         "format": FORMAT,
@@ -217,22 +226,7 @@ def as_dict(found: Sequence[Found], seed: int, steps: int, staging: str) -> dict
     }
 
 
-def puzzle_of(data: dict[str, Any]) -> Puzzle:
-    """A puzzle from what :func:`as_dict` made of it (and JSON made lists of)."""
-    at = data["platform"]
-    platform = Platform(
-        tuple(at["sites"]),
-        tuple(at["workers"]),
-        tuple(at["speed"]),
-        tuple(at["queue_s"]),
-        tuple(tuple(row) for row in at["link_bps"]),
-        at["store"],
-    )
-    edges = tuple(Edge(**edge) for edge in data["edges"])
-    return Puzzle(tuple(data["runtime_s"]), tuple(data["result_bytes"]), edges, platform)
-
-
-def rival(found: Found) -> tuple[str, float]:
+def rival(found: Judged) -> tuple[str, float]:
     """The built-in that was best, and its makespan in seconds."""
     name = min(BUILT_IN, key=lambda who: (found.makespan_s[who], who))
     return name, found.makespan_s[name]

@@ -18,16 +18,17 @@ It is clairvoyant, not optimal; the true best may be below it, the proven bound 
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from random import Random
 
 import numpy as np
 
 from site_selector.cost import Array
-from site_selector.evaluation.simulator import Simulator
-from site_selector.mapping.estimator import Assignment
+from site_selector.mapping.estimator import Assignment, Estimator
+from site_selector.mapping.kernel_data import allowed_mask, shape_of
+from site_selector.mapping.robust import SEARCHED
+from site_selector.mapping.search import Moves, PointJudge, anneal
 from site_selector.problem import Problem
 
 _ROUNDS = 40  # of the search for weights; any weights give a valid bound
@@ -38,7 +39,7 @@ def lower_bound(truth: Problem) -> float:
     """Seconds that the makespan of no mapping is below."""
     start = earliest_starts(truth)
     after = least_after(truth)
-    cost = np.where(_allowed(truth), truth.compute_s, np.inf)
+    cost = np.where(allowed_mask(shape_of(truth)), truth.compute_s, np.inf)
     chain = float((start + cost + after).min(axis=1).max())
     workers = np.array(truth.workers, dtype=np.float64)
     best = chain
@@ -53,7 +54,7 @@ def earliest_starts(p: Problem) -> Array:
     n, spb = p.n_sites, p.seconds_per_byte
     start = np.zeros((len(p.jobs), n))
     end = np.zeros((len(p.jobs), n))
-    allowed = _allowed(p)
+    allowed = allowed_mask(shape_of(p))
     for j in range(len(p.jobs)):
         ready = _staged(p, j)
         moved = {parent: 0.0 for parent in p.parents[j]}
@@ -84,7 +85,7 @@ def least_after(p: Problem) -> Array:
     """Seconds that must follow job j's end at site s: children, and results on their way back."""
     n, spb = p.n_sites, p.seconds_per_byte
     after = np.zeros((len(p.jobs), n))
-    allowed = _allowed(p)
+    allowed = allowed_mask(shape_of(p))
     for j in range(len(p.jobs) - 1, -1, -1):
         moved = {child: 0.0 for child in p.children[j]}
         back = 0.0
@@ -99,13 +100,6 @@ def least_after(p: Problem) -> Array:
             own = np.where(allowed[child], p.queue_s + p.compute_s[child] + after[child], np.inf)
             after[j] = np.maximum(after[j], (size * spb[:n, :n] + own[None, :]).min(axis=1))
     return after
-
-
-def _allowed(p: Problem) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
-    mask = np.zeros((len(p.jobs), p.n_sites), dtype=bool)
-    for j, sites in enumerate(p.allowed):
-        mask[j, list(sites)] = True
-    return mask
 
 
 def _subsets(p: Problem) -> Iterator[np.ndarray[tuple[int, ...], np.dtype[np.intp]]]:
@@ -153,11 +147,10 @@ _WORK = 4_000_000
 _STEPS = (200, 4000)
 _PER_CHOICE = 50  # small workflows need no more: steps for every site that every task could go to
 _STARTS = 4
-_WARMTH = 0.02  # of the makespan: how much worse a step may be at first
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class BestKnown:
     """A mapping, what it comes to in seconds, and whose it was before the search."""
 
     assignment: Assignment
@@ -166,12 +159,12 @@ class Known:
 
 
 def best_known(
-    simulator: Simulator,
+    simulator: Estimator,
     kinds: Sequence[str],
     candidates: Iterable[tuple[str, Assignment]],
     seed: str,
     effort: float = 1.0,
-) -> Known:
+) -> BestKnown:
     """The best of the candidates, and of simulated annealing from the best few of them.
 
     Every step is judged by the simulator itself. ``effort`` multiplies the number of steps.
@@ -182,16 +175,15 @@ def best_known(
         if key not in tried:
             tried[key] = simulator.makespan(assignment), name
     ranked = sorted(tried, key=lambda key: tried[key])
-    best = Known(list(ranked[0]), *tried[ranked[0]])
-    groups = groups_of(simulator.truth, kinds)
-    steps = round(effort * steps_for(simulator.truth) / _STARTS)
+    best = BestKnown(list(ranked[0]), *tried[ranked[0]])
+    moves, judge = Moves(simulator.problem, kinds), PointJudge(simulator)
+    steps = round(effort * steps_for(simulator.problem) / _STARTS)
     for number, key in enumerate(ranked[:_STARTS]):
         rng = Random(f"{seed} {number}")
-        found, makespan = anneal(
-            simulator.makespan, simulator.truth, groups, key, tried[key][0], steps, rng
-        )
+        found, _ = anneal(judge, moves, list(key), steps, rng, simulator)
+        makespan = simulator.makespan(found)
         if makespan < best.makespan_s:
-            best = Known(found, makespan, f"{tried[key][1]}+search")
+            best = BestKnown(found, makespan, f"{tried[key][1]}{SEARCHED}")
     return best
 
 
@@ -200,82 +192,3 @@ def steps_for(problem: Problem) -> int:
     size = len(problem.jobs) + sum(map(len, problem.reads)) + sum(map(len, problem.writes))
     choices = sum(map(len, problem.allowed))
     return max(_STEPS[0], min(_STEPS[1], _PER_CHOICE * choices, _WORK // max(1, size)))
-
-
-def groups_of(problem: Problem, kinds: Sequence[str]) -> list[tuple[int, ...]]:
-    """Jobs worth moving together: chains; those of one kind on one level; parents with children."""
-    groups: dict[tuple[int, ...], None] = {}
-    same: dict[tuple[str, int], list[int]] = {}
-    for job, kind in enumerate(kinds):
-        same.setdefault((kind, problem.level[job]), []).append(job)
-        children = problem.children[job]
-        if children:
-            groups[(job, *children)] = None
-        if len(problem.parents[job]) > 1:
-            groups[(*problem.parents[job], job)] = None
-        if len(problem.parents[job]) != 1 or len(problem.children[problem.parents[job][0]]) != 1:
-            chain = [job]
-            while len(below := problem.children[chain[-1]]) == 1:
-                if len(problem.parents[below[0]]) != 1:
-                    break
-                chain.append(below[0])
-            groups[tuple(chain)] = None
-    groups.update(dict.fromkeys(tuple(jobs) for jobs in same.values()))
-    return [group for group in groups if len(group) > 1]
-
-
-def anneal(
-    judge: Callable[[Assignment], float],
-    problem: Problem,
-    groups: Sequence[Sequence[int]],
-    start: Sequence[int],
-    makespan: float,
-    steps: int,
-    rng: Random,
-) -> tuple[Assignment, float]:
-    """Simulated annealing from a mapping of that makespan; the best that was met on the way."""
-    here, at = list(start), makespan
-    best, least = here, at
-    free = [j for j, allowed in enumerate(problem.allowed) if len(allowed) > 1]
-    if not free:
-        return best, least
-    for step in range(steps):
-        trial = _moved(problem, here, free, groups, rng)
-        found = judge(trial)
-        warmth = _WARMTH * least * (1 - step / steps)
-        if found <= at or (warmth > 0 and rng.random() < math.exp((at - found) / warmth)):
-            here, at = trial, found
-            if at < least:
-                best, least = here, at
-    return best, least
-
-
-def _moved(
-    problem: Problem,
-    current: Assignment,
-    free: Sequence[int],
-    groups: Sequence[Sequence[int]],
-    rng: Random,
-) -> Assignment:
-    """The mapping with some jobs at another site."""
-    trial = list(current)
-    job = rng.choice(free)
-    target = rng.choice(problem.allowed[job])
-    choice = rng.random()
-    jobs: Sequence[int] = (job,)
-    if choice < 0.4 and groups:
-        jobs = rng.choice(groups)
-        if rng.random() < 0.4:
-            jobs = rng.sample(list(jobs), rng.randint(1, len(jobs)))
-    elif choice < 0.5:  # two jobs change places
-        other = rng.choice(free)
-        if current[other] in problem.allowed[job] and current[job] in problem.allowed[other]:
-            trial[job], trial[other] = current[other], current[job]
-            return trial
-    elif choice < 0.6:  # everything at one site, or from one level on
-        here, level = current[job], problem.level[job] if rng.random() < 0.5 else 0
-        jobs = [j for j in free if current[j] == here and problem.level[j] >= level]
-    for j in jobs:
-        if target in problem.allowed[j]:
-            trial[j] = target
-    return trial

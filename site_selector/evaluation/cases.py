@@ -16,14 +16,14 @@ import numpy as np
 
 from site_selector.estimates.uncertainty import Uncertainty
 from site_selector.evaluation.bounds import best_known, lower_bound
-from site_selector.evaluation.simulator import Simulator
 from site_selector.evaluation.traces import Trace
 from site_selector.evaluation.worlds import (
     Platform,
     Regime,
     Staging,
-    World,
+    Trial,
     draw_worlds,
+    simulator,
     true_problem,
 )
 from site_selector.mapping.estimator import Assignment, upward_rank
@@ -128,25 +128,25 @@ def run_case(trace: Trace, platform: Platform, number: int, setting: Setting) ->
     return out
 
 
-def _mappings(world: World, trace: Trace, setting: Setting, name: str) -> dict[str, Assignment]:
+def _mappings(world: Trial, trace: Trace, setting: Setting, name: str) -> dict[str, Assignment]:
     ours = adon(world.believed, trace.kinds, world.regime, setting.error, setting.seed)
     return {OURS: ours} | peers(world.believed, name)
 
 
 def _judged(
     truth: Problem,
-    worlds: list[World],
+    worlds: list[Trial],
     mappings: list[dict[str, Assignment]],
     group: tuple[int, ...],
     trace: Trace,
     setting: Setting,
     name: str,
 ) -> list[Outcome]:
-    simulator = Simulator(truth)
+    judge = simulator(truth)
     bound = lower_bound(truth)
     candidates = [(who, found) for made in mappings for who, found in made.items()]
     candidates += list(knowing(truth, trace.kinds, setting.seed).items())
-    best = best_known(simulator, trace.kinds, candidates, f"{name} {group}", setting.effort)
+    best = best_known(judge, trace.kinds, candidates, f"{name} {group}", setting.effort)
     if not bound <= best.makespan_s * (1 + _ROUNDING):
         raise AssertionError(
             f"{name}: the lower bound {bound} s is above a mapping of {best.makespan_s} s"
@@ -154,7 +154,7 @@ def _judged(
     return [
         Outcome(
             world.regime,
-            {who: simulator.makespan(sites) for who, sites in mappings[i].items()},
+            {who: judge.makespan(sites) for who, sites in mappings[i].items()},
             best.makespan_s,
             best.source,
             bound,

@@ -14,11 +14,14 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import isfinite
 from pathlib import Path
-from typing import Any, NoReturn
+from statistics import median
+from typing import Annotated, Any, Literal, NoReturn, TypeVar
+
+from pydantic import AliasChoices, BeforeValidator, ConfigDict, Field
 
 from network_provisioner.base.errors import InputError
+from network_provisioner.base.schema import Number, Schema, read
 from network_provisioner.base.units import MAX_DURATION_S, MAX_SIZE_BYTES
 from site_selector.catalogs.workflow import find_cycle, topological_order
 
@@ -198,7 +201,7 @@ def _runtimes(tasks: Sequence[Task], notes: list[str]) -> dict[str, float]:
             "taken as the median of their kind"
         )
     return {
-        task.id: _median(known.get(task.kind, everything))
+        task.id: median(known.get(task.kind, everything))
         if task.runtime_s is None
         else task.runtime_s
         for task in tasks
@@ -209,18 +212,11 @@ def _used_files(tasks: Iterable[Task]) -> dict[str, None]:
     return {f: None for task in tasks for f in (*task.reads, *task.writes)}
 
 
-def _median(values: Sequence[float]) -> float:
-    ordered = sorted(values)
-    middle = len(ordered) // 2
-    return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
-
-
 def _count(things: Sequence[object], word: str) -> str:
     return f"{len(things)} {word}{'s' if len(things) != 1 else ''}"
 
 
 _CLAIMS = {"schemaVersion", "tasks", "jobs"}  # what only a trace has, beside its workflow
-_SHOWN = 60  # characters of a value that is not as expected
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,64 +282,129 @@ def _no_number(text: str) -> NoReturn:
     raise ValueError(f"the number {text}")
 
 
+def _or_empty(value: object) -> object:
+    return () if value is None else value
+
+
+Row = TypeVar("Row")
+_Text = Annotated[str, Field(min_length=1)]
+_List = Annotated[tuple[Row, ...], BeforeValidator(_or_empty)]
+_Bytes = Annotated[Number, Field(ge=0, le=MAX_SIZE_BYTES)]
+_Seconds = Annotated[Number, Field(ge=0, le=MAX_DURATION_S)]
+
+
+class _Object(Schema):
+    """A part of a trace, which may have more in it."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+
+class _SpecifiedTask(_Object):
+    id: _Text
+    name: Any = None
+    parents: _List[_Text] = ()
+    children: _List[_Text] = ()
+    reads: _List[_Text] = Field((), alias="inputFiles")
+    writes: _List[_Text] = Field((), alias="outputFiles")
+
+
+class _SpecifiedFile(_Object):
+    id: _Text
+    size: _Bytes | None = Field(None, alias="sizeInBytes")
+
+
+class _Specification(_Object):
+    tasks: _List[_SpecifiedTask] = ()
+    files: _List[_SpecifiedFile] = ()
+
+
+class _ExecutedTask(_Object):
+    id: _Text
+    seconds: _Seconds | None = Field(None, alias="runtimeInSeconds")
+    cores: Any = Field(None, alias="coreCount")
+    command: Any = None
+
+
+class _Execution(_Object):
+    tasks: _List[_ExecutedTask] = ()
+
+
+class _UsedFile(_Object):
+    name: _Text = Field(validation_alias=AliasChoices("name", "id"))
+    link: Literal["input", "output"]
+    size: _Bytes | None = Field(None, validation_alias=AliasChoices("sizeInBytes", "size"))
+
+
+class _TaskBefore(_Object):
+    """A task of WfFormat 1.1 to 1.4, which others refer to by its name."""
+
+    name: _Text
+    parents: _List[_Text] = ()
+    children: _List[_Text] = ()
+    files: _List[_UsedFile] = ()
+    seconds: _Seconds | None = Field(
+        None, validation_alias=AliasChoices("runtimeInSeconds", "runtime")
+    )
+    cores: Any = Field(None, validation_alias=AliasChoices("coreCount", "cores"))
+    command: Any = None
+
+
+class _Flow(_Object):
+    specification: _Specification | None = None
+    execution: _Execution | None = None
+    tasks: _List[_TaskBefore] | None = Field(None, validation_alias=AliasChoices("tasks", "jobs"))
+
+
+class _Document(_Object):
+    workflow: _Flow
+
+
 def parse(root: Any, name: str) -> Trace:
-    """The trace in a JSON value. Raises InputError, naming the task or file that is wrong.
+    """The trace in a JSON value. Raises InputError, naming the place that is wrong.
 
     >>> tasks = [{"name": "a", "type": "compute", "runtime": 3, "parents": []}]
     >>> parse({"schemaVersion": "1.3", "workflow": {"tasks": tasks}}, "small").runtime_s
     (3.0,)
     """
-    flow = _mapping(_mapping(root, "the file").get("workflow"), "workflow")
-    if "specification" in flow:
-        tasks, sizes = _parse_current(flow)
-    elif "tasks" in flow or "jobs" in flow:
-        tasks, sizes = _parse_before(flow)
+    flow = read(_Document, root, "the file").workflow
+    if flow.specification is not None:
+        run = _Execution() if flow.execution is None else flow.execution
+        tasks, sizes = _parse_current(flow.specification, run)
+        cores = [(task.id, task.cores) for task in run.tasks]
+    elif flow.tasks is not None:
+        tasks, sizes = _parse_before(flow.tasks)
+        cores = [(task.name, task.cores) for task in flow.tasks]
     else:
         raise InputError(
-            f"workflow: found {_shown(list(flow))}, expected specification (WfFormat 1.5) or tasks "
-            "(1.1 to 1.4)"
+            "workflow: found neither specification (WfFormat 1.5) nor tasks (1.1 to 1.4), expected "
+            "one of them"
         )
     if not tasks:
         raise InputError("found no tasks, expected at least one")
-    wide = [task_id for task_id, cores in _cores(flow) if cores > 1]
+    wide = [task for task, n in cores if isinstance(n, int | float) and n > 1]
     notes = []
     if wide:
         notes.append(f"{len(wide)} tasks on several cores (such as {wide[0]}), taken as on one")
     return build_trace(name, tasks, sizes, notes)
 
 
-def _parse_current(flow: Mapping[str, Any]) -> tuple[list[Task], dict[str, float]]:
+def _parse_current(spec: _Specification, run: _Execution) -> tuple[list[Task], dict[str, float]]:
     """WfFormat 1.5."""
-    spec = _mapping(flow["specification"], "specification")
-    run = _mapping(flow.get("execution", {}), "execution")
-    runtimes: dict[str, float] = {}
-    programs: dict[str, str] = {}
-    for entry in _entries(run, "tasks", "execution"):
-        task = _name(entry, "id", "execution task")
-        if task in runtimes:
-            raise InputError(f"task {task}: found two executions, expected one")
-        if entry.get("runtimeInSeconds") is not None:
-            runtimes[task] = _seconds(entry["runtimeInSeconds"], task)
-        programs[task] = _program(entry)
+    executed: dict[str, _ExecutedTask] = {}
+    for entry in run.tasks:
+        if executed.setdefault(entry.id, entry) is not entry:
+            raise InputError(f"task {entry.id}: found two executions, expected one")
     sizes: dict[str, float] = {}
-    for entry in _entries(spec, "files", "specification"):
-        _add_size(sizes, _name(entry, "id", "file"), entry.get("sizeInBytes"))
+    for file in spec.files:
+        _add_size(sizes, file.id, file.size)
     tasks = []
-    for entry in _entries(spec, "tasks", "specification"):
-        task = _name(entry, "id", "task")
-        tasks.append(
-            Task(
-                task,
-                programs.get(task) or kind_of(str(entry.get("name") or task)),
-                _names(entry, "parents", task),
-                _names(entry, "children", task),
-                _names(entry, "inputFiles", task),
-                _names(entry, "outputFiles", task),
-                runtimes.get(task),
-            )
-        )
+    for one in spec.tasks:
+        ran = executed.get(one.id)
+        kind = (ran and _program(ran.command)) or kind_of(str(one.name or one.id))
+        seconds = ran.seconds if ran else None
+        tasks.append(Task(one.id, kind, one.parents, one.children, one.reads, one.writes, seconds))
     ids = {task.id for task in tasks}
-    strangers = programs.keys() - ids
+    strangers = executed.keys() - ids
     if strangers and len(ids) == len(tasks) > 0:  # else something else is wrong, and is said
         raise InputError(
             f"task {min(strangers)}: found an execution of it, expected it in the specification"
@@ -351,110 +412,31 @@ def _parse_current(flow: Mapping[str, Any]) -> tuple[list[Task], dict[str, float
     return tasks, sizes
 
 
-def _parse_before(flow: Mapping[str, Any]) -> tuple[list[Task], dict[str, float]]:
-    """WfFormat 1.1 to 1.4. Tasks refer to each other by name; newer ones also have an id."""
+def _parse_before(entries: Sequence[_TaskBefore]) -> tuple[list[Task], dict[str, float]]:
+    """WfFormat 1.1 to 1.4."""
     sizes: dict[str, float] = {}
     tasks = []
-    for entry in _entries(flow, "tasks" if "tasks" in flow else "jobs", "workflow"):
-        task = _name(entry, "name", "task")
-        used: dict[str, list[str]] = {"input": [], "output": []}
-        for use in _entries(entry, "files", f"task {task}"):
-            f = _name(use, "name" if "name" in use else "id", f"task {task}: file")
-            link = use.get("link")
-            if link not in ("input", "output"):
-                raise InputError(
-                    f"task {task}: file {f}: found link {_shown(link)}, expected input or output"
-                )
-            used[link].append(f)
-            _add_size(sizes, f, use.get("sizeInBytes", use.get("size")))
-        seconds = entry.get("runtimeInSeconds", entry.get("runtime"))
-        tasks.append(
-            Task(
-                task,
-                _program(entry) or kind_of(task),
-                _names(entry, "parents", task),
-                _names(entry, "children", task),
-                used["input"],
-                used["output"],
-                None if seconds is None else _seconds(seconds, task),
-            )
+    for one in entries:
+        for use in one.files:
+            _add_size(sizes, use.name, use.size)
+        kind = _program(one.command) or kind_of(one.name)
+        reads, writes = (
+            [use.name for use in one.files if use.link == link] for link in ("input", "output")
         )
+        tasks.append(Task(one.name, kind, one.parents, one.children, reads, writes, one.seconds))
     return tasks, sizes
 
 
-def _program(entry: Mapping[str, Any]) -> str:
+def _program(command: Any) -> str:
     """What a task runs, without its directory; empty where that is a script and not a name."""
-    command = entry.get("command")
     program = command.get("program") if isinstance(command, Mapping) else None
     if not isinstance(program, str) or len(program.split()) != 1:
         return ""
     return program.rpartition("/")[2]
 
 
-def _cores(flow: Mapping[str, Any]) -> list[tuple[str, float]]:
-    """Tasks with the number of cores that they say they took."""
-    places = (flow.get("execution") or {}, flow)
-    out = []
-    for place in places:
-        for entry in place.get("tasks") or ():
-            cores = entry.get("coreCount", entry.get("cores"))
-            if isinstance(cores, int | float):
-                out.append((str(entry.get("id") or entry.get("name")), float(cores)))
-    return out
-
-
-def _add_size(sizes: dict[str, float], file: str, value: Any) -> None:
-    if value is None:
-        return
-    size = _number(value, f"file {file}: size", MAX_SIZE_BYTES, "bytes")
-    if sizes.setdefault(file, size) != size:
+def _add_size(sizes: dict[str, float], file: str, size: float | None) -> None:
+    if size is not None and sizes.setdefault(file, size) != size:
         raise InputError(
             f"file {file}: found sizes {sizes[file]:.0f} and {size:.0f} bytes, expected one"
         )
-
-
-def _seconds(value: Any, task: str) -> float:
-    return _number(value, f"task {task}: run time", MAX_DURATION_S, "seconds")
-
-
-def _number(value: Any, what: str, most: float, unit: str) -> float:
-    good = isinstance(value, int | float) and not isinstance(value, bool)
-    if not good or not 0 <= value <= most or not isfinite(value):
-        raise InputError(f"{what}: found {_shown(value)}, expected {unit} from 0 to {most:.3g}")
-    return float(value)
-
-
-def _mapping(value: Any, what: str) -> Mapping[str, Any]:
-    if not isinstance(value, Mapping):
-        raise InputError(f"{what}: found {_shown(value)}, expected an object")
-    return value
-
-
-def _entries(holder: Mapping[str, Any], key: str, what: str) -> Sequence[Mapping[str, Any]]:
-    value = holder.get(key)
-    if value is None:
-        return ()
-    if not isinstance(value, list):
-        raise InputError(f"{what}: {key}: found {_shown(value)}, expected a list")
-    return [_mapping(entry, f"{what}: {key}") for entry in value]
-
-
-def _name(entry: Mapping[str, Any], key: str, what: str) -> str:
-    value = entry.get(key)
-    if not isinstance(value, str) or not value:
-        raise InputError(f"{what}: {key}: found {_shown(value)}, expected a name")
-    return value
-
-
-def _names(entry: Mapping[str, Any], key: str, task: str) -> list[str]:
-    value = entry.get(key)
-    if value is None:
-        return []
-    if not isinstance(value, list) or not all(isinstance(name, str) and name for name in value):
-        raise InputError(f"task {task}: {key}: found {_shown(value)}, expected a list of names")
-    return value
-
-
-def _shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

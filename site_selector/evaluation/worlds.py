@@ -24,7 +24,9 @@ from typing import Literal
 import numpy as np
 
 from network_provisioner.base.units import BITS_PER_BYTE
+from site_selector.cost import Array
 from site_selector.evaluation.traces import Trace
+from site_selector.mapping.estimator import Estimator
 from site_selector.problem import Problem
 
 SITES = (2, 8)
@@ -97,7 +99,7 @@ Staging = Literal["per-site", "per-job"]
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class Trial:
     """What is true and what is believed."""
 
     regime: Regime
@@ -147,7 +149,28 @@ def true_problem(trace: Trace, platform: Platform, staging: Staging = "per-site"
     )
 
 
-def draw_worlds(truth: Problem, kinds: tuple[str, ...], error: float, rng: Random) -> list[World]:
+def simulator(truth: Problem) -> Estimator:
+    """Executes mappings on a platform as it truly is: the estimator, given the truth.
+
+    Jobs that wait for a worker go by :func:`urgency_of` the truth.
+    """
+    return Estimator(truth, urgency_of(truth))
+
+
+def urgency_of(problem: Problem) -> Array:
+    """Seconds of computing on the longest chain of jobs from each job on, itself included.
+
+    The mean over sites; nothing of it depends on a mapping or on what moves.
+    """
+    mean = problem.compute_s.mean(axis=1)
+    out = np.zeros(len(problem.jobs))
+    for job in range(len(problem.jobs) - 1, -1, -1):
+        below = max((out[child] for child in problem.children[job]), default=0.0)
+        out[job] = mean[job] + below
+    return out
+
+
+def draw_worlds(truth: Problem, kinds: tuple[str, ...], error: float, rng: Random) -> list[Trial]:
     """One world for each regime. ``error`` is e, from 0 to below 1.
 
     The beliefs of the regimes that have errors are the same but for waits; in the last, the true
@@ -156,10 +179,10 @@ def draw_worlds(truth: Problem, kinds: tuple[str, ...], error: float, rng: Rando
     believed = misjudged(truth, kinds, error, rng)
     waits = believed.queue_s * np.array([rng.expovariate(1.0) for _ in believed.queue_s])
     return [
-        World("exact", truth, truth),
-        World("errors", truth, replace(believed, queue_s=truth.queue_s)),
-        World("wrong-waits", truth, believed),
-        World("unknown-waits", replace(truth, queue_s=waits), believed),
+        Trial("exact", truth, truth),
+        Trial("errors", truth, replace(believed, queue_s=truth.queue_s)),
+        Trial("wrong-waits", truth, believed),
+        Trial("unknown-waits", replace(truth, queue_s=waits), believed),
     ]
 
 
@@ -184,7 +207,5 @@ def misjudged(truth: Problem, kinds: tuple[str, ...], error: float, rng: Random)
     )
 
 
-def _input_bytes(
-    reads: tuple[tuple[int, ...], ...], size: tuple[float, ...]
-) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
+def _input_bytes(reads: tuple[tuple[int, ...], ...], size: tuple[float, ...]) -> Array:
     return np.array([max(1.0, sum(size[f] for f in found)) for found in reads])

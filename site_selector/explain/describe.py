@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from site_selector.estimates.beliefs import ComputeBelief, PathBelief, World
@@ -32,37 +33,37 @@ def describe(
     least; ``later``: in how many of ``worlds`` that were drawn around the estimates that ends
     later. ``alternatives=False`` leaves out terms and reasons, which cost time for large workflows.
     """
-    maker = _Describer(inputs, world, problem, assignment, schedule, tried or {})
-    maker.later, maker.worlds = later or {}, worlds
+    maker = _Describer(
+        inputs, world, problem, assignment, schedule, tried or {}, later or {}, worlds
+    )
     return tuple(maker.placements(alternatives))
 
 
+@dataclass(slots=True)
 class _Describer:
-    """Turns an assignment into placements with terms and reasons."""
+    """Turns an assignment into placements with terms and reasons. What many jobs share is written
+    down once."""
 
-    def __init__(
-        self,
-        inputs: Inputs,
-        world: World,
-        problem: Problem,
-        assignment: Sequence[int],
-        schedule: Schedule,
-        tried: Mapping[int, float],
-    ) -> None:
-        self.inputs, self.world, self.problem = inputs, world, problem
-        self.assignment, self.schedule, self.tried = assignment, schedule, tried
-        self.later: Mapping[int, int] = {}
-        self.worlds = 0
-        now = world.now
-        # What many jobs share is written down once.
-        self.sites = [
-            (world.sites[s].queue_wait.as_dict(now), world.sites[s].workers.as_dict(now))
-            for s in problem.places[: problem.n_sites]
-        ]
-        self.paths: dict[tuple[int, int], _PathInputs] = {}
-        self.compute: dict[int, dict[str, Any]] = {}
-        self.inputs_of: dict[tuple[int, float, int, float, str], dict[str, dict[str, Any]]] = {}
-        self.seconds_per_byte: list[list[float]] = problem.seconds_per_byte.tolist()
+    inputs: Inputs
+    world: World
+    problem: Problem
+    assignment: Sequence[int]
+    schedule: Schedule
+    tried: Mapping[int, float]
+    later: Mapping[int, int]
+    worlds: int
+    sites: list[tuple[dict[str, Any], dict[str, Any]]] = field(default_factory=list)
+    paths: dict[tuple[int, int], _PathInputs] = field(default_factory=dict)
+    compute: dict[int, dict[str, Any]] = field(default_factory=dict)
+    inputs_of: dict[tuple[int, float, int, float, str], dict[str, dict[str, Any]]] = field(
+        default_factory=dict
+    )
+
+    def __post_init__(self) -> None:
+        now = self.world.now
+        for name in self.problem.places[: self.problem.n_sites]:
+            site = self.world.sites[name]
+            self.sites.append((site.queue_wait.as_dict(now), site.workers.as_dict(now)))
 
     def placements(self, alternatives: bool) -> list[Placement]:
         terms = None
@@ -90,7 +91,7 @@ class _Describer:
         options = []
         for s in problem.allowed[job]:
             moved = [
-                (size * self.seconds_per_byte[ends[0]][ends[1]], ends, size)
+                (size * float(problem.seconds_per_byte[ends]), ends, size)
                 for ends, size in sorted(found.moves(job, s).items())
             ]
             slowest = self._path(max(moved)[1]) if moved else None

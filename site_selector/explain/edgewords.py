@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from network_provisioner.base.units import format_rate
-from site_selector.edge import Decision, Edge, Lack, Offer
+from site_selector.edge import Decision, Edge, Offer, Shortage
 from site_selector.explain.reasons import seconds
 from site_selector.explain.tables import table
 from site_selector.mapping.placement import finite
@@ -115,7 +115,7 @@ def _lacks(item: Offer) -> str:
     return ", ".join(_lack(lack) for lack in item.lacks)
 
 
-def _lack(lack: Lack) -> str:
+def _lack(lack: Shortage) -> str:
     text = (
         f"{lack.resource}: {_bare(lack.resource, lack.needed)} needed, "
         f"{_bare(lack.resource, lack.free)}"

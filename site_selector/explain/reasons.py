@@ -64,8 +64,8 @@ def flips(best: Alternative, other: Alternative) -> tuple[Flip, ...]:
     Those that better ``other`` come before those that worsen ``best``; among each, the one that
     must change least comes first.
     """
-    better = [*_queue(best, other), *_compute(best, other)]
-    worse = [*_queue_worse(best, other), *_compute_worse(best, other)]
+    better = _of_site(other, best.t_t_s, other.site, better=True)
+    worse = _of_site(best, other.t_t_s, other.site, better=False)
     for path in dict.fromkeys(move.path for move in (*other.moves, *best.moves)):
         for flip in _rate(best, other, path):
             (better if flip.rises else worse).append(flip)
@@ -76,42 +76,26 @@ def _by_factor(flip: Flip) -> tuple[float, str, str]:
     return round(flip.factor, 9), flip.what, flip.subject
 
 
-def _queue(best: Alternative, other: Alternative) -> list[Flip]:
-    limit = best.t_t_s - other.t_c_s - other.t_n_s
-    if not math.isfinite(limit) or limit <= _LEAST * best.t_t_s:
-        return []
-    return [Flip(other.site, "t_q", other.site, other.t_q_s, limit, rises=False)]
-
-
-def _compute(best: Alternative, other: Alternative) -> list[Flip]:
-    limit = best.t_t_s - other.t_q_s - other.t_n_s  # of S_c/(N·Γ_c)
-    used = other.inputs.get("n", {}).get("used") or 1.0
-    if not math.isfinite(limit) or limit <= _LEAST * best.t_t_s or not 0 < other.t_c_s < math.inf:
-        return []
-    now = other.s_c_bytes / (used * other.t_c_s)
-    out = [Flip(other.site, "gamma_c", other.site, now, other.s_c_bytes / (used * limit), True)]
-    workers = other.inputs.get("n", {}).get("value")
-    needed = used * other.t_c_s / limit
-    if workers and used < 1 and needed < 1:
+def _of_site(option: Alternative, total_s: float, winner: str, better: bool) -> list[Flip]:
+    """T_q, Γ_c and N of ``option``'s site with which its T_t would be ``total_s``: less than it is
+    (``better``) or more."""
+    queue_s = total_s - option.t_c_s - option.t_n_s
+    compute_s = total_s - option.t_q_s - option.t_n_s  # S_c/(N·Γ_c)
+    least = _LEAST * total_s if better else 0.0
+    out = []
+    if math.isfinite(queue_s) and (not better or queue_s > least):
+        out.append(Flip(winner, "t_q", option.site, option.t_q_s, queue_s, not better))
+    if not (math.isfinite(compute_s) and compute_s > least and 0 < option.t_c_s < math.inf):
+        return out
+    used = option.inputs.get("n", {}).get("used") or 1.0
+    now, limit = (option.s_c_bytes / (used * t) for t in (option.t_c_s, compute_s))
+    out.append(Flip(winner, "gamma_c", option.site, now, limit, better))
+    workers = option.inputs.get("n", {}).get("value")
+    needed = used * option.t_c_s / compute_s
+    if better and workers and used < 1 and needed < 1:
         # The share of a worker is N over those who take turns, whose number stays.
-        out.append(Flip(other.site, "n", other.site, workers, workers * needed / used, True))
+        out.append(Flip(winner, "n", option.site, workers, workers * needed / used, rises=True))
     return out
-
-
-def _queue_worse(best: Alternative, other: Alternative) -> list[Flip]:
-    limit = other.t_t_s - best.t_c_s - best.t_n_s
-    if not math.isfinite(limit):
-        return []
-    return [Flip(other.site, "t_q", best.site, best.t_q_s, limit, rises=True)]
-
-
-def _compute_worse(best: Alternative, other: Alternative) -> list[Flip]:
-    limit = other.t_t_s - best.t_q_s - best.t_n_s
-    used = best.inputs.get("n", {}).get("used") or 1.0
-    if not math.isfinite(limit) or limit <= 0 or best.t_c_s <= 0:
-        return []
-    now, least = (best.s_c_bytes / (used * t) for t in (best.t_c_s, limit))
-    return [Flip(other.site, "gamma_c", best.site, now, least, rises=False)]
 
 
 def _rate(best: Alternative, other: Alternative, path: str) -> list[Flip]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from network_provisioner.base.errors import InputError
@@ -18,26 +18,11 @@ from site_selector.mapping.placement import Mapping as SiteMapping
 _SPREAD = 0.05
 
 
-def count(value: float) -> str:
-    """Workers."""
-    return f"{value:g}"
-
-
-def rate(value: float) -> str:
-    """Bits per second."""
-    return format_rate(value)
-
-
-def bytes_rate(value: float) -> str:
-    """Bytes per second of one worker."""
-    return f"{format_size(value)}/s"
-
-
 SHOW: dict[str, Callable[[float], str]] = {
-    "count": count,
+    "count": "{:g}".format,  # workers
     "seconds": seconds,
-    "rate": rate,
-    "bytes_rate": bytes_rate,
+    "rate": format_rate,  # bits per second
+    "bytes_rate": lambda value: f"{format_size(value)}/s",  # of one worker
 }
 
 
@@ -60,18 +45,6 @@ def cited(belief: Mapping[str, Any], kind: str) -> str:
     source = belief["source"] + (f" {age_of(belief)} ago" if age_of(belief) else "")
     source += f", {belief['note']}" if belief.get("note") else ""
     return f"{value_of(belief, kind)} [{source}]"
-
-
-__all__ = [
-    "beliefs_text",
-    "changes",
-    "changes_text",
-    "chosen_jobs",
-    "explain_dict",
-    "explain_text",
-    "show_text",
-    "summary_text",
-]
 
 
 _TERMS = ("  site", "T_q", "S_c/(N·Γ_c)", "S_t/min(Γ_t,Γ_a)", "T_t")
@@ -259,31 +232,6 @@ def changes(before: SiteMapping, after: SiteMapping) -> dict[str, Any]:
         "moved": moved,
         "beliefs": _belief_changes(before.beliefs, after.beliefs),
     }
-
-
-def changes_text(before: SiteMapping, after: SiteMapping, limit: int = 12) -> str:
-    """:func:`changes` in words, at most ``limit`` lines of each kind."""
-    found = changes(before, after)
-    lines = [
-        f"the last run's measurements moved {len(found['beliefs'])} beliefs and "
-        f"{len(found['moved'])} of {len(after.placements)} jobs; expected end "
-        f"{seconds(before.makespan_s)} before, {seconds(after.makespan_s)} now"
-    ]
-    for item in found["beliefs"][:limit]:
-        shown = (cited(item[when], item["kind"]) for when in ("before", "after"))
-        lines.append(f"  {item['what']}: {' -> '.join(shown)}")
-    lines += _more(found["beliefs"], limit)
-    moves: dict[tuple[str, str], list[str]] = {}
-    for item in found["moved"]:
-        moves.setdefault((item["before"], item["after"]), []).append(item["job"])
-    for (old, new), jobs in moves.items():
-        named = ", ".join(jobs[:3]) + (f" and {len(jobs) - 3} more" if len(jobs) > 3 else "")
-        lines.append(f"  {len(jobs)} {'job' if len(jobs) == 1 else 'jobs'} {old} -> {new}: {named}")
-    return "\n".join(lines)
-
-
-def _more(items: Sequence[Any], limit: int) -> list[str]:
-    return [f"  and {len(items) - limit} more"] if len(items) > limit else []
 
 
 def _belief_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -11,12 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from network_provisioner.base.units import BITS_PER_BYTE
+from site_selector.cost import Array
 from site_selector.explain.reasons import Flip, flip_words, why_not_least
-from site_selector.mapping.estimator import SharingEstimator
+from site_selector.mapping.estimator import Estimator
 from site_selector.mapping.placement import Alternative, Mapping, Placement
 from site_selector.problem import NEVER_S, Problem
 
@@ -58,7 +60,7 @@ def reconsider(
     moved[job] = to_site
 
     def better(changed: Problem) -> bool:
-        run = SharingEstimator(changed)
+        run = Estimator(changed)
         return run.score(moved) < run.score(assignment)
 
     found: list[Flip] = []
@@ -91,7 +93,7 @@ def with_changes(
     place = {name: i for i, name in enumerate(problem.places)}
     sites = mapping.sites
     assignment = [place[sites[job]] for job in problem.jobs]
-    estimator = SharingEstimator(problem)
+    estimator = Estimator(problem)
     stay_s = estimator.makespan(assignment)
     out: list[Placement] = []
     found: dict[str, tuple[Flip, ...]] = {}
@@ -143,55 +145,47 @@ def _knobs(
     name: str,
     paths: Sequence[tuple[int, int]],
 ) -> list[_Knob]:
-    out = []
+    p, out = problem, []
     rows = np.array([other == name for other in names])
-    bytes_of = float(np.median(problem.input_bytes[rows]))
+    bytes_of = float(np.median(p.input_bytes[rows]))
+
+    def waits(site: int) -> Callable[[float], Problem]:
+        return lambda value: replace(p, queue_s=_put(p.queue_s, site, value))
+
+    def computes(site: int, now: float) -> Callable[[float], Problem]:
+        at, seconds = (rows, site), p.compute_s[rows, site]
+        return lambda value: replace(p, compute_s=_put(p.compute_s, at, seconds * now / value))
+
+    def carries(path: tuple[int, int], now: float) -> Callable[[float], Problem]:
+        # Other transfers go on sharing the link as they do now, in proportion.
+        busy = p.occupied_per_byte[path]
+        return lambda value: replace(
+            p,
+            seconds_per_byte=_put(p.seconds_per_byte, path, BITS_PER_BYTE / value),
+            occupied_per_byte=_put(p.occupied_per_byte, path, busy * now / value),
+        )
+
     for site, better in ((there, True), (here, False)):
-        wait = float(problem.queue_s[site])
+        wait = float(p.queue_s[site])
         if wait < NEVER_S and not (better and wait <= 0):
-            out.append(_wait_knob(problem, site, wait, rises=not better))
-        seconds = float(np.median(problem.compute_s[rows, site]))
+            out.append(_Knob("t_q", p.places[site], wait, not better, waits(site)))
+        seconds = float(np.median(p.compute_s[rows, site]))
         if 0 < seconds < NEVER_S:
-            out.append(_rate_knob(problem, site, rows, bytes_of / seconds, rises=better))
+            now = bytes_of / seconds
+            out.append(_Knob("gamma_c", p.places[site], now, better, computes(site, now)))
     for src, dst in paths:
-        per_byte = float(problem.seconds_per_byte[src, dst])
+        per_byte = float(p.seconds_per_byte[src, dst])
         if 0 < per_byte < NEVER_S:
-            for rises in (True, False):
-                out.append(_path_knob(problem, src, dst, BITS_PER_BYTE / per_byte, rises))
+            now, path = BITS_PER_BYTE / per_byte, f"{p.places[src]}>{p.places[dst]}"
+            out += [_Knob("rate", path, now, up, carries((src, dst), now)) for up in (True, False)]
     return out
 
 
-def _wait_knob(problem: Problem, site: int, now: float, rises: bool) -> _Knob:
-    def turned(value: float) -> Problem:
-        queue = problem.queue_s.copy()
-        queue[site] = value
-        return replace(problem, queue_s=queue)
-
-    return _Knob("t_q", problem.places[site], now, rises, turned)
-
-
-def _rate_knob(
-    problem: Problem, site: int, rows: np.ndarray[tuple[int, ...], np.dtype[np.bool_]],
-    now: float, rises: bool,
-) -> _Knob:  # fmt: skip
-    def turned(value: float) -> Problem:
-        compute = problem.compute_s.copy()
-        compute[rows, site] *= now / value
-        return replace(problem, compute_s=compute)
-
-    return _Knob("gamma_c", problem.places[site], now, rises, turned)
-
-
-def _path_knob(problem: Problem, src: int, dst: int, now: float, rises: bool) -> _Knob:
-    def turned(value: float) -> Problem:
-        spb, occupied = problem.seconds_per_byte.copy(), problem.occupied_per_byte.copy()
-        spb[src, dst] = BITS_PER_BYTE / value
-        # Other transfers go on sharing the link as they do now, in proportion.
-        occupied[src, dst] *= now / value
-        return replace(problem, seconds_per_byte=spb, occupied_per_byte=occupied)
-
-    path = f"{problem.places[src]}>{problem.places[dst]}"
-    return _Knob("rate", path, now, rises, turned)
+def _put(values: Array, where: Any, value: Any) -> Array:
+    """A copy with ``value`` in one place."""
+    changed = values.copy()
+    changed[where] = value
+    return changed
 
 
 def _turn(knob: _Knob, better: Callable[[Problem], bool]) -> float | None:

@@ -74,7 +74,7 @@ def run(steps: int, function: Callable[..., R], *arguments: Any) -> R:
     twin = _twin(function)
     if function in _state.called:
         return cast(R, twin(*arguments))
-    with _alone(_cache_of(function)):  # the first call compiles, or loads what others compiled
+    with _alone(cache_directory()):  # the first call compiles, or loads what others compiled
         found = cast(R, twin(*arguments))
     _state.called.add(function)
     return found
@@ -93,19 +93,18 @@ def kernels() -> list[Callable[..., Any]]:
 def has_machine_code(function: Callable[..., Any]) -> bool:
     """Whether machine code of a kernel, as its source is now, has been kept."""
     name = f"{function.__module__.rpartition('.')[2]}.{function.__qualname__}-*.nbi"
-    return any(_cache_of(function).glob(f"*/{name}"))
+    return any(cache_directory().glob(f"*/{name}"))
 
 
 @cache
 def cache_directory(package: Path = _HERE) -> Path:
     """Where machine code of the kernels in a directory is kept.
 
-    Its name is made from their source and that of this package, which they may call, and from what
-    compiles them. As it was when first asked for: that is the source which this process runs.
+    Its name is made from their source and from what compiles them. As it was when first asked for:
+    that is the source which this process runs.
     """
     found = hashlib.sha256()
-    sources = {path for folder in (_HERE, package) for path in folder.glob("kernel_*.py")}
-    for path in (Path(__file__), *sorted(sources)):
+    for path in (Path(__file__), *sorted(package.glob("kernel_*.py"))):
         found.update(str(path).encode() + path.read_bytes())
     spec = importlib.util.find_spec("numba")
     origin = Path(spec.origin) if spec is not None and spec.origin is not None else None
@@ -139,10 +138,6 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _cache_of(function: Callable[..., Any]) -> Path:
-    return cache_directory(Path(cast(FunctionType, function).__code__.co_filename).parent)
-
-
 def _twin(function: Callable[..., Any]) -> Callable[..., Any]:
     """A compiled copy of the function that calls compiled kernels where it names kernels."""
     if function in _state.twins:
@@ -156,7 +151,7 @@ def _twin(function: Callable[..., Any]) -> Callable[..., Any]:
             space[name] = _twin(value) if is_kernel else value
     copy = FunctionType(plain.__code__, space, plain.__name__, plain.__defaults__)
     copy.__module__, copy.__qualname__ = plain.__module__, plain.__qualname__
-    made = _state.twins[function] = _compile(copy, _cache_of(function))
+    made = _state.twins[function] = _compile(copy, cache_directory())
     return made
 
 

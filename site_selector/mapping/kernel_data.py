@@ -111,20 +111,27 @@ class Numbers(NamedTuple):
     setup: Floats
 
 
-class Room(NamedTuple):
+class State(NamedTuple):
     """Work space of one simulation, and what it leaves behind. Jobs are numbered by urgency.
 
     ``total`` is the makespan and the sum of all computing and moving; ``counts`` the transfers that
-    are noted in ``move_*`` and the events that are waiting.
+    were asked for, the events that are waiting, and the entries of ``active``.
+
+    By job: ``missing`` inputs that are still to come. By file of a writer and place (row * n_places
+    + place): the ``number`` of the transfer that moves it there, -1 where none does. By path (from
+    * n_places + to): ``first`` and ``under_way`` are its heap and how many there are in it,
+    ``next_s`` is when the first of them ends if nothing comes between; ``active`` are the paths
+    where any is under way. By transfer: ``due`` on its path's clock, ``left`` and ``right`` of the
+    heap, and the last of the uses that wait for it, of which each knows the one before
+    (``before``).
     """
 
     site: Ints
     waiting: Ints
+    missing: Ints
     ready: Floats
     start: Floats
     end: Floats
-    there: Floats  # row * n_places + place: when a file will be there, below zero if it is not sent
-    busy: Floats
     free: Ints
     queued: Ints
     queued_at: Ints
@@ -132,6 +139,18 @@ class Room(NamedTuple):
     touched: Ints
     heap: Ints
     when: Floats
+    number: Ints
+    first: Ints
+    under_way: Ints
+    clock: Floats
+    set_s: Floats
+    next_s: Floats
+    active: Ints
+    due: Floats
+    left: Ints
+    right: Ints
+    use: Ints
+    before: Ints
     move_file: Ints
     move_src: Ints
     move_dst: Ints
@@ -141,37 +160,13 @@ class Room(NamedTuple):
     counts: Ints
 
 
-class Sharing(NamedTuple):
-    """Work space beside that of ``Room``. Paths are numbered from * n_places + to.
-
-    ``missing``: by job, inputs that are still to come. ``number`` is ``Room.there`` for transfers:
-    which one moves a file to a place, -1 where none does. ``first`` and ``under_way`` are a path's
-    heap and its length; ``next_s`` is when the first of them ends if nothing comes between;
-    ``active`` are the paths (``n_active[0]`` of them) where any is under way. By transfer: ``due``
-    on its path's clock, ``left`` and ``right`` of the heap, ``path``, and the last of the uses that
-    wait for it, of which each knows the one before (``before``).
-    """
-
-    missing: Ints
-    number: Ints
-    first: Ints
-    under_way: Ints
-    clock: Floats
-    set_s: Floats
-    next_s: Floats
-    active: Ints
-    n_active: Ints
-    due: Floats
-    left: Ints
-    right: Ints
-    use: Ints
-    before: Ints
-
-
 _NUMBERS = (
     "compute_s", "queue_s", "workers", "size", "seconds_per_byte", "occupied_per_byte", "setup_s",
 )  # fmt: skip
-_TIMES = {"ready", "start", "end", "there", "busy", "when", "move_start", "move_end", "total"}
+_TIMES = {
+    "ready", "start", "end", "when", "clock", "set_s", "next_s", "due", "move_start", "move_end",
+    "total",
+}  # fmt: skip
 
 IntArray = NDArray[np.int64]
 
@@ -230,6 +225,11 @@ def _make_shape(problem: Problem) -> Shape:
         *_fields(integers(problem.level), allowed.ravel(), held.ravel()),
         *_fields(*ranges(list(groups))),
     )
+
+
+def allowed_mask(shape: Shape) -> NDArray[np.bool_]:
+    """(jobs, sites): where each job can run."""
+    return np.asarray(shape.allowed).reshape(shape.n_jobs, shape.n_sites) > 0
 
 
 def by_urgency(rank: Array) -> IntArray:
@@ -313,23 +313,24 @@ def numbers_of(problem: Problem) -> Numbers:
     )
 
 
-def room_for(shape: Shape, order: Order, transfer_events: bool = False) -> Room:
-    """Work space for one simulation at a time, transfers being events or not."""
-    jobs, sites, places = shape.n_jobs, shape.n_sites, shape.n_places
+def state_for(shape: Shape, order: Order) -> State:
+    """Work space for one simulation at a time."""
+    jobs, sites, paths = shape.n_jobs, shape.n_sites, shape.n_places**2
     rows = max(order.n_first_rows, *order.rows, 0)
     moves = shape.n_slots + len(order.returns_file)
-    more = moves if transfer_events else 0
+    by_path = ("first", "under_way", "clock", "set_s", "next_s", "active")
+    by_job = ("site", "waiting", "missing", "ready", "start", "end", "queued")
     lengths = {
-        "there": rows * places, "busy": places * places, "free": sites, "queued_at": sites,
-        "queued_count": sites, "touched": sites, "total": 2, "counts": 2,
-        "heap": jobs + more, "when": 2 * jobs + more,
-        **dict.fromkeys(("move_file", "move_src", "move_dst", "move_start", "move_end"), moves),
+        **dict.fromkeys(("free", "queued_at", "queued_count", "touched"), sites),
+        **dict.fromkeys(by_path, paths), **dict.fromkeys(by_job, jobs),
+        "number": rows * shape.n_places, "before": shape.n_slots, "total": 2, "counts": 3,
+        "heap": jobs + moves, "when": 2 * jobs + moves,
     }  # fmt: skip
     made: dict[str, Any] = {
-        name: np.zeros(lengths.get(name, jobs), np.float64 if name in _TIMES else np.int64)
-        for name in Room._fields
+        name: np.zeros(lengths.get(name, moves), np.float64 if name in _TIMES else np.int64)
+        for name in State._fields
     }
-    return Room(**made)
+    return State(**made)
 
 
 def prepared(problem: Problem) -> tuple[Shape, Numbers]:

@@ -1,14 +1,342 @@
 """The estimator's rules as kernels; ``estimator.py`` tells them and hands the arrays over.
 
-Scalars that change are kept in ``room.total`` and ``room.counts``: a kernel cannot give anything
-back but its result. Jobs are numbered by urgency. An event is a job's number when it ends, and
-``n_jobs`` more when it has waited T_q.
+Scalars that change are kept in ``state.total`` and ``state.counts``: a kernel cannot give anything
+back but its result. Jobs are numbered by urgency. An event is a job's number when it ends,
+``n_jobs`` more when it has waited T_q, and a transfer's number and twice ``n_jobs`` when its file
+is there.
+
+On each path runs a *clock* that advances by a second while a transfer gets what it would get alone
+for a second. With n transfers under way on a path that carries ``room`` of them at full speed it
+goes at min(1, room / n). A transfer that takes s seconds alone is done when the clock has advanced
+by s, whoever comes and goes meanwhile: its due time never changes, only what the clock shows.
+Transfers are numbered as they are asked for; each knows the uses (see ``Order``) that wait for it.
 """
 
 from __future__ import annotations
 
 from site_selector.mapping.kernel import kernel
-from site_selector.mapping.kernel_data import Floats, Ints, Numbers, Order, Room, Shape
+from site_selector.mapping.kernel_data import Floats, Ints, Numbers, Order, Shape, State
+
+LAST, WORK = 0, 1  # in state.total
+MOVES, EVENTS, ACTIVE = 0, 1, 2  # in state.counts
+NEVER = 1e300
+
+
+@kernel
+def simulate(
+    shape: Shape,
+    order: Order,
+    numbers: Numbers,
+    state: State,
+    site: Ints,
+    note: bool,
+) -> None:
+    """Play an assignment through; ``state`` holds what happened, transfers only with ``note``."""
+    begin(shape, order, numbers, state, site)
+    send_inputs(shape, order, numbers, state, note)
+    for job in range(shape.n_jobs):
+        if state.waiting[job] == 0 and state.missing[job] == 0:
+            enqueue(shape, numbers, state, job, 0.0)
+    now, ending = 0.0, next_ending(state)
+    while now < NEVER:
+        # All that happens at one instant comes before any worker is given out, so that the most
+        # urgent of the jobs that become eligible together goes first.
+        soonest = now
+        while soonest <= now:
+            if ending <= now:
+                end_transfers(shape, order, numbers, state, now, note)
+            take_events(shape, order, numbers, state, now, note)
+            ending = next_ending(state)
+            soonest = min(ending, next_event(state))
+        for here in range(shape.n_sites):
+            if state.touched[here]:
+                state.touched[here] = 0
+                dispatch(shape, order, numbers, state, here, now)
+        state.total[LAST] = max(state.total[LAST], now)
+        now = min(ending, next_event(state))
+
+
+@kernel
+def begin(shape: Shape, order: Order, numbers: Numbers, state: State, site: Ints) -> None:
+    """Clear what an earlier simulation left."""
+    state.total[LAST] = state.total[WORK] = 0.0
+    state.counts[MOVES] = state.counts[EVENTS] = state.counts[ACTIVE] = 0
+    for path in range(shape.n_places * shape.n_places):
+        state.first[path] = -1
+        state.under_way[path] = 0
+        state.clock[path] = state.set_s[path] = 0.0
+    for here in range(shape.n_sites):
+        state.free[here] = numbers.workers[here]
+        state.queued_count[here] = state.queued_at[here] = state.touched[here] = 0
+    for job in range(shape.n_jobs):
+        here = site[order.by_position[job]]
+        state.site[job] = here
+        state.queued_at[here] += 1
+        state.waiting[job] = order.parents[job]
+        state.missing[job] = 0
+    at = 0
+    for here in range(shape.n_sites):
+        jobs = state.queued_at[here]
+        state.queued_at[here] = at
+        at += jobs
+
+
+@kernel
+def send_inputs(shape: Shape, order: Order, numbers: Numbers, state: State, note: bool) -> None:
+    """Inputs of the workflow go where they are needed and do not lie."""
+    places = shape.n_places
+    for i in range(order.n_first_rows * places):
+        state.number[i] = -1
+    for use in range(order.n_first):
+        dst = state.site[order.use_job[use]]
+        src = order.source[shape.group[order.use_file[use]] * places + dst]
+        if src != dst:
+            expect(shape, order, numbers, state, use, src, dst, 0.0, note)
+
+
+@kernel
+def expect(
+    shape: Shape,
+    order: Order,
+    numbers: Numbers,
+    state: State,
+    use: int,
+    src: int,
+    dst: int,
+    now: float,
+    note: bool,
+) -> None:
+    """A job waits for a file, which is asked for unless it is under way for others."""
+    cell = order.use_row[use] * shape.n_places + dst
+    if shape.per_job or state.number[cell] < 0:
+        file = order.use_file[use]
+        state.number[cell] = ask(shape, numbers, state, file, src, dst, now, note)
+    number = state.number[cell]
+    state.before[use] = state.use[number]
+    state.use[number] = use
+    state.missing[order.use_job[use]] += 1
+
+
+@kernel
+def ask(
+    shape: Shape,
+    numbers: Numbers,
+    state: State,
+    file: int,
+    src: int,
+    dst: int,
+    now: float,
+    note: bool,
+) -> int:
+    """Put a transfer on its path; returns its number."""
+    path = src * shape.n_places + dst
+    seconds = numbers.size[file] * numbers.per_byte[path]
+    number = state.counts[MOVES]
+    state.counts[MOVES] = number + 1
+    state.total[WORK] += seconds
+    if note:
+        state.move_file[number] = file
+        state.move_src[number] = src
+        state.move_dst[number] = dst
+        state.move_start[number] = now
+    count = state.under_way[path]
+    if count == 0:
+        state.active[state.counts[ACTIVE]] = path
+        state.counts[ACTIVE] += 1
+    else:
+        passed = now - state.set_s[path]
+        state.clock[path] += passed * speed(numbers, path, count)
+    state.set_s[path] = now
+    state.use[number] = -1
+    state.due[number] = state.clock[path] + seconds
+    state.left[number] = state.right[number] = -1
+    state.first[path] = meld(state.due, state.left, state.right, state.first[path], number)
+    state.under_way[path] = count + 1
+    left = max(0.0, state.due[state.first[path]] - state.clock[path])
+    state.next_s[path] = now + left / speed(numbers, path, count + 1)
+    return number
+
+
+@kernel
+def speed(numbers: Numbers, path: int, count: int) -> float:
+    """What a transfer gets of what it would get alone, where ``count`` are under way."""
+    if numbers.occupied[path] * count <= numbers.per_byte[path]:
+        return 1.0
+    return numbers.per_byte[path] / (numbers.occupied[path] * count)
+
+
+@kernel
+def next_event(state: State) -> float:
+    """When something other than the end of a transfer happens next, NEVER where nothing does."""
+    return state.when[state.heap[0]] if state.counts[EVENTS] > 0 else NEVER
+
+
+@kernel
+def next_ending(state: State) -> float:
+    """When a transfer ends next, NEVER where none is under way."""
+    found = NEVER
+    for k in range(state.counts[ACTIVE]):
+        found = min(found, state.next_s[state.active[k]])
+    return found
+
+
+@kernel
+def end_transfers(
+    shape: Shape,
+    order: Order,
+    numbers: Numbers,
+    state: State,
+    now: float,
+    note: bool,
+) -> None:
+    """End what has moved by ``now``. It is there a set-up time later."""
+    k = 0
+    while k < state.counts[ACTIVE]:
+        path = state.active[k]
+        if state.next_s[path] > now:
+            k += 1
+            continue
+        ready = now + numbers.setup[path]
+        state.total[LAST] = max(state.total[LAST], ready)
+        clock = state.due[state.first[path]]
+        while state.first[path] >= 0 and state.due[state.first[path]] <= clock:
+            number = state.first[path]
+            left, right = state.left, state.right
+            state.first[path] = meld(state.due, left, right, left[number], right[number])
+            state.under_way[path] -= 1
+            if note:
+                state.move_end[number] = now
+            if ready > now:
+                code = 2 * shape.n_jobs + number
+                state.when[code] = ready
+                push_event(state.heap, state.counts[EVENTS], state.when, code)
+                state.counts[EVENTS] += 1
+            else:
+                deliver(shape, order, numbers, state, number, now)
+        state.clock[path], state.set_s[path] = clock, now
+        if state.under_way[path] > 0:
+            rest = state.due[state.first[path]] - clock
+            state.next_s[path] = now + rest / speed(numbers, path, state.under_way[path])
+            k += 1
+        else:
+            state.counts[ACTIVE] -= 1
+            state.active[k] = state.active[state.counts[ACTIVE]]
+
+
+@kernel
+def deliver(
+    shape: Shape,
+    order: Order,
+    numbers: Numbers,
+    state: State,
+    number: int,
+    now: float,
+) -> None:
+    """The file of a transfer is there for all who wait for it."""
+    use = state.use[number]
+    while use >= 0:
+        job = order.use_job[use]
+        state.missing[job] -= 1
+        if state.missing[job] == 0 and state.waiting[job] == 0:
+            enqueue(shape, numbers, state, job, now)
+        use = state.before[use]
+
+
+@kernel
+def take_events(
+    shape: Shape,
+    order: Order,
+    numbers: Numbers,
+    state: State,
+    now: float,
+    note: bool,
+) -> None:
+    """Files are there, jobs have waited T_q, jobs end."""
+    n_jobs = shape.n_jobs
+    while state.counts[EVENTS] > 0 and state.when[state.heap[0]] <= now:
+        code = pop_event(state.heap, state.counts[EVENTS], state.when)
+        state.counts[EVENTS] -= 1
+        if code < n_jobs:
+            finish(shape, order, numbers, state, code, now, note)
+        elif code < 2 * n_jobs:
+            wait_for_worker(state, code - n_jobs)
+        else:
+            deliver(shape, order, numbers, state, code - 2 * n_jobs, now)
+
+
+@kernel
+def finish(
+    shape: Shape,
+    order: Order,
+    numbers: Numbers,
+    state: State,
+    job: int,
+    now: float,
+    note: bool,
+) -> None:
+    """A worker is free again, results move to their readers, children may go on."""
+    places, output, here = shape.n_places, shape.output, state.site[job]
+    state.free[here] += 1
+    state.touched[here] = 1
+    for i in range(order.rows[job] * places):
+        state.number[i] = -1
+    for use in range(order.out_at[job], order.out_at[job + 1]):
+        dst = state.site[order.use_job[use]]
+        if dst != here:
+            expect(shape, order, numbers, state, use, here, dst, now, note)
+    if output >= 0 and output != here:
+        for k in range(order.returns_at[job], order.returns_at[job + 1]):
+            # What a reader at the output site has had moved there need not move again.
+            if shape.per_job or state.number[order.returns_row[k] * places + output] < 0:
+                file = order.returns_file[k]
+                ask(shape, numbers, state, file, here, output, now, note)
+    for k in range(order.children_at[job], order.children_at[job + 1]):
+        child = order.children[k]
+        state.waiting[child] -= 1
+        if state.waiting[child] == 0 and state.missing[child] == 0:
+            enqueue(shape, numbers, state, child, now)
+
+
+@kernel
+def enqueue(shape: Shape, numbers: Numbers, state: State, job: int, now: float) -> None:
+    """Parents are done and files are there: the job waits T_q from now on."""
+    state.ready[job] = now
+    eligible = now + numbers.queue[state.site[job]]
+    if eligible == now:
+        wait_for_worker(state, job)
+    else:
+        code = job + shape.n_jobs
+        state.when[code] = eligible
+        push_event(state.heap, state.counts[EVENTS], state.when, code)
+        state.counts[EVENTS] += 1
+
+
+@kernel
+def wait_for_worker(state: State, job: int) -> None:
+    """The job may take a worker of its site."""
+    here = state.site[job]
+    push_number(state.queued, state.queued_at[here], state.queued_count[here], job)
+    state.queued_count[here] += 1
+    state.touched[here] = 1
+
+
+@kernel
+def dispatch(
+    shape: Shape, order: Order, numbers: Numbers, state: State, here: int, now: float
+) -> None:
+    """Free workers take the most urgent of the jobs that wait at a site."""
+    base = state.queued_at[here]
+    while state.queued_count[here] > 0 and state.free[here] > 0:
+        job = pop_number(state.queued, base, state.queued_count[here])
+        state.queued_count[here] -= 1
+        state.free[here] -= 1
+        seconds = numbers.compute[order.by_position[job] * shape.n_sites + here]
+        state.total[WORK] += seconds
+        state.start[job] = now
+        state.end[job] = now + seconds
+        state.when[job] = now + seconds
+        push_event(state.heap, state.counts[EVENTS], state.when, job)
+        state.counts[EVENTS] += 1
 
 
 @kernel
@@ -104,181 +432,3 @@ def meld(due: Floats, left: Ints, right: Ints, one: int, other: int) -> int:
         return rest
     left[last] = rest
     return root
-
-
-LAST, WORK = 0, 1  # in room.total
-MOVES, EVENTS = 0, 1  # in room.counts
-
-
-@kernel
-def simulate(
-    shape: Shape, order: Order, numbers: Numbers, room: Room, site: Ints, note: bool
-) -> None:
-    """Play an assignment through; ``room`` holds what happened, transfers only with ``note``."""
-    n_jobs, n_sites = shape.n_jobs, shape.n_sites
-    heap, when, counts = room.heap, room.when, room.counts
-    begin(shape, order, numbers, room, site)
-    send_inputs(shape, order, numbers, room, note)
-    for job in range(n_jobs):
-        if room.waiting[job] == 0:
-            enqueue(shape, numbers, room, job, -1.0)
-    while counts[EVENTS] > 0:
-        now = when[heap[0]]
-        # All that happens at one instant comes before any worker is given out, so that the most
-        # urgent of the jobs that become eligible together goes first.
-        while counts[EVENTS] > 0 and when[heap[0]] == now:
-            job = pop_event(heap, counts[EVENTS], when)
-            counts[EVENTS] -= 1
-            if job < n_jobs:
-                finish(shape, order, numbers, room, job, now, note)
-            else:
-                wait_for_worker(room, job - n_jobs)
-        for here in range(n_sites):
-            if room.touched[here]:
-                room.touched[here] = 0
-                dispatch(shape, order, numbers, room, here, now)
-        room.total[LAST] = max(room.total[LAST], now)
-
-
-@kernel
-def begin(shape: Shape, order: Order, numbers: Numbers, room: Room, site: Ints) -> None:
-    """Clear what an earlier simulation left."""
-    room.total[LAST] = room.total[WORK] = 0.0
-    room.counts[MOVES] = room.counts[EVENTS] = 0
-    for i in range(shape.n_places * shape.n_places):
-        room.busy[i] = 0.0
-    for here in range(shape.n_sites):
-        room.free[here] = numbers.workers[here]
-        room.queued_count[here] = room.queued_at[here] = room.touched[here] = 0
-    for job in range(shape.n_jobs):
-        here = site[order.by_position[job]]
-        room.site[job] = here
-        room.queued_at[here] += 1
-        room.waiting[job] = order.parents[job]
-        room.ready[job] = 0.0
-    at = 0
-    for here in range(shape.n_sites):
-        jobs = room.queued_at[here]
-        room.queued_at[here] = at
-        at += jobs
-
-
-@kernel
-def send_inputs(shape: Shape, order: Order, numbers: Numbers, room: Room, note: bool) -> None:
-    """Inputs of the workflow go where they are needed and do not lie."""
-    places = shape.n_places
-    for i in range(order.n_first_rows * places):
-        room.there[i] = -1.0
-    for k in range(order.n_first):
-        job, file = order.use_job[k], order.use_file[k]
-        dst = room.site[job]
-        src = order.source[shape.group[file] * places + dst]
-        if src != dst:
-            cell = order.use_row[k] * places + dst
-            if shape.per_job or room.there[cell] < 0:
-                room.there[cell] = move(shape, numbers, room, file, src, dst, 0.0, note)
-            room.ready[job] = max(room.ready[job], room.there[cell])
-
-
-@kernel
-def move(
-    shape: Shape,
-    numbers: Numbers,
-    room: Room,
-    file: int,
-    src: int,
-    dst: int,
-    now: float,
-    note: bool,
-) -> float:
-    """Ask for a transfer at ``now``; returns when the file is there."""
-    path = src * shape.n_places + dst
-    start = max(now, room.busy[path])
-    seconds = numbers.size[file] * numbers.per_byte[path]
-    end = start + seconds
-    room.busy[path] = start + numbers.size[file] * numbers.occupied[path]
-    there = end + numbers.setup[path]
-    room.total[WORK] += seconds
-    room.total[LAST] = max(room.total[LAST], there)
-    if note:
-        number = room.counts[MOVES]
-        room.counts[MOVES] = number + 1
-        room.move_file[number] = file
-        room.move_src[number] = src
-        room.move_dst[number] = dst
-        room.move_start[number] = start
-        room.move_end[number] = end
-    return there
-
-
-@kernel
-def enqueue(shape: Shape, numbers: Numbers, room: Room, job: int, now: float) -> None:
-    """Parents are done: the job is ready when its files are there, and waits T_q from then on."""
-    room.ready[job] = max(room.ready[job], now)
-    eligible = room.ready[job] + numbers.queue[room.site[job]]
-    if eligible == now:
-        wait_for_worker(room, job)
-    else:
-        code = job + shape.n_jobs
-        room.when[code] = eligible
-        push_event(room.heap, room.counts[EVENTS], room.when, code)
-        room.counts[EVENTS] += 1
-
-
-@kernel
-def wait_for_worker(room: Room, job: int) -> None:
-    """The job may take a worker of its site."""
-    here = room.site[job]
-    push_number(room.queued, room.queued_at[here], room.queued_count[here], job)
-    room.queued_count[here] += 1
-    room.touched[here] = 1
-
-
-@kernel
-def finish(
-    shape: Shape, order: Order, numbers: Numbers, room: Room, job: int, now: float, note: bool
-) -> None:
-    """A worker is free again, results move to their readers, children may go on."""
-    places, output, here = shape.n_places, shape.output, room.site[job]
-    room.free[here] += 1
-    room.touched[here] = 1
-    for i in range(order.rows[job] * places):
-        room.there[i] = -1.0
-    for k in range(order.out_at[job], order.out_at[job + 1]):
-        reader = order.use_job[k]
-        dst = room.site[reader]
-        if dst != here:
-            cell = order.use_row[k] * places + dst
-            if shape.per_job or room.there[cell] < 0:
-                file = order.use_file[k]
-                room.there[cell] = move(shape, numbers, room, file, here, dst, now, note)
-            room.ready[reader] = max(room.ready[reader], room.there[cell])
-    if output >= 0 and output != here:
-        for k in range(order.returns_at[job], order.returns_at[job + 1]):
-            # What a reader at the output site has had moved there need not move again.
-            if shape.per_job or room.there[order.returns_row[k] * places + output] < 0:
-                move(shape, numbers, room, order.returns_file[k], here, output, now, note)
-    for k in range(order.children_at[job], order.children_at[job + 1]):
-        child = order.children[k]
-        room.waiting[child] -= 1
-        if room.waiting[child] == 0:
-            enqueue(shape, numbers, room, child, now)
-
-
-@kernel
-def dispatch(
-    shape: Shape, order: Order, numbers: Numbers, room: Room, here: int, now: float
-) -> None:
-    """Free workers take the most urgent of the jobs that wait at a site."""
-    base = room.queued_at[here]
-    while room.queued_count[here] > 0 and room.free[here] > 0:
-        job = pop_number(room.queued, base, room.queued_count[here])
-        room.queued_count[here] -= 1
-        room.free[here] -= 1
-        seconds = numbers.compute[order.by_position[job] * shape.n_sites + here]
-        room.total[WORK] += seconds
-        room.start[job] = now
-        room.end[job] = now + seconds
-        room.when[job] = now + seconds
-        push_event(room.heap, room.counts[EVENTS], room.when, job)
-        room.counts[EVENTS] += 1

@@ -20,10 +20,10 @@ from site_selector.estimates.beliefs import World, beliefs_dict
 from site_selector.estimates.uncertainty import Uncertainty, scenarios, uncertainty_of
 from site_selector.explain.describe import describe
 from site_selector.inputs import Inputs
-from site_selector.mapping.estimator import Assignment, Estimator, Schedule, SharingEstimator
+from site_selector.mapping.estimator import Assignment, Estimator, Schedule
 from site_selector.mapping.placement import Mapping, Withstands
 from site_selector.mapping.policies import VARIANTS, baselines, list_schedule, optimistic_costs
-from site_selector.mapping.robust import SEARCHED, Hedge, Worlds, compared, hedged
+from site_selector.mapping.robust import SEARCHED, Worlds, compared, hedged
 from site_selector.mapping.search import Moves, PointJudge, anneal, score
 from site_selector.mapping.terms import job_terms
 from site_selector.problem import NEVER_S, Problem, build_problem
@@ -62,8 +62,8 @@ class Chosen:
     ``assignment`` is a site index for each job, ``schedule`` when everything happens, ``policy``
     where the mapping came from, ``portfolio`` each policy's makespan in seconds. ``tried``: the
     makespan with one job moved alone to where its own T_t is least; ``later``: where that would be
-    sooner, in how many of the worlds drawn it ends later. ``hedge`` is None where the estimates
-    were trusted.
+    sooner, in how many of the ``drawn`` worlds it ends later. ``hedge`` is None where the mapping
+    is the best under the estimates, ``drawn`` 0 where those were trusted.
     """
 
     assignment: Assignment
@@ -72,7 +72,8 @@ class Chosen:
     portfolio: MappingType[str, float]
     tried: MappingType[int, float]
     later: MappingType[int, int]
-    hedge: Hedge | None
+    hedge: Withstands | None
+    drawn: int
 
 
 def map_problem(
@@ -89,7 +90,7 @@ def map_problem(
     ``evaluations`` bounds the simulations beside those of the portfolio, by default so that it
     takes a few seconds.
     """
-    estimator = SharingEstimator(problem)
+    estimator = Estimator(problem)
     budget = _budget(problem) if evaluations is None else evaluations
     doubtful = uncertainty is not None and uncertainty.matters
     found = _portfolio(problem, estimator, seed)
@@ -100,19 +101,21 @@ def map_problem(
     hedging = round(_HEDGE_SHARE * budget) if doubtful else 0
     _search(estimator, kinds, found, scores, budget - settling - hedging, seed)
     best = min(scores, key=lambda name: (scores[name], name))
-    assignment, hedge, worlds = found[best], None, None
+    point = assignment = found[best]
+    hedge = worlds = None
     if doubtful and uncertainty is not None:
         limit = min(portfolio[name] for name in SIMPLE)
-        best, assignment, hedge, worlds = hedged(
+        best, assignment, worlds = hedged(
             estimator, kinds, uncertainty, found, best, limit, hedging, seed
         )
     settled, tried, later = _settle(estimator, assignment, worlds, settling)
     if settled != assignment:
         best, assignment = best.removesuffix(SEARCHED) + SEARCHED, settled
-    if hedge is not None and worlds is not None:
-        hedge = compared(worlds, hedge.assignment, hedge.makespan_s, assignment)
-    schedule = estimator(assignment)
-    return Chosen(assignment, schedule, best, portfolio, tried, later, hedge)
+    if worlds is not None and assignment != point:
+        makespan = _shown(estimator.makespan(point))
+        hedge = compared(worlds, point, makespan, assignment)
+    schedule, drawn = estimator(assignment), 0 if worlds is None else len(worlds)
+    return Chosen(assignment, schedule, best, portfolio, tried, later, hedge, drawn)
 
 
 def map_workflow(
@@ -142,7 +145,7 @@ def map_workflow(
         chosen.schedule,
         chosen.tried,
         later=chosen.later,
-        worlds=0 if chosen.hedge is None else chosen.hedge.drawn,
+        worlds=chosen.drawn,
         alternatives=alternatives,
     )
     return Mapping(
@@ -154,14 +157,8 @@ def map_workflow(
         beliefs_dict(world),
         output_site,
         seed,
-        _withstands(chosen.hedge, chosen.assignment),
+        chosen.hedge,
     )
-
-
-def _withstands(hedge: Hedge | None, assignment: Assignment) -> Withstands | None:
-    if hedge is None or hedge.assignment == assignment:
-        return None
-    return Withstands(_shown(hedge.makespan_s), hedge.drawn, hedge.better, hedge.worse, hedge.gain)
 
 
 def _budget(problem: Problem) -> int:

@@ -132,7 +132,7 @@ PEGASUS_MOVE_S = 2 / 5
 
 
 @dataclass(frozen=True, slots=True)
-class Knowledge:
+class Variant:
     """What a variant knows. ``constant_move_s`` replaces the cost of moves where it is given;
     ``downward`` takes jobs by downward rank."""
 
@@ -144,11 +144,11 @@ class Knowledge:
 
 
 VARIANTS = {
-    "heft": Knowledge(),
-    "pegasus-heft": Knowledge(constant_move_s=PEGASUS_MOVE_S, downward=True),
-    "data": Knowledge(data=True),
-    "lookahead": Knowledge(data=True, lookahead=True),
-    "chains": Knowledge(data=True, lookahead=True, chains=True),
+    "heft": Variant(),
+    "pegasus-heft": Variant(constant_move_s=PEGASUS_MOVE_S, downward=True),
+    "data": Variant(data=True),
+    "lookahead": Variant(data=True, lookahead=True),
+    "chains": Variant(data=True, lookahead=True, chains=True),
 }
 
 
@@ -179,7 +179,7 @@ def downward_rank(problem: Problem, move_s: float) -> Array:
 
 
 def list_schedule(
-    problem: Problem, rank: Array, knows: Knowledge, after: Array | None = None
+    problem: Problem, rank: Array, knows: Variant, after: Array | None = None
 ) -> Assignment:
     """One site per job. ``after`` are the optimistic costs where they are known already."""
     if knows.downward:

@@ -12,7 +12,6 @@ worse there is not looked at, however well it does in the worlds.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from random import Random
 
 import numpy as np
@@ -20,6 +19,7 @@ import numpy as np
 from site_selector.cost import Array
 from site_selector.estimates.uncertainty import Uncertainty, scenarios
 from site_selector.mapping.estimator import Assignment, Estimator
+from site_selector.mapping.placement import Withstands
 from site_selector.mapping.policies import VARIANTS, list_schedule
 from site_selector.mapping.search import Moves, anneal
 from site_selector.problem import Problem
@@ -38,23 +38,6 @@ _TOLERANCE = 1e-12
 _TIE = 1e-9
 _FEWEST_KNOWN = 3
 SEARCHED = "+search"
-
-
-@dataclass(frozen=True, slots=True)
-class Hedge:
-    """What was gained by not trusting the estimates.
-
-    ``assignment`` is the best mapping under the estimates and ``makespan_s`` its makespan there. In
-    ``better`` of ``drawn`` worlds the chosen mapping ended sooner, in ``worse`` later. ``gain`` is
-    the mean saving over the worlds as a fraction of the makespan (geometric).
-    """
-
-    assignment: Assignment
-    makespan_s: float
-    drawn: int
-    better: int
-    worse: int
-    gain: float
 
 
 class Worlds:
@@ -134,12 +117,12 @@ def hedged(
     limit_s: float,
     evaluations: int,
     seed: int,
-) -> tuple[str, Assignment, Hedge, Worlds]:
+) -> tuple[str, Assignment, Worlds]:
     """The mapping that does best over the worlds that the uncertainty allows.
 
     ``candidates`` by name, ``point`` among them the best under the estimates. Only mappings that
     reach ``limit_s`` there are chosen. Returns the name of where the search began, the mapping,
-    what it gained, and the worlds that were chosen by.
+    and the worlds that it was chosen by.
     """
     limit_s *= 1 + _TOLERANCE
     draw = np.random.default_rng([seed, len(kinds)])
@@ -176,15 +159,15 @@ def hedged(
     best = min(
         short, key=lambda name: (choice.worth(choice.logs(short[name])), name != point, name)
     )
-    hedge = compared(choice, known[point], makespans[point], short[best])
-    return best, short[best], hedge, choice
+    return best, short[best], choice
 
 
-def compared(worlds: Worlds, point: Assignment, makespan_s: float, chosen: Assignment) -> Hedge:
-    """What is gained over the best mapping under the estimates, ``point``."""
+def compared(
+    worlds: Worlds, point: Assignment, makespan_s: float, chosen: Assignment
+) -> Withstands:
+    """What is gained over ``point``, the best mapping under the estimates: ``makespan_s`` there."""
     gained = worlds.logs(point) - worlds.logs(chosen)
-    return Hedge(
-        point,
+    return Withstands(
         makespan_s,
         len(worlds),
         int((gained > _TIE).sum()),

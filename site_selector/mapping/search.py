@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from random import Random
 from typing import Protocol
 
-from site_selector.mapping.estimator import Assignment, Estimator, Schedule, Transfer, Transfers
+from site_selector.mapping.estimator import Assignment, Estimator, Schedule
 from site_selector.problem import Problem
 
 # How much worse than what it has the search may step, in the judge's logarithmic scale: 2 % at
@@ -73,14 +73,9 @@ def score(schedule: Schedule) -> tuple[float, float]:
     return schedule.makespan_s, schedule.work_s
 
 
-def _end(transfer: Transfer) -> float:
-    return transfer.end_s
-
-
 def critical_jobs(problem: Problem, schedule: Schedule) -> list[int]:
     """The chain of latest parents that ends last: what the makespan hangs on, roughly."""
-    moves = schedule.transfers
-    last = moves.last() if isinstance(moves, Transfers) else max(moves, key=_end, default=None)
+    last = schedule.last_transfer()
     job = max(range(len(problem.jobs)), key=schedule.end_s.__getitem__)
     if last is not None and last.end_s > schedule.end_s[job] and problem.producer[last.file] >= 0:
         job = problem.producer[last.file]

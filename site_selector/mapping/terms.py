@@ -15,11 +15,17 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from network_provisioner.base.units import BITS_PER_BYTE
 from site_selector.cost import Array, Terms, total_time
 from site_selector.mapping.estimator import Schedule
+from site_selector.mapping.kernel_data import (
+    Shape,
+    allowed_mask,
+    returned_bytes,
+    shape_of,
+    sources,
+)
 from site_selector.problem import NEVER_S, Problem
-
-BITS_PER_BYTE = 8
 
 Indices = NDArray[np.int64]
 
@@ -64,21 +70,22 @@ def job_terms(problem: Problem, assignment: Sequence[int], schedule: Schedule) -
     """
     n_jobs, n = len(problem.jobs), problem.n_sites
     at = np.asarray(assignment, dtype=np.int64)
-    rows = _Reads(problem)
+    shape = shape_of(problem)
+    job, file = np.asarray(shape.slot_job), np.asarray(shape.slot_file)
+    size = np.asarray(problem.size, dtype=np.float64)
     seconds_per_byte = np.where(
         problem.seconds_per_byte < NEVER_S, problem.seconds_per_byte, np.inf
     )
-    source = rows.sources(problem, at)
-    charged = np.where(source != np.arange(n), rows.size[:, None], 0.0)
+    source = _sources(shape, problem, at)
+    charged = np.where(source != np.arange(n), size[file][:, None], 0.0)
     if problem.staging == "per-site":
-        charged[rows.moved_before(at, np.asarray(schedule.start_s), n)] = 0.0
+        charged[_moved_before(job, file, at, np.asarray(schedule.start_s), n)] = 0.0
     to_site = _product(charged, seconds_per_byte[source, np.arange(n)])
-    s_t_bytes = _sum_rows(charged, rows.job, n_jobs)
-    seconds = _sum_rows(to_site, rows.job, n_jobs)
+    s_t_bytes = _sum_rows(charged, job, n_jobs)
+    seconds = _sum_rows(to_site, job, n_jobs)
     back = np.zeros(n_jobs)
     if problem.output >= 0:
-        for job, written in enumerate(problem.writes):
-            back[job] = sum(problem.size[f] for f in written if problem.returns[f])
+        back = returned_bytes(shape, problem)
         away = np.arange(n) != problem.output
         s_t_bytes += np.outer(back, away)
         seconds += _product(np.outer(back, away), seconds_per_byte[None, :n, problem.output])
@@ -91,58 +98,41 @@ def job_terms(problem: Problem, assignment: Sequence[int], schedule: Schedule) -
         problem.input_bytes[:, None],
         problem.compute_s,
         out=np.zeros_like(seconds),
-        where=_allowed(problem) & (problem.compute_s > 0),
+        where=allowed_mask(shape) & (problem.compute_s > 0),
     )
     queue = np.where(problem.queue_s >= NEVER_S, np.inf, problem.queue_s)
     terms = total_time(queue, problem.input_bytes[:, None], share, gamma_c, s_t_bytes, rate, rate)
-    return JobTerms(terms, share, s_t_bytes, rows.first, source, charged, back, problem.output)
+    return JobTerms(
+        terms, share, s_t_bytes, np.asarray(shape.slots_at), source, charged, back, problem.output
+    )
 
 
-class _Reads:
-    """Every pair of a job and a file that it reads, in the order of the jobs."""
+def _sources(shape: Shape, problem: Problem, at: Indices) -> Indices:
+    """(reads, sites): where each site would fetch each file from, itself where it is there."""
+    file, n = np.asarray(shape.slot_file), problem.n_sites
+    producer, group = np.asarray(shape.producer)[file], np.asarray(shape.group)[file]
+    nearest = sources(shape, problem.seconds_per_byte).reshape(-1, shape.n_places)[:, :n]
+    made = at[np.maximum(producer, 0)][:, None]
+    return np.asarray(np.where(producer[:, None] < 0, nearest[np.maximum(group, 0)], made))
 
-    def __init__(self, problem: Problem) -> None:
-        counts = np.fromiter(map(len, problem.reads), dtype=np.int64, count=len(problem.reads))
-        total = int(counts.sum())
-        self.first = np.concatenate([[0], counts.cumsum()])
-        self.job = np.repeat(np.arange(len(problem.reads)), counts)
-        self.file = np.fromiter((f for r in problem.reads for f in r), dtype=np.int64, count=total)
-        self.size: Array = np.asarray(problem.size, dtype=np.float64)[self.file]
-        self.producer = np.asarray(problem.producer, dtype=np.int64)[self.file]
 
-    def sources(self, problem: Problem, at: Indices) -> Indices:
-        """Where each site would fetch each file from, itself where the file is there already."""
-        n = problem.n_sites
-        made = at[np.maximum(self.producer, 0)]
-        out = np.repeat(made[:, None], n, axis=1)
-        # Few sets of places hold the inputs of many files: each is looked at once.
-        nearest: dict[tuple[int, ...], Indices] = {}
-        for row in np.flatnonzero(self.producer < 0):
-            held = problem.holders[self.file[row]]
-            if held not in nearest:
-                choice = np.asarray(held)[problem.seconds_per_byte[list(held), :n].argmin(axis=0)]
-                choice[[h for h in held if h < n]] = [h for h in held if h < n]
-                nearest[held] = choice
-            out[row] = nearest[held]
-        return out
-
-    def moved_before(self, at: Indices, start_s: Array, n_sites: int) -> NDArray[np.bool_]:
-        """(reads, sites): whether another job that the mapping put there has fetched the file."""
-        here = at[self.job]
-        key = self.file * n_sites + here
-        order = np.lexsort((self.job, start_s[self.job], key))
-        keys, leading = np.unique(key[order], return_index=True)
-        first = order[leading]  # the read that comes first, for every file and site of a reader
-        wanted = self.file[:, None] * n_sites + np.arange(n_sites)
-        if not len(keys):
-            return np.zeros(wanted.shape, dtype=bool)
-        found = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-        other = self.job[first[found]]
-        mine = self.job[:, None]
-        earlier = (start_s[other] < start_s[mine]) | (
-            (start_s[other] == start_s[mine]) & (other < mine)
-        )
-        return np.asarray((keys[found] == wanted) & earlier)
+def _moved_before(
+    job: Indices, file: Indices, at: Indices, start_s: Array, n_sites: int
+) -> NDArray[np.bool_]:
+    """(reads, sites): whether another job that the mapping put there has fetched the file."""
+    key = file * n_sites + at[job]
+    order = np.lexsort((job, start_s[job], key))
+    keys, leading = np.unique(key[order], return_index=True)
+    first = order[leading]  # the read that comes first, for every file and site of a reader
+    wanted = file[:, None] * n_sites + np.arange(n_sites)
+    if not len(keys):
+        return np.zeros(wanted.shape, dtype=bool)
+    found = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+    other, mine = job[first[found]], job[:, None]
+    earlier = (start_s[other] < start_s[mine]) | (
+        (start_s[other] == start_s[mine]) & (other < mine)
+    )
+    return np.asarray((keys[found] == wanted) & earlier)
 
 
 def _product(size: Array, seconds_per_byte: Array) -> Array:
@@ -153,13 +143,6 @@ def _product(size: Array, seconds_per_byte: Array) -> Array:
 def _sum_rows(values: Array, job: Indices, n_jobs: int) -> Array:
     out = np.zeros((n_jobs, values.shape[1]))
     np.add.at(out, job, values)
-    return out
-
-
-def _allowed(problem: Problem) -> NDArray[np.bool_]:
-    out = np.zeros((len(problem.jobs), problem.n_sites), dtype=bool)
-    for job, sites in enumerate(problem.allowed):
-        out[job, list(sites)] = True
     return out
 
 

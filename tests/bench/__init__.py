@@ -13,9 +13,12 @@ A bench is a function in a module ``tests/bench/bench_*.py``:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, TypeVar
+
+T = TypeVar("T")
 
 Tell = Callable[[str], None]
 """Shows one line of progress."""
@@ -42,6 +45,34 @@ class Figure:
         if self.goal is None:
             return True
         return self.value >= self.goal if self.better == "higher" else self.value <= self.goal
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """The value below which that share of the list lies."""
+    return sorted(values)[min(len(values) - 1, int(share * len(values)))]
+
+
+def percentiles(
+    what: str,
+    unit: str,
+    ours: Sequence[float],
+    peers: Mapping[str, Sequence[float]] | None = None,
+    *,
+    high: float = 0.99,
+    goal: float | None = None,
+) -> Iterator[Figure]:
+    """The median and a high percentile, the lower the better; the goal is for the latter."""
+    for words, share in (("median", 0.5), (f"{100 * high:g}th percentile", high)):
+        beside = {name: percentile(values, share) for name, values in (peers or {}).items()}
+        limit = goal if share == high else None
+        yield Figure(f"{what}, {words}", percentile(ours, share), unit, "lower", limit, beside)
+
+
+def timed(work: Callable[[], T]) -> tuple[T, float]:
+    """What it makes, and the seconds that it took."""
+    began = time.perf_counter()
+    made = work()
+    return made, time.perf_counter() - began
 
 
 @dataclass(frozen=True, slots=True)

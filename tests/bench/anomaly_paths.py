@@ -55,11 +55,6 @@ class Path:
     events: tuple[Event, ...]
 
 
-def paths(seeds: range) -> list[Path]:
-    """One path for each seed; half of them throughput, half round-trip times."""
-    return [path(seed) for seed in seeds]
-
-
 def path(seed: int) -> Path:
     """The path of a seed, always the same."""
     rng = np.random.default_rng([seed, 20_100_817])

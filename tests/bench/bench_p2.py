@@ -8,11 +8,9 @@ measure it with; what was measured elsewhere stands in docs/benchmarks.md.
 from __future__ import annotations
 
 import tempfile
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from random import Random
-from typing import TypeVar
 
 from adon.planning.placement import place
 from site_selector.estimates.believe import believe
@@ -22,10 +20,8 @@ from site_selector.mapping.hinted import hinted_copy
 from site_selector.mapping.placement import Mapping, Placement
 from site_selector.mapping.policies import VARIANTS, list_schedule
 from site_selector.problem import build_problem
-from tests.bench import Figure, Tell, bench
+from tests.bench import Figure, Tell, bench, timed
 from tests.bench.worlds import make_platform, soykb
-
-T = TypeVar("T")
 
 SITES = 10
 SHAPES = ((41, 20), (249, 36))  # 1,013 and 10,005 jobs
@@ -42,13 +38,13 @@ def planning_time(tell: Tell) -> Iterable[Figure]:
             workflow = soykb(folder, samples, chromosomes)
             store = make_platform(folder, 1, SITES)
             tell("read, map, hint")
-            inputs, read_s = _timed(lambda: load_inputs(workflow))  # noqa: B023
-            mapping, map_s = _timed(lambda: place(inputs, output_site=store).mapping)  # noqa: B023
+            inputs, read_s = timed(lambda: load_inputs(workflow))  # noqa: B023
+            mapping, map_s = timed(lambda: place(inputs, output_site=store).mapping)  # noqa: B023
             out = folder / "hinted.yml"
-            _, hint_s = _timed(lambda: hinted_copy(workflow, mapping, out))  # noqa: B023
-            diced, dice_s = _timed(lambda: dice(inputs))  # noqa: B023
-            _, dice_hint_s = _timed(lambda: hinted_copy(workflow, diced, out))  # noqa: B023
-        _, heft_s = _timed(lambda: heft(inputs, store))  # noqa: B023
+            _, hint_s = timed(lambda: hinted_copy(workflow, mapping, out))  # noqa: B023
+            diced, dice_s = timed(lambda: dice(inputs))  # noqa: B023
+            _, dice_hint_s = timed(lambda: hinted_copy(workflow, diced, out))  # noqa: B023
+        _, heft_s = timed(lambda: heft(inputs, store))  # noqa: B023
         jobs = len(inputs.workflow.jobs)
         yield Figure(
             f"planning time, {jobs:,} jobs x {SITES} sites: read, map with reasons, hint",
@@ -78,9 +74,3 @@ def heft(inputs: Inputs, store: str) -> Assignment:
     """One list schedule as in the literature, without an explanation."""
     problem = build_problem(inputs, believe(inputs, now=0.0, output_site=store), store)
     return list_schedule(problem, upward_rank(problem), VARIANTS["heft"])
-
-
-def _timed(work: Callable[[], T]) -> tuple[T, float]:
-    began = time.perf_counter()
-    made = work()
-    return made, time.perf_counter() - began

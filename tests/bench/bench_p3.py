@@ -28,7 +28,7 @@ from network_provisioner.selection.push import Movable
 from network_provisioner.selection.split import Way
 from network_provisioner.templates.data import template_from_dict
 from network_provisioner.topology.graph import Link, Node, Topology
-from tests.bench import Figure, Tell, bench
+from tests.bench import Figure, Tell, bench, percentiles
 
 SITES, SWITCHES, CORE_DEGREE = 120, 280, 6
 LINKS = 1000
@@ -246,15 +246,8 @@ def broker_decision(tell: Tell) -> Iterable[Figure]:
             first.append(timed(partial(world.decide, world.request((src, dst))))[1])
     state = f"{LINKS:,} links, {LIVE:,} reservations"
     for what, ours in ((f"decision at {state}", spent[OURS]), ("first request of a pair", first)):
-        for words, share in (("median", 0.5), ("99th percentile", 0.99)):
-            yield Figure(
-                f"{what}, {words}",
-                percentile(ours, share),
-                "ms",
-                better="lower",
-                goal=GOAL_MS if share == 0.99 else None,
-                peers={name: percentile(spent[name], share) for name in names},
-            )
+        beside = {name: spent[name] for name in names}
+        yield from percentiles(what, "ms", ours, beside, goal=GOAL_MS)
     yield Figure(
         "requests that get a path at once",
         100 * mean(placed[OURS]),
@@ -270,8 +263,3 @@ def timed(work: Callable[[], Answer]) -> tuple[Answer, float]:
     began = time.thread_time()
     found = work()
     return found, 1e3 * (time.thread_time() - began)
-
-
-def percentile(values: list[float], share: float) -> float:
-    """The value below which that share of the list lies."""
-    return sorted(values)[min(len(values) - 1, int(share * len(values)))]

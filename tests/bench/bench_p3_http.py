@@ -17,8 +17,8 @@ from random import Random
 
 from network_provisioner.base.model import TransitRequest
 from network_provisioner.client.broker import BrokerClient
-from tests.bench import Figure, Tell, bench
-from tests.http_load import PATIENT_S, SITES, broker_process, quantile
+from tests.bench import Figure, Tell, bench, percentiles
+from tests.http_load import PATIENT_S, SITES, broker_process
 
 CLIENTS = 64
 ROUNDS = 15  # of each client
@@ -60,14 +60,12 @@ def over_http(tell: Tell) -> Iterable[Figure]:
             together = [one for took in told for one in took]
         elapsed = time.perf_counter() - started
     for column, name in ((0, "request"), (2, "release")):
-        for part, words in ((0.5, "median"), (0.99, "99th percentile")):
-            yield Figure(
-                f"{name} over HTTP, {CLIENTS} clients at once, {words}",
-                1e3 * quantile([one[column] for one in together], part),
-                "ms",
-                better="lower",
-                peers={"one client alone": 1e3 * quantile([one[column] for one in alone], part)},
-            )
+        yield from percentiles(
+            f"{name} over HTTP, {CLIENTS} clients at once",
+            "ms",
+            [1e3 * one[column] for one in together],
+            {"one client alone": [1e3 * one[column] for one in alone]},
+        )
     yield Figure(
         f"calls answered over HTTP, {CLIENTS} clients at once",
         3 * len(together) / elapsed,

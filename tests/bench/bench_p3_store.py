@@ -22,15 +22,15 @@ from network_provisioner.controllers.simulated import SimulatedController
 from network_provisioner.stores.opening import open_store
 from network_provisioner.stores.store import Store
 from network_provisioner.templates.data import templates_from_dict
-from tests.bench import Figure, Tell, bench
+from tests.bench import Figure, Tell, bench, percentiles
 from tests.bench.bench_p3_request import TEMPLATES, make_network
 
 TURNS = 1000
 REQUESTS = 200  # of each broker
 
 
-def seconds_per_turn(store: Store) -> list[float]:
-    """How long turns with one write take, in order of size."""
+def milliseconds_per_turn(store: Store) -> list[float]:
+    """How long turns with one write take."""
     spent = []
     path = ["site0", "switch0", "switch1", "site1"]
     for number in range(TURNS):
@@ -38,9 +38,9 @@ def seconds_per_turn(store: Store) -> list[float]:
         began = time.perf_counter()
         with store.turn():
             store.put(transit)
-        spent.append(time.perf_counter() - began)
+        spent.append(1e3 * (time.perf_counter() - began))
     store.close()
-    return sorted(spent)
+    return spent
 
 
 def _broker(name: str, url: str, done: Queue[float]) -> None:
@@ -85,20 +85,14 @@ def stores(tell: Tell) -> Iterable[Figure]:
     with tempfile.TemporaryDirectory(prefix="adon-bench-") as name:
         folder = Path(name)
         tell(f"{TURNS} turns in an SQLite file")
-        file = seconds_per_turn(open_store(folder / "state.sqlite"))
+        file = milliseconds_per_turn(open_store(folder / "state.sqlite"))
         programs = packages.ensure("postgresql", progress=tell) / "wrap"
         with Postgres(folder / "pg", programs, durable=True) as server:
             tell(f"{TURNS} turns in PostgreSQL")
-            database = seconds_per_turn(open_store(server.url))
-            for words, share in (("median", 0.5), ("99th percentile", 0.99)):
-                at = int(share * TURNS)
-                yield Figure(
-                    f"turn with one write in PostgreSQL, {words}",
-                    1e3 * database[at],
-                    "ms",
-                    better="lower",
-                    peers={"SQLite": 1e3 * file[at]},
-                )
+            database = milliseconds_per_turn(open_store(server.url))
+            yield from percentiles(
+                "turn with one write in PostgreSQL", "ms", database, {"SQLite": file}
+            )
             rates = {}
             for brokers in (1, 2):
                 tell(f"{brokers} brokers, {REQUESTS} transits each")

@@ -27,7 +27,7 @@ from pegasus_hooks.planner import Options, PlannedJob, Sources, plan
 from pegasus_hooks.prepost.keepsizes import RECORD_PREFIX
 from pegasus_hooks.prepost.prejob import MULTIPART_ENDING
 from site_selector.inputs import load_inputs
-from tests.bench import Figure, Tell, bench
+from tests.bench import Figure, Tell, bench, percentiles
 from tests.bench.worlds import ROOT, soykb
 
 ROUNDS = 60
@@ -144,16 +144,9 @@ def hook_cost(tell: Tell) -> Iterable[Figure]:
         raise AssertionError(f"{live} transits left and {asked} given back, expected 0 and some")
     peers = (TRUE, NOTHING)
     for hook in (h for h in spent if h not in peers):
-        for words, share in (("median", 0.5), ("95th percentile", 0.95)):
-            quick = hook == "PRE, other job" and share > 0.5
-            yield Figure(
-                f"{hook}, {words}",
-                percentile(spent[hook], share),
-                "ms",
-                better="lower",
-                goal=30.0 if quick else None,
-                peers={peer: percentile(spent[peer], share) for peer in peers},
-            )
+        goal = 30.0 if hook == "PRE, other job" else None
+        beside = {peer: spent[peer] for peer in peers}
+        yield from percentiles(hook, "ms", spent[hook], beside, high=0.95, goal=goal)
 
 
 def measure(
@@ -186,8 +179,3 @@ def measure(
         move_files(submit_dir, transfer)
         run("POST, transfer job", [*post, transfer.name, retry, "0"])
     return spent
-
-
-def percentile(values: list[float], share: float) -> float:
-    """The value below which that share of the list lies."""
-    return sorted(values)[min(len(values) - 1, int(share * len(values)))]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from statistics import median
 from typing import TypeVar
@@ -13,7 +12,7 @@ from typing import TypeVar
 from adon.planning.placement import place_files
 from pegasus_hooks.planner import Options, Sources, plan
 from site_selector.mapping.placement import Mapping
-from tests.bench import Figure, Tell, bench
+from tests.bench import Figure, Tell, bench, timed
 from tests.bench.worlds import soykb
 
 T = TypeVar("T")
@@ -35,17 +34,17 @@ def line_overhead(tell: Tell) -> Iterable[Figure]:
         tell(f"planned {REPEATS} times")
         base, hooks = folder / "submit", folder / "hooks.json"
         spent = [
-            _timed(lambda: plan(inputs, Sources(workflow), sites, base, STORE, hooks, Options("u")))
+            timed(lambda: plan(inputs, Sources(workflow), sites, base, STORE, hooks, Options("u")))
             for _ in range(REPEATS)
         ]
         planned = spent[0][0]
         copied = [
-            _timed(lambda n=n: shutil.copytree(planned.submit_dir, folder / f"copy{n}"))[1]  # type: ignore[misc]
+            timed(lambda n=n: shutil.copytree(planned.submit_dir, folder / f"copy{n}"))[1]  # type: ignore[misc]
             for n in range(REPEATS)
         ]
         file = folder / "mapping.json"
-        _, saving_s = _timed(lambda: placed.mapping.save(file))
-        _, loading_s = _timed(lambda: Mapping.load(file))
+        _, saving_s = timed(lambda: placed.mapping.save(file))
+        _, loading_s = timed(lambda: Mapping.load(file))
         jobs, size = len(sites), file.stat().st_size
         abstract = workflow.stat().st_size
     many = len(planned.jobs)
@@ -76,9 +75,3 @@ def line_overhead(tell: Tell) -> Iterable[Figure]:
         "ms",
         better="lower",
     )
-
-
-def _timed(work: Callable[[], T]) -> tuple[T, float]:
-    began = time.perf_counter()
-    made = work()
-    return made, time.perf_counter() - began

@@ -29,7 +29,7 @@ from monitors.archive.archive import Archive, Measurement
 from monitors.workflows.follower import Follower
 from monitors.workflows.logs.submit_dir import SubmitDir
 from monitors.workflows.status import Status
-from tests.bench import Figure, Tell, bench
+from tests.bench import Figure, Tell, bench, percentile
 
 WORKFLOWS = 1000
 DURATION_S = 12.0
@@ -250,11 +250,6 @@ def outcome(written: Seen, seen: Seen, cores: float, ended: float) -> Outcome:
         lags.append(min((seen_at for _, seen_at in later), default=ended) - at)
     told = sum(change in seen for change in written) / len(written)
     return Outcome(sorted(lags), told, known / len(written), cores)
-
-
-def percentile(ordered: list[float], share: float) -> float:
-    """The value below which that share of an ordered list lies."""
-    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
 
 def figures(count: int, ours: Outcome, peers: dict[str, Outcome], goal: bool) -> Iterable[Figure]:

@@ -11,7 +11,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from itertools import islice
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from monitors.archive.archive import Archive
 from monitors.rules import Rules
 from network_provisioner.api.connection import server
 from network_provisioner.api.gate import Gate
-from tests.bench import Figure, Tell, bench
+from tests.bench import Figure, Tell, bench, percentile, timed
 from tests.replay import events, replay
 
 EVENTS = 1_000_000
@@ -41,11 +41,11 @@ def archive_ingest(tell: Tell) -> Iterable[Figure]:
         with Archive(Path(name) / "archive.sqlite") as archive:
             sent = events(EVENTS)
             times = [
-                _seconds(lambda: archive.record_many(islice(sent, PART)))
+                timed(lambda: archive.record_many(islice(sent, PART)))[1]
                 for _ in range(EVENTS // PART)
             ]
-            again = _seconds(lambda: archive.record_many(events(PART)))
-            asked = _seconds(lambda: archive.estimate("runtime", "soykb::bwa_mem:1.0@site1", 2e9))
+            _, again = timed(lambda: archive.record_many(events(PART)))
+            _, asked = timed(lambda: archive.estimate("runtime", "soykb::bwa_mem:1.0@site1", 2e9))
         single = _one_by_one(Path(name) / "plain.sqlite")
     peers = {"one SQLite transaction per event": single}
     yield Figure("archive ingest, a million measurements", EVENTS / sum(times), "events/s",
@@ -67,7 +67,7 @@ def _one_by_one(path: Path) -> float:
             row = (m.id, m.metric, m.subject, m.value, m.at)
             plain.execute("INSERT INTO m VALUES (?, ?, ?, ?, ?)", row)
 
-    took = _seconds(work)
+    _, took = timed(work)
     plain.close()
     return SINGLE_EVENTS / took
 
@@ -97,7 +97,7 @@ def postgres_ingest(tell: Tell) -> Iterable[Figure]:
         for writer in writers:
             writer.start()
         start.wait()
-        took = _seconds(lambda: [writer.join() for writer in writers])
+        _, took = timed(lambda: [writer.join() for writer in writers])
         with Archive(url) as archive:
             (count,) = archive.engine.rows("SELECT count(*) FROM measurement")[0]
     if count != POSTGRES_EVENTS:
@@ -132,9 +132,9 @@ def feed_lag(tell: Tell) -> Iterable[Figure]:
         app.add_middleware(Gate, keyring=Keyring((), time.time))
         for routes in routers(archive, Rules(), time.time):
             app.include_router(routes)
-        lags = sorted(_lags(archive, app))
+        lags = _lags(archive, app)
     tell(f"{len(lags)} measurements")
-    yield Figure("lag of the feed, 99th percentile", lags[int(0.99 * len(lags))], "s",
+    yield Figure("lag of the feed, 99th percentile", percentile(lags, 0.99), "s",
                  better="lower", goal=0.5)  # fmt: skip
 
 
@@ -169,9 +169,3 @@ def _lags(archive: Archive, app: object) -> list[float]:
         serving.join()
         listening.close()
     return lags
-
-
-def _seconds(work: Callable[[], object]) -> float:
-    began = time.perf_counter()
-    work()
-    return time.perf_counter() - began

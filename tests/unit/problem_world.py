@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from random import Random
+from typing import Any
 
 import numpy as np
 
@@ -128,3 +129,85 @@ def any_sites(problem: Problem, seed: int) -> list[int]:
     """An assignment at random."""
     rng = Random(seed)
     return [rng.choice(allowed) for allowed in problem.allowed]
+
+
+def plain_makespan(  # noqa: PLR0912, PLR0915  (in one piece it can be read beside the rules)
+    p: Problem, site: Sequence[int], urgency: Sequence[float]
+) -> float:
+    """The makespan by the estimator's rules, told again in the plainest way: at every instant all
+    rates are worked out anew, and time goes on to whatever comes first."""
+    per_job = p.staging == "per-job"
+    now = last = 0.0
+    flows: list[list[Any]] = []  # [bytes left, path, file, for whom]
+    landing: list[tuple[float, int, int, int | None]] = []  # (at, file, place, for whom)
+    asked: set[tuple[int, int]] = set()
+    here: set[tuple[int, int]] = set()  # (file, job): the file is at the job's site
+    eligible_at: dict[int, float] = {}
+    queued: set[int] = set()
+    running: dict[int, float] = {}
+    done: set[int] = set()
+
+    def publish(f: int, at: Sequence[int]) -> None:
+        for j in p.readers[f]:
+            dst = site[j]
+            if dst in at:
+                here.add((f, j))
+            elif per_job or (f, dst) not in asked:
+                asked.add((f, dst))
+                src = min(at, key=lambda h: p.seconds_per_byte[h, dst])
+                flows.append([p.size[f], (src, dst), f, j if per_job else None])
+        back = p.producer[f] >= 0 and p.returns[f] and p.output >= 0 and p.output not in at
+        if back and (per_job or (f, p.output) not in asked):
+            flows.append([p.size[f], (at[0], p.output), f, -1])
+
+    for f, producer in enumerate(p.producer):
+        if producer < 0:
+            publish(f, p.holders[f])
+    while True:
+        changed = True
+        while changed:  # everything that happens now
+            changed = False
+            for flow in [flow for flow in flows if flow[0] <= 1e-6]:
+                flows.remove(flow)
+                landing.append((now + float(p.setup_s[flow[1]]), flow[2], flow[1][1], flow[3]))
+            for landed in [one for one in landing if one[0] <= now + 1e-9]:
+                landing.remove(landed)
+                _, f, place, whom = landed
+                here |= {(f, j) for j in p.readers[f] if whom in (j, None) and site[j] == place}
+                changed = True
+            for j in [j for j, end in running.items() if end <= now + 1e-9]:
+                del running[j]
+                done.add(j)
+                for f in p.writes[j]:
+                    publish(f, (site[j],))
+                changed = True
+            for j in range(len(p.jobs)):
+                ready = all(a in done for a in p.parents[j])
+                if j not in eligible_at and ready and all((f, j) in here for f in p.reads[j]):
+                    eligible_at[j] = now + float(p.queue_s[site[j]])
+                    changed = True
+            waited = {j for j, at in eligible_at.items() if at <= now + 1e-9} - queued
+            queued |= waited
+            changed = changed or bool(waited)
+            last = now if changed else last
+        for s in range(p.n_sites):
+            waiting = [j for j in queued if site[j] == s and j not in running and j not in done]
+            waiting.sort(key=lambda j: (-urgency[j], j))
+            busy = sum(site[j] == s for j in running)
+            for j in waiting[: p.workers[s] - busy]:
+                running[j] = now + float(p.compute_s[j, s])
+        if any(end <= now for end in running.values()):
+            continue
+        rates = []
+        for _, path, *_ in flows:
+            full = p.occupied_per_byte[path] * sum(path == other for _, other, *_ in flows)
+            rates.append(1 / max(float(full), float(p.seconds_per_byte[path])))
+        nexts = [flow[0] / rate for flow, rate in zip(flows, rates, strict=True)]
+        nexts += [end - now for end in running.values()] + [at - now for at, *_ in landing]
+        nexts += [at - now for j, at in eligible_at.items() if j not in queued]
+        if not nexts:
+            return last
+        step = min(nexts)
+        for flow, rate in zip(flows, rates, strict=True):
+            flow[0] -= rate * step
+        now += step

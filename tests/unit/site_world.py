@@ -3,34 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
 
+from monitors.archive.estimates import Estimate
 from site_selector.catalogs.documents import parse_document
 from site_selector.catalogs.entries import replicas_of, sites_of, transformations_of
 from site_selector.catalogs.workflow import parse_workflow
 from site_selector.inputs import Inputs, check_inputs
 
 
-@dataclass(frozen=True)
-class Measured:
+def estimate_of(value: float, at: float = 900.0, spread: float = 0.0, count: int = 3) -> Estimate:
     """What an archive would answer."""
-
-    value: float
-    at: float = 900.0
-    spread: float = 0.0
-    count: int = 3
+    return Estimate(value, spread, count, at, "test")
 
 
 class Measurements:
-    """A measurement source made of a dictionary {(metric, subject): Measured}."""
+    """A measurement source made of a dictionary {(metric, subject): estimate}."""
 
-    def __init__(self, known: Mapping[tuple[str, str], Measured]) -> None:
+    def __init__(self, known: Mapping[tuple[str, str], Estimate]) -> None:
         self.known = known
 
-    def estimate(self, metric: str, subject: str, now: float) -> Measured | None:
+    def estimate(self, metric: str, subject: str, now: float) -> Estimate | None:
         found = self.known.get((metric, subject))
         return found if found is not None and found.at <= now else None
 
@@ -80,30 +75,13 @@ def workflow_text(
 
 def sites_text(hints: Mapping[str, Mapping[str, object]]) -> str:
     """Sites by name with their pegasus profiles."""
-    return yaml.safe_dump(
-        {
-            "pegasus": "5.0.4",
-            "sites": [
-                {
-                    "name": name,
-                    "arch": "x86_64",
-                    "os.type": "linux",
-                    "directories": [
-                        {
-                            "type": "sharedScratch",
-                            "path": f"/{name}/scratch",
-                            "fileServers": [
-                                {"url": f"gsiftp://{name}/scratch", "operation": "all"}
-                            ],
-                        }
-                    ],
-                    "profiles": {"pegasus": dict(profiles)},
-                }
-                for name, profiles in hints.items()
-            ],
-        },
-        sort_keys=False,
-    )
+    sites = []
+    for name, profiles in hints.items():
+        server = {"url": f"gsiftp://{name}/scratch", "operation": "all"}
+        scratch = {"type": "sharedScratch", "path": f"/{name}/scratch", "fileServers": [server]}
+        site = {"name": name, "arch": "x86_64", "os.type": "linux", "directories": [scratch]}
+        sites.append({**site, "profiles": {"pegasus": dict(profiles)}})
+    return yaml.safe_dump({"pegasus": "5.0.4", "sites": sites}, sort_keys=False)
 
 
 def replicas_text(replicas: Mapping[str, tuple[str, int | None]]) -> str:
@@ -150,6 +128,22 @@ def inputs_from(
             parse_document(transformations, "transformations.yml", "transformation catalog")
         ),
         **options,
+    )
+
+
+def inputs_of(
+    jobs: Sequence[Mapping[str, object]],
+    sites: Mapping[str, Mapping[str, object]],
+    held: Mapping[str, tuple[str, int | None]],
+    where: Mapping[str, Sequence[str]],
+    runtimes: Mapping[str, float] | None = None,
+) -> Inputs:
+    """Inputs from jobs, the sites' profiles, where files lie, and where programs run."""
+    return inputs_from(
+        workflow_text(jobs),
+        sites_text(sites),
+        replicas_text(held),
+        transformations_text(where, runtimes),
     )
 
 
@@ -204,9 +198,5 @@ def world_inputs(
     hints: dict[str, dict[str, object]] | None = None, runtimes: dict[str, float] | None = None
 ) -> Inputs:
     sites = HINTS if hints is None else hints
-    return inputs_from(
-        workflow_text([job("x", "a", ["f"], ["g"]), job("y", "a", ["g"], ["h"])]),
-        sites_text(sites),
-        replicas_text({"f": ("mu", 100_000_000)}),
-        transformations_text({"a": list(sites)}, runtimes),
-    )
+    jobs = [job("x", "a", ["f"], ["g"]), job("y", "a", ["g"], ["h"])]
+    return inputs_of(jobs, sites, {"f": ("mu", 100_000_000)}, {"a": list(sites)}, runtimes)

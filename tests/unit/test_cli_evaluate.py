@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from cli_world import refusal
-from test_evaluation_wfformat import GOOD, old
+from test_traces import GOOD, old
 
 from adon.cli.main import main
 from site_selector.evaluation.cases import POLICIES

@@ -1,18 +1,20 @@
-"""What is believed, in which order of sources, and how sizes are estimated."""
+"""What is believed, from which source, how age and spread count, and how far off it may be."""
 
 from __future__ import annotations
 
 import math
 from pathlib import Path
 
+import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from site_world import (
     NOW,
-    Measured,
     Measurements,
+    estimate_of,
     inputs_from,
+    inputs_of,
     job,
     replicas_text,
     sites_text,
@@ -23,17 +25,20 @@ from site_world import (
 
 from condor_plugins.pool.sitepool import SitePool
 from monitors.archive.archive import Archive
+from monitors.archive.estimates import Estimate
 from monitors.archive.measurement import Measurement
 from network_provisioner.topology.data import topology_from_dict
-from site_selector.estimates.beliefs import Belief, MeasurementSource, World
-from site_selector.estimates.believe import (
-    DEFAULT_BANDWIDTH_BPS,
-    DEFAULT_RATE,
-    DEFAULT_WORKERS,
-    believe,
+from site_selector.estimates.beliefs import Belief, ComputeBelief, MeasurementSource, World
+from site_selector.estimates.believe import DEFAULT_WORKERS, believe, believe_sites
+from site_selector.estimates.rates import DEFAULT_BANDWIDTH_BPS, DEFAULT_RATE
+from site_selector.estimates.uncertainty import (
+    Uncertainty,
+    relative_error,
+    scenarios,
+    uncertainty_of,
 )
 from site_selector.inputs import Inputs
-from site_selector.problem import build_problem, file_sizes
+from site_selector.problem import NEVER_S, Problem, build_problem, file_sizes
 
 
 def test_without_measurements_the_catalog_then_defaults() -> None:
@@ -61,10 +66,10 @@ def test_a_site_without_workers_has_an_infinite_queue() -> None:
 def test_measurements_beat_the_catalog_and_keep_their_age() -> None:
     known = Measurements(
         {
-            ("throughput", "mu>tacc"): Measured(150e6, at=940, spread=5e6),
-            ("queue_wait", "mu"): Measured(4, at=990),
-            ("compute_rate", "t::a:1.0@tacc"): Measured(33e6),
-            ("runtime", "t::a:1.0@mu"): Measured(12.0),
+            ("throughput", "mu>tacc"): estimate_of(150e6, at=940, spread=5e6),
+            ("queue_wait", "mu"): estimate_of(4, at=990),
+            ("compute_rate", "t::a:1.0@tacc"): estimate_of(33e6),
+            ("runtime", "t::a:1.0@mu"): estimate_of(12.0),
         }
     )
     world = believe(world_inputs(), known, now=NOW)
@@ -78,7 +83,7 @@ def test_measurements_beat_the_catalog_and_keep_their_age() -> None:
 
 
 def test_nothing_from_the_future_is_used() -> None:
-    known = Measurements({("queue_wait", "mu"): Measured(4, at=NOW + 1)})
+    known = Measurements({("queue_wait", "mu"): estimate_of(4, at=NOW + 1)})
     assert believe(world_inputs(), known, now=NOW).sites["mu"].queue_wait.source == "catalog"
 
 
@@ -87,7 +92,7 @@ def test_a_measurement_elsewhere_is_carried_over_by_the_ratio_of_the_catalogs() 
         "mu": {"adon.rate": "10 MB/s"},
         "tacc": {"adon.rate": "40 MB/s"},
     }
-    known = Measurements({("compute_rate", "t::a:1.0@mu"): Measured(5e6, at=800)})
+    known = Measurements({("compute_rate", "t::a:1.0@mu"): estimate_of(5e6, at=800)})
     belief = believe(world_inputs(hints), known, now=NOW).compute["t::a:1.0", "tacc"].belief
     assert belief.value == pytest.approx(20e6)  # tacc is four times mu, and mu is half as fast
     assert (belief.source, belief.at, belief.note) == ("archive", 800, "measured at mu")
@@ -137,7 +142,10 @@ def test_measured_loss_and_round_trips_come_before_what_was_written_down() -> No
     }  # fmt: skip
     written = believe(world_inputs(hints), now=NOW).paths["mu", "tacc"].gamma_t
     assert (written.source, written.at) == ("catalog", None)
-    known = {("rtt", "mu>tacc"): Measured(0.1, at=950), ("loss", "mu>tacc"): Measured(1e-4, at=960)}
+    known = {
+        ("rtt", "mu>tacc"): estimate_of(0.1, at=950),
+        ("loss", "mu>tacc"): estimate_of(1e-4, at=960),
+    }
     path = believe(world_inputs(hints), Measurements(known), now=NOW).paths["mu", "tacc"]
     # Four streams of 1460 B · 8 / 0.1 s · 1.2247 / 0.01: Mathis et al.
     assert path.gamma_t.value == pytest.approx(4 * 1460 * 8 / 0.1 * 1.5**0.5 / 0.01)
@@ -163,7 +171,7 @@ def test_a_runtime_of_the_job_beats_that_of_the_transformation_but_no_measuremen
     inputs = inputs_from(flow, *texts)
     problem = build_problem(inputs, believe(inputs, now=NOW))
     assert problem.compute_s[:, 0].tolist() == pytest.approx([7, 60])
-    known = Measurements({("runtime", "t::a:1.0@mu"): Measured(12.0)})
+    known = Measurements({("runtime", "t::a:1.0@mu"): estimate_of(12.0)})
     problem = build_problem(inputs, believe(inputs, known, now=NOW))
     assert problem.compute_s[:, 0].tolist() == pytest.approx([12, 12])
 
@@ -181,12 +189,7 @@ def test_shared_inputs_are_not_written_again_by_every_reader() -> None:
     jobs = [job(f"x{i}", "a", ["ref", f"f{i}"], [f"g{i}"]) for i in range(4)]
     jobs.append(job("end", "a", [f"g{i}" for i in range(4)], ["out"]))
     replicas = {"ref": ("mu", 400)} | {f"f{i}": ("mu", 10) for i in range(4)}
-    inputs = inputs_from(
-        workflow_text(jobs),
-        sites_text({"mu": {}}),
-        replicas_text(replicas),
-        transformations_text({"a": ["mu"]}),
-    )
+    inputs = inputs_of(jobs, {"mu": {}}, replicas, {"a": ["mu"]})
     sizes = _sizes(inputs)
     assert sizes["g0"] == 110  # its own 10 and a quarter of the reference
     assert sizes["out"] == pytest.approx(44)
@@ -194,7 +197,7 @@ def test_shared_inputs_are_not_written_again_by_every_reader() -> None:
 
 def test_a_learnt_ratio_and_declared_sizes_come_first() -> None:
     inputs = world_inputs()
-    known = Measurements({("output_ratio", "t::a:1.0"): Measured(0.5)})
+    known = Measurements({("output_ratio", "t::a:1.0"): estimate_of(0.5)})
     assert _sizes(inputs, believe(inputs, known, now=NOW))["h"] == pytest.approx(25e6)
     flow = workflow_text(
         [job("x", "a", ["f"], ["g"], sizes={"g": 77}), job("y", "a", ["g"], ["h"])]
@@ -213,8 +216,271 @@ def test_carrying_over_between_like_sites_changes_nothing(
     value: float, default: float, kind: str
 ) -> None:
     metric = "compute_rate" if kind == "rate" else "runtime"
-    known = Measurements({(metric, "t::a:1.0@mu"): Measured(value)})
+    known = Measurements({(metric, "t::a:1.0@mu"): estimate_of(value)})
     inputs = world_inputs({"mu": {}, "tacc": {}}, {"a": default})
     found = believe(inputs, known, now=NOW).compute
     assert found["t::a:1.0", "tacc"].kind == kind
     assert found["t::a:1.0", "tacc"].belief.value == pytest.approx(value)
+
+
+# ------------------------------------------------------------------- a running HTCondor
+
+
+def pool_of(**sites: SitePool) -> dict[str, SitePool]:
+    return sites
+
+
+def test_a_pool_s_latency_holds_for_a_site_with_idle_slots_that_was_never_measured() -> None:
+    inputs = world_inputs({"mu": {}, "tacc": {"adon.queue_wait": "60 s"}})
+    source = Measurements({("queue_wait", "mu"): estimate_of(1.5)})
+
+    def tacc(**told: float) -> Belief:
+        pool = pool_of(mu=SitePool("mu", NOW, 2), tacc=SitePool("tacc", NOW, 4, **told))  # type: ignore[arg-type]
+        return believe(inputs, source, now=NOW, pool=pool).sites["tacc"].queue_wait
+
+    assert tacc() == Belief(60, "catalog")  # slots are known, nobody knows who waits for them
+    seen = tacc(idle_slots=4, ahead=0.0)
+    assert (seen.value, seen.source, seen.at) == (1.5, "archive", 900.0)
+    assert "measured at mu" in seen.note
+
+
+def test_a_site_s_own_measurement_comes_before_its_neighbours() -> None:
+    inputs = world_inputs({"mu": {}, "tacc": {}})
+    source = Measurements(
+        {("queue_wait", "mu"): estimate_of(1.5), ("queue_wait", "tacc"): estimate_of(20.0)}
+    )
+    pool = pool_of(
+        mu=SitePool("mu", NOW, 2), tacc=SitePool("tacc", NOW, 4, idle_slots=4, ahead=0.0)
+    )
+    world = believe(inputs, source, now=NOW, pool=pool)
+    assert world.sites["tacc"].queue_wait.value == 20.0
+
+
+def test_the_queue_is_what_the_jobs_ahead_take() -> None:
+    source = Measurements({("queue_wait", "mu"): estimate_of(4.0)})
+
+    def wait(**told: object) -> Belief:
+        pool = pool_of(mu=SitePool("mu", 995.0, 4, **told))  # type: ignore[arg-type]
+        return believe(world_inputs(), source, now=NOW, pool=pool).sites["mu"].queue_wait
+
+    # Five jobs ahead of four busy slots that are held for 60 s: the sixth to fall free is ours.
+    found = wait(ahead=5.0, run_s=60.0)
+    assert (found.value, found.source, found.at) == (6 * 60 / 4, "schedd", 995.0)
+    assert found.note == ("5 jobs ahead, 0 of 4 slots idle, each job holds one for 60 s")
+    assert wait(ahead=5.0, run_s=60.0, start_s=2.0).value == 92
+    # One slot is idle and one job goes there: the first that falls free is ours.
+    assert wait(ahead=1.0, idle_slots=1, run_s=60.0).value == 15
+    assert wait(ahead=0.0, idle_slots=1, start_s=2.0) == Belief(
+        2.0, "schedd", 995.0, note="0 jobs ahead, 1 of 4 slots idle"
+    )
+    # Nobody knows how long the jobs ahead take: the archive has seen such queues.
+    assert wait(ahead=5.0) == Belief(4.0, "archive", 900.0)
+
+
+def test_sites_that_are_none_of_the_pool_s_are_believed_as_before() -> None:
+    grid = sites_text({"mu": {}, "grid": {"style": "glite", "adon.workers": 16}, "local": {}})
+    inputs = inputs_from(
+        workflow_text([job("x", "a", ["f"], ["g"])]),
+        grid,
+        replicas_text({"f": ("mu", 100)}),
+        transformations_text({"a": ["mu", "grid", "local"]}),
+    )
+    sites = believe(inputs, now=NOW, pool={}).sites
+    assert math.isinf(sites["mu"].queue_wait.value)
+    assert sites["grid"].workers == Belief(16, "catalog")
+    assert sites["local"].workers == Belief(DEFAULT_WORKERS, "default")
+
+
+def test_runtimes_of_the_schedd_come_before_the_archive() -> None:
+    source = Measurements({("compute_rate", "t::a:1.0@mu"): estimate_of(5e6)})
+
+    def gamma_c(count: int) -> ComputeBelief:
+        pool = pool_of(mu=SitePool("mu", 995.0, 4, runtimes={"t::a:1.0": (12.0, count)}))
+        return believe(world_inputs(), source, now=NOW, pool=pool).compute["t::a:1.0", "mu"]
+
+    assert (gamma_c(3).kind, gamma_c(3).belief.value) == ("runtime", 12.0)
+    assert (gamma_c(3).belief.source, gamma_c(3).belief.at) == ("schedd", 995.0)
+    assert gamma_c(2).belief.source == "archive"  # two jobs are not enough to go by
+
+
+def test_faster_machines_where_the_catalogs_tell_no_difference() -> None:
+    inputs = world_inputs({"mu": {}, "tacc": {}})
+    pool = pool_of(
+        mu=SitePool("mu", NOW, 4, mips=10_000.0), tacc=SitePool("tacc", NOW, 4, mips=30_000.0)
+    )
+    guess = believe(inputs, now=NOW, pool=pool).compute
+    assert guess["t::a:1.0", "mu"].belief.value == DEFAULT_RATE / 2
+    assert guess["t::a:1.0", "tacc"].belief.value == DEFAULT_RATE * 1.5
+    assert "30000 Mips (collector)" in guess["t::a:1.0", "tacc"].belief.note
+    source = Measurements({("compute_rate", "t::a:1.0@mu"): estimate_of(4e6)})
+    carried = believe(inputs, source, now=NOW, pool=pool).compute["t::a:1.0", "tacc"].belief
+    assert carried.value == pytest.approx(12e6)
+    assert carried.note == "measured at mu, by the machines' speed"
+
+
+# ------------------------------------------------------------------- age and spread
+
+DAY = 86400.0
+
+
+def gamma_a(found: Estimate, now: float, hints: dict[str, dict[str, object]]) -> Belief:
+    known = Measurements({("throughput", "mu>tacc"): found})
+    return believe(world_inputs(hints), known, now=now).paths["mu", "tacc"].gamma_a
+
+
+CATALOG: dict[str, dict[str, object]] = {"mu": {"adon.bandwidth.tacc": "200 Mb/s"}, "tacc": {}}
+BARE: dict[str, dict[str, object]] = {"mu": {}, "tacc": {}}
+
+
+def test_an_old_measurement_loses_half_its_weight_every_week() -> None:
+    fresh = gamma_a(estimate_of(50e6, at=0), DAY, CATALOG)
+    assert (fresh.value, fresh.note) == (50e6, "")
+    old = gamma_a(estimate_of(50e6, at=0), 8 * DAY, CATALOG)
+    assert old.value == pytest.approx(100e6)  # between 50 and 200 Mb/s, each half
+    assert (old.source, old.at) == ("archive", 0)
+    assert old.note == "old: measured 50 Mb/s weighs 0.5 beside 200 Mb/s (catalog)"
+    ancient = gamma_a(estimate_of(50e6, at=0), 400 * DAY, CATALOG)
+    assert ancient.value == pytest.approx(200e6)
+
+
+def test_an_old_measurement_stays_where_nothing_else_is_known() -> None:
+    old = gamma_a(estimate_of(50e6, at=0), 80 * DAY, BARE)
+    assert (old.value, old.note) == (50e6, "old, and nothing else is known")
+
+
+def test_a_widely_spread_rate_is_planned_with_less() -> None:
+    steady = gamma_a(estimate_of(100e6, spread=30e6), NOW, CATALOG)
+    assert (steady.value, steady.spread) == (100e6, 30e6)
+    wide = gamma_a(estimate_of(100e6, spread=50e6), NOW, CATALOG)
+    assert wide.value == pytest.approx(80e6)  # 1/(1 + 0.5 squared)
+    assert wide.note.startswith("widely spread: 100 Mb/s ± 50 Mb/s, planned with")
+    assert gamma_a(estimate_of(100e6, spread=900e6), NOW, CATALOG).value == pytest.approx(50e6)
+
+
+@given(st.floats(0, 400), st.floats(1e5, 1e10), st.floats(0, 2))
+def test_age_and_spread_only_ever_lead_towards_what_else_is_known_and_below(
+    days: float, rate: float, spread: float
+) -> None:
+    found = gamma_a(estimate_of(rate, at=0, spread=spread * rate), days * DAY, CATALOG)
+    low, high = sorted((rate, 200e6))
+    assert low / 2 * (1 - 1e-9) <= found.value <= high * (1 + 1e-9)
+    later = gamma_a(estimate_of(rate, at=0, spread=spread * rate), (days + 1) * DAY, CATALOG)
+    drawn = 200e6 - rate
+    assert (later.value - found.value) * drawn >= -1e-6 * abs(drawn) * rate
+
+
+def test_an_old_queue_wait_is_weighed_against_the_catalog() -> None:
+    inputs = world_inputs({"mu": {"adon.queue_wait": "10 s"}, "tacc": {}})
+    known = Measurements({("queue_wait", s): estimate_of(50, at=0) for s in ("mu", "tacc")})
+    sites = believe(inputs, known, now=8 * DAY).sites
+    assert sites["mu"].queue_wait.value == pytest.approx(30)
+    assert sites["tacc"].queue_wait.value == 50
+    assert sites["tacc"].queue_wait.note == "old, and nothing else is known"
+
+
+def test_sites_and_paths_without_a_workflow() -> None:
+    inputs = world_inputs()
+    alone = believe_sites(inputs.sites, now=NOW)
+    whole = believe(inputs, now=NOW)
+    assert (alone.sites, alone.compute) == (whole.sites, {})
+    assert alone.paths == whole.paths
+
+
+KINDS = ("a", "a", "b")
+
+
+def problem(measured: Measurements | None = None) -> Problem:
+    return build_problem(*made(measured))
+
+
+def made(measured: Measurements | None = None):  # type: ignore[no-untyped-def]
+    inputs = inputs_of(
+        [
+            job("x", "a", ["f"], ["g"], sizes={"g": 1000}),
+            job("y", "a", ["f"], ["h"], sizes={}),
+            job("z", "b", ["g", "h"], ["i"], sizes={"i": 10}),
+        ],
+        {"mu": {"adon.queue_wait": "60 s"}, "tacc": {"adon.workers": 0}},
+        {"f": ("mu", 100_000_000)},
+        {"a": ["mu", "tacc"], "b": ["mu"]},
+    )
+    return inputs, believe(inputs, measured, now=1000.0)
+
+
+@settings(max_examples=30)
+@given(st.floats(0, 0.9), st.booleans(), st.integers(1, 20), st.integers(0, 1000))
+def test_worlds_stay_within_the_errors_and_share_the_structure(
+    error: float, random_waits: bool, count: int, seed: int
+) -> None:
+    base = problem()
+    doubt = Uncertainty.everywhere(error, random_waits=random_waits)
+    rng = np.random.default_rng(seed)
+    for world in scenarios(base, KINDS, doubt, count, rng):
+        assert world.parents is base.parents
+        assert world.kept is base.kept
+        low, high = 1 / (1 + error) - 1e-12, 1 / (1 - error) + 1e-12
+        slower = world.compute_s[:2] / base.compute_s[:2]
+        assert ((low <= slower) & (slower <= high)).all()
+        assert slower[0] == pytest.approx(slower[1])  # one factor for all jobs of a kind at a site
+        sizes = np.array(world.size) / np.array(base.size)
+        assert ((low <= sizes) & (sizes <= high)).all()
+        assert world.queue_s[1] == NEVER_S  # no workers is no guess
+        if not random_waits:
+            assert 60 * low <= world.queue_s[0] <= 60 * high
+        # Faster links are faster in both ways of counting.
+        ratio = world.seconds_per_byte[0, 1] / base.seconds_per_byte[0, 1]
+        assert world.occupied_per_byte[0, 1] == pytest.approx(base.occupied_per_byte[0, 1] * ratio)
+
+
+def test_random_waits_are_spread_as_an_exponential_is_and_evenly() -> None:
+    doubt = Uncertainty.everywhere(0.5, random_waits=True)
+    drawn = scenarios(problem(), KINDS, doubt, 100, np.random.default_rng(1))
+    waits = sorted(world.queue_s[0] for world in drawn)
+    assert np.mean(waits) == pytest.approx(60, rel=0.05)
+    # A Latin hypercube has one wait in each hundredth.
+    hundredths = [int(100 * (1 - np.exp(-wait / 60))) for wait in waits]
+    assert hundredths == list(range(100))
+
+
+def test_the_same_seed_draws_the_same_worlds() -> None:
+    doubt = Uncertainty.everywhere(0.5)
+    one, other = (scenarios(problem(), KINDS, doubt, 5, np.random.default_rng(3)) for _ in "ab")
+    assert all((a.compute_s == b.compute_s).all() for a, b in zip(one, other, strict=True))
+    assert [a.size for a in one] == [b.size for b in other]
+
+
+def test_what_was_measured_is_known_better_than_what_was_written_down_or_assumed() -> None:
+    measured, written = Belief(10.0, "archive", at=1000.0), Belief(10.0, "catalog")
+    assumed = Belief(10.0, "default")
+    errors = [relative_error(belief, 1000.0) for belief in (measured, written, assumed)]
+    assert errors == sorted(errors)
+    assert len(set(errors)) == 3
+    wide = Belief(10.0, "archive", at=1000.0, spread=4.0)
+    assert relative_error(wide, 1000.0) > relative_error(measured, 1000.0)
+    old = relative_error(measured, 1000.0 + 30 * 86400)
+    assert relative_error(measured, 1000.0) < old <= relative_error(written, 1000.0)
+
+
+def test_uncertainty_follows_the_beliefs() -> None:
+    measured = Measurements(
+        {
+            ("queue_wait", "mu"): estimate_of(60.0, spread=1.0, at=999.0),
+            ("runtime", "t::a:1.0@mu"): estimate_of(10.0, spread=0.1, at=999.0),
+        }
+    )
+    inputs, world = made(measured)
+    found = uncertainty_of(inputs, world, build_problem(inputs, world))
+    assert found.matters
+    assert not found.random_wait[0]
+    assert found.compute[0, 0] < found.compute[2, 0]
+    guessed = build_problem(inputs, world).files.index("h")
+    assert found.size[guessed] == max(found.size)
+    inputs, world = made(None)
+    assert uncertainty_of(inputs, world, build_problem(inputs, world)).random_wait[0]
+
+
+@pytest.mark.parametrize("error", [-0.1, 1.0, float("nan")])
+def test_errors_that_are_none(error: float) -> None:
+    with pytest.raises(ValueError, match="expected 0 to below 1"):
+        Uncertainty.everywhere(error)
+    assert not Uncertainty.everywhere(0.0).matters

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
 from site_world import (
-    Measured,
     Measurements,
-    inputs_from,
+    estimate_of,
+    inputs_of,
     job,
-    replicas_text,
-    sites_text,
-    transformations_text,
-    workflow_text,
 )
 
+from monitors.archive.estimates import Estimate
 from network_provisioner.base.errors import InputError
 from site_selector.estimates.believe import believe
 from site_selector.explain.reasons import seconds, why_least, why_not_least
-from site_selector.explain.text import changes, changes_text, explain_text, show_text, summary_text
+from site_selector.explain.text import changes, explain_text, show_text, summary_text
 from site_selector.inputs import Inputs
 from site_selector.mapping.mapper import map_workflow
 from site_selector.mapping.placement import Alternative, Mapping, Move, Withstands
@@ -31,15 +29,15 @@ SITES: dict[str, dict[str, object]] = {
 
 
 def make() -> Inputs:
-    return inputs_from(
-        workflow_text([job("x", "a", ["f"], ["g"], sizes={"g": 1_000_000})]),
-        sites_text(SITES),
-        replicas_text({"f": ("mu", 100_000_000)}),
-        transformations_text({"a": ["mu", "tacc"]}),
+    return inputs_of(
+        [job("x", "a", ["f"], ["g"], sizes={"g": 1_000_000})],
+        SITES,
+        {"f": ("mu", 100_000_000)},
+        {"a": ["mu", "tacc"]},
     )
 
 
-def mapped(known: dict[tuple[str, str], Measured] | None = None) -> Mapping:
+def mapped(known: dict[tuple[str, str], Estimate] | None = None) -> Mapping:
     inputs = make()
     return map_workflow(inputs, believe(inputs, Measurements(known or {}), now=1000.0), "mu")
 
@@ -55,7 +53,7 @@ def test_a_choice_against_the_estimates_says_so() -> None:
     ) in summary_text(hedged)
     rarely = replace(mapping, withstands=Withstands(60.0, 96, 20, 70, -0.01))
     assert "1.0 % later on average, but better in the worst of them" in summary_text(rarely)
-    assert Mapping.from_dict(hedged.as_dict()) == hedged
+    assert Mapping.from_json(json.dumps(hedged.as_dict())) == hedged
 
 
 def test_every_term_with_its_source_and_the_break_even() -> None:
@@ -71,11 +69,11 @@ def test_every_term_with_its_source_and_the_break_even() -> None:
 
 def test_the_break_even_is_true() -> None:
     for rate, winner in ((163e6, "mu"), (164e6, "tacc")):
-        assert mapped({("throughput", "mu>tacc"): Measured(rate)}).sites == {"x": winner}
+        assert mapped({("throughput", "mu>tacc"): estimate_of(rate)}).sites == {"x": winner}
 
 
 def test_measured_values_show_their_age() -> None:
-    known = {("throughput", "mu>tacc"): Measured(40e6, at=940.0)}
+    known = {("throughput", "mu>tacc"): estimate_of(40e6, at=940.0)}
     assert "Γ_a 40 Mb/s [archive 60 s ago]" in explain_text(mapped(known))
 
 
@@ -148,7 +146,7 @@ def test_what_is_believed_of_each_site() -> None:
 
 
 def test_what_is_measured_is_shown_with_spread_number_and_age() -> None:
-    known = {("throughput", "mu>tacc"): Measured(40e6, at=940.0, spread=8e6)}
+    known = {("throughput", "mu>tacc"): estimate_of(40e6, at=940.0, spread=8e6)}
     world = believe(make(), Measurements(known), now=1000.0)
     (line,) = [row for row in show_text(world).splitlines() if row.startswith("mu>tacc")]
     assert " ".join(line.split()) == ("mu>tacc Γ_a 40 Mb/s ± 8 Mb/s archive 60 s 3 measurements")
@@ -158,8 +156,8 @@ def test_what_the_last_run_changed() -> None:
     before = mapped()
     after = mapped(
         {
-            ("throughput", "mu>tacc"): Measured(800e6, at=990.0),
-            ("throughput", "tacc>mu"): Measured(800e6, at=990.0),
+            ("throughput", "mu>tacc"): estimate_of(800e6, at=990.0),
+            ("throughput", "tacc>mu"): estimate_of(800e6, at=990.0),
         }
     )
     found = changes(before, after)
@@ -167,8 +165,4 @@ def test_what_the_last_run_changed() -> None:
         {"job": "x", "transformation": "t::a:1.0", "before": "mu", "after": "tacc"}
     ]
     assert {b["what"] for b in found["beliefs"]} == {"Γ_a mu>tacc", "Γ_a tacc>mu"}
-    text = changes_text(before, after)
-    assert "moved 2 beliefs and 1 of 1 jobs" in text
-    assert "Γ_a mu>tacc: 80 Mb/s [catalog] -> 800 Mb/s [archive 10 s ago]" in text
-    assert "1 job mu -> tacc: x" in text
     assert changes(before, before)["beliefs"] == []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import pytest
 from hypothesis import assume, given
@@ -155,10 +154,3 @@ def test_what_is_said_is_enough(value: float, rises: bool) -> None:
     assert shown == pytest.approx(value, rel=0.01)
     slack = 1e-8 * value
     assert shown >= value - slack if rises else shown <= value + slack
-
-
-def test_flips_survive_a_mapping_that_was_saved() -> None:
-    other = option("b", 0, 1, (Move("a>b", 100e6, 80e6, math.inf),))
-    again = Alternative.from_dict(other.as_dict())
-    assert again.moves == other.moves
-    assert flips(option("a", 0, 5), replace(again)) == flips(option("a", 0, 5), other)

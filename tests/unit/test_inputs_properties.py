@@ -13,7 +13,7 @@ import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from site_world import replicas_text, resequencing, sites_text, transformations_text
+from site_world import resequencing
 
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.units import (
@@ -26,20 +26,16 @@ from network_provisioner.base.units import (
 )
 from site_selector.catalogs.documents import parse_document
 from site_selector.catalogs.entries import replicas_of, sites_of, transformations_of
-from site_selector.catalogs.hints import Hints, parse_hints
 from site_selector.catalogs.workflow import Workflow, parse_workflow, read_workflow
-from site_selector.inputs import check_inputs
 
 FEW = settings(max_examples=30)
 
 
-def refused_in_one_line(call: Callable[[], object]) -> bool:
+def refused_in_one_line(call: Callable[[], object]) -> None:
     try:
         call()
     except InputError as error:
         assert str(error).isprintable()
-        return True
-    return False
 
 
 # ------------------------------------------------------------------------------- quantities
@@ -86,53 +82,6 @@ def test_quantities_with_units_are_what_they_say(number: int, unit: tuple[str, f
     if number * scale <= MAX_RATE_BPS:
         assert parse_rate(f"{number} {name}b/s") == number * scale
         assert parse_size(f"{number}{name}B") == number * scale
-
-
-# ------------------------------------------------------------------------------- hints
-
-OTHERS = st.dictionaries(st.sampled_from(["mu", "tacc", "a.b"]), st.integers(1, 10**9), max_size=2)
-HINTS = st.builds(
-    Hints,
-    workers=st.none() | st.integers(0, 10**7),
-    rate=st.none() | st.integers(1, 10**12),
-    queue_wait_s=st.none() | st.integers(0, 10**9),
-    streams=st.none() | st.integers(1, 10**6),
-    buffer_bytes=st.none() | st.integers(1, 10**12),
-    bandwidth_bps=OTHERS,
-    rtt_s=OTHERS,
-    loss=st.dictionaries(st.sampled_from(["mu"]), st.sampled_from([0.0, 0.25, 1e-4]), max_size=1),
-)
-KEYS = {
-    "adon.workers": "workers",
-    "adon.rate": "rate",
-    "adon.queue_wait": "queue_wait_s",
-    "adon.streams": "streams",
-    "adon.buffer": "buffer_bytes",
-}
-
-
-@given(HINTS)
-def test_hints_are_read_as_they_are_written(hints: Hints) -> None:
-    written = {k: str(v) for k, f in KEYS.items() if (v := getattr(hints, f)) is not None}
-    for kind, values in (
-        ("bandwidth", hints.bandwidth_bps), ("rtt", hints.rtt_s), ("loss", hints.loss),
-    ):  # fmt: skip
-        written |= {f"adon.{kind}.{site}": str(value) for site, value in values.items()}
-    assert parse_hints({**written, "style": "condor"}) == hints
-
-
-HINT_KEYS = st.sampled_from(
-    [*KEYS, "adon.bandwidth.mu", "adon.rtt.mu", "adon.loss.mu", "adon.", "adon.x", "ADON.rate",
-     "adon.bandwidth.", "x"]
-)  # fmt: skip
-
-
-@given(st.dictionaries(HINT_KEYS, QUANTITIES.map(str)))
-def test_any_hints_are_read_or_refused(profiles: dict[str, str]) -> None:
-    if not refused_in_one_line(lambda: parse_hints(profiles)):
-        assert not {k for k in profiles if k.lower().startswith("adon.")} - {
-            *KEYS, "adon.bandwidth.mu", "adon.rtt.mu", "adon.loss.mu",
-        }  # fmt: skip
 
 
 # ------------------------------------------------------------------------------- documents
@@ -208,91 +157,6 @@ def spoiled(draw: st.DrawFn, text: str) -> str:
 def test_spoiled_text_is_read_or_refused(kind: str, data: st.DataObject) -> None:
     text = data.draw(spoiled(GOOD[kind]))
     refused_in_one_line(lambda: READERS[kind](text))
-
-
-@pytest.mark.parametrize("kind", READERS)
-@FEW
-@given(st.data())
-def test_a_file_that_was_cut_off_is_refused_or_a_part_of_the_whole(
-    kind: str, data: st.DataObject
-) -> None:
-    text = GOOD[kind]
-    cut = text[: data.draw(st.integers(0, len(text)))]
-    try:
-        found: Any = READERS[kind](cut)
-    except InputError as error:
-        assert str(error).isprintable()
-    else:
-        whole: Any = READERS[kind](text)
-        some, every = (
-            (x.jobs if kind == "workflow" else x.entries if kind == "replicas" else x)
-            for x in (found, whole)
-        )
-        # Of the last entry a part may be missing, and of a last name or number.
-        complete = list(some)[:-1]
-        assert complete == list(every)[: len(complete)]
-
-
-SITES = sites_of(parse_document(sites_text({"mu": {}, "tacc": {}}), "s.yml", "x"))
-REPLICAS = replicas_of(
-    parse_document(replicas_text({"f0": ("mu", 1), "f1": ("tacc", 2)}), "r.yml", "x")
-)
-PROGRAMS = transformations_of(
-    parse_document(transformations_text({"a": ["mu"], "b": ["mu", "tacc"]}), "t.yml", "x")
-)
-JOBS = st.lists(
-    st.fixed_dictionaries(
-        {
-            "id": st.sampled_from(["j0", "j1", "j2", "j3"]),
-            "namespace": st.just("t"),
-            "version": st.just("1.0"),
-            "name": st.sampled_from(["a", "a", "b", "b", "c"]),
-            "uses": st.lists(
-                st.fixed_dictionaries(
-                    {
-                        "lfn": st.sampled_from([f"f{i}" for i in range(8)]),
-                        "type": st.sampled_from(["input", "input", "output"]),
-                    },
-                    optional={"size": st.integers(-1, 3)},
-                ),
-                max_size=3,
-            ),
-        },
-        optional={
-            "profiles": st.fixed_dictionaries(
-                {
-                    "selector": st.fixed_dictionaries(
-                        {"execution.site": st.sampled_from(["mu", "x"])}
-                    )
-                }
-            )
-        },
-    ),
-    min_size=1,
-    max_size=4,
-    unique_by=lambda job: job["id"],
-)
-
-
-@FEW
-@given(JOBS)
-def test_what_passes_has_an_order_sites_sizes_and_places(jobs: list[dict[str, Any]]) -> None:
-    def check() -> None:
-        flow = parse_workflow(yaml.safe_dump({"jobs": jobs}, sort_keys=False))
-        inputs = check_inputs(flow, SITES, REPLICAS, PROGRAMS)
-        assert sorted(flow.order) == sorted(flow.jobs)
-        place = {job: i for i, job in enumerate(flow.order)}
-        for job, parents in flow.parents.items():
-            assert all(place[parent] < place[job] for parent in parents)
-            assert all(job in flow.children[parent] for parent in parents)
-        for job in flow.jobs.values():
-            assert inputs.candidates[job.id]
-            assert set(inputs.candidates[job.id]) <= set(SITES)
-        raw = {lfn for lfn, file in flow.files.items() if file.producer is None}
-        assert set(inputs.raw_bytes) == set(inputs.places) == raw
-        assert all(size >= 0 for size in inputs.raw_bytes.values())
-
-    refused_in_one_line(check)
 
 
 # ------------------------------------------------------------------------------- Pegasus's API

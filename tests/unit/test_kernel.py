@@ -14,7 +14,7 @@ import pytest
 from problem_world import any_sites, random_problem
 
 from site_selector.mapping import kernel
-from site_selector.mapping.estimator import Estimator, SharingEstimator, upward_rank
+from site_selector.mapping.estimator import Estimator, upward_rank
 from site_selector.mapping.policies import (
     VARIANTS,
     by_level,
@@ -42,7 +42,6 @@ def everything(problem: Problem, seed: int) -> list[Any]:
     return [
         run(sites),
         run.score(sites),
-        SharingEstimator(problem)(sites),
         upward_rank(problem).tolist(),
         downward_rank(problem, 0.4).tolist(),
         optimistic_costs(problem).tolist(),

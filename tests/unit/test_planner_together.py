@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from pegasus_hooks.plugin.request import parse_request
 from pegasus_hooks.plugin.together import bind, connected, merge, settle
 from pegasus_hooks.plugin.world import inputs_of
-from site_selector.estimates.believe import NoMeasurements, believe
+from site_selector.estimates.beliefs import NoMeasurements
+from site_selector.estimates.believe import believe
 from site_selector.mapping.estimator import Estimator
 from site_selector.mapping.policies import greedy
 from site_selector.problem import Problem, build_problem

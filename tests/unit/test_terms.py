@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from site_world import (
     inputs_from,
+    inputs_of,
     job,
-    replicas_text,
     resequencing,
     sites_text,
     transformations_text,
@@ -37,14 +37,9 @@ SITES: dict[str, dict[str, object]] = {
 }
 
 
-def inputs_of(jobs: list[dict[str, object]], replicas: dict[str, int]) -> Inputs:
-    """Files at mu."""
-    return inputs_from(
-        workflow_text(jobs),
-        sites_text(SITES),
-        replicas_text({lfn: ("mu", size) for lfn, size in replicas.items()}),
-        transformations_text({"a": list(SITES)}),
-    )
+def files_at_mu(jobs: list[dict[str, object]], sizes: dict[str, int]) -> Inputs:
+    held = {lfn: ("mu", size) for lfn, size in sizes.items()}
+    return inputs_of(jobs, SITES, held, {"a": list(SITES)})
 
 
 def chain() -> Inputs:
@@ -54,13 +49,13 @@ def chain() -> Inputs:
         job("x", "a", ["f"], ["g"], sizes=sizes, keep=["g"]),
         job("y", "a", ["g"], ["h"], sizes=sizes),
     ]
-    return inputs_of(jobs, {"f": 100 * MB})
+    return files_at_mu(jobs, {"f": 100 * MB})
 
 
 def readers(count: int) -> Inputs:
     """Jobs that all read one reference of 100 MB and write nothing that is wanted back."""
     jobs = [job(f"x{i}", "a", ["ref"], [f"g{i}"], keep=[f"g{i}"]) for i in range(count)]
-    return inputs_of(jobs, {"ref": 100 * MB})
+    return files_at_mu(jobs, {"ref": 100 * MB})
 
 
 def problem_of(inputs: Inputs, output_site: str | None = "mu") -> Problem:
@@ -93,7 +88,7 @@ def test_inputs_lie_where_the_mapping_put_their_producers() -> None:
 
 def test_results_that_nobody_declared_are_a_tenth_of_the_raw_data() -> None:
     jobs = [job("x", "a", ["f"], ["h"])]
-    found = terms_of(problem_of(inputs_of(jobs, {"f": 100 * MB})), [MU])
+    found = terms_of(problem_of(files_at_mu(jobs, {"f": 100 * MB})), [MU])
     # At tacc: 100 MB there, 10 MB back. Near the data nothing moves.
     assert found.moves(0, TACC) == {(MU, TACC): 100 * MB, (TACC, MU): pytest.approx(10 * MB)}
     assert found.terms.network[0] == pytest.approx([0, 11])
@@ -125,11 +120,11 @@ def test_jobs_of_a_level_that_outnumber_the_workers_share_them() -> None:
 
 
 def test_a_site_without_resources_has_an_infinite_queue() -> None:
-    inputs = inputs_from(
-        workflow_text([job("x", "a", ["f"], ["g"])]),
-        sites_text({**SITES, "tacc": {"adon.workers": 0}}),
-        replicas_text({"f": ("mu", 100 * MB)}),
-        transformations_text({"a": list(SITES)}),
+    inputs = inputs_of(
+        [job("x", "a", ["f"], ["g"])],
+        {**SITES, "tacc": {"adon.workers": 0}},
+        {"f": ("mu", 100 * MB)},
+        {"a": list(SITES)},
     )
     terms = terms_of(problem_of(inputs), [MU]).terms
     assert math.isinf(terms.queue[0, TACC])
