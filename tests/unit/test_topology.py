@@ -86,7 +86,7 @@ def spoil(key: str, index: int, **changes: Any) -> dict[str, Any]:
         (spoil("nodes", 3, dpid=1), ["dpid 1", "'s1'", "'s2'"]),
         (spoil("nodes", 2, dmz=True), ["s1", "dmz of a switch"]),
         (spoil("nodes", 2, dtn="x"), ["s1", "dtn of a switch"]),
-        (spoil("nodes", 0, dmz=1), ["mu", "dmz is 1", "true or false"]),
+        (spoil("nodes", 0, dmz=1), ["mu", "dmz: found 1", "true or false"]),
         (spoil("nodes", 4, macs={"mu": "02:00:00:00:00:01"}), ["r1", "macs names 'mu'"]),
         ({"nodes": []}, ["links"]),
         ({"nodes": [{"kind": "site"}], "links": []}, ["name"]),
