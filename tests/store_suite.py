@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.model import Transit, TransitState
-from network_provisioner.stores.copying import copy_state
+from network_provisioner.stores.opening import copy_state
 from network_provisioner.stores.store import ACTIVE, PAGE, Document, Store, StoreError
 
 World = AbstractContextManager[Callable[[], Store]]

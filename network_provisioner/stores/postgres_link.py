@@ -18,9 +18,9 @@ from psycopg.conninfo import conninfo_to_dict
 
 from network_provisioner.base.errors import printable
 from network_provisioner.stores.database_url import shown_url
+from network_provisioner.stores.sql import Rows
 from network_provisioner.stores.store import StoreError
 
-Rows = list[tuple[Any, ...]]
 Database = psycopg.Connection[tuple[Any, ...]]
 _CONNECT_S = 3
 _LOCK_S = 2.5  # for another broker's turn, or another's write

@@ -17,7 +17,7 @@ Rows = list[tuple[Any, ...]]
 Run = Callable[[str, dict[str, Any]], Rows]
 """Runs one statement with its values."""
 
-_ACTIVE = ", ".join(f"'{state}'" for state in sorted(ACTIVE))
+ACTIVE_STATES = ", ".join(f"'{state}'" for state in sorted(ACTIVE))
 _NAMED = "kind = :kind AND name = :name"
 
 
@@ -45,12 +45,18 @@ class SqlStore:
 
     # -- transits ----------------------------------------------------------------------------
 
+    def put(self, transit: Transit) -> None:
+        self.put_many((transit,))
+
+    def put_many(self, transits: Sequence[Transit]) -> None:
+        raise NotImplementedError
+
     def get(self, transit_id: str) -> Transit | None:
         found = self._transits("WHERE id = :id", id=transit_id)
         return found[0] if found else None
 
     def active(self) -> list[Transit]:
-        return self._transits(f"WHERE state IN ({_ACTIVE}) ORDER BY number")
+        return self._transits(f"WHERE state IN ({ACTIVE_STATES}) ORDER BY number")
 
     def count(self) -> dict[str, int]:
         return dict(self._rows(f"SELECT state, count(*) FROM {self._transits_in} GROUP BY state"))
@@ -171,6 +177,26 @@ class SqlStore:
 def transits_of(bodies: Iterable[str]) -> list[Transit]:
     """Transits as they are kept."""
     return [Transit.from_dict(json.loads(body)) for body in bodies]
+
+
+def row_of(transit: Transit) -> dict[str, Any]:
+    """A transit as its row."""
+    return {
+        "id": transit.id,
+        "state": str(transit.state),
+        "workflow": transit.workflow,
+        "body": text_of(transit.as_dict()),
+    }
+
+
+def upsert(table: str, **more: str) -> str:
+    """Writes such a row, also over one of its id; ``more`` are columns with what goes there."""
+    columns = {name: f":{name}" for name in ("id", "state", "workflow", "body")} | more
+    updates = ", ".join(f"{name} = excluded.{name}" for name in columns if name != "id")
+    return (
+        f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join(columns.values())}) "
+        f"ON CONFLICT (id) DO UPDATE SET {updates}"
+    )
 
 
 def text_of(body: dict[str, Any]) -> str:
