@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from network_provisioner.base.errors import AdonError, InputError
 from network_provisioner.controllers.backend import SwitchBackend, switch_names
 from network_provisioner.controllers.base import Circuit, ControllerError, Queue
-from network_provisioner.controllers.groups import Group
+from network_provisioner.controllers.groups import CircuitGroup
 from network_provisioner.controllers.plan import Plan, Planner
 from network_provisioner.controllers.rules import (
     ANY_OWNER_MASK,
@@ -100,7 +100,7 @@ class Reconciler:
                 rules += found[dpid]
         return rules
 
-    def counted(self, groups: Iterable[Group]) -> list[SeenRule]:
+    def counted(self, groups: Iterable[CircuitGroup]) -> list[SeenRule]:
         """The rules of some groups at their first switch, with their bytes. Where that one does not
         answer, none."""
         rules = self.plan().by_group

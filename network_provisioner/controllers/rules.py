@@ -31,8 +31,8 @@ ANY_OWNER_MASK = 0xFFFC << OWNER_SHIFT
 FLOW_PRIORITY = 220
 FLOW_ACK_PRIORITY = 210
 TRANSIT_PRIORITY = 200
-# Added where a rule is for one lane of several: while one is split or joined, both rules are there.
-LANE_PRIORITY = 5
+# Added where a rule is for one branch of several: during a split or join both rules are there.
+BRANCH_PRIORITY = 5
 ROUTE_PRIORITY = 10
 STAMP_PRIORITY = 1
 

@@ -28,7 +28,7 @@ from network_provisioner.controllers.opendaylight.requests import (
     OpenDaylightReader,
     OpenDaylightWriter,
     Origin,
-    Step,
+    SwitchRequest,
     run_wave,
 )
 from network_provisioner.controllers.restconf import Access, Restconf
@@ -224,7 +224,7 @@ class OpenDaylightSwitches:
 
     # --- changing -----------------------------------------------------------------------------
 
-    def _waves(self, changes: Sequence[Changes], now: float) -> list[list[Step]]:
+    def _waves(self, changes: Sequence[Changes], now: float) -> list[list[SwitchRequest]]:
         """What may be asked for at once; stamps come before anything else."""
         steps = self._steps
         adding = [rule for change in changes for rule in change.add]

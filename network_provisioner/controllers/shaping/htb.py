@@ -18,6 +18,7 @@ from network_provisioner.controllers.shaping.shapes import (
     QueueClass,
     Runner,
     ShapeClass,
+    answer,
 )
 
 _SCALES = {"K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
@@ -359,12 +360,8 @@ class TcShaper:
         return said if code == 0 else ""
 
     def _batch(self, lines: list[str]) -> None:
-        if not lines:
-            return
-        code, _, said = self._run.ask(["tc", "-batch", "-"], "\n".join(lines) + "\n")
-        if code != 0:
-            reason = "; ".join(line.strip() for line in said.splitlines() if line.strip())
-            raise ControllerError(f"tc refused to shape: {reason or f'exit code {code}'}")
+        if lines:
+            answer(self._run, ["tc", "-batch", "-"], "\n".join(lines) + "\n")
 
 
 def _union(old: DeviceShape, new: DeviceShape) -> DeviceShape:
