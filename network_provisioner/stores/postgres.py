@@ -25,16 +25,16 @@ from typing import Any
 
 from network_provisioner.base.model import Transit
 from network_provisioner.stores.postgres_link import BusyError, Link, LostError, run
-from network_provisioner.stores.sql import (
+from network_provisioner.stores.store import (
     ACTIVE_STATES,
     Rows,
     Run,
-    SqlStore,
+    Store,
+    StoreError,
     row_of,
     transits_of,
     upsert,
 )
-from network_provisioner.stores.store import StoreError
 
 TURN_S = 20.0
 """How long a session may be silent in its turn before the server ends it, in seconds."""
@@ -82,7 +82,7 @@ _NEWS = (
 )
 
 
-class PostgresStore(SqlStore):
+class PostgresStore(Store):
     """A :class:`~network_provisioner.stores.store.Store` in the PostgreSQL database at a URL."""
 
     shared = True
@@ -216,7 +216,7 @@ class PostgresStore(SqlStore):
             with db.cursor() as cursor:
                 cursor.executemany(_PUT_EACH, [{**row, "change": change} for row in rows])
 
-    # -- as SqlStore wants it ----------------------------------------------------------------
+    # -- as Store wants it ----------------------------------------------------------------
 
     def _rows(self, statement: str, **values: Any) -> Rows:
         return self._asking.rows(_named(statement), values)

@@ -18,8 +18,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from network_provisioner.base.errors import printable
 from network_provisioner.stores.database_url import shown_url
-from network_provisioner.stores.sql import Rows
-from network_provisioner.stores.store import StoreError
+from network_provisioner.stores.store import Rows, StoreError
 
 Database = psycopg.Connection[tuple[Any, ...]]
 _CONNECT_S = 3

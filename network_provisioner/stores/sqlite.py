@@ -19,8 +19,7 @@ from typing import Any, BinaryIO
 
 from network_provisioner.base.model import Transit
 from network_provisioner.base.wal import transaction, use_wal
-from network_provisioner.stores.sql import Rows, Run, SqlStore, row_of, upsert
-from network_provisioner.stores.store import StoreError
+from network_provisioner.stores.store import Rows, Run, Store, StoreError, row_of, upsert
 
 MEMORY = ":memory:"
 _LAYOUT = 2  # of the tables, kept in the file's user_version
@@ -39,7 +38,7 @@ _TABLES = (
 _PUT = upsert("transits")
 
 
-class SqliteStore(SqlStore):
+class SqliteStore(Store):
     """A :class:`~network_provisioner.stores.store.Store` in one SQLite file, or in memory for
     ``":memory:"``."""
 
