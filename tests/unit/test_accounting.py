@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -133,15 +132,6 @@ class TestStore:
             assert sum(r.bytes for r in rows) == sum(t.bytes for t in final)
         finally:
             store.close()
-
-    def test_a_restart(self, tmp_path: Path) -> None:
-        store = open_store(tmp_path / "s.sqlite")
-        store.put(ended("a", project="cms", bytes=10, byte_seconds=20.0))
-        before = Accounts(store).usage("project")
-        store.close()
-        again = open_store(tmp_path / "s.sqlite")
-        assert Accounts(again).usage("project") == before == [Usage("cms", 1, 10, 20.0, 10.0)]
-        again.close()
 
 
 class TestCsv:

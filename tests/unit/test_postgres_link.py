@@ -68,13 +68,6 @@ def test_who_is_refused_at_once_may_try_again_at_once(monkeypatch: pytest.Monkey
     assert len(tried) == 3
 
 
-def test_a_link_that_was_closed_stays_so() -> None:
-    link = Link("postgresql://db/adon")
-    link.close()
-    with pytest.raises(StoreError, match="the store was closed"):
-        link.rows("SELECT 1", {})
-
-
 def test_what_waits_is_left_when_nothing_is_heard(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
     monkeypatch.setattr(postgres_link.time, "monotonic", lambda: now[0])
