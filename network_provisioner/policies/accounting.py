@@ -143,7 +143,7 @@ class Accounts:
         return usage(self._store.each(), by, since, until)
 
 
-class Recent:
+class RecentUse:
     """Who moved how much lately. A byte counts half after ``half_life_s``; each transit once.
 
     Thread-safe. Old ones are forgotten, so it stays small.

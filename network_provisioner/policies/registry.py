@@ -22,7 +22,7 @@ from network_provisioner.base.errors import AdonError, BrokerError
 from network_provisioner.base.instants import iso
 from network_provisioner.base.model import Transit, TransitState
 from network_provisioner.controllers.base import Queue
-from network_provisioner.policies.accounting import Recent
+from network_provisioner.policies.accounting import RecentUse
 from network_provisioner.policies.links import Governing, governed_by, governing, queue_of
 from network_provisioner.policies.policy import (
     EVERYBODY_ELSE,
@@ -31,7 +31,7 @@ from network_provisioner.policies.policy import (
     policy_from_record,
     policy_id,
 )
-from network_provisioner.policies.queues import Layout
+from network_provisioner.policies.queues import LinkQueues
 from network_provisioner.policies.schema import acted, stopped
 from network_provisioner.stores.store import Store, StoreError
 from network_provisioner.topology.graph import Topology
@@ -61,8 +61,8 @@ class PolicyRegistry:
         self._topology = topology
         self._store = store
         self._clock = clock
-        self._recent = Recent()
-        self._layout = Layout(topology)
+        self._recent = RecentUse()
+        self._link_queues = LinkQueues(topology)
         self._lock = threading.RLock()
         self._stamp: int | None = None
         self._policies: dict[str, Policy] = {}
@@ -138,7 +138,7 @@ class PolicyRegistry:
             if not by_hop:
                 return []
             self._read_history(self._governing[0], now)
-            return self._layout.queues(
+            return self._link_queues.queues(
                 by_hop, live, lambda policy: self._used(policy, live, now), now, again
             )
 

@@ -24,7 +24,7 @@ from functools import cache
 from typing import Any
 
 from network_provisioner.base.model import Transit
-from network_provisioner.stores.postgres_link import BusyError, Link, LostError, run
+from network_provisioner.stores.postgres_link import BusyError, LostError, PostgresConnection, run
 from network_provisioner.stores.store import (
     ACTIVE_STATES,
     Rows,
@@ -98,8 +98,10 @@ class PostgresStore(Store):
         """
         self._clock = clock
         self._me = uuid.uuid4().hex  # whose writes are no news to us
-        self._deciding = Link(url)
-        self._asking = Link(url)  # another one: questions and documents wait for no turn
+        self._deciding = PostgresConnection(url)
+        self._asking = PostgresConnection(
+            url
+        )  # another one: questions and documents wait for no turn
         self._turn = threading.RLock()
         self._depth = 0
         self._session = 0  # of the link, that holds the lock while depth is not 0

@@ -96,7 +96,7 @@ def run(db: Database, statement: str, values: dict[str, Any] | None = None) -> R
     return found.fetchall() if found.description else []
 
 
-class Link:
+class PostgresConnection:
     """A connection to the database at ``url``; safe to use from several threads, one at a time.
 
     ``number`` counts the connections there were: who depends on what a session holds compares it.

@@ -20,7 +20,7 @@ from typing import Any
 
 from network_provisioner.controllers.base import ControllerError
 from network_provisioner.controllers.opendaylight import model
-from network_provisioner.controllers.restconf import Refusal, Restconf
+from network_provisioner.controllers.restconf import RequestRefusedError, Restconf
 from network_provisioner.controllers.rules import (
     ROUTE_OWNER,
     FlowRule,
@@ -209,7 +209,7 @@ def run_wave(steps: Sequence[SwitchRequest], barrier: Callable[[int], None]) -> 
             done, waiting = wait(waiting, timeout=_BARRIER_AFTER_S)
             for future in done:
                 error = future.exception()
-                if isinstance(error, Refusal):
+                if isinstance(error, RequestRefusedError):
                     step = running[future]
                     problems.append(f"{step.label} refused {step.what}: {error.reason}")
                 elif isinstance(error, ControllerError):
