@@ -117,7 +117,7 @@ class ControllerConformance:
     def test_counters_cover_every_direction_a_switch_sends_into(self, rig: Rig) -> None:
         counted = {(c.a, c.b) for c in rig.controller.counters()}
         expected = {
-            (switch, link.b if switch == link.a else link.a)
+            (switch, link.other(switch))
             for link in rig.topology.links
             for switch in link.ports or {}
         }

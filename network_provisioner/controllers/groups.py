@@ -21,10 +21,8 @@ from network_provisioner.base.errors import InputError
 from network_provisioner.base.flows import Flow, Ports
 from network_provisioner.base.units import MAX_RATE_BPS, format_rate
 from network_provisioner.controllers.base import Circuit
-from network_provisioner.controllers.rules import Masked
+from network_provisioner.controllers.rules import PORT_BITS, Masked
 from network_provisioner.topology.graph import Topology
-
-_ALL_BITS = 0xFFFF
 
 
 def port_masks(ports: Ports) -> list[Masked]:
@@ -36,10 +34,10 @@ def port_masks(ports: Ports) -> list[Masked]:
     found = []
     while first <= last:
         # The largest block that begins here: as aligned as ``first``, no longer than what is left.
-        size = first & -first or _ALL_BITS + 1
+        size = first & -first or PORT_BITS + 1
         while size > last - first + 1:
             size >>= 1
-        found.append((first, _ALL_BITS & ~(size - 1)))
+        found.append((first, PORT_BITS & ~(size - 1)))
         first += size
     return found
 
@@ -115,7 +113,7 @@ MAX_MATCHES = 128
 
 def paths_of(circuit: Circuit) -> tuple[tuple[str, ...], ...]:
     """All paths that a circuit takes at the same time."""
-    return tuple(part.path for part in circuit.parts) or (circuit.path,)
+    return tuple(part.path for part in circuit.all_parts)
 
 
 def check_circuit(circuit: Circuit) -> None:
@@ -379,7 +377,10 @@ def _group(
 ) -> CircuitGroup:
     needed = sum(_ack_bps(topology, c) for c in back)
     if data:
-        rates = [_way(data, i) for i in range(len(paths_of(data[0])))]
+        rates = [
+            (same[0].path, math.fsum(p.min_bps for p in same), math.fsum(p.max_bps for p in same))
+            for same in zip(*(c.all_parts for c in data), strict=True)
+        ]
         most = sum(min(ceil, MAX_RATE_BPS) for _, _, ceil in rates)
         branches = tuple(
             Branch(path, low, ceil, needed * min(ceil, MAX_RATE_BPS) / most)
@@ -411,16 +412,6 @@ def _key(src: str, dst: str, flows: tuple[Flow, ...]) -> GroupKey:
 def _same(before: list[Circuit], now: list[Circuit]) -> bool:
     """Whether both are the same objects."""
     return len(before) == len(now) and all(a is b for a, b in zip(before, now, strict=True))
-
-
-def _way(circuits: list[Circuit], index: int) -> tuple[tuple[str, ...], float, float]:
-    """Path, guaranteed rate and ceiling of the circuits' way with this number, together."""
-    if not circuits[0].parts:
-        rates = [(c.min_bps, c.max_bps) for c in circuits]
-    else:
-        rates = [(c.parts[index].min_bps, c.parts[index].max_bps) for c in circuits]
-    path = paths_of(circuits[0])[index]
-    return path, math.fsum(low for low, _ in rates), math.fsum(ceil for _, ceil in rates)
 
 
 def _ack_bps(topology: Topology, circuit: Circuit) -> float:

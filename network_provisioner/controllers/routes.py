@@ -125,9 +125,7 @@ class RateControl:
 def shaped_hops(topology: Topology) -> frozenset[Pair]:
     """The link directions that leave a switch through a named device."""
     return frozenset(
-        (switch, link.b if switch == link.a else link.a)
-        for link in topology.links
-        for switch in link.devices or {}
+        (switch, link.other(switch)) for link in topology.links for switch in link.devices or {}
     )
 
 

@@ -22,7 +22,6 @@ from network_provisioner.controllers.base import (
     Circuit,
     ControllerError,
     LinkCounter,
-    Part,
     Queue,
 )
 from network_provisioner.controllers.groups import check_circuit, check_path, overlap, paths_of
@@ -72,7 +71,7 @@ class SimulatedController:
                 return
             self._running = True
             self._sent = {
-                (switch, link.b if switch == link.a else link.a): 0
+                (switch, link.other(switch)): 0
                 for link in self._topology.links
                 for switch in link.ports or {}
             }
@@ -118,9 +117,8 @@ class SimulatedController:
             if circuit is None or circuit.lease_until <= self._clock():
                 return
             self._bytes[circuit_id] = self._bytes.get(circuit_id, 0) + n_bytes
-            parts = _parts(circuit)
-            total = sum(part.max_bps for part in parts)
-            for part in parts:
+            total = sum(part.max_bps for part in circuit.all_parts)
+            for part in circuit.all_parts:
                 for hop in pairwise(part.path):
                     if hop in self._sent:
                         self._sent[hop] += round(n_bytes * part.max_bps / total)
@@ -239,13 +237,9 @@ class SimulatedController:
                 self._paths.add(path)
 
 
-def _parts(circuit: Circuit) -> tuple[Part, ...]:
-    return circuit.parts or (Part(circuit.path, circuit.min_bps, circuit.max_bps),)
-
-
 def _rates(circuit: Circuit) -> dict[Hop, int]:
     rates: dict[Hop, int] = {}
-    for part in _parts(circuit):
+    for part in circuit.all_parts:
         rate = round(part.min_bps * _PARTS)
         for hop in pairwise(part.path):
             rates[hop] = rates.get(hop, 0) + rate

@@ -203,8 +203,7 @@ class SwitchedController:
             for switch, port in (link.ports or {}).items():
                 count = sent.get(self._dpids.get(switch, 0), {}).get(port)
                 if count is not None:
-                    other = link.b if switch == link.a else link.a
-                    counters.append(LinkCounter(switch, other, count, at))
+                    counters.append(LinkCounter(switch, link.other(switch), count, at))
         return counters
 
     def stop(self) -> None:

@@ -214,7 +214,7 @@ class Pipeline:
         self.entries = {entry.key: entry for entry in entries}
         self.rules = {rule.key: rule for rule in rules}
         self._ports = {
-            (switch, port): link.b if switch == link.a else link.a
+            (switch, port): link.other(switch)
             for link in topology.links
             for switch, port in (link.ports or {}).items()
         }

@@ -28,7 +28,7 @@ from network_provisioner.controllers.rules import (
     SelectGroup,
     TableEntry,
     is_our_number,
-    rule_text,
+    item_text,
 )
 from network_provisioner.topology.discovery import Discovered, End, Port
 
@@ -232,7 +232,7 @@ class OpenDaylightWriter:
     def add(self, rule: FlowRule, now: float) -> SwitchRequest:
         """Adds a rule, or overwrites the one with the same match."""
         flow = model.flow_of(rule, now)
-        what = rule_text(rule)
+        what = item_text(rule)
         if rule.owner != ROUTE_OWNER:
             return self.add_flow(rule.dpid, what, flow)
         name = model.flow_id(rule)
@@ -246,7 +246,7 @@ class OpenDaylightWriter:
 
     def delete(self, rule: FlowRule) -> SwitchRequest:
         """Deletes exactly this rule; done where it is not there."""
-        what = f"to forget {rule_text(rule)}"
+        what = f"to forget {item_text(rule)}"
         called = self._call(rule.dpid, what, "sal-flow:remove-flow", model.exactly(rule))
         if rule.owner != ROUTE_OWNER:
             return called

@@ -11,20 +11,14 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from network_provisioner.controllers.backend import SwitchEvent, switch_names
 from network_provisioner.controllers.base import ControllerError
 from network_provisioner.controllers.openflow import lldp, wire
 from network_provisioner.controllers.openflow.connections import Connections, Ticket, parse_listen
-from network_provisioner.controllers.rules import (
-    Changes,
-    SeenRule,
-    TableEntry,
-    entry_text,
-    is_stamp,
-    rule_text,
-)
+from network_provisioner.controllers.rules import Changes, SeenRule, TableEntry, item_text
 from network_provisioner.controllers.shaping.shapes import Shaper
 from network_provisioner.controllers.switched import SwitchedController
 from network_provisioner.topology.discovery import Discovered, End, Port
@@ -77,16 +71,16 @@ class OpenFlowController(SwitchedController):
 
 
 def _messages(changes: Changes, now: float) -> list[_Message]:
-    """What a switch is sent: what rules need first, and last."""
-    first = [rule for rule in changes.add if is_stamp(rule)]
-    rules = [rule for rule in changes.add if not is_stamp(rule)]
+    """What a switch is sent, in this order."""
+    messages: dict[str, Callable[[Any], Any]] = {
+        "add": partial(wire.add_rule, now=now),
+        "delete": wire.delete_rule,
+        "add_entry": partial(wire.add_entry, there=False),
+        "change_entry": partial(wire.add_entry, there=True),
+        "delete_entry": wire.delete_entry,
+    }
     return [
-        *((wire.add_rule(rule, now), rule_text(rule)) for rule in first),
-        *((wire.add_entry(e, there=False), entry_text(e)) for e in changes.add_entries),
-        *((wire.add_entry(e, there=True), entry_text(e)) for e in changes.change_entries),
-        *((wire.add_rule(rule, now), rule_text(rule)) for rule in rules),
-        *((wire.delete_rule(rule), rule_text(rule)) for rule in changes.delete),
-        *((wire.delete_entry(e), entry_text(e)) for e in changes.delete_entries),
+        (messages[verb](item), item_text(item)) for wave in changes.waves() for verb, item in wave
     ]
 
 
