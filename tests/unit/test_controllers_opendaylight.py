@@ -132,23 +132,6 @@ def test_the_end_of_every_lease_is_noticed() -> None:
         odl.down()
 
 
-def test_a_renewed_lease_keeps_the_bytes(rig: FakeRig) -> None:
-    rig.controller.apply([rig.circuit()])
-    for node in rig.odl.nodes.values():
-        for entry in node.table.values():
-            entry.bytes = 700
-    assert rig.controller.circuit_bytes("a") == 700
-    rig.controller.apply([rig.circuit(lease_s=1000.0)])
-    assert rig.controller.circuit_bytes("a") == 700
-
-
-def test_routes_come_back_without_a_broker(rig: FakeRig) -> None:
-    rig.controller.apply([rig.circuit()])
-    rig.odl.wrong = lambda verb, path: (503, "text/plain", b"")
-    rig.restart_switches()
-    assert set(rig.odl.owners(1)) == {ROUTE_OWNER}
-
-
 def test_a_refusal_names_switch_and_reason_and_changes_nothing(rig: FakeRig) -> None:
     rig.controller.apply([rig.circuit("before")])
     tables = {dpid: rig.odl.owners(dpid) for dpid in rig.odl.nodes}
@@ -443,15 +426,6 @@ def test_a_group_that_was_left_is_taken_over(rig: FakeRig) -> None:
         assert node.groups == {}
     finally:
         second.stop()
-
-
-def test_a_refused_group_is_named_and_changes_nothing(rig: FakeRig) -> None:
-    rig.controller.apply([rig.circuit("before")])
-    rig.odl.nodes[1].refusal = REFUSAL
-    with pytest.raises(ControllerError, match=r"^switch s1 \(dpid 1\) refused a group: Device"):
-        rig.controller.apply([split(rig)])
-    assert rig.controller.installed() == ["before"]
-    assert rig.odl.nodes[1].groups == {}
 
 
 def test_rates_by_meters_are_refused() -> None:
