@@ -167,7 +167,7 @@ _Rules = tuple[FlowRule, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class SwitchPlan:
     """What the switches should carry now.
 
     ``groups`` say why; ``rules`` and ``routes`` (best effort) are for the switches, with the
@@ -249,7 +249,9 @@ class Planner:
             if isinstance(entry, SelectGroup)
         }
 
-    def plan(self, circuits: Sequence[Circuit], now: float, queues: Sequence[Queue] = ()) -> Plan:
+    def plan(
+        self, circuits: Sequence[Circuit], now: float, queues: Sequence[Queue] = ()
+    ) -> SwitchPlan:
         """The plan for the circuits whose lease has not ended at Unix second ``now``.
 
         Raises InputError for circuits or queues that cannot all be had and for a topology that
@@ -282,7 +284,7 @@ class Planner:
             routes = route_rules(self._topology, self._default_paths, control)
             entries += self._meters(groups, rates, meters)
         self._made = made
-        return Plan(
+        return SwitchPlan(
             groups,
             _unique(by_group.values()),
             shapes,
@@ -363,7 +365,7 @@ def make_plan(
     queues: Sequence[Queue] = (),
     *,
     keep: str = "dscp-htb",
-) -> Plan:
+) -> SwitchPlan:
     """One plan, from nothing: see :meth:`Planner.plan`."""
     return Planner(topology, keep).plan(circuits, now, queues)
 

@@ -24,7 +24,7 @@ from network_provisioner.controllers.base import (
     Queue,
 )
 from network_provisioner.controllers.groups import CircuitGroup, shares
-from network_provisioner.controllers.plan import BANDWIDTH_METHODS, Plan
+from network_provisioner.controllers.plan import BANDWIDTH_METHODS, SwitchPlan
 from network_provisioner.controllers.reconcile import Reconciler
 from network_provisioner.controllers.rules import FlowRule, same_but_lease
 from network_provisioner.controllers.shaping.shapes import Shaper
@@ -230,7 +230,7 @@ class SwitchedController:
         if not self._running:
             raise ControllerError(f"the {self._name} controller is not started")
 
-    def _account_changes(self, before: Plan, after: Plan) -> None:
+    def _account_changes(self, before: SwitchPlan, after: SwitchPlan) -> None:
         """Read the counters of groups whose circuits change, while all can still be told whose
         bytes they were."""
         later = {group.key: group for group in after.groups}
@@ -354,7 +354,7 @@ def _all_events(events: SimpleQueue[SwitchEvent | None], until: float) -> list[S
     return found
 
 
-def _first_rules(plan: Plan, group: CircuitGroup) -> list[FlowRule]:
+def _first_rules(plan: SwitchPlan, group: CircuitGroup) -> list[FlowRule]:
     """The rules at a group's first switch that count its bytes."""
     rules = plan.rules_of(group)
     return [rule for rule in rules if rule.hop == 0 and rule.protocol != "arp"]

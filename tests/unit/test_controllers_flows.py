@@ -18,7 +18,7 @@ from network_provisioner.controllers.groups import (
     port_masks,
     reverse,
 )
-from network_provisioner.controllers.plan import Plan, Planner, make_plan
+from network_provisioner.controllers.plan import Planner, SwitchPlan, make_plan
 from network_provisioner.controllers.rules import (
     FLOW_ACK_PRIORITY,
     FLOW_PRIORITY,
@@ -45,7 +45,7 @@ def split(name: str = "a", flows: tuple[Flow, ...] = ()) -> Circuit:
     return Circuit(name, L2, 40 * MBPS, 80 * MBPS, NOW + 60, flows=flows, parts=parts)
 
 
-def network(plan: Plan, topology: Topology) -> Pipeline:
+def network(plan: SwitchPlan, topology: Topology) -> Pipeline:
     return Pipeline(topology, [*plan.routes, *plan.rules], plan.entries)
 
 

@@ -14,9 +14,9 @@ from itertools import pairwise
 from network_provisioner.controllers.base import ControllerError
 from network_provisioner.controllers.shaping.shapes import (
     LAST_PRIO,
+    Commands,
     DeviceShape,
     QueueClass,
-    Runner,
     answer,
 )
 
@@ -235,7 +235,7 @@ class TcShaper:
     makes a batch fail; then all devices of the call are laid anew, once.
     """
 
-    def __init__(self, run: Runner) -> None:
+    def __init__(self, run: Commands) -> None:
         self._run = run
         # None: on the device is something we no longer know.
         self._laid: dict[str, DeviceShape | None] = {}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from network_provisioner.controllers.shaping.shapes import LAST_PRIO, DeviceShape, Runner, answer
+from network_provisioner.controllers.shaping.shapes import LAST_PRIO, Commands, DeviceShape, answer
 
 # What says in the database that a record is ours, and whose device it is for.
 _MARK = "adon-device"
@@ -24,7 +24,7 @@ class VsctlShaper:
     is queued stays queued.
     """
 
-    def __init__(self, run: Runner, database: str = "") -> None:
+    def __init__(self, run: Commands, database: str = "") -> None:
         """``database`` is an OVSDB address such as ``unix:/run/openvswitch/db.sock``, empty for the
         machine's own."""
         self._words = ["ovs-vsctl", "--timeout=10", *([f"--db={database}"] if database else [])]

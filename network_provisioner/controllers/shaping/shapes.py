@@ -211,7 +211,7 @@ def _depth(queue: Queue, by_name: Mapping[str, Queue]) -> int:
 _PACKAGES = {"ovs-vsctl": "openvswitch-switch"}
 
 
-class Runner(Protocol):
+class Commands(Protocol):
     """Runs commands."""
 
     def ask(self, command: Sequence[str], stdin: str = "") -> tuple[int, str, str]:
@@ -227,7 +227,7 @@ class CommandRunner:
         self._timeout_s = timeout_s
 
     def ask(self, command: Sequence[str], stdin: str = "") -> tuple[int, str, str]:
-        """See :class:`Runner`. A command that takes too long is killed and counts as failed."""
+        """See :class:`Commands`. A command that takes too long is killed and counts as failed."""
         argv = [*self._prefix, *command]
         try:
             done = subprocess.run(
@@ -248,7 +248,7 @@ class CommandRunner:
         return done.returncode, done.stdout, done.stderr
 
 
-def answer(runner: Runner, command: Sequence[str], stdin: str = "") -> str:
+def answer(runner: Commands, command: Sequence[str], stdin: str = "") -> str:
     """What a command that shapes prints. Raises ControllerError where it fails, MissingError."""
     code, out, error = runner.ask(command, stdin)
     if code != 0:
