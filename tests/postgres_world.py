@@ -29,7 +29,8 @@ def patient_stores() -> Iterator[None]:
             patch.setitem(postgres_link._SETTINGS, name, f"{_PATIENCE_S:g}s")
         patch.setitem(postgres_link._FOUND, "connect_timeout", int(_PATIENCE_S))
         patch.setattr(postgres_link, "_SILENT_S", _PATIENCE_S)
-        patch.setattr(postgres_store, "TURN_S", _PATIENCE_S)
+        for name in ("TURN_S", "_WAIT_S"):
+            patch.setattr(postgres_store, name, _PATIENCE_S)
         yield
 
 

@@ -155,9 +155,9 @@ def _archive(file: Path) -> Finding:
 
 
 def _database(url: str) -> tuple[str, bool]:
-    from network_provisioner.stores.postgres_link import Link
+    from network_provisioner.stores.postgres_link import PostgresConnection
 
-    link = Link(url)
+    link = PostgresConnection(url)
     try:
         version = link.rows("SHOW server_version", {})[0][0]
     finally:

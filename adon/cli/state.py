@@ -78,7 +78,7 @@ def _show(args: argparse.Namespace) -> int:
 
 
 def _copy(args: argparse.Namespace) -> int:
-    from network_provisioner.stores.copying import copy_state
+    from network_provisioner.stores.opening import copy_state
 
     with (
         closing(_opened(args.source, made=False)) as source,

@@ -1,11 +1,11 @@
-"""The switches that a driver can reach, directly or through a controller, as a Protocol."""
+"""The switches that a driver can reach, directly or through a controller."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from queue import SimpleQueue
-from typing import Protocol
 
 from network_provisioner.base.errors import InputError
 from network_provisioner.controllers.rules import Changes, SeenRule, TableEntry
@@ -20,70 +20,71 @@ class SwitchEvent:
     connected: bool
 
 
-class SwitchBackend(Protocol):
+class SwitchBackend(ABC):
     """OpenFlow switches by datapath id. What takes several of them is done on all at once.
 
-    Every method but ``close``, ``label`` and ``connected`` may raise ControllerError.
+    ``names`` gives the datapath ids that are expected, with the switches' names. ``events`` is what
+    happened at them; whoever waits for it may put None in to end that. Every method but ``close``,
+    ``label`` and ``connected`` may raise ControllerError.
     """
 
-    @property
-    def events(self) -> SimpleQueue[SwitchEvent | None]:
-        """What happened at the switches; whoever waits for it may put None in to end that."""
-        ...
-
-    def open(self) -> None:
-        """Start to reach for the switches."""
-        ...
-
-    def close(self) -> None:
-        """Leave the switches alone from now on, and wait for threads to end."""
-        ...
-
-    def expectation(self) -> str:
-        """Where switches should have come to, and what to look at: the end of a message."""
-        ...
+    def __init__(self, names: Mapping[int, str]) -> None:
+        self.events: SimpleQueue[SwitchEvent | None] = SimpleQueue()
+        self._names = dict(names)
 
     def label(self, dpid: int) -> str:
         """A switch as messages name it."""
-        ...
+        return f"switch {self._names.get(dpid, '?')} (dpid {dpid})"
 
+    @abstractmethod
+    def open(self) -> None:
+        """Start to reach for the switches."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Leave the switches alone from now on, and wait for threads to end."""
+
+    @abstractmethod
+    def expectation(self) -> str:
+        """Where switches should have come to, and what to look at: the end of a message."""
+
+    @abstractmethod
     def connected(self) -> set[int]:
         """The datapath ids of the switches that can be reached now."""
-        ...
 
+    @abstractmethod
     def send(self, changes: Mapping[int, Changes], now: float) -> None:
         """Change rules, groups and meters; returns when all switches have confirmed.
 
         The error names the switch that refused, did not answer or is not connected; the others may
         have changed by then.
         """
-        ...
 
+    @abstractmethod
     def delete_by_cookie(self, dpid: int, cookie: int, mask: int) -> None:
         """Delete every rule under a cookie mask."""
-        ...
 
+    @abstractmethod
     def read_rules(
         self, dpids: set[int], cookie: int, mask: int, now: float
     ) -> tuple[dict[int, list[SeenRule]], dict[int, set[int]]]:
         """The rules under a cookie mask, and the cookies of odd ones: which we would not make."""
-        ...
 
+    @abstractmethod
     def read_bytes(self, wanted: Mapping[int, Sequence[int]], now: float) -> list[SeenRule]:
         """The rules with exactly these cookies, by switch."""
-        ...
 
+    @abstractmethod
     def read_entries(self, dpids: set[int]) -> dict[int, list[TableEntry]]:
         """Our groups and meters."""
-        ...
 
+    @abstractmethod
     def can_meter(self, dpid: int) -> bool:
         """Whether a switch has meters that drop, and whose rate can be changed."""
-        ...
 
+    @abstractmethod
     def sent_bytes(self, dpids: set[int]) -> dict[int, dict[int, int]]:
         """Bytes sent out of every port."""
-        ...
 
 
 def switch_names(topology: Topology) -> dict[int, str]:

@@ -74,6 +74,11 @@ class Circuit:
     queue: str = ""
     parts: tuple[Part, ...] = ()
 
+    @property
+    def all_parts(self) -> tuple[Part, ...]:
+        """Its parts, or the whole circuit as the only one."""
+        return self.parts or (Part(self.path, self.min_bps, self.max_bps),)
+
 
 @dataclass(frozen=True, slots=True)
 class Queue:

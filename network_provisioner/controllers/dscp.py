@@ -1,4 +1,4 @@
-"""Which DSCP value names which class, and which lane. Pure.
+"""Which DSCP value names which class, and which branch. Pure.
 
 DSCP has six bits, and 0 is best effort: 63 values. A class has a value of its own on every device
 that it crosses as long as they suffice; beyond, circuits share one (and one class, with the sum of
@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from network_provisioner.base.errors import InputError
-from network_provisioner.controllers.groups import Group, GroupKey, Lane, Pair
+from network_provisioner.controllers.groups import Branch, CircuitGroup, GroupKey, Pair
 from network_provisioner.topology.graph import Topology
 
 MARKS = 63
@@ -26,7 +26,7 @@ SHARED, ACKS = "queue|", "acks|"
 
 
 @dataclass(slots=True)
-class _Use:
+class _MarkNeed:
     """A class, where it needs a mark that others there do not have, and whether it may share."""
 
     key: ClassKey
@@ -45,20 +45,20 @@ class Marker:
         self._rank = {site: i for i, site in enumerate(topology.sites)}
         self._topology = topology
         self._crossed: dict[tuple[str, ...], frozenset[Hashable]] = {}
-        self._uses: dict[GroupKey, tuple[Group, list[_Use | None]]] = {}
+        self._uses: dict[GroupKey, tuple[CircuitGroup, list[_MarkNeed | None]]] = {}
         self._marks: dict[ClassKey, int] = {}
 
     def marks(
-        self, groups: Sequence[Group], recalled: Mapping[ClassKey, int]
+        self, groups: Sequence[CircuitGroup], recalled: Mapping[ClassKey, int]
     ) -> list[tuple[int, ...]]:
-        """The marks of every group's lanes; 0 where one needs none, which is on a path that is not
-        shaped anywhere, and in a group with one lane.
+        """The marks of every group's branches; 0 where one needs none, which is on a path that is
+        not shaped anywhere, and in a group with one branch.
 
         ``recalled`` marks, which were seen on switches, count more than those of before. Raises
-        InputError where more than 63 queues, lanes of one group, or the like meet.
+        InputError where more than 63 queues, branches of one group, or the like meet.
         """
         uses = {}
-        classes: dict[ClassKey, _Use] = {}
+        classes: dict[ClassKey, _MarkNeed] = {}
         for group in groups:
             last = self._uses.get(group.key)
             mine = last[1] if last is not None and last[0] is group else self._look_at(group)
@@ -76,20 +76,20 @@ class Marker:
             for group in groups
         ]
 
-    def _look_at(self, group: Group) -> list[_Use | None]:
-        """What each lane of a group needs a mark for."""
-        found: list[_Use | None] = []
-        for lane in group.lanes:
-            key = class_key(self._topology, group, lane)
-            places = self._places(lane.path)
-            if len(group.lanes) > 1:
-                places |= {("lanes", group.key, "")}
+    def _look_at(self, group: CircuitGroup) -> list[_MarkNeed | None]:
+        """What each branch of a group needs a mark for."""
+        found: list[_MarkNeed | None] = []
+        for branch in group.branches:
+            key = class_key(self._topology, group, branch)
+            places = self._places(branch.path)
+            if len(group.branches) > 1:
+                places |= {("branches", group.key, "")}
             if key is None or not places:
                 found.append(None)
                 continue
             queue = group.queue if group.data else ""
-            alone = len(group.lanes) == 1 and key.startswith(_OWN)
-            found.append(_Use(key, places, queue, alone, self._preferred(key, group)))
+            alone = len(group.branches) == 1 and key.startswith(_OWN)
+            found.append(_MarkNeed(key, places, queue, alone, self._preferred(key, group)))
         return found
 
     def _places(self, path: tuple[str, ...]) -> frozenset[Hashable]:
@@ -97,25 +97,25 @@ class Marker:
             self._crossed[path] = frozenset(hop for hop in pairwise(path) if hop in self._shaped)
         return self._crossed[path]
 
-    def _preferred(self, key: ClassKey, group: Group) -> int:
+    def _preferred(self, key: ClassKey, group: CircuitGroup) -> int:
         """Where to look first: a pair of sites has a mark of its own among up to 8 sites."""
-        if key.startswith(_OWN) and not group.flows and len(group.lanes) == 1:
+        if key.startswith(_OWN) and not group.flows and len(group.branches) == 1:
             src, dst = self._rank[group.src], self._rank[group.dst]
             # Position among ordered pairs without (i, i).
             return src * (len(self._rank) - 1) + dst - (dst > src)
         return hashlib.sha256(key.encode()).digest()[0]
 
 
-def class_key(topology: Topology, group: Group, lane: Lane) -> ClassKey | None:
-    """The class that a lane's traffic belongs to; None for best effort."""
-    if len(group.lanes) > 1:
-        return f"{_OWN}{group.key}|{'>'.join(lane.path)}"
+def class_key(topology: Topology, group: CircuitGroup, branch: Branch) -> ClassKey | None:
+    """The class that a branch's traffic belongs to; None for best effort."""
+    if len(group.branches) > 1:
+        return f"{_OWN}{group.key}|{'>'.join(branch.path)}"
     if group.sure:
         return _OWN + group.key
     if group.queue:
         return (SHARED if group.data else ACKS) + group.queue
     # Guaranteed nothing; a class would only hold it down.
-    held_down = group.data and lane.max_bps < topology.path(lane.path).capacity_bps
+    held_down = group.data and branch.max_bps < topology.path(branch.path).capacity_bps
     return _OWN + group.key if held_down else None
 
 
@@ -123,13 +123,13 @@ class _Table:
     """Who has which mark where."""
 
     def __init__(self) -> None:
-        self._taken: dict[Hashable, dict[int, _Use]] = {}
+        self._taken: dict[Hashable, dict[int, _MarkNeed]] = {}
         self._shares: dict[tuple[frozenset[Hashable], str], tuple[int, frozenset[int]]] = {}
         self._version = 0
         self.crowd: Counter[int] = Counter()
         self.full: set[frozenset[Hashable]] = set()
 
-    def give(self, use: _Use, mark: int) -> None:
+    def give(self, use: _MarkNeed, mark: int) -> None:
         """It has this mark from now on."""
         self.crowd[mark] += 1
         for place in use.places:
@@ -138,11 +138,11 @@ class _Table:
                 there[mark] = use
                 self._version += 1
 
-    def free(self, use: _Use, mark: int) -> bool:
+    def free(self, use: _MarkNeed, mark: int) -> bool:
         """Whether nobody has this mark where it is needed."""
         return all(mark not in self._taken.get(place, ()) for place in use.places)
 
-    def shareable(self, use: _Use) -> frozenset[int]:
+    def shareable(self, use: _MarkNeed) -> frozenset[int]:
         """The marks that it can share with those who have them."""
         about = (use.places, use.queue)
         version, marks = self._shares.get(about, (-1, frozenset()))
@@ -151,12 +151,12 @@ class _Table:
             self._shares[about] = (self._version, marks)
         return marks
 
-    def _may_join(self, use: _Use, mark: int) -> bool:
+    def _may_join(self, use: _MarkNeed, mark: int) -> bool:
         holders = (self._taken.get(place, {}).get(mark) for place in use.places)
         return all(h is None or (h.may_share and h.queue == use.queue) for h in holders)
 
 
-def _assign(uses: list[_Use], remembered: Mapping[ClassKey, int]) -> dict[ClassKey, int]:
+def _assign(uses: list[_MarkNeed], remembered: Mapping[ClassKey, int]) -> dict[ClassKey, int]:
     table = _Table()
     marks: dict[ClassKey, int] = {}
     befores = [remembered.get(use.key) for use in uses]
@@ -187,7 +187,7 @@ def _assign(uses: list[_Use], remembered: Mapping[ClassKey, int]) -> dict[ClassK
     return marks
 
 
-def _exhausted(use: _Use) -> str:
+def _exhausted(use: _MarkNeed) -> str:
     hops = sorted(place for place in use.places if isinstance(place, tuple) and len(place) == 2)
     where = f"link {hops[0][0]}-{hops[0][1]}" if hops else "a circuit with several paths"
     inside = f" of queue {use.queue!r}" if use.queue else ""

@@ -5,7 +5,7 @@ a circuit's flows name, or all that no flow names. Circuits of one pair of sites
 are one group, as are those that name the same. The acknowledgements of a group's data are a group
 of the other direction, or part of the data there.
 
-A group has one *lane* for each path that it takes at the same time.
+A group has one *branch* for each path that it takes at the same time.
 
 Switches match ranges of ports as values under masks.
 """
@@ -21,10 +21,8 @@ from network_provisioner.base.errors import InputError
 from network_provisioner.base.flows import Flow, Ports
 from network_provisioner.base.units import MAX_RATE_BPS, format_rate
 from network_provisioner.controllers.base import Circuit
-from network_provisioner.controllers.rules import Masked
+from network_provisioner.controllers.rules import PORT_BITS, Masked
 from network_provisioner.topology.graph import Topology
-
-_ALL_BITS = 0xFFFF
 
 
 def port_masks(ports: Ports) -> list[Masked]:
@@ -36,10 +34,10 @@ def port_masks(ports: Ports) -> list[Masked]:
     found = []
     while first <= last:
         # The largest block that begins here: as aligned as ``first``, no longer than what is left.
-        size = first & -first or _ALL_BITS + 1
+        size = first & -first or PORT_BITS + 1
         while size > last - first + 1:
             size >>= 1
-        found.append((first, _ALL_BITS & ~(size - 1)))
+        found.append((first, PORT_BITS & ~(size - 1)))
         first += size
     return found
 
@@ -113,9 +111,9 @@ def _words(flow: Flow) -> str:
 MAX_MATCHES = 128
 
 
-def ways(circuit: Circuit) -> tuple[tuple[str, ...], ...]:
+def paths_of(circuit: Circuit) -> tuple[tuple[str, ...], ...]:
     """All paths that a circuit takes at the same time."""
-    return tuple(part.path for part in circuit.parts) or (circuit.path,)
+    return tuple(part.path for part in circuit.all_parts)
 
 
 def check_circuit(circuit: Circuit) -> None:
@@ -154,7 +152,7 @@ def check_path(topology: Topology, circuit_id: str, path: tuple[str, ...]) -> No
 
 
 def _check_parts(circuit: Circuit, label: str) -> None:
-    paths = ways(circuit)
+    paths = paths_of(circuit)
     if circuit.path != paths[0]:
         raise InputError(f"{label} has a path that is not its first part's, expected that one")
     if len(set(paths)) != len(paths):
@@ -189,10 +187,10 @@ ACK_SHARE = 0.03
 
 
 @dataclass(frozen=True, slots=True)
-class Lane:
+class Branch:
     """One path of a group. ``ack_bps`` is what the acknowledgements on it need.
 
-    ``mark`` is the DSCP value that names its class on shaped devices and its lane on switches, 0
+    ``mark`` is the DSCP value that names its class on shaped devices and its branch on switches, 0
     where neither is needed.
     """
 
@@ -204,7 +202,7 @@ class Lane:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class CircuitGroup:
     """Traffic from ``src`` to ``dst`` that has circuits.
 
     ``flows`` are its packets as they go this way, empty for all that no other group names. ``data``
@@ -216,7 +214,7 @@ class Group:
     src: str
     dst: str
     flows: tuple[Flow, ...]
-    lanes: tuple[Lane, ...]
+    branches: tuple[Branch, ...]
     data: tuple[str, ...]
     acks: tuple[str, ...]
     lease_until: float
@@ -228,27 +226,27 @@ class Group:
     @property
     def path(self) -> tuple[str, ...]:
         """Its path, the first where it has several."""
-        return self.lanes[0].path
+        return self.branches[0].path
 
     @property
     def min_bps(self) -> float:
         """What its data is guaranteed."""
-        return sum(lane.min_bps for lane in self.lanes)
+        return sum(branch.min_bps for branch in self.branches)
 
     @property
     def max_bps(self) -> float:
         """What its data may take."""
-        return sum(lane.max_bps for lane in self.lanes)
+        return sum(branch.max_bps for branch in self.branches)
 
     @property
     def text(self) -> str:
         """What it carries and where, in one line; the cookie is made of it."""
-        ways = "+".join(">".join(lane.path) for lane in self.lanes)
-        return f"{ways}|{self.flows or ''}|{','.join(self.data)}|{','.join(self.acks)}"
+        paths = "+".join(">".join(branch.path) for branch in self.branches)
+        return f"{paths}|{self.flows or ''}|{','.join(self.data)}|{','.join(self.acks)}"
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class _CheckedCircuit:
     """A circuit that was checked, and the groups of its data and of what answers them."""
 
     circuit: Circuit
@@ -264,10 +262,10 @@ class Grouper:
     def __init__(self, topology: Topology) -> None:
         self._topology = topology
         self._paths: set[tuple[str, ...]] = set()  # that are known to be possible
-        self._known: dict[str, _Known] = {}
-        self._groups: dict[GroupKey, tuple[list[Circuit], list[Circuit], Group]] = {}
+        self._known: dict[str, _CheckedCircuit] = {}
+        self._groups: dict[GroupKey, tuple[list[Circuit], list[Circuit], CircuitGroup]] = {}
 
-    def group(self, circuits: Sequence[Circuit], now: float) -> list[Group]:
+    def group(self, circuits: Sequence[Circuit], now: float) -> list[CircuitGroup]:
         """The groups of all circuits whose lease has not ended at ``now``, in a fixed order,
         unmarked. A group whose circuits are the same objects as before is the same object.
 
@@ -280,7 +278,7 @@ class Grouper:
         data: dict[GroupKey, list[Circuit]] = {}
         acks: dict[GroupKey, list[Circuit]] = {}
         flows: dict[GroupKey, tuple[Flow, ...]] = {}
-        known: dict[str, _Known] = {}
+        known: dict[str, _CheckedCircuit] = {}
         for circuit in circuits:
             entry = self._known.get(circuit.id)
             if entry is None or entry.circuit is not circuit:
@@ -309,32 +307,36 @@ class Grouper:
         self._known, self._groups = known, groups
         return found
 
-    def _look_at(self, circuit: Circuit) -> _Known:
+    def _look_at(self, circuit: Circuit) -> _CheckedCircuit:
         """Checks a circuit."""
         check_circuit(circuit)
-        for path in ways(circuit):
+        for path in paths_of(circuit):
             if path not in self._paths:  # circuits are many, the paths they share are few
                 check_path(self._topology, circuit.id, path)
                 self._paths.add(path)
         src, dst = circuit.path[0], circuit.path[-1]
         flows = tuple(sorted(set(circuit.flows), key=repr))
         answers = tuple(sorted(map(reverse, flows), key=repr))
-        return _Known(circuit, flows, answers, _key(src, dst, flows), _key(dst, src, answers))
+        return _CheckedCircuit(
+            circuit, flows, answers, _key(src, dst, flows), _key(dst, src, answers)
+        )
 
 
-def check_capacity(topology: Topology, groups: Iterable[Group]) -> None:
+def check_capacity(topology: Topology, groups: Iterable[CircuitGroup]) -> None:
     """Raises InputError where the guaranteed rates on a link direction exceed its capacity."""
     asked: dict[Pair, float] = {}
     for group in groups:
-        for lane in group.lanes:
-            if lane.min_bps > 0:
-                for hop in pairwise(lane.path):
-                    asked[hop] = asked.get(hop, 0.0) + lane.min_bps
+        for branch in group.branches:
+            if branch.min_bps > 0:
+                for hop in pairwise(branch.path):
+                    asked[hop] = asked.get(hop, 0.0) + branch.min_bps
     for (a, b), rate in asked.items():
         capacity = topology.link(a, b).capacity_bps
         if rate > capacity * (1 + 1e-9):
             there = by_hop(groups)[a, b]
-            names = ", ".join(i for group, lane in there if lane.min_bps > 0 for i in group.data)
+            names = ", ".join(
+                i for group, branch in there if branch.min_bps > 0 for i in group.data
+            )
             raise InputError(
                 f"link {a}-{b} carries {format_rate(capacity)}, but circuits {names} are "
                 f"guaranteed {format_rate(rate)} together"
@@ -342,22 +344,22 @@ def check_capacity(topology: Topology, groups: Iterable[Group]) -> None:
 
 
 def by_hop(
-    groups: Iterable[Group], hops: frozenset[Pair] | None = None
-) -> dict[Pair, list[tuple[Group, Lane]]]:
-    """The groups on every link direction that has any, with the lane that crosses it.
+    groups: Iterable[CircuitGroup], hops: frozenset[Pair] | None = None
+) -> dict[Pair, list[tuple[CircuitGroup, Branch]]]:
+    """The groups on every link direction that has any, with the branch that crosses it.
 
     ``hops``: those to look at, None for all.
     """
-    found: dict[Pair, list[tuple[Group, Lane]]] = {}
+    found: dict[Pair, list[tuple[CircuitGroup, Branch]]] = {}
     for group in groups:
-        for lane in group.lanes:
-            for hop in pairwise(lane.path):
+        for branch in group.branches:
+            for hop in pairwise(branch.path):
                 if hops is None or hop in hops:
-                    found.setdefault(hop, []).append((group, lane))
+                    found.setdefault(hop, []).append((group, branch))
     return found
 
 
-def shares(circuits: Mapping[str, Circuit], group: Group) -> dict[str, float]:
+def shares(circuits: Mapping[str, Circuit], group: CircuitGroup) -> dict[str, float]:
     """How the bytes of a group are attributed to its circuits: by guaranteed rate, or evenly."""
     rates = {i: circuits[i].min_bps for i in group.data if i in circuits}
     total = sum(rates.values())
@@ -372,24 +374,27 @@ def _group(
     flows: tuple[Flow, ...],
     data: list[Circuit],
     back: list[Circuit],
-) -> Group:
+) -> CircuitGroup:
     needed = sum(_ack_bps(topology, c) for c in back)
     if data:
-        per_way = [_way(data, i) for i in range(len(ways(data[0])))]
-        most = sum(min(ceil, MAX_RATE_BPS) for _, _, ceil in per_way)
-        lanes = tuple(
-            Lane(path, low, ceil, needed * min(ceil, MAX_RATE_BPS) / most)
-            for path, low, ceil in per_way
+        rates = [
+            (same[0].path, math.fsum(p.min_bps for p in same), math.fsum(p.max_bps for p in same))
+            for same in zip(*(c.all_parts for c in data), strict=True)
+        ]
+        most = sum(min(ceil, MAX_RATE_BPS) for _, _, ceil in rates)
+        branches = tuple(
+            Branch(path, low, ceil, needed * min(ceil, MAX_RATE_BPS) / most)
+            for path, low, ceil in rates
         )
     else:
-        lanes = (Lane(tuple(reversed(back[0].path)), 0.0, 0.0, needed),)
+        branches = (Branch(tuple(reversed(back[0].path)), 0.0, 0.0, needed),)
     queues = {c.queue for c in data or back}
-    path = lanes[0].path
-    return Group(
+    path = branches[0].path
+    return CircuitGroup(
         src=path[0],
         dst=path[-1],
         flows=flows,
-        lanes=lanes,
+        branches=branches,
         data=tuple(sorted(c.id for c in data)),
         acks=tuple(sorted(c.id for c in back)),
         lease_until=max(c.lease_until for c in (*data, *back)),
@@ -409,29 +414,19 @@ def _same(before: list[Circuit], now: list[Circuit]) -> bool:
     return len(before) == len(now) and all(a is b for a, b in zip(before, now, strict=True))
 
 
-def _way(circuits: list[Circuit], index: int) -> tuple[tuple[str, ...], float, float]:
-    """Path, guaranteed rate and ceiling of the circuits' way with this number, together."""
-    if not circuits[0].parts:
-        rates = [(c.min_bps, c.max_bps) for c in circuits]
-    else:
-        rates = [(c.parts[index].min_bps, c.parts[index].max_bps) for c in circuits]
-    path = ways(circuits[0])[index]
-    return path, math.fsum(low for low, _ in rates), math.fsum(ceil for _, ceil in rates)
-
-
 def _ack_bps(topology: Topology, circuit: Circuit) -> float:
     """What a circuit's acknowledgements are guaranteed: nothing where its data is not."""
     if circuit.min_bps <= 0 and not circuit.queue:
         return 0.0
-    fits = sum(topology.path(path).capacity_bps for path in ways(circuit))
+    fits = sum(topology.path(path).capacity_bps for path in paths_of(circuit))
     return ACK_SHARE * min(circuit.max_bps, fits)
 
 
 def _check_same_paths(circuits: list[Circuit]) -> None:
     for other in circuits[1:]:
         first = circuits[0]
-        if ways(other) != ways(first):
-            one, two = (" and ".join(">".join(p) for p in ways(c)) for c in (first, other))
+        if paths_of(other) != paths_of(first):
+            one, two = (" and ".join(">".join(p) for p in paths_of(c)) for c in (first, other))
             raise InputError(
                 f"circuits {first.id!r} and {other.id!r} from {first.path[0]} to "
                 f"{first.path[-1]} name the paths {one} and {two}, expected one path for what "

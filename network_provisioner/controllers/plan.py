@@ -1,7 +1,8 @@
 """What the switches should carry: from circuits to flow rules, classes and meters. Pure.
 
-How rates are kept is one of :data:`WAYS`: by DSCP marks and classes on the devices (``dscp-htb``),
-by the switch's queues, numbered like the marks (``queue``), by policing (``meter``), or not.
+How rates are kept is one of :data:`BANDWIDTH_METHODS`: by DSCP marks and classes on the devices
+(``dscp-htb``), by the switch's queues, numbered like the marks (``queue``), by policing
+(``meter``), or not.
 
 A meter can hold traffic down but not hold bandwidth free. So circuits on a link are held to what
 fits together, and so is best effort beside them, to what they leave.
@@ -18,23 +19,23 @@ from network_provisioner.base.errors import InputError
 from network_provisioner.controllers.base import Circuit, Queue
 from network_provisioner.controllers.dscp import ACKS, SHARED, ClassKey, Marker, class_key
 from network_provisioner.controllers.groups import (
-    Group,
+    Branch,
+    CircuitGroup,
     Grouper,
     GroupKey,
-    Lane,
     Pair,
     by_hop,
 )
 from network_provisioner.controllers.routes import (
-    Step,
-    Way,
+    RateControl,
+    SwitchHop,
     arp_rules,
     default_paths,
     group_rules,
     hop_key,
     route_rules,
     shaped_hops,
-    steps,
+    switch_hops,
 )
 from network_provisioner.controllers.rules import (
     TRANSIT_OWNER,
@@ -51,6 +52,7 @@ from network_provisioner.controllers.shaping.shapes import (
     MIN_CLASS_BPS,
     ClassDemand,
     DeviceShape,
+    check_queues,
     share_out,
 )
 from network_provisioner.topology.graph import Link, Topology
@@ -60,7 +62,7 @@ from network_provisioner.topology.graph import Link, Topology
 BURST_S = 0.1
 
 
-def caps(topology: Topology, groups: Sequence[Group]) -> dict[str, float]:
+def caps(topology: Topology, groups: Sequence[CircuitGroup]) -> dict[str, float]:
     """The rate, in b/s, of the meter of every group with data, by its key, and of best effort on
     every link direction that circuits cross, by its :func:`hop_key`.
 
@@ -71,20 +73,20 @@ def caps(topology: Topology, groups: Sequence[Group]) -> dict[str, float]:
     part: dict[Pair, float] = {}
     for hop, there in crossing.items():
         usable = topology.link(*hop).capacity_bps * (1 - BEST_EFFORT_SHARE)
-        sure = sum(lane.min_bps for _, lane in there)
-        more = sum(_ceiling(topology, hop, lane.max_bps) - lane.min_bps for _, lane in there)
+        sure = sum(branch.min_bps for _, branch in there)
+        more = sum(_ceiling(topology, hop, branch.max_bps) - branch.min_bps for _, branch in there)
         part[hop] = min(1.0, max(0.0, (usable - sure) / more)) if more > 0 else 1.0
     rates: dict[str, float] = {}
     taken = dict.fromkeys(crossing, 0.0)
     for group in groups:
         total = 0.0
-        for lane in group.lanes:
-            hops = list(pairwise(lane.path))
-            least = min(_ceiling(topology, hop, lane.max_bps) for hop in hops)
-            extra = max(0.0, least - lane.min_bps) * min(part[hop] for hop in hops)
+        for branch in group.branches:
+            hops = list(pairwise(branch.path))
+            least = min(_ceiling(topology, hop, branch.max_bps) for hop in hops)
+            extra = max(0.0, least - branch.min_bps) * min(part[hop] for hop in hops)
             for hop in hops:
-                taken[hop] += lane.min_bps + extra + lane.ack_bps
-            total += lane.min_bps + extra
+                taken[hop] += branch.min_bps + extra + branch.ack_bps
+            total += branch.min_bps + extra
         if group.data:
             rates[group.key] = max(MIN_CLASS_BPS, total)
     for hop, used in taken.items():
@@ -106,15 +108,14 @@ def _ceiling(topology: Topology, hop: Pair, max_bps: float) -> float:
 def device_shapes(
     topology: Topology,
     shaped: frozenset[Pair],
-    groups: Sequence[Group],
+    groups: Sequence[CircuitGroup],
     queues: Sequence[Queue],
 ) -> tuple[DeviceShape, ...]:
     """The shape of the device of every ``shaped`` link direction, in a fixed order.
 
     Queues on other links are nobody's. Raises InputError for queues that make no sense.
     """
-    for queue in queues:
-        _check_queue(topology, queue)
+    check_queues(topology, queues)
     crossing = by_hop(groups, shaped)
     shapes = []
     for a, b in sorted(shaped):
@@ -128,30 +129,30 @@ def device_shapes(
 
 
 def _demands(
-    topology: Topology, link: Link, there: Sequence[tuple[Group, Lane]], queues: set[str]
+    topology: Topology, link: Link, there: Sequence[tuple[CircuitGroup, Branch]], queues: set[str]
 ) -> list[ClassDemand]:
     """What every mark on a link direction asks for; several groups may share one."""
-    by_mark: dict[int, list[tuple[Group, Lane]]] = {}
-    for group, lane in there:
-        if lane.mark:
-            by_mark.setdefault(lane.mark, []).append((group, lane))
+    by_mark: dict[int, list[tuple[CircuitGroup, Branch]]] = {}
+    for group, branch in there:
+        if branch.mark:
+            by_mark.setdefault(branch.mark, []).append((group, branch))
     asked = []
     for mark, users in sorted(by_mark.items()):
-        group, lane = users[0]
-        key = class_key(topology, group, lane) or ""
+        group, branch = users[0]
+        key = class_key(topology, group, branch) or ""
         shared = key.startswith(SHARED)
         queue = group.queue if group.data and group.queue in queues else ""
         if shared and not queue:
             continue  # members of a queue that this link does not have are best effort here
         ceil = sum(
-            lane.max_bps + lane.ack_bps if group.data else link.capacity_bps
-            for group, lane in users
+            branch.max_bps + branch.ack_bps if group.data else link.capacity_bps
+            for group, branch in users
         )
         asked.append(
             ClassDemand(
                 mark,
-                math.fsum(lane.min_bps for _, lane in users),
-                math.fsum(lane.ack_bps for _, lane in users),
+                math.fsum(branch.min_bps for _, branch in users),
+                math.fsum(branch.ack_bps for _, branch in users),
                 math.inf if shared else ceil,
                 queue,
                 shared=shared,
@@ -161,26 +162,12 @@ def _demands(
     return asked
 
 
-def _check_queue(topology: Topology, queue: Queue) -> None:
-    label = f"queue {queue.name!r} on link {'>'.join(queue.hop)}"
-    if not queue.name:
-        raise InputError(f"a queue on link {'>'.join(queue.hop)} has no name, expected one")
-    topology.link(*queue.hop)
-    if not (math.isfinite(queue.rate_bps) and queue.rate_bps >= 0):
-        raise InputError(f"{label} has rate_bps {queue.rate_bps!r}, expected 0 b/s or more")
-    if math.isnan(queue.ceil_bps) or queue.ceil_bps < queue.rate_bps or queue.ceil_bps <= 0:
-        raise InputError(
-            f"{label} has ceil_bps {queue.ceil_bps!r}, expected more than 0 b/s and no less than "
-            f"its rate_bps {queue.rate_bps!r}"
-        )
-
-
-WAYS = ("dscp-htb", "queue", "meter", "none")
+BANDWIDTH_METHODS = ("dscp-htb", "queue", "meter", "none")
 _Rules = tuple[FlowRule, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class SwitchPlan:
     """What the switches should carry now.
 
     ``groups`` say why; ``rules`` and ``routes`` (best effort) are for the switches, with the
@@ -188,19 +175,19 @@ class Plan:
     which nothing is reserved.
     """
 
-    groups: tuple[Group, ...]
+    groups: tuple[CircuitGroup, ...]
     rules: _Rules
     shapes: tuple[DeviceShape, ...]
     routes: _Rules = ()
     entries: tuple[TableEntry, ...] = ()
     by_group: Mapping[GroupKey, _Rules] = field(default_factory=dict, repr=False)
-    by_id: Mapping[str, Group] = field(default_factory=dict, repr=False)
+    by_id: Mapping[str, CircuitGroup] = field(default_factory=dict, repr=False)
 
-    def rules_of(self, group: Group) -> _Rules:
+    def rules_of(self, group: CircuitGroup) -> _Rules:
         """The rules that carry one group, first switch first, ARP last."""
         return self.by_group[group.key]
 
-    def carrier(self, circuit_id: str) -> Group | None:
+    def carrier(self, circuit_id: str) -> CircuitGroup | None:
         """The group that carries a circuit's data, None where none does."""
         return self.by_id.get(circuit_id)
 
@@ -209,39 +196,41 @@ class Plan:
 class _Made:
     """What was made of a group, and from what."""
 
-    base: Group
-    group: Group
+    base: CircuitGroup
+    group: CircuitGroup
     depends: tuple[int, int]
     rules: _Rules
     select: TableEntry | None
 
     @property
     def marks(self) -> tuple[int, ...]:
-        return tuple(lane.mark for lane in self.group.lanes)
+        return tuple(branch.mark for branch in self.group.branches)
 
 
 class Planner:
     """Makes plans for one network, each from what the one before left to do.
 
-    ``keep`` is one of :data:`WAYS`. Not thread-safe.
+    ``keep`` is one of :data:`BANDWIDTH_METHODS`. Not thread-safe.
     """
 
     def __init__(self, topology: Topology, keep: str = "dscp-htb") -> None:
         """Raises InputError for a topology whose best-effort routes cannot be laid."""
-        if keep not in WAYS:
-            raise InputError(f"bandwidth is {keep!r}, expected one of {', '.join(WAYS)}")
+        if keep not in BANDWIDTH_METHODS:
+            raise InputError(
+                f"bandwidth is {keep!r}, expected one of {', '.join(BANDWIDTH_METHODS)}"
+            )
         self._topology = topology
         self._keep = keep
         self._shaped = shaped_hops(topology) if keep in ("dscp-htb", "queue") else frozenset()
         self._default_paths = default_paths(topology)
-        self._steps: dict[tuple[str, ...], list[Step]] = {}
+        self._hops: dict[tuple[str, ...], list[SwitchHop]] = {}
         self._grouper = Grouper(topology)
         self._marker = Marker(topology, self._shaped)
         self._made: dict[GroupKey, _Made] = {}
         # Marks seen on switches, by cookie, and by the number of a select group.
         self._there: dict[int, tuple[int, ...]] = {}
         self._dealt: dict[int, tuple[int, ...]] = {}
-        self._plain = route_rules(topology, self._default_paths, self._way({}))
+        self._plain = route_rules(topology, self._default_paths, self._rate_control({}))
 
     def routes(self) -> list[FlowRule]:
         """The best-effort rules where there are no circuits."""
@@ -260,40 +249,42 @@ class Planner:
             if isinstance(entry, SelectGroup)
         }
 
-    def plan(self, circuits: Sequence[Circuit], now: float, queues: Sequence[Queue] = ()) -> Plan:
+    def plan(
+        self, circuits: Sequence[Circuit], now: float, queues: Sequence[Queue] = ()
+    ) -> SwitchPlan:
         """The plan for the circuits whose lease has not ended at Unix second ``now``.
 
         Raises InputError for circuits or queues that cannot all be had and for a topology that
         lacks a port, an address or a router's MAC on one of the paths.
         """
         found = self._grouper.group(circuits, now)
-        numbers = our_numbers(g.key for g in found if len(g.lanes) > 1)
+        numbers = our_numbers(g.key for g in found if len(g.branches) > 1)
         marks = self._marker.marks(found, self._recalled(found, numbers))
         groups = tuple(map(self._marked, found, marks))
         rates = caps(self._topology, groups) if self._keep == "meter" else {}
         meters = our_numbers(rates)
-        way = self._way(meters)
+        control = self._rate_control(meters)
         shapes = device_shapes(self._topology, self._shaped, groups, queues)
 
         made = {}
         for base, group in zip(found, groups, strict=True):
-            number = numbers[group.key] if len(group.lanes) > 1 else 0
-            depends = (number, way.meter(group.key))
+            number = numbers[group.key] if len(group.branches) > 1 else 0
+            depends = (number, control.meter(group.key))
             last = self._made.get(group.key)
             if last is not None and last.group is group and last.depends == depends:
                 made[group.key] = last
             else:
-                rules, select = group_rules(self._topology, group, way, number, self._walk)
+                rules, select = group_rules(self._topology, group, control, number, self._walk)
                 made[group.key] = _Made(base, group, depends, tuple(rules), select)
         by_group = {key: it.rules for key, it in made.items()}
         self._add_arp(groups, by_group)
         entries: list[TableEntry] = [it.select for it in made.values() if it.select is not None]
         routes: Sequence[FlowRule] = self._plain
         if rates:
-            routes = route_rules(self._topology, self._default_paths, way)
+            routes = route_rules(self._topology, self._default_paths, control)
             entries += self._meters(groups, rates, meters)
         self._made = made
-        return Plan(
+        return SwitchPlan(
             groups,
             _unique(by_group.values()),
             shapes,
@@ -303,41 +294,43 @@ class Planner:
             {circuit_id: group for group in groups for circuit_id in group.data},
         )
 
-    def _marked(self, base: Group, marks: tuple[int, ...]) -> Group:
-        """A group with its lanes' marks, the same object as long as neither changes."""
+    def _marked(self, base: CircuitGroup, marks: tuple[int, ...]) -> CircuitGroup:
+        """A group with its branches' marks, the same object as long as neither changes."""
         last = self._made.get(base.key)
         if last is not None and last.base is base and last.marks == marks:
             return last.group
-        lanes = zip(base.lanes, marks, strict=True)
-        return replace(base, lanes=tuple(replace(lane, mark=mark) for lane, mark in lanes))
+        marked = zip(base.branches, marks, strict=True)
+        return replace(base, branches=tuple(replace(b, mark=mark) for b, mark in marked))
 
-    def _recalled(self, groups: Iterable[Group], numbers: Mapping[str, int]) -> dict[ClassKey, int]:
+    def _recalled(
+        self, groups: Iterable[CircuitGroup], numbers: Mapping[str, int]
+    ) -> dict[ClassKey, int]:
         """The marks that these groups have on the switches, as far as they were read."""
         found: dict[ClassKey, int] = {}
         if self._there or self._dealt:
             for group in groups:
                 marks = self._there.get(make_cookie(TRANSIT_OWNER, group.text), ())
-                if len(group.lanes) > 1:
+                if len(group.branches) > 1:
                     marks = self._dealt.get(numbers[group.key], ())
-                for lane, mark in zip(group.lanes, marks, strict=False):
-                    key = class_key(self._topology, group, lane)
+                for branch, mark in zip(group.branches, marks, strict=False):
+                    key = class_key(self._topology, group, branch)
                     if key is not None:
                         found[key] = mark
             self._there, self._dealt = {}, {}
         return found
 
-    def _way(self, meters: Mapping[str, int]) -> Way:
-        return Way(self._shaped, self._keep == "queue", meters)
+    def _rate_control(self, meters: Mapping[str, int]) -> RateControl:
+        return RateControl(self._shaped, self._keep == "queue", meters)
 
-    def _walk(self, path: tuple[str, ...]) -> list[Step]:
-        found = self._steps.get(path)
+    def _walk(self, path: tuple[str, ...]) -> list[SwitchHop]:
+        found = self._hops.get(path)
         if found is None:
-            found = self._steps[path] = steps(self._topology, path)
+            found = self._hops[path] = switch_hops(self._topology, path)
         return found
 
-    def _add_arp(self, groups: Iterable[Group], by_group: dict[GroupKey, _Rules]) -> None:
+    def _add_arp(self, groups: Iterable[CircuitGroup], by_group: dict[GroupKey, _Rules]) -> None:
         """Adds rules for ARP to the groups with an end in a Science DMZ."""
-        guarded: dict[Pair, list[Group]] = {}
+        guarded: dict[Pair, list[CircuitGroup]] = {}
         nodes = self._topology.nodes
         for group in groups:
             if nodes[group.src].dmz or nodes[group.dst].dmz:
@@ -350,7 +343,7 @@ class Planner:
                 by_group[group.key] += rules
 
     def _meters(
-        self, groups: Iterable[Group], rates: Mapping[str, float], numbers: Mapping[str, int]
+        self, groups: Iterable[CircuitGroup], rates: Mapping[str, float], numbers: Mapping[str, int]
     ) -> list[TableEntry]:
         found: list[TableEntry] = []
         for group in groups:
@@ -372,7 +365,7 @@ def make_plan(
     queues: Sequence[Queue] = (),
     *,
     keep: str = "dscp-htb",
-) -> Plan:
+) -> SwitchPlan:
     """One plan, from nothing: see :meth:`Planner.plan`."""
     return Planner(topology, keep).plan(circuits, now, queues)
 

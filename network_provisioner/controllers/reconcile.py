@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from network_provisioner.base.errors import AdonError, InputError
 from network_provisioner.controllers.backend import SwitchBackend, switch_names
 from network_provisioner.controllers.base import Circuit, ControllerError, Queue
-from network_provisioner.controllers.groups import Group
-from network_provisioner.controllers.plan import Plan, Planner
+from network_provisioner.controllers.groups import CircuitGroup
+from network_provisioner.controllers.plan import Planner, SwitchPlan
 from network_provisioner.controllers.rules import (
     ANY_OWNER_MASK,
     OWNER_MASK,
@@ -35,8 +35,8 @@ class Transition:
     """From one plan to another on these switches, and what the latter is for."""
 
     switches: set[int]
-    before: Plan
-    after: Plan
+    before: SwitchPlan
+    after: SwitchPlan
     circuits: tuple[Circuit, ...]
     queues: tuple[Queue, ...]
 
@@ -71,7 +71,7 @@ class Reconciler:
         self._queues: tuple[Queue, ...] = ()
         # When they were said, in the switch state's epochs.
         self._epoch = 0
-        self._current: tuple[Plan, float] | None = None
+        self._current: tuple[SwitchPlan, float] | None = None
         self.keep_by(keep)
 
     def keep_by(self, keep: str) -> None:
@@ -79,7 +79,7 @@ class Reconciler:
         self._planner = Planner(self._topology, keep)
         self._current = None
 
-    def plan(self) -> Plan:
+    def plan(self) -> SwitchPlan:
         """The plan for the desired circuits whose lease has not ended."""
         now = self._clock()
         if self._current is None or now >= self._current[1]:
@@ -100,7 +100,7 @@ class Reconciler:
                 rules += found[dpid]
         return rules
 
-    def counted(self, groups: Iterable[Group]) -> list[SeenRule]:
+    def counted(self, groups: Iterable[CircuitGroup]) -> list[SeenRule]:
         """The rules of some groups at their first switch, with their bytes. Where that one does not
         answer, none."""
         rules = self.plan().by_group
@@ -208,13 +208,13 @@ class Reconciler:
         self._current = None
         self._stale.clear()
 
-    def _plan(self, circuits: Sequence[Circuit], queues: Sequence[Queue]) -> Plan:
+    def _plan(self, circuits: Sequence[Circuit], queues: Sequence[Queue]) -> SwitchPlan:
         try:
             return self._planner.plan(circuits, self._clock(), queues)
         except InputError as error:
             raise ControllerError(str(error)) from error
 
-    def _take(self, plan: Plan, circuits: Sequence[Circuit]) -> None:
+    def _take(self, plan: SwitchPlan, circuits: Sequence[Circuit]) -> None:
         """This plan holds until the next lease ends."""
         now = self._clock()
         ends = (c.lease_until for c in circuits if c.lease_until > now)

@@ -23,7 +23,7 @@ _MOST_BYTES = 64 << 20
 _QUOTED = 200
 
 
-class Refusal(ControllerError):
+class RequestRefusedError(ControllerError):
     """The controller answered, and its answer is no. ``reason`` is what it says, or its status."""
 
     def __init__(self, message: str, reason: str) -> None:
@@ -170,11 +170,11 @@ class Restconf:
     def _wrong(self, what: str, found: str) -> ControllerError:
         return ControllerError(f"{self.label} answered {what} with {found}")
 
-    def _refused(self, what: str, status: int, said: object) -> Refusal:
+    def _refused(self, what: str, status: int, said: object) -> RequestRefusedError:
         found = f"status {status}"
         reason = _text(said)
         whole = f"{found}: {reason}" if reason else found
-        return Refusal(str(self._wrong(what, whole)), reason or found)
+        return RequestRefusedError(str(self._wrong(what, whole)), reason or found)
 
 
 def _text(said: object) -> str:

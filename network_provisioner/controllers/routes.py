@@ -1,4 +1,4 @@
-"""Flow rules along paths: of best effort, of groups with one lane or several, of ARP. Pure.
+"""Flow rules along paths: of best effort, of groups with one branch or several, of ARP. Pure.
 
 The first switch decides: it marks packets with a DSCP value where a shaped device or another switch
 has to know them again, and the last switch clears the mark. Everything without a circuit takes a
@@ -14,11 +14,11 @@ from dataclasses import dataclass
 
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.units import MAX_RATE_BPS
-from network_provisioner.controllers.groups import Group, Lane, Pair, matches
+from network_provisioner.controllers.groups import Branch, CircuitGroup, Pair, matches
 from network_provisioner.controllers.rules import (
+    BRANCH_PRIORITY,
     FLOW_ACK_PRIORITY,
     FLOW_PRIORITY,
-    LANE_PRIORITY,
     ROUTE_OWNER,
     ROUTE_PRIORITY,
     TRANSIT_OWNER,
@@ -33,7 +33,7 @@ from network_provisioner.topology.graph import Node, Path, Topology
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class SwitchHop:
     """One switch on a path: where packets come in (0: not known) and where they leave."""
 
     switch: Node
@@ -48,7 +48,7 @@ class Step:
         return (self.switch.name, self.after)
 
 
-def steps(topology: Topology, path: Sequence[str]) -> list[Step]:
+def switch_hops(topology: Topology, path: Sequence[str]) -> list[SwitchHop]:
     """The switches of a path. Raises InputError where the topology lacks something."""
     src, dst = topology.site(path[0]), topology.site(path[-1])
     for site in (src, dst):
@@ -63,7 +63,7 @@ def steps(topology: Topology, path: Sequence[str]) -> list[Step]:
         switch = topology.nodes[name]
         at_last = dst.mac if i == len(switches) - 1 else ""
         found.append(
-            Step(
+            SwitchHop(
                 switch,
                 after,
                 (topology.link(before, name).ports or {}).get(name, 0),
@@ -105,7 +105,7 @@ _WEIGHTS = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class RateControl:
     """How rates are kept along paths.
 
     ``shaped`` are the link directions with classes. ``by_queue``: a class is named by a queue
@@ -125,9 +125,7 @@ class Way:
 def shaped_hops(topology: Topology) -> frozenset[Pair]:
     """The link directions that leave a switch through a named device."""
     return frozenset(
-        (switch, link.b if switch == link.a else link.a)
-        for link in topology.links
-        for switch in link.devices or {}
+        (switch, link.other(switch)) for link in topology.links for switch in link.devices or {}
     )
 
 
@@ -139,18 +137,18 @@ def default_paths(topology: Topology) -> list[Path]:
     return [path for path in found if path is not None]
 
 
-def route_rules(topology: Topology, paths: Sequence[Path], way: Way) -> list[FlowRule]:
-    """Best-effort rules along ``paths``. Raises InputError like :func:`steps`.
+def route_rules(topology: Topology, paths: Sequence[Path], control: RateControl) -> list[FlowRule]:
+    """Best-effort rules along ``paths``. Raises InputError like :func:`switch_hops`.
 
     Where one crosses a shaped device its first switch clears the DSCP field, so that no host can
     mark itself into somebody's reservation.
     """
     rules = []
     for path in paths:
-        marks = any(hop in way.shaped for hop in path.hops) and not way.by_queue
+        marks = any(hop in control.shaped for hop in path.hops) and not control.by_queue
         clears = 0 if marks else None
         src, dst = topology.site(path.nodes[0]), topology.site(path.nodes[-1])
-        for i, step in enumerate(steps(topology, path.nodes)):
+        for i, step in enumerate(switch_hops(topology, path.nodes)):
             rules.append(
                 FlowRule(
                     dpid=step.switch.dpid,
@@ -162,7 +160,7 @@ def route_rules(topology: Topology, paths: Sequence[Path], way: Way) -> list[Flo
                     dscp=clears if i == 0 else None,
                     eth_dst=step.eth_dst,
                     hop=i,
-                    meter=way.meter(hop_key(step.hop)),
+                    meter=control.meter(hop_key(step.hop)),
                 )
             )
     return rules
@@ -170,18 +168,18 @@ def route_rules(topology: Topology, paths: Sequence[Path], way: Way) -> list[Flo
 
 def group_rules(
     topology: Topology,
-    group: Group,
-    way: Way,
+    group: CircuitGroup,
+    control: RateControl,
     number: int,
-    walk: Callable[[tuple[str, ...]], list[Step]],
+    walk: Callable[[tuple[str, ...]], list[SwitchHop]],
 ) -> tuple[list[FlowRule], SelectGroup | None]:
     """The rules that carry a group, first switch first, and the select group they need.
 
     ``number`` is the select group's; ``walk`` gives the steps of a path.
     """
     src, dst = topology.site(group.src), topology.site(group.dst)
-    several = len(group.lanes) > 1
-    ways = [(lane, walk(lane.path)) for lane in group.lanes]
+    several = len(group.branches) > 1
+    walks = [(branch, walk(branch.path)) for branch in group.branches]
     cookie = make_cookie(TRANSIT_OWNER, group.text)
     priority = TRANSIT_PRIORITY
     if group.flows:
@@ -191,20 +189,20 @@ def group_rules(
     ] or [("ip", None, None)]
     guarded = src.dmz or dst.dmz
     rules = []
-    for lane, walked in ways:
+    for branch, walked in walks:
         for i, step in enumerate(walked):
-            if several and i == 0 and lane is not group.lanes[0]:
-                continue  # the first switch has one rule for all lanes
+            if several and i == 0 and branch is not group.branches[0]:
+                continue  # the first switch has one rule for all branches
             dealt = several and i == 0
             rules += [
                 FlowRule(
                     dpid=step.switch.dpid,
-                    priority=priority + (LANE_PRIORITY if several and i > 0 else 0),
+                    priority=priority + (BRANCH_PRIORITY if several and i > 0 else 0),
                     src=src.address,
                     dst=dst.address,
                     out_port=0 if dealt else step.out_port,
                     cookie=cookie,
-                    dscp=None if dealt else _dscp(lane, walked, i, way, several),
+                    dscp=None if dealt else _dscp(branch, walked, i, control, several),
                     eth_dst="" if dealt else step.eth_dst,
                     expires_at=group.lease_until,
                     hop=i,
@@ -212,16 +210,16 @@ def group_rules(
                     src_port=src_port,
                     dst_port=dst_port,
                     in_port=step.in_port if guarded and i == 0 else 0,
-                    mark=lane.mark if several and i > 0 else None,
+                    mark=branch.mark if several and i > 0 else None,
                     group=number if dealt else 0,
-                    queue=0 if dealt else _queue(lane, step, way),
-                    meter=way.meter(group.key) if i == 0 else 0,
+                    queue=0 if dealt else _queue(branch, step, control),
+                    meter=control.meter(group.key) if i == 0 else 0,
                 )
                 for protocol, src_port, dst_port in named
             ]
     if not several:
         return rules, None
-    return rules, SelectGroup(ways[0][1][0].switch.dpid, number, _buckets(ways, way))
+    return rules, SelectGroup(walks[0][1][0].switch.dpid, number, _buckets(walks, control))
 
 
 def arp_rules(
@@ -251,38 +249,44 @@ def arp_rules(
             protocol="arp",
             in_port=step.in_port if i == 0 else 0,
         )
-        for i, step in enumerate(steps(topology, path))
+        for i, step in enumerate(switch_hops(topology, path))
     ]
 
 
-def _dscp(lane: Lane, walked: list[Step], i: int, way: Way, several: bool) -> int | None:
+def _dscp(
+    branch: Branch, walked: list[SwitchHop], i: int, control: RateControl, several: bool
+) -> int | None:
     """What the switch sets, None where it leaves the field alone."""
-    marked = lane.mark and (several or not way.by_queue)
-    crosses = not way.by_queue and any(step.hop in way.shaped for step in walked)
+    marked = branch.mark and (several or not control.by_queue)
+    crosses = not control.by_queue and any(step.hop in control.shaped for step in walked)
     if i == 0 and not several:
-        return lane.mark if marked else 0 if crosses else None
+        return branch.mark if marked else 0 if crosses else None
     last = i == len(walked) - 1
-    return 0 if last and marked and (way.by_queue or walked[i].hop not in way.shaped) else None
+    return (
+        0 if last and marked and (control.by_queue or walked[i].hop not in control.shaped) else None
+    )
 
 
-def _queue(lane: Lane, step: Step, way: Way) -> int:
-    return lane.mark if way.by_queue and step.hop in way.shaped else 0
+def _queue(branch: Branch, step: SwitchHop, control: RateControl) -> int:
+    return branch.mark if control.by_queue and step.hop in control.shaped else 0
 
 
-def _buckets(ways: Sequence[tuple[Lane, list[Step]]], way: Way) -> tuple[Bucket, ...]:
-    rates = [lane.min_bps for lane, _ in ways]
+def _buckets(
+    walks: Sequence[tuple[Branch, list[SwitchHop]]], control: RateControl
+) -> tuple[Bucket, ...]:
+    rates = [branch.min_bps for branch, _ in walks]
     if min(rates) <= 0:
-        rates = [min(lane.max_bps, MAX_RATE_BPS) for lane, _ in ways]
+        rates = [min(branch.max_bps, MAX_RATE_BPS) for branch, _ in walks]
     total = math.fsum(rates)
     return tuple(
         Bucket(
             weight=max(1, round(_WEIGHTS * rate / total)),
-            mark=lane.mark,
+            mark=branch.mark,
             out_port=walked[0].out_port,
             eth_dst=walked[0].eth_dst,
-            queue=_queue(lane, walked[0], way),
+            queue=_queue(branch, walked[0], control),
         )
-        for (lane, walked), rate in zip(ways, rates, strict=True)
+        for (branch, walked), rate in zip(walks, rates, strict=True)
     )
 
 

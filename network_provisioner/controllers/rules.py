@@ -17,6 +17,18 @@ Key = tuple[object, ...]
 # A value and the bits of it that count.
 Masked = tuple[int, int]
 
+PORT_BITS = 0xFFFF
+# What packets a rule's protocol means: Ethernet type, and IP protocol where it has one. 0x88b6 is
+# the second of IEEE 802's experimental types.
+PACKETS = {
+    "ip": (0x0800, None),
+    "tcp": (0x0800, 6),
+    "udp": (0x0800, 17),
+    "arp": (0x0806, None),
+    "stamp": (0x88B6, None),
+}
+PROTOCOLS = {packets: protocol for protocol, packets in PACKETS.items()}
+
 TRANSIT_OWNER = 0xAD0E
 ROUTE_OWNER = 0xAD0F
 STAMP_OWNER = 0xAD0C
@@ -31,8 +43,8 @@ ANY_OWNER_MASK = 0xFFFC << OWNER_SHIFT
 FLOW_PRIORITY = 220
 FLOW_ACK_PRIORITY = 210
 TRANSIT_PRIORITY = 200
-# Added where a rule is for one lane of several: while one is split or joined, both rules are there.
-LANE_PRIORITY = 5
+# Added where a rule is for one branch of several: during a split or join both rules are there.
+BRANCH_PRIORITY = 5
 ROUTE_PRIORITY = 10
 STAMP_PRIORITY = 1
 
@@ -85,11 +97,6 @@ class Meter:
 
 TableEntry = SelectGroup | Meter
 """What rules refer to; a switch must have it before the rule, and keeps it until after."""
-
-
-def entry_text(entry: TableEntry) -> str:
-    """A group or meter as messages name it."""
-    return f"the {'meter' if isinstance(entry, Meter) else 'group'} {entry.number:#x}"
 
 
 def is_our_number(number: int) -> bool:
@@ -197,6 +204,22 @@ class Changes:
         ]
         return [step for step in steps if step]
 
+    def waves(self) -> list[list[tuple[str, FlowRule | TableEntry]]]:
+        """What a switch is told to do, and with what, in this order; all of one list may be told at
+        once. The stamp comes before anything else, and what rules refer to before them."""
+        stamps = [rule for rule in self.add if is_stamp(rule)]
+        rules = [rule for rule in self.add if not is_stamp(rule)]
+        return [
+            [("add", rule) for rule in stamps],
+            [("add_entry", entry) for entry in self.add_entries],
+            [
+                *(("change_entry", entry) for entry in self.change_entries),
+                *(("add", rule) for rule in rules),
+            ],
+            [("delete", rule) for rule in self.delete],
+            [("delete_entry", entry) for entry in self.delete_entries],
+        ]
+
     def __or__(self, other: Changes) -> Changes:
         """Both, these first."""
         return Changes(
@@ -245,13 +268,15 @@ def is_stamp(rule: FlowRule) -> bool:
     return rule.protocol == "stamp"
 
 
-def rule_text(rule: FlowRule) -> str:
-    """A rule as messages name it."""
-    if is_stamp(rule):
+def item_text(item: FlowRule | TableEntry) -> str:
+    """A rule, group or meter as messages name it."""
+    if not isinstance(item, FlowRule):
+        return f"the {'meter' if isinstance(item, Meter) else 'group'} {item.number:#x}"
+    if is_stamp(item):
         return "the stamp"
-    kind = "" if rule.protocol == "ip" else f"{rule.protocol} "
-    ports = [f":{port[0]}" if port else "" for port in (rule.src_port, rule.dst_port)]
-    return f"the rule {kind}{rule.src}{ports[0]} > {rule.dst}{ports[1]}"
+    kind = "" if item.protocol == "ip" else f"{item.protocol} "
+    ports = [f":{port[0]}" if port else "" for port in (item.src_port, item.dst_port)]
+    return f"the rule {kind}{item.src}{ports[0]} > {item.dst}{ports[1]}"
 
 
 def hard_timeout(expires_at: float, now: float) -> int:

@@ -9,7 +9,6 @@ Ten thousand circuits are told again at every change. Only those that differ are
 from __future__ import annotations
 
 import heapq
-import math
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -23,11 +22,11 @@ from network_provisioner.controllers.base import (
     Circuit,
     ControllerError,
     LinkCounter,
-    Part,
     Queue,
 )
-from network_provisioner.controllers.groups import check_circuit, check_path, overlap, ways
-from network_provisioner.controllers.routes import default_paths, steps
+from network_provisioner.controllers.groups import check_circuit, check_path, overlap, paths_of
+from network_provisioner.controllers.routes import default_paths, switch_hops
+from network_provisioner.controllers.shaping.shapes import check_queues
 from network_provisioner.reservations.lanes import Hop
 from network_provisioner.topology.graph import Topology
 
@@ -43,7 +42,7 @@ class SimulatedController:
     def __init__(self, topology: Topology, clock: Callable[[], float] = time.time) -> None:
         """Raises InputError for a topology whose best-effort routes could not be laid."""
         for path in default_paths(topology):
-            steps(topology, path.nodes)
+            switch_hops(topology, path.nodes)
         self._topology = topology
         self._clock = clock
         self._lock = threading.Lock()
@@ -72,7 +71,7 @@ class SimulatedController:
                 return
             self._running = True
             self._sent = {
-                (switch, link.b if switch == link.a else link.a): 0
+                (switch, link.other(switch)): 0
                 for link in self._topology.links
                 for switch in link.ports or {}
             }
@@ -94,7 +93,7 @@ class SimulatedController:
                 if twice or len(wanted) != len(circuits) or len(names) != len(new):
                     raise InputError("a circuit is listed twice, expected one of each id")
                 if tuple(queues) != self._queues:
-                    self._check_queues(queues)
+                    check_queues(self._topology, queues)
                 for circuit in new:
                     self._check(circuit)
                 self._exchange(gone, [c for c in new if c.lease_until > now])
@@ -118,9 +117,8 @@ class SimulatedController:
             if circuit is None or circuit.lease_until <= self._clock():
                 return
             self._bytes[circuit_id] = self._bytes.get(circuit_id, 0) + n_bytes
-            parts = _parts(circuit)
-            total = sum(part.max_bps for part in parts)
-            for part in parts:
+            total = sum(part.max_bps for part in circuit.all_parts)
+            for part in circuit.all_parts:
                 for hop in pairwise(part.path):
                     if hop in self._sent:
                         self._sent[hop] += round(n_bytes * part.max_bps / total)
@@ -207,7 +205,7 @@ class SimulatedController:
         groups = self._groups.setdefault((src, dst), {})
         if flows in groups:
             other = next(iter(groups[flows].values()))
-            if ways(other) != ways(circuit):
+            if paths_of(other) != paths_of(circuit):
                 raise InputError(
                     f"circuits {other.id!r} and {circuit.id!r} carry the same packets and name "
                     "different paths, expected one way for them"
@@ -231,33 +229,17 @@ class SimulatedController:
 
     def _check(self, circuit: Circuit) -> None:
         check_circuit(circuit)
-        for path in ways(circuit):
+        for path in paths_of(circuit):
             if path not in self._paths:  # circuits are many, the paths they share are few
                 check_path(self._topology, circuit.id, path)
                 for way in (path, path[::-1]):
-                    steps(self._topology, way)
+                    switch_hops(self._topology, way)
                 self._paths.add(path)
-
-    def _check_queues(self, queues: Sequence[Queue]) -> None:
-        there = {(queue.name, queue.hop) for queue in queues}
-        for queue in queues:
-            label = f"queue {queue.name!r} on {queue.hop[0]}>{queue.hop[1]}"
-            self._topology.link(*queue.hop)
-            if not queue.name or not 0 <= queue.rate_bps <= queue.ceil_bps < math.inf:
-                raise InputError(f"{label}: {queue}, expected a name and a rate up to its ceiling")
-            if queue.parent and (queue.parent, queue.hop) not in there:
-                raise InputError(f"{label} is within {queue.parent!r}, which is not on that link")
-        if len(there) != len(queues):
-            raise InputError("a queue is listed twice on a link, expected one of each name")
-
-
-def _parts(circuit: Circuit) -> tuple[Part, ...]:
-    return circuit.parts or (Part(circuit.path, circuit.min_bps, circuit.max_bps),)
 
 
 def _rates(circuit: Circuit) -> dict[Hop, int]:
     rates: dict[Hop, int] = {}
-    for part in _parts(circuit):
+    for part in circuit.all_parts:
         rate = round(part.min_bps * _PARTS)
         for hop in pairwise(part.path):
             rates[hop] = rates.get(hop, 0) + rate

@@ -41,7 +41,7 @@ OURS = TRANSIT_OWNER << OWNER_SHIFT
 
 
 @dataclass(slots=True)
-class _Known:
+class _SwitchContents:
     rules: dict[Key, FlowRule]
     entries: dict[Key, TableEntry]
     stamp: int
@@ -56,7 +56,7 @@ class SwitchState:
         self._clock = clock
         self._writer = secrets.randbits(_WRITER_BITS)
         self._count = 0
-        self._known: dict[int, _Known] = {}
+        self._known: dict[int, _SwitchContents] = {}
         self._taken_over: set[int] = set()
 
     def refresh(self, dpids: Iterable[int]) -> bool:
@@ -157,7 +157,7 @@ class SwitchState:
             for cookie in odd[dpid]:
                 self._backend.delete_by_cookie(dpid, cookie, 2**64 - 1)
             rules = [seen.rule for seen in found[dpid]]
-            self._known[dpid] = _Known(
+            self._known[dpid] = _SwitchContents(
                 {rule.key: rule for rule in rules if not is_stamp(rule)},
                 {entry.key: entry for entry in entries[dpid]},
                 max((rule.cookie ^ _STAMP for rule in rules if is_stamp(rule)), default=0),

@@ -23,8 +23,8 @@ from network_provisioner.controllers.base import (
     LinkCounter,
     Queue,
 )
-from network_provisioner.controllers.groups import Group, shares
-from network_provisioner.controllers.plan import WAYS, Plan
+from network_provisioner.controllers.groups import CircuitGroup, shares
+from network_provisioner.controllers.plan import BANDWIDTH_METHODS, SwitchPlan
 from network_provisioner.controllers.reconcile import Reconciler
 from network_provisioner.controllers.rules import FlowRule, same_but_lease
 from network_provisioner.controllers.shaping.shapes import Shaper
@@ -71,9 +71,10 @@ class SwitchedController:
     """A :class:`~network_provisioner.controllers.base.Controller` on a :class:`SwitchBackend`.
 
     ``name`` is the driver's. ``shaper`` keeps the rates on the topology's devices. ``bandwidth``
-    says how rates are kept: one of plan's WAYS, or "auto" for classes on the devices where the
-    topology names any, else for meters where every switch has them, else not at all. ``shared``:
-    another broker uses the same switches, so nothing is removed in the end. Thread-safe.
+    says how rates are kept: one of plan's BANDWIDTH_METHODS, or "auto" for classes on the devices
+    where the topology names any, else for meters where every switch has them, else not at all.
+    ``shared``: another broker uses the same switches, so nothing is removed in the end.
+    Thread-safe.
     """
 
     def __init__(
@@ -202,8 +203,7 @@ class SwitchedController:
             for switch, port in (link.ports or {}).items():
                 count = sent.get(self._dpids.get(switch, 0), {}).get(port)
                 if count is not None:
-                    other = link.b if switch == link.a else link.a
-                    counters.append(LinkCounter(switch, other, count, at))
+                    counters.append(LinkCounter(switch, link.other(switch), count, at))
         return counters
 
     def stop(self) -> None:
@@ -230,7 +230,7 @@ class SwitchedController:
         if not self._running:
             raise ControllerError(f"the {self._name} controller is not started")
 
-    def _account_changes(self, before: Plan, after: Plan) -> None:
+    def _account_changes(self, before: SwitchPlan, after: SwitchPlan) -> None:
         """Read the counters of groups whose circuits change, while all can still be told whose
         bytes they were."""
         later = {group.key: group for group in after.groups}
@@ -240,7 +240,7 @@ class SwitchedController:
             if group.key in later and later[group.key].data != group.data
         )
 
-    def _account(self, groups: Iterable[Group]) -> None:
+    def _account(self, groups: Iterable[CircuitGroup]) -> None:
         """Attribute the byte counters at these groups' first switch."""
         carrying = [group for group in groups if group.data]
         if not carrying:
@@ -327,9 +327,10 @@ class SwitchedController:
 
 def _first_choice(topology: Topology, shaper: Shaper | None, bandwidth: str) -> str:
     """How rates are kept, as far as it can be told before the switches are asked."""
-    if bandwidth not in ("auto", *WAYS):
+    methods = ("auto", *BANDWIDTH_METHODS)
+    if bandwidth not in methods:
         raise InputError(
-            f"controller: bandwidth is {bandwidth!r}, expected one of {', '.join(('auto', *WAYS))}"
+            f"controller: bandwidth is {bandwidth!r}, expected one of {', '.join(methods)}"
         )
     if bandwidth == "auto":
         devices = any(link.devices for link in topology.links)
@@ -353,7 +354,7 @@ def _all_events(events: SimpleQueue[SwitchEvent | None], until: float) -> list[S
     return found
 
 
-def _first_rules(plan: Plan, group: Group) -> list[FlowRule]:
+def _first_rules(plan: SwitchPlan, group: CircuitGroup) -> list[FlowRule]:
     """The rules at a group's first switch that count its bytes."""
     rules = plan.rules_of(group)
     return [rule for rule in rules if rule.hop == 0 and rule.protocol != "arp"]

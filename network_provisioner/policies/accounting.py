@@ -17,22 +17,15 @@ from __future__ import annotations
 import csv
 import io
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.model import ENDED, ON_SWITCHES, Transit
 from network_provisioner.base.units import bytes_of
 from network_provisioner.policies.policy import TYPES
-
-
-class Transits(Protocol):
-    """As much of a store as accounts need."""
-
-    def each(self, state: str | None = None) -> Iterator[Transit]:
-        """All transits in a state (None: any), each once."""
-        ...
+from network_provisioner.stores.store import Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +134,7 @@ def _cell(name: str) -> str:
 class Accounts:
     """The accounts of one store. Thread-safe."""
 
-    def __init__(self, store: Transits) -> None:
+    def __init__(self, store: Store) -> None:
         self._store = store
 
     def usage(self, by: str, since: float = 0.0, until: float = float("inf")) -> list[Usage]:
@@ -150,7 +143,7 @@ class Accounts:
         return usage(self._store.each(), by, since, until)
 
 
-class Recent:
+class RecentUse:
     """Who moved how much lately. A byte counts half after ``half_life_s``; each transit once.
 
     Thread-safe. Old ones are forgotten, so it stays small.

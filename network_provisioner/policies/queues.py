@@ -42,7 +42,7 @@ class _Crossing:
         )
 
 
-class Layout:
+class LinkQueues:
     """The queues of all links under the policies that govern them."""
 
     def __init__(self, topology: Topology) -> None:
@@ -91,10 +91,7 @@ class Layout:
         return touched
 
     def _enter(self, transit: Transit) -> set[Hop]:
-        at: dict[Hop, float] = {}
-        for hop, min_bps in reserved(transit):
-            if hop in self._governing:
-                at[hop] = at.get(hop, 0.0) + min_bps
+        at = {hop: min_bps for hop, min_bps in reserved(transit) if hop in self._governing}
         queue = queue_of(transit, self._governing)
         crossing = _Crossing(transit, list(transit.path), transit.requested_bps, queue, at)
         self._seen[transit.id] = crossing

@@ -16,13 +16,13 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any
 
 from network_provisioner.base.errors import AdonError, BrokerError
 from network_provisioner.base.instants import iso
 from network_provisioner.base.model import Transit, TransitState
 from network_provisioner.controllers.base import Queue
-from network_provisioner.policies.accounting import Recent
+from network_provisioner.policies.accounting import RecentUse
 from network_provisioner.policies.links import Governing, governed_by, governing, queue_of
 from network_provisioner.policies.policy import (
     EVERYBODY_ELSE,
@@ -31,9 +31,9 @@ from network_provisioner.policies.policy import (
     policy_from_record,
     policy_id,
 )
-from network_provisioner.policies.queues import Layout
+from network_provisioner.policies.queues import LinkQueues
 from network_provisioner.policies.schema import acted, stopped
-from network_provisioner.stores.store import Document, StoreError
+from network_provisioner.stores.store import Store, StoreError
 from network_provisioner.topology.graph import Topology
 
 log = logging.getLogger(__name__)
@@ -48,45 +48,21 @@ _REREAD_S = 60.0
 _RECENT_TRANSITS = 1000
 
 
-class Documents(Protocol):
-    """As much of a store as policies need."""
-
-    def find(self, state: str | None, workflow: str | None, limit: int) -> list[Transit]:
-        """The newest ``limit`` transits in a state, oldest first."""
-        ...
-
-    def put_document(self, kind: str, name: str, body: dict[str, Any], keep: int = 0) -> int:
-        """Write a new version of a document and return its number."""
-        ...
-
-    def delete_document(self, kind: str, name: str) -> bool:
-        """Take a document away. False where there is none."""
-        ...
-
-    def documents(self, kind: str) -> list[Document]:
-        """The newest version of every document of a kind."""
-        ...
-
-    def documents_stamp(self, kind: str) -> int:
-        """A number that grows with each change."""
-        ...
-
-
 class PolicyRegistry:
     """The policies of one store on one network. Thread-safe."""
 
     def __init__(
         self,
         topology: Topology,
-        store: Documents,
+        store: Store,
         clock: Callable[[], float] = time.time,
     ) -> None:
         """``clock`` gives Unix seconds. Raises StoreError."""
         self._topology = topology
         self._store = store
         self._clock = clock
-        self._recent = Recent()
-        self._layout = Layout(topology)
+        self._recent = RecentUse()
+        self._link_queues = LinkQueues(topology)
         self._lock = threading.RLock()
         self._stamp: int | None = None
         self._policies: dict[str, Policy] = {}
@@ -162,7 +138,7 @@ class PolicyRegistry:
             if not by_hop:
                 return []
             self._read_history(self._governing[0], now)
-            return self._layout.queues(
+            return self._link_queues.queues(
                 by_hop, live, lambda policy: self._used(policy, live, now), now, again
             )
 

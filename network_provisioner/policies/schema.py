@@ -73,7 +73,7 @@ _Links = Annotated[
 ]
 
 
-class _Policy(Schema):
+class _PolicySchema(Schema):
     """Listing 1, and three keys of ours. Which of them must be there depends on the action."""
 
     name: Annotated[Name, AfterValidator(_stripped)]
@@ -94,18 +94,18 @@ class _Policy(Schema):
     ) = None
 
 
-KEYS = tuple(_Policy.model_fields)
+KEYS = tuple(_PolicySchema.model_fields)
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class PolicyChange:
     """What an action makes of a policy; ``before`` is None where there was none of that name."""
 
     policy: Policy
     before: Policy | None
 
 
-def acted(body: object, known: Mapping[str, Policy], now: float) -> Change:
+def acted(body: object, known: Mapping[str, Policy], now: float) -> PolicyChange:
     """What the action in ``body`` does, at Unix second ``now``, where ``known`` is there by id.
 
     ``start``   a new policy; where there is one of that name, this one replaces it under its id
@@ -116,11 +116,11 @@ def acted(body: object, known: Mapping[str, Policy], now: float) -> Change:
     the start), ``unknown_policy``.
     """
     try:
-        doc = read(_Policy, body, "policy")
+        doc = read(_PolicySchema, body, "policy")
         label = f"policy {doc.name!r}"
         before = known.get(policy_id(doc.name))
         if doc.action == "start":
-            return Change(_started(doc, label, now), before)
+            return PolicyChange(_started(doc, label, now), before)
         if before is None:
             raise BrokerError(
                 f"{label} is unknown, expected one that was started before its action "
@@ -128,8 +128,8 @@ def acted(body: object, known: Mapping[str, Policy], now: float) -> Change:
                 "unknown_policy",
             )
         if doc.action == "stop":
-            return Change(stopped(before, now), before)
-        return Change(_modified(doc, before, label, now), before)
+            return PolicyChange(stopped(before, now), before)
+        return PolicyChange(_modified(doc, before, label, now), before)
     except InputError as error:
         raise BrokerError(str(error), "bad_request") from error
 
@@ -141,7 +141,7 @@ def stopped(policy: Policy, now: float) -> Policy:
     return replace(policy, stopped_at=now, changed_at=now)
 
 
-def _started(doc: _Policy, label: str, now: float) -> Policy:
+def _started(doc: _PolicySchema, label: str, now: float) -> Policy:
     for key in ("type", "strategy", "specs"):
         if getattr(doc, key) is None:
             raise InputError(f"{label} has no {key!r}, expected it to start one")
@@ -158,7 +158,7 @@ def _started(doc: _Policy, label: str, now: float) -> Policy:
     return _consistent(policy, doc, label)
 
 
-def _modified(doc: _Policy, before: Policy, label: str, now: float) -> Policy:
+def _modified(doc: _PolicySchema, before: Policy, label: str, now: float) -> Policy:
     state = before.state(now)
     if state not in (PolicyState.RUNNING, PolicyState.SCHEDULED):
         raise InputError(f"{label} is {state}, expected one that has not ended; start it again")
@@ -170,7 +170,7 @@ def _modified(doc: _Policy, before: Policy, label: str, now: float) -> Policy:
     return _consistent(replace(before, **changes), doc, label)
 
 
-def _given(doc: _Policy) -> dict[str, Any]:
+def _given(doc: _PolicySchema) -> dict[str, Any]:
     """What is said of a policy but for its times; null stands for what is usual."""
     said = {key: getattr(doc, key) for key in ("type", "strategy", "specs")}
     given = {key: value for key, value in said.items() if value is not None}
@@ -183,7 +183,7 @@ def _given(doc: _Policy) -> dict[str, Any]:
     return given
 
 
-def _consistent(policy: Policy, doc: _Policy, label: str) -> Policy:
+def _consistent(policy: Policy, doc: _PolicySchema, label: str) -> Policy:
     first, second = policy.specs
     if first == second:
         raise InputError(f"{label}: specs names {first!r} twice, expected two that differ")
@@ -198,7 +198,9 @@ def _consistent(policy: Policy, doc: _Policy, label: str) -> Policy:
     return policy
 
 
-def _times(doc: _Policy, label: str, now: float, before: Policy | None) -> tuple[float, float]:
+def _times(
+    doc: _PolicySchema, label: str, now: float, before: Policy | None
+) -> tuple[float, float]:
     begins, ends = doc.time or (None, None)
     start = now if begins is None else begins
     end = math.inf if ends is None else ends

@@ -24,9 +24,17 @@ from functools import cache
 from typing import Any
 
 from network_provisioner.base.model import Transit
-from network_provisioner.stores.postgres_link import BusyError, Link, LostError, run
-from network_provisioner.stores.sql import Rows, Run, SqlStore, text_of, transits_of
-from network_provisioner.stores.store import ACTIVE, StoreError
+from network_provisioner.stores.postgres_link import BusyError, LostError, PostgresConnection, run
+from network_provisioner.stores.store import (
+    ACTIVE_STATES,
+    Rows,
+    Run,
+    Store,
+    StoreError,
+    row_of,
+    transits_of,
+    upsert,
+)
 
 TURN_S = 20.0
 """How long a session may be silent in its turn before the server ends it, in seconds."""
@@ -37,7 +45,6 @@ TICK = "UPDATE adon_meta SET change = change + 1 RETURNING change"
 """Takes the next number of the store's one counter, and keeps others from it until the end of the
 transaction."""
 _LATE = "another turn to decide has not ended yet"
-_ACTIVE = ", ".join(f"'{state}'" for state in sorted(ACTIVE))
 _TABLES = (
     "CREATE TABLE adon_meta (layout INTEGER NOT NULL, change BIGINT NOT NULL)",
     f"INSERT INTO adon_meta VALUES ({_LAYOUT}, 0)",
@@ -47,21 +54,26 @@ _TABLES = (
     "CREATE INDEX adon_transits_change ON adon_transits (change)",
     "CREATE INDEX adon_transits_state ON adon_transits (state, number)",
     "CREATE INDEX adon_transits_workflow ON adon_transits (workflow, number)",
-    f"CREATE INDEX adon_transits_active ON adon_transits (number) WHERE state IN ({_ACTIVE})",
+    f"CREATE INDEX adon_transits_active ON adon_transits (number) WHERE state IN ({ACTIVE_STATES})",
     # No body: this version deleted it.
     "CREATE TABLE adon_documents (kind TEXT NOT NULL, name TEXT NOT NULL, "
     "version INTEGER NOT NULL, body TEXT, at DOUBLE PRECISION NOT NULL, change BIGINT NOT NULL, "
     "PRIMARY KEY (kind, name, version))",
     "CREATE INDEX adon_documents_change ON adon_documents (kind, change)",
 )
-_PUT = (
-    "INSERT INTO adon_transits (id, state, workflow, body, writer, change) "
-    "VALUES (%(id)s, %(state)s, %(workflow)s, %(body)s, %(me)s, {change}) "
-    "ON CONFLICT (id) DO UPDATE SET state = excluded.state, workflow = excluded.workflow, "
-    "body = excluded.body, writer = excluded.writer, change = excluded.change"
+
+
+@cache
+def _named(statement: str) -> str:
+    """With names as psycopg has them."""
+    return re.sub(r":(\w+)", r"%(\1)s", statement)
+
+
+_PUT_ONE = _named(
+    f"WITH tick AS ({TICK}) "
+    + upsert("adon_transits", writer=":me", change="(SELECT change FROM tick)")
 )
-_PUT_ONE = f"WITH tick AS ({TICK}) " + _PUT.format(change="(SELECT change FROM tick)")
-_PUT_EACH = _PUT.format(change="%(change)s")
+_PUT_EACH = _named(upsert("adon_transits", writer=":me", change=":change"))
 # One statement, so that the counter and the rows are of the same moment.
 _NEWS = (
     "SELECT m.change, t.body FROM adon_meta AS m LEFT JOIN adon_transits AS t "
@@ -70,7 +82,7 @@ _NEWS = (
 )
 
 
-class PostgresStore(SqlStore):
+class PostgresStore(Store):
     """A :class:`~network_provisioner.stores.store.Store` in the PostgreSQL database at a URL."""
 
     shared = True
@@ -86,8 +98,10 @@ class PostgresStore(SqlStore):
         """
         self._clock = clock
         self._me = uuid.uuid4().hex  # whose writes are no news to us
-        self._deciding = Link(url)
-        self._asking = Link(url)  # another one: questions and documents wait for no turn
+        self._deciding = PostgresConnection(url)
+        self._asking = PostgresConnection(
+            url
+        )  # another one: questions and documents wait for no turn
         self._turn = threading.RLock()
         self._depth = 0
         self._session = 0  # of the link, that holds the lock while depth is not 0
@@ -181,19 +195,10 @@ class PostgresStore(SqlStore):
 
     # -- transits ----------------------------------------------------------------------------
 
-    def put(self, transit: Transit) -> None:
-        self._put([transit])
-
     def put_many(self, transits: Sequence[Transit]) -> None:
-        if transits:
-            self._put(transits)
-
-    def _put(self, transits: Sequence[Transit]) -> None:
-        rows = [
-            {"id": t.id, "state": str(t.state), "workflow": t.workflow, "me": self._me,
-             "body": text_of(t.as_dict())}
-            for t in transits
-        ]  # fmt: skip
+        if not transits:
+            return
+        rows = [row_of(transit) | {"me": self._me} for transit in transits]
         ids = {t.id for t in transits}
         # Outside of a turn it takes one: nobody is contradicted in theirs.
         with self._my_turn():
@@ -213,7 +218,7 @@ class PostgresStore(SqlStore):
             with db.cursor() as cursor:
                 cursor.executemany(_PUT_EACH, [{**row, "change": change} for row in rows])
 
-    # -- as SqlStore wants it ----------------------------------------------------------------
+    # -- as Store wants it ----------------------------------------------------------------
 
     def _rows(self, statement: str, **values: Any) -> Rows:
         return self._asking.rows(_named(statement), values)
@@ -229,9 +234,3 @@ class PostgresStore(SqlStore):
     def close(self) -> None:
         self._deciding.close()
         self._asking.close()
-
-
-@cache
-def _named(statement: str) -> str:
-    """With names as psycopg has them."""
-    return re.sub(r":(\w+)", r"%(\1)s", statement)

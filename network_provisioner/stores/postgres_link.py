@@ -18,9 +18,8 @@ from psycopg.conninfo import conninfo_to_dict
 
 from network_provisioner.base.errors import printable
 from network_provisioner.stores.database_url import shown_url
-from network_provisioner.stores.store import StoreError
+from network_provisioner.stores.store import Rows, StoreError
 
-Rows = list[tuple[Any, ...]]
 Database = psycopg.Connection[tuple[Any, ...]]
 _CONNECT_S = 3
 _LOCK_S = 2.5  # for another broker's turn, or another's write
@@ -97,7 +96,7 @@ def run(db: Database, statement: str, values: dict[str, Any] | None = None) -> R
     return found.fetchall() if found.description else []
 
 
-class Link:
+class PostgresConnection:
     """A connection to the database at ``url``; safe to use from several threads, one at a time.
 
     ``number`` counts the connections there were: who depends on what a session holds compares it.

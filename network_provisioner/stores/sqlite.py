@@ -19,8 +19,7 @@ from typing import Any, BinaryIO
 
 from network_provisioner.base.model import Transit
 from network_provisioner.base.wal import transaction, use_wal
-from network_provisioner.stores.sql import Rows, Run, SqlStore, text_of
-from network_provisioner.stores.store import StoreError
+from network_provisioner.stores.store import Rows, Run, Store, StoreError, row_of, upsert
 
 MEMORY = ":memory:"
 _LAYOUT = 2  # of the tables, kept in the file's user_version
@@ -36,13 +35,10 @@ _TABLES = (
     "UNIQUE (kind, name, version))",
     "CREATE INDEX IF NOT EXISTS documents_by_kind ON documents (kind)",
 )
-_PUT = (
-    "INSERT INTO transits (id, state, workflow, body) VALUES (?, ?, ?, ?) ON CONFLICT (id) "
-    "DO UPDATE SET state = excluded.state, workflow = excluded.workflow, body = excluded.body"
-)
+_PUT = upsert("transits")
 
 
-class SqliteStore(SqlStore):
+class SqliteStore(Store):
     """A :class:`~network_provisioner.stores.store.Store` in one SQLite file, or in memory for
     ``":memory:"``."""
 
@@ -142,11 +138,8 @@ class SqliteStore(SqlStore):
         with self._turn:  # no other process has the file
             yield ()
 
-    def put(self, transit: Transit) -> None:
-        self.put_many((transit,))
-
     def put_many(self, transits: Sequence[Transit]) -> None:
-        rows = [(t.id, str(t.state), t.workflow, text_of(t.as_dict())) for t in transits]
+        rows = [row_of(transit) for transit in transits]
         with self._lock, self._explained(), transaction(self._db):
             self._db.executemany(_PUT, rows)
 

@@ -3,18 +3,54 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from reprlib import repr as shown
-from typing import Any
+from functools import partial
+from typing import Annotated, Any
+
+from pydantic import StrictBool
 
 from network_provisioner.base import fields
-from network_provisioner.base.errors import InputError
-from network_provisioner.base.units import parse_duration, parse_rate
+from network_provisioner.base.errors import InputError, printable
+from network_provisioner.base.schema import Duration, Name, Number, Rate, Schema, checked, read
 from network_provisioner.topology.graph import Link, Node, Topology
 
-NODE_KEYS = ("name", "kind", "dtn", "address", "mac", "dpid", "macs", "dmz")
-LINK_KEYS = (
-    "a", "b", "capacity", "delay", "rtt", "jitter", "loss", "layer", "vlan", "ports", "devices",
-)  # fmt: skip
+_Dpid = Annotated[int, checked(partial(fields.whole, most=2**64 - 1))]
+_Port = Annotated[int, checked(partial(fields.whole, most=2**32 - 1))]
+_Vlan = Annotated[int, checked(partial(fields.whole, most=4094))]
+_Mac = Annotated[str, checked(fields.mac)]
+
+
+class _NodeSchema(Schema):
+    name: Name
+    kind: Name
+    dtn: Annotated[str, checked(lambda v, what: v if v == "" else fields.name(v, what))] = ""
+    address: Annotated[str, checked(fields.address)] = ""
+    mac: _Mac = ""
+    dpid: _Dpid = 0
+    macs: dict[Name, _Mac] | None = None
+    dmz: StrictBool = False
+
+
+class _LinkSchema(Schema):
+    a: Name
+    b: Name
+    capacity: Rate
+    delay: Duration | None = None
+    rtt: Duration | None = None
+    jitter: Duration | None = None
+    loss: Number = 0.0
+    layer: Name = "lan"
+    vlan: _Vlan = 0
+    ports: dict[Name, _Port] | None = None
+    devices: dict[Name, Name] | None = None
+
+
+class _TopologySchema(Schema):
+    nodes: list[dict[str, Any]]
+    links: list[dict[str, Any]]
+
+
+NODE_KEYS = tuple(_NodeSchema.model_fields)
+LINK_KEYS = tuple(_LinkSchema.model_fields)
 
 
 def topology_from_dict(data: Mapping[str, Any]) -> Topology:
@@ -24,9 +60,9 @@ def topology_from_dict(data: Mapping[str, Any]) -> Topology:
     delay? | rtt?, jitter?, loss?, layer?, vlan?, ports?, devices?}]}``; capacities and times carry
     units. Raises InputError.
     """
-    fields.known_keys(data, ("nodes", "links"), "topology")
-    nodes = [_node(item) for item in fields.items(data, "nodes", "topology")]
-    return Topology(nodes, [_link(item) for item in fields.items(data, "links", "topology")])
+    section = read(_TopologySchema, data, "topology")
+    nodes = [_node(number, item) for number, item in enumerate(section.nodes, 1)]
+    return Topology(nodes, [_link(number, item) for number, item in enumerate(section.links, 1)])
 
 
 def topology_to_dict(topology: Topology) -> dict[str, Any]:
@@ -58,61 +94,42 @@ def _link_data(link: Link) -> dict[str, Any]:
         "ports": dict(link.ports or {}),
         "devices": dict(link.devices or {}),
     }
-    found = {"a": link.a, "b": link.b, "capacity": link.capacity_bps, "layer": link.layer}
+    data = {"a": link.a, "b": link.b, "capacity": link.capacity_bps, "layer": link.layer}
     if link.jitter_s is not None:
-        found["jitter"] = link.jitter_s
-    return found | {key: value for key, value in values.items() if value}
+        data["jitter"] = link.jitter_s
+    return data | {key: value for key, value in values.items() if value}
 
 
-def _node(item: Mapping[str, Any]) -> Node:
-    name = fields.text(item, "name", "topology: a node")
-    label = f"topology: node {name!r}"
-    fields.known_keys(item, NODE_KEYS, label)
-    kind = fields.text(item, "kind", label)
-    dtn, dmz = item.get("dtn", ""), item.get("dmz", False)
-    if not isinstance(dmz, bool):
-        raise InputError(f"{label}: dmz is {shown(dmz)}, expected true or false")
-    if kind != "site" and (dtn or dmz):
-        raise InputError(f"{label}: {'dtn' if dtn else 'dmz'} of a {kind}, expected only at sites")
-    return Node(
-        name,
-        kind,
-        fields.address(item.get("address", ""), f"{label}: address"),
-        fields.mac(item.get("mac", ""), f"{label}: mac"),
-        fields.whole(item.get("dpid", 0), f"{label}: dpid", 2**64 - 1),
-        fields.mapping(item, "macs", label, fields.mac) or None,
-        dmz,
-        fields.name(dtn, f"{label}: dtn") if dtn != "" else "",
-    )
+def _node(number: int, item: dict[str, Any]) -> Node:
+    name = item.get("name")
+    label = f"topology: node {name!r}" if isinstance(name, str) else f"topology: node {number}"
+    node = read(_NodeSchema, item, label)
+    if node.kind != "site" and (node.dtn or node.dmz):
+        key = "dtn" if node.dtn else "dmz"
+        raise InputError(f"{label}: {key} of a {node.kind}, expected only at sites")
+    return Node(**(dict(node) | {"macs": node.macs or None}))
 
 
-def _link(item: Mapping[str, Any]) -> Link:
-    a, b = (fields.text(item, end, "topology: a link") for end in ("a", "b"))
-    label = f"topology: link {a}-{b}"
-    fields.known_keys(item, LINK_KEYS, label)
-    if "capacity" not in item:
-        raise InputError(f"{label} has no capacity, expected for example '200 Mb/s'")
-    if "rtt" in item and "delay" in item:
+def _link(number: int, item: dict[str, Any]) -> Link:
+    a, b = item.get("a"), item.get("b")
+    named = isinstance(a, str) and isinstance(b, str)
+    label = printable(f"topology: link {a}-{b}") if named else f"topology: link {number}"
+    link = read(_LinkSchema, item, label)
+    if link.rtt is not None and link.delay is not None:
         raise InputError(f"{label} has delay and rtt, expected one of both")
-    ports = fields.mapping(item, "ports", label, lambda v, what: fields.whole(v, what, 2**32 - 1))
-    devices = fields.mapping(item, "devices", label, fields.name)
-    for key, given in (("ports", ports), ("devices", devices)):
-        for end in given or ():
+    for key in ("ports", "devices"):
+        for end in getattr(link, key) or ():
             if end not in (a, b):
                 raise InputError(f"{label}: {key} names {end!r}, expected {a!r} or {b!r}")
-
-    def seconds(key: str) -> float | None:
-        return parse_duration(item[key], f"{label}: {key}") if key in item else None
-
     return Link(
-        a,
-        b,
-        capacity_bps=parse_rate(item["capacity"], f"{label}: capacity"),
-        delay_s=seconds("delay") or (seconds("rtt") or 0.0) / 2,
-        loss=fields.number(item.get("loss", 0.0), f"{label}: loss", "a fraction in [0, 1)"),
-        layer=fields.name(item.get("layer", "lan"), f"{label}: layer"),
-        ports=ports or None,
-        devices=devices or None,
-        jitter_s=seconds("jitter"),
-        vlan=fields.whole(item.get("vlan", 0), f"{label}: vlan", 4094),
+        link.a,
+        link.b,
+        capacity_bps=link.capacity,
+        delay_s=link.delay or (link.rtt or 0.0) / 2,
+        loss=link.loss,
+        layer=link.layer,
+        ports=link.ports or None,
+        devices=link.devices or None,
+        jitter_s=link.jitter,
+        vlan=link.vlan,
     )

@@ -1,4 +1,8 @@
-"""Files that hold a network: NetworkX node-link JSON and GraphML. Read, and written."""
+"""Files that hold a network: NetworkX node-link JSON and GraphML. Read, and written.
+
+Other programs put drawings and descriptions into GraphML, which are passed over. A document type is
+refused, and with it every entity that could make a small file large or bring in another.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import yaml
 
@@ -14,10 +19,11 @@ from network_provisioner.base.errors import InputError
 from network_provisioner.base.units import format_rate, parse_duration, parse_rate
 from network_provisioner.topology.data import topology_from_dict, topology_to_dict
 from network_provisioner.topology.graph import Topology
-from network_provisioner.topology.graphml import read_graphml, write_graphml
 from network_provisioner.topology.nodelink import from_node_link, to_node_link
 
 MAX_BYTES = 16 * 2**20  # 10,000 nodes with 30,000 links take half of it
+_NAMESPACE = "http://graphml.graphdrawing.org/xmlns"
+_ENDS = {"node": ("id",), "edge": ("source", "target")}
 _FORMATS = "expected a file named .json (node-link) or .graphml"
 
 
@@ -46,8 +52,104 @@ def read_topology(file: Path) -> dict[str, Any]:
 
 
 def graphml_of(topology: Topology) -> str:
-    """The network as GraphML; :func:`read_topology` and ``networkx.read_graphml`` read it."""
-    return write_graphml(to_node_link(topology))
+    """The network as GraphML; :func:`read_topology` and ``networkx.read_graphml`` read it.
+    Mappings become JSON."""
+    data = to_node_link(topology)
+    root = ElementTree.Element("graphml", xmlns=_NAMESPACE)
+    graph = ElementTree.Element("graph", edgedefault="undirected")
+    for domain, items in (("node", data["nodes"]), ("edge", data["edges"])):
+        keys: dict[str, ElementTree.Element] = {}
+        for item in items:
+            ends = {end: str(item.pop(end)) for end in _ENDS[domain]}
+            element = ElementTree.SubElement(graph, domain, ends)
+            for name, value in item.items():
+                if name not in keys:
+                    about = {"id": f"{domain[0]}{len(keys)}", "for": domain, "attr.name": name}
+                    keys[name] = ElementTree.SubElement(root, "key", about)
+                    keys[name].set("attr.type", _type(value))
+                written = ElementTree.SubElement(element, "data", key=keys[name].attrib["id"])
+                plain = isinstance(value, str | float)  # a float says itself shorter than JSON does
+                written.text = str(value) if plain else json.dumps(value)
+    root.append(graph)
+    ElementTree.indent(root)
+    return f'<?xml version="1.0" encoding="utf-8"?>\n{ElementTree.tostring(root, "unicode")}\n'
+
+
+def read_graphml(content: bytes, where: str) -> dict[str, Any]:
+    """Node-link data (:mod:`~.nodelink`), all values as text. Raises InputError, which names
+    ``where``."""
+    try:
+        parser = ElementTree.XMLParser(target=_PlainBuilder(where))
+        root = ElementTree.fromstring(content, parser)
+    except ElementTree.ParseError as error:
+        what = str(error).partition(":")[0]
+        raise InputError(f"{where}, line {error.position[0]}: {what}, expected GraphML") from None
+    except (ValueError, LookupError) as error:
+        raise InputError(f"{where}: {error}, expected GraphML in UTF-8") from None
+    name = root.tag.rpartition("}")[2]
+    if name != "graphml":
+        raise InputError(f"{where}: found <{name:.40}>, expected <graphml>")
+    graphs = root.findall(".//{*}graph")
+    if len(graphs) != 1:
+        raise InputError(f"{where}: found {'a second' if graphs else 'no'} <graph>, expected one")
+    if graphs[0].find("{*}hyperedge") is not None:
+        raise InputError(f"{where}: found <hyperedge>, expected edges between two nodes")
+    keys = {_needed(key, "id", where): key for key in root.findall("{*}key")}
+    return {
+        "directed": graphs[0].get("edgedefault") == "directed"
+        or graphs[0].find("{*}edge[@directed='true']") is not None,
+        "nodes": _items(graphs[0], "node", keys, where),
+        "edges": _items(graphs[0], "edge", keys, where),
+    }
+
+
+class _PlainBuilder(ElementTree.TreeBuilder):
+    """Refuses a document type."""
+
+    def __init__(self, where: str) -> None:
+        super().__init__()
+        self._where = where
+
+    def doctype(self, *_: object) -> None:
+        raise InputError(f"{self._where}: found a document type, expected GraphML without one")
+
+
+def _items(
+    graph: ElementTree.Element, domain: str, keys: Mapping[str, ElementTree.Element], where: str
+) -> list[dict[str, Any]]:
+    """The graph's nodes or edges, with the defaults of their attributes."""
+    names = {number: key.get("attr.name", number) for number, key in keys.items()}
+    usual = {
+        names[number]: default.text or ""
+        for number, key in keys.items()
+        if key.get("for", "all") in (domain, "all")
+        and (default := key.find("{*}default")) is not None
+    }
+    items = []
+    for element in graph.findall(f"{{*}}{domain}"):
+        item: dict[str, Any] = {}
+        for data in element.findall("{*}data"):
+            number = _needed(data, "key", where)
+            if number not in names:
+                raise InputError(f"{where}: found data of {number!r:.80}, expected a known <key>")
+            if names[number] in item:
+                raise InputError(f"{where}: found {names[number]!r:.80} twice in one <{domain}>")
+            item[names[number]] = data.text or ""
+        # What the element says itself counts.
+        items.append(usual | item | {end: _needed(element, end, where) for end in _ENDS[domain]})
+    return items
+
+
+def _needed(element: ElementTree.Element, key: str, where: str) -> str:
+    value = element.get(key)
+    if value is None:
+        raise InputError(f"{where}: found <{element.tag.rpartition('}')[2]}> without {key!r}")
+    return value
+
+
+def _type(value: object) -> str:
+    kinds = {bool: "boolean", int: "long", float: "double"}
+    return kinds.get(type(value), "string")
 
 
 def json_of(topology: Topology) -> str:

@@ -62,6 +62,10 @@ class Link:
     jitter_s: float | None = None
     vlan: int = 0
 
+    def other(self, end: str) -> str:
+        """The node at the other end."""
+        return self.b if end == self.a else self.a
+
 
 @dataclass(frozen=True, slots=True)
 class Path:

@@ -23,7 +23,7 @@ from postgres_world import new_place, patient_stores, server_in, stores_at
 from store_suite import Model, StoreSuite, World, few_examples, many, puts, transit
 
 from examples.testbed.postgres import Postgres
-from network_provisioner.base.model import Transit, TransitState
+from network_provisioner.base.model import Transit
 from network_provisioner.stores import postgres as postgres_store
 from network_provisioner.stores import postgres_link
 from network_provisioner.stores.opening import open_store
@@ -136,23 +136,6 @@ def test_turns_of_several_stores_never_overlap(opened: Callable[[], PostgresStor
     assert most == [1] * 180
     found = stores[0].get("n")
     assert found is not None and found.reason == "180"
-
-
-def test_news_in_the_order_of_their_changes(opened: Callable[[], PostgresStore]) -> None:
-    ours, theirs = opened(), opened()
-    theirs.put(transit("before"))
-    with ours.turn() as news:
-        assert list(news) == [] and [t.id for t in ours.active()] == ["before"]
-    with theirs.turn():
-        theirs.put(transit("a"))
-        theirs.put_many([transit("b"), transit("c")])
-        theirs.put(transit("a", TransitState.RELEASED))
-    theirs.put_document("policy", "p", {})
-    with ours.turn() as news:
-        assert sorted(t.id for t in news[:2]) == ["b", "c"]
-        assert list(news[2:]) == [transit("a", TransitState.RELEASED)]
-    with ours.turn() as news:
-        assert list(news) == []
 
 
 def test_two_places_in_one_database_do_not_wait_for_each_other(server: Postgres) -> None:

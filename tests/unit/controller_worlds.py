@@ -9,7 +9,14 @@ from dataclasses import dataclass
 from hypothesis import strategies as st
 
 from network_provisioner.controllers.base import Circuit
-from network_provisioner.controllers.rules import Changes, FlowRule, Masked, SelectGroup, TableEntry
+from network_provisioner.controllers.rules import (
+    TRANSIT_OWNER,
+    Changes,
+    FlowRule,
+    Masked,
+    SelectGroup,
+    TableEntry,
+)
 from network_provisioner.topology.graph import Link, Node, Topology
 
 MBPS = 1e6
@@ -115,6 +122,40 @@ def circuit_sets(draw: st.DrawFn, topology: Topology) -> list[Circuit]:
     return circuits
 
 
+RULES_AT = 1_700_000_000.0
+addresses = st.integers(1, 254).map(lambda n: f"10.10.0.{n}")
+ports = st.none() | st.tuples(st.integers(1, 65535), st.integers(0, 8)).map(
+    lambda p: (p[0] & (0xFFFF & ~((1 << p[1]) - 1)), 0xFFFF & ~((1 << p[1]) - 1))
+)
+
+
+@st.composite
+def flow_rules(draw: st.DrawFn) -> FlowRule:
+    """Any rule that a plan could make."""
+    protocol = draw(st.sampled_from(["ip", "tcp", "udp", "arp"]))
+    named = protocol in ("tcp", "udp")
+    group = draw(st.sampled_from([0, TRANSIT_OWNER << 16 | 7]))
+    return FlowRule(
+        dpid=1,
+        priority=draw(st.integers(1, 65535)),
+        src=draw(addresses),
+        dst=draw(addresses),
+        out_port=0 if group else draw(st.integers(1, 1000)),
+        cookie=draw(st.integers(0, 2**64 - 1)),
+        dscp=None if group or protocol == "arp" else draw(st.none() | st.integers(0, 63)),
+        eth_dst="" if group else draw(st.sampled_from(["", "02:00:00:00:00:02"])),
+        expires_at=RULES_AT + draw(st.integers(1, 60_000)) if draw(st.booleans()) else float("inf"),
+        protocol=protocol,
+        src_port=draw(ports) if named else None,
+        dst_port=draw(ports) if named else None,
+        in_port=draw(st.integers(0, 100)),
+        mark=None if protocol == "arp" else draw(st.none() | st.integers(1, 63)),
+        group=group,
+        queue=0 if group else draw(st.integers(0, 63)),
+        meter=draw(st.sampled_from([0, TRANSIT_OWNER << 16 | 9])),
+    )
+
+
 @dataclass(frozen=True)
 class Arrival:
     """How a packet came through: the nodes it saw, and the mark it had on each link."""
@@ -173,7 +214,7 @@ class Pipeline:
         self.entries = {entry.key: entry for entry in entries}
         self.rules = {rule.key: rule for rule in rules}
         self._ports = {
-            (switch, port): link.b if switch == link.a else link.a
+            (switch, port): link.other(switch)
             for link in topology.links
             for switch, port in (link.ports or {}).items()
         }

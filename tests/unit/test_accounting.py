@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -16,7 +15,7 @@ from network_provisioner.base.errors import InputError
 from network_provisioner.base.model import Transit, TransitState
 from network_provisioner.policies.accounting import (
     Accounts,
-    Recent,
+    RecentUse,
     Usage,
     as_csv,
     meter,
@@ -134,15 +133,6 @@ class TestStore:
         finally:
             store.close()
 
-    def test_a_restart(self, tmp_path: Path) -> None:
-        store = open_store(tmp_path / "s.sqlite")
-        store.put(ended("a", project="cms", bytes=10, byte_seconds=20.0))
-        before = Accounts(store).usage("project")
-        store.close()
-        again = open_store(tmp_path / "s.sqlite")
-        assert Accounts(again).usage("project") == before == [Usage("cms", 1, 10, 20.0, 10.0)]
-        again.close()
-
 
 class TestCsv:
     def test_lines(self) -> None:
@@ -162,19 +152,19 @@ class TestCsv:
 
 class TestRecent:
     def test_half_life(self) -> None:
-        recent = Recent(half_life_s=100)
+        recent = RecentUse(half_life_s=100)
         recent.note([ended("a", user="ada", bytes=1000)], NOW)
         assert recent.used_bytes("user", NOW) == {"ada": 1000}
         assert recent.used_bytes("user", NOW + 200) == {"ada": 250}
 
     def test_once_each_and_late_reports(self) -> None:
-        recent = Recent()
+        recent = RecentUse()
         for size in (10, 10, 30):
             recent.note([ended("a", user="ada", bytes=size)], NOW)
         assert recent.used_bytes("user", NOW) == {"ada": 30}
 
     def test_live_ones(self) -> None:
         transit = live("a", user="ada", granted_bps=8e6, size_bytes=5 * MB)
-        assert Recent().used_bytes("user", NOW + 2, [transit]) == {"ada": 2 * MB}
+        assert RecentUse().used_bytes("user", NOW + 2, [transit]) == {"ada": 2 * MB}
         assert so_far_bytes(transit, NOW + 60) == 5 * MB
         assert so_far_bytes(live("b", installed_at=0.0), NOW) == 0

@@ -18,7 +18,7 @@ from network_provisioner.controllers.groups import (
     port_masks,
     reverse,
 )
-from network_provisioner.controllers.plan import Plan, Planner, make_plan
+from network_provisioner.controllers.plan import Planner, SwitchPlan, make_plan
 from network_provisioner.controllers.rules import (
     FLOW_ACK_PRIORITY,
     FLOW_PRIORITY,
@@ -45,7 +45,7 @@ def split(name: str = "a", flows: tuple[Flow, ...] = ()) -> Circuit:
     return Circuit(name, L2, 40 * MBPS, 80 * MBPS, NOW + 60, flows=flows, parts=parts)
 
 
-def network(plan: Plan, topology: Topology) -> Pipeline:
+def network(plan: SwitchPlan, topology: Topology) -> Pipeline:
     return Pipeline(topology, [*plan.routes, *plan.rules], plan.entries)
 
 
@@ -122,7 +122,7 @@ def test_what_no_transfer_names_goes_with_the_pair() -> None:
 def test_each_transfer_has_a_mark_a_class_and_a_rate_of_its_own() -> None:
     plan = make_plan(two_switches(), [circuit("web", L2, WEB), circuit("grid", L2, GRID)], NOW)
     data = [group for group in plan.groups if group.data]
-    assert len({group.lanes[0].mark for group in data}) == 2
+    assert len({group.branches[0].mark for group in data}) == 2
     shape = next(s for s in plan.shapes if s.device == "s1-a")
     assert [c.rate_bps for c in shape.classes] == [5 * MBPS] * 2
     grid = next(group for group in data if group.data == ("grid",))

@@ -65,9 +65,9 @@ def test_queues_are_numbered_like_marks_and_nothing_is_marked() -> None:
     plan = make_plan(two_switches(), [OURS], NOW, keep="queue")
     (there,) = [g for g in plan.groups if g.data]
     rules = plan.rules_of(there)
-    assert [(r.queue, r.dscp) for r in rules] == [(there.lanes[0].mark, None), (0, None)]
+    assert [(r.queue, r.dscp) for r in rules] == [(there.branches[0].mark, None), (0, None)]
     shape = next(s for s in plan.shapes if s.device == "s1-b")
-    assert [c.mark for c in shape.classes] == [there.lanes[0].mark]
+    assert [c.mark for c in shape.classes] == [there.branches[0].mark]
     assert {r.dscp for r in plan.routes} == {None}
 
 

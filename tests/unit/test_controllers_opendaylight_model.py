@@ -2,10 +2,11 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 from typing import Any
 
 import pytest
+from controller_worlds import RULES_AT as NOW
+from controller_worlds import flow_rules
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -18,47 +19,6 @@ from network_provisioner.controllers.rules import (
     stamp_rule,
 )
 
-NOW = 1_763_700_000.0
-addresses = st.integers(0, 2**32 - 1).map(
-    lambda n: ".".join(str(n >> s & 255) for s in (24, 16, 8, 0))
-)
-macs = st.integers(0, 2**48 - 1).map(
-    lambda n: ":".join(f"{n >> s & 255:02x}" for s in range(40, -1, -8))
-)
-# A value has no bits outside of its mask.
-ports = st.tuples(st.integers(0, 0xFFFF), st.integers(0, 16)).map(
-    lambda p: (p[0] & (mask := 0xFFFF << p[1] & 0xFFFF), mask)
-)
-
-
-@st.composite
-def rules(draw: st.DrawFn) -> FlowRule:
-    """Any rule that a plan may have."""
-    protocol = draw(st.sampled_from(["ip", "tcp", "udp", "arp"]))
-    ported = protocol in ("tcp", "udp")
-    goes = draw(st.sampled_from(["out", "group", "nowhere"]))
-    out = goes == "out"
-    lease = draw(st.one_of(st.just(math.inf), st.integers(1, 65535).map(lambda s: NOW + s)))
-    return FlowRule(
-        dpid=draw(st.integers(1, 2**64 - 1)),
-        priority=draw(st.integers(0, 65535)),
-        src=draw(addresses),
-        dst=draw(addresses),
-        out_port=draw(st.integers(1, 2**31)) if out else 0,
-        cookie=draw(st.integers(0, 2**64 - 1)),
-        dscp=draw(st.one_of(st.none(), st.integers(0, 63))) if out else None,
-        eth_dst=draw(st.one_of(st.just(""), macs)) if out else "",
-        expires_at=lease,
-        protocol=protocol,
-        src_port=draw(st.one_of(st.none(), ports)) if ported else None,
-        dst_port=draw(st.one_of(st.none(), ports)) if ported else None,
-        in_port=draw(st.integers(0, 2**31)),
-        mark=draw(st.one_of(st.none(), st.integers(0, 63))) if protocol != "arp" else None,
-        group=draw(st.integers(1, 2**32 - 1)) if goes == "group" else 0,
-        queue=draw(st.integers(0, 100)) if out else 0,
-        meter=draw(st.integers(0, 2**31)),
-    )
-
 
 def answered(rule: FlowRule, **more: Any) -> dict[str, Any]:
     """A rule as OpenDaylight prints it, right after it was laid."""
@@ -70,7 +30,7 @@ def answered(rule: FlowRule, **more: Any) -> dict[str, Any]:
     return whole | {"cookie": str(whole["cookie"])}
 
 
-@given(rules())
+@given(flow_rules())
 def test_a_rule_comes_back_as_it_was(rule: FlowRule) -> None:
     seen = model.read_flow(rule.dpid, answered(rule), NOW)
     assert seen is not None and seen.rule == rule and seen.bytes == 17
@@ -98,12 +58,12 @@ def test_rules_share_an_id_only_where_they_overwrite_each_other(a: FlowRule, b: 
     assert (model.flow_id(a) == model.flow_id(b)) == (a.key == b.key)
 
 
-@given(rules())
+@given(flow_rules())
 def test_an_id_needs_no_escapes_in_an_address(rule: FlowRule) -> None:
     assert set(model.flow_id(rule)) <= set("abcdefghijklmnopqrstuvwxyz0123456789.-_")
 
 
-@given(rules(), st.integers(0, 60), st.integers(0, 999_999_999))
+@given(flow_rules(), st.integers(0, 60), st.integers(0, 999_999_999))
 def test_age_counts_against_the_lease(rule: FlowRule, seconds: int, nanoseconds: int) -> None:
     aged = answered(rule, duration={"second": seconds, "nanosecond": nanoseconds})
     seen = model.read_flow(rule.dpid, aged, NOW)
@@ -171,7 +131,7 @@ json_values = st.recursive(
 
 
 @settings(max_examples=30)
-@given(rules(), st.data())
+@given(flow_rules(), st.data())
 def test_garbage_is_not_ours_or_unreadable(rule: FlowRule, data: st.DataObject) -> None:
     flow = answered(rule)
     flow[data.draw(st.sampled_from(sorted(flow)))] = data.draw(json_values)
@@ -181,42 +141,21 @@ def test_garbage_is_not_ours_or_unreadable(rule: FlowRule, data: st.DataObject) 
 
 def test_a_group_in_its_words() -> None:
     group = SelectGroup(1, 7, (Bucket(73, 4, 10), Bucket(27, 5, 11, "02:00:00:00:0b:01", 3)))
+    mac = {"ethernet-destination": {"address": "02:00:00:00:0b:01"}}
+    first = [
+        {"order": 0, "set-field": {"ip-match": {"ip-dscp": 4}}},
+        {"order": 1, "output-action": {"output-node-connector": "10", "max-length": 65535}},
+    ]
+    second = [
+        {"order": 0, "set-field": {"ip-match": {"ip-dscp": 5}}},
+        {"order": 1, "set-field": {"ethernet-match": mac}},
+        {"order": 2, "set-queue-action": {"queue-id": 3}},
+        {"order": 3, "output-action": {"output-node-connector": "11", "max-length": 65535}},
+    ]
+    buckets = [
+        {"bucket-id": 0, "weight": 73, "action": first},
+        {"bucket-id": 1, "weight": 27, "action": second},
+    ]
     assert model.group_of(group) == {
-        "group-id": 7,
-        "group-type": "group-select",
-        "buckets": {
-            "bucket": [
-                {
-                    "bucket-id": 0,
-                    "weight": 73,
-                    "action": [
-                        {"order": 0, "set-field": {"ip-match": {"ip-dscp": 4}}},
-                        {
-                            "order": 1,
-                            "output-action": {"output-node-connector": "10", "max-length": 65535},
-                        },
-                    ],
-                },
-                {
-                    "bucket-id": 1,
-                    "weight": 27,
-                    "action": [
-                        {"order": 0, "set-field": {"ip-match": {"ip-dscp": 5}}},
-                        {
-                            "order": 1,
-                            "set-field": {
-                                "ethernet-match": {
-                                    "ethernet-destination": {"address": "02:00:00:00:0b:01"}
-                                }
-                            },
-                        },
-                        {"order": 2, "set-queue-action": {"queue-id": 3}},
-                        {
-                            "order": 3,
-                            "output-action": {"output-node-connector": "11", "max-length": 65535},
-                        },
-                    ],
-                },
-            ]
-        },
-    }
+        "group-id": 7, "group-type": "group-select", "buckets": {"bucket": buckets},
+    }  # fmt: skip

@@ -101,27 +101,21 @@ def test_circuits_need_their_switches_and_removal_does_not(rig: FakeRig) -> None
     rig.wait_for("removal on s2", lambda: rig.owners(rig.s2) == [ROUTE_OWNER] * 4)
 
 
-def test_a_restarted_controller_finds_its_circuits(rig: FakeRig) -> None:
+def test_a_restarted_controller_finds_its_circuits_until_it_is_said_what_is_wanted(
+    rig: FakeRig,
+) -> None:
     circuit = rig.circuit("a")
     rig.controller.apply([circuit])
-    rig.openflow._running = False
-    rig.openflow._disconnect()  # as if it had been killed
     sent = rig.s1.mods
-    rig.controller = rig.openflow = rig.new_controller()
-    rig.controller.start(60.0)
-    rig.controller.apply([circuit])
-    assert rig.s1.mods == sent
-    assert rig.controller.installed() == ["a"]
-
-
-def test_leftovers_end_with_the_first_apply(rig: FakeRig) -> None:
-    rig.controller.apply([rig.circuit("a")])
-    rig.openflow._running = False
-    rig.openflow._disconnect()
-    rig.controller = rig.openflow = rig.new_controller()
-    rig.controller.start(60.0)
-    assert TRANSIT_OWNER in rig.owners(rig.s1)
-    rig.controller.apply([])
+    for wanted in ([circuit], []):
+        rig.openflow._running = False
+        rig.openflow._disconnect()  # as if it had been killed
+        rig.controller = rig.openflow = rig.new_controller()
+        rig.controller.start(60.0)
+        assert TRANSIT_OWNER in rig.owners(rig.s1)
+        rig.controller.apply(wanted)
+        assert rig.controller.installed() == [c.id for c in wanted]
+        assert (rig.s1.mods == sent) == bool(wanted)
     assert rig.owners(rig.s1) == [ROUTE_OWNER] * 6
 
 

@@ -71,7 +71,7 @@ def test_a_host_cannot_mark_itself_into_a_class(data: st.DataObject) -> None:
     circuits = data.draw(circuit_sets(topology))
     plan = make_plan(topology, circuits, NOW)
     network = Pipeline(topology, plan_rules(topology, circuits))
-    reserved = {(g.src, g.dst): g.lanes[0].mark for g in plan.groups}
+    reserved = {(g.src, g.dst): g.branches[0].mark for g in plan.groups}
     shaped = shaped_hops(topology)
     for src in topology.sites:
         for dst in topology.sites:
@@ -115,7 +115,7 @@ def test_classes_never_promise_more_than_the_link(data: st.DataObject) -> None:
         for c in shape.classes:
             assert c.rate_bps <= c.ceil_bps <= shape.capacity_bps
     assert sum(len(s.classes) for s in plan.shapes) == sum(
-        sum(lane.mark > 0 for _, lane in there)
+        sum(branch.mark > 0 for _, branch in there)
         for hop, there in crossing.items()
         if hop in shaped_hops(topology)
     )
@@ -187,7 +187,7 @@ def test_without_a_shaper_nothing_is_marked() -> None:
     assert {rule.dscp for rule in Planner(two_switches(), "none").routes()} == {None}
 
 
-def test_Planner_prefer_the_routed_network() -> None:
+def test_best_effort_prefers_the_routed_network() -> None:
     network = Pipeline(two_switches(), Planner(two_switches()).routes())
     assert network.send("mu", "tacc").nodes == L3
     assert network.send("mu", "local").nodes == ("mu", "s1", "local")
@@ -242,7 +242,7 @@ def test_marks_that_run_out_are_shared_and_so_are_the_guarantees() -> None:
     (shape,) = plan.shapes
     assert len(shape.classes) == MARKS
     assert sum(c.rate_bps for c in shape.classes) == pytest.approx(400 * MBPS)
-    marks = {g.data[0]: g.lanes[0].mark for g in plan.groups if g.data}
+    marks = {g.data[0]: g.branches[0].mark for g in plan.groups if g.data}
     for c in shape.classes:
         users = [i for i, mark in marks.items() if mark == c.mark]
         assert 3 <= len(users) <= 4

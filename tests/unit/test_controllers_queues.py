@@ -101,7 +101,7 @@ def test_members_come_and_go_without_new_marks() -> None:
         circuits = [member(f"m{i}", 1000 + i, "seven") for i in range(count)]
         circuits += [member(f"g{i}", 9000 + i, "seven", MBPS / 10) for i in range(count)]
         plan = planner.plan(circuits, NOW, [SEVEN, THREE])
-        now = {g.data[0]: g.lanes[0].mark for g in plan.groups if g.data}
+        now = {g.data[0]: g.branches[0].mark for g in plan.groups if g.data}
         assert len({now[f"m{i}"] for i in range(count)}) == 1
         assert all(now[name] == mark for name, mark in marks.items() if name in now)
         marks |= now

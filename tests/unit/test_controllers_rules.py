@@ -11,7 +11,6 @@ from network_provisioner.controllers.rules import (
     FlowRule,
     diff,
     hard_timeout,
-    same_but_lease,
 )
 
 NOW = 1_700_000_000.0
@@ -64,8 +63,3 @@ def test_what_is_not_wanted_is_deleted_last() -> None:
         ((RULE,), ()),
         ((), (other,)),
     ]
-
-
-def test_what_a_rule_does_is_compared_without_its_lease() -> None:
-    assert same_but_lease(RULE, replace(RULE, expires_at=math.inf))
-    assert not same_but_lease(RULE, replace(RULE, out_port=1))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import struct
 
+from controller_worlds import RULES_AT as NOW
+from controller_worlds import flow_rules
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,39 +20,6 @@ from network_provisioner.controllers.rules import (
     same_rule,
     stamp_rule,
 )
-
-NOW = 1_700_000_000.0
-addresses = st.integers(1, 254).map(lambda n: f"10.10.0.{n}")
-ports = st.none() | st.tuples(st.integers(1, 65535), st.integers(0, 8)).map(
-    lambda p: (p[0] & (0xFFFF & ~((1 << p[1]) - 1)), 0xFFFF & ~((1 << p[1]) - 1))
-)
-
-
-@st.composite
-def flow_rules(draw: st.DrawFn) -> FlowRule:
-    """Any rule that a plan could make."""
-    protocol = draw(st.sampled_from(["ip", "tcp", "udp", "arp"]))
-    named = protocol in ("tcp", "udp")
-    group = draw(st.sampled_from([0, TRANSIT_OWNER << 16 | 7]))
-    return FlowRule(
-        dpid=1,
-        priority=draw(st.integers(1, 65535)),
-        src=draw(addresses),
-        dst=draw(addresses),
-        out_port=0 if group else draw(st.integers(1, 1000)),
-        cookie=draw(st.integers(0, 2**64 - 1)),
-        dscp=None if group or protocol == "arp" else draw(st.none() | st.integers(0, 63)),
-        eth_dst="" if group else draw(st.sampled_from(["", "02:00:00:00:00:02"])),
-        expires_at=NOW + draw(st.integers(1, 60_000)) if draw(st.booleans()) else float("inf"),
-        protocol=protocol,
-        src_port=draw(ports) if named else None,
-        dst_port=draw(ports) if named else None,
-        in_port=draw(st.integers(0, 100)),
-        mark=None if protocol == "arp" else draw(st.none() | st.integers(1, 63)),
-        group=group,
-        queue=0 if group else draw(st.integers(0, 63)),
-        meter=draw(st.sampled_from([0, TRANSIT_OWNER << 16 | 9])),
-    )
 
 
 def reply(rule: FlowRule, data: bytes, n_bytes: int = 77) -> bytes:

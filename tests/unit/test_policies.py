@@ -21,7 +21,7 @@ from network_provisioner.policies.policy import (
     policy_from_record,
     policy_id,
 )
-from network_provisioner.policies.schema import Change, acted
+from network_provisioner.policies.schema import PolicyChange, acted
 from network_provisioner.policies.strategies import Amount
 
 HOUR = 3600.0
@@ -201,7 +201,7 @@ class TestAlgorithm1:
         body = {"name": "cms first", "action": "stop"}
         stopped = acted(body, known, NOW + 5).policy
         assert stopped.state(NOW + 5) is PolicyState.STOPPED
-        assert acted(body, {stopped.id: stopped}, NOW + 9) == Change(stopped, stopped)
+        assert acted(body, {stopped.id: stopped}, NOW + 9) == PolicyChange(stopped, stopped)
 
     @pytest.mark.parametrize("action", ["modify", "stop"])
     def test_what_is_not_there(self, action: str) -> None:

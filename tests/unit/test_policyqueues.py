@@ -12,7 +12,7 @@ from policy_world import L2, L3, LISTING_1, NOW, TOPOLOGY, live
 from network_provisioner.base.model import Transit
 from network_provisioner.policies.links import governing, hops, reserved
 from network_provisioner.policies.policy import Policy
-from network_provisioner.policies.queues import Layout
+from network_provisioner.policies.queues import LinkQueues
 from network_provisioner.policies.schema import acted
 from network_provisioner.policies.strategies import sure_bps
 
@@ -49,7 +49,7 @@ def test_as_if_made_anew(
     steps: list[tuple[str, str, tuple[str, ...], str, int]], kind: dict[str, object]
 ) -> None:
     by_hop = governing([policy(**kind)], TOPOLOGY)
-    kept = Layout(TOPOLOGY)
+    kept = LinkQueues(TOPOLOGY)
     there: dict[str, Transit] = {}
     for name, what, path, project, mbps in steps:
         if what == "come" or name not in there:
@@ -64,7 +64,7 @@ def test_as_if_made_anew(
             there[name].parts = [{"path": list(p), "min_bps": mbps * 1e6} for p in (path, L2)]
         transits = list(there.values())
         queues = kept.queues(by_hop, transits, unused, NOW, everywhere=False)
-        assert queues == Layout(TOPOLOGY).queues(by_hop, transits, unused, NOW, everywhere=True)
+        assert queues == LinkQueues(TOPOLOGY).queues(by_hop, transits, unused, NOW, everywhere=True)
         for hop in {q.hop for q in queues}:
             here = [q for q in queues if q.hop == hop]
             minima = sum(bps for t in transits for h, bps in reserved(t) if h == hop)
@@ -74,7 +74,7 @@ def test_as_if_made_anew(
 
 
 def test_another_policy_is_another_layout() -> None:
-    kept, transit = Layout(TOPOLOGY), live("a", project="cms")
+    kept, transit = LinkQueues(TOPOLOGY), live("a", project="cms")
     first = governing([policy()], TOPOLOGY)
     assert len(kept.queues(first, [transit], unused, NOW, everywhere=False)) == 2
     second = governing([policy(specs=["atlas", "ligo"])], TOPOLOGY)

@@ -10,7 +10,7 @@ import pytest
 
 from network_provisioner.stores import postgres_link
 from network_provisioner.stores.opening import open_store
-from network_provisioner.stores.postgres_link import Link
+from network_provisioner.stores.postgres_link import PostgresConnection
 from network_provisioner.stores.store import StoreError
 
 
@@ -26,7 +26,7 @@ def test_nobody_listens() -> None:
 
 def test_what_libpq_does_not_take() -> None:
     with pytest.raises(StoreError, match="a URL that libpq does not take") as caught:
-        Link("postgresql://adon:tops3cret@db/adon?colour=red")
+        PostgresConnection("postgresql://adon:tops3cret@db/adon?colour=red")
     assert "tops3cret" not in str(caught.value)
 
 
@@ -42,7 +42,7 @@ def test_who_waited_in_vain_tells_the_others(monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(postgres_link._Connection, "connect", connect)
     monkeypatch.setattr(postgres_link.time, "monotonic", lambda: now[0])
-    link = Link("postgresql://db/adon")
+    link = PostgresConnection("postgresql://db/adon")
     for _ in range(5):
         with pytest.raises(StoreError, match="connection timeout expired"):
             link.rows("SELECT 1", {})
@@ -61,18 +61,11 @@ def test_who_is_refused_at_once_may_try_again_at_once(monkeypatch: pytest.Monkey
         raise psycopg.OperationalError("Connection refused")
 
     monkeypatch.setattr(postgres_link._Connection, "connect", connect)
-    link = Link("postgresql://db/adon")
+    link = PostgresConnection("postgresql://db/adon")
     for _ in range(3):
         with pytest.raises(StoreError):
             link.rows("SELECT 1", {})
     assert len(tried) == 3
-
-
-def test_a_link_that_was_closed_stays_so() -> None:
-    link = Link("postgresql://db/adon")
-    link.close()
-    with pytest.raises(StoreError, match="the store was closed"):
-        link.rows("SELECT 1", {})
 
 
 def test_what_waits_is_left_when_nothing_is_heard(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
 import pytest
-from store_suite import StoreSuite, World, transit
+from store_suite import AT, StoreSuite, World, transit
 
 from network_provisioner.base.model import Transit, TransitState
 from network_provisioner.base.wal import use_wal
@@ -41,7 +41,7 @@ class TestSqlite(StoreSuite):
             with ExitStack() as stack:
 
                 def opened() -> Store:
-                    store = SqliteStore(file, lambda: 1000.5)
+                    store = SqliteStore(file, lambda: AT)
                     stack.callback(store.close)
                     return store
 

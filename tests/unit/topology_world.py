@@ -93,6 +93,6 @@ def demo() -> dict[str, Any]:
                 "devices": {"s1": "s1-a", "s2": "s2-a"},
             },
             {"a": "s1", "b": "r1", "layer": "l3", "capacity": "20 Mb/s", "rtt": "53 ms"},
-            {"a": "r1", "b": "s2", "layer": "l3", "capacity": "20 Mb/s"},
+            {"a": "r1", "b": "s2", "layer": "l3", "capacity": "20 Mb/s", "loss": 0.01},
         ],
     }

@@ -20,7 +20,13 @@ from monitors.archive.stores import base
 from monitors.archive.stores.base import ArchiveError, Row, Rows
 from monitors.archive.stores.postgres_schema import BESIDE, LAYOUT, MIGRATIONS, TABLES, translated
 from network_provisioner.base.errors import InputError
-from network_provisioner.stores.postgres_link import BusyError, Database, Link, LostError, run
+from network_provisioner.stores.postgres_link import (
+    BusyError,
+    Database,
+    LostError,
+    PostgresConnection,
+    run,
+)
 from network_provisioner.stores.store import StoreError
 
 T = TypeVar("T")
@@ -55,7 +61,7 @@ class PostgresEngine:
         self._key = 0
         self._may_send_many = False
         try:
-            self._asking, self._writing = Link(url), Link(url)
+            self._asking, self._writing = PostgresConnection(url), PostgresConnection(url)
         except StoreError as error:
             raise InputError(f"archive: {error}") from None
         self.shown = self._asking.shown

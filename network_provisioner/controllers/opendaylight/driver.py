@@ -18,17 +18,19 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from queue import SimpleQueue
+from functools import partial, reduce
+from operator import or_
+from typing import Any
 
 from network_provisioner.base.errors import InputError
-from network_provisioner.controllers.backend import SwitchEvent, switch_names
+from network_provisioner.controllers.backend import SwitchBackend, SwitchEvent, switch_names
 from network_provisioner.controllers.base import ControllerError
 from network_provisioner.controllers.opendaylight import model, requests
 from network_provisioner.controllers.opendaylight.requests import (
     OpenDaylightReader,
     OpenDaylightWriter,
     Origin,
-    Step,
+    SwitchRequest,
     run_wave,
 )
 from network_provisioner.controllers.restconf import Access, Restconf
@@ -41,8 +43,7 @@ from network_provisioner.controllers.rules import (
     FlowRule,
     SeenRule,
     TableEntry,
-    is_stamp,
-    rule_text,
+    item_text,
     same_but_lease,
 )
 from network_provisioner.controllers.shaping.shapes import Shaper
@@ -106,12 +107,11 @@ class OpenDaylightController(SwitchedController):
         return self._switches.discover(self._discover_s)
 
 
-class OpenDaylightSwitches:
+class OpenDaylightSwitches(SwitchBackend):
     """A :class:`~network_provisioner.controllers.backend.SwitchBackend` behind OpenDaylight.
 
-    ``names`` gives the datapath ids that are expected, with the switches' names. Which switches are
-    there is looked up every ``poll_s``; ``settle_s`` is how long a switch may take to show what it
-    was told.
+    Which switches are there is looked up every ``poll_s``; ``settle_s`` is how long a switch may
+    take to show what it was told.
     """
 
     def __init__(
@@ -123,11 +123,10 @@ class OpenDaylightSwitches:
         poll_s: float = 1.0,
         settle_s: float = 10.0,
     ) -> None:
-        self.events: SimpleQueue[SwitchEvent | None] = SimpleQueue()
+        super().__init__(names)
         self._rest = rest
         self._ask = OpenDaylightReader(rest)
         self._steps = OpenDaylightWriter(rest, self.label)
-        self._names = dict(names)
         self._clock = clock
         self._poll_s = poll_s
         self._settle_s = settle_s
@@ -157,10 +156,6 @@ class OpenDaylightSwitches:
         """See SwitchBackend."""
         return f"to {self._rest.label}, expected the switches' controller to be set to it"
 
-    def label(self, dpid: int) -> str:
-        """See SwitchBackend."""
-        return f"switch {self._names.get(dpid, '?')} (dpid {dpid})"
-
     def connected(self) -> set[int]:
         """See SwitchBackend. While OpenDaylight does not answer: those that were there before."""
         return set(self._there)
@@ -171,7 +166,7 @@ class OpenDaylightSwitches:
         if absent:
             raise ControllerError(f"{', '.join(map(self.label, absent))} is not connected")
         try:
-            for wave in self._waves(list(changes.values()), now):
+            for wave in self._waves(changes.values(), now):
                 run_wave(wave, self._steps.barrier)
             self._settle(changes)
         except ControllerError:
@@ -224,24 +219,17 @@ class OpenDaylightSwitches:
 
     # --- changing -----------------------------------------------------------------------------
 
-    def _waves(self, changes: Sequence[Changes], now: float) -> list[list[Step]]:
-        """What may be asked for at once; stamps come before anything else."""
-        steps = self._steps
-        adding = [rule for change in changes for rule in change.add]
-        return [
-            [steps.add(rule, now) for rule in adding if is_stamp(rule)],
-            [steps.add_group(entry, there=False) for c in changes for entry in c.add_entries],
-            [
-                *(steps.add(rule, now) for rule in adding if not is_stamp(rule)),
-                *(
-                    steps.add_group(entry, there=True)
-                    for c in changes
-                    for entry in c.change_entries
-                ),
-            ],
-            [steps.delete(rule) for change in changes for rule in change.delete],
-            [steps.delete_group(entry) for change in changes for entry in change.delete_entries],
-        ]
+    def _waves(self, changes: Iterable[Changes], now: float) -> list[list[SwitchRequest]]:
+        """What may be asked for at once."""
+        requests_for: dict[str, Callable[[Any], SwitchRequest]] = {
+            "add": partial(self._steps.add, now=now),
+            "delete": self._steps.delete,
+            "add_entry": partial(self._steps.add_group, there=False),
+            "change_entry": partial(self._steps.add_group, there=True),
+            "delete_entry": self._steps.delete_group,
+        }
+        waves = reduce(or_, changes, Changes()).waves()
+        return [[requests_for[verb](item) for verb, item in wave] for wave in waves]
 
     def _settle(self, changes: Mapping[int, Changes]) -> None:
         """Return when the switches show what they were told. Raises ControllerError."""
@@ -267,11 +255,11 @@ class OpenDaylightSwitches:
         for rule in change.add:
             found = rules.get(rule.key)
             if rule.expires_at > now and (found is None or not same_but_lease(found, rule)):
-                return rule_text(rule)
+                return item_text(rule)
         added = {rule.key for rule in change.add}
         for rule in change.delete:
             if rule.key in rules and rule.key not in added:
-                return rule_text(rule)
+                return item_text(rule)
         wanted = {entry.key for entry in (*change.add_entries, *change.change_entries)}
         gone = {entry.key for entry in change.delete_entries}
         if wanted or gone:

@@ -11,6 +11,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from network_provisioner.controllers.rules import (
+    PACKETS,
+    PORT_BITS,
+    PROTOCOLS,
     FlowRule,
     Masked,
     SeenRule,
@@ -23,16 +26,6 @@ ALL_TABLES = 255
 UNREADABLE = (KeyError, TypeError, ValueError, AttributeError, OverflowError)
 """What comes of reading something else than was asked for."""
 
-_ALL_BITS = 0xFFFF
-# What packets a rule's protocol means: Ethernet type, and IP protocol where it has one.
-_KINDS = {
-    "ip": (0x0800, None),
-    "tcp": (0x0800, 6),
-    "udp": (0x0800, 17),
-    "arp": (0x0806, None),
-    "stamp": (0x88B6, None),
-}
-_PROTOCOLS = {kind: name for name, kind in _KINDS.items()}
 # How a match names the two addresses.
 _ENDS = {
     0x0800: ("ipv4-source", "ipv4-destination"),
@@ -121,7 +114,7 @@ def read_flow(dpid: int, flow: Mapping[str, Any], now: float) -> SeenRule | None
 
 
 def _match(rule: FlowRule) -> dict[str, Any]:
-    ethernet, number = _KINDS[rule.protocol]
+    ethernet, number = PACKETS[rule.protocol]
     match: dict[str, Any] = {"ethernet-match": {"ethernet-type": {"type": ethernet}}}
     for name, address in zip(_ENDS.get(ethernet, ()), (rule.src, rule.dst), strict=False):
         match[name] = f"{address}/32"
@@ -134,7 +127,7 @@ def _match(rule: FlowRule) -> dict[str, Any]:
         if port is not None:
             name = f"{rule.protocol}-{side}-port"
             match[name], mask = port
-            if mask != _ALL_BITS:
+            if mask != PORT_BITS:
                 # OpenFlow 1.3 has no mask for ports; Open vSwitch takes one, others need not.
                 match[f"{name}-mask"] = mask
     return match
@@ -177,7 +170,7 @@ def _read_match(match: Mapping[str, Any]) -> dict[str, Any] | None:
     ip = dict(rest.pop("ip-match", {}))
     kind = int(ethernet.get("ethernet-type", {}).get("type", 0))
     number = int(ip.pop("ip-protocol")) if "ip-protocol" in ip else None
-    protocol = _PROTOCOLS.get((kind, number))
+    protocol = PROTOCOLS.get((kind, number))
     if protocol is None or len(ethernet) != 1:
         return None
     found: dict[str, Any] = {"protocol": protocol, "src": "", "dst": ""}
@@ -200,7 +193,7 @@ def _read_match(match: Mapping[str, Any]) -> dict[str, Any] | None:
 def _read_port(rest: dict[str, Any], name: str) -> Masked | None:
     if name not in rest:
         return None
-    return int(rest.pop(name)), int(rest.pop(f"{name}-mask", _ALL_BITS))
+    return int(rest.pop(name)), int(rest.pop(f"{name}-mask", PORT_BITS))
 
 
 def _read_instructions(instructions: Mapping[str, Any]) -> dict[str, Any] | None:

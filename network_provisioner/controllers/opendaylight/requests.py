@@ -20,7 +20,7 @@ from typing import Any
 
 from network_provisioner.controllers.base import ControllerError
 from network_provisioner.controllers.opendaylight import model
-from network_provisioner.controllers.restconf import Refusal, Restconf
+from network_provisioner.controllers.restconf import RequestRefusedError, Restconf
 from network_provisioner.controllers.rules import (
     ROUTE_OWNER,
     FlowRule,
@@ -28,7 +28,7 @@ from network_provisioner.controllers.rules import (
     SelectGroup,
     TableEntry,
     is_our_number,
-    rule_text,
+    item_text,
 )
 from network_provisioner.topology.discovery import Discovered, End, Port
 
@@ -184,7 +184,7 @@ def flow_path(dpid: int, flow_id: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class SwitchRequest:
     """One request that concerns one switch. ``label`` and ``what`` are for messages."""
 
     dpid: int
@@ -193,7 +193,7 @@ class Step:
     run: Callable[[], None]
 
 
-def run_wave(steps: Sequence[Step], barrier: Callable[[int], None]) -> None:
+def run_wave(steps: Sequence[SwitchRequest], barrier: Callable[[int], None]) -> None:
     """Run all steps; returns when every switch has confirmed.
 
     ``barrier`` is called with a switch that is being waited for, again and again. Raises
@@ -209,7 +209,7 @@ def run_wave(steps: Sequence[Step], barrier: Callable[[int], None]) -> None:
             done, waiting = wait(waiting, timeout=_BARRIER_AFTER_S)
             for future in done:
                 error = future.exception()
-                if isinstance(error, Refusal):
+                if isinstance(error, RequestRefusedError):
                     step = running[future]
                     problems.append(f"{step.label} refused {step.what}: {error.reason}")
                 elif isinstance(error, ControllerError):
@@ -229,10 +229,10 @@ class OpenDaylightWriter:
         self._rest = rest
         self._label = label
 
-    def add(self, rule: FlowRule, now: float) -> Step:
+    def add(self, rule: FlowRule, now: float) -> SwitchRequest:
         """Adds a rule, or overwrites the one with the same match."""
         flow = model.flow_of(rule, now)
-        what = rule_text(rule)
+        what = item_text(rule)
         if rule.owner != ROUTE_OWNER:
             return self.add_flow(rule.dpid, what, flow)
         name = model.flow_id(rule)
@@ -240,13 +240,13 @@ class OpenDaylightWriter:
         path = flow_path(rule.dpid, name)
         return self._step(rule.dpid, what, lambda: self._rest.put(path, body))
 
-    def add_flow(self, dpid: int, what: str, flow: dict[str, Any]) -> Step:
+    def add_flow(self, dpid: int, what: str, flow: dict[str, Any]) -> SwitchRequest:
         """Hands a flow to a switch."""
         return self._call(dpid, what, "sal-flow:add-flow", flow)
 
-    def delete(self, rule: FlowRule) -> Step:
+    def delete(self, rule: FlowRule) -> SwitchRequest:
         """Deletes exactly this rule; done where it is not there."""
-        what = f"to forget {rule_text(rule)}"
+        what = f"to forget {item_text(rule)}"
         called = self._call(rule.dpid, what, "sal-flow:remove-flow", model.exactly(rule))
         if rule.owner != ROUTE_OWNER:
             return called
@@ -259,12 +259,12 @@ class OpenDaylightWriter:
 
         return self._step(rule.dpid, what, run)
 
-    def delete_by_cookie(self, dpid: int, cookie: int, mask: int) -> Step:
+    def delete_by_cookie(self, dpid: int, cookie: int, mask: int) -> SwitchRequest:
         """Deletes every rule on the switch whose cookie agrees under the mask."""
         arguments = {"table_id": model.ALL_TABLES, "cookie": cookie & mask, "cookie_mask": mask}
         return self._call(dpid, "to forget our rules", "sal-flow:remove-flow", arguments)
 
-    def forget(self, dpid: int, flow_id: str) -> Step:
+    def forget(self, dpid: int, flow_id: str) -> SwitchRequest:
         """Takes a flow out of the configuration."""
 
         def run() -> None:
@@ -272,7 +272,7 @@ class OpenDaylightWriter:
 
         return self._step(dpid, f"to forget {flow_id}", run)
 
-    def add_group(self, entry: TableEntry, *, there: bool) -> Step:
+    def add_group(self, entry: TableEntry, *, there: bool) -> SwitchRequest:
         """Adds a select group; changes it where it is ``there`` already."""
         if not isinstance(entry, SelectGroup):
             raise ControllerError(f"{self._label(entry.dpid)} cannot have a meter by OpenDaylight")
@@ -282,7 +282,7 @@ class OpenDaylightWriter:
         both = {"original-group": group, "updated-group": group}
         return self._call(entry.dpid, "a group", "sal-group:update-group", both)
 
-    def delete_group(self, entry: TableEntry) -> Step:
+    def delete_group(self, entry: TableEntry) -> SwitchRequest:
         """Deletes a group, and with it the rules that refer to it."""
         named = {"group-id": entry.number, "group-type": "group-select"}
         return self._call(entry.dpid, "to forget a group", "sal-group:remove-group", named)
@@ -294,7 +294,9 @@ class OpenDaylightWriter:
         except ControllerError as error:
             LOG.debug("no barrier: %s", error)
 
-    def _call(self, dpid: int, what: str, operation: str, arguments: dict[str, Any]) -> Step:
+    def _call(
+        self, dpid: int, what: str, operation: str, arguments: dict[str, Any]
+    ) -> SwitchRequest:
         whole = {"node": node_path(dpid), **arguments}
 
         def run() -> None:
@@ -302,8 +304,8 @@ class OpenDaylightWriter:
 
         return self._step(dpid, what, run)
 
-    def _step(self, dpid: int, what: str, run: Callable[[], None]) -> Step:
-        return Step(dpid, self._label(dpid), what, run)
+    def _step(self, dpid: int, what: str, run: Callable[[], None]) -> SwitchRequest:
+        return SwitchRequest(dpid, self._label(dpid), what, run)
 
 
 def discover(

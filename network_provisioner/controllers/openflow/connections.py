@@ -6,14 +6,13 @@ import logging
 import socket
 import struct
 import threading
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from queue import SimpleQueue
 from typing import Any
 
 from network_provisioner.base.errors import InputError
-from network_provisioner.controllers.backend import SwitchEvent
+from network_provisioner.controllers.backend import SwitchBackend
 from network_provisioner.controllers.base import ControllerError
 from network_provisioner.controllers.openflow import wire
 
@@ -204,11 +203,8 @@ def parse_listen(listen: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-class Connections(ABC):
-    """Accepts OpenFlow connections at ``address`` and keeps one channel for each known switch.
-
-    ``names`` gives the datapath ids that are expected, with the switches' names.
-    """
+class Connections(SwitchBackend):
+    """Accepts OpenFlow connections at ``address`` and keeps one channel for each known switch."""
 
     def __init__(
         self,
@@ -216,9 +212,8 @@ class Connections(ABC):
         names: Mapping[int, str],
         reply_timeout_s: float,
     ) -> None:
-        self.events: SimpleQueue[SwitchEvent | None] = SimpleQueue()
+        super().__init__(names)
         self._address = address
-        self._names = dict(names)
         self._reply_timeout_s = reply_timeout_s
         self._lock = threading.Lock()
         self._channels: dict[int, Channel] = {}
@@ -270,10 +265,6 @@ class Connections(ABC):
             f"to {self._address[0]}:{self.port}, expected the switches' controller to be set to "
             "that address"
         )
-
-    def label(self, dpid: int) -> str:
-        """A switch as messages name it."""
-        return f"switch {self._names.get(dpid, '?')} (dpid {dpid})"
 
     def connected(self) -> set[int]:
         """The datapath ids of the switches that are connected now."""

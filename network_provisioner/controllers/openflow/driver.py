@@ -7,32 +7,29 @@ barriers, and what the switches report tells when one has connected again or a r
 from __future__ import annotations
 
 import logging
+import os
+import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from network_provisioner.controllers.backend import SwitchEvent, switch_names
 from network_provisioner.controllers.base import ControllerError
 from network_provisioner.controllers.openflow import lldp, wire
 from network_provisioner.controllers.openflow.connections import Connections, Ticket, parse_listen
-from network_provisioner.controllers.rules import (
-    Changes,
-    SeenRule,
-    TableEntry,
-    entry_text,
-    is_stamp,
-    rule_text,
-)
+from network_provisioner.controllers.rules import Changes, SeenRule, TableEntry, item_text
 from network_provisioner.controllers.shaping.shapes import Shaper
 from network_provisioner.controllers.switched import SwitchedController
-from network_provisioner.topology.discovery import Discovered
+from network_provisioner.topology.discovery import Discovered, End, Port
 from network_provisioner.topology.graph import Topology
 
 LOG = logging.getLogger(__name__)
 _EVERY_BIT = 2**64 - 1
+_DISCOVERY_COOKIE = 0xAD1D << 48  # no rule of a circuit
+_DISCOVER_S = 2.0  # how long frames are waited for; the rule lives five times as long
 # A message, and what it is when a switch refuses it.
-_Said = tuple[Any, str]
+_Message = tuple[Any, str]
 
 
 class OpenFlowController(SwitchedController):
@@ -70,20 +67,20 @@ class OpenFlowController(SwitchedController):
         """The switches' ports, and how they are joined: see
         :class:`~network_provisioner.topology.discovery.Discovers`. Raises ControllerError."""
         self._require_running()
-        return lldp.discover(self._switches)
+        return self._switches.discover()
 
 
-def _messages(changes: Changes, now: float) -> list[_Said]:
-    """What a switch is sent: what rules need first, and last."""
-    first = [rule for rule in changes.add if is_stamp(rule)]
-    rules = [rule for rule in changes.add if not is_stamp(rule)]
+def _messages(changes: Changes, now: float) -> list[_Message]:
+    """What a switch is sent, in this order."""
+    messages: dict[str, Callable[[Any], Any]] = {
+        "add": partial(wire.add_rule, now=now),
+        "delete": wire.delete_rule,
+        "add_entry": partial(wire.add_entry, there=False),
+        "change_entry": partial(wire.add_entry, there=True),
+        "delete_entry": wire.delete_entry,
+    }
     return [
-        *((wire.add_rule(rule, now), rule_text(rule)) for rule in first),
-        *((wire.add_entry(e, there=False), entry_text(e)) for e in changes.add_entries),
-        *((wire.add_entry(e, there=True), entry_text(e)) for e in changes.change_entries),
-        *((wire.add_rule(rule, now), rule_text(rule)) for rule in rules),
-        *((wire.delete_rule(rule), rule_text(rule)) for rule in changes.delete),
-        *((wire.delete_entry(e), entry_text(e)) for e in changes.delete_entries),
+        (messages[verb](item), item_text(item)) for wave in changes.waves() for verb, item in wave
     ]
 
 
@@ -106,11 +103,6 @@ class OpenFlowSwitches(Connections):
     def delete_by_cookie(self, dpid: int, cookie: int, mask: int) -> None:
         """See SwitchBackend."""
         self._tell({dpid: [(wire.delete_by_cookie(cookie, mask), "to delete")]})
-
-    def emit(self, messages: Mapping[int, Sequence[Any]], what: str) -> None:
-        """Send messages as they are; returns when all switches have taken them, and raises
-        ControllerError, which names ``what`` was sent, where one does not."""
-        self._tell({d: [(message, what) for message in said] for d, said in messages.items()})
 
     def read_rules(
         self, dpids: set[int], cookie: int, mask: int, now: float
@@ -176,28 +168,59 @@ class OpenFlowSwitches(Connections):
         found = self._ask(dpids, wire.ports_request())
         return {dpid: {p.port_no: p.tx_bytes for p in ports} for dpid, ports in found.items()}
 
-    def describe_ports(self, dpids: set[int]) -> dict[int, list[Any]]:
-        """The descriptions of the ports that are on the outside. Raises ControllerError."""
-        found = self._ask(dpids, wire.port_descriptions_request())
-        most = wire.OFP.OFPP_MAX
-        return {dpid: [p for p in ports if p.port_no <= most] for dpid, ports in found.items()}
+    def discover(self) -> Discovered:
+        """Send a frame out of every port, and see where it comes in. Raises ControllerError.
 
-    @contextmanager
-    def listening(self, heard: Callable[[int, Any], None]) -> Iterator[None]:
-        """Meanwhile, frames that switches send to the controller are given to ``heard``, with the
-        datapath id, in the channel's thread."""
+        The rule that sends such frames here is on the switches for these seconds only, and ends
+        there by itself if nobody takes it off.
+        """
+        number = os.urandom(6)
+        cookie = _DISCOVERY_COOKIE | int.from_bytes(number, "big")
+        dpids = self.connected()
+        ports = {
+            dpid: {p.port_no: _port(p) for p in found if p.port_no <= wire.OFP.OFPP_MAX}
+            for dpid, found in self._ask(dpids, wire.port_descriptions_request()).items()
+        }
+        links: set[tuple[End, End]] = set()
+
+        def heard(dpid: int, message: Any) -> None:
+            sender = lldp.read_frame(bytes(message.data), number)
+            if sender is not None and sender[0] in ports:
+                first, second = sorted((sender, (dpid, message.match["in_port"])))
+                links.add((first, second))
+
+        punt = wire.punt(lldp.ETH_TYPE, cookie, round(5 * _DISCOVER_S))
         with self._lock:
             self._listeners.append(heard)
         try:
-            yield
+            self._tell({dpid: [(punt, "the rule to find links by")] for dpid in dpids})
+            self._tell(
+                {
+                    dpid: [
+                        (
+                            wire.packet_out(n, lldp.frame(dpid, n, number)),
+                            "a frame to find links by",
+                        )
+                        for n, port in own.items()
+                        if port.up
+                    ]
+                    for dpid, own in ports.items()
+                }
+            )
+            threading.Event().wait(_DISCOVER_S)  # nobody says that no more will come
         finally:
             with self._lock:
                 self._listeners.remove(heard)
+            end = wire.delete_by_cookie(cookie, _EVERY_BIT)
+            self._tell({dpid: [(end, "the end of that rule")] for dpid in dpids})
+        return Discovered(ports, frozenset(links))
 
-    def _tell(self, said: Mapping[int, Sequence[_Said]]) -> dict[int, list[Any]]:
+    def _tell(self, messages: Mapping[int, Sequence[_Message]]) -> dict[int, list[Any]]:
         """Have several switches do these; what each answers, when all have done everything."""
-        tickets = {dpid: self._submit(dpid, [m for m, _ in batch]) for dpid, batch in said.items()}
-        return self._answers(tickets, said)
+        tickets = {
+            dpid: self._submit(dpid, [m for m, _ in batch]) for dpid, batch in messages.items()
+        }
+        return self._answers(tickets, messages)
 
     def _ask(self, dpids: set[int], question: Any) -> dict[int, list[Any]]:
         """What several switches answer to one question."""
@@ -205,7 +228,7 @@ class OpenFlowSwitches(Connections):
         return self._answers(tickets, {dpid: [(question, "a request")] for dpid in dpids})
 
     def _answers(
-        self, tickets: Mapping[int, Ticket], said: Mapping[int, Sequence[_Said]]
+        self, tickets: Mapping[int, Ticket], said: Mapping[int, Sequence[_Message]]
     ) -> dict[int, list[Any]]:
         problems: list[str] = []
         for dpid, ticket in tickets.items():
@@ -236,3 +259,9 @@ class OpenFlowSwitches(Connections):
                 heard(dpid, message)
         elif isinstance(message, wire.PARSER.OFPErrorMsg):
             LOG.warning("%s: %s", self.label(dpid), wire.error_text(message))
+
+
+def _port(found: Any) -> Port:
+    name = bytes(found.name).split(b"\0")[0].decode("ascii", "replace")
+    down = found.config & wire.OFP.OFPPC_PORT_DOWN or found.state & wire.OFP.OFPPS_LINK_DOWN
+    return Port(name, not down, 1000.0 * found.curr_speed)

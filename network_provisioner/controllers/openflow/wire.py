@@ -18,6 +18,9 @@ from typing import Any
 from os_ken.ofproto import ofproto_parser, ofproto_protocol
 
 from network_provisioner.controllers.rules import (
+    PACKETS,
+    PORT_BITS,
+    PROTOCOLS,
     Bucket,
     FlowRule,
     Masked,
@@ -80,11 +83,6 @@ HELLO = 0
 _PROTOCOL: Any = ofproto_protocol.ProtocolDesc(VERSION)
 OFP: Any = _PROTOCOL.ofproto
 PARSER: Any = _PROTOCOL.ofproto_parser
-
-ETH_TYPES = {"ip": 0x0800, "tcp": 0x0800, "udp": 0x0800, "arp": 0x0806, "stamp": 0x88B6}
-"""Ethernet types by a rule's protocol; 0x88b6 is the second of IEEE 802's experimental ones."""
-IP_PROTOCOLS = {"tcp": 6, "udp": 17}
-ALL_BITS = 0xFFFF
 
 
 def header(data: bytes) -> tuple[int, int, int, int]:
@@ -312,7 +310,8 @@ def error_text(message: Any) -> str:
 
 
 def _match(rule: FlowRule) -> Any:
-    fields: dict[str, Any] = {"eth_type": ETH_TYPES[rule.protocol]}
+    eth_type, ip_protocol = PACKETS[rule.protocol]
+    fields: dict[str, Any] = {"eth_type": eth_type}
     if rule.in_port:
         fields["in_port"] = rule.in_port
     if rule.protocol == "stamp":
@@ -321,13 +320,13 @@ def _match(rule: FlowRule) -> Any:
         return PARSER.OFPMatch(**fields, arp_spa=rule.src, arp_tpa=rule.dst)
     if rule.mark is not None:
         fields["ip_dscp"] = rule.mark
-    if rule.protocol in IP_PROTOCOLS:
-        fields["ip_proto"] = IP_PROTOCOLS[rule.protocol]
+    if ip_protocol is not None:
+        fields["ip_proto"] = ip_protocol
         for name, port in (("src", rule.src_port), ("dst", rule.dst_port)):
             if port is not None:
                 value, mask = port
                 # OpenFlow 1.3 has no mask for ports; Open vSwitch takes one, others need not.
-                fields[f"{rule.protocol}_{name}"] = value if mask == ALL_BITS else port
+                fields[f"{rule.protocol}_{name}"] = value if mask == PORT_BITS else port
     return PARSER.OFPMatch(**fields, ipv4_src=rule.src, ipv4_dst=rule.dst)
 
 
@@ -374,16 +373,7 @@ def _contents(data: bytes) -> dict[str, Any] | None:
 
 
 def _read_match(fields: dict[str, Any]) -> dict[str, Any] | None:
-    kind = fields.pop("eth_type", None)
-    number = fields.pop("ip_proto", None)
-    protocol = next(
-        (
-            name
-            for name, eth_type in ETH_TYPES.items()
-            if eth_type == kind and IP_PROTOCOLS.get(name) == number
-        ),
-        None,
-    )
+    protocol = PROTOCOLS.get((fields.pop("eth_type", None), fields.pop("ip_proto", None)))
     if protocol is None:
         return None
     ends = ("arp_spa", "arp_tpa") if protocol == "arp" else ("ipv4_src", "ipv4_dst")
@@ -419,7 +409,7 @@ def _read_actions(actions: list[Any]) -> dict[str, Any] | None:
 
 def _masked(value: Any) -> Masked | None:
     """A port as it was matched; switches leave out a mask that has all bits."""
-    return (value, ALL_BITS) if isinstance(value, int) else value
+    return (value, PORT_BITS) if isinstance(value, int) else value
 
 
 def read_group(dpid: int, entry: Any) -> SelectGroup | None:

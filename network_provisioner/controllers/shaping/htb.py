@@ -8,21 +8,21 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from network_provisioner.controllers.base import ControllerError
 from network_provisioner.controllers.shaping.shapes import (
     LAST_PRIO,
+    Commands,
     DeviceShape,
     QueueClass,
-    Runner,
-    ShapeClass,
+    answer,
 )
 
 _SCALES = {"K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 _LINK_CLASS = "1:1"
-_BEST_EFFORT_CLASS = "1:2"
+_BEST_EFFORT = "1:2"
 # Class minors have 16 bits: 1:100 plus 6 bits of mark (0 is the queue itself) and a queue's number.
 _FIRST_MINOR = 0x100
 _MARK_BITS = 6
@@ -38,61 +38,88 @@ _MIN_QUEUE_BYTES = 262_144
 _MIN_QUEUE_S = 0.05
 
 
+@dataclass(frozen=True, slots=True)
+class _HtbClass:
+    """A class of a device. ``prio`` is None where it has children, which HTB gives none; ``mark``
+    is the DSCP value of the packets that a filter sends here, 0 for none."""
+
+    parent: str
+    rate_bps: float
+    ceil_bps: float
+    prio: int | None = None
+    quantum: int = _QUANTUM_BYTES
+    mark: int = 0
+
+
+def _tree(shape: DeviceShape) -> dict[str, _HtbClass]:
+    """Every class of a device by its id, parents first."""
+    numbers = _numbers(shape.queues)
+
+    def class_id(queue: str, mark: int = 0) -> str:
+        if not queue and not mark:
+            return _LINK_CLASS
+        number = numbers[queue] if queue else 0
+        return f"1:{_FIRST_MINOR + (number << _MARK_BITS) + mark:x}"
+
+    weights = [c.weight for c in shape.classes if c.queue]
+    # Quanta are relative; where weights differ more than that, the light ones count alike.
+    light = max(min(weights), max(weights) / _MOST_QUANTA) if weights else 1.0
+    capacity = shape.capacity_bps
+    tree = {
+        _LINK_CLASS: _HtbClass("1:", capacity, capacity),
+        _BEST_EFFORT: _HtbClass(_LINK_CLASS, shape.best_effort_bps, capacity, LAST_PRIO),
+    }
+    for q in shape.queues:
+        tree[class_id(q.name)] = _HtbClass(class_id(q.parent), q.rate_bps, q.ceil_bps)
+    for c in shape.classes:
+        quantum = round(_QUANTUM_BYTES * max(1.0, c.weight / light)) if c.queue else _QUANTUM_BYTES
+        tree[class_id(c.queue, c.mark)] = _HtbClass(
+            class_id(c.queue), c.rate_bps, c.ceil_bps, c.prio, quantum, c.mark
+        )
+    return tree
+
+
 def lay(shape: DeviceShape) -> list[str]:
     """Commands that lay a device's whole tree, whatever was on it."""
     dev = shape.device
-    names = _Names(shape)
     return [
         # tc cannot replace one HTB by another; any other discipline makes place for a new one.
         f"qdisc replace dev {dev} root pfifo",
         f"qdisc replace dev {dev} root handle 1: htb default 2",
-        _class(shape, "1:", _LINK_CLASS, shape.capacity_bps, shape.capacity_bps),
-        _best_effort(shape),
-        _buffer(shape, _BEST_EFFORT_CLASS),
-        *(names.queue_line(q) for q in shape.queues),
-        *(line for c in shape.classes for line in names.new_class(c)),
+        *(line for class_id, c in _tree(shape).items() for line in _make(shape, class_id, c)),
     ]
 
 
 def grow(old: DeviceShape, new: DeviceShape) -> list[str]:
     """Commands that add and change classes, to be run before packets get the new marks."""
-    there, wanted = _Names(old), _Names(new)
-    queues_before = there.queues()
-    before = there.classes()
+    before, after = _tree(old), _tree(new)
     lines = []
-    if new.best_effort_bps < old.best_effort_bps:
-        lines.append(_best_effort(new))
-    for number, q in wanted.queues().items():
-        if queues_before.get(number) != q:
-            lines.append(wanted.queue_line(q))
-    for class_id, c in wanted.classes().items():
+    for class_id, c in after.items():
+        line = _class(new, class_id, c)
         if class_id not in before:
-            lines += wanted.new_class(c)
-        elif there.class_line(before[class_id]) != wanted.class_line(c):
-            lines.append(wanted.class_line(c))
+            lines += _make(new, class_id, c)
+        elif class_id != _BEST_EFFORT and line != _class(old, class_id, before[class_id]):
+            lines.append(line)
+    best_effort = _class(new, _BEST_EFFORT, after[_BEST_EFFORT])
+    if new.best_effort_bps < old.best_effort_bps:
+        return [best_effort, *lines]
     # What a class that goes away leaves is handed out by `shrink`, when it has gone.
-    nothing_goes = (
-        before.keys() <= wanted.classes().keys() and queues_before.keys() <= wanted.queues().keys()
-    )
-    if nothing_goes and new.best_effort_bps > old.best_effort_bps:
-        lines.append(_best_effort(new))
+    if new.best_effort_bps > old.best_effort_bps and before.keys() <= after.keys():
+        lines.append(best_effort)
     return lines
 
 
 def shrink(old: DeviceShape, new: DeviceShape) -> list[str]:
     """Commands that remove classes, to be run when no packet has the old marks any more."""
-    there, wanted = _Names(old), _Names(new)
+    before, after = _tree(old), _tree(new)
+    dev = new.device
     lines = []
-    for class_id in there.classes().keys() - wanted.classes().keys():
-        minor = int(class_id.partition(":")[2], 16)
-        lines.append(f"filter del dev {new.device} parent 1: protocol ip prio {minor}")
-        lines.append(f"class del dev {new.device} classid {class_id}")
-    gone = there.queues().keys() - wanted.queues().keys()
-    # Children first.
-    for class_id in reversed([i for i in there.queues() if i in gone]):
-        lines.append(f"class del dev {new.device} classid {class_id}")
+    for class_id in reversed([i for i in before if i not in after]):  # children first
+        if before[class_id].mark:
+            lines.append(f"filter del dev {dev} parent 1: protocol ip prio {_minor(class_id)}")
+        lines.append(f"class del dev {dev} classid {class_id}")
     if new.best_effort_bps > old.best_effort_bps:
-        lines.append(_best_effort(new))
+        lines.append(_class(new, _BEST_EFFORT, after[_BEST_EFFORT]))
     return lines
 
 
@@ -107,40 +134,37 @@ def show(device: str) -> list[str]:
     return [f"class show dev {device}", f"filter show dev {device} parent 1:"]
 
 
-def is_laid(said: str) -> bool:
-    """Whether what :func:`show` said is a tree of ours, whatever its classes."""
-    return any(line.startswith(f"class htb {_LINK_CLASS} root") for line in said.splitlines())
+def is_laid(shown: str) -> bool:
+    """Whether what :func:`show` gave is a tree of ours, whatever its classes."""
+    return any(line.startswith(f"class htb {_LINK_CLASS} root") for line in shown.splitlines())
 
 
-def agrees(shape: DeviceShape, said: str) -> bool:
-    """Whether what :func:`show` said is this shape, with all its classes and filters."""
-    there: dict[str, tuple[str, float, float, int]] = {}
+def agrees(shape: DeviceShape, shown: str) -> bool:
+    """Whether what :func:`show` gave is this shape, with all its classes and filters."""
+    there: dict[str, _HtbClass] = {}
     filtered = set()
-    for line in said.splitlines():
+    for line in shown.splitlines():
         words = line.split()
         value = dict(pairwise(words))
         if words[:2] == ["class", "htb"]:
-            there[words[2]] = (
-                value.get("parent", "1:"),
-                _bps(value["rate"]),
-                _bps(value["ceil"]),
-                int(value.get("prio", 0)),
+            rates = _bps(value["rate"]), _bps(value["ceil"])
+            there[words[2]] = _HtbClass(
+                value.get("parent", "1:"), *rates, int(value.get("prio", 0))
             )
         elif target := value.get("flowid") or value.get("*flowid"):
             filtered.add(target)
-    names = _Names(shape)
-    wanted = names.table()
+    wanted = _tree(shape)
     return (
-        filtered == names.classes().keys()
+        filtered == {class_id for class_id, c in wanted.items() if c.mark}
         and there.keys() == wanted.keys()
         and all(_alike(there[class_id], wanted[class_id]) for class_id in wanted)
     )
 
 
-def _alike(one: tuple[str, float, float, int], other: tuple[str, float, float, int]) -> bool:
+def _alike(one: _HtbClass, other: _HtbClass) -> bool:
     """The kernel keeps whole bytes per second, and tc prints four to six digits."""
-    rates = zip(one[1:3], other[1:3], strict=True)
-    return (one[0], one[3]) == (other[0], other[3]) and all(
+    rates = ((one.rate_bps, other.rate_bps), (one.ceil_bps, other.ceil_bps))
+    return (one.parent, one.prio or 0) == (other.parent, other.prio or 0) and all(
         abs(a - b) <= max(16.0, 0.001 * b) for a, b in rates
     )
 
@@ -157,75 +181,6 @@ def clear(device: str) -> list[str]:
     return [f"qdisc replace dev {device} root pfifo", f"qdisc del dev {device} root"]
 
 
-class _Names:
-    """The numbers of a shape's classes, and the commands that need them."""
-
-    def __init__(self, shape: DeviceShape) -> None:
-        self._shape = shape
-        self._numbers = _numbers(shape.queues)
-        weights = [c.weight for c in shape.classes if c.queue]
-        # Quanta are relative; where weights differ more than that, the light ones count alike.
-        self._light = max(min(weights), max(weights) / _MOST_QUANTA) if weights else 1.0
-
-    def queues(self) -> dict[str, QueueClass]:
-        """Every queue by its class id, parents first."""
-        return {self._id(q.name, 0): q for q in self._shape.queues}
-
-    def classes(self) -> dict[str, ShapeClass]:
-        """Every mark's class by its class id."""
-        return {self._id(c.queue, c.mark): c for c in self._shape.classes}
-
-    def table(self) -> dict[str, tuple[str, float, float, int]]:
-        """Parent, rate, ceiling and priority of every class of the device."""
-        s = self._shape
-        found = {
-            _LINK_CLASS: ("1:", s.capacity_bps, s.capacity_bps, 0),
-            _BEST_EFFORT_CLASS: (_LINK_CLASS, s.best_effort_bps, s.capacity_bps, LAST_PRIO),
-        }
-        for class_id, q in self.queues().items():
-            found[class_id] = (self._parent(q.parent), q.rate_bps, q.ceil_bps, 0)
-        for class_id, c in self.classes().items():
-            found[class_id] = (self._parent(c.queue), c.rate_bps, c.ceil_bps, c.prio)
-        return found
-
-    def queue_line(self, q: QueueClass) -> str:
-        """Makes or changes a queue's class."""
-        parent = self._parent(q.parent)
-        return _class(self._shape, parent, self._id(q.name, 0), q.rate_bps, q.ceil_bps)
-
-    def class_line(self, c: ShapeClass) -> str:
-        """Makes or changes a mark's class."""
-        times = max(1.0, c.weight / self._light) if c.queue else 1.0
-        return _class(
-            self._shape,
-            self._parent(c.queue),
-            self._id(c.queue, c.mark),
-            c.rate_bps,
-            c.ceil_bps,
-            round(_QUANTUM_BYTES * times),
-            c.prio,
-        )
-
-    def new_class(self, c: ShapeClass) -> list[str]:
-        """Makes a mark's class with its packet queue and its filter."""
-        class_id = self._id(c.queue, c.mark)
-        minor = int(class_id.partition(":")[2], 16)
-        return [
-            self.class_line(c),
-            _buffer(self._shape, class_id),
-            # The two low bits of the TOS byte are ECN and none of ours.
-            f"filter add dev {self._shape.device} parent 1: protocol ip prio {minor} u32 "
-            f"match ip tos {c.mark << 2:#04x} 0xfc flowid {class_id}",
-        ]
-
-    def _parent(self, queue: str) -> str:
-        return self._id(queue, 0) if queue else _LINK_CLASS
-
-    def _id(self, queue: str, mark: int) -> str:
-        number = self._numbers[queue] if queue else 0
-        return f"1:{_FIRST_MINOR + (number << _MARK_BITS) + mark:x}"
-
-
 def _numbers(queues: Iterable[QueueClass]) -> Mapping[str, int]:
     """A number for every queue that does not depend on the others, but for rare collisions."""
     taken: dict[int, str] = {}
@@ -238,44 +193,39 @@ def _numbers(queues: Iterable[QueueClass]) -> Mapping[str, int]:
     return {name: number + 1 for number, name in taken.items()}
 
 
-def _best_effort(shape: DeviceShape) -> str:
-    return _class(
-        shape,
-        _LINK_CLASS,
-        _BEST_EFFORT_CLASS,
-        shape.best_effort_bps,
-        shape.capacity_bps,
-        prio=LAST_PRIO,
-    )
+def _minor(class_id: str) -> int:
+    return int(class_id.partition(":")[2], 16)
 
 
-def _class(
-    shape: DeviceShape,
-    parent: str,
-    class_id: str,
-    rate_bps: float,
-    ceil_bps: float,
-    quantum: int = _QUANTUM_BYTES,
-    prio: int | None = None,
-) -> str:
+def _class(shape: DeviceShape, class_id: str, c: _HtbClass) -> str:
+    """Makes or changes a class."""
     burst = max(_MIN_BURST_BYTES, round(shape.capacity_bps / 8 * _BURST_S))
-    # HTB takes no prio for a class that has children.
-    leaf = "" if prio is None else f" prio {prio}"
+    leaf = "" if c.prio is None else f" prio {c.prio}"
     return (
-        f"class replace dev {shape.device} parent {parent} classid {class_id} htb "
-        f"rate {round(rate_bps)}bit ceil {round(ceil_bps)}bit "
-        f"burst {burst} cburst {burst} quantum {quantum}{leaf}"
+        f"class replace dev {shape.device} parent {c.parent} classid {class_id} htb "
+        f"rate {round(c.rate_bps)}bit ceil {round(c.ceil_bps)}bit "
+        f"burst {burst} cburst {burst} quantum {c.quantum}{leaf}"
     )
 
 
-def _buffer(shape: DeviceShape, class_id: str) -> str:
-    held_s = max(_MIN_QUEUE_S, 2 * shape.delay_s)
-    limit = max(_MIN_QUEUE_BYTES, round(shape.capacity_bps / 8 * held_s))
-    # The leaf's handle is the class minor: unique on the device, and readable.
-    return (
-        f"qdisc replace dev {shape.device} parent {class_id} "
-        f"handle {class_id.partition(':')[2]}: bfifo limit {limit}"
-    )
+def _make(shape: DeviceShape, class_id: str, c: _HtbClass) -> list[str]:
+    """Makes a class, with its packet queue and its filter where it has them."""
+    lines = [_class(shape, class_id, c)]
+    if c.prio is not None:
+        held_s = max(_MIN_QUEUE_S, 2 * shape.delay_s)
+        limit = max(_MIN_QUEUE_BYTES, round(shape.capacity_bps / 8 * held_s))
+        # The leaf's handle is the class minor: unique on the device, and readable.
+        lines.append(
+            f"qdisc replace dev {shape.device} parent {class_id} "
+            f"handle {_minor(class_id):x}: bfifo limit {limit}"
+        )
+    if c.mark:
+        # The two low bits of the TOS byte are ECN and none of ours.
+        lines.append(
+            f"filter add dev {shape.device} parent 1: protocol ip prio {_minor(class_id)} u32 "
+            f"match ip tos {c.mark << 2:#04x} 0xfc flowid {class_id}"
+        )
+    return lines
 
 
 class TcShaper:
@@ -285,7 +235,7 @@ class TcShaper:
     makes a batch fail; then all devices of the call are laid anew, once.
     """
 
-    def __init__(self, run: Runner) -> None:
+    def __init__(self, run: Commands) -> None:
         self._run = run
         # None: on the device is something we no longer know.
         self._laid: dict[str, DeviceShape | None] = {}
@@ -359,12 +309,8 @@ class TcShaper:
         return said if code == 0 else ""
 
     def _batch(self, lines: list[str]) -> None:
-        if not lines:
-            return
-        code, _, said = self._run.ask(["tc", "-batch", "-"], "\n".join(lines) + "\n")
-        if code != 0:
-            reason = "; ".join(line.strip() for line in said.splitlines() if line.strip())
-            raise ControllerError(f"tc refused to shape: {reason or f'exit code {code}'}")
+        if lines:
+            answer(self._run, ["tc", "-batch", "-"], "\n".join(lines) + "\n")
 
 
 def _union(old: DeviceShape, new: DeviceShape) -> DeviceShape:

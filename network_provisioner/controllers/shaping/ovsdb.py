@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from network_provisioner.controllers.base import ControllerError
-from network_provisioner.controllers.shaping.shapes import LAST_PRIO, DeviceShape, Runner
+from network_provisioner.controllers.shaping.shapes import LAST_PRIO, Commands, DeviceShape, answer
 
 # What says in the database that a record is ours, and whose device it is for.
 _MARK = "adon-device"
@@ -25,7 +24,7 @@ class VsctlShaper:
     is queued stays queued.
     """
 
-    def __init__(self, run: Runner, database: str = "") -> None:
+    def __init__(self, run: Commands, database: str = "") -> None:
         """``database`` is an OVSDB address such as ``unix:/run/openvswitch/db.sock``, empty for the
         machine's own."""
         self._words = ["ovs-vsctl", "--timeout=10", *([f"--db={database}"] if database else [])]
@@ -141,11 +140,7 @@ class VsctlShaper:
 
     def _say(self, words: Sequence[str]) -> list[str]:
         """Run ovs-vsctl; the words it answers. Raises ControllerError, MissingError."""
-        code, out, said = self._run.ask([*self._words, *words])
-        if code != 0:
-            reason = "; ".join(line.strip() for line in said.splitlines() if line.strip())
-            raise ControllerError(f"ovs-vsctl refused to shape: {reason or f'exit code {code}'}")
-        return out.split()
+        return answer(self._run, [*self._words, *words]).split()
 
 
 def _queues(shape: DeviceShape) -> dict[int, _Rates]:

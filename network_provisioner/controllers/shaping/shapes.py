@@ -14,6 +14,7 @@ the first switch sets.
 
 from __future__ import annotations
 
+import math
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +22,8 @@ from pathlib import Path
 from typing import Protocol
 
 from network_provisioner.base.errors import InputError, MissingError
-from network_provisioner.controllers.base import Queue
+from network_provisioner.controllers.base import ControllerError, Queue
+from network_provisioner.topology.graph import Topology
 
 # Best effort is never starved: this share of a link is not handed out.
 BEST_EFFORT_SHARE = 0.01
@@ -107,10 +109,10 @@ def share_out(
     were promised beyond what their members are guaranteed. The sum stays below the capacity by
     BEST_EFFORT_SHARE: where data alone is guaranteed more than that, every class gives up the same
     fraction (1 % at most, as the plan admits no more than the capacity). A queue that was promised
-    less than its members are guaranteed gets what they need. Raises InputError for queues that do
-    not form a tree.
+    less than its members are guaranteed gets what they need.
     """
-    ordered = _parents_first(queues)
+    by_name = {queue.name: queue for queue in queues}
+    ordered = sorted(queues, key=lambda q: (_depth(q, by_name), q.name))  # parents first
     usable = capacity_bps * (1 - BEST_EFFORT_SHARE)
     data = _fraction(usable, sum(a.data_bps for a in asked))
     left = usable - data * sum(a.data_bps for a in asked)
@@ -164,39 +166,52 @@ def _ranks(queues: Iterable[Queue]) -> dict[str, int]:
     return {q.name: min(FIRST_PRIO + ranked[q.prio], LAST_PRIO - 1) for q in queues}
 
 
-def _parents_first(queues: Sequence[Queue]) -> list[Queue]:
-    by_name: dict[str, Queue] = {}
-    for q in queues:
-        if q.name in by_name:
-            raise InputError(f"{_where(q)} is listed twice, expected one of each name on a link")
-        by_name[q.name] = q
-    return sorted(queues, key=lambda q: (_depth(q, by_name), q.name))
+def check_queues(topology: Topology, queues: Iterable[Queue]) -> None:
+    """Raises InputError for queues that make no sense, or that form no tree on their link."""
+    by_hop: dict[tuple[str, str], dict[str, Queue]] = {}
+    for queue in queues:
+        where = f"on link {'>'.join(queue.hop)}"
+        label = f"queue {queue.name!r} {where}"
+        topology.link(*queue.hop)
+        if not queue.name:
+            raise InputError(f"a queue {where} has no name, expected one")
+        if not (math.isfinite(queue.rate_bps) and queue.rate_bps >= 0):
+            raise InputError(f"{label} has rate_bps {queue.rate_bps!r}, expected 0 b/s or more")
+        if math.isnan(queue.ceil_bps) or queue.ceil_bps < queue.rate_bps or queue.ceil_bps <= 0:
+            raise InputError(
+                f"{label} has ceil_bps {queue.ceil_bps!r}, expected more than 0 b/s and no less "
+                f"than its rate_bps {queue.rate_bps!r}"
+            )
+        by_name = by_hop.setdefault(queue.hop, {})
+        if queue.name in by_name:
+            raise InputError(f"{label} is listed twice, expected one of each name on a link")
+        by_name[queue.name] = queue
+    for hop, by_name in by_hop.items():
+        for queue in by_name.values():
+            label = f"queue {queue.name!r} on link {'>'.join(hop)}"
+            if queue.parent and queue.parent not in by_name:
+                raise InputError(
+                    f"{label} is inside {queue.parent!r}, which is no queue of that link"
+                )
+            if _depth(queue, by_name) > MAX_QUEUE_DEPTH:
+                raise InputError(
+                    f"{label} is inside more than {MAX_QUEUE_DEPTH - 1} others (or itself), "
+                    f"expected at most {MAX_QUEUE_DEPTH - 1}"
+                )
 
 
 def _depth(queue: Queue, by_name: Mapping[str, Queue]) -> int:
-    depth, at = 1, queue
-    while at.parent:
-        if at.parent not in by_name:
-            raise InputError(
-                f"{_where(at)} is inside {at.parent!r}, which is no queue of that link"
-            )
-        at, depth = by_name[at.parent], depth + 1
-        if depth > MAX_QUEUE_DEPTH:
-            raise InputError(
-                f"{_where(queue)} is inside more than {MAX_QUEUE_DEPTH - 1} others (or itself), "
-                f"expected at most {MAX_QUEUE_DEPTH - 1}"
-            )
+    """1 for a queue of the link; more than MAX_QUEUE_DEPTH where there is no end."""
+    depth = 1
+    while queue.parent in by_name and depth <= MAX_QUEUE_DEPTH:
+        queue, depth = by_name[queue.parent], depth + 1
     return depth
-
-
-def _where(queue: Queue) -> str:
-    return f"queue {queue.name!r} on link {'>'.join(queue.hop)}"
 
 
 _PACKAGES = {"ovs-vsctl": "openvswitch-switch"}
 
 
-class Runner(Protocol):
+class Commands(Protocol):
     """Runs commands."""
 
     def ask(self, command: Sequence[str], stdin: str = "") -> tuple[int, str, str]:
@@ -212,7 +227,7 @@ class CommandRunner:
         self._timeout_s = timeout_s
 
     def ask(self, command: Sequence[str], stdin: str = "") -> tuple[int, str, str]:
-        """See :class:`Runner`. A command that takes too long is killed and counts as failed."""
+        """See :class:`Commands`. A command that takes too long is killed and counts as failed."""
         argv = [*self._prefix, *command]
         try:
             done = subprocess.run(
@@ -231,6 +246,15 @@ class CommandRunner:
         except subprocess.TimeoutExpired:
             return 124, "", f"no answer within {self._timeout_s:g} s"
         return done.returncode, done.stdout, done.stderr
+
+
+def answer(runner: Commands, command: Sequence[str], stdin: str = "") -> str:
+    """What a command that shapes prints. Raises ControllerError where it fails, MissingError."""
+    code, out, error = runner.ask(command, stdin)
+    if code != 0:
+        reason = "; ".join(line.strip() for line in error.splitlines() if line.strip())
+        raise ControllerError(f"{command[0]} refused to shape: {reason or f'exit code {code}'}")
+    return out
 
 
 class Shaper(Protocol):
