@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any
 
 from network_provisioner.base.errors import AdonError, BrokerError
 from network_provisioner.base.instants import iso
@@ -33,7 +33,7 @@ from network_provisioner.policies.policy import (
 )
 from network_provisioner.policies.queues import Layout
 from network_provisioner.policies.schema import acted, stopped
-from network_provisioner.stores.store import Document, StoreError
+from network_provisioner.stores.store import Store, StoreError
 from network_provisioner.topology.graph import Topology
 
 log = logging.getLogger(__name__)
@@ -48,37 +48,13 @@ _REREAD_S = 60.0
 _RECENT_TRANSITS = 1000
 
 
-class Documents(Protocol):
-    """As much of a store as policies need."""
-
-    def find(self, state: str | None, workflow: str | None, limit: int) -> list[Transit]:
-        """The newest ``limit`` transits in a state, oldest first."""
-        ...
-
-    def put_document(self, kind: str, name: str, body: dict[str, Any], keep: int = 0) -> int:
-        """Write a new version of a document and return its number."""
-        ...
-
-    def delete_document(self, kind: str, name: str) -> bool:
-        """Take a document away. False where there is none."""
-        ...
-
-    def documents(self, kind: str) -> list[Document]:
-        """The newest version of every document of a kind."""
-        ...
-
-    def documents_stamp(self, kind: str) -> int:
-        """A number that grows with each change."""
-        ...
-
-
 class PolicyRegistry:
     """The policies of one store on one network. Thread-safe."""
 
     def __init__(
         self,
         topology: Topology,
-        store: Documents,
+        store: Store,
         clock: Callable[[], float] = time.time,
     ) -> None:
         """``clock`` gives Unix seconds. Raises StoreError."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any
 
 from network_provisioner.base.errors import BrokerError, InputError
 from network_provisioner.stores.store import Document
@@ -21,34 +21,6 @@ ORIGIN_BUILT_IN, ADON_YML, SAVED = "built in", "adon.yml", "saved"
 
 
 Source = Mapping[str, Any]
-
-
-class Documents(Protocol):
-    """As much of a :class:`~network_provisioner.stores.store.Store` as the book needs."""
-
-    def put_document(self, kind: str, name: str, body: dict[str, Any], keep: int = 0) -> int:
-        """Write a new version; its number."""
-        ...
-
-    def delete_document(self, kind: str, name: str) -> bool:
-        """Take a document away; its history stays."""
-        ...
-
-    def document(self, kind: str, name: str, version: int | None = None) -> Document | None:
-        """One version, None for the newest."""
-        ...
-
-    def documents(self, kind: str) -> list[Document]:
-        """The newest version of each that is not deleted."""
-        ...
-
-    def history(self, kind: str, name: str) -> list[Document]:
-        """Every version that is kept, oldest first."""
-        ...
-
-    def documents_stamp(self, kind: str) -> int:
-        """Grows with each change of a document of this kind."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
