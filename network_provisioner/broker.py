@@ -21,16 +21,14 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from typing import Any
 from urllib.parse import quote
 
+from network_provisioner.advance import AdvanceReservations
 from network_provisioner.base.clock import steady
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.flows import Flow
-from network_provisioner.base.instants import iso
 from network_provisioner.base.model import (
     LIVE,
-    ON_SWITCHES,
     SHARES,
     RequestAnswer,
     Transit,
@@ -63,11 +61,7 @@ from network_provisioner.templates.template import Template
 from network_provisioner.terms import (
     Templates,
     check,
-    check_flows,
-    check_lease,
     check_same,
-    check_size,
-    fingerprint,
     is_claim,
     is_recorded,
     same_owner,
@@ -138,6 +132,7 @@ class Broker(Queries):
             throughput_of,
             best_effort_of,
         )
+        self._advance = AdvanceReservations(self._placement, self._lifecycle, self._desired)
 
     def start(self, timeout_s: float = 10.0) -> None:
         """Connect the controller, then bring store, ledger and switches together again.
@@ -308,7 +303,9 @@ class Broker(Queries):
             if not same_owner(known, request):
                 check_same(known, request)
         elif is_claim(known, request):
-            return self._claim(known, asked, now), False
+            if known.state is TransitState.QUEUED:  # for a later start: now it is for this one
+                return self._create_instead(known, asked, now), False
+            self._advance.claim(known, asked, now)
         else:
             check_same(known, request)
             if request.size_bytes is not None and request.size_bytes != known.size_bytes:
@@ -336,6 +333,16 @@ class Broker(Queries):
             claims = self._active.waitlist.claims_before(transit, now)
             self._place(transit, template, claims, now, arriving=True)
         return transit
+
+    def _create_instead(self, known: Transit, request: TransitRequest, now: float) -> Transit:
+        """The transit of a request instead of one that waits. Raises BrokerError as
+        :meth:`_create`, with nothing changed."""
+        self._lifecycle.forget(known.id)
+        try:
+            return self._create(request, now)
+        except BrokerError:
+            self._lifecycle.resume(known, now)
+            raise
 
     def _place(
         self, transit: Transit, template: Template, claims: Claims, now: float, arriving: bool
@@ -427,7 +434,7 @@ class Broker(Queries):
             self._hold(transit, verdict, now)
         elif known.lease_until < now + STANDING_S - _RENEW_S:
             try:
-                self._extend(known, now + STANDING_S, now)
+                self._lifecycle.extend(known, now + STANDING_S, now)
             except BrokerError as error:  # it lives until its lease ends, and another follows
                 log.info("standing circuit %s is not renewed: %s", known.id, error)
         return name, ""
@@ -489,10 +496,9 @@ class Broker(Queries):
 
         Who waited leaves the queue. A transit that had ended keeps its state. The first report that
         is not empty counts, and goes to the recorder. Raises BrokerError ``unknown_transit``,
-        ``bad_request``, ``store_unavailable`` (the turn cannot be had: nothing changed).
+        ``store_unavailable`` (the turn cannot be had: nothing changed).
         """
         report = Report(bytes_moved, seconds, outcome, **used)
-        report.check()
         with self._turn() as now:
             transit = self._known(transit_id)
             active = transit.id in self._active.all
@@ -518,40 +524,26 @@ class Broker(Queries):
         start.
 
         Never shortens one; a transit that is not live comes back unchanged. Raises BrokerError
-        ``unknown_transit``, ``bad_request``, ``conflict`` (others hold the time after it),
+        ``unknown_transit``, ``conflict`` (others hold the time after it),
         ``controller_unavailable``, ``store_unavailable``: the lease is as before.
         """
-        check_lease(lease_s)
         with self._turn() as now:
             transit = self._known(transit_id)
             until = max(now, transit.start) + min(lease_s, self.limits.max_lease_s)
             if transit.end:
                 until = min(until, transit.end)
             if transit.state in LIVE and until > transit.lease_until:
-                self._extend(transit, until, now)
+                self._lifecycle.extend(transit, until, now)
             return transit.copy()
-
-    def _extend(self, transit: Transit, until: float, now: float) -> None:
-        """Raises BrokerError as :meth:`renew`."""
-        self._lifecycle.change(
-            transit,
-            {"lease_until": until},
-            now,
-            "the lease was not renewed",
-            # Other brokers give away the time after the lease that the store has.
-            self._repository.write_if_shared,
-            None if transit.end else until,  # up to its end it is reserved already
-        )
 
     def report_flows(self, transit_id: str, flows: Sequence[Flow]) -> Transit:
         """Say which packets a transit carries, once its application knows. No flows: all between
         its two sites.
 
-        Raises BrokerError ``unknown_transit``, ``bad_request``, ``conflict`` (it has ended, or the
+        Raises BrokerError ``unknown_transit``, ``conflict`` (it has ended, or the
         packets go another way already), ``controller_unavailable``, ``store_unavailable``: they are
         as before.
         """
-        check_flows(flows)
         with self._turn() as now:
             transit = self._known(transit_id)
             self._check_not_ended(transit)
@@ -564,8 +556,7 @@ class Broker(Queries):
                     "transit between its sites; expected ports of its own",
                     "conflict",
                 )
-            what = "the flows were not changed"
-            self._lifecycle.change(transit, {"flows": named}, now, what, self._repository.write)
+            self._lifecycle.change(transit, {"flows": named}, now, "the flows were not changed")
             return transit.copy()
 
     def shift(
@@ -576,120 +567,13 @@ class Broker(Queries):
 
         One that is on the switches may be put off while it carries nothing; of one that does, only
         the end can move. One that waits, waits for the new times where they are taken too. Raises
-        BrokerError ``unknown_transit``, ``bad_request``, ``bad_time``, ``conflict`` (no room then,
+        BrokerError ``unknown_transit``, ``bad_time``, ``conflict`` (no room then,
         or it has begun, or ended, or has no times: its transfer has asked for it),
         ``controller_unavailable``, ``store_unavailable``: it is as before.
         """
-        check_size(size_bytes)
         with self._turn() as now:
             transit = self._known(transit_id)
             self._check_not_ended(transit)
-            if not (transit.start or transit.end):  # who moves it may not know of its transfer yet
-                raise BrokerError(
-                    f"transit {transit.id!r} was asked for without times, expected one that is "
-                    "reserved in advance",
-                    "conflict",
-                )
-            begun = transit.state in ON_SWITCHES or transit.start <= now
-            moves_on = begun and start <= now and transit.state is not TransitState.QUEUED
-            self._placement.check_times(None if moves_on else start, end, now)
-            wanted = transit.copy()
-            wanted.start, wanted.end = transit.start if moves_on else max(start, now), end
-            if size_bytes is not None:
-                wanted.size_bytes = size_bytes
-            if moves_on:
-                self._retime(transit, wanted, end, now)
-            elif transit.state is not TransitState.QUEUED and begun and self._in_use(transit):
-                raise BrokerError(
-                    f"transit {transit.id!r} has begun, expected a start up to now, {iso(now)}",
-                    "conflict",
-                )
-            else:
-                self._shift(transit, wanted, now)
+            self._advance.shift(transit, start, end, size_bytes, now)
             self._serve_queue(now)
             return self._done(transit, now)
-
-    def _shift(self, transit: Transit, wanted: Transit, now: float) -> None:
-        verdict = self._placement.readmit(transit, wanted, now)
-        if isinstance(verdict, Grant):
-            self._hold_again(transit, wanted, verdict, now)
-        elif isinstance(verdict, Wait) and transit.state is TransitState.QUEUED:
-            what = "it waits for the times of before"
-            self._lifecycle.change(transit, _times(wanted), now, what, self._repository.write)
-            self._lifecycle.wait(transit, verdict, now)
-        else:
-            why = "its packets are on several paths" if verdict is None else verdict.reason
-            raise BrokerError(
-                f"transit {transit.id!r} cannot be held from {iso(wanted.start)} to "
-                f"{iso(wanted.end)}: {why}",
-                "conflict",
-            )
-
-    def _in_use(self, transit: Transit) -> bool:
-        """Whether it cannot be put off: a transfer uses it, or nothing but the way is kept."""
-        if transit.state is TransitState.ACTIVE or not transit.requested_bps:
-            return True
-        return transit.state in ON_SWITCHES and self._desired.bytes_of(transit.id) > 0
-
-    def _claim(self, transit: Transit, request: TransitRequest, now: float) -> Transit:
-        """Begin what was reserved in advance; returns what it is then.
-
-        It gets the lease of an ordinary request where there is room for it; else what was reserved,
-        and as much more as is free; else it begins as early as it can, which is its own start at
-        the latest. One that waits for a later start is asked for anew. Raises BrokerError as
-        :meth:`_create`, with nothing changed.
-        """
-        if transit.state is TransitState.QUEUED:
-            self._lifecycle.forget(transit.id)
-            try:
-                return self._create(request, now)
-            except BrokerError:
-                self._lifecycle.resume(transit, now)
-                raise
-        wanted = replace(
-            transit.copy(),
-            start=0.0,
-            end=0.0,
-            requested_at=now,
-            lease_s=request.lease_s,
-            asked=fingerprint(request),
-        )
-        if request.size_bytes is not None:
-            wanted.size_bytes = request.size_bytes
-        begun = transit.state in ON_SWITCHES or transit.start <= now
-        early = None if begun else self._placement.begin_early(transit, wanted, now)
-        if early is not None:
-            self._hold_again(transit, *early, now)
-            return transit
-        if not begun:
-            wanted.start = transit.start
-        # It has a path all the same, until the end that it has.
-        for end in (self._placement.keep_until(transit, wanted, now), transit.lease_until):
-            try:
-                self._retime(transit, wanted, end, now)
-                break
-            except BrokerError as error:
-                log.warning("transit %s is not made longer: %s", transit.id, error)
-        return transit
-
-    def _hold_again(self, transit: Transit, wanted: Transit, grant: Grant, now: float) -> None:
-        """Give a transit what was granted to ``wanted``, instead of what it has."""
-        until = self._placement.lease_until(wanted, grant)
-        self._lifecycle.hold(transit, grant, until, now, _times(wanted))
-
-    def _retime(self, transit: Transit, wanted: Transit, end: float, now: float) -> None:
-        """Let a transit that has begun end at another time. Raises BrokerError, nothing changed."""
-        self._lifecycle.change(
-            transit,
-            {**_times(wanted), "lease_until": end},
-            now,
-            f"transit {transit.id!r} cannot end then",
-            self._repository.write,
-            end,
-        )
-
-
-def _times(wanted: Transit) -> dict[str, Any]:
-    """What a change of times changes of a transit."""
-    names = ("start", "end", "lease_s", "requested_at", "size_bytes", "asked")
-    return {name: getattr(wanted, name) for name in names}

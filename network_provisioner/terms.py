@@ -10,7 +10,6 @@ from dataclasses import dataclass, fields
 from typing import Protocol, runtime_checkable
 
 from network_provisioner.base.errors import BrokerError, printable
-from network_provisioner.base.flows import Flow
 from network_provisioner.base.model import ENDED, Service, Transit, TransitRequest, TransitState
 from network_provisioner.base.units import format_rate, format_size
 from network_provisioner.templates.match import DEFAULT, Wanted
@@ -24,7 +23,6 @@ _TEXTS = (
 _TIMES = ("start", "end")
 _UNASKED = ("id", "size_bytes", "best_effort", *_TIMES)
 _ASKED = tuple(f.name for f in fields(TransitRequest) if f.name not in _UNASKED)
-MAX_FLOWS = 16  # of one transit: each is a rule on every switch of its path
 MAX_AHEAD_S = 366 * 86_400.0  # what is asked for is at most so far away: later is a slip
 
 
@@ -165,7 +163,8 @@ def below(template: Template, size_bytes: int) -> str:
 
 
 def check(request: TransitRequest) -> None:
-    """Raises BrokerError ``bad_request`` for what cannot be a request whatever the network is."""
+    """Raises BrokerError ``bad_request`` for names that cannot be. Figures are the API's to check
+    (:mod:`~.api.shapes`)."""
     if not _ID.match(request.id):
         raise BrokerError(
             f"id {request.id[:80]!r}, expected 1 to 200 printable ASCII characters without spaces",
@@ -178,24 +177,6 @@ def check(request: TransitRequest) -> None:
                 f"{name} {value[:80]!r}, expected at most {_MAX_TEXT} printable characters",
                 "bad_request",
             )
-    check_size(request.size_bytes)
-    if request.lease_s is not None:
-        check_lease(request.lease_s)
-    if request.priority is not None and request.priority < 0:
-        raise BrokerError(f"priority {request.priority!r}, expected 0 or more", "bad_request")
-    check_flows(request.flows)
-
-
-def check_size(size_bytes: int | None) -> None:
-    """Raises BrokerError ``bad_request`` for a size that is none."""
-    if size_bytes is not None and size_bytes < 0:
-        raise BrokerError(f"size_bytes {size_bytes!r}, expected 0 or more", "bad_request")
-
-
-def check_flows(flows: Sequence[Flow]) -> None:
-    """Raises BrokerError ``bad_request`` for more flows than switches should have rules for."""
-    if len(flows) > MAX_FLOWS:
-        raise BrokerError(f"{len(flows)} flows, expected at most {MAX_FLOWS}", "bad_request")
 
 
 def check_ahead(start: float | None, end: float | None, now: float) -> None:
@@ -262,12 +243,6 @@ def is_recorded(transit: Transit | None, request: TransitRequest) -> bool:
         and transit.asked == fingerprint(request)
         and transit.reason.startswith(unwanted(request))
     )
-
-
-def check_lease(lease_s: float) -> None:
-    """Raises BrokerError ``bad_request`` for a lease that is no time."""
-    if not 0 < lease_s < float("inf"):
-        raise BrokerError(f"lease_s {lease_s!r}, expected more than 0 s", "bad_request")
 
 
 def settle(request: TransitRequest, template: Template) -> Terms:

@@ -143,6 +143,23 @@ def test_bad_requests(unchanged: World, change: dict[str, Any], code: str, words
 
 
 @pytest.mark.parametrize(
+    ("action", "body", "words"),
+    [
+        ("release", {"bytes": -1}, "body.bytes"),
+        ("release", {"seconds": -1.0}, "body.seconds"),
+        ("release", {"retries": -1}, "body.retries"),
+        ("renew", {"lease_s": -1}, "body.lease_s"),
+        ("shift", {"start": 1e6, "end": 2e6, "size_bytes": -1}, "body.size_bytes"),
+        ("flows", {"flows": [{"dst_ports": 1}] * 17}, "body.flows: List should have at most"),
+    ],
+)
+def test_bad_figures(unchanged: World, action: str, body: dict[str, Any], words: str) -> None:
+    web, _ = unchanged
+    status, code, message = error(web.post(f"/v1/transits/any/{action}", json=body))
+    assert (status, code) == (400, "bad_request") and message.startswith(words)
+
+
+@pytest.mark.parametrize(
     "body",
     [b"", b"{", b"[]", b"null", b'{"id": "a"}', b"\xff\xfe", b'{"id":"a","src":"mu","dst":"tacc",'
      b'"min_bps":NaN}', b'{"id":"a","src":"mu","dst":"tacc","lease_s":Infinity}', b"[" * 60_000],

@@ -64,11 +64,6 @@ def test_where_switches_match_addresses_alone_flows_are_not_looked_at(tmp_path: 
     )
 
 
-def test_too_many_flows(telling: Rig) -> None:
-    flows = tuple(Flow(dst_ports=(n, n)) for n in range(1, 18))
-    assert code_of(telling.ask, "a", "mu", "tacc", flows=flows) == "bad_request"
-
-
 # -- several paths ---------------------------------------------------------------------------
 
 WIDE = {
