@@ -16,14 +16,11 @@ Pure: no clock, no ledger. For demands that come and go one at a time see :class
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from network_provisioner.base.errors import InputError
-from network_provisioner.base.units import format_rate
 from network_provisioner.reservations.filling import Table
-from network_provisioner.reservations.lanes import Hop, whole_bps
+from network_provisioner.reservations.ledger import Hop, whole_bps
 
 _MOST = 1 << 62  # b/s; stands for any larger rate, so that sums fit into 64 bits
 
@@ -33,7 +30,7 @@ class Demand:
     """What one path of one transit may have: ``min_bps`` for certain, up to ``max_bps``.
 
     ``id`` is the caller's. A transit with several paths is several demands (``max_bps`` of each:
-    :attr:`~network_provisioner.selection.split.Way.max_bps`). ``min_bps`` may be 0.
+    :attr:`~network_provisioner.selection.split.PathPart.max_bps`). ``min_bps`` may be 0.
     """
 
     id: str
@@ -46,12 +43,9 @@ class Demand:
 def share(capacity: Mapping[Hop, float], demands: Sequence[Demand]) -> dict[str, float]:
     """Bits per second for each demand, by id.
 
-    ``capacity``: what may be shared on each directed link. Raises InputError for a link without
-    capacity, an id given twice, a maximum below the minimum, and minima that a link does not carry.
+    ``capacity``: what may be shared on each directed link. The ledger sees to it that all minima
+    fit.
     """
-    if len({demand.id for demand in demands}) != len(demands):
-        twice, _ = Counter(demand.id for demand in demands).most_common(1)[0]
-        raise InputError(f"demand {twice!r} is given twice, expected each id once")
     sharing = Sharing(capacity)
     sharing.update(demands)
     return sharing.rates()
@@ -77,7 +71,7 @@ class Sharing:
 
     def update(self, put: Iterable[Demand], gone: Iterable[str] = ()) -> None:
         """Take demands out by id (unknown ones are none), then add others, or replace those of the
-        same id. Raises InputError as :func:`share`, with nothing changed."""
+        same id."""
         new = {demand.id: demand for demand in put}
         old = [self._demands[i] for i in {*gone, *new} if i in self._demands]
         minima = self._minima_with(new.values(), old)
@@ -110,32 +104,12 @@ class Sharing:
         return {name: bps for name, bps in now.items() if before.get(name) != bps}
 
     def _minima_with(self, new: Iterable[Demand], old: Iterable[Demand]) -> dict[int, int]:
-        """The minima on the links that a change touches. Raises InputError where they are too
-        much, or a demand cannot be."""
+        """The minima on the links that a change touches."""
         minima: dict[int, int] = {}
         for demands, sign in ((old, -1), (new, 1)):
             for demand in demands:
-                if sign > 0:
-                    self._check(demand)
                 for hop in demand.hops:
                     link = self._number[hop]
                     before = minima.get(link, self._minima[link])
                     minima[link] = before + sign * whole_bps(demand.min_bps)
-        for link, bps in minima.items():
-            if bps > self._capacity[link] and bps > self._minima[link]:
-                a, b = self._hops[link]
-                raise InputError(
-                    f"{a}>{b}: minima of {format_rate(bps)}, expected at most "
-                    f"{format_rate(self._capacity[link])}, all that it carries"
-                )
         return minima
-
-    def _check(self, demand: Demand) -> None:
-        if not 0 <= demand.min_bps <= demand.max_bps or demand.min_bps > _MOST:
-            raise InputError(
-                f"demand {demand.id!r}: {demand.min_bps!r} to {demand.max_bps!r} b/s, expected "
-                "0 or more and a maximum that is not lower"
-            )
-        for hop in demand.hops:
-            if hop not in self._number:
-                raise InputError(f"demand {demand.id!r}: {hop[0]}>{hop[1]} has no capacity")

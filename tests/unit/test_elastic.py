@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from network_provisioner.base.errors import InputError
 from network_provisioner.reservations.elastic import Demand, Sharing, share
-from network_provisioner.reservations.lanes import Hop
+from network_provisioner.reservations.ledger import Hop
 from tests.bench.maxmin_lp import maxmin
 
 HOPS: list[Hop] = [("a", "b"), ("b", "c"), ("c", "d"), ("d", "e")]
@@ -55,33 +54,6 @@ def test_without_links_and_without_limits() -> None:
     assert share({}, [demand("x", (), 1, 7)]) == {"x": 7}
     huge = share({AB: math.inf}, [demand("x", (AB,), 1, math.inf)])
     assert huge["x"] >= 1e18
-
-
-@pytest.mark.parametrize(
-    ("bad", "words"),
-    [
-        ([demand("x", (AB,), 5, 4)], "a maximum that is not lower"),
-        ([demand("x", (AB,), -1, 4)], "0 or more"),
-        ([demand("x", (AB,), math.nan, 4)], "0 or more"),
-        ([demand("x", (AB,), math.inf, math.inf)], "0 or more"),
-        ([demand("x", (("z", "y"),), 1, 4)], "z>y has no capacity"),
-        ([demand("x", (AB,), 1, 4)] * 2, "'x' is given twice"),
-        ([demand("x", (AB,), 60, 60), demand("y", (AB,), 60, 60)], "a>b: minima of 120 b/s"),
-    ],
-)
-def test_what_cannot_be_shared(bad: list[Demand], words: str) -> None:
-    with pytest.raises(InputError, match=words):
-        share({AB: 100}, bad)
-
-
-def test_a_change_that_is_refused_changes_nothing() -> None:
-    sharing = Sharing({AB: 100})
-    sharing.update([demand("x", (AB,), 60, 100)])
-    with pytest.raises(InputError, match="minima of 110"):
-        sharing.update([demand("y", (AB,), 50, 50)])
-    assert sharing.rates() == {"x": 100}
-    sharing.update([demand("y", (AB,), 50, 50)], ["x", "unknown"])
-    assert sharing.rates() == {"y": 50}
 
 
 def test_what_changed_is_told_once() -> None:
