@@ -9,13 +9,13 @@ import logging
 from dataclasses import replace
 from typing import Any
 
+from network_provisioner.admission_control import AdmissionControl
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.instants import iso
 from network_provisioner.base.model import ON_SWITCHES, Transit, TransitRequest, TransitState
 from network_provisioner.desired_state import DesiredState
 from network_provisioner.lifecycle import Lifecycle
-from network_provisioner.placement import Placement
-from network_provisioner.selection.admission import Grant, Wait
+from network_provisioner.selection.verdicts import Grant, Wait
 from network_provisioner.terms import fingerprint
 
 log = logging.getLogger(__name__)
@@ -26,8 +26,10 @@ _TIMES = ("start", "end", "lease_s", "requested_at", "size_bytes", "asked")
 class AdvanceReservations:
     """What is reserved for later. Not thread-safe."""
 
-    def __init__(self, placement: Placement, lifecycle: Lifecycle, desired: DesiredState) -> None:
-        self._placement = placement
+    def __init__(
+        self, admission: AdmissionControl, lifecycle: Lifecycle, desired: DesiredState
+    ) -> None:
+        self._admission = admission
         self._lifecycle = lifecycle
         self._desired = desired
 
@@ -44,7 +46,7 @@ class AdvanceReservations:
             )
         begun = transit.state in ON_SWITCHES or transit.start <= now
         moves_on = begun and start <= now and transit.state is not TransitState.QUEUED
-        self._placement.check_times(None if moves_on else start, end, now)
+        self._admission.check_times(None if moves_on else start, end, now)
         wanted = transit.copy()
         wanted.start, wanted.end = transit.start if moves_on else max(start, now), end
         if size_bytes is not None:
@@ -77,14 +79,14 @@ class AdvanceReservations:
         if request.size_bytes is not None:
             wanted.size_bytes = request.size_bytes
         begun = transit.state in ON_SWITCHES or transit.start <= now
-        early = None if begun else self._placement.begin_early(transit, wanted, now)
+        early = None if begun else self._admission.begin_early(transit, wanted, now)
         if early is not None:
             self._hold_again(transit, *early, now)
             return
         if not begun:
             wanted.start = transit.start
         # It has a path all the same, until the end that it has.
-        for end in (self._placement.keep_until(transit, wanted, now), transit.lease_until):
+        for end in (self._admission.keep_until(transit, wanted, now), transit.lease_until):
             try:
                 self._end_at(transit, wanted, end, now)
                 break
@@ -92,7 +94,7 @@ class AdvanceReservations:
                 log.warning("transit %s is not made longer: %s", transit.id, error)
 
     def _move(self, transit: Transit, wanted: Transit, now: float) -> None:
-        verdict = self._placement.readmit(transit, wanted, now)
+        verdict = self._admission.readmit(transit, wanted, now)
         if isinstance(verdict, Grant):
             self._hold_again(transit, wanted, verdict, now)
         elif isinstance(verdict, Wait) and transit.state is TransitState.QUEUED:
@@ -114,7 +116,7 @@ class AdvanceReservations:
 
     def _hold_again(self, transit: Transit, wanted: Transit, grant: Grant, now: float) -> None:
         """Give a transit what was granted to ``wanted``, instead of what it has."""
-        until = self._placement.lease_until(wanted, grant)
+        until = self._admission.lease_until(wanted, grant)
         self._lifecycle.hold(transit, grant, until, now, _times(wanted))
 
     def _end_at(self, transit: Transit, wanted: Transit, end: float, now: float) -> None:

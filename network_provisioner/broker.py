@@ -1,6 +1,6 @@
 """The broker: gives transfers their paths, and takes them back whatever happens.
 
-    request ─► placement decides ─► held (ledger, store) ─► controller ─► installed
+    request ─► admission decides ─► held (ledger, store) ─► controller ─► installed
     release or lease ended ─► released/expired (ledger, store) ─► the queue is served ─► controller
 
 Every change happens in a turn. Who has it has this broker's lock, and where several share a store,
@@ -8,8 +8,8 @@ the store's turn too: so it decides on all that was decided before.
 
     news of other brokers ─► what time brings ─► the change that was asked for ─► the switches
 
-Decisions are pure and in :mod:`~network_provisioner.placement`; what becomes of a transit (ledger,
-store, switches) in :mod:`~network_provisioner.lifecycle`.
+Decisions are pure and in :mod:`~network_provisioner.admission_control`; what becomes of a transit
+(ledger, store, switches) in :mod:`~network_provisioner.lifecycle`.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from urllib.parse import quote
 
+from network_provisioner.admission_control import AdmissionControl, BestEffortOf, Claims
 from network_provisioner.advance import AdvanceReservations
 from network_provisioner.base.clock import steady
 from network_provisioner.base.errors import BrokerError
@@ -39,23 +40,16 @@ from network_provisioner.client.request_ids import latest, numbered
 from network_provisioner.controllers.base import Controller
 from network_provisioner.desired_state import DesiredState, Differentiator
 from network_provisioner.lifecycle import Lifecycle
-from network_provisioner.placement import BestEffortOf, Claims, Placement
 from network_provisioner.queries import Queries, Recorder, notify
-from network_provisioner.reports import Report
+from network_provisioner.reports import TransferReport
 from network_provisioner.repository import Repository
 from network_provisioner.reservations.active_transits import ActiveTransits
 from network_provisioner.reservations.ledger import Ledger
 from network_provisioner.reservations.pairs import Pairs
 from network_provisioner.reservations.shares import Shares
 from network_provisioner.reservations.waitlist import Waitlist
-from network_provisioner.selection.admission import (
-    Grant,
-    Limits,
-    Never,
-    ThroughputOf,
-    Wait,
-    explain,
-)
+from network_provisioner.selection.admission import Limits, ThroughputOf, explain
+from network_provisioner.selection.verdicts import Grant, Never, Wait
 from network_provisioner.stores.store import Store, StoreError
 from network_provisioner.templates.template import Template
 from network_provisioner.terms import (
@@ -122,7 +116,7 @@ class Broker(Queries):
         self._lifecycle = Lifecycle(
             topology, self._ledger, self._active, self._repository, self._desired, self._now
         )
-        self._placement = Placement(
+        self._admission = AdmissionControl(
             topology,
             templates,
             self._ledger,
@@ -132,7 +126,7 @@ class Broker(Queries):
             throughput_of,
             best_effort_of,
         )
-        self._advance = AdvanceReservations(self._placement, self._lifecycle, self._desired)
+        self._advance = AdvanceReservations(self._admission, self._lifecycle, self._desired)
 
     def start(self, timeout_s: float = 10.0) -> None:
         """Connect the controller, then bring store, ledger and switches together again.
@@ -141,7 +135,7 @@ class Broker(Queries):
         """
         self._controller.start(timeout_s)
         can = self._controller.capabilities()
-        self._placement.trust(can)
+        self._admission.trust(can)
         self._active.pairs.matches = self._desired.matches = can.matches
         with self._lock, self._store.turn():
             now = self._now()
@@ -319,17 +313,17 @@ class Broker(Queries):
         Raises BrokerError ``unknown_template``, ``unknown_site``, ``impossible_rate``,
         ``bad_time``, ``conflict``, ``store_unavailable``.
         """
-        transit, template, terms = self._placement.build(request, now)
+        transit, template, terms = self._admission.build(request, now)
         reason = unwanted(request)
         if request.best_effort:  # it is under way without one, or was: there is no door to open
             transit.reason = reason
             self._lifecycle.decline(transit, now)
         elif reason:
             self._do_without(transit, reason, now)
-        elif reason := self._placement.too_small(transit, template, now):
+        elif reason := self._admission.too_small(transit, template, now):
             self._do_without(transit, self._sharing(transit, template, reason, now), now)
         else:
-            self._placement.check_possible(request, terms, template)
+            self._admission.check_possible(request, terms, template)
             claims = self._active.waitlist.claims_before(transit, now)
             self._place(transit, template, claims, now, arriving=True)
         return transit
@@ -373,24 +367,24 @@ class Broker(Queries):
     def _decide(
         self, transit: Transit, template: Template, claims: Claims, now: float
     ) -> Grant | Wait | Never | str:
-        verdict = self._placement.decide(transit, template, claims, now)
+        verdict = self._admission.decide(transit, template, claims, now)
         if isinstance(verdict, Grant) and verdict.moves and self._lifecycle.starting:
             # So that only this one's moves are undone where they are refused. And those that start
             # may be refused themselves: then they can neither move nor need to.
             self._lifecycle.apply(now)
-            return self._placement.decide(transit, template, claims, now)
+            return self._admission.decide(transit, template, claims, now)
         return verdict
 
     def _hold(self, transit: Transit, grant: Grant, now: float) -> None:
-        until = self._placement.lease_until(transit, grant)
+        until = self._admission.lease_until(transit, grant)
         self._lifecycle.hold(transit, grant, until, now)
 
     def _do_without(self, transit: Transit, reason: str, now: float) -> None:
         """Leave a transit to best effort; at a Science DMZ, where nothing passes without one, open
         the way for it all the same."""
         transit.reason = reason
-        path = self._placement.open_path(transit)
-        until = self._placement.window(transit, now)[1]
+        path = self._admission.open_path(transit)
+        until = self._admission.window(transit, now)[1]
         if path is None or transit.start > now or until <= now:
             self._lifecycle.decline(transit, now)
             return
@@ -426,7 +420,7 @@ class Broker(Queries):
         if known is None:
             request = TransitRequest(name, src, dst, template=template.name, lease_s=STANDING_S)
             check(request)
-            transit, template, _ = self._placement.build(request, now)
+            transit, template, _ = self._admission.build(request, now)
             claims = self._active.waitlist.claims_before(transit, now)
             verdict = self._decide(transit, template, claims, now)
             if not isinstance(verdict, Grant):
@@ -498,7 +492,7 @@ class Broker(Queries):
         is not empty counts, and goes to the recorder. Raises BrokerError ``unknown_transit``,
         ``store_unavailable`` (the turn cannot be had: nothing changed).
         """
-        report = Report(bytes_moved, seconds, outcome, **used)
+        report = TransferReport(bytes_moved, seconds, outcome, **used)
         with self._turn() as now:
             transit = self._known(transit_id)
             active = transit.id in self._active.all

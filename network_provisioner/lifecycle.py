@@ -31,8 +31,9 @@ from network_provisioner.repository import Repository
 from network_provisioner.reservations import circuits
 from network_provisioner.reservations.active_transits import ActiveTransits
 from network_provisioner.reservations.ledger import Ledger
-from network_provisioner.selection.admission import Grant, Wait, explain
+from network_provisioner.selection.admission import explain
 from network_provisioner.selection.breakeven import SetupTimes
+from network_provisioner.selection.verdicts import Grant, Wait
 from network_provisioner.stores.store import ACTIVE
 from network_provisioner.topology.graph import Path, Topology
 

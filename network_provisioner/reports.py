@@ -11,7 +11,7 @@ _USED = ("streams", "buffer_bytes", "threads", "retries")
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class TransferReport:
     """What became of a transfer, by whoever ran it.
 
     ``seconds``  it took; ``outcome`` is "success" or a word of the caller's

@@ -12,7 +12,7 @@ from typing import Protocol, runtime_checkable
 from network_provisioner.base.errors import BrokerError, printable
 from network_provisioner.base.model import ENDED, Service, Transit, TransitRequest, TransitState
 from network_provisioner.base.units import format_rate, format_size
-from network_provisioner.templates.match import DEFAULT, Wanted
+from network_provisioner.templates.match import DEFAULT, Specification
 from network_provisioner.templates.template import Template, Tuning
 
 _ID = re.compile(r"[!-~]{1,200}\Z")
@@ -27,7 +27,7 @@ MAX_AHEAD_S = 366 * 86_400.0  # what is asked for is at most so far away: later 
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class AgreedRates:
     """What a request settles for. ``asked`` says that the minimum is the caller's own."""
 
     min_bps: float
@@ -53,7 +53,7 @@ class Templates(Protocol):
 class Matcher(Protocol):
     """Knows which template is for an application."""
 
-    def match(self, application: str, wanted: Wanted | None = None, /) -> Template | None:
+    def match(self, application: str, wanted: Specification | None = None, /) -> Template | None:
         """The template for an application and what it asks for, or None."""
         ...
 
@@ -93,7 +93,9 @@ def template_for(request: TransitRequest, templates: Templates) -> Template:
     Raises BrokerError ``unknown_template``.
     """
     if request.template == DEFAULT and request.application and isinstance(templates, Matcher):
-        found = templates.match(request.application, Wanted(request.min_bps, request.max_bps))
+        found = templates.match(
+            request.application, Specification(request.min_bps, request.max_bps)
+        )
         if found is not None:
             return found
     template = templates.get(request.template)
@@ -245,7 +247,7 @@ def is_recorded(transit: Transit | None, request: TransitRequest) -> bool:
     )
 
 
-def settle(request: TransitRequest, template: Template) -> Terms:
+def settle(request: TransitRequest, template: Template) -> AgreedRates:
     """The rates and the priority asked for, completed and bounded by the template.
 
     The ceiling is never above the RSpec, the priority never above the template's. A ceiling asked
@@ -261,7 +263,7 @@ def settle(request: TransitRequest, template: Template) -> Terms:
         priority = min(request.priority, priority)
     high = ceiling if request.max_bps is None else min(request.max_bps, ceiling)
     if request.min_bps is None:
-        return Terms(min(template.qspec.min_bps, high), high, False, priority)
+        return AgreedRates(min(template.qspec.min_bps, high), high, False, priority)
     if request.max_bps is not None and request.min_bps > request.max_bps:
         raise BrokerError(
             f"min_bps {format_rate(request.min_bps)} is above max_bps "
@@ -274,10 +276,12 @@ def settle(request: TransitRequest, template: Template) -> Terms:
             f"allows, expected at most {format_rate(ceiling)}",
             "impossible_rate",
         )
-    return Terms(request.min_bps, high, True, priority)
+    return AgreedRates(request.min_bps, high, True, priority)
 
 
-def new_transit(request: TransitRequest, template: Template, terms: Terms, now: float) -> Transit:
+def new_transit(
+    request: TransitRequest, template: Template, terms: AgreedRates, now: float
+) -> Transit:
     """The transit of a request that was made at Unix second ``now``, with no path yet."""
     return Transit(
         id=request.id,

@@ -135,7 +135,7 @@ class Answer(BaseModel):
     model_config = ConfigDict(extra="allow")
 
 
-class AskedAnswer(Answer):
+class TransitAnswer(Answer):
     """What became of one of several requests: ``transit`` or ``error``, and how the template wants
     its transfer served."""
 
@@ -147,7 +147,7 @@ class AskedAnswer(Answer):
 class AskAnswer(Answer):
     """In the order of the requests."""
 
-    answers: list[AskedAnswer]
+    answers: list[TransitAnswer]
 
 
 class NodeAnswer(Answer):

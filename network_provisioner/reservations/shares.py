@@ -20,7 +20,7 @@ from network_provisioner.policies.accounting import meter
 from network_provisioner.policies.strategies import sure_bps
 from network_provisioner.reservations import circuits
 from network_provisioner.reservations.elastic import Demand, Sharing
-from network_provisioner.reservations.lanes import Hop
+from network_provisioner.reservations.ledger import Hop
 from network_provisioner.topology.graph import Topology
 
 EAGER = 256

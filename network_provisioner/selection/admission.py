@@ -22,15 +22,13 @@ from network_provisioner.base.instants import iso
 from network_provisioner.base.model import Transit
 from network_provisioner.base.units import transfer_time
 from network_provisioner.reservations.ledger import Ledger
-from network_provisioner.selection.fit import Ask, Fit
+from network_provisioner.selection.fit import Fit, PathNeed
 from network_provisioner.selection.push import MovableOf
 from network_provisioner.selection.split import largest_split
-from network_provisioner.selection.transit import Decision, choose, meets
-from network_provisioner.selection.verdicts import Claim, Claims, Grant, Never, Wait
+from network_provisioner.selection.transit import PathChoice, choose, meets
+from network_provisioner.selection.verdicts import Claims, Grant, Never, Wait
 from network_provisioner.templates.template import Template
 from network_provisioner.topology.graph import Path, Topology
-
-__all__ = ["Admission", "Claim", "Claims", "Grant", "Limits", "Never", "Wait", "explain"]
 
 PAST_S = 5.0  # a start that is no longer ago than this counts as now: clocks differ
 PAIRS_KEPT = 4096  # pairs of sites whose candidate paths are remembered
@@ -224,12 +222,12 @@ class Admission:
         ask = self._ask(transit, now)
         return ask.start, ask.end
 
-    def _ask(self, transit: Transit, now: float) -> Ask:
+    def _ask(self, transit: Transit, now: float) -> PathNeed:
         start = max(now, transit.start)
         low, high = transit.requested_bps, transit.max_bps
         if transit.end:
-            return Ask(transit.id, low, high, start, transit.end - start, transit.end)
-        return Ask(transit.id, low, high, start, self._lease(transit))
+            return PathNeed(transit.id, low, high, start, transit.end - start, transit.end)
+        return PathNeed(transit.id, low, high, start, self._lease(transit))
 
     def _lease(self, transit: Transit) -> float:
         """Seconds: what was asked for, or three times the time at the guaranteed rate and a minute,
@@ -242,6 +240,6 @@ class Admission:
         return min(estimate, self.limits.max_lease_s)
 
 
-def explain(decision: Decision | None) -> list[dict[str, Any]]:
+def explain(decision: PathChoice | None) -> list[dict[str, Any]]:
     """The candidates of a decision, JSON-ready."""
     return [] if decision is None else [c.as_dict() for c in decision.candidates]

@@ -25,7 +25,7 @@ from network_provisioner.base.schema import (
     read,
 )
 from network_provisioner.base.units import format_rate
-from network_provisioner.templates.match import Wanted
+from network_provisioner.templates.match import Specification
 from network_provisioner.templates.template import MAX_SCORE, QSpec, RSpec, Table, Template, Tuning
 
 BUILT_IN: Mapping[str, Mapping[str, Any]] = MappingProxyType(
@@ -241,7 +241,7 @@ def tuning_to_dict(tuning: Tuning) -> dict[str, int]:
     }
 
 
-def wanted_from_dict(data: Mapping[str, Any], what: str = "specification") -> Wanted:
+def wanted_from_dict(data: Mapping[str, Any], what: str = "specification") -> Specification:
     """``{min_throughput?, max_throughput?, max_delay?, max_jitter?, max_loss?}`` with units, or in
     bits per second and seconds. Raises InputError."""
     doc = read(_Wanted, data, what)
@@ -251,7 +251,7 @@ def wanted_from_dict(data: Mapping[str, Any], what: str = "specification") -> Wa
             f"{what}: min_throughput {format_rate(low)} is above max_throughput "
             f"{format_rate(high)}, expected it not to be"
         )
-    return Wanted(low, high, doc.max_delay, doc.max_jitter, doc.max_loss)
+    return Specification(low, high, doc.max_delay, doc.max_jitter, doc.max_loss)
 
 
 def _tables(doc: _Tables, label: str) -> Mapping[str, Table]:

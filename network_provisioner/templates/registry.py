@@ -33,7 +33,7 @@ from network_provisioner.templates.entry import (
     figures,
     unknown,
 )
-from network_provisioner.templates.match import Match, Wanted, match
+from network_provisioner.templates.match import Match, Specification, match
 from network_provisioner.templates.sitepolicy import TemplatePolicy, capped, check
 from network_provisioner.templates.template import Template, Tuning
 
@@ -70,7 +70,7 @@ class TemplateRegistry:
         self._lock = threading.RLock()
         self._entries: Mapping[str, Entry] = {}
         self._old: dict[tuple[str, int], Entry | None] = {}  # versions that were asked for
-        self._matches: dict[tuple[str, Wanted], Match] = {}
+        self._matches: dict[tuple[str, Specification], Match] = {}
         self._stamps = (-1, -1)
         self._looked_at = float("-inf")
         for name in self._configured:
@@ -122,18 +122,18 @@ class TemplateRegistry:
             for document in self._store.history(entrydocs.KIND, name)
         ]
 
-    def match(self, application: str, wanted: Wanted | None = None) -> Template | None:
+    def match(self, application: str, wanted: Specification | None = None) -> Template | None:
         """The template for an application and what it asks for, or None."""
         return self.explain(application, wanted).template
 
-    def explain(self, application: str, wanted: Wanted | None = None) -> Match:
+    def explain(self, application: str, wanted: Specification | None = None) -> Match:
         """As :meth:`match`, with the reason (:func:`~network_provisioner.templates.match.match`).
 
         Templates of the site that are for the application go before those of self-service.
         """
         # All transfers of a workflow ask the same. Taken before the entries: where refresh() comes
         # in between, the answer goes into what is thrown away, never an old one into the new.
-        kept, asked = self._matches, (application, wanted or Wanted())
+        kept, asked = self._matches, (application, wanted or Specification())
         known = self._now()
         found = kept.get(asked) if kept is self._matches else None
         if found is None:

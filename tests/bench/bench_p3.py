@@ -23,9 +23,10 @@ import networkx as nx
 
 from network_provisioner.base.model import Transit, TransitState
 from network_provisioner.reservations.ledger import Ledger
-from network_provisioner.selection.admission import Admission, Grant, Limits
+from network_provisioner.selection.admission import Admission, Limits
 from network_provisioner.selection.push import Movable
-from network_provisioner.selection.split import Way
+from network_provisioner.selection.split import PathPart
+from network_provisioner.selection.verdicts import Grant
 from network_provisioner.templates.data import template_from_dict
 from network_provisioner.topology.graph import Link, Node, Topology
 from tests.bench import Figure, Tell, bench
@@ -83,7 +84,7 @@ class World:
     pairs: list[tuple[str, str]]
     count: int = 0
     moved: int = 0
-    held: dict[str, tuple[Transit, tuple[Way, ...]]] = field(default_factory=dict)
+    held: dict[str, tuple[Transit, tuple[PathPart, ...]]] = field(default_factory=dict)
 
     @property
     def now(self) -> float:

@@ -22,7 +22,8 @@ from scipy.sparse import coo_array
 
 from network_provisioner.base.model import Transit, TransitState
 from network_provisioner.reservations.ledger import Lane, Ledger, Reservation
-from network_provisioner.selection.admission import Admission, Grant, Limits
+from network_provisioner.selection.admission import Admission, Limits
+from network_provisioner.selection.verdicts import Grant
 from network_provisioner.templates.data import template_from_dict
 from network_provisioner.templates.template import Template
 from network_provisioner.topology.graph import Link, Node, Topology

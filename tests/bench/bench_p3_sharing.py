@@ -13,7 +13,7 @@ from random import Random
 from statistics import median
 
 from network_provisioner.reservations.elastic import Demand, Sharing, share
-from network_provisioner.reservations.lanes import Hop
+from network_provisioner.reservations.ledger import Hop
 from network_provisioner.topology.graph import Topology
 from tests.bench import Figure, Tell, bench
 from tests.bench.bench_p3 import SITES, make_network, timed

@@ -15,7 +15,7 @@ from scipy.optimize import linprog
 from scipy.sparse import csr_array, eye_array, hstack, vstack
 
 from network_provisioner.reservations.elastic import Demand
-from network_provisioner.reservations.lanes import Hop
+from network_provisioner.reservations.ledger import Hop
 
 CLOSE = 1e-7  # of the largest capacity; below that, figures of the solver mean nothing
 

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.reservations.ledger import Lane, Reservation
 from network_provisioner.reservations.overlay import Overlay
-from network_provisioner.selection.admission import Claim, Grant, Never, Wait, check_times
+from network_provisioner.selection.admission import check_times
 from network_provisioner.selection.split import divisible
+from network_provisioner.selection.verdicts import Claim, Grant, Never, Wait
 
 # Two ways from A and B to C and D, which part at p and join at q.
 TWO_WAYS = {"A-p": 100, "B-p": 100, "p-x": 50, "x-q": 50, "p-y": 30, "y-q": 30, "q-C": 100,

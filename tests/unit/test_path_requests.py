@@ -23,8 +23,8 @@ from network_provisioner.base.model import (
 )
 from network_provisioner.client.path_requests import (
     UNASKED,
-    Answers,
     Effects,
+    PathAnswers,
     Patience,
     ask,
     give_back,
@@ -61,7 +61,7 @@ class Clock:
 
 def asked(
     broker: FakeBroker, patience: Patience, requests: Sequence[TransitRequest] = REQUESTS
-) -> Answers:
+) -> PathAnswers:
     return ask(requests, patience, Clock(broker).effects)
 
 
