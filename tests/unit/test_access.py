@@ -15,7 +15,6 @@ from network_provisioner.access import (
     ANYBODY,
     Key,
     Keyring,
-    May,
     Principal,
     Role,
     hash_of,
@@ -26,32 +25,11 @@ from network_provisioner.client.credentials import from_environment, read_token
 
 NOBODY: dict[str, list[object]] = {"nodes": [], "links": []}
 ADA = Principal("ada", Role.RESEARCHER, frozenset({"ada"}))
-# The table of docs/security.md.
-TABLE = {
-    Role.RESEARCHER: {
-        May.REQUEST, May.RELEASE, May.READ, May.SAVE_TEMPLATES, May.SEE, May.RECORD,
-    },
-    Role.ENGINEER: set(May),
-    Role.OPERATOR: {May.RELEASE, May.READ, May.MEASURE, May.SEE},
-    Role.MEASUREMENT: {May.READ, May.MEASURE, May.SEE, May.START},
-    Role.AGENT: {May.RECORD, May.ACT},
-}  # fmt: skip
 
 
 def config(listen: str = "127.0.0.1:8470", token: str | None = None, **security: object) -> Config:
     broker = {"listen": listen, "token": token}
     return parse_config({"topology": NOBODY, "broker": broker, "security": security}, "adon.yml")
-
-
-@pytest.mark.parametrize("role", Role)
-@pytest.mark.parametrize("what", May)
-def test_roles_may_what_the_table_says(role: Role, what: May) -> None:
-    who = Principal("x", role)
-    assert who.may(what) == (what in TABLE[role])
-    if who.may(what):
-        who.need(what)
-    else:
-        assert code_of(who.need, what) == "forbidden"
 
 
 def test_a_token_is_its_holder_and_no_other_is() -> None:

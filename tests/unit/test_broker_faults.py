@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from threading import Event
 from typing import Any
 
 import pytest
 from broker_rig import Rig, code_of, demo_network, fill, refusing
 
 from network_provisioner.base.errors import InputError
-from network_provisioner.base.model import Transit, TransitState
-from network_provisioner.controllers.base import Circuit, ControllerError, Queue
+from network_provisioner.base.model import TransitState
+from network_provisioner.controllers.base import ControllerError
 from network_provisioner.stores.store import StoreError
 
 
@@ -57,57 +54,6 @@ def test_a_recorder_that_fails_fails_nothing(rig: Rig) -> None:
     rig.ask("a", "mu", "tacc")
     rig.recorder.broken = OSError("disk full")
     assert rig.broker.release("a", 10, 1.0).state is TransitState.RELEASED
-
-
-class Accounts:
-    """Policies that only keep accounts; the first transit that ends waits to be written down."""
-
-    def __init__(self) -> None:
-        self.ended_ids: list[str] = []
-        self.writes, self.may_write = Event(), Event()
-
-    def ended(self, transit: Transit) -> None:
-        if not self.ended_ids:
-            self.writes.set()
-            assert self.may_write.wait(60)
-        self.ended_ids.append(transit.id)
-
-    def queue_of(self, transit: Transit, now: float) -> str:
-        return ""
-
-    def queues(self, live: Sequence[Transit], now: float) -> list[Queue]:
-        return []
-
-    def next_change(self, now: float) -> float | None:
-        return None
-
-
-def test_what_ended_is_accounted_for_once_while_another_has_its_turn(tmp_path: Path) -> None:
-    accounts = Accounts()
-    rig = Rig(tmp_path / "state", policies=accounts)
-    for name in ("a", "b"):
-        rig.ask(name, "mu", "tacc")
-    on_switches, has_turn, may_end = rig.controller.apply, Event(), Event()
-
-    def slow(circuits: Sequence[Circuit], queues: Sequence[Queue]) -> None:
-        if not circuits:  # b is being taken off
-            has_turn.set()
-            assert may_end.wait(60)
-        on_switches(circuits, queues)
-
-    rig.controller.apply = slow  # type: ignore[method-assign]
-    with ThreadPoolExecutor(2) as threads:
-        first = threads.submit(rig.broker.release, "a")
-        assert accounts.writes.wait(60)
-        second = threads.submit(rig.broker.release, "b")
-        assert has_turn.wait(60)  # nobody waits for who keeps the accounts
-        accounts.may_write.set()
-        assert first.result(60).state is TransitState.RELEASED  # nor that one for the turn
-        assert accounts.ended_ids == ["a", "b"] and not second.done()
-        may_end.set()
-        assert second.result(60).state is TransitState.RELEASED
-    rig.broker.sweep()
-    assert accounts.ended_ids == ["a", "b"]
 
 
 def test_a_store_that_is_full_refuses_new_paths_and_forgets_no_release(

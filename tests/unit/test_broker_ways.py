@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -11,7 +13,7 @@ from broker_rig import L2, Rig, code_of, demo_network, refusing
 
 from network_provisioner.base.flows import Flow
 from network_provisioner.base.model import Transit, TransitState
-from network_provisioner.controllers.base import Queue
+from network_provisioner.controllers.base import Circuit, Queue
 from network_provisioner.stores.store import StoreError
 from network_provisioner.topology.graph import Node, Topology
 
@@ -262,3 +264,41 @@ def test_policies_hear_of_every_end_and_of_late_reports(ruled: Rig, halves: Halv
     ruled.broker.release("a", 1000, 1.0)
     assert [(t.id, t.bytes) for t in halves.over] == [("b", 1000), ("a", 0), ("a", 1000)]
     assert ruled.broker.get("a").byte_seconds == 126e6 / 8 * 10
+
+
+def test_what_ended_is_accounted_for_once_while_another_has_its_turn(
+    ruled: Rig, halves: Halves, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writes, may_write = Event(), Event()
+    note = halves.ended
+
+    def slow_to_write(transit: Transit) -> None:
+        if not halves.over:
+            writes.set()
+            assert may_write.wait(60)
+        note(transit)
+
+    monkeypatch.setattr(halves, "ended", slow_to_write)
+    for name in ("a", "b"):
+        ruled.ask(name, "mu", "tacc")
+    on_switches, has_turn, may_end = ruled.controller.apply, Event(), Event()
+
+    def slow(circuits: Sequence[Circuit], queues: Sequence[Queue]) -> None:
+        if not circuits:  # b is being taken off
+            has_turn.set()
+            assert may_end.wait(60)
+        on_switches(circuits, queues)
+
+    monkeypatch.setattr(ruled.controller, "apply", slow)
+    with ThreadPoolExecutor(2) as threads:
+        first = threads.submit(ruled.broker.release, "a")
+        assert writes.wait(60)
+        second = threads.submit(ruled.broker.release, "b")
+        assert has_turn.wait(60)  # nobody waits for who keeps the accounts
+        may_write.set()
+        assert first.result(60).state is TransitState.RELEASED  # nor that one for the turn
+        assert [t.id for t in halves.over] == ["a", "b"] and not second.done()
+        may_end.set()
+        assert second.result(60).state is TransitState.RELEASED
+    ruled.broker.sweep()
+    assert [t.id for t in halves.over] == ["a", "b"]
