@@ -19,9 +19,13 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from typing import Annotated, ClassVar
 
+from pydantic import ConfigDict, Field
+
+from network_provisioner.base.schema import STRICT, Duration, Fraction
 from network_provisioner.base.units import format_rate
-from network_provisioner.templates.template import Template
+from network_provisioner.templates.template import Positive, Template
 
 DEFAULT = "default"
 _LEAST = 1e-9  # stands for a limit of 0 where a ratio is needed
@@ -34,11 +38,12 @@ class Specification:
     Bits per second; seconds, ``max_delay_s`` for a round trip; ``max_loss`` is a fraction.
     """
 
-    min_bps: float | None = None
-    max_bps: float | None = None
-    max_delay_s: float | None = None
-    max_jitter_s: float | None = None
-    max_loss: float | None = None
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT
+    min_bps: Annotated[Positive | None, Field(alias="min_throughput")] = None
+    max_bps: Annotated[Positive | None, Field(alias="max_throughput")] = None
+    max_delay_s: Annotated[Duration | None, Field(alias="max_delay")] = None
+    max_jitter_s: Annotated[Duration | None, Field(alias="max_jitter")] = None
+    max_loss: Fraction | None = None
 
     @property
     def limits(self) -> dict[str, float]:
