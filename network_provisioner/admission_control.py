@@ -28,7 +28,6 @@ from network_provisioner.terms import (
     AgreedRates,
     Templates,
     below,
-    check_ahead,
     new_transit,
     settle,
     template_for,
@@ -109,7 +108,6 @@ class AdmissionControl:
 
     def check_times(self, start: float | None, end: float | None, now: float) -> None:
         """Raises BrokerError ``bad_time`` for times that nobody can have."""
-        check_ahead(start, end, now)
         check_times(start, end, now, self._limits.max_lease_s)
 
     def check_possible(

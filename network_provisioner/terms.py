@@ -5,14 +5,14 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Protocol, runtime_checkable
 
 from network_provisioner.base.errors import BrokerError, printable
 from network_provisioner.base.model import ENDED, Service, Transit, TransitRequest, TransitState
 from network_provisioner.base.units import format_rate, format_size
 from network_provisioner.templates.match import DEFAULT, Specification
+from network_provisioner.templates.registry import TemplateRegistry
 from network_provisioner.templates.template import Template, Tuning
 
 _ID = re.compile(r"[!-~]{1,200}\Z")
@@ -23,7 +23,6 @@ _TEXTS = (
 _TIMES = ("start", "end")
 _UNASKED = ("id", "size_bytes", "best_effort", *_TIMES)
 _ASKED = tuple(f.name for f in fields(TransitRequest) if f.name not in _UNASKED)
-MAX_AHEAD_S = 366 * 86_400.0  # what is asked for is at most so far away: later is a slip
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,44 +35,8 @@ class AgreedRates:
     priority: int = 0
 
 
-class Templates(Protocol):
-    """Templates by name; a mapping is one. One that also has a ``match`` as :class:`Matcher` finds
-    the template of an application."""
-
-    def get(self, name: str, /) -> Template | None:
-        """The template with this name as it is now, or None."""
-        ...
-
-    def __iter__(self) -> Iterator[str]:
-        """The names that there are."""
-        ...
-
-
-@runtime_checkable
-class Matcher(Protocol):
-    """Knows which template is for an application."""
-
-    def match(self, application: str, wanted: Specification | None = None, /) -> Template | None:
-        """The template for an application and what it asks for, or None."""
-        ...
-
-
-@runtime_checkable
-class Versioned(Protocol):
-    """Keeps old versions of templates."""
-
-    def version(self, name: str, number: int, /) -> Template | None:
-        """One version of a template, or None where it is not kept."""
-        ...
-
-
-@runtime_checkable
-class Tuned(Protocol):
-    """Knows what transfers were tuned with."""
-
-    def tuning_of(self, name: str, /) -> Tuning | None:
-        """Of the best transfer with a template; None where none has taught it."""
-        ...
+Templates = Mapping[str, Template] | TemplateRegistry
+"""Templates by name. A plain mapping has one version of each, and finds none by application."""
 
 
 def template_of(transit: Transit, templates: Templates) -> Template | None:
@@ -82,7 +45,7 @@ def template_of(transit: Transit, templates: Templates) -> Template | None:
     now = templates.get(transit.template)
     if now is None or now.version == transit.template_version:
         return now
-    if isinstance(templates, Versioned):
+    if isinstance(templates, TemplateRegistry):
         return templates.version(transit.template, transit.template_version) or now
     return now
 
@@ -92,7 +55,11 @@ def template_for(request: TransitRequest, templates: Templates) -> Template:
 
     Raises BrokerError ``unknown_template``.
     """
-    if request.template == DEFAULT and request.application and isinstance(templates, Matcher):
+    if (
+        request.template == DEFAULT
+        and request.application
+        and isinstance(templates, TemplateRegistry)
+    ):
         found = templates.match(
             request.application, Specification(request.min_bps, request.max_bps)
         )
@@ -117,7 +84,7 @@ def service_for(request: TransitRequest, transit: Transit | None, templates: Tem
         template = template or template_for(request, templates)
     except BrokerError:
         return Service()
-    taught = templates.tuning_of(template.name) if isinstance(templates, Tuned) else None
+    taught = templates.tuning_of(template.name) if isinstance(templates, TemplateRegistry) else None
     return service_of(template, taught)
 
 
@@ -178,17 +145,6 @@ def check(request: TransitRequest) -> None:
             raise BrokerError(
                 f"{name} {value[:80]!r}, expected at most {_MAX_TEXT} printable characters",
                 "bad_request",
-            )
-
-
-def check_ahead(start: float | None, end: float | None, now: float) -> None:
-    """Raises BrokerError ``bad_time`` for a start or an end that is far too late to be meant."""
-    for name, at in (("start", start), ("end", end)):
-        if at is not None and at > now + MAX_AHEAD_S:
-            raise BrokerError(
-                f"{name} {at!r}, expected Unix seconds at most {MAX_AHEAD_S / 86_400:.0f} days "
-                "from now",
-                "bad_time",
             )
 
 

@@ -30,6 +30,7 @@ from network_provisioner.selection.verdicts import Claims, Grant, Never, Wait
 from network_provisioner.templates.template import Template
 from network_provisioner.topology.graph import Path, Topology
 
+MAX_AHEAD_S = 366 * 86_400.0  # what is asked for is at most so far away: later is a slip
 PAST_S = 5.0  # a start that is no longer ago than this counts as now: clocks differ
 PAIRS_KEPT = 4096  # pairs of sites whose candidate paths are remembered
 
@@ -61,11 +62,18 @@ class Limits:
 
 
 def check_times(start: float | None, end: float | None, now: float, max_lease_s: float) -> None:
-    """Raises BrokerError ``bad_time`` for a request in the past, one that ends before it starts,
-    and one that is longer than any lease. None stands for now, and for as long as it takes."""
+    """Raises BrokerError ``bad_time`` for a request in the past, or far too late to be meant, one
+    that ends before it starts, and one that is longer than any lease. None stands for now, and for
+    as long as it takes."""
     for name, value in (("start", start), ("end", end)):
         if value is not None and not math.isfinite(value):
             raise BrokerError(f"{name} {value!r}, expected Unix seconds", "bad_time")
+        if value is not None and value > now + MAX_AHEAD_S:
+            raise BrokerError(
+                f"{name} {value!r}, expected Unix seconds at most {MAX_AHEAD_S / 86_400:.0f} days "
+                "from now",
+                "bad_time",
+            )
     if start is not None and start < now - PAST_S:
         raise BrokerError(f"start {iso(start)} is past, expected {iso(now)} or later", "bad_time")
     begin = now if start is None else max(start, now)

@@ -27,6 +27,8 @@ PAGE = 1000  # transits that are read at a time where all are wanted
 class StoreError(AdonError):
     """The store cannot be read or written: names the file or database and what it said."""
 
+    code = "store_unavailable"
+
 
 @dataclass(frozen=True, slots=True)
 class Document:
