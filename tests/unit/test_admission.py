@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from decide_rig import NOW, Desk, network, nodes_of, template
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from network_provisioner.base.errors import BrokerError
@@ -330,11 +330,3 @@ def check_grant(made: Desk, transit: Any, grant: Grant, before: dict[str, Reserv
     assert all(made.ledger.reservations[name].end == r.end for name, r in before.items())
     loads = made.ledger._links.values()
     assert all(0 <= level <= link.capacity for link in loads for _, level in link.steps)
-
-
-@settings(max_examples=40)
-@given(worlds, asks)
-def test_the_same_question_has_the_same_answer(world: Any, ask: Any) -> None:
-    assume(world[0])
-    one, other = fill(*world), fill(*world)
-    assert str(request(one, "new", ask)) == str(request(other, "new", ask))

@@ -132,14 +132,3 @@ def test_step_by_step_is_the_same_as_at_once(todo: list[Any], asked_often: bool)
         if asked_often:
             assert sharing.rates() == share(capacity, list(held.values()))
     assert sharing.rates() == share(capacity, list(held.values()))
-
-
-@given(st.lists(st.integers(0, 10**18), min_size=1, max_size=20), st.integers(0, 4 * 10**18))
-def test_rates_that_no_link_has_are_shared_exactly(spans: list[int], capacity: int) -> None:
-    demands = [Demand(str(i), (AB,), 0, span) for i, span in enumerate(spans)]
-    shares = Sharing({AB: capacity})
-    shares.update(demands)
-    total = sum(int(bps) for bps in shares.rates().values())
-    # Floats carry 53 bits of each.
-    assert total <= capacity * (1 + 2**-50)
-    assert total >= min(capacity, sum(spans)) * (1 - 2**-50) - len(spans)
