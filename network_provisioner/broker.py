@@ -67,7 +67,6 @@ from network_provisioner.topology.graph import Topology
 
 log = logging.getLogger(__name__)
 
-MOST_REQUESTS = 256  # together: a job moves files between far fewer pairs of sites
 WATCHED = 32  # installed transits whose bytes one sweep looks for
 STANDING_S = 30.0  # how long a standing circuit outlives its last use
 _RENEW_S = 1.0  # uses within it are as one: each renewal is a word to the switches
@@ -256,13 +255,8 @@ class Broker(Queries):
         Like :meth:`request`, but an id whose transit has ended is asked for anew, under the first
         of ``ID.2``, ``ID.3``, … that has not; what was reserved in advance under an id is begun
         where there is room; and the size may be known better than before. What would be raised for
-        one of them is its answer's ``error``. Raises BrokerError ``bad_request`` (too many),
-        ``store_unavailable``.
+        one of them is its answer's ``error``. Raises BrokerError ``store_unavailable``.
         """
-        if len(requests) > MOST_REQUESTS:
-            raise BrokerError(
-                f"{len(requests)} requests, expected at most {MOST_REQUESTS}", "bad_request"
-            )
         with self._turn() as now:
             answers = [self._answer(request, now) for request in requests]
             self._lifecycle.apply(now)

@@ -12,10 +12,10 @@ from pydantic import BaseModel, ConfigDict, Field
 from network_provisioner.api.problems import Error
 from network_provisioner.base.flows import Flow, flow_from_dict
 from network_provisioner.base.model import Service, Transit, TransitRequest
-from network_provisioner.broker import MOST_REQUESTS
 from network_provisioner.controllers.base import Capabilities, LinkCounter
 
 _LARGEST = 2**63 - 1
+MOST_REQUESTS = 256  # together: a job moves files between far fewer pairs of sites
 MAX_FLOWS = 16  # of one transit: each is a rule on every switch of its path
 MOST = 1e18  # of any rate or time: far beyond all there are, and no overflow anywhere
 Count = Annotated[int, Field(ge=0, le=_LARGEST)]

@@ -63,6 +63,13 @@ def test_the_life_of_a_transit(web: TestClient, rig: Rig) -> None:
     assert web.post(f"{where}/release").json() == ended.json()  # a body is not needed
 
 
+def test_as_many_together_as_may_be(unchanged: World) -> None:
+    web, _ = unchanged
+    assert web.post("/v1/transits/ask", json={"requests": []}).json() == {"answers": []}
+    answer = web.post("/v1/transits/ask", json={"requests": [ASK] * 257})
+    assert error(answer)[:2] == (400, "bad_request") and "at most 256" in error(answer)[2]
+
+
 def test_lists(web: TestClient) -> None:
     for name, workflow in (("a", "v"), ("b", "w"), ("c", "w")):
         web.post("/v1/transits", json={**ASK, "id": name, "workflow": workflow})

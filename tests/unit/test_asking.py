@@ -20,7 +20,6 @@ from network_provisioner.base.model import (
     TransitRequest,
     TransitState,
 )
-from network_provisioner.broker import MOST_REQUESTS
 from network_provisioner.client.request_ids import latest, numbered
 from network_provisioner.stores.sqlite import SqliteStore
 from network_provisioner.stores.store import StoreError
@@ -91,12 +90,6 @@ def test_a_store_that_is_full_is_said_for_each(rig: Rig, monkeypatch: pytest.Mon
     answers = rig.broker.ask([TransitRequest(n, "mu", "tacc") for n in "ab"])
     assert [a.error and a.error.code for a in answers] == ["store_unavailable"] * 2
     assert rig.reserved() == {} and rig.controller.circuits == {}
-
-
-def test_too_many(rig: Rig) -> None:
-    many = [TransitRequest(f"t{n}", "mu", "tacc") for n in range(MOST_REQUESTS + 1)]
-    assert code_of(rig.broker.ask, many) == "bad_request"
-    assert rig.broker.ask([]) == []
 
 
 # -- again -----------------------------------------------------------------------------------
