@@ -19,7 +19,12 @@ from network_provisioner.controllers.base import Capabilities
 from network_provisioner.reservations import circuits
 from network_provisioner.reservations.active_transits import ActiveTransits
 from network_provisioner.reservations.ledger import Hop, Ledger, Reservation
-from network_provisioner.selection.admission import Admission, Limits, ThroughputOf, check_times
+from network_provisioner.selection.admission import (
+    Admission,
+    BrokerLimits,
+    ThroughputOf,
+    check_times,
+)
 from network_provisioner.selection.breakeven import BreakEven, SetupTimes, largest_small
 from network_provisioner.selection.push import Movable
 from network_provisioner.selection.verdicts import Claim, Grant, Never, Wait
@@ -56,7 +61,7 @@ class AdmissionControl:
         templates: Templates,
         ledger: Ledger,
         active: ActiveTransits,
-        limits: Limits,
+        limits: BrokerLimits,
         setup_times: SetupTimes,
         throughput_of: ThroughputOf | None,
         best_effort_of: BestEffortOf | None,

@@ -40,15 +40,15 @@ from network_provisioner.client.request_ids import latest, numbered
 from network_provisioner.controllers.base import Controller
 from network_provisioner.desired_state import DesiredState, Differentiator
 from network_provisioner.lifecycle import Lifecycle
-from network_provisioner.queries import Queries, Recorder, notify
+from network_provisioner.queries import Queries, TransitRecorder, notify
 from network_provisioner.reports import TransferReport
 from network_provisioner.repository import Repository
 from network_provisioner.reservations.active_transits import ActiveTransits
 from network_provisioner.reservations.ledger import Ledger
-from network_provisioner.reservations.pairs import Pairs
+from network_provisioner.reservations.pairs import SitePairs
 from network_provisioner.reservations.shares import Shares
 from network_provisioner.reservations.waitlist import Waitlist
-from network_provisioner.selection.admission import Limits, ThroughputOf, explain
+from network_provisioner.selection.admission import BrokerLimits, ThroughputOf, explain
 from network_provisioner.selection.verdicts import Grant, Never, Wait
 from network_provisioner.stores.store import Store, StoreError
 from network_provisioner.templates.template import Template
@@ -82,10 +82,10 @@ class Broker(Queries):
         templates: Templates,
         controller: Controller,
         store: Store,
-        recorder: Recorder | None = None,
+        recorder: TransitRecorder | None = None,
         throughput_of: ThroughputOf | None = None,
         clock: Callable[[], float] = time.time,
-        limits: Limits | None = None,
+        limits: BrokerLimits | None = None,
         policies: Differentiator | None = None,
         best_effort_of: BestEffortOf | None = None,
     ) -> None:
@@ -95,7 +95,7 @@ class Broker(Queries):
         else."""
         self.topology = topology
         self.templates = templates
-        self.limits = limits = limits or Limits()
+        self.limits = limits = limits or BrokerLimits()
         self._controller = controller
         self._store = store
         self._recorder = recorder
@@ -107,7 +107,9 @@ class Broker(Queries):
         self._turnless = ""
 
         self._ledger = Ledger.of(topology, limits.reservable)
-        self._active = ActiveTransits(templates, Pairs(limits.pin_pairs), Waitlist(limits.aging_s))
+        self._active = ActiveTransits(
+            templates, SitePairs(limits.pin_pairs), Waitlist(limits.aging_s)
+        )
         self._repository = Repository(store)
         hops = [hop for link in topology.links for hop in ((link.a, link.b), (link.b, link.a))]
         shares = Shares(topology, {hop: self._ledger.capacity(hop) for hop in hops})
@@ -507,9 +509,9 @@ class Broker(Queries):
     # -- changes of what a transit has -----------------------------------------------------------
 
     def renew(self, transit_id: str, lease_s: float) -> Transit:
-        """Make a live lease last at least ``lease_s`` from now (at most ``Limits.max_lease_s``, and
-        no longer than to the end that was asked for); that of one that has yet to start, from its
-        start.
+        """Make a live lease last at least ``lease_s`` from now, at most
+        ``BrokerLimits.max_lease_s``, and no longer than to the end that was asked for; that of one
+        that has yet to start, from its start.
 
         Never shortens one; a transit that is not live comes back unchanged. Raises BrokerError
         ``unknown_transit``, ``conflict`` (others hold the time after it),

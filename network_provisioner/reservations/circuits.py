@@ -12,7 +12,7 @@ from network_provisioner.base.errors import InputError
 from network_provisioner.base.flows import flow_from_dict
 from network_provisioner.base.model import Transit
 from network_provisioner.controllers.base import Circuit, Part
-from network_provisioner.reservations.elastic import Demand
+from network_provisioner.reservations.elastic import RateDemand
 from network_provisioner.reservations.ledger import Hop, Ledger, Reservation, whole_bps
 from network_provisioner.selection.split import PathPart
 from network_provisioner.topology.graph import Topology
@@ -89,14 +89,14 @@ def part_name(transit_id: str, number: int) -> str:
 
 def demands(
     transit: Transit, has: Sequence[PathPart], within: Mapping[tuple[str, Hop], tuple[Hop, ...]]
-) -> list[Demand]:
+) -> list[RateDemand]:
     """What a transit may have on each of its ``has`` ways.
 
     ``within``: the queue and link that stand for limits of their own, as further links. None for a
     transit that asks for no guarantee: it takes what is idle.
     """
     return [
-        Demand(
+        RateDemand(
             part_name(transit.id, number),
             (*way.path.hops, *_queues(transit.queue, way, within)),
             way.min_bps,

@@ -10,7 +10,7 @@ no more than it getting less. A higher priority thus pushes a lower one down to 
 below.
 
 Whole bits per second throughout, so nothing adds up to more than a link carries, not by a bit.
-Pure: no clock, no ledger. For demands that come and go one at a time see :class:`Sharing`.
+Pure: no clock, no ledger. For demands that come and go one at a time see :class:`MaxMinShares`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MOST = 1 << 62  # b/s; stands for any larger rate, so that sums fit into 64 bit
 
 
 @dataclass(frozen=True, slots=True)
-class Demand:
+class RateDemand:
     """What one path of one transit may have: ``min_bps`` for certain, up to ``max_bps``.
 
     ``id`` is the caller's. A transit with several paths is several demands (``max_bps`` of each:
@@ -40,18 +40,18 @@ class Demand:
     priority: int = 0
 
 
-def share(capacity: Mapping[Hop, float], demands: Sequence[Demand]) -> dict[str, float]:
+def share(capacity: Mapping[Hop, float], demands: Sequence[RateDemand]) -> dict[str, float]:
     """Bits per second for each demand, by id.
 
     ``capacity``: what may be shared on each directed link. The ledger sees to it that all minima
     fit.
     """
-    sharing = Sharing(capacity)
+    sharing = MaxMinShares(capacity)
     sharing.update(demands)
     return sharing.rates()
 
 
-class Sharing:
+class MaxMinShares:
     """The same, kept up to date while demands come and go.
 
     Changes are cheap and nothing is computed until :meth:`rates` or :meth:`changed` is asked, so
@@ -64,12 +64,12 @@ class Sharing:
         self._number = {hop: number for number, hop in enumerate(self._hops)}
         self._capacity = [math.floor(round(min(bps, _MOST), 3)) for bps in capacity.values()]
         self._minima = [0] * len(self._hops)  # of the demands on each link, added up
-        self._demands: dict[str, Demand] = {}
+        self._demands: dict[str, RateDemand] = {}
         self._table = Table(len(self._hops))
         self._rates: dict[str, float] | None = {}
         self._told: dict[str, float] = {}
 
-    def update(self, put: Iterable[Demand], gone: Iterable[str] = ()) -> None:
+    def update(self, put: Iterable[RateDemand], gone: Iterable[str] = ()) -> None:
         """Take demands out by id (unknown ones are none), then add others, or replace those of the
         same id."""
         new = {demand.id: demand for demand in put}
@@ -103,7 +103,7 @@ class Sharing:
         self._told = now
         return {name: bps for name, bps in now.items() if before.get(name) != bps}
 
-    def _minima_with(self, new: Iterable[Demand], old: Iterable[Demand]) -> dict[int, int]:
+    def _minima_with(self, new: Iterable[RateDemand], old: Iterable[RateDemand]) -> dict[int, int]:
         """The minima on the links that a change touches."""
         minima: dict[int, int] = {}
         for demands, sign in ((old, -1), (new, 1)):

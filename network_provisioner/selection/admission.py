@@ -22,7 +22,7 @@ from network_provisioner.base.instants import iso
 from network_provisioner.base.model import Transit
 from network_provisioner.base.units import transfer_time
 from network_provisioner.reservations.ledger import Ledger
-from network_provisioner.selection.fit import Fit, PathNeed
+from network_provisioner.selection.fit import Fit, Requirement
 from network_provisioner.selection.push import MovableOf
 from network_provisioner.selection.split import largest_split
 from network_provisioner.selection.transit import PathChoice, choose, meets
@@ -39,7 +39,7 @@ ThroughputOf = Callable[[Path], tuple[float, float] | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class BrokerLimits:
     """How the broker deals with links and leases.
 
     ``reservable``        the part of each link that may be reserved; the rest, and whatever is
@@ -95,7 +95,7 @@ class Admission:
     topology: Topology
     ledger: Ledger
     throughput_of: ThroughputOf
-    limits: Limits
+    limits: BrokerLimits
     guaranteed: bool = True
     _paths: OrderedDict[tuple[str, str], list[Path]] = field(default_factory=OrderedDict)
     _switches: frozenset[str] = frozenset()
@@ -230,12 +230,12 @@ class Admission:
         ask = self._ask(transit, now)
         return ask.start, ask.end
 
-    def _ask(self, transit: Transit, now: float) -> PathNeed:
+    def _ask(self, transit: Transit, now: float) -> Requirement:
         start = max(now, transit.start)
         low, high = transit.requested_bps, transit.max_bps
         if transit.end:
-            return PathNeed(transit.id, low, high, start, transit.end - start, transit.end)
-        return PathNeed(transit.id, low, high, start, self._lease(transit))
+            return Requirement(transit.id, low, high, start, transit.end - start, transit.end)
+        return Requirement(transit.id, low, high, start, self._lease(transit))
 
     def _lease(self, transit: Transit) -> float:
         """Seconds: what was asked for, or three times the time at the guaranteed rate and a minute,

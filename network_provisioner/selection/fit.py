@@ -21,7 +21,7 @@ MAX_HOLDERS = 32  # that are named for one link, the largest
 
 
 @dataclass(frozen=True, slots=True)
-class PathNeed:
+class Requirement:
     """What one request needs: rates, and a time of ``duration_s`` from ``start`` on.
 
     ``until`` is when it must end, infinite where it only needs so long; then it may start later and
@@ -51,7 +51,7 @@ class Fit:
     def __init__(
         self,
         ledger: Ledger,
-        ask: PathNeed,
+        ask: Requirement,
         template: Template,
         claims: Claims,
         dividers: Collection[str],

@@ -24,7 +24,7 @@ Source = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class TemplateEntry:
     """A version of a template. ``template`` is within today's policy and knows the peak.
 
     ``origin``   "built in", "adon.yml" or "saved"; ``by`` whom, "" where nobody said
@@ -66,7 +66,7 @@ def body_of(
     }
 
 
-def entry_of(document: Document, policy: TemplatePolicy, learned: Source) -> Entry | None:
+def entry_of(document: Document, policy: TemplatePolicy, learned: Source) -> TemplateEntry | None:
     """An entry from its document; None, and a line in the log, for one that cannot be read."""
     body = document.body
     try:
@@ -81,7 +81,7 @@ def entry_of(document: Document, policy: TemplatePolicy, learned: Source) -> Ent
     if not trusted:
         template, words = capped(template, policy)
     template = replace(template, version=document.version, peak_bps=peak)
-    return Entry(template, origin, document.at, by, trusted, source, learned, tuple(words))
+    return TemplateEntry(template, origin, document.at, by, trusted, source, learned, tuple(words))
 
 
 def figures(template: Template) -> Template:
@@ -89,7 +89,7 @@ def figures(template: Template) -> Template:
     return replace(template, version=1, peak_bps=0.0)
 
 
-def check_owner(name: str, found: Entry | None, by: str, trusted: bool) -> None:
+def check_owner(name: str, found: TemplateEntry | None, by: str, trusted: bool) -> None:
     """Raises BrokerError ``forbidden`` where self-service would change what is not its own."""
     if trusted or found is None or (not found.configured and found.by == by):
         return

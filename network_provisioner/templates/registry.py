@@ -26,8 +26,8 @@ from network_provisioner.templates import entry as entrydocs
 from network_provisioner.templates import learn as learning
 from network_provisioner.templates.data import BUILT_IN, template_from_dict, template_to_dict
 from network_provisioner.templates.entry import (
-    Entry,
     Source,
+    TemplateEntry,
     check_owner,
     entry_of,
     figures,
@@ -68,8 +68,8 @@ class TemplateRegistry:
         self._store = store
         self._clock = clock
         self._lock = threading.RLock()
-        self._entries: Mapping[str, Entry] = {}
-        self._old: dict[tuple[str, int], Entry | None] = {}  # versions that were asked for
+        self._entries: Mapping[str, TemplateEntry] = {}
+        self._old: dict[tuple[str, int], TemplateEntry | None] = {}  # versions that were asked for
         self._matches: dict[tuple[str, Specification], Match] = {}
         self._stamps = (-1, -1)
         self._looked_at = float("-inf")
@@ -90,7 +90,7 @@ class TemplateRegistry:
             log.warning("template %s %d cannot be had: %s", name, number, error)
             return None
 
-    def entry(self, name: str, version: int | None = None) -> Entry | None:
+    def entry(self, name: str, version: int | None = None) -> TemplateEntry | None:
         """As :meth:`get`, with where it comes from."""
         kept = self._old  # before the entries, as in explain()
         found = self._now().get(name)
@@ -115,7 +115,7 @@ class TemplateRegistry:
     def __contains__(self, name: object) -> bool:
         return name in self._now()
 
-    def history(self, name: str) -> list[tuple[Document, Entry | None]]:
+    def history(self, name: str) -> list[tuple[Document, TemplateEntry | None]]:
         """Every version that is kept, oldest first; no entry for one that deleted the template."""
         return [
             (document, None if document.deleted else entry_of(document, self.policy, {}))
@@ -174,7 +174,7 @@ class TemplateRegistry:
         by: str = "",
         trusted: bool = True,
         source: Source | None = None,
-    ) -> tuple[Entry, list[str]]:
+    ) -> tuple[TemplateEntry, list[str]]:
         """Save a new version, and say what the policy lowered. Saving the figures that stand there
         already makes no new one.
 
@@ -202,7 +202,7 @@ class TemplateRegistry:
 
     def save_from(
         self, name: str, transit: Transit, by: str = "", trusted: bool = True
-    ) -> tuple[Entry, list[str]]:
+    ) -> tuple[TemplateEntry, list[str]]:
         """Save what worked for a transfer: its rates, the tuning of its template, its goodput as
         the peak. Raises as :meth:`save`, and BrokerError ``conflict`` for one that did not succeed.
         """
@@ -223,7 +223,7 @@ class TemplateRegistry:
 
     def restore(
         self, name: str, version: int, by: str = "", trusted: bool = True
-    ) -> tuple[Entry, list[str]]:
+    ) -> tuple[TemplateEntry, list[str]]:
         """Save an old version anew. Raises as :meth:`save`; ``unknown_template`` for no such."""
         old = self.entry(name, version)
         if old is None:
@@ -231,7 +231,7 @@ class TemplateRegistry:
         body = template_to_dict(old.template)
         return self.save(name, body, by, trusted, {"restored": version})
 
-    def delete(self, name: str, by: str = "", trusted: bool = True) -> Entry | None:
+    def delete(self, name: str, by: str = "", trusted: bool = True) -> TemplateEntry | None:
         """Forget what was saved under a name; the configured template of that name, where there is
         one, stands there again and is the answer. Its history stays.
 
@@ -281,7 +281,7 @@ class TemplateRegistry:
 
     # -- within ------------------------------------------------------------------------------
 
-    def _now(self) -> Mapping[str, Entry]:
+    def _now(self) -> Mapping[str, TemplateEntry]:
         if self._clock() - self._looked_at >= _LOOK_AGAIN_S:
             try:
                 self.refresh()
@@ -308,7 +308,7 @@ class TemplateRegistry:
         self._store.put_document(entrydocs.KIND, name, body, KEEP)
         self.refresh()
 
-    def _teach(self, known: Entry, transit: Transit, tuning: Tuning) -> bool:
+    def _teach(self, known: TemplateEntry, transit: Transit, tuning: Tuning) -> bool:
         if transit.goodput_bps <= known.template.peak_bps:
             return False
         body = learning.lesson(transit, tuning)

@@ -7,7 +7,7 @@ from typing import Any
 
 from network_provisioner.base.model import Transit, TransitState
 from network_provisioner.reservations.ledger import Ledger
-from network_provisioner.selection.admission import Admission, Limits
+from network_provisioner.selection.admission import Admission, BrokerLimits
 from network_provisioner.selection.push import Movable
 from network_provisioner.selection.split import PathPart
 from network_provisioner.selection.transit import PathChoice
@@ -46,7 +46,7 @@ class Desk:
     ) -> None:
         self.template = template or globals()["template"]()
         self.ledger = Ledger.of(topology)
-        limits = Limits(reservable=1.0, max_paths=max_paths)
+        limits = BrokerLimits(reservable=1.0, max_paths=max_paths)
         self.admission = Admission(topology, self.ledger, lambda _: None, limits)
         self.held: dict[str, tuple[Transit, tuple[Any, ...]]] = {}
         self.together: list[set[str]] = []  # ids that must move together

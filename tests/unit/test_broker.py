@@ -10,7 +10,7 @@ from broker_rig import BIG, L2, MBPS, Clock, Rig, code_of, demo_network, fill
 
 from network_provisioner.base.model import TransitRequest, TransitState
 from network_provisioner.controllers.simulated import SimulatedController
-from network_provisioner.selection.admission import Limits
+from network_provisioner.selection.admission import BrokerLimits
 from network_provisioner.topology.data import topology_from_dict
 from network_provisioner.topology.graph import Path as NetworkPath
 
@@ -152,7 +152,7 @@ def test_a_pair_is_free_again_when_its_last_transit_has_ended(rig: Rig) -> None:
 def test_pairs_may_use_several_paths_where_the_network_can_tell_flows_apart(
     tmp_path: Path,
 ) -> None:
-    rig = Rig(tmp_path / "s", limits=Limits(pin_pairs=False))
+    rig = Rig(tmp_path / "s", limits=BrokerLimits(pin_pairs=False))
     rig.ask("a", "mu", "tacc", template="soykb", min_bps=150e6)
     rig.ask("b", "mu", "tacc", min_bps=15e6, max_bps=15e6)
     assert rig.ask("c", "mu", "tacc", min_bps=16e6).layer == "l3"

@@ -23,7 +23,7 @@ from network_provisioner.base.clock import JUMP_S, SteadyClock, move_times, sinc
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.model import LIVE, Transit, TransitState
 from network_provisioner.broker import Broker
-from network_provisioner.selection.admission import Limits
+from network_provisioner.selection.admission import BrokerLimits
 from network_provisioner.stores.store import Store
 
 HOUR = 3600.0
@@ -257,7 +257,7 @@ class SetClock(OneSequence):
     def new_broker(self) -> Broker:
         store = MemoryStore(self.rows)
         clock = SteadyClock(self.clock, lambda: self.clock.now - self.set_by_s)
-        limits = Limits(reservable=RESERVABLE, aging_s=30.0)
+        limits = BrokerLimits(reservable=RESERVABLE, aging_s=30.0)
         broker = Broker(
             self.topology, TEMPLATES, self.controller, cast(Store, store), None, None, clock, limits
         )

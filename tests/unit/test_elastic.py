@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from network_provisioner.reservations.elastic import Demand, Sharing, share
+from network_provisioner.reservations.elastic import MaxMinShares, RateDemand, share
 from network_provisioner.reservations.ledger import Hop
 
 HOPS: list[Hop] = [("a", "b"), ("b", "c"), ("c", "d"), ("d", "e")]
@@ -17,8 +17,10 @@ MBPS = 1_000_000
 ROUNDING = 100  # bits per second: of so few demands, each of which loses less than one
 
 
-def demand(name: str, hops: tuple[Hop, ...], low: float, high: float, priority: int = 0) -> Demand:
-    return Demand(name, hops, low, high, priority)
+def demand(
+    name: str, hops: tuple[Hop, ...], low: float, high: float, priority: int = 0
+) -> RateDemand:
+    return RateDemand(name, hops, low, high, priority)
 
 
 def test_the_rest_is_shared_evenly_above_the_minima() -> None:
@@ -55,7 +57,7 @@ def test_without_links_and_without_limits() -> None:
 
 
 def test_what_changed_is_told_once() -> None:
-    sharing = Sharing({AB: 100, BC: 100})
+    sharing = MaxMinShares({AB: 100, BC: 100})
     sharing.update([demand("x", (AB,), 0, 1000), demand("z", (BC,), 0, 1000)])
     assert sharing.changed() == {"x": 100, "z": 100}
     sharing.update([demand("y", (AB,), 0, 1000)])
@@ -74,10 +76,10 @@ wishes = st.lists(
 spares = st.tuples(*(st.integers(0, 200).map(lambda n: n * MBPS) for _ in HOPS))
 
 
-def build(found: list[Any], spare: tuple[int, ...]) -> tuple[dict[Hop, float], list[Demand]]:
+def build(found: list[Any], spare: tuple[int, ...]) -> tuple[dict[Hop, float], list[RateDemand]]:
     """Links that carry the minima and something more."""
     demands = [
-        Demand(f"d{i}", hops, low, low + more, priority)
+        RateDemand(f"d{i}", hops, low, low + more, priority)
         for i, (hops, low, more, priority) in enumerate(found)
     ]
     capacity = {
@@ -121,13 +123,13 @@ changes = st.lists(
 @given(changes, st.booleans())
 def test_step_by_step_is_the_same_as_at_once(todo: list[Any], asked_often: bool) -> None:
     capacity = dict.fromkeys(HOPS, 200 * MBPS)
-    sharing, held = Sharing(capacity), {}
+    sharing, held = MaxMinShares(capacity), {}
     for name, gone, hops, more, priority in todo:
         if gone:
             held.pop(name, None)
             sharing.update([], [name])
         else:
-            held[name] = Demand(name, hops, 20 * MBPS, 20 * MBPS + more, priority)
+            held[name] = RateDemand(name, hops, 20 * MBPS, 20 * MBPS + more, priority)
             sharing.update([held[name]])
         if asked_often:
             assert sharing.rates() == share(capacity, list(held.values()))

@@ -24,8 +24,8 @@ from network_provisioner.base.model import (
 from network_provisioner.client.path_requests import (
     UNASKED,
     Effects,
-    PathAnswers,
     Patience,
+    RequestOutcomes,
     ask,
     give_back,
     ids_of,
@@ -61,7 +61,7 @@ class Clock:
 
 def asked(
     broker: FakeBroker, patience: Patience, requests: Sequence[TransitRequest] = REQUESTS
-) -> PathAnswers:
+) -> RequestOutcomes:
     return ask(requests, patience, Clock(broker).effects)
 
 
