@@ -1,6 +1,6 @@
 """The broker: gives transfers their paths, and takes them back whatever happens.
 
-    request ─► placement decides ─► held (ledger, store) ─► controller ─► installed
+    request ─► admission decides ─► held (ledger, store) ─► controller ─► installed
     release or lease ended ─► released/expired (ledger, store) ─► the queue is served ─► controller
 
 Every change happens in a turn. Who has it has this broker's lock, and where several share a store,
@@ -8,8 +8,8 @@ the store's turn too: so it decides on all that was decided before.
 
     news of other brokers ─► what time brings ─► the change that was asked for ─► the switches
 
-Decisions are pure and in :mod:`~network_provisioner.placement`; what becomes of a transit (ledger,
-store, switches) in :mod:`~network_provisioner.lifecycle`.
+Decisions are pure and in :mod:`~network_provisioner.admission_control`; what becomes of a transit
+(ledger, store, switches) in :mod:`~network_provisioner.lifecycle`.
 """
 
 from __future__ import annotations
@@ -21,16 +21,15 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from typing import Any
 from urllib.parse import quote
 
+from network_provisioner.admission_control import AdmissionControl, BestEffortOf, Claims
+from network_provisioner.advance import AdvanceReservations
 from network_provisioner.base.clock import steady
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.flows import Flow
-from network_provisioner.base.instants import iso
 from network_provisioner.base.model import (
     LIVE,
-    ON_SWITCHES,
     SHARES,
     RequestAnswer,
     Transit,
@@ -41,33 +40,22 @@ from network_provisioner.client.request_ids import latest, numbered
 from network_provisioner.controllers.base import Controller
 from network_provisioner.desired_state import DesiredState, Differentiator
 from network_provisioner.lifecycle import Lifecycle
-from network_provisioner.placement import BestEffortOf, Claims, Placement
-from network_provisioner.queries import Queries, Recorder, notify
-from network_provisioner.reports import Report
+from network_provisioner.queries import Queries, TransitRecorder, notify
+from network_provisioner.reports import TransferReport
 from network_provisioner.repository import Repository
 from network_provisioner.reservations.active_transits import ActiveTransits
 from network_provisioner.reservations.ledger import Ledger
-from network_provisioner.reservations.pairs import Pairs
+from network_provisioner.reservations.pairs import SitePairs
 from network_provisioner.reservations.shares import Shares
 from network_provisioner.reservations.waitlist import Waitlist
-from network_provisioner.selection.admission import (
-    Grant,
-    Limits,
-    Never,
-    ThroughputOf,
-    Wait,
-    explain,
-)
+from network_provisioner.selection.admission import BrokerLimits, ThroughputOf, explain
+from network_provisioner.selection.verdicts import Grant, Never, Wait
 from network_provisioner.stores.store import Store, StoreError
 from network_provisioner.templates.template import Template
 from network_provisioner.terms import (
     Templates,
     check,
-    check_flows,
-    check_lease,
     check_same,
-    check_size,
-    fingerprint,
     is_claim,
     is_recorded,
     same_owner,
@@ -79,7 +67,6 @@ from network_provisioner.topology.graph import Topology
 
 log = logging.getLogger(__name__)
 
-MOST_REQUESTS = 256  # together: a job moves files between far fewer pairs of sites
 WATCHED = 32  # installed transits whose bytes one sweep looks for
 STANDING_S = 30.0  # how long a standing circuit outlives its last use
 _RENEW_S = 1.0  # uses within it are as one: each renewal is a word to the switches
@@ -95,10 +82,10 @@ class Broker(Queries):
         templates: Templates,
         controller: Controller,
         store: Store,
-        recorder: Recorder | None = None,
+        recorder: TransitRecorder | None = None,
         throughput_of: ThroughputOf | None = None,
         clock: Callable[[], float] = time.time,
-        limits: Limits | None = None,
+        limits: BrokerLimits | None = None,
         policies: Differentiator | None = None,
         best_effort_of: BestEffortOf | None = None,
     ) -> None:
@@ -108,7 +95,7 @@ class Broker(Queries):
         else."""
         self.topology = topology
         self.templates = templates
-        self.limits = limits = limits or Limits()
+        self.limits = limits = limits or BrokerLimits()
         self._controller = controller
         self._store = store
         self._recorder = recorder
@@ -120,7 +107,9 @@ class Broker(Queries):
         self._turnless = ""
 
         self._ledger = Ledger.of(topology, limits.reservable)
-        self._active = ActiveTransits(templates, Pairs(limits.pin_pairs), Waitlist(limits.aging_s))
+        self._active = ActiveTransits(
+            templates, SitePairs(limits.pin_pairs), Waitlist(limits.aging_s)
+        )
         self._repository = Repository(store)
         hops = [hop for link in topology.links for hop in ((link.a, link.b), (link.b, link.a))]
         shares = Shares(topology, {hop: self._ledger.capacity(hop) for hop in hops})
@@ -128,7 +117,7 @@ class Broker(Queries):
         self._lifecycle = Lifecycle(
             topology, self._ledger, self._active, self._repository, self._desired, self._now
         )
-        self._placement = Placement(
+        self._admission = AdmissionControl(
             topology,
             templates,
             self._ledger,
@@ -138,6 +127,7 @@ class Broker(Queries):
             throughput_of,
             best_effort_of,
         )
+        self._advance = AdvanceReservations(self._admission, self._lifecycle, self._desired)
 
     def start(self, timeout_s: float = 10.0) -> None:
         """Connect the controller, then bring store, ledger and switches together again.
@@ -146,7 +136,7 @@ class Broker(Queries):
         """
         self._controller.start(timeout_s)
         can = self._controller.capabilities()
-        self._placement.trust(can)
+        self._admission.trust(can)
         self._active.pairs.matches = self._desired.matches = can.matches
         with self._lock, self._store.turn():
             now = self._now()
@@ -267,13 +257,8 @@ class Broker(Queries):
         Like :meth:`request`, but an id whose transit has ended is asked for anew, under the first
         of ``ID.2``, ``ID.3``, … that has not; what was reserved in advance under an id is begun
         where there is room; and the size may be known better than before. What would be raised for
-        one of them is its answer's ``error``. Raises BrokerError ``bad_request`` (too many),
-        ``store_unavailable``.
+        one of them is its answer's ``error``. Raises BrokerError ``store_unavailable``.
         """
-        if len(requests) > MOST_REQUESTS:
-            raise BrokerError(
-                f"{len(requests)} requests, expected at most {MOST_REQUESTS}", "bad_request"
-            )
         with self._turn() as now:
             answers = [self._answer(request, now) for request in requests]
             self._lifecycle.apply(now)
@@ -308,7 +293,9 @@ class Broker(Queries):
             if not same_owner(known, request):
                 check_same(known, request)
         elif is_claim(known, request):
-            return self._claim(known, asked, now), False
+            if known.state is TransitState.QUEUED:  # for a later start: now it is for this one
+                return self._create_instead(known, asked, now), False
+            self._advance.claim(known, asked, now)
         else:
             check_same(known, request)
             if request.size_bytes is not None and request.size_bytes != known.size_bytes:
@@ -322,20 +309,30 @@ class Broker(Queries):
         Raises BrokerError ``unknown_template``, ``unknown_site``, ``impossible_rate``,
         ``bad_time``, ``conflict``, ``store_unavailable``.
         """
-        transit, template, terms = self._placement.build(request, now)
+        transit, template, terms = self._admission.build(request, now)
         reason = unwanted(request)
         if request.best_effort:  # it is under way without one, or was: there is no door to open
             transit.reason = reason
             self._lifecycle.decline(transit, now)
         elif reason:
             self._do_without(transit, reason, now)
-        elif reason := self._placement.too_small(transit, template, now):
+        elif reason := self._admission.too_small(transit, template, now):
             self._do_without(transit, self._sharing(transit, template, reason, now), now)
         else:
-            self._placement.check_possible(request, terms, template)
+            self._admission.check_possible(request, terms, template)
             claims = self._active.waitlist.claims_before(transit, now)
             self._place(transit, template, claims, now, arriving=True)
         return transit
+
+    def _create_instead(self, known: Transit, request: TransitRequest, now: float) -> Transit:
+        """The transit of a request instead of one that waits. Raises BrokerError as
+        :meth:`_create`, with nothing changed."""
+        self._lifecycle.forget(known.id)
+        try:
+            return self._create(request, now)
+        except BrokerError:
+            self._lifecycle.resume(known, now)
+            raise
 
     def _place(
         self, transit: Transit, template: Template, claims: Claims, now: float, arriving: bool
@@ -366,24 +363,24 @@ class Broker(Queries):
     def _decide(
         self, transit: Transit, template: Template, claims: Claims, now: float
     ) -> Grant | Wait | Never | str:
-        verdict = self._placement.decide(transit, template, claims, now)
+        verdict = self._admission.decide(transit, template, claims, now)
         if isinstance(verdict, Grant) and verdict.moves and self._lifecycle.starting:
             # So that only this one's moves are undone where they are refused. And those that start
             # may be refused themselves: then they can neither move nor need to.
             self._lifecycle.apply(now)
-            return self._placement.decide(transit, template, claims, now)
+            return self._admission.decide(transit, template, claims, now)
         return verdict
 
     def _hold(self, transit: Transit, grant: Grant, now: float) -> None:
-        until = self._placement.lease_until(transit, grant)
+        until = self._admission.lease_until(transit, grant)
         self._lifecycle.hold(transit, grant, until, now)
 
     def _do_without(self, transit: Transit, reason: str, now: float) -> None:
         """Leave a transit to best effort; at a Science DMZ, where nothing passes without one, open
         the way for it all the same."""
         transit.reason = reason
-        path = self._placement.open_path(transit)
-        until = self._placement.window(transit, now)[1]
+        path = self._admission.open_path(transit)
+        until = self._admission.window(transit, now)[1]
         if path is None or transit.start > now or until <= now:
             self._lifecycle.decline(transit, now)
             return
@@ -419,7 +416,7 @@ class Broker(Queries):
         if known is None:
             request = TransitRequest(name, src, dst, template=template.name, lease_s=STANDING_S)
             check(request)
-            transit, template, _ = self._placement.build(request, now)
+            transit, template, _ = self._admission.build(request, now)
             claims = self._active.waitlist.claims_before(transit, now)
             verdict = self._decide(transit, template, claims, now)
             if not isinstance(verdict, Grant):
@@ -427,7 +424,7 @@ class Broker(Queries):
             self._hold(transit, verdict, now)
         elif known.lease_until < now + STANDING_S - _RENEW_S:
             try:
-                self._extend(known, now + STANDING_S, now)
+                self._lifecycle.extend(known, now + STANDING_S, now)
             except BrokerError as error:  # it lives until its lease ends, and another follows
                 log.info("standing circuit %s is not renewed: %s", known.id, error)
         return name, ""
@@ -489,10 +486,9 @@ class Broker(Queries):
 
         Who waited leaves the queue. A transit that had ended keeps its state. The first report that
         is not empty counts, and goes to the recorder. Raises BrokerError ``unknown_transit``,
-        ``bad_request``, ``store_unavailable`` (the turn cannot be had: nothing changed).
+        ``store_unavailable`` (the turn cannot be had: nothing changed).
         """
-        report = Report(bytes_moved, seconds, outcome, **used)
-        report.check()
+        report = TransferReport(bytes_moved, seconds, outcome, **used)
         with self._turn() as now:
             transit = self._known(transit_id)
             active = transit.id in self._active.all
@@ -513,45 +509,31 @@ class Broker(Queries):
     # -- changes of what a transit has -----------------------------------------------------------
 
     def renew(self, transit_id: str, lease_s: float) -> Transit:
-        """Make a live lease last at least ``lease_s`` from now (at most ``Limits.max_lease_s``, and
-        no longer than to the end that was asked for); that of one that has yet to start, from its
-        start.
+        """Make a live lease last at least ``lease_s`` from now, at most
+        ``BrokerLimits.max_lease_s``, and no longer than to the end that was asked for; that of one
+        that has yet to start, from its start.
 
         Never shortens one; a transit that is not live comes back unchanged. Raises BrokerError
-        ``unknown_transit``, ``bad_request``, ``conflict`` (others hold the time after it),
+        ``unknown_transit``, ``conflict`` (others hold the time after it),
         ``controller_unavailable``, ``store_unavailable``: the lease is as before.
         """
-        check_lease(lease_s)
         with self._turn() as now:
             transit = self._known(transit_id)
             until = max(now, transit.start) + min(lease_s, self.limits.max_lease_s)
             if transit.end:
                 until = min(until, transit.end)
             if transit.state in LIVE and until > transit.lease_until:
-                self._extend(transit, until, now)
+                self._lifecycle.extend(transit, until, now)
             return transit.copy()
-
-    def _extend(self, transit: Transit, until: float, now: float) -> None:
-        """Raises BrokerError as :meth:`renew`."""
-        self._lifecycle.change(
-            transit,
-            {"lease_until": until},
-            now,
-            "the lease was not renewed",
-            # Other brokers give away the time after the lease that the store has.
-            self._repository.write_if_shared,
-            None if transit.end else until,  # up to its end it is reserved already
-        )
 
     def report_flows(self, transit_id: str, flows: Sequence[Flow]) -> Transit:
         """Say which packets a transit carries, once its application knows. No flows: all between
         its two sites.
 
-        Raises BrokerError ``unknown_transit``, ``bad_request``, ``conflict`` (it has ended, or the
+        Raises BrokerError ``unknown_transit``, ``conflict`` (it has ended, or the
         packets go another way already), ``controller_unavailable``, ``store_unavailable``: they are
         as before.
         """
-        check_flows(flows)
         with self._turn() as now:
             transit = self._known(transit_id)
             self._check_not_ended(transit)
@@ -564,8 +546,7 @@ class Broker(Queries):
                     "transit between its sites; expected ports of its own",
                     "conflict",
                 )
-            what = "the flows were not changed"
-            self._lifecycle.change(transit, {"flows": named}, now, what, self._repository.write)
+            self._lifecycle.change(transit, {"flows": named}, now, "the flows were not changed")
             return transit.copy()
 
     def shift(
@@ -576,120 +557,13 @@ class Broker(Queries):
 
         One that is on the switches may be put off while it carries nothing; of one that does, only
         the end can move. One that waits, waits for the new times where they are taken too. Raises
-        BrokerError ``unknown_transit``, ``bad_request``, ``bad_time``, ``conflict`` (no room then,
+        BrokerError ``unknown_transit``, ``bad_time``, ``conflict`` (no room then,
         or it has begun, or ended, or has no times: its transfer has asked for it),
         ``controller_unavailable``, ``store_unavailable``: it is as before.
         """
-        check_size(size_bytes)
         with self._turn() as now:
             transit = self._known(transit_id)
             self._check_not_ended(transit)
-            if not (transit.start or transit.end):  # who moves it may not know of its transfer yet
-                raise BrokerError(
-                    f"transit {transit.id!r} was asked for without times, expected one that is "
-                    "reserved in advance",
-                    "conflict",
-                )
-            begun = transit.state in ON_SWITCHES or transit.start <= now
-            moves_on = begun and start <= now and transit.state is not TransitState.QUEUED
-            self._placement.check_times(None if moves_on else start, end, now)
-            wanted = transit.copy()
-            wanted.start, wanted.end = transit.start if moves_on else max(start, now), end
-            if size_bytes is not None:
-                wanted.size_bytes = size_bytes
-            if moves_on:
-                self._retime(transit, wanted, end, now)
-            elif transit.state is not TransitState.QUEUED and begun and self._in_use(transit):
-                raise BrokerError(
-                    f"transit {transit.id!r} has begun, expected a start up to now, {iso(now)}",
-                    "conflict",
-                )
-            else:
-                self._shift(transit, wanted, now)
+            self._advance.shift(transit, start, end, size_bytes, now)
             self._serve_queue(now)
             return self._done(transit, now)
-
-    def _shift(self, transit: Transit, wanted: Transit, now: float) -> None:
-        verdict = self._placement.readmit(transit, wanted, now)
-        if isinstance(verdict, Grant):
-            self._hold_again(transit, wanted, verdict, now)
-        elif isinstance(verdict, Wait) and transit.state is TransitState.QUEUED:
-            what = "it waits for the times of before"
-            self._lifecycle.change(transit, _times(wanted), now, what, self._repository.write)
-            self._lifecycle.wait(transit, verdict, now)
-        else:
-            why = "its packets are on several paths" if verdict is None else verdict.reason
-            raise BrokerError(
-                f"transit {transit.id!r} cannot be held from {iso(wanted.start)} to "
-                f"{iso(wanted.end)}: {why}",
-                "conflict",
-            )
-
-    def _in_use(self, transit: Transit) -> bool:
-        """Whether it cannot be put off: a transfer uses it, or nothing but the way is kept."""
-        if transit.state is TransitState.ACTIVE or not transit.requested_bps:
-            return True
-        return transit.state in ON_SWITCHES and self._desired.bytes_of(transit.id) > 0
-
-    def _claim(self, transit: Transit, request: TransitRequest, now: float) -> Transit:
-        """Begin what was reserved in advance; returns what it is then.
-
-        It gets the lease of an ordinary request where there is room for it; else what was reserved,
-        and as much more as is free; else it begins as early as it can, which is its own start at
-        the latest. One that waits for a later start is asked for anew. Raises BrokerError as
-        :meth:`_create`, with nothing changed.
-        """
-        if transit.state is TransitState.QUEUED:
-            self._lifecycle.forget(transit.id)
-            try:
-                return self._create(request, now)
-            except BrokerError:
-                self._lifecycle.resume(transit, now)
-                raise
-        wanted = replace(
-            transit.copy(),
-            start=0.0,
-            end=0.0,
-            requested_at=now,
-            lease_s=request.lease_s,
-            asked=fingerprint(request),
-        )
-        if request.size_bytes is not None:
-            wanted.size_bytes = request.size_bytes
-        begun = transit.state in ON_SWITCHES or transit.start <= now
-        early = None if begun else self._placement.begin_early(transit, wanted, now)
-        if early is not None:
-            self._hold_again(transit, *early, now)
-            return transit
-        if not begun:
-            wanted.start = transit.start
-        # It has a path all the same, until the end that it has.
-        for end in (self._placement.keep_until(transit, wanted, now), transit.lease_until):
-            try:
-                self._retime(transit, wanted, end, now)
-                break
-            except BrokerError as error:
-                log.warning("transit %s is not made longer: %s", transit.id, error)
-        return transit
-
-    def _hold_again(self, transit: Transit, wanted: Transit, grant: Grant, now: float) -> None:
-        """Give a transit what was granted to ``wanted``, instead of what it has."""
-        until = self._placement.lease_until(wanted, grant)
-        self._lifecycle.hold(transit, grant, until, now, _times(wanted))
-
-    def _retime(self, transit: Transit, wanted: Transit, end: float, now: float) -> None:
-        """Let a transit that has begun end at another time. Raises BrokerError, nothing changed."""
-        self._lifecycle.change(
-            transit,
-            {**_times(wanted), "lease_until": end},
-            now,
-            f"transit {transit.id!r} cannot end then",
-            self._repository.write,
-            end,
-        )
-
-
-def _times(wanted: Transit) -> dict[str, Any]:
-    """What a change of times changes of a transit."""
-    names = ("start", "end", "lease_s", "requested_at", "size_bytes", "asked")
-    return {name: getattr(wanted, name) for name in names}

@@ -31,8 +31,9 @@ from network_provisioner.repository import Repository
 from network_provisioner.reservations import circuits
 from network_provisioner.reservations.active_transits import ActiveTransits
 from network_provisioner.reservations.ledger import Ledger
-from network_provisioner.selection.admission import Grant, Wait, explain
+from network_provisioner.selection.admission import explain
 from network_provisioner.selection.breakeven import SetupTimes
+from network_provisioner.selection.verdicts import Grant, Wait
 from network_provisioner.stores.store import ACTIVE
 from network_provisioner.topology.graph import Path, Topology
 
@@ -193,13 +194,14 @@ class Lifecycle:
         values: Mapping[str, Any],
         now: float,
         what: str,
-        write: Write,
         end: float | None = None,
+        write: Write | None = None,
     ) -> None:
         """Give an active transit other ``values``, and its reservation another ``end``, in ledger,
         switches and store, or raise BrokerError with nothing changed: ``conflict`` (others hold the
         time after it), ``controller_unavailable``, ``store_unavailable``. ``what`` did not happen
         then, in words."""
+        write = write or self._repository.write
         before = {name: getattr(transit, name) for name in values}
         held = None if end is None else self._ledger.reservations.get(transit.id)
         if held is not None and end is not None:
@@ -225,6 +227,18 @@ class Lifecycle:
         self._active.enter(transit)
         if held is not None and end is not None and end < held.end:
             self._active.waitlist.room_on(held.rates())
+
+    def extend(self, transit: Transit, until: float, now: float) -> None:
+        """Let a lease last longer. Raises BrokerError as :meth:`change`."""
+        self.change(
+            transit,
+            {"lease_until": until},
+            now,
+            "the lease was not renewed",
+            None if transit.end else until,  # up to its end it is reserved already
+            # Other brokers give away the time after the lease that the store has.
+            self._repository.write_if_shared,
+        )
 
     def end(self, transit: Transit, state: TransitState, now: float) -> None:
         """Free what a transit holds and save its last state."""

@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 _CHANGING = ("granted_bps", "queue", "byte_seconds", "metered_at")
 
 
-class Recorder(Protocol):
+class TransitRecorder(Protocol):
     """Takes what was measured of a transfer, once for each transit that is reported."""
 
     def record(self, transit: Transit) -> object:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.model import Transit
 from network_provisioner.base.units import goodput
 
@@ -12,7 +11,7 @@ _USED = ("streams", "buffer_bytes", "threads", "retries")
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class TransferReport:
     """What became of a transfer, by whoever ran it.
 
     ``seconds``  it took; ``outcome`` is "success" or a word of the caller's
@@ -27,18 +26,6 @@ class Report:
     buffer_bytes: int = 0
     threads: int = 0
     retries: int = 0
-
-    def check(self) -> None:
-        """Raises BrokerError ``bad_request`` for figures that cannot be."""
-        if self.bytes < 0 or not 0 <= self.seconds < float("inf"):
-            raise BrokerError(
-                f"{self.bytes!r} bytes in {self.seconds!r} s, expected 0 or more", "bad_request"
-            )
-        for name in _USED:
-            if getattr(self, name) < 0:
-                raise BrokerError(
-                    f"{name} {getattr(self, name)!r}, expected 0 or more", "bad_request"
-                )
 
     @property
     def moved(self) -> bool:

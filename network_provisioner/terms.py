@@ -5,15 +5,14 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Protocol, runtime_checkable
 
 from network_provisioner.base.errors import BrokerError, printable
-from network_provisioner.base.flows import Flow
 from network_provisioner.base.model import ENDED, Service, Transit, TransitRequest, TransitState
 from network_provisioner.base.units import format_rate, format_size
-from network_provisioner.templates.match import DEFAULT, Wanted
+from network_provisioner.templates.match import DEFAULT, Specification
+from network_provisioner.templates.registry import TemplateRegistry
 from network_provisioner.templates.template import Template, Tuning
 
 _ID = re.compile(r"[!-~]{1,200}\Z")
@@ -24,12 +23,10 @@ _TEXTS = (
 _TIMES = ("start", "end")
 _UNASKED = ("id", "size_bytes", "best_effort", *_TIMES)
 _ASKED = tuple(f.name for f in fields(TransitRequest) if f.name not in _UNASKED)
-MAX_FLOWS = 16  # of one transit: each is a rule on every switch of its path
-MAX_AHEAD_S = 366 * 86_400.0  # what is asked for is at most so far away: later is a slip
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class AgreedRates:
     """What a request settles for. ``asked`` says that the minimum is the caller's own."""
 
     min_bps: float
@@ -38,44 +35,8 @@ class Terms:
     priority: int = 0
 
 
-class Templates(Protocol):
-    """Templates by name; a mapping is one. One that also has a ``match`` as :class:`Matcher` finds
-    the template of an application."""
-
-    def get(self, name: str, /) -> Template | None:
-        """The template with this name as it is now, or None."""
-        ...
-
-    def __iter__(self) -> Iterator[str]:
-        """The names that there are."""
-        ...
-
-
-@runtime_checkable
-class Matcher(Protocol):
-    """Knows which template is for an application."""
-
-    def match(self, application: str, wanted: Wanted | None = None, /) -> Template | None:
-        """The template for an application and what it asks for, or None."""
-        ...
-
-
-@runtime_checkable
-class Versioned(Protocol):
-    """Keeps old versions of templates."""
-
-    def version(self, name: str, number: int, /) -> Template | None:
-        """One version of a template, or None where it is not kept."""
-        ...
-
-
-@runtime_checkable
-class Tuned(Protocol):
-    """Knows what transfers were tuned with."""
-
-    def tuning_of(self, name: str, /) -> Tuning | None:
-        """Of the best transfer with a template; None where none has taught it."""
-        ...
+Templates = Mapping[str, Template] | TemplateRegistry
+"""Templates by name. A plain mapping has one version of each, and finds none by application."""
 
 
 def template_of(transit: Transit, templates: Templates) -> Template | None:
@@ -84,7 +45,7 @@ def template_of(transit: Transit, templates: Templates) -> Template | None:
     now = templates.get(transit.template)
     if now is None or now.version == transit.template_version:
         return now
-    if isinstance(templates, Versioned):
+    if isinstance(templates, TemplateRegistry):
         return templates.version(transit.template, transit.template_version) or now
     return now
 
@@ -94,8 +55,14 @@ def template_for(request: TransitRequest, templates: Templates) -> Template:
 
     Raises BrokerError ``unknown_template``.
     """
-    if request.template == DEFAULT and request.application and isinstance(templates, Matcher):
-        found = templates.match(request.application, Wanted(request.min_bps, request.max_bps))
+    if (
+        request.template == DEFAULT
+        and request.application
+        and isinstance(templates, TemplateRegistry)
+    ):
+        found = templates.match(
+            request.application, Specification(request.min_bps, request.max_bps)
+        )
         if found is not None:
             return found
     template = templates.get(request.template)
@@ -117,7 +84,7 @@ def service_for(request: TransitRequest, transit: Transit | None, templates: Tem
         template = template or template_for(request, templates)
     except BrokerError:
         return Service()
-    taught = templates.tuning_of(template.name) if isinstance(templates, Tuned) else None
+    taught = templates.tuning_of(template.name) if isinstance(templates, TemplateRegistry) else None
     return service_of(template, taught)
 
 
@@ -165,7 +132,8 @@ def below(template: Template, size_bytes: int) -> str:
 
 
 def check(request: TransitRequest) -> None:
-    """Raises BrokerError ``bad_request`` for what cannot be a request whatever the network is."""
+    """Raises BrokerError ``bad_request`` for names that cannot be. Figures are the API's to check
+    (:mod:`~.api.shapes`)."""
     if not _ID.match(request.id):
         raise BrokerError(
             f"id {request.id[:80]!r}, expected 1 to 200 printable ASCII characters without spaces",
@@ -177,35 +145,6 @@ def check(request: TransitRequest) -> None:
             raise BrokerError(
                 f"{name} {value[:80]!r}, expected at most {_MAX_TEXT} printable characters",
                 "bad_request",
-            )
-    check_size(request.size_bytes)
-    if request.lease_s is not None:
-        check_lease(request.lease_s)
-    if request.priority is not None and request.priority < 0:
-        raise BrokerError(f"priority {request.priority!r}, expected 0 or more", "bad_request")
-    check_flows(request.flows)
-
-
-def check_size(size_bytes: int | None) -> None:
-    """Raises BrokerError ``bad_request`` for a size that is none."""
-    if size_bytes is not None and size_bytes < 0:
-        raise BrokerError(f"size_bytes {size_bytes!r}, expected 0 or more", "bad_request")
-
-
-def check_flows(flows: Sequence[Flow]) -> None:
-    """Raises BrokerError ``bad_request`` for more flows than switches should have rules for."""
-    if len(flows) > MAX_FLOWS:
-        raise BrokerError(f"{len(flows)} flows, expected at most {MAX_FLOWS}", "bad_request")
-
-
-def check_ahead(start: float | None, end: float | None, now: float) -> None:
-    """Raises BrokerError ``bad_time`` for a start or an end that is far too late to be meant."""
-    for name, at in (("start", start), ("end", end)):
-        if at is not None and at > now + MAX_AHEAD_S:
-            raise BrokerError(
-                f"{name} {at!r}, expected Unix seconds at most {MAX_AHEAD_S / 86_400:.0f} days "
-                "from now",
-                "bad_time",
             )
 
 
@@ -264,13 +203,7 @@ def is_recorded(transit: Transit | None, request: TransitRequest) -> bool:
     )
 
 
-def check_lease(lease_s: float) -> None:
-    """Raises BrokerError ``bad_request`` for a lease that is no time."""
-    if not 0 < lease_s < float("inf"):
-        raise BrokerError(f"lease_s {lease_s!r}, expected more than 0 s", "bad_request")
-
-
-def settle(request: TransitRequest, template: Template) -> Terms:
+def settle(request: TransitRequest, template: Template) -> AgreedRates:
     """The rates and the priority asked for, completed and bounded by the template.
 
     The ceiling is never above the RSpec, the priority never above the template's. A ceiling asked
@@ -286,7 +219,7 @@ def settle(request: TransitRequest, template: Template) -> Terms:
         priority = min(request.priority, priority)
     high = ceiling if request.max_bps is None else min(request.max_bps, ceiling)
     if request.min_bps is None:
-        return Terms(min(template.qspec.min_bps, high), high, False, priority)
+        return AgreedRates(min(template.qspec.min_bps, high), high, False, priority)
     if request.max_bps is not None and request.min_bps > request.max_bps:
         raise BrokerError(
             f"min_bps {format_rate(request.min_bps)} is above max_bps "
@@ -299,10 +232,12 @@ def settle(request: TransitRequest, template: Template) -> Terms:
             f"allows, expected at most {format_rate(ceiling)}",
             "impossible_rate",
         )
-    return Terms(request.min_bps, high, True, priority)
+    return AgreedRates(request.min_bps, high, True, priority)
 
 
-def new_transit(request: TransitRequest, template: Template, terms: Terms, now: float) -> Transit:
+def new_transit(
+    request: TransitRequest, template: Template, terms: AgreedRates, now: float
+) -> Transit:
     """The transit of a request that was made at Unix second ``now``, with no path yet."""
     return Transit(
         id=request.id,

@@ -24,7 +24,7 @@ from network_provisioner.controllers.base import (
     Queue,
 )
 from network_provisioner.desired_state import Differentiator
-from network_provisioner.selection.admission import Limits
+from network_provisioner.selection.admission import BrokerLimits
 from network_provisioner.stores.sqlite import SqliteStore
 from network_provisioner.stores.store import Store
 from network_provisioner.templates.data import templates_from_dict
@@ -166,7 +166,7 @@ class Rig:
         file: Path,
         topology: Topology | None = None,
         templates: Mapping[str, Any] | None = None,
-        limits: Limits | None = None,
+        limits: BrokerLimits | None = None,
         clock: Clock | None = None,
         throughput_of: Callable[[NetworkPath], tuple[float, float] | None] | None = None,
         bandwidth: str = "queue",
@@ -179,7 +179,7 @@ class Rig:
         self.file = file
         self.topology = topology or demo_network()
         self.clock = clock or Clock()
-        limits = limits or Limits()
+        limits = limits or BrokerLimits()
         self.controller = FakeController(self.topology, limits.pin_pairs, bandwidth, **can)
         self.recorder = Recorder()
         self.store = store or _opened(file)

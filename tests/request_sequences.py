@@ -26,7 +26,7 @@ from network_provisioner.base.model import TransitState as State
 from network_provisioner.broker import STANDING_S, Broker
 from network_provisioner.controllers.base import Circuit, ControllerError, Part, Queue
 from network_provisioner.controllers.simulated import SimulatedController
-from network_provisioner.selection.admission import Limits
+from network_provisioner.selection.admission import BrokerLimits
 from network_provisioner.stores.store import ACTIVE, Store, StoreError
 from network_provisioner.templates.data import templates_from_dict
 from network_provisioner.terms import is_claim
@@ -263,7 +263,7 @@ class OneSequence:
         store = MemoryStore(self.rows)
         broker = Broker(
             self.topology, TEMPLATES, self.controller, cast(Store, store), None, None, self.clock,
-            Limits(reservable=RESERVABLE, aging_s=30.0),
+            BrokerLimits(reservable=RESERVABLE, aging_s=30.0),
         )  # fmt: skip
         self.stores.append(store)
         broker.start()

@@ -164,7 +164,7 @@ class SecurityConfig(Section):
 
 class LimitsConfig(Section):
     """How the broker deals with links and leases; what is left out is as
-    :class:`network_provisioner.selection.admission.Limits` has it.
+    :class:`network_provisioner.selection.admission.BrokerLimits` has it.
 
     ``reservable``     the part of each link that may be reserved
     ``max_lease``      no lease is longer

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from network_provisioner.base.model import Transit
     from network_provisioner.broker import Broker
     from network_provisioner.controllers.shaping.shapes import Shaper
-    from network_provisioner.queries import Recorder
-    from network_provisioner.selection.admission import Limits
+    from network_provisioner.queries import TransitRecorder
+    from network_provisioner.selection.admission import BrokerLimits
     from network_provisioner.templates.registry import TemplateRegistry
 
 _LONGEST_PASSWORD = 4096  # characters of a password file: it may be the wrong one
@@ -146,7 +146,7 @@ def _said(error: Exception) -> str:
 class Learning:
     """A recorder that also has templates learn from what it records."""
 
-    def __init__(self, recorder: Recorder, templates: TemplateRegistry) -> None:
+    def __init__(self, recorder: TransitRecorder, templates: TemplateRegistry) -> None:
         self._recorder = recorder
         self._templates = templates
 
@@ -158,9 +158,9 @@ class Learning:
             self._templates.learn(transit)
 
 
-def limits_of(config: LimitsConfig) -> Limits:
+def limits_of(config: LimitsConfig) -> BrokerLimits:
     """The broker's limits: those configured, the others as they are."""
-    from network_provisioner.selection.admission import Limits
+    from network_provisioner.selection.admission import BrokerLimits
 
     given: dict[str, Any] = {
         "reservable": config.reservable,
@@ -170,7 +170,7 @@ def limits_of(config: LimitsConfig) -> Limits:
         "aging_s": config.aging,
     }
     known = {name: value for name, value in given.items() if value is not None}
-    return dataclasses.replace(Limits(), **known)
+    return dataclasses.replace(BrokerLimits(), **known)
 
 
 def measured_throughput(

@@ -14,7 +14,7 @@ from monitors.watcher.pending import Broker, Later
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.model import ENDED, LIVE, Transit, TransitRequest, TransitState
 from network_provisioner.client.hookconfig import HookConfig
-from network_provisioner.client.path_requests import UNASKED, Answer, ids_of, lease_of
+from network_provisioner.client.path_requests import UNASKED, RequestOutcome, ids_of, lease_of
 
 # A request of a hook that was killed may reach the broker after our first try to give it back.
 _STRAGGLER_S = 2.0
@@ -177,9 +177,9 @@ class RequestAgain(_OfDecision):
         for request, answer in zip(requests, answers, strict=True):
             new = Pair(request.id, request.src, request.dst, size_bytes=request.size_bytes)
             pair = before.get((request.src, request.dst), new)
-            found = Answer(request.id, UNASKED, str(answer.error))
+            found = RequestOutcome(request.id, UNASKED, str(answer.error))
             if (got := answer.transit) is not None:
-                found = Answer(got.id, str(got.state), got.reason, True, got)
+                found = RequestOutcome(got.id, str(got.state), got.reason, True, got)
             pairs.append(pair.answered(found))
             self.note("asked_again", found.id, state=found.state, reason=found.reason)
         decision = replace(self.decision, pairs=tuple(pairs))

@@ -9,7 +9,7 @@ from typing import Any
 
 from monitors.planned import submitdir
 from monitors.planned.submitdir import DECISION_ENDING
-from network_provisioner.client.path_requests import UNASKED, Answer
+from network_provisioner.client.path_requests import UNASKED, RequestOutcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Pair:
         names = tuple(filter(None, map(_text, path))) if isinstance(path, list) else ()
         return cls(**{"src": "", "dst": "", **fields, "path": names})
 
-    def answered(self, answer: Answer) -> Pair:
+    def answered(self, answer: RequestOutcome) -> Pair:
         """The same, with what the broker answered."""
         transit = answer.transit
         return replace(

@@ -26,7 +26,7 @@ _REFUSED_S = 5.0
 _SLICE_S = 3.0  # so that a slow broker does not keep the watcher from looking
 
 
-class Broker(patience.Broker, Protocol):
+class Broker(patience.BrokerCalls, Protocol):
     """The part of ``network_provisioner.client.broker.BrokerClient`` that watchers use."""
 
     def list(self, state: str | None = None, workflow: str | None = None) -> list[Transit]:

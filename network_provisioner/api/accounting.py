@@ -9,21 +9,11 @@ from fastapi import APIRouter, Query, Response
 from network_provisioner.access import May
 from network_provisioner.api import answers
 from network_provisioner.api.callers import Caller
-from network_provisioner.api.shapes import MOST, Answer
+from network_provisioner.api.shapes import MOST
 from network_provisioner.api.turns import Turns
-from network_provisioner.policies.accounting import Accounts, as_csv
+from network_provisioner.policies.accounting import Accounts, Usage, as_csv
 
 Instant = Annotated[float | None, Query(ge=0, le=MOST, description="Unix seconds")]
-
-
-class UsageAnswer(Answer):
-    """What one user, project or experiment used; the name is empty for those who said none."""
-
-    name: str
-    transits: int
-    bytes: int
-    byte_seconds: float
-    seconds: float
 
 
 def router(accounts: Accounts, turns: Turns) -> APIRouter:
@@ -32,7 +22,7 @@ def router(accounts: Accounts, turns: Turns) -> APIRouter:
 
     @routes.get(
         "/v1/accounting",
-        response_model=list[UsageAnswer],
+        response_model=list[Usage],
         responses={200: {"content": {"text/csv": {"schema": {"type": "string"}}}}},
     )
     async def get_accounting(

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
-from fastapi import APIRouter, Depends, FastAPI
+from fastapi import APIRouter, Depends, FastAPI, Request
 from prometheus_client.registry import Collector
 
 from network_provisioner.access import Keyring
@@ -17,10 +18,9 @@ from network_provisioner.api import accounting, network, policies, templates, tr
 from network_provisioner.api.gate import Gate
 from network_provisioner.api.metrics import Metrics
 from network_provisioner.api.problems import ErrorBody, add_errors
-from network_provisioner.api.queries import given_once
 from network_provisioner.api.registries import Registries
 from network_provisioner.api.turns import Turns
-from network_provisioner.base.errors import BrokerError
+from network_provisioner.base.errors import BrokerError, InputError
 from network_provisioner.broker import Broker
 
 log = logging.getLogger(__name__)
@@ -119,3 +119,23 @@ async def _sweep_for_ever(broker: Broker, turns: Turns) -> None:
             log.debug("a sweep was refused: %s", error)
         except Exception:  # leases must go on ending whatever one sweep met
             log.exception("a sweep failed; the next one is due in %g s", SWEEP_EVERY_S)
+
+
+async def given_once(request: Request) -> None:
+    """A dependency of every route. Raises InputError for a parameter that is given more than once
+    and is no list by the service's own description."""
+    given = Counter(name for name, _ in request.query_params.multi_items())
+    twice = [name for name, times in given.items() if times > 1]
+    if not twice:
+        return
+    described = request.app.openapi()["paths"]
+    verbs = described.get(request.scope["route"].path_format, {})  # pages are not described
+    operation: dict[str, Any] = verbs.get(request.method.lower(), {})
+    for one in operation.get("parameters", ()):
+        name = one["name"]
+        if name in twice and one["in"] == "query" and not _is_list(one["schema"]):
+            raise InputError(f"query: {name!r} is given {given[name]} times, expected once")
+
+
+def _is_list(schema: dict[str, Any]) -> bool:
+    return any(one.get("type") == "array" for one in (schema, *schema.get("anyOf", ())))

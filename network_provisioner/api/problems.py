@@ -12,9 +12,7 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
-from network_provisioner.base.errors import AdonError, InputError, printable
-from network_provisioner.controllers.base import ControllerError
-from network_provisioner.stores.store import StoreError
+from network_provisioner.base.errors import AdonError, printable
 
 log = logging.getLogger(__name__)
 
@@ -77,19 +75,9 @@ def error_body(code: str, message: str) -> dict[str, str]:
     return {"code": code, "message": printable(message)}
 
 
-_CODES: Mapping[type[AdonError], str] = {
-    InputError: "bad_request",
-    StoreError: "store_unavailable",
-    ControllerError: "controller_unavailable",
-}
-
-
 def answer_to(error: AdonError) -> JSONResponse:
     """The answer for an error that a user can mend, or wait for."""
-    if error.code:
-        return error_answer(error.code, str(error))
-    found = (code for kind, code in _CODES.items() if isinstance(error, kind))
-    return error_answer(next(found, "internal"), str(error))
+    return error_answer(error.code or "internal", str(error))
 
 
 def answer_to_invalid(error: RequestValidationError) -> JSONResponse:

@@ -5,17 +5,18 @@ Sizes are bytes, rates bits per second, times seconds (Unix seconds where an ins
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from network_provisioner.api.problems import Error
 from network_provisioner.base.flows import Flow, flow_from_dict
 from network_provisioner.base.model import Service, Transit, TransitRequest
-from network_provisioner.broker import MOST_REQUESTS
-from network_provisioner.terms import MAX_FLOWS
+from network_provisioner.controllers.base import Capabilities, LinkCounter
 
 _LARGEST = 2**63 - 1
+MOST_REQUESTS = 256  # together: a job moves files between far fewer pairs of sites
+MAX_FLOWS = 16  # of one transit: each is a rule on every switch of its path
 MOST = 1e18  # of any rate or time: far beyond all there are, and no overflow anywhere
 Count = Annotated[int, Field(ge=0, le=_LARGEST)]
 Seconds = Annotated[float, Field(gt=0, le=MOST)]
@@ -134,7 +135,7 @@ class Answer(BaseModel):
     model_config = ConfigDict(extra="allow")
 
 
-class AskedAnswer(Answer):
+class TransitAnswer(Answer):
     """What became of one of several requests: ``transit`` or ``error``, and how the template wants
     its transfer served."""
 
@@ -146,7 +147,7 @@ class AskedAnswer(Answer):
 class AskAnswer(Answer):
     """In the order of the requests."""
 
-    answers: list[AskedAnswer]
+    answers: list[TransitAnswer]
 
 
 class NodeAnswer(Answer):
@@ -225,19 +226,10 @@ class DiscoveredAnswer(Answer):
     differences: list[str]
 
 
-class CounterAnswer(Answer):
-    """Bytes sent from ``a`` to ``b`` since the switch counts; ``at`` is when it said so."""
-
-    a: str
-    b: str
-    bytes: int
-    at: float
-
-
 class CountersAnswer(Answer):
     """What the switches say."""
 
-    counters: list[CounterAnswer]
+    counters: list[LinkCounter]
     installed: list[str]
 
 
@@ -246,6 +238,6 @@ class HealthAnswer(Answer):
 
     status: Literal["ok", "degraded"]
     problem: str
-    controller: dict[str, Any]
+    controller: Capabilities
     live: int
     queued: int

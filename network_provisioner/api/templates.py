@@ -16,7 +16,7 @@ from network_provisioner.api.turns import Turns
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.broker import Broker
 from network_provisioner.templates.data import template_to_dict, wanted_from_dict
-from network_provisioner.templates.entry import Entry, unknown
+from network_provisioner.templates.entry import TemplateEntry, unknown
 from network_provisioner.templates.registry import TemplateRegistry
 
 Version = Annotated[int, Field(ge=1, le=2**31 - 1)]
@@ -142,7 +142,7 @@ def router(book: TemplateRegistry, broker: Broker, turns: Turns) -> APIRouter:
         """A template, the newest version or an older one."""
         caller.need(May.READ)
 
-        def known() -> Entry:
+        def known() -> TemplateEntry:
             entry = book.entry(name, version)
             if entry is None:
                 raise unknown(name, book.names(), version)
@@ -203,12 +203,12 @@ def router(book: TemplateRegistry, broker: Broker, turns: Turns) -> APIRouter:
     return routes
 
 
-def _saved(saved: tuple[Entry, Sequence[str]]) -> dict[str, Any]:
+def _saved(saved: tuple[TemplateEntry, Sequence[str]]) -> dict[str, Any]:
     entry, lowered = saved
     return {**_view(entry), "lowered": list(lowered)}
 
 
-def _view(entry: Entry) -> dict[str, Any]:
+def _view(entry: TemplateEntry) -> dict[str, Any]:
     return {
         "name": entry.template.name,
         "version": entry.template.version,

@@ -106,15 +106,7 @@ def router(broker: Broker, turns: Turns, metrics: Metrics) -> APIRouter:
         report = body or ReleaseBody()
         return answers.transit(
             await turns.change(
-                broker.release,
-                transit_id,
-                report.bytes,
-                report.seconds,
-                report.outcome,
-                streams=report.streams,
-                buffer_bytes=report.buffer_bytes,
-                threads=report.threads,
-                retries=report.retries,
+                broker.release, transit_id, report.bytes, **report.model_dump(exclude={"bytes"})
             )
         )
 

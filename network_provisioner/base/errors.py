@@ -22,7 +22,7 @@ def printable(message: str) -> str:
 class AdonError(Exception):
     """Base of every error that is shown to a user as one line.
 
-    ``code`` is the stable error code that the REST API answers with, "" where its kind says it.
+    ``code`` is the stable error code that the REST API answers with; "" for what it never meets.
     """
 
     code = ""
@@ -30,6 +30,8 @@ class AdonError(Exception):
 
 class InputError(AdonError):
     """Input that cannot be used: names the place, what was found and what was expected."""
+
+    code = "bad_request"
 
 
 class MissingError(AdonError):

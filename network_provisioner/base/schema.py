@@ -1,25 +1,37 @@
-"""Documents that people and programs send, as pydantic models: read, or refused in one line.
+"""Documents that people and programs send, by pydantic: read, or refused in one line.
 
-A model's fields name the keys; all of them are known, and every value is of its own type. Where a
-quantity is meant, it may carry a unit.
+The fields of a model, or of a dataclass that is :data:`STRICT`, name the keys; all of them are
+known, and every value is of its own type. Where a quantity is meant, it may carry a unit.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, is_dataclass
 from reprlib import repr as shown
-from typing import Annotated, Any, TypeVar, get_args
+from typing import Annotated, Any, TypeVar, get_args, get_type_hints
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
-from pydantic_core import ErrorDetails
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    TypeAdapter,
+    ValidationError,
+)
+from pydantic.fields import FieldInfo
+from pydantic_core import CoreSchema, ErrorDetails
 
 from network_provisioner.base import fields
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.suggestions import meant
 from network_provisioner.base.units import parse_duration, parse_rate, parse_size
 
-S = TypeVar("S", bound="Schema")
 T = TypeVar("T")
+STRICT = ConfigDict(extra="forbid")
+"""``__pydantic_config__`` of dataclasses and typed dictionaries whose keys are all known."""
+_ADAPTERS: dict[Any, TypeAdapter[Any]] = {}
 
 
 class Schema(BaseModel):
@@ -28,17 +40,35 @@ class Schema(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-def read(schema: type[S], data: object, what: str) -> S:
+@dataclass(frozen=True, slots=True)
+class As:
+    """Marks a field that is written as another type, such as a dictionary of known keys."""
+
+    kind: type[Any]
+
+    def __get_pydantic_core_schema__(self, _: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return handler.generate_schema(self.kind)
+
+
+def adapter(kind: Any) -> TypeAdapter[Any]:
+    """Reads and writes what is of this type; takes milliseconds to make, once."""
+    if kind not in _ADAPTERS:
+        _ADAPTERS[kind] = TypeAdapter(kind)
+    return _ADAPTERS[kind]
+
+
+def read(schema: type[T], data: object, what: str) -> T:
     """``data`` as ``schema`` has it. Raises InputError, one line that begins with ``what``."""
     if not isinstance(data, Mapping):
         raise InputError(f"{what} is {shown(data)}, expected a mapping")
     try:
-        return schema.model_validate(data)
+        document: T = adapter(schema).validate_python(data)
     except ValidationError as error:
-        found = error.errors(include_url=False)
+        errors = error.errors(include_url=False)
         # A slip in a key is also a key that is missing.
-        first = next((e for e in found if e["type"] == "extra_forbidden"), found[0])
+        first = next((e for e in errors if e["type"] in _UNKNOWN), errors[0])
         raise InputError(_line(schema, first, what)) from None
+    return document
 
 
 def checked(function: Callable[[Any, str], T]) -> BeforeValidator:
@@ -98,17 +128,19 @@ _EXPECTED = {
     "dict_type": "a mapping",
     "model_type": "a mapping",
     "model_attributes_type": "a mapping",
+    "dataclass_type": "a mapping",
 }
+_UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")
 
 
-def _line(schema: type[Schema], error: ErrorDetails, what: str) -> str:
+def _line(schema: type[Any], error: ErrorDetails, what: str) -> str:
     place = [part for part in error["loc"] if part != "[key]"]
     where = ": ".join(filter(None, (what, ".".join(map(str, place)))))
-    if error["type"] in ("extra_forbidden", "missing"):
+    if error["type"] in (*_UNKNOWN, "missing"):
         within = ": ".join(filter(None, (what, ".".join(map(str, place[:-1])))))
         if error["type"] == "missing":
             return f"{within} has no {place[-1]!r}, expected it"
-        known = list(_model_at(schema, place[:-1]).model_fields)
+        known = _keys_at(schema, place[:-1])
         hint = meant(place[-1], known, f"expected among {', '.join(known)}")
         return f"{within} has the unknown key {shown(place[-1])}, {hint}"
     if error["type"] == "value_error":
@@ -117,9 +149,25 @@ def _line(schema: type[Schema], error: ErrorDetails, what: str) -> str:
     return f"{where}: found {shown(error['input'])}, expected {expected or error['msg']}"
 
 
-def _model_at(schema: type[Schema], place: list[int | str]) -> type[Schema]:
+def _keys_at(kind: Any, place: list[int | str]) -> list[str]:
     for part in place:
-        field = schema.model_fields.get(str(part))
-        inner = [] if field is None else [field.annotation, *get_args(field.annotation)]
-        schema = next((i for i in inner if isinstance(i, type) and issubclass(i, Schema)), schema)
-    return schema
+        field = _keys(kind).get(str(part))
+        inner = [field, *get_args(field), *(m.kind for m in get_args(field) if isinstance(m, As))]
+        kind = next((i for i in inner if _keys(i)), kind)
+    return list(_keys(kind))
+
+
+def _keys(kind: Any) -> dict[str, Any]:
+    """The keys of what is written as a mapping of known ones, with their types."""
+    if not isinstance(kind, type):
+        return {}
+    if issubclass(kind, BaseModel):
+        return {field.alias or name: field.annotation for name, field in kind.model_fields.items()}
+    if not (is_dataclass(kind) or hasattr(kind, "__total__")):
+        return {}
+    found = {}
+    for name, hint in get_type_hints(kind, include_extras=True).items():
+        given = (m.alias for m in get_args(hint) if isinstance(m, FieldInfo))
+        found[next(filter(None, given), name)] = hint
+    found.pop("__pydantic_config__", None)
+    return found

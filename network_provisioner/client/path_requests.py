@@ -23,7 +23,7 @@ from network_provisioner.base.model import (
     TransitRequest,
     TransitState,
 )
-from network_provisioner.client.patience import Broker, Budget
+from network_provisioner.client.patience import BrokerCalls, Budget
 from network_provisioner.client.request_ids import MOST, numbered
 
 UNASKED = "unasked"
@@ -43,7 +43,7 @@ class Effects:
     """The world of a hook: the broker, two clocks and sleep. ``cancelled`` says why whoever waits
     for the path needs it no more, empty while it does."""
 
-    broker: Broker
+    broker: BrokerCalls
     budget: Budget
     now: Callable[[], float] = time.time
     monotonic: Callable[[], float] = time.monotonic
@@ -65,7 +65,7 @@ class Patience:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class RequestOutcome:
     """What became of a request. ``id`` is the transit's, which may have a number behind the
     request's; ``state`` the transit's or :data:`UNASKED`; ``told`` whether the broker knows."""
 
@@ -78,10 +78,10 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Answers:
+class RequestOutcomes:
     """One for each request, how the templates want them served, and whether to ask again later."""
 
-    answers: list[Answer]
+    answers: list[RequestOutcome]
     services: list[Service] = field(default_factory=list)
     deferred: bool = False
 
@@ -101,13 +101,17 @@ class _Pending:
         return not self.lost and self.transit.state in _WAITING
 
 
-def ask(requests: Sequence[TransitRequest], patience: Patience, effects: Effects) -> Answers:
+def ask(
+    requests: Sequence[TransitRequest], patience: Patience, effects: Effects
+) -> RequestOutcomes:
     """Ask for everything at once and wait for it. The broker's failures become reasons."""
     started = effects.monotonic()
     try:
         found = effects.budget.call(partial(effects.broker.ask, requests))
     except BrokerError as error:
-        return Answers([_lost(request, f"best effort: {error}", effects) for request in requests])
+        return RequestOutcomes(
+            [_lost(request, f"best effort: {error}", effects) for request in requests]
+        )
     pending: dict[int, _Pending] = {}
     refused: dict[int, BrokerError] = {}
     for number, (request, one) in enumerate(zip(requests, found, strict=True)):
@@ -127,10 +131,12 @@ def ask(requests: Sequence[TransitRequest], patience: Patience, effects: Effects
         _follow(list(pending.values()), effects)
     answers = {n: _settled(one, started, effects) for n, one in pending.items()}
     answers |= _without(requests, refused, effects)
-    return Answers([answers[n] for n in range(len(requests))], [o.service for o in found], deferred)
+    return RequestOutcomes(
+        [answers[n] for n in range(len(requests))], [o.service for o in found], deferred
+    )
 
 
-def tell(requests: Iterable[TransitRequest], effects: Effects) -> list[Answer]:
+def tell(requests: Iterable[TransitRequest], effects: Effects) -> list[RequestOutcome]:
     """Have it on record that these go without a path, for the reason in each, as far as that can
     be."""
     told = list(requests)
@@ -139,7 +145,7 @@ def tell(requests: Iterable[TransitRequest], effects: Effects) -> list[Answer]:
     except BrokerError as error:
         effects.warnings.append(f"not told to the broker: {error}")
         found = []
-    out = [Answer(r.id, str(TransitState.BEST_EFFORT), r.best_effort) for r in told]
+    out = [RequestOutcome(r.id, str(TransitState.BEST_EFFORT), r.best_effort) for r in told]
     for number, one in enumerate(found):
         if one.transit is not None:
             out[number] = _known(one.transit)
@@ -191,7 +197,7 @@ def lease_of(transit: Transit) -> float:
 
 def _without(
     requests: Sequence[TransitRequest], refused: Mapping[int, BrokerError], effects: Effects
-) -> dict[int, Answer]:
+) -> dict[int, RequestOutcome]:
     """What the broker will not give: on record as best effort, where it takes even that."""
     if not refused:
         return {}
@@ -245,13 +251,13 @@ def _give_up(one: _Pending, why: str, effects: Effects) -> None:
     )
 
 
-def _lost(request: TransitRequest, reason: str, effects: Effects) -> Answer:
+def _lost(request: TransitRequest, reason: str, effects: Effects) -> RequestOutcome:
     """An answer that never came may still have been a path: whoever comes next gives it back."""
     effects.warnings.append(f"{request.src} to {request.dst}: {reason}")
-    return Answer(request.id, UNASKED, reason)
+    return RequestOutcome(request.id, UNASKED, reason)
 
 
-def _settled(one: _Pending, started: float, effects: Effects) -> Answer:
+def _settled(one: _Pending, started: float, effects: Effects) -> RequestOutcome:
     waited_s = effects.monotonic() - started
     if one.lost:
         lost = _lost(one.request, one.lost, effects)
@@ -259,8 +265,8 @@ def _settled(one: _Pending, started: float, effects: Effects) -> Answer:
     return replace(_known(_lengthen(one.transit, effects)), waited_s=waited_s)
 
 
-def _known(transit: Transit) -> Answer:
-    return Answer(transit.id, str(transit.state), transit.reason, True, transit)
+def _known(transit: Transit) -> RequestOutcome:
+    return RequestOutcome(transit.id, str(transit.state), transit.reason, True, transit)
 
 
 def _lengthen(transit: Transit, effects: Effects) -> Transit:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Broker(Protocol):
+class BrokerCalls(Protocol):
     """The part of ``network_provisioner.client.broker.BrokerClient`` that hooks use."""
 
     def ask(self, requests: Sequence[TransitRequest], /) -> list[RequestAnswer]:

@@ -18,6 +18,8 @@ from network_provisioner.base.flows import Flow
 class ControllerError(AdonError):
     """The switches refused, did not answer, or are not connected. Nothing was left half-made."""
 
+    code = "controller_unavailable"
+
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:

@@ -27,7 +27,7 @@ from network_provisioner.controllers.base import (
 from network_provisioner.controllers.groups import check_circuit, check_path, overlap, paths_of
 from network_provisioner.controllers.routes import default_paths, switch_hops
 from network_provisioner.controllers.shaping.shapes import check_queues
-from network_provisioner.reservations.lanes import Hop
+from network_provisioner.reservations.ledger import Hop
 from network_provisioner.topology.graph import Topology
 
 _PARTS = 1000  # of a bit per second: what rates are added up in, so that sums come back to zero

@@ -6,7 +6,7 @@ import heapq
 from collections.abc import Iterator
 
 from network_provisioner.base.model import LIVE, ON_SWITCHES, Transit, TransitState
-from network_provisioner.reservations.pairs import Pairs
+from network_provisioner.reservations.pairs import SitePairs
 from network_provisioner.reservations.waitlist import Waitlist
 from network_provisioner.terms import Templates
 
@@ -20,7 +20,7 @@ class ActiveTransits:
     ``templates`` say how long a transit waits.
     """
 
-    def __init__(self, templates: Templates, pairs: Pairs, waitlist: Waitlist) -> None:
+    def __init__(self, templates: Templates, pairs: SitePairs, waitlist: Waitlist) -> None:
         self.all: dict[str, Transit] = {}  # oldest first
         self.pairs = pairs
         self.waitlist = waitlist

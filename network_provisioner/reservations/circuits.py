@@ -12,10 +12,9 @@ from network_provisioner.base.errors import InputError
 from network_provisioner.base.flows import flow_from_dict
 from network_provisioner.base.model import Transit
 from network_provisioner.controllers.base import Circuit, Part
-from network_provisioner.reservations.elastic import Demand
-from network_provisioner.reservations.lanes import Hop, Reservation, whole_bps
-from network_provisioner.reservations.ledger import Ledger
-from network_provisioner.selection.split import Way
+from network_provisioner.reservations.elastic import RateDemand
+from network_provisioner.reservations.ledger import Hop, Ledger, Reservation, whole_bps
+from network_provisioner.selection.split import PathPart
 from network_provisioner.topology.graph import Topology
 
 
@@ -24,7 +23,7 @@ def owner(name: str) -> str:
     return name.partition(" ")[0]
 
 
-def take(transit: Transit, ways: Sequence[Way]) -> None:
+def take(transit: Transit, ways: Sequence[PathPart]) -> None:
     """Put a transit on its paths."""
     first = ways[0].path
     transit.path, transit.layer = list(first.nodes), first.layer
@@ -46,16 +45,17 @@ def leave(transit: Transit) -> None:
     transit.path, transit.layer, transit.parts, transit.granted_bps = [], "", [], 0.0
 
 
-def ways(transit: Transit, topology: Topology) -> tuple[Way, ...]:
+def ways(transit: Transit, topology: Topology) -> tuple[PathPart, ...]:
     """The paths a transit is on. Raises InputError where the topology has one of them no more."""
     if not transit.path:
         return ()
     if not transit.parts:
         low = whole_bps(transit.requested_bps)
         high = max(transit.max_bps, low)
-        return (Way(topology.path(transit.path), low, high),)
+        return (PathPart(topology.path(transit.path), low, high),)
     return tuple(
-        Way(topology.path(part["path"]), part["min_bps"], part["max_bps"]) for part in transit.parts
+        PathPart(topology.path(part["path"]), part["min_bps"], part["max_bps"])
+        for part in transit.parts
     )
 
 
@@ -88,15 +88,15 @@ def part_name(transit_id: str, number: int) -> str:
 
 
 def demands(
-    transit: Transit, has: Sequence[Way], within: Mapping[tuple[str, Hop], tuple[Hop, ...]]
-) -> list[Demand]:
+    transit: Transit, has: Sequence[PathPart], within: Mapping[tuple[str, Hop], tuple[Hop, ...]]
+) -> list[RateDemand]:
     """What a transit may have on each of its ``has`` ways.
 
     ``within``: the queue and link that stand for limits of their own, as further links. None for a
     transit that asks for no guarantee: it takes what is idle.
     """
     return [
-        Demand(
+        RateDemand(
             part_name(transit.id, number),
             (*way.path.hops, *_queues(transit.queue, way, within)),
             way.min_bps,
@@ -108,7 +108,9 @@ def demands(
     ]
 
 
-def _queues(queue: str, way: Way, within: Mapping[tuple[str, Hop], tuple[Hop, ...]]) -> list[Hop]:
+def _queues(
+    queue: str, way: PathPart, within: Mapping[tuple[str, Hop], tuple[Hop, ...]]
+) -> list[Hop]:
     if not queue or not within:
         return []
     return [limit for hop in way.path.hops for limit in within.get((queue, hop), ())]

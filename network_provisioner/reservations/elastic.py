@@ -10,30 +10,27 @@ no more than it getting less. A higher priority thus pushes a lower one down to 
 below.
 
 Whole bits per second throughout, so nothing adds up to more than a link carries, not by a bit.
-Pure: no clock, no ledger. For demands that come and go one at a time see :class:`Sharing`.
+Pure: no clock, no ledger. For demands that come and go one at a time see :class:`MaxMinShares`.
 """
 
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from network_provisioner.base.errors import InputError
-from network_provisioner.base.units import format_rate
 from network_provisioner.reservations.filling import Table
-from network_provisioner.reservations.lanes import Hop, whole_bps
+from network_provisioner.reservations.ledger import Hop, whole_bps
 
 _MOST = 1 << 62  # b/s; stands for any larger rate, so that sums fit into 64 bits
 
 
 @dataclass(frozen=True, slots=True)
-class Demand:
+class RateDemand:
     """What one path of one transit may have: ``min_bps`` for certain, up to ``max_bps``.
 
     ``id`` is the caller's. A transit with several paths is several demands (``max_bps`` of each:
-    :attr:`~network_provisioner.selection.split.Way.max_bps`). ``min_bps`` may be 0.
+    :attr:`~network_provisioner.selection.split.PathPart.max_bps`). ``min_bps`` may be 0.
     """
 
     id: str
@@ -43,21 +40,18 @@ class Demand:
     priority: int = 0
 
 
-def share(capacity: Mapping[Hop, float], demands: Sequence[Demand]) -> dict[str, float]:
+def share(capacity: Mapping[Hop, float], demands: Sequence[RateDemand]) -> dict[str, float]:
     """Bits per second for each demand, by id.
 
-    ``capacity``: what may be shared on each directed link. Raises InputError for a link without
-    capacity, an id given twice, a maximum below the minimum, and minima that a link does not carry.
+    ``capacity``: what may be shared on each directed link. The ledger sees to it that all minima
+    fit.
     """
-    if len({demand.id for demand in demands}) != len(demands):
-        twice, _ = Counter(demand.id for demand in demands).most_common(1)[0]
-        raise InputError(f"demand {twice!r} is given twice, expected each id once")
-    sharing = Sharing(capacity)
+    sharing = MaxMinShares(capacity)
     sharing.update(demands)
     return sharing.rates()
 
 
-class Sharing:
+class MaxMinShares:
     """The same, kept up to date while demands come and go.
 
     Changes are cheap and nothing is computed until :meth:`rates` or :meth:`changed` is asked, so
@@ -70,14 +64,14 @@ class Sharing:
         self._number = {hop: number for number, hop in enumerate(self._hops)}
         self._capacity = [math.floor(round(min(bps, _MOST), 3)) for bps in capacity.values()]
         self._minima = [0] * len(self._hops)  # of the demands on each link, added up
-        self._demands: dict[str, Demand] = {}
+        self._demands: dict[str, RateDemand] = {}
         self._table = Table(len(self._hops))
         self._rates: dict[str, float] | None = {}
         self._told: dict[str, float] = {}
 
-    def update(self, put: Iterable[Demand], gone: Iterable[str] = ()) -> None:
+    def update(self, put: Iterable[RateDemand], gone: Iterable[str] = ()) -> None:
         """Take demands out by id (unknown ones are none), then add others, or replace those of the
-        same id. Raises InputError as :func:`share`, with nothing changed."""
+        same id."""
         new = {demand.id: demand for demand in put}
         old = [self._demands[i] for i in {*gone, *new} if i in self._demands]
         minima = self._minima_with(new.values(), old)
@@ -109,33 +103,13 @@ class Sharing:
         self._told = now
         return {name: bps for name, bps in now.items() if before.get(name) != bps}
 
-    def _minima_with(self, new: Iterable[Demand], old: Iterable[Demand]) -> dict[int, int]:
-        """The minima on the links that a change touches. Raises InputError where they are too
-        much, or a demand cannot be."""
+    def _minima_with(self, new: Iterable[RateDemand], old: Iterable[RateDemand]) -> dict[int, int]:
+        """The minima on the links that a change touches."""
         minima: dict[int, int] = {}
         for demands, sign in ((old, -1), (new, 1)):
             for demand in demands:
-                if sign > 0:
-                    self._check(demand)
                 for hop in demand.hops:
                     link = self._number[hop]
                     before = minima.get(link, self._minima[link])
                     minima[link] = before + sign * whole_bps(demand.min_bps)
-        for link, bps in minima.items():
-            if bps > self._capacity[link] and bps > self._minima[link]:
-                a, b = self._hops[link]
-                raise InputError(
-                    f"{a}>{b}: minima of {format_rate(bps)}, expected at most "
-                    f"{format_rate(self._capacity[link])}, all that it carries"
-                )
         return minima
-
-    def _check(self, demand: Demand) -> None:
-        if not 0 <= demand.min_bps <= demand.max_bps or demand.min_bps > _MOST:
-            raise InputError(
-                f"demand {demand.id!r}: {demand.min_bps!r} to {demand.max_bps!r} b/s, expected "
-                "0 or more and a maximum that is not lower"
-            )
-        for hop in demand.hops:
-            if hop not in self._number:
-                raise InputError(f"demand {demand.id!r}: {hop[0]}>{hop[1]} has no capacity")

@@ -15,21 +15,74 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from network_provisioner.base.errors import InputError
-from network_provisioner.reservations.lanes import (
-    Hop,
-    Lane,
-    Refusal,
-    Reservation,
-    check_period,
-    whole_bps,
-)
+from network_provisioner.base.units import format_rate
 from network_provisioner.reservations.timeline import Interval, Timeline
 from network_provisioner.topology.graph import Topology
 
-__all__ = ["Hop", "Lane", "Ledger", "Refusal", "Reservation", "whole_bps"]
+Hop = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """``rate_bps`` on every directed link of one path."""
+
+    hops: tuple[Hop, ...]
+    rate_bps: float
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """All ``lanes`` together during [``start``, ``end``). A link that is in several lanes carries
+    the sum of their rates."""
+
+    id: str
+    lanes: tuple[Lane, ...]
+    start: float
+    end: float
+
+    def rates(self) -> dict[Hop, int]:
+        """Whole bits per second on each directed link, in the order of the lanes."""
+        rates: dict[Hop, int] = {}
+        for lane in self.lanes:
+            rate = whole_bps(lane.rate_bps)
+            for hop in lane.hops:
+                rates[hop] = rates.get(hop, 0) + rate
+        return rates
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """The first hop where a reservation does not fit, and who holds what it lacks, largest
+    first."""
+
+    hop: Hop
+    asked_bps: float
+    free_bps: int
+    holders: tuple[str, ...]
+
+    def __str__(self) -> str:
+        held = f", held by {', '.join(self.holders)}" if self.holders else ""
+        return (
+            f"{self.hop[0]}>{self.hop[1]} has {format_rate(self.free_bps)} free, "
+            f"{format_rate(self.asked_bps)} asked{held}"
+        )
+
+
+def whole_bps(rate_bps: float) -> int:
+    """What is reserved for a rate: whole bits per second, rounded up."""
+    # Rounded first, so that 0.9 * 20 Mb/s is 18 Mb/s and not one bit more.
+    return math.ceil(round(rate_bps, 3))
+
+
+def check_period(r: Reservation) -> None:
+    """Raises InputError for a reservation that is at no time, or for ever."""
+    if not -math.inf < r.start < r.end < math.inf:
+        raise InputError(
+            f"reservation {r.id!r}: from {r.start!r} to {r.end!r}, expected an end after the start"
+        )
 
 
 class Ledger:
@@ -58,8 +111,7 @@ class Ledger:
     def admit(self, reservation: Reservation) -> Refusal | None:
         """Reserve on all hops of all lanes, or change nothing and say where it does not fit.
 
-        Raises InputError for an id in use, an unknown or repeated link, a rate or a period that is
-        none.
+        Raises InputError for an id in use, and a period that is none.
         """
         return self.commit(reservation, (), reservation.start)
 
@@ -110,7 +162,7 @@ class Ledger:
                 raise InputError(f"reservation {reservation.id!r} exists already")
             new.append(reservation)
         for one in new:
-            self._check(one)
+            check_period(one)
         for one in old:
             self._write(one, -1)
         for number, one in enumerate(new):
@@ -127,34 +179,30 @@ class Ledger:
     # -- questions ---------------------------------------------------------------------------
 
     def residual(self, hop: Hop, start: float, end: float) -> int:
-        """Bits per second free on a directed link during all of [start, end).
-
-        Raises InputError for an unknown link.
-        """
-        return self._link(hop).fullest(start, end)[0]
+        """Bits per second free on a directed link during all of [start, end)."""
+        return self._links[hop].fullest(start, end)[0]
 
     def fullest(self, hop: Hop, start: float, end: float) -> tuple[int, int]:
         """As :meth:`residual`, and how many reservations there are when the least is free."""
-        return self._link(hop).fullest(start, end)
+        return self._links[hop].fullest(start, end)
 
     def capacity(self, hop: Hop) -> int:
-        """Bits per second of a directed link that can be reserved. Raises InputError."""
-        return self._link(hop).capacity
+        """Bits per second of a directed link that can be reserved."""
+        return self._links[hop].capacity
 
     def busy(self, hop: Hop, rate_bps: float, after: float) -> list[Interval]:
         """When after ``after`` a directed link has no room for ``rate_bps``: [from, to) each, in
-        order; for ever where it is too small. Raises InputError for an unknown link."""
-        return self._link(hop).busy(whole_bps(rate_bps), after)
+        order; for ever where it is too small."""
+        return self._links[hop].busy(whole_bps(rate_bps), after)
 
     def drops(self, hops: Iterable[Hop], start: float, end: float) -> list[float]:
         """The instants in (start, end), in order, at which a reservation of one of the hops ends
         and leaves more room. Only then can something begin to fit."""
-        return sorted({at for hop in hops for at in self._link(hop).drops(start, end)})
+        return sorted({at for hop in hops for at in self._links[hop].drops(start, end)})
 
     def holders(self, hop: Hop, start: float, end: float) -> tuple[str, ...]:
         """The ids of the reservations on a directed link that overlap [start, end): the largest
-        rate first, equal ones by id. Raises InputError for an unknown link."""
-        self._link(hop)
+        rate first, equal ones by id."""
         held = [
             (-rate, name)
             for name, (rate, since, until) in self._holders[hop].items()
@@ -193,28 +241,6 @@ class Ledger:
             return self._reservations[reservation_id]
         except KeyError:
             raise InputError(f"no reservation {reservation_id!r}") from None
-
-    def _link(self, hop: Hop) -> Timeline:
-        try:
-            return self._links[hop]
-        except KeyError:
-            raise InputError(f"reservation: no link {hop[0]}>{hop[1]} in this network") from None
-
-    def _check(self, r: Reservation) -> None:
-        if not r.lanes:
-            raise InputError(f"reservation {r.id!r} has no lane, expected at least one")
-        for lane in r.lanes:
-            if not lane.hops or len(set(lane.hops)) != len(lane.hops):
-                raise InputError(
-                    f"reservation {r.id!r}: hops {lane.hops!r}, expected each link once"
-                )
-            if not 0 < lane.rate_bps < math.inf:
-                raise InputError(
-                    f"reservation {r.id!r}: {lane.rate_bps!r} b/s, expected more than 0"
-                )
-            for hop in lane.hops:
-                self._link(hop)
-        check_period(r)
 
 
 def _ends(a: str, b: str) -> tuple[Hop, Hop]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from network_provisioner.reservations.lanes import Hop, Reservation
-from network_provisioner.reservations.ledger import Ledger
+from network_provisioner.reservations.ledger import Hop, Ledger, Reservation
 
 _Change = tuple[float, float, int]  # from when to when how much more is reserved
 

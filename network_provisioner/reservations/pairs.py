@@ -14,7 +14,7 @@ from network_provisioner.base.model import Transit
 Nodes = tuple[str, ...]
 
 
-class Pairs:
+class SitePairs:
     """The live transits of every pair of sites. Not thread-safe.
 
     ``pin`` is False where every transit may take a path of its own; ``matches`` says that the

@@ -19,8 +19,8 @@ from network_provisioner.controllers.base import Queue
 from network_provisioner.policies.accounting import meter
 from network_provisioner.policies.strategies import sure_bps
 from network_provisioner.reservations import circuits
-from network_provisioner.reservations.elastic import Demand, Sharing
-from network_provisioner.reservations.lanes import Hop
+from network_provisioner.reservations.elastic import MaxMinShares, RateDemand
+from network_provisioner.reservations.ledger import Hop
 from network_provisioner.topology.graph import Topology
 
 EAGER = 256
@@ -35,13 +35,13 @@ class Shares:
         self._links = dict(capacity)
         self._queues: dict[Hop, float] = {}  # what queues are sure of, each like a link of its own
         self._within: dict[tuple[str, Hop], tuple[Hop, ...]] = {}  # of a queue on a link
-        self._sharing = Sharing(self._links)
+        self._sharing = MaxMinShares(self._links)
         self._transits: dict[str, Transit] = {}
-        self._demands: dict[str, Demand] = {}
-        self._on: dict[Hop, dict[str, Demand]] = {}
+        self._demands: dict[str, RateDemand] = {}
+        self._on: dict[Hop, dict[str, RateDemand]] = {}
         self._rates: dict[str, float] = {}
         self._used: dict[Hop, float] = {}
-        self._new: dict[str, Demand] = {}  # since everything was shared last
+        self._new: dict[str, RateDemand] = {}  # since everything was shared last
         self._gone: set[str] = set()
         self.behind = False  # whether rates are not yet what they should be
 
@@ -118,7 +118,7 @@ class Shares:
 
     # -- within ------------------------------------------------------------------------------
 
-    def _wants(self, transit: Transit) -> list[Demand]:
+    def _wants(self, transit: Transit) -> list[RateDemand]:
         has = circuits.ways(transit, self._topology)
         return circuits.demands(transit, has, self._within)
 
@@ -126,7 +126,7 @@ class Shares:
         transits = list(self._transits.values())
         for transit in transits:
             self.drop(transit.id)
-        self._sharing, self._gone = Sharing({**self._links, **self._queues}), set()
+        self._sharing, self._gone = MaxMinShares({**self._links, **self._queues}), set()
         for transit in transits:
             self.put(transit)
         self.behind = True
@@ -148,7 +148,7 @@ class Shares:
                 raised = True
         return raised
 
-    def _squeeze_in(self, demand: Demand) -> set[str]:
+    def _squeeze_in(self, demand: RateDemand) -> set[str]:
         """Give a newcomer its minimum and what is free, out of what others have above theirs.
         Returns whose rates changed."""
         changed = {demand.id}
@@ -171,7 +171,7 @@ class Shares:
     def _capacity(self, hop: Hop) -> float:
         return self._links[hop] if hop in self._links else self._queues[hop]
 
-    def _set(self, demand: Demand, rate: float) -> None:
+    def _set(self, demand: RateDemand, rate: float) -> None:
         more = rate - self._rates.get(demand.id, 0.0)
         self._rates[demand.id] = rate
         for hop in demand.hops:

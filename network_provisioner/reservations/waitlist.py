@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from network_provisioner.base.model import Transit
-from network_provisioner.reservations.lanes import Hop
+from network_provisioner.reservations.ledger import Hop
 from network_provisioner.selection.verdicts import Claim
 
 LOOK_AGAIN_S = 5.0

@@ -22,16 +22,15 @@ from network_provisioner.base.instants import iso
 from network_provisioner.base.model import Transit
 from network_provisioner.base.units import transfer_time
 from network_provisioner.reservations.ledger import Ledger
-from network_provisioner.selection.fit import Ask, Fit
+from network_provisioner.selection.fit import Fit, Requirement
 from network_provisioner.selection.push import MovableOf
 from network_provisioner.selection.split import largest_split
-from network_provisioner.selection.transit import Decision, choose, meets
-from network_provisioner.selection.verdicts import Claim, Claims, Grant, Never, Wait
+from network_provisioner.selection.transit import PathChoice, choose, meets
+from network_provisioner.selection.verdicts import Claims, Grant, Never, Wait
 from network_provisioner.templates.template import Template
 from network_provisioner.topology.graph import Path, Topology
 
-__all__ = ["Admission", "Claim", "Claims", "Grant", "Limits", "Never", "Wait", "explain"]
-
+MAX_AHEAD_S = 366 * 86_400.0  # what is asked for is at most so far away: later is a slip
 PAST_S = 5.0  # a start that is no longer ago than this counts as now: clocks differ
 PAIRS_KEPT = 4096  # pairs of sites whose candidate paths are remembered
 
@@ -40,7 +39,7 @@ ThroughputOf = Callable[[Path], tuple[float, float] | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class BrokerLimits:
     """How the broker deals with links and leases.
 
     ``reservable``        the part of each link that may be reserved; the rest, and whatever is
@@ -63,11 +62,18 @@ class Limits:
 
 
 def check_times(start: float | None, end: float | None, now: float, max_lease_s: float) -> None:
-    """Raises BrokerError ``bad_time`` for a request in the past, one that ends before it starts,
-    and one that is longer than any lease. None stands for now, and for as long as it takes."""
+    """Raises BrokerError ``bad_time`` for a request in the past, or far too late to be meant, one
+    that ends before it starts, and one that is longer than any lease. None stands for now, and for
+    as long as it takes."""
     for name, value in (("start", start), ("end", end)):
         if value is not None and not math.isfinite(value):
             raise BrokerError(f"{name} {value!r}, expected Unix seconds", "bad_time")
+        if value is not None and value > now + MAX_AHEAD_S:
+            raise BrokerError(
+                f"{name} {value!r}, expected Unix seconds at most {MAX_AHEAD_S / 86_400:.0f} days "
+                "from now",
+                "bad_time",
+            )
     if start is not None and start < now - PAST_S:
         raise BrokerError(f"start {iso(start)} is past, expected {iso(now)} or later", "bad_time")
     begin = now if start is None else max(start, now)
@@ -89,7 +95,7 @@ class Admission:
     topology: Topology
     ledger: Ledger
     throughput_of: ThroughputOf
-    limits: Limits
+    limits: BrokerLimits
     guaranteed: bool = True
     _paths: OrderedDict[tuple[str, str], list[Path]] = field(default_factory=OrderedDict)
     _switches: frozenset[str] = frozenset()
@@ -224,12 +230,12 @@ class Admission:
         ask = self._ask(transit, now)
         return ask.start, ask.end
 
-    def _ask(self, transit: Transit, now: float) -> Ask:
+    def _ask(self, transit: Transit, now: float) -> Requirement:
         start = max(now, transit.start)
         low, high = transit.requested_bps, transit.max_bps
         if transit.end:
-            return Ask(transit.id, low, high, start, transit.end - start, transit.end)
-        return Ask(transit.id, low, high, start, self._lease(transit))
+            return Requirement(transit.id, low, high, start, transit.end - start, transit.end)
+        return Requirement(transit.id, low, high, start, self._lease(transit))
 
     def _lease(self, transit: Transit) -> float:
         """Seconds: what was asked for, or three times the time at the guaranteed rate and a minute,
@@ -242,6 +248,6 @@ class Admission:
         return min(estimate, self.limits.max_lease_s)
 
 
-def explain(decision: Decision | None) -> list[dict[str, Any]]:
+def explain(decision: PathChoice | None) -> list[dict[str, Any]]:
     """The candidates of a decision, JSON-ready."""
     return [] if decision is None else [c.as_dict() for c in decision.candidates]

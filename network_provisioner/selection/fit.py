@@ -8,12 +8,11 @@ from dataclasses import dataclass
 
 from network_provisioner.base.instants import iso
 from network_provisioner.base.units import format_rate
-from network_provisioner.reservations.lanes import Hop, whole_bps
-from network_provisioner.reservations.ledger import Ledger
+from network_provisioner.reservations.ledger import Hop, Ledger, whole_bps
 from network_provisioner.reservations.timeline import Interval, first_gap
 from network_provisioner.selection.push import MovableOf, make_room
-from network_provisioner.selection.split import Way, earliest_split, largest_split, split
-from network_provisioner.selection.transit import Decision, Metric, PathMetrics, choose, path_name
+from network_provisioner.selection.split import PathPart, earliest_split, largest_split, split
+from network_provisioner.selection.transit import Metric, PathChoice, PathMetrics, choose, path_name
 from network_provisioner.selection.verdicts import Blocked, Claim, Claims, Grant, Never, Wait
 from network_provisioner.templates.template import Template
 from network_provisioner.topology.graph import Path
@@ -22,7 +21,7 @@ MAX_HOLDERS = 32  # that are named for one link, the largest
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class Requirement:
     """What one request needs: rates, and a time of ``duration_s`` from ``start`` on.
 
     ``until`` is when it must end, infinite where it only needs so long; then it may start later and
@@ -52,7 +51,7 @@ class Fit:
     def __init__(
         self,
         ledger: Ledger,
-        ask: Ask,
+        ask: Requirement,
         template: Template,
         claims: Claims,
         dividers: Collection[str],
@@ -95,12 +94,12 @@ class Fit:
         """Whether a directed link has room for the whole request, and nobody before claims it."""
         return self._room((a, b)) >= self._need and not self._ahead((a, b))
 
-    def grant(self, path: Path, decision: Decision) -> Grant:
+    def grant(self, path: Path, decision: PathChoice) -> Grant:
         """The whole request on one path."""
-        way = Way(path, self._need, max(self.ask.high, self._need))
+        way = PathPart(path, self._need, max(self.ask.high, self._need))
         return Grant((way,), self.ask.start, self.ask.end, decision, decision.reason)
 
-    def fitting(self, decision: Decision) -> list[Path]:
+    def fitting(self, decision: PathChoice) -> list[Path]:
         """The paths that meet the QSpec if only they were free, best first."""
         roomy = [
             (c.path, PathMetrics(math.inf, k.throughput, k.delay, k.jitter, k.loss))
@@ -111,7 +110,7 @@ class Fit:
         made = choose(roomy, self.template, low, high, self.guaranteed)
         return [c.path for c in made.candidates if not c.rejected]
 
-    def several(self, paths: Sequence[Path], decision: Decision, most: int) -> Grant | None:
+    def several(self, paths: Sequence[Path], decision: PathChoice, most: int) -> Grant | None:
         """The request split over two to ``most`` paths."""
         if most < 2:
             return None
@@ -123,7 +122,7 @@ class Fit:
         return Grant(ways, self.ask.start, self.ask.end, decision, reason)
 
     def pushed(
-        self, paths: Sequence[Path], decision: Decision, movable_of: MovableOf | None, now: float
+        self, paths: Sequence[Path], decision: PathChoice, movable_of: MovableOf | None, now: float
     ) -> Grant | None:
         """The request on one path, after moving transits of lower priority off it."""
         free = [p for p in self._large(paths) if not any(map(self._ahead, p.hops))]
@@ -137,10 +136,10 @@ class Fit:
             return None
         moves = "; ".join(map(str, push.moves))
         reason = f"{path_name(push.path)} has room once lower priorities make it: {moves}"
-        way = Way(push.path, self._need, max(ask.high, self._need))
+        way = PathPart(push.path, self._need, max(ask.high, self._need))
         return Grant((way,), ask.start, ask.end, decision, reason, push.moves)
 
-    def waiting(self, paths: Sequence[Path], decision: Decision, most: int) -> Wait | Never:
+    def waiting(self, paths: Sequence[Path], decision: PathChoice, most: int) -> Wait | Never:
         """When it could start, and what keeps it from starting when it was asked to."""
         large = self._large(paths)
         several = most > 1 and self._need <= largest_split(

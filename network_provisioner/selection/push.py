@@ -14,10 +14,9 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
-from network_provisioner.reservations.lanes import Hop, Lane, Reservation, whole_bps
-from network_provisioner.reservations.ledger import Ledger
+from network_provisioner.reservations.ledger import Hop, Lane, Ledger, Reservation, whole_bps
 from network_provisioner.reservations.overlay import Overlay
-from network_provisioner.selection.split import Way, divisible
+from network_provisioner.selection.split import PathPart, divisible
 from network_provisioner.topology.graph import Path
 
 MAX_MOVES = 8  # transits that are moved for one request
@@ -40,7 +39,7 @@ class Movable:
     id: str
     priority: int
     paths: tuple[Path, ...]
-    ways: tuple[Way, ...]
+    ways: tuple[PathPart, ...]
 
 
 MovableOf = Callable[[str], Sequence[Movable]]
@@ -50,11 +49,11 @@ stay, for instance because one of them has no lower priority."""
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class Reroute:
     """One transit's new ways, and the full link that it makes room on."""
 
     id: str
-    ways: tuple[Way, ...]
+    ways: tuple[PathPart, ...]
     away_from: Hop
 
     def __str__(self) -> str:
@@ -67,7 +66,7 @@ class Push:
     """The path that becomes free for the request, and the moves that free it."""
 
     path: Path
-    moves: tuple[Move, ...]
+    moves: tuple[Reroute, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +183,7 @@ class _Search:
         lane = Lane(path.hops, self.need)
         if not after.put(Reservation(_REQUEST, (lane,), self.start, self.end)):
             return None
-        moves: list[Move] = []
+        moves: list[Reroute] = []
         for group in chosen:
             placed = self._place(group, after)
             if placed is None:
@@ -237,7 +236,7 @@ class _Search:
             self._leaves[key] = self._place(group, self._without([group])) is not None
         return self._leaves[key]
 
-    def _place(self, group: _Group, before: Overlay) -> tuple[Overlay, list[Move]] | None:
+    def _place(self, group: _Group, before: Overlay) -> tuple[Overlay, list[Reroute]] | None:
         """Puts a group, which is taken off already, on its best other path with room; None where
         there is none, or the search has gone on for too long."""
         lead, away = group.members[0], group.away_from
@@ -252,16 +251,16 @@ class _Search:
                 ways = self._ways(one, path, lead, away)
                 if not ways or not self._put(one, ways, after):
                     break
-                moves.append(Move(one.id, ways, away))
+                moves.append(Reroute(one.id, ways, away))
             else:
                 return after, moves
         return None
 
-    def _put(self, one: Movable, ways: tuple[Way, ...], after: Overlay) -> bool:
+    def _put(self, one: Movable, ways: tuple[PathPart, ...], after: Overlay) -> bool:
         held = self._held(one)
         return held is None or after.put(replace(held, lanes=tuple(way.lane for way in ways)))
 
-    def _ways(self, one: Movable, path: Path, lead: Movable, away: Hop) -> tuple[Way, ...]:
+    def _ways(self, one: Movable, path: Path, lead: Movable, away: Hop) -> tuple[PathPart, ...]:
         """The member's ways with those over the full link put on this path; () where it cannot."""
         if (one.ways[0].path.nodes[0]) != lead.ways[0].path.nodes[0]:
             path = replace(path, nodes=path.nodes[::-1])

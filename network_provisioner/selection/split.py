@@ -12,14 +12,13 @@ from dataclasses import dataclass
 from functools import cache, partial
 from itertools import combinations
 
-from network_provisioner.reservations.lanes import Hop, Lane, whole_bps
-from network_provisioner.reservations.ledger import Ledger
+from network_provisioner.reservations.ledger import Hop, Lane, Ledger, whole_bps
 from network_provisioner.reservations.timeline import Interval
 from network_provisioner.topology.graph import Path
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class PathPart:
     """One path of a request, with what is reserved on it and the ceiling of what it may have there.
 
     The ways of one request add up to its minimum and to its maximum.
@@ -42,7 +41,7 @@ def split(
     max_bps: float,
     most: int,
     dividers: Collection[str],
-) -> tuple[Way, ...] | None:
+) -> tuple[PathPart, ...] | None:
     """Two to ``most`` of ``paths`` that together carry ``min_bps``; None where none do.
 
     ``paths`` are those that meet the QSpec but for their room, best first; ``room`` is what is free
@@ -158,11 +157,13 @@ def _carried(paths: Sequence[Path], room: Callable[[Hop], int]) -> list[int]:
     return carried
 
 
-def _ways(paths: Sequence[Path], carried: list[int], need: int, max_bps: float) -> tuple[Way, ...]:
+def _ways(
+    paths: Sequence[Path], carried: list[int], need: int, max_bps: float
+) -> tuple[PathPart, ...]:
     total = sum(carried)
     rates = [max(1, need * rate // total) for rate in carried]
     for i, most in enumerate(carried):  # what rounding left
         rates[i] = max(1, min(most, rates[i] + need - sum(rates)))
     scale = max(max_bps, need) / need
     ways = zip(paths, rates, strict=True)
-    return tuple(Way(path, rate, max(rate, rate * scale)) for path, rate in ways)
+    return tuple(PathPart(path, rate, max(rate, rate * scale)) for path, rate in ways)

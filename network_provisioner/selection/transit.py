@@ -113,7 +113,7 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class PathChoice:
     """The chosen candidate or None, all candidates best first, and the reason in words."""
 
     chosen: Candidate | None
@@ -127,7 +127,7 @@ def choose(
     min_bps: float | None = None,
     max_bps: float | None = None,
     guaranteed: bool = True,
-) -> Decision:
+) -> PathChoice:
     """The path with the highest Q among those that meet the QSpec (thesis, Algorithm 3).
 
     ``min_bps`` and ``max_bps`` are what this request asks for; they default to the template's QSpec
@@ -139,14 +139,14 @@ def choose(
     usable = [c for c in ranked if not c.rejected]
     if not usable:
         why = "; ".join(f"{path_name(c.path)}: {c.rejected}" for c in ranked)
-        return Decision(None, tuple(ranked), why or "no path joins the two sites")
+        return PathChoice(None, tuple(ranked), why or "no path joins the two sites")
     best = usable[0]
     reason = f"{path_name(best.path)} has the highest score, {best.q:.2f}, of {len(ranked)} path"
     reason += "s" if len(ranked) > 1 else ""
     others = "; ".join(
         f"{path_name(c.path)}: {c.rejected or f'scores {c.q:.2f}'}" for c in ranked[1:]
     )
-    return Decision(best, tuple(ranked), f"{reason} ({others})" if others else reason)
+    return PathChoice(best, tuple(ranked), f"{reason} ({others})" if others else reason)
 
 
 def meets(path: Path, template: Template) -> bool:

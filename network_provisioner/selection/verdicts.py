@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from network_provisioner.reservations.ledger import Hop, Reservation
-from network_provisioner.selection.push import Move
-from network_provisioner.selection.split import Way
-from network_provisioner.selection.transit import Decision
+from network_provisioner.selection.push import Reroute
+from network_provisioner.selection.split import PathPart
+from network_provisioner.selection.transit import PathChoice
 from network_provisioner.topology.graph import Path
 
 
@@ -24,12 +24,12 @@ class Grant:
     sum of ``min_bps``.
     """
 
-    parts: tuple[Way, ...]
+    parts: tuple[PathPart, ...]
     start: float
     end: float
-    decision: Decision
+    decision: PathChoice
     reason: str
-    moves: tuple[Move, ...] = ()
+    moves: tuple[Reroute, ...] = ()
 
     @property
     def path(self) -> Path:
@@ -84,7 +84,7 @@ class Wait:
     reason: str
     earliest: float | None
     blocking: tuple[Blocked, ...]
-    decision: Decision
+    decision: PathChoice
     claim: Claim = Claim("", -math.inf, math.inf)
 
     @property
@@ -108,4 +108,4 @@ class Never:
 
     reason: str
     code: str
-    decision: Decision | None = None
+    decision: PathChoice | None = None

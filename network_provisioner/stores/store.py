@@ -36,6 +36,8 @@ _NAMED = "kind = :kind AND name = :name"
 class StoreError(AdonError):
     """The store cannot be read or written: names the file or database and what it said."""
 
+    code = "store_unavailable"
+
 
 @dataclass(frozen=True, slots=True)
 class Document:

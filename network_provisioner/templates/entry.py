@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any
 
 from network_provisioner.base.errors import BrokerError, InputError
 from network_provisioner.stores.store import Document
@@ -23,36 +23,8 @@ ORIGIN_BUILT_IN, ADON_YML, SAVED = "built in", "adon.yml", "saved"
 Source = Mapping[str, Any]
 
 
-class Documents(Protocol):
-    """As much of a :class:`~network_provisioner.stores.store.Store` as the book needs."""
-
-    def put_document(self, kind: str, name: str, body: dict[str, Any], keep: int = 0) -> int:
-        """Write a new version; its number."""
-        ...
-
-    def delete_document(self, kind: str, name: str) -> bool:
-        """Take a document away; its history stays."""
-        ...
-
-    def document(self, kind: str, name: str, version: int | None = None) -> Document | None:
-        """One version, None for the newest."""
-        ...
-
-    def documents(self, kind: str) -> list[Document]:
-        """The newest version of each that is not deleted."""
-        ...
-
-    def history(self, kind: str, name: str) -> list[Document]:
-        """Every version that is kept, oldest first."""
-        ...
-
-    def documents_stamp(self, kind: str) -> int:
-        """Grows with each change of a document of this kind."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
-class Entry:
+class TemplateEntry:
     """A version of a template. ``template`` is within today's policy and knows the peak.
 
     ``origin``   "built in", "adon.yml" or "saved"; ``by`` whom, "" where nobody said
@@ -94,7 +66,7 @@ def body_of(
     }
 
 
-def entry_of(document: Document, policy: TemplatePolicy, learned: Source) -> Entry | None:
+def entry_of(document: Document, policy: TemplatePolicy, learned: Source) -> TemplateEntry | None:
     """An entry from its document; None, and a line in the log, for one that cannot be read."""
     body = document.body
     try:
@@ -109,7 +81,7 @@ def entry_of(document: Document, policy: TemplatePolicy, learned: Source) -> Ent
     if not trusted:
         template, words = capped(template, policy)
     template = replace(template, version=document.version, peak_bps=peak)
-    return Entry(template, origin, document.at, by, trusted, source, learned, tuple(words))
+    return TemplateEntry(template, origin, document.at, by, trusted, source, learned, tuple(words))
 
 
 def figures(template: Template) -> Template:
@@ -117,7 +89,7 @@ def figures(template: Template) -> Template:
     return replace(template, version=1, peak_bps=0.0)
 
 
-def check_owner(name: str, found: Entry | None, by: str, trusted: bool) -> None:
+def check_owner(name: str, found: TemplateEntry | None, by: str, trusted: bool) -> None:
     """Raises BrokerError ``forbidden`` where self-service would change what is not its own."""
     if trusted or found is None or (not found.configured and found.by == by):
         return

@@ -9,8 +9,8 @@ from typing import Any
 
 from network_provisioner.base.model import Transit, TransitState
 from network_provisioner.stores.store import Document
-from network_provisioner.templates.data import MOST_STREAMS, tuning_to_dict
-from network_provisioner.templates.template import Template, Tuning
+from network_provisioner.templates.data import tuning_to_dict
+from network_provisioner.templates.template import MOST_STREAMS, Template, Tuning
 
 LEAST_BYTES = 256 * 1024  # below, a rate says more of round trips than of the path
 _MOST_BUFFER = 1 << 34  # of one stream: more than fills 1 Tb/s over 100 ms

@@ -19,26 +19,31 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from typing import Annotated, ClassVar
 
+from pydantic import ConfigDict, Field
+
+from network_provisioner.base.schema import STRICT, Duration, Fraction
 from network_provisioner.base.units import format_rate
-from network_provisioner.templates.template import Template
+from network_provisioner.templates.template import Positive, Template
 
 DEFAULT = "default"
 _LEAST = 1e-9  # stands for a limit of 0 where a ratio is needed
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class Specification:
     """The QSpec and RSpec asked for; None where nothing was said.
 
     Bits per second; seconds, ``max_delay_s`` for a round trip; ``max_loss`` is a fraction.
     """
 
-    min_bps: float | None = None
-    max_bps: float | None = None
-    max_delay_s: float | None = None
-    max_jitter_s: float | None = None
-    max_loss: float | None = None
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT
+    min_bps: Annotated[Positive | None, Field(alias="min_throughput")] = None
+    max_bps: Annotated[Positive | None, Field(alias="max_throughput")] = None
+    max_delay_s: Annotated[Duration | None, Field(alias="max_delay")] = None
+    max_jitter_s: Annotated[Duration | None, Field(alias="max_jitter")] = None
+    max_loss: Fraction | None = None
 
     @property
     def limits(self) -> dict[str, float]:
@@ -49,7 +54,7 @@ class Wanted:
     @property
     def anything(self) -> bool:
         """Whether it asks for anything at all."""
-        return self != Wanted()
+        return self != Specification()
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +68,7 @@ class Match:
     passed_over: Mapping[str, str]
 
 
-def match(templates: Iterable[Template], application: str, wanted: Wanted) -> Match:
+def match(templates: Iterable[Template], application: str, wanted: Specification) -> Match:
     """The template for an application that asks for ``wanted``; how: see the module."""
     known = {t.name: t for t in sorted(templates, key=lambda t: t.name)}
     unfit = {name: why for name, t in known.items() if (why := misfit(t, wanted))}
@@ -95,7 +100,7 @@ def match(templates: Iterable[Template], application: str, wanted: Wanted) -> Ma
     return Match(nearest, "nearest", words, unfit)
 
 
-def misfit(template: Template, wanted: Wanted) -> str:
+def misfit(template: Template, wanted: Specification) -> str:
     """Why a template cannot serve what is wanted; "" where it can."""
     if wanted.min_bps is not None and wanted.min_bps > template.rspec.max_bps:
         return f"allows {format_rate(template.rspec.max_bps)}, {format_rate(wanted.min_bps)} needed"
@@ -108,7 +113,7 @@ def misfit(template: Template, wanted: Wanted) -> str:
     return ""
 
 
-def distance(template: Template, wanted: Wanted) -> float:
+def distance(template: Template, wanted: Specification) -> float:
     """How far a template's figures are from those asked for: 0 for the same, 1 for a factor of two
     in one of them. Figures that were not asked for do not count."""
     pairs: list[tuple[float | None, float | None]]

@@ -11,15 +11,21 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from network_provisioner.base.errors import InputError
-from network_provisioner.base.schema import Duration, Schema, Whole, read
+from network_provisioner.base.schema import STRICT, Duration, Whole, read
 from network_provisioner.base.units import format_rate
-from network_provisioner.templates.data import MOST_PATHS, MOST_PRIORITY, Positive
-from network_provisioner.templates.template import QSpec, RSpec, Template
+from network_provisioner.templates.template import (
+    MOST_PATHS,
+    MOST_PRIORITY,
+    Positive,
+    QSpec,
+    RSpec,
+    Template,
+)
 
 _BEGINNING = re.compile(r"[^\W_]{3}")
 
@@ -28,24 +34,17 @@ _BEGINNING = re.compile(r"[^\W_]{3}")
 class TemplatePolicy:
     """The most a template may have that was saved in self-service; None sets no limit."""
 
-    max_bps: float | None = None
-    max_priority: int | None = None
-    max_patience_s: float | None = None
-    max_paths: int | None = None
-
-
-class _Policy(Schema):
-    max_throughput: Positive | None = None
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT
+    max_bps: Annotated[Positive | None, Field(alias="max_throughput")] = None
     max_priority: Annotated[Whole, Field(ge=0, le=MOST_PRIORITY)] | None = None
-    max_patience: Duration | None = None
+    max_patience_s: Annotated[Duration | None, Field(alias="max_patience")] = None
     max_paths: Annotated[Whole, Field(ge=1, le=MOST_PATHS)] | None = None
 
 
 def policy_from_dict(data: Mapping[str, Any] | None) -> TemplatePolicy:
     """The section ``template_policy`` of adon.yml: ``{max_throughput?, max_priority?,
     max_patience?, max_paths?}``. Raises InputError."""
-    doc = read(_Policy, {} if data is None else data, "template_policy")
-    return TemplatePolicy(doc.max_throughput, doc.max_priority, doc.max_patience, doc.max_paths)
+    return read(TemplatePolicy, {} if data is None else data, "template_policy")
 
 
 def check(template: Template, policy: TemplatePolicy) -> None:

@@ -16,7 +16,24 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import BeforeValidator, ConfigDict, Field, StringConstraints
+from typing_extensions import TypedDict
+
+from network_provisioner.base.schema import (
+    STRICT,
+    As,
+    Duration,
+    Fraction,
+    Name,
+    Number,
+    Rate,
+    Size,
+    Whole,
+    listed,
+)
 
 METRICS = ("throughput", "delay", "jitter", "loss")
 MIN_SCORE = 1.0  # of a path that just meets the QSpec (thesis, Table 2)
@@ -24,8 +41,35 @@ MAX_SCORE = 10.0  # of a path that gives all that the RSpec allows (thesis, Tabl
 
 WHEN_QUEUED = ("wait", "defer", "best_effort")
 SMALL = ("best_effort", "share")  # share: a standing circuit per pair of sites
+MOST_PRIORITY = 1000
+MOST_PATHS = 16
+MOST_STREAMS = 1024
 
 Table = tuple[tuple[float, float], ...]
+Positive = Annotated[Rate, Field(gt=0)]
+Weight = Annotated[Number, Field(ge=0)]
+Score = Annotated[Number, Field(ge=0, le=MAX_SCORE)]
+Pattern = Annotated[Name, StringConstraints(max_length=200)]
+_POINT = listed(2, "[value, score]")
+_Rates = Annotated[tuple[Annotated[tuple[Rate, Score], _POINT], ...], Field(min_length=1)]
+_Times = Annotated[tuple[Annotated[tuple[Duration, Score], _POINT], ...], Field(min_length=1)]
+_Losses = Annotated[tuple[Annotated[tuple[Number, Score], _POINT], ...], Field(min_length=1)]
+
+
+class _Weights(TypedDict, total=False):
+    __pydantic_config__ = STRICT  # type: ignore[misc]
+    throughput: Weight
+    delay: Weight
+    jitter: Weight
+    loss: Weight
+
+
+class _Tables(TypedDict, total=False):
+    __pydantic_config__ = STRICT  # type: ignore[misc]
+    throughput: _Rates
+    delay: _Times
+    jitter: _Times
+    loss: _Losses
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +77,11 @@ class QSpec:
     """The least quality that is useful. ``max_delay_s`` is a round-trip time, ``max_loss`` a
     fraction; None sets no limit."""
 
-    min_bps: float
-    max_delay_s: float | None = None
-    max_jitter_s: float | None = None
-    max_loss: float | None = None
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT
+    min_bps: Annotated[Positive, Field(alias="min_throughput")]
+    max_delay_s: Annotated[Duration | None, Field(alias="max_delay")] = None
+    max_jitter_s: Annotated[Duration | None, Field(alias="max_jitter")] = None
+    max_loss: Fraction | None = None
 
     def limit(self, metric: str) -> float | None:
         """The most that is allowed of delay, jitter or loss; None where nothing was said."""
@@ -48,7 +93,8 @@ class QSpec:
 class RSpec:
     """The most the application may take."""
 
-    max_bps: float
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT
+    max_bps: Annotated[Rate, Field(alias="max_throughput")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,15 +102,17 @@ class Tuning:
     """What worked for the transfer itself: parallel TCP streams, buffer of each in bytes, and how
     many files or parts of files move at once (0: as many as the transfer tool chooses)."""
 
-    streams: int = 4
-    buffer_bytes: int = 1 << 20
-    threads: int = 0
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT
+    streams: Annotated[Whole, Field(ge=1, le=MOST_STREAMS)] = 4
+    buffer_bytes: Annotated[Size, Field(alias="buffer")] = 1 << 20
+    threads: Annotated[Whole, Field(ge=0, le=MOST_STREAMS)] = 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Template:
     """One application's needs. Built, and checked, by
-    :func:`~network_provisioner.templates.data.template_from_dict`.
+    :func:`~network_provisioner.templates.data.template_from_dict`; people write it under the
+    aliases.
 
     ``version``           counts the changes of the template of this name
     ``applications``      patterns of the applications and transformations it is meant for, as a
@@ -80,22 +128,27 @@ class Template:
     ``peak_bps``          the best goodput that a transfer with it reached so far; 0 for none
     """
 
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT
     name: str
+    version: Annotated[Whole, Field(ge=1, le=2**53)] = 1
+    applications: Annotated[
+        tuple[Pattern, ...],
+        Field(max_length=100),
+        BeforeValidator(lambda value: [value] if isinstance(value, str) else value),
+    ] = ()
     qspec: QSpec
     rspec: RSpec
-    weights: Mapping[str, float]
-    tables: Mapping[str, Table]
-    version: int = 1
-    priority: int = 0
-    patience_s: float = 20.0
-    break_even_bytes: int | None = None
-    when_queued: str = "wait"
-    small: str = "best_effort"
-    max_age_s: float = 900.0
+    priority: Annotated[Whole, Field(ge=0, le=MOST_PRIORITY)] = 0
+    weights: Annotated[Mapping[str, float], As(_Weights)] = field(default_factory=dict)
+    tables: Annotated[Mapping[str, Table], As(_Tables)] = field(default_factory=dict)
+    patience_s: Annotated[Duration, Field(alias="patience")] = 20.0
+    break_even_bytes: Annotated[Size | None, Field(alias="break_even")] = None
+    when_queued: Literal["wait", "defer", "best_effort"] = "wait"
+    small: Literal["best_effort", "share"] = "best_effort"
+    max_age_s: Annotated[Duration, Field(alias="max_age")] = 900.0
+    paths: Annotated[Whole, Field(ge=1, le=MOST_PATHS)] = 1
     tuning: Tuning = Tuning()
-    paths: int = 1
-    applications: tuple[str, ...] = ()
-    peak_bps: float = 0.0
+    peak_bps: Annotated[Rate, Field(alias="peak")] = 0.0
 
     def score(
         self,

@@ -25,10 +25,10 @@ from monitors.watcher.decision_file import Pair
 from network_provisioner.base.model import Service, TransitRequest
 from network_provisioner.client.hookconfig import HookConfig
 from network_provisioner.client.path_requests import (
-    Answer,
-    Answers,
     Effects,
     Patience,
+    RequestOutcome,
+    RequestOutcomes,
     ask,
     give_back,
     may_be,
@@ -55,7 +55,7 @@ class JobRequest:
     files: int
     size_source: str = ""
 
-    def decision(self, answer: Answer | None = None) -> Pair:
+    def decision(self, answer: RequestOutcome | None = None) -> Pair:
         """What is on record of it, before and after it was answered."""
         r = self.request
         pair = Pair(
@@ -175,7 +175,7 @@ def run(
     decision.left_over = give_back(others, effects)
     waited_s = max(0.0, place.at - decision.since)
     may_defer = submitdir.defers(submit_dir, place.facts, job, DEFER_STATUS)
-    answers = Answers([])
+    answers = RequestOutcomes([])
     if requests:
         patience = Patience(config.patience_s, waited_s, may_defer)
         answers = ask([one.request for one in requests], patience, effects)

@@ -24,8 +24,8 @@ from monitors.watcher.decision_file import Pair
 from network_provisioner.base.errors import AdonError, BrokerError
 from network_provisioner.base.model import TransitRequest
 from network_provisioner.client.hookconfig import HookConfig
-from network_provisioner.client.path_requests import Answer, Effects, give_back
-from network_provisioner.client.patience import Broker, Budget
+from network_provisioner.client.path_requests import Effects, RequestOutcome, give_back
+from network_provisioner.client.patience import BrokerCalls, Budget
 from pegasus_hooks.prepost import WATCHER
 from pegasus_hooks.prepost.decision import (
     Decision,
@@ -44,7 +44,7 @@ class Network:
     """A broker, all calls of which together may take ``timeout_s`` of the hooks' configuration."""
 
     config: HookConfig
-    broker: Broker
+    broker: BrokerCalls
     budget: Budget = field(init=False)
 
     def __post_init__(self) -> None:
@@ -147,7 +147,9 @@ def _answered(pair: Pair, answer: RequestAnswer) -> Pair:
     transit = answer.transit
     if transit is None:
         return replace(pair, state="best_effort", reason=str(answer.error))
-    return pair.answered(Answer(transit.id, str(transit.state), transit.reason, True, transit))
+    return pair.answered(
+        RequestOutcome(transit.id, str(transit.state), transit.reason, True, transit)
+    )
 
 
 def _give_back(step: Step, world: World, network: Network) -> None:

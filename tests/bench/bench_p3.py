@@ -23,9 +23,10 @@ import networkx as nx
 
 from network_provisioner.base.model import Transit, TransitState
 from network_provisioner.reservations.ledger import Ledger
-from network_provisioner.selection.admission import Admission, Grant, Limits
+from network_provisioner.selection.admission import Admission, BrokerLimits
 from network_provisioner.selection.push import Movable
-from network_provisioner.selection.split import Way
+from network_provisioner.selection.split import PathPart
+from network_provisioner.selection.verdicts import Grant
 from network_provisioner.templates.data import template_from_dict
 from network_provisioner.topology.graph import Link, Node, Topology
 from tests.bench import Figure, Tell, bench, percentiles
@@ -83,7 +84,7 @@ class World:
     pairs: list[tuple[str, str]]
     count: int = 0
     moved: int = 0
-    held: dict[str, tuple[Transit, tuple[Way, ...]]] = field(default_factory=dict)
+    held: dict[str, tuple[Transit, tuple[PathPart, ...]]] = field(default_factory=dict)
 
     @property
     def now(self) -> float:
@@ -144,8 +145,8 @@ def make_world(tell: Tell) -> World:
     """A world with LIVE reservations, made by the broker's own decisions."""
     rng = Random(3)
     topology = make_network(rng)
-    ledger = Ledger.of(topology, Limits().reservable)
-    admission = Admission(topology, ledger, lambda _: None, Limits())
+    ledger = Ledger.of(topology, BrokerLimits().reservable)
+    admission = Admission(topology, ledger, lambda _: None, BrokerLimits())
     # Some sites are asked for more than others, so that some links are full.
     weights = [1 / (1 + i) ** 0.5 for i in range(SITES)]
     pairs: dict[tuple[str, str], None] = {}
@@ -202,7 +203,7 @@ class Peers:
 
     def _shortest(self, transit: Transit) -> Iterator[list[str]]:
         paths = nx.shortest_simple_paths(self.graph, transit.src, transit.dst, weight="delay")
-        return islice(paths, Limits().max_paths)
+        return islice(paths, BrokerLimits().max_paths)
 
     def _has_room(self, path: list[str], transit: Transit, now: float) -> bool:
         begin = max(now, transit.start)

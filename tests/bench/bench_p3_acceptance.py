@@ -22,7 +22,8 @@ from scipy.sparse import coo_array
 
 from network_provisioner.base.model import Transit, TransitState
 from network_provisioner.reservations.ledger import Lane, Ledger, Reservation
-from network_provisioner.selection.admission import Admission, Grant, Limits
+from network_provisioner.selection.admission import Admission, BrokerLimits
+from network_provisioner.selection.verdicts import Grant
 from network_provisioner.templates.data import template_from_dict
 from network_provisioner.templates.template import Template
 from network_provisioner.topology.graph import Link, Node, Topology
@@ -77,7 +78,7 @@ def make_requests(rng: Random, topology: Topology) -> list[Ask]:
 def ours(topology: Topology, asks: list[Ask], paths: int) -> int:
     """How many get a grant."""
     ledger = Ledger.of(topology)
-    limits = Limits(reservable=1.0)
+    limits = BrokerLimits(reservable=1.0)
     admission = Admission(topology, ledger, lambda _: None, limits)
     template = _template(paths)
     accepted = 0
@@ -133,7 +134,7 @@ def shortest_alone(graph: Any, ask: Ask, has_room: Callable[[str, str], bool]) -
 
 def first_fit(graph: Any, ask: Ask, has_room: Callable[[str, str], bool]) -> list[str] | None:
     """The first with room of as many shortest paths as ours looks at."""
-    return _first_fit(graph, ask, has_room, Limits().max_paths)
+    return _first_fit(graph, ask, has_room, BrokerLimits().max_paths)
 
 
 def _first_fit(

@@ -12,8 +12,8 @@ from functools import cache, partial
 from random import Random
 from statistics import median
 
-from network_provisioner.reservations.elastic import Demand, Sharing, share
-from network_provisioner.reservations.lanes import Hop
+from network_provisioner.reservations.elastic import MaxMinShares, RateDemand, share
+from network_provisioner.reservations.ledger import Hop
 from network_provisioner.topology.graph import Topology
 from tests.bench import Figure, Tell, bench
 from tests.bench.bench_p3 import SITES, make_network, timed
@@ -35,7 +35,7 @@ def capacities(topology: Topology, part: float = 1.0) -> dict[Hop, float]:
 
 def make_demands(
     rng: Random, topology: Topology, capacity: dict[Hop, float], count: int, priorities: list[int]
-) -> list[Demand]:
+) -> list[RateDemand]:
     """Between sites of which some are more sought after, on one of their paths with room."""
     weights = [1 / (1 + i) ** 0.5 for i in range(SITES)]
     left, made = dict(capacity), []
@@ -50,11 +50,11 @@ def make_demands(
             for hop in path.hops:
                 left[hop] -= low
             high = low + rng.choice(CEILINGS_BPS)
-            made.append(Demand(str(len(made)), path.hops, low, high, rng.choice(priorities)))
+            made.append(RateDemand(str(len(made)), path.hops, low, high, rng.choice(priorities)))
     return made
 
 
-def textbook(capacity: dict[Hop, float], demands: list[Demand]) -> dict[str, float]:
+def textbook(capacity: dict[Hop, float], demands: list[RateDemand]) -> dict[str, float]:
     """One link, or one demand that has its maximum, after the other."""
     rates = {d.id: d.min_bps for d in demands}
     left = dict(capacity)
@@ -82,7 +82,7 @@ def textbook(capacity: dict[Hop, float], demands: list[Demand]) -> dict[str, flo
     return rates
 
 
-def equal_parts(capacity: dict[Hop, float], demands: list[Demand]) -> dict[str, float]:
+def equal_parts(capacity: dict[Hop, float], demands: list[RateDemand]) -> dict[str, float]:
     """Every demand the same part of each link's rest, whatever others could not take."""
     users: dict[Hop, int] = {}
     left = dict(capacity)
@@ -123,7 +123,7 @@ def allocation(tell: Tell) -> Iterable[Figure]:
     whole = capacities(topology)
     many = make_demands(rng, topology, whole, DEMANDS, [0, 0, 5, 9])
     tell(f"{DEMANDS:,} demands, {CHANGES} changes")
-    sharing = Sharing(whole)
+    sharing = MaxMinShares(whole)
     sharing.update(many)
     sharing.rates()
     spent = []

@@ -14,13 +14,13 @@ import numpy as np
 from scipy.optimize import linprog
 from scipy.sparse import csr_array, eye_array, hstack, vstack
 
-from network_provisioner.reservations.elastic import Demand
-from network_provisioner.reservations.lanes import Hop
+from network_provisioner.reservations.elastic import RateDemand
+from network_provisioner.reservations.ledger import Hop
 
 CLOSE = 1e-7  # of the largest capacity; below that, figures of the solver mean nothing
 
 
-def maxmin(capacity: Mapping[Hop, float], demands: Sequence[Demand]) -> dict[str, float]:
+def maxmin(capacity: Mapping[Hop, float], demands: Sequence[RateDemand]) -> dict[str, float]:
     """The rates of all demands, their minima included, tier by tier."""
     rest = dict(capacity)
     for demand in demands:
@@ -39,7 +39,7 @@ def maxmin(capacity: Mapping[Hop, float], demands: Sequence[Demand]) -> dict[str
 class _Tier:
     """What each of a tier gets above its minimum. Variables: their rates, then one gain each."""
 
-    def __init__(self, rest: Mapping[Hop, float], tier: Sequence[Demand]) -> None:
+    def __init__(self, rest: Mapping[Hop, float], tier: Sequence[RateDemand]) -> None:
         self.scale = max(1.0, *rest.values())
         hops = {hop: row for row, hop in enumerate(sorted({h for d in tier for h in d.hops}))}
         where = [(hops[hop], i) for i, d in enumerate(tier) for hop in d.hops]

@@ -7,10 +7,11 @@ from typing import Any
 
 from network_provisioner.base.model import Transit, TransitState
 from network_provisioner.reservations.ledger import Ledger
-from network_provisioner.selection.admission import Admission, Claims, Grant, Limits, Never, Wait
+from network_provisioner.selection.admission import Admission, BrokerLimits
 from network_provisioner.selection.push import Movable
-from network_provisioner.selection.split import Way
-from network_provisioner.selection.transit import Decision
+from network_provisioner.selection.split import PathPart
+from network_provisioner.selection.transit import PathChoice
+from network_provisioner.selection.verdicts import Claims, Grant, Never, Wait
 from network_provisioner.templates.data import template_from_dict
 from network_provisioner.templates.template import Template
 from network_provisioner.topology.graph import Link, Node, Topology
@@ -45,7 +46,7 @@ class Desk:
     ) -> None:
         self.template = template or globals()["template"]()
         self.ledger = Ledger.of(topology)
-        limits = Limits(reservable=1.0, max_paths=max_paths)
+        limits = BrokerLimits(reservable=1.0, max_paths=max_paths)
         self.admission = Admission(topology, self.ledger, lambda _: None, limits)
         self.held: dict[str, tuple[Transit, tuple[Any, ...]]] = {}
         self.together: list[set[str]] = []  # ids that must move together
@@ -85,9 +86,9 @@ class Desk:
     def hold(self, name: str, nodes: str, low: float, **more: Any) -> None:
         """A transit on this very path."""
         transit = self.transit(name, nodes[0], nodes[-1], low, **more)
-        way = Way(self.admission.topology.path(nodes), int(low), low)
+        way = PathPart(self.admission.topology.path(nodes), int(low), low)
         until = NOW + (transit.lease_s or 0)
-        self.carry_out(transit, Grant((way,), NOW, until, Decision(None, (), ""), ""))
+        self.carry_out(transit, Grant((way,), NOW, until, PathChoice(None, (), ""), ""))
 
     def release(self, name: str) -> None:
         """It is over."""

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
-from itertools import product
 from typing import Any
 
 import pytest
 from decide_rig import NOW, Desk, network, nodes_of, template
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.reservations.ledger import Lane, Reservation
-from network_provisioner.reservations.overlay import Overlay
-from network_provisioner.selection.admission import Claim, Grant, Never, Wait, check_times
 from network_provisioner.selection.split import divisible
+from network_provisioner.selection.verdicts import Claim, Grant, Never, Wait
 
 # Two ways from A and B to C and D, which part at p and join at q.
 TWO_WAYS = {"A-p": 100, "B-p": 100, "p-x": 50, "x-q": 50, "p-y": 30, "y-q": 30, "q-C": 100,
@@ -117,28 +114,6 @@ def test_unknown_sites() -> None:
     with pytest.raises(BrokerError, match="unknown site 'Z'") as caught:
         desk().ask("t", "A", "Z", 1)
     assert caught.value.code == "unknown_site"
-
-
-@pytest.mark.parametrize(
-    ("start", "end", "words"),
-    [
-        (NOW - 6, None, "is past"),
-        (None, NOW, "expected it after the start"),
-        (NOW + 10, NOW + 10, "expected it after the start"),
-        (NOW + 10, NOW + 5, "expected it after the start"),
-        (NOW - 4, NOW - 1, "expected it after the start"),
-        (None, NOW + 101, "expected at most 100 s"),
-        (math.nan, None, "expected Unix seconds"),
-        (None, math.inf, "expected Unix seconds"),
-    ],
-)
-def test_times_that_cannot_be(start: float | None, end: float | None, words: str) -> None:
-    with pytest.raises(BrokerError, match=words) as caught:
-        check_times(start, end, NOW, 100)
-    assert caught.value.code == "bad_time"
-    check_times(None, None, NOW, 100)
-    check_times(NOW - 4, NOW + 100, NOW, 100)
-    check_times(NOW + 1000, NOW + 1100, NOW, 100)
 
 
 # ---------------------------------------------------------------- claims of those who wait before
@@ -281,9 +256,6 @@ def test_one_part_of_a_split_transit_moves() -> None:
     assert [str(move) for move in grant.moves] == ["low moves from p>x to A-p-z-q-C and A-p-y-q-C"]
 
 
-# ---------------------------------------------------------------- the thesis's timeline
-
-
 # ---------------------------------------------------------------- whatever comes
 
 MESH = {"A-p": 90, "B-p": 60, "p-x": 50, "x-q": 40, "p-y": 30, "y-q": 30, "x-y": 20, "p-q": 15,
@@ -307,55 +279,6 @@ def request(made: Desk, name: str, ask: Any) -> Any:
     return made.ask(
         name, src, dst, low, priority=priority, start=NOW + start if start else 0, lease_s=lease
     )
-
-
-holders = st.lists(
-    st.tuples(st.sampled_from(["ApxqC", "BpxqD", "ApyqC", "BpyqD", "ApzqD"]), st.integers(5, 30),
-              st.integers(0, 2), st.integers(1, 12)),
-    max_size=5,
-)  # fmt: skip
-
-
-def fewest_moves(made: Desk, new: Reservation, priority: int) -> int | None:
-    """Of all ways to put lower priorities on other paths so that ``new`` fits; by trying them."""
-    lower = [name for name, (transit, _) in made.held.items() if transit.priority < priority]
-    found: list[int] = []
-    newcomer = made.transit("new", "A", "D", 1, priority=priority)
-    options = [[None, *made.movable(name, newcomer)[0].paths] for name in lower]
-    for places in product(*options):
-        overlay, moved = Overlay(made.ledger), []
-        for name, path in zip(lower, places, strict=True):
-            if path is not None:
-                overlay.take(made.ledger.reservations[name])
-                moved.append((made.ledger.reservations[name], path))
-        rest = [replace(r, lanes=(Lane(p.hops, r.lanes[0].rate_bps),)) for r, p in moved]
-        if overlay.put(new) and all(overlay.put(r) for r in rest):
-            found.append(len(moved))
-    return min(found, default=None)
-
-
-@settings(max_examples=50, deadline=None)
-@given(holders, st.integers(10, 50), st.integers(1, 3), st.integers(1, 12))
-def test_moves_are_the_fewest_there_are(
-    held: list[Any], low: int, priority: int, lease: int
-) -> None:
-    made = Desk(network({**TWO_WAYS, "p-z": 20, "z-q": 20}, {"p-y": 0.01, "p-z": 0.02}))
-    for number, (nodes, bps, rank, seconds) in enumerate(held):
-        lane = Lane(made.admission.topology.path(nodes).hops, bps)
-        if Overlay(made.ledger).put(Reservation("", (lane,), NOW, NOW + seconds)):
-            made.hold(f"h{number}", nodes, bps, priority=rank, lease_s=seconds)
-    verdict = made.decide(made.transit("new", "A", "D", low, priority=priority, lease_s=lease))
-    paths = made.admission.paths("A", "D")
-    tried = [
-        fewest_moves(made, Reservation("new", (Lane(p.hops, low),), NOW, NOW + lease), priority)
-        for p in paths
-    ]
-    best = min((moves for moves in tried if moves is not None), default=None)
-    if isinstance(verdict, Grant):
-        assert len(verdict.moves) == best
-    else:
-        # Chains, where one can only move because another does, are not looked for.
-        assert best is None or best > 1
 
 
 @settings(max_examples=60, deadline=None)
@@ -407,20 +330,3 @@ def check_grant(made: Desk, transit: Any, grant: Grant, before: dict[str, Reserv
     assert all(made.ledger.reservations[name].end == r.end for name, r in before.items())
     loads = made.ledger._links.values()
     assert all(0 <= level <= link.capacity for link in loads for _, level in link.steps)
-
-
-@settings(max_examples=40, deadline=None)
-@given(st.lists(asks, max_size=20), st.integers(1, 3))
-def test_everything_released_is_free_again(found: list[Any], paths: int) -> None:
-    made = fill(found, paths)
-    for name in list(made.held):
-        made.release(name)
-    assert all(link.steps == [(-math.inf, 0)] for link in made.ledger._links.values())
-
-
-@settings(max_examples=40)
-@given(worlds, asks)
-def test_the_same_question_has_the_same_answer(world: Any, ask: Any) -> None:
-    assume(world[0])
-    one, other = fill(*world), fill(*world)
-    assert str(request(one, "new", ask)) == str(request(other, "new", ask))

@@ -181,7 +181,6 @@ def test_what_is_over_or_unknown_does_not_move(rig: Rig) -> None:
     rig.broker.release("a")
     assert code_of(rig.broker.shift, "a", T0 + 60, T0 + 120) == "conflict"
     assert code_of(rig.broker.shift, "b", T0 + 60, T0 + 120) == "unknown_transit"
-    assert code_of(rig.broker.shift, "a", T0 + 60, T0 + 120, -1) == "bad_request"
 
 
 def test_a_start_that_has_come_is_now(rig: Rig) -> None:

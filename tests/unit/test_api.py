@@ -63,6 +63,13 @@ def test_the_life_of_a_transit(web: TestClient, rig: Rig) -> None:
     assert web.post(f"{where}/release").json() == ended.json()  # a body is not needed
 
 
+def test_as_many_together_as_may_be(unchanged: World) -> None:
+    web, _ = unchanged
+    assert web.post("/v1/transits/ask", json={"requests": []}).json() == {"answers": []}
+    answer = web.post("/v1/transits/ask", json={"requests": [ASK] * 257})
+    assert error(answer)[:2] == (400, "bad_request") and "at most 256" in error(answer)[2]
+
+
 def test_lists(web: TestClient) -> None:
     for name, workflow in (("a", "v"), ("b", "w"), ("c", "w")):
         web.post("/v1/transits", json={**ASK, "id": name, "workflow": workflow})
@@ -140,6 +147,23 @@ def test_bad_requests(unchanged: World, change: dict[str, Any], code: str, words
     assert (status, found) == (STATUS[code], code)
     assert words in message
     assert rig.broker.list() == []
+
+
+@pytest.mark.parametrize(
+    ("action", "body", "words"),
+    [
+        ("release", {"bytes": -1}, "body.bytes"),
+        ("release", {"seconds": -1.0}, "body.seconds"),
+        ("release", {"retries": -1}, "body.retries"),
+        ("renew", {"lease_s": -1}, "body.lease_s"),
+        ("shift", {"start": 1e6, "end": 2e6, "size_bytes": -1}, "body.size_bytes"),
+        ("flows", {"flows": [{"dst_ports": 1}] * 17}, "body.flows: List should have at most"),
+    ],
+)
+def test_bad_figures(unchanged: World, action: str, body: dict[str, Any], words: str) -> None:
+    web, _ = unchanged
+    status, code, message = error(web.post(f"/v1/transits/any/{action}", json=body))
+    assert (status, code) == (400, "bad_request") and message.startswith(words)
 
 
 @pytest.mark.parametrize(

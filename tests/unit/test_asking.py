@@ -6,19 +6,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from broker_rig import BIG, Clock, Rig, code_of, fill, refusing
+from broker_rig import BIG, MBPS, Clock, Rig, code_of, demo_network, fill, refusing
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from killed_broker import TEMPLATES
 
 from network_provisioner.base.model import (
     ENDED,
+    LIVE,
     RequestAnswer,
     Service,
     Transit,
     TransitRequest,
     TransitState,
 )
-from network_provisioner.broker import MOST_REQUESTS
+from network_provisioner.client.request_ids import latest, numbered
 from network_provisioner.stores.sqlite import SqliteStore
 from network_provisioner.stores.store import StoreError
 from network_provisioner.templates.data import template_from_dict, templates_from_dict
@@ -88,12 +90,6 @@ def test_a_store_that_is_full_is_said_for_each(rig: Rig, monkeypatch: pytest.Mon
     answers = rig.broker.ask([TransitRequest(n, "mu", "tacc") for n in "ab"])
     assert [a.error and a.error.code for a in answers] == ["store_unavailable"] * 2
     assert rig.reserved() == {} and rig.controller.circuits == {}
-
-
-def test_too_many(rig: Rig) -> None:
-    many = [TransitRequest(f"t{n}", "mu", "tacc") for n in range(MOST_REQUESTS + 1)]
-    assert code_of(rig.broker.ask, many) == "bad_request"
-    assert rig.broker.ask([]) == []
 
 
 # -- again -----------------------------------------------------------------------------------
@@ -244,7 +240,73 @@ def test_a_report_says_what_was_used(rig: Rig) -> None:
     assert used == (8, 1 << 22, 2, 1)
     assert rig.broker.get("a") == ended
     assert rig.broker.release("a", streams=9).streams == 8
-    assert code_of(rig.broker.release, "a", retries=-1) == "bad_request"
+
+
+# -- one of them moves another, and the switches refuse ------------------------------------------
+
+
+def test_who_is_refused_needs_no_other_path(tmp_path: Path) -> None:
+    rig = Rig(tmp_path / "state", demo_network(l3="150 Mb/s"), TEMPLATES)
+    rig.controller.cursed = {"small"}
+    small = TransitRequest("small", "local", "iplant", template="low", min_bps=60 * MBPS)
+    great = TransitRequest("great", "mu", "tacc", template="high", min_bps=140 * MBPS)
+    answers = {a.transit.id: a.transit for a in rig.broker.ask([small, great]) if a.transit}
+    assert answers["small"].state is TransitState.FAILED
+    assert answers["great"].state is TransitState.INSTALLED
+    assert answers["great"].path == ["mu", "s1", "s2", "tacc"]
+    rig.broker.release("great")
+    assert rig.reserved() == {}
+
+
+def test_who_moved_another_is_not_undone_by_one_that_is_refused(tmp_path: Path) -> None:
+    rig = Rig(tmp_path / "state", demo_network(l3="150 Mb/s"), TEMPLATES)
+    rig.ask("moves", "local", "iplant", template="low", min_bps=60 * MBPS)
+    rig.controller.cursed = {"small"}
+    great = TransitRequest("great", "mu", "tacc", template="high", min_bps=140 * MBPS)
+    small = TransitRequest("small", "tacc", "iplant", template="low", min_bps=10 * MBPS)
+    answers = {a.transit.id: a.transit for a in rig.broker.ask([great, small]) if a.transit}
+    assert answers["great"].state is TransitState.INSTALLED
+    assert answers["small"].state is TransitState.FAILED
+    assert rig.broker.get("moves").path == ["local", "s1", "r1", "s2", "iplant"]
+    for name in ("great", "moves"):
+        rig.broker.release(name)
+    assert rig.reserved() == {}
+
+
+# -- the ids of what is asked for again --------------------------------------------------------
+
+ended = st.sampled_from(sorted(ENDED))
+going_on = st.sampled_from([*sorted(LIVE), TransitState.QUEUED])
+
+
+def rounds_of(base: str, states: list[TransitState]) -> dict[str, Transit]:
+    names = [numbered(base, number) for number in range(1, len(states) + 1)]
+    return {n: Transit(n, "mu", "tacc", s) for n, s in zip(names, states, strict=True)}
+
+
+@given(st.lists(ended, max_size=130), st.none() | going_on)
+def test_the_first_that_has_not_ended(over: list[TransitState], last: TransitState | None) -> None:
+    known = rounds_of("a", [*over, *([last] if last else [])])
+    looked: list[str] = []
+
+    def find(name: str) -> Transit | None:
+        looked.append(name)
+        return known.get(name)
+
+    if len(over) >= 100:
+        assert code_of(latest, "a", find) == "conflict"
+        return
+    number, found = latest("a", find)
+    assert number == len(over) + 1
+    assert (found.state if found else None) == last
+    assert len(looked) <= 15
+
+
+@given(st.dictionaries(st.integers(1, 40), ended | going_on))
+def test_whatever_ids_others_chose(taken: dict[int, TransitState]) -> None:
+    known = {numbered("a", n): Transit("x", "mu", "tacc", s) for n, s in taken.items()}
+    number, found = latest("a", known.get)
+    assert known.get(numbered("a", number)) is found and (found is None or found.state not in ENDED)
 
 
 # -- whatever is asked -----------------------------------------------------------------------

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from network_provisioner.selection.breakeven import (
     HOOK_S,
-    MOST_PART,
     REMEMBERED,
     BreakEven,
     SetupTimes,
@@ -48,28 +47,6 @@ def test_a_circuit_pays_where_it_is_sooner(
         return
     sooner = with_it < without
     assert even.pays(size) == (sooner or size >= largest_small(setup_s, circuit))
-
-
-@given(setups, rates, rates)
-def test_the_guarantee_is_worth_a_tenth(setup_s: float, circuit: float, slow: float) -> None:
-    least = BreakEven(setup_s, circuit, slow).size_bytes
-    assert 0 < least <= largest_small(setup_s, circuit)
-    assert setup_s >= 8 * least / circuit / MOST_PART * (1 - 1e-9)
-
-
-@given(setups, rates, rates, sizes, sizes)
-def test_what_pays_for_some_bytes_pays_for_more(
-    setup_s: float, circuit: float, slow: float, one: int, other: int
-) -> None:
-    even = BreakEven(setup_s, circuit, slow)
-    if even.pays(min(one, other)):
-        assert even.pays(max(one, other))
-
-
-@given(setups, setups, rates, rates)
-def test_what_is_set_up_sooner_pays_sooner(a: float, b: float, circuit: float, slow: float) -> None:
-    quick, long = sorted((a, b))
-    assert BreakEven(quick, circuit, slow).size_bytes <= BreakEven(long, circuit, slow).size_bytes
 
 
 @given(st.lists(st.floats(-1, 1e4), max_size=3 * REMEMBERED))

@@ -9,7 +9,7 @@ import pytest
 from broker_rig import BIG, Rig, code_of, fill, refusing
 
 from network_provisioner.base.model import Transit, TransitState
-from network_provisioner.selection.admission import Admission, Limits
+from network_provisioner.selection.admission import Admission, BrokerLimits
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def test_the_highest_priority_is_served_first_then_the_oldest(tmp_path: Path) ->
     # All the same but for priority, and only one fits at a time.
     kind = {"qspec": {"min_throughput": 100e6}, "rspec": {"max_throughput": 100e6}}
     kinds = {f"p{n}": {**kind, "priority": n, "patience": "1 h"} for n in range(3)}
-    rig = Rig(tmp_path / "s", templates=kinds, limits=Limits(pin_pairs=False))
+    rig = Rig(tmp_path / "s", templates=kinds, limits=BrokerLimits(pin_pairs=False))
     rig.ask("first", "mu", "tacc", template="p0")
     order = [("a", "p0"), ("b", "p1"), ("c", "p2"), ("d", "p1"), ("e", "p2")]
     for name, template in order:
@@ -116,7 +116,7 @@ def test_who_has_no_patience_goes_best_effort_at_once(tmp_path: Path) -> None:
 def test_where_many_wait_few_are_decided_about_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rig = Rig(tmp_path / "s", limits=Limits(pin_pairs=False))
+    rig = Rig(tmp_path / "s", limits=BrokerLimits(pin_pairs=False))
     pairs = [("mu", "tacc"), ("mu", "iplant"), ("local", "tacc"), ("local", "iplant")]
     for number, (src, dst) in enumerate(pairs):
         rig.ask(f"holds{number}", src, dst, min_bps=45e6)
@@ -160,7 +160,7 @@ def test_a_lease_ends_by_itself_and_a_late_report_still_counts(rig: Rig) -> None
 
 
 def test_leases_are_bounded_and_renewals_only_lengthen(tmp_path: Path) -> None:
-    rig = Rig(tmp_path / "s", limits=Limits(max_lease_s=100, unsized_lease_s=50))
+    rig = Rig(tmp_path / "s", limits=BrokerLimits(max_lease_s=100, unsized_lease_s=50))
     start = rig.clock.now
     assert rig.ask("a", "mu", "tacc").lease_until == start + 50
     assert rig.ask("b", "mu", "tacc", lease_s=1e9).lease_until == start + 100

@@ -16,8 +16,6 @@ from multiprocessing import get_context
 from random import Random
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from request_sequences import Sequences
 
 SEQUENCES = 240
@@ -45,14 +43,6 @@ def test_promises_hold_at_every_instant(world: Sequences, brokers: int) -> None:
     # It would prove little if nothing ever came that far.
     assert min(world.states[state] for state in ("released", "expired", "best_effort")) > 30
     assert world.states["failed"] > 5
-
-
-@settings(max_examples=30, deadline=None)
-@given(st.randoms(use_true_random=False), st.integers(1, 15), st.sampled_from([1, 2]))
-def test_promises_hold_whatever_hypothesis_makes_of_it(
-    world: Sequences, rng: Random, length: int, brokers: int
-) -> None:
-    world.run(rng, length, brokers)
 
 
 @pytest.mark.long

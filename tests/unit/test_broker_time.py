@@ -9,7 +9,7 @@ import pytest
 from broker_rig import L2, MBPS, Rig, code_of, refusing
 
 from network_provisioner.base.model import TransitState
-from network_provisioner.selection.admission import Limits
+from network_provisioner.selection.admission import BrokerLimits
 
 T0 = 1_000_000.0
 
@@ -173,7 +173,7 @@ def test_what_is_held_survives_a_restart(rig: Rig) -> None:
 def test_waiting_raises_the_rank_so_that_nobody_starves(tmp_path: Path) -> None:
     kind = {"qspec": {"min_throughput": 100e6}, "rspec": {"max_throughput": 100e6}}
     kinds = {f"p{n}": {**kind, "priority": n, "patience": "10 h"} for n in (0, 3)}
-    limits = Limits(pin_pairs=False, aging_s=100)
+    limits = BrokerLimits(pin_pairs=False, aging_s=100)
     rig = Rig(tmp_path / "s", templates=kinds, limits=limits)
     rig.ask("0", "mu", "tacc", template="p3")
     rig.ask("low", "mu", "tacc", template="p0")

@@ -4,14 +4,27 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
+from random import Random
+from typing import cast
 
 import pytest
 from broker_rig import L2, Clock, Rig
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from request_sequences import (
+    RESERVABLE,
+    TEMPLATES,
+    MemoryStore,
+    OneSequence,
+    Sequences,
+)
 
 from network_provisioner.base.clock import JUMP_S, SteadyClock, move_times, since_boot, steady
+from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.model import LIVE, Transit, TransitState
+from network_provisioner.broker import Broker
+from network_provisioner.selection.admission import BrokerLimits
+from network_provisioner.stores.store import Store
 
 HOUR = 3600.0
 T0 = 1_000_000.0
@@ -229,23 +242,74 @@ def test_switches_that_were_away_are_asked_again_in_time(rig: Rig, times: Times)
     assert "a" in rig.controller.circuits
 
 
-@settings(max_examples=30)
-@given(st.lists(st.tuples(st.floats(-1e5, 1e5), st.floats(0, 30)), max_size=6))
-def test_however_often_it_is_set_a_lease_lasts_as_long(
-    tmp_path_factory: pytest.TempPathFactory, sets: list[tuple[float, float]]
-) -> None:
-    times = Times()
-    folder = tmp_path_factory.mktemp("b")
-    rig = Rig(folder / "s", clock=times.clock)  # type: ignore[arg-type]
-    rig.ask("a", "mu", "tacc", lease_s=100)
-    began = times.steady
-    for by_s, after_s in sets:
-        times.offset += by_s
-        times.steady += after_s
-        rig.broker.sweep()
-        # The clock follows what adds up to a second; nobody sees less of a difference.
-        left = times.steady - began - 100
-        if abs(left) > 1e-3:
-            expected = TransitState.EXPIRED if left > 0 else TransitState.INSTALLED
-            assert rig.broker.get("a").state is expected
-    rig.store.close()
+# -- whatever is asked while it is set ---------------------------------------------------------
+
+SEQUENCES = 150
+JUMPS_S = (3600.0, -3600.0, 90.0, -90.0, 5.0, -5.0, 400_000.0, -400_000.0)
+
+
+class SetClock(OneSequence):
+    """As its base, and the clock is set: that must not be an instant in any transit's life."""
+
+    set_by_s = 0.0
+    doubtful = False  # who has a database keeps its own time
+
+    def new_broker(self) -> Broker:
+        store = MemoryStore(self.rows)
+        clock = SteadyClock(self.clock, lambda: self.clock.now - self.set_by_s)
+        limits = BrokerLimits(reservable=RESERVABLE, aging_s=30.0)
+        broker = Broker(
+            self.topology, TEMPLATES, self.controller, cast(Store, store), None, None, clock, limits
+        )
+        self.stores.append(store)
+        broker.start()
+        return broker
+
+    def step(self) -> None:
+        """Something happens, or the clock is set."""
+        if self.rng.random() > 0.08:
+            super().step()
+            return
+        before = {i: t.copy() for i, t in self.broker._active.all.items()}
+        now = self.clock.now
+        by_s = self.rng.choice(JUMPS_S)
+        if now + by_s < 0:  # there was no wall clock before 1970
+            return
+        self.clock.now += by_s
+        self.set_by_s += by_s
+        self.broker.sweep()
+        after = self.broker._active.all
+        for name, was in before.items():
+            if was.state in LIVE and was.start <= now and not was.end:
+                left_s = after[name].lease_until - self.clock.now
+                assert left_s == pytest.approx(was.lease_until - now, abs=1e-6), (was, by_s)
+                assert after[name].path == was.path
+            elif was.state in LIVE and name in after and after[name].state is TransitState.QUEUED:
+                del self.accepted[name]  # others have its time now: it waits like a new one
+
+    def kept(self, transit: Transit, accepted: Transit, now: float) -> None:
+        """What has ended did so at another time of another clock."""
+        if transit.state is not TransitState.EXPIRED:
+            super().kept(transit, accepted, now)
+
+    def release(self, name: str) -> None:
+        try:
+            super().release(name)
+        except BrokerError as error:
+            assert error.code in ("unknown_transit", "store_unavailable"), error.code
+
+
+def test_nothing_is_oversubscribed_and_no_lease_changes(caplog: pytest.LogCaptureFixture) -> None:
+    world = Sequences()
+    caplog.set_level(logging.ERROR)  # switches that refuse are part of it
+    for seed in range(SEQUENCES):
+        rng = Random(seed)
+        one = SetClock(world, rng, 1)
+        try:
+            for _ in range(rng.randint(2, 25)):
+                one.step()
+                one.judge()
+            one.end()
+        except BaseException as error:
+            error.add_note(f"sequence {seed}")
+            raise

@@ -38,7 +38,7 @@ PURE = [
     "condor_plugins/transfers/request_builder.py",
     "condor_plugins/transfers/run_state.py",
     "network_provisioner/controllers/plan.py",
-    "network_provisioner/placement.py",
+    "network_provisioner/admission_control.py",
     *sorted(
         str(path.relative_to(ROOT))
         for room in ("selection", "reservations")

@@ -23,9 +23,9 @@ from network_provisioner.base.model import (
 )
 from network_provisioner.client.path_requests import (
     UNASKED,
-    Answers,
     Effects,
     Patience,
+    RequestOutcomes,
     ask,
     give_back,
     ids_of,
@@ -61,7 +61,7 @@ class Clock:
 
 def asked(
     broker: FakeBroker, patience: Patience, requests: Sequence[TransitRequest] = REQUESTS
-) -> Answers:
+) -> RequestOutcomes:
     return ask(requests, patience, Clock(broker).effects)
 
 

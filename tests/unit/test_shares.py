@@ -15,7 +15,7 @@ from network_provisioner.controllers.base import Queue
 from network_provisioner.reservations import circuits, shares
 from network_provisioner.reservations.elastic import share
 from network_provisioner.reservations.shares import Shares
-from network_provisioner.selection.admission import Limits
+from network_provisioner.selection.admission import BrokerLimits
 
 NETWORK = demo_network(l3="150 Mb/s")
 PATHS = [path for src in ("mu", "local") for path in NETWORK.candidate_paths(src, "tacc")]
@@ -95,7 +95,7 @@ def test_where_many_are_live_all_is_shared_anew_by_the_sweep(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shares, "EAGER", 1)
-    rig = Rig(tmp_path / "s", limits=Limits(pin_pairs=False))
+    rig = Rig(tmp_path / "s", limits=BrokerLimits(pin_pairs=False))
     for name in ("a", "b", "c"):
         rig.ask(name, "mu", "tacc")
 

@@ -16,7 +16,7 @@ from network_provisioner.templates.data import (
     templates_from_dict,
     wanted_from_dict,
 )
-from network_provisioner.templates.match import Wanted, distance, match, misfit
+from network_provisioner.templates.match import Specification, distance, match, misfit
 from network_provisioner.templates.template import Template
 
 BUILT_IN = list(templates_from_dict(None).values())
@@ -42,7 +42,7 @@ def named(name: str, low: float = 1e8, high: float = 1e9, **more: Any) -> Templa
 def test_the_templates_that_ship_are_found(
     application: str, template: str | None, how: str
 ) -> None:
-    found = match(BUILT_IN, application, Wanted())
+    found = match(BUILT_IN, application, Specification())
     assert (found.template.name if found.template else None, found.how) == (template, how)
 
 
@@ -55,27 +55,29 @@ def test_the_name_goes_before_patterns_and_more_letters_before_fewer() -> None:
     ]
     for names, expected in (("abcn", "neuroblastoma"), ("abc", "b"), ("ac", "c"), ("a", "a")):
         among = [t for t in known if t.name[0] in names]
-        found = match(among, "neuroblastoma", Wanted()).template
+        found = match(among, "neuroblastoma", Specification()).template
         assert found is not None and found.name == expected
 
 
 def test_one_that_cannot_serve_what_is_asked_for_is_passed_over() -> None:
     known = [named("app", high=2e8), named("big", high=1e9, applications=["app*"])]
-    found = match(known, "app", Wanted(min_bps=5e8))
+    found = match(known, "app", Specification(min_bps=5e8))
     assert found.template is not None and (found.template.name, found.how) == ("big", "pattern")
     assert found.passed_over == {"app": "allows 200 Mb/s, 500 Mb/s needed"}
 
 
 def test_limits_that_are_promised_or_not() -> None:
     loose, tight = named("loose", limits={"max_delay": 0.2}), named("t", limits={"max_delay": 0.05})
-    assert misfit(loose, Wanted(max_delay_s=0.1)) == "lets delay be 0.2, at most 0.1 needed"
-    assert misfit(tight, Wanted(max_delay_s=0.1)) == ""
-    assert misfit(tight, Wanted(max_loss=0.1)) == "promises nothing of loss, at most 0.1 needed"
+    assert misfit(loose, Specification(max_delay_s=0.1)) == "lets delay be 0.2, at most 0.1 needed"
+    assert misfit(tight, Specification(max_delay_s=0.1)) == ""
+    assert (
+        misfit(tight, Specification(max_loss=0.1)) == "promises nothing of loss, at most 0.1 needed"
+    )
 
 
 def test_the_nearest_specification_lends_figures_but_no_rank() -> None:
     known = [*BUILT_IN, named("vip", 5e8, 1e9, priority=9, peak=8e8)]
-    found = match(known, "unheard-of", Wanted(min_bps=6e8))
+    found = match(known, "unheard-of", Specification(min_bps=6e8))
     assert found.template is not None
     assert (found.template.name, found.how, found.template.priority) == ("vip", "nearest", 0)
     assert "best transfer reached 800 Mb/s" in found.reason
@@ -84,20 +86,20 @@ def test_the_nearest_specification_lends_figures_but_no_rank() -> None:
 
 def test_distance_counts_factors_of_two() -> None:
     template = named("x", 1e8, 8e8)
-    assert distance(template, Wanted(1e8, 8e8)) == 0
-    assert distance(template, Wanted(2e8, 8e8)) == 1
-    assert distance(template, Wanted(5e7, 1e8)) == 4
-    assert distance(template, Wanted()) == 0
+    assert distance(template, Specification(1e8, 8e8)) == 0
+    assert distance(template, Specification(2e8, 8e8)) == 1
+    assert distance(template, Specification(5e7, 1e8)) == 4
+    assert distance(template, Specification()) == 0
 
 
 def test_nothing_fits() -> None:
-    found = match([named("a", high=1e9)], "x", Wanted(min_bps=2e9))
+    found = match([named("a", high=1e9)], "x", Specification(min_bps=2e9))
     assert found.template is None
     assert found.reason == "no template is for 'x', and none allows what is asked for"
 
 
 wanted = st.builds(
-    Wanted,
+    Specification,
     min_bps=st.none() | st.floats(1, 1e12),
     max_bps=st.none() | st.floats(1, 1e12),
     max_delay_s=st.none() | st.floats(0, 10),
@@ -109,7 +111,7 @@ wanted = st.builds(
 @settings(max_examples=50)
 @given(st.lists(bodies(), max_size=4), st.text("soykbSOY-*", max_size=8), wanted, st.randoms())
 def test_the_order_never_matters_and_what_is_found_fits(
-    found: list[dict[str, Any]], application: str, asked: Wanted, rng: random.Random
+    found: list[dict[str, Any]], application: str, asked: Specification, rng: random.Random
 ) -> None:
     known = [template_from_dict(f"t{n}", item) for n, item in enumerate(found)]
     first = match(known, application, asked)

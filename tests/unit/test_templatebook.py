@@ -20,7 +20,7 @@ from network_provisioner.stores.sqlite import SqliteStore
 from network_provisioner.stores.store import Store, StoreError
 from network_provisioner.templates.data import template_from_dict, templates_from_dict
 from network_provisioner.templates.learn import failure
-from network_provisioner.templates.match import Wanted
+from network_provisioner.templates.match import Specification
 from network_provisioner.templates.registry import TemplateRegistry
 from network_provisioner.templates.sitepolicy import TemplatePolicy, capped, policy_from_dict
 from network_provisioner.templates.template import Tuning
@@ -141,7 +141,7 @@ def test_many_that_save_and_ask_at_once(store: Store) -> None:
             versions.append(entry.template.version)
             template = book.get("x", entry.template.version)
             assert template is not None and template.qspec.min_bps == 1e6 * (1 + number)
-            assert book.match("x", Wanted(min_bps=1e6)) is not None
+            assert book.match("x", Specification(min_bps=1e6)) is not None
 
     with ThreadPoolExecutor(8) as pool:
         for done in [pool.submit(work, n) for n in range(8)]:
@@ -418,7 +418,7 @@ def test_saved_from_a_run(store: Store) -> None:
         "max_throughput 600 Mb/s is lowered to 500 Mb/s, the most that this site allows"
     ]
     assert book.match("neuro") == t
-    near = book.match("other", Wanted(min_bps=2e8))
+    near = book.match("other", Specification(min_bps=2e8))
     assert near == replace(t, priority=0)
 
 

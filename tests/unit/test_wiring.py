@@ -25,7 +25,7 @@ from network_provisioner.base.model import Transit, TransitRequest, TransitState
 from network_provisioner.controllers.opendaylight.driver import OpenDaylightController
 from network_provisioner.controllers.openflow.driver import OpenFlowController
 from network_provisioner.controllers.simulated import SimulatedController
-from network_provisioner.selection.admission import Limits
+from network_provisioner.selection.admission import BrokerLimits
 from network_provisioner.topology.data import topology_from_dict
 from network_provisioner.topology.graph import Path as NetworkPath
 
@@ -106,10 +106,10 @@ def test_controller_sections_that_cannot_be(
 
 
 def test_limits_are_those_given_and_the_usual_others(tmp_path: Path) -> None:
-    assert limits_of(config(tmp_path).limits) == Limits()
+    assert limits_of(config(tmp_path).limits) == BrokerLimits()
     given = {"reservable": 0.5, "max_lease": "2 h", "unsized_lease": 60, "aging": "30 s"}
     made = limits_of(config(tmp_path, limits={**given, "max_paths": 3}).limits)
-    assert made == Limits(
+    assert made == BrokerLimits(
         reservable=0.5, max_lease_s=7200.0, unsized_lease_s=60.0, max_paths=3, aging_s=30.0
     )
 

@@ -18,26 +18,21 @@ from network_provisioner.base.units import format_rate
 from network_provisioner.controllers.base import Capabilities
 from network_provisioner.reservations import circuits
 from network_provisioner.reservations.active_transits import ActiveTransits
-from network_provisioner.reservations.lanes import Hop, Reservation
-from network_provisioner.reservations.ledger import Ledger
+from network_provisioner.reservations.ledger import Hop, Ledger, Reservation
 from network_provisioner.selection.admission import (
     Admission,
-    Claim,
-    Grant,
-    Limits,
-    Never,
+    BrokerLimits,
     ThroughputOf,
-    Wait,
     check_times,
 )
 from network_provisioner.selection.breakeven import BreakEven, SetupTimes, largest_small
 from network_provisioner.selection.push import Movable
+from network_provisioner.selection.verdicts import Claim, Grant, Never, Wait
 from network_provisioner.templates.template import Template
 from network_provisioner.terms import (
+    AgreedRates,
     Templates,
-    Terms,
     below,
-    check_ahead,
     new_transit,
     settle,
     template_for,
@@ -53,7 +48,7 @@ where nobody measured."""
 Claims = dict[Hop, list[Claim]]
 
 
-class Placement:
+class AdmissionControl:
     """Decides for one transit at a time, and changes nothing. Not thread-safe.
 
     ``setup_times`` are those of this broker's circuits; without ``best_effort_of`` a part of the
@@ -66,7 +61,7 @@ class Placement:
         templates: Templates,
         ledger: Ledger,
         active: ActiveTransits,
-        limits: Limits,
+        limits: BrokerLimits,
         setup_times: SetupTimes,
         throughput_of: ThroughputOf | None,
         best_effort_of: BestEffortOf | None,
@@ -92,7 +87,7 @@ class Placement:
 
     # -- a request ---------------------------------------------------------------------------
 
-    def build(self, request: TransitRequest, now: float) -> tuple[Transit, Template, Terms]:
+    def build(self, request: TransitRequest, now: float) -> tuple[Transit, Template, AgreedRates]:
         """The transit of a checked request, its template, and what it settles for.
 
         Raises BrokerError ``unknown_template``, ``unknown_site``, ``impossible_rate``,
@@ -118,10 +113,11 @@ class Placement:
 
     def check_times(self, start: float | None, end: float | None, now: float) -> None:
         """Raises BrokerError ``bad_time`` for times that nobody can have."""
-        check_ahead(start, end, now)
         check_times(start, end, now, self._limits.max_lease_s)
 
-    def check_possible(self, request: TransitRequest, terms: Terms, template: Template) -> None:
+    def check_possible(
+        self, request: TransitRequest, terms: AgreedRates, template: Template
+    ) -> None:
         """Raises BrokerError ``impossible_rate`` for a minimum of the caller's own that is more
         than can ever be reserved."""
         if not terms.asked:

@@ -1,0 +1,130 @@
+"""Reservations in advance: moved to other times, and begun when their transfer comes.
+
+All of it happens in the broker's turn. Whatever is refused leaves the transit as it was.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import Any
+
+from network_provisioner.admission_control import AdmissionControl
+from network_provisioner.base.errors import BrokerError
+from network_provisioner.base.instants import iso
+from network_provisioner.base.model import ON_SWITCHES, Transit, TransitRequest, TransitState
+from network_provisioner.desired_state import DesiredState
+from network_provisioner.lifecycle import Lifecycle
+from network_provisioner.selection.verdicts import Grant, Wait
+from network_provisioner.terms import fingerprint
+
+log = logging.getLogger(__name__)
+
+_TIMES = ("start", "end", "lease_s", "requested_at", "size_bytes", "asked")
+
+
+class AdvanceReservations:
+    """What is reserved for later. Not thread-safe."""
+
+    def __init__(
+        self, admission: AdmissionControl, lifecycle: Lifecycle, desired: DesiredState
+    ) -> None:
+        self._admission = admission
+        self._lifecycle = lifecycle
+        self._desired = desired
+
+    def shift(
+        self, transit: Transit, start: float, end: float, size_bytes: int | None, now: float
+    ) -> None:
+        """Move one that has not ended to other times. Raises BrokerError: ``conflict``,
+        ``bad_time``, ``controller_unavailable``, ``store_unavailable``."""
+        if not (transit.start or transit.end):  # who moves it may not know of its transfer yet
+            raise BrokerError(
+                f"transit {transit.id!r} was asked for without times, expected one that is "
+                "reserved in advance",
+                "conflict",
+            )
+        begun = transit.state in ON_SWITCHES or transit.start <= now
+        moves_on = begun and start <= now and transit.state is not TransitState.QUEUED
+        self._admission.check_times(None if moves_on else start, end, now)
+        wanted = transit.copy()
+        wanted.start, wanted.end = transit.start if moves_on else max(start, now), end
+        if size_bytes is not None:
+            wanted.size_bytes = size_bytes
+        if moves_on:
+            self._end_at(transit, wanted, end, now)
+        elif transit.state is not TransitState.QUEUED and begun and self._in_use(transit):
+            raise BrokerError(
+                f"transit {transit.id!r} has begun, expected a start up to now, {iso(now)}",
+                "conflict",
+            )
+        else:
+            self._move(transit, wanted, now)
+
+    def claim(self, transit: Transit, request: TransitRequest, now: float) -> None:
+        """Begin what is held for later, for a request that is for now.
+
+        It gets the lease of an ordinary request where there is room for it; else what was reserved,
+        and as much more as is free; else it begins as early as it can, which is its own start at
+        the latest.
+        """
+        wanted = replace(
+            transit.copy(),
+            start=0.0,
+            end=0.0,
+            requested_at=now,
+            lease_s=request.lease_s,
+            asked=fingerprint(request),
+        )
+        if request.size_bytes is not None:
+            wanted.size_bytes = request.size_bytes
+        begun = transit.state in ON_SWITCHES or transit.start <= now
+        early = None if begun else self._admission.begin_early(transit, wanted, now)
+        if early is not None:
+            self._hold_again(transit, *early, now)
+            return
+        if not begun:
+            wanted.start = transit.start
+        # It has a path all the same, until the end that it has.
+        for end in (self._admission.keep_until(transit, wanted, now), transit.lease_until):
+            try:
+                self._end_at(transit, wanted, end, now)
+                break
+            except BrokerError as error:
+                log.warning("transit %s is not made longer: %s", transit.id, error)
+
+    def _move(self, transit: Transit, wanted: Transit, now: float) -> None:
+        verdict = self._admission.readmit(transit, wanted, now)
+        if isinstance(verdict, Grant):
+            self._hold_again(transit, wanted, verdict, now)
+        elif isinstance(verdict, Wait) and transit.state is TransitState.QUEUED:
+            self._lifecycle.change(transit, _times(wanted), now, "it waits for the times of before")
+            self._lifecycle.wait(transit, verdict, now)
+        else:
+            why = "its packets are on several paths" if verdict is None else verdict.reason
+            raise BrokerError(
+                f"transit {transit.id!r} cannot be held from {iso(wanted.start)} to "
+                f"{iso(wanted.end)}: {why}",
+                "conflict",
+            )
+
+    def _in_use(self, transit: Transit) -> bool:
+        """Whether it cannot be put off: a transfer uses it, or nothing but the way is kept."""
+        if transit.state is TransitState.ACTIVE or not transit.requested_bps:
+            return True
+        return transit.state in ON_SWITCHES and self._desired.bytes_of(transit.id) > 0
+
+    def _hold_again(self, transit: Transit, wanted: Transit, grant: Grant, now: float) -> None:
+        """Give a transit what was granted to ``wanted``, instead of what it has."""
+        until = self._admission.lease_until(wanted, grant)
+        self._lifecycle.hold(transit, grant, until, now, _times(wanted))
+
+    def _end_at(self, transit: Transit, wanted: Transit, end: float, now: float) -> None:
+        """Let a transit that has begun end at another time. Raises BrokerError."""
+        values = {**_times(wanted), "lease_until": end}
+        self._lifecycle.change(transit, values, now, f"transit {transit.id!r} cannot end then", end)
+
+
+def _times(wanted: Transit) -> dict[str, Any]:
+    """What a change of times changes of a transit."""
+    return {name: getattr(wanted, name) for name in _TIMES}
