@@ -6,11 +6,20 @@ quantity is meant, it may carry a unit.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from reprlib import repr as shown
 from typing import Annotated, Any, TypeVar, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+)
 from pydantic_core import ErrorDetails
 
 from network_provisioner.base import fields
@@ -18,8 +27,8 @@ from network_provisioner.base.errors import InputError
 from network_provisioner.base.suggestions import meant
 from network_provisioner.base.units import parse_duration, parse_rate, parse_size
 
-S = TypeVar("S", bound="Schema")
 T = TypeVar("T")
+_ADAPTERS: dict[object, TypeAdapter[Any]] = {}
 
 
 class Schema(BaseModel):
@@ -28,12 +37,16 @@ class Schema(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-def read(schema: type[S], data: object, what: str) -> S:
-    """``data`` as ``schema`` has it. Raises InputError, one line that begins with ``what``."""
+def read(schema: type[T], data: object, what: str) -> T:
+    """``data`` as ``schema``, a :class:`Schema` or a dataclass, has it. Raises InputError, one line
+    that begins with ``what``."""
     if not isinstance(data, Mapping):
         raise InputError(f"{what} is {shown(data)}, expected a mapping")
     try:
-        return schema.model_validate(data)
+        if schema not in _ADAPTERS:
+            _ADAPTERS[schema] = TypeAdapter(schema)
+        document: T = _ADAPTERS[schema].validate_python(data)
+        return document
     except ValidationError as error:
         found = error.errors(include_url=False)
         # A slip in a key is also a key that is missing.
@@ -81,6 +94,18 @@ def listed(length: int, expected: str) -> BeforeValidator:
     return BeforeValidator(check)
 
 
+def matching(pattern: str, expected: str) -> AfterValidator:
+    """Takes texts that match as a whole; ``expected`` says in words which."""
+    known = re.compile(pattern)
+
+    def check(text: str) -> str:
+        if not known.fullmatch(text):
+            raise ValueError(f"found {shown(text)}, expected {expected}")
+        return text
+
+    return AfterValidator(check)
+
+
 _EXPECTED = {
     "greater_than": "more than {gt:g}",
     "greater_than_equal": "{ge:g} or more",
@@ -93,6 +118,7 @@ _EXPECTED = {
     "int_type": "a whole number",
     "bool_type": "true or false",
     "string_type": "a text",
+    "string_unicode": "a text",
     "tuple_type": "a list",
     "list_type": "a list",
     "dict_type": "a mapping",
@@ -101,14 +127,15 @@ _EXPECTED = {
 }
 
 
-def _line(schema: type[Schema], error: ErrorDetails, what: str) -> str:
+def _line(schema: type[Any], error: ErrorDetails, what: str) -> str:
     place = [part for part in error["loc"] if part != "[key]"]
     where = ": ".join(filter(None, (what, ".".join(map(str, place)))))
     if error["type"] in ("extra_forbidden", "missing"):
         within = ": ".join(filter(None, (what, ".".join(map(str, place[:-1])))))
         if error["type"] == "missing":
             return f"{within} has no {place[-1]!r}, expected it"
-        known = list(_model_at(schema, place[:-1]).model_fields)
+        fields_there = _model_at(schema, place[:-1]).model_fields
+        known = [field.alias or name for name, field in fields_there.items()]
         hint = meant(place[-1], known, f"expected among {', '.join(known)}")
         return f"{within} has the unknown key {shown(place[-1])}, {hint}"
     if error["type"] == "value_error":
@@ -117,7 +144,7 @@ def _line(schema: type[Schema], error: ErrorDetails, what: str) -> str:
     return f"{where}: found {shown(error['input'])}, expected {expected or error['msg']}"
 
 
-def _model_at(schema: type[Schema], place: list[int | str]) -> type[Schema]:
+def _model_at(schema: type[Any], place: list[int | str]) -> type[Schema]:
     for part in place:
         field = schema.model_fields.get(str(part))
         inner = [] if field is None else [field.annotation, *get_args(field.annotation)]

@@ -15,10 +15,10 @@ from monitors.measurements.agent.assignments import PendingAssignments, refusal
 from monitors.measurements.agent.broker_clock import BrokerClock
 from monitors.measurements.agent.broker_link import (
     MOST_RESULTS,
-    Answer,
     Link,
+    Orders,
     Receipt,
-    instant,
+    Reply,
     orders_of,
     receipt_of,
 )
@@ -28,7 +28,7 @@ from monitors.measurements.agent.settings import AgentSettings
 from monitors.measurements.agent.spool import MOST_RESULT_BYTES, Spool
 from monitors.measurements.probes.probe import Halt
 from network_provisioner.base.clock import since_boot
-from network_provisioner.base.errors import AdonError, BrokerError
+from network_provisioner.base.errors import AdonError, BrokerError, printable
 
 _log = logging.getLogger(__name__)
 
@@ -134,10 +134,10 @@ class Agent:
             query |= {"offset_s": f"{offset_s:.6f}", "error_s": f"{error_s:.6f}"}
         return query
 
-    def _take(self, answer: Answer) -> int:
+    def _take(self, reply: Reply) -> int:
         """Put an answer's orders in the place of those before; its version."""
-        orders = orders_of(answer.data)
-        self._learn(answer)
+        orders = orders_of(reply.data)
+        self._learn(reply, orders)
         with self._changed:
             known = dict(self._spool.known())
             self._pending.replace(orders.assignments)
@@ -149,10 +149,9 @@ class Agent:
                 self._ended(Result(key, task, now, now, error=why[:500]), self._broker_now())
         return orders.version
 
-    def _learn(self, answer: Answer) -> None:
-        received, sent = instant(answer.data, "received"), instant(answer.data, "sent")
+    def _learn(self, reply: Reply, stamps: Orders | Receipt) -> None:
         with self._changed:
-            self._clock.learn(answer.asked, received, sent, answer.answered)
+            self._clock.learn(reply.asked, stamps.received, stamps.sent, reply.answered)
 
     # -- beginning runs ----------------------------------------------------------------------
 
@@ -225,22 +224,24 @@ class Agent:
         waiting = self._spool.waiting(most, MOST_RESULT_BYTES)
         if not waiting:
             return False
+        refused: dict[str, str] = {}
+        accepted: frozenset[str] = frozenset()
         body = b'{"results": [' + b", ".join(text for _, text in waiting) + b"]}"
         try:
-            answer = self._send_link.ask("results", timeout_s, body=body)
+            reply = self._send_link.ask("results", timeout_s, body=body)
         except BrokerError as error:
             if error.code != "bad_request":
                 raise
             if len(waiting) > 1:  # one of them spoils the others
                 return self._send(1, timeout_s)
-            receipt = Receipt(frozenset(), {waiting[0][0]: str(error)})
+            refused = {waiting[0][0]: str(error)}
         else:
-            self._learn(answer)
-            receipt = receipt_of(answer.data)
-        for key, why in receipt.refused.items():
-            _log.warning("the broker does not take the result of %s: %s", key, why)
-        ours = {key for key, _ in waiting}
-        gone = ours & (receipt.accepted | set(receipt.refused))
+            receipt = receipt_of(reply.data)
+            self._learn(reply, receipt)
+            accepted, refused = receipt.accepted, receipt.refused
+        for key, why in refused.items():
+            _log.warning("the broker does not take the result of %s: %s", key, printable(why)[:300])
+        gone = {key for key, _ in waiting} & (accepted | set(refused))
         self._spool.taken(gone)
         return bool(gone)
 
