@@ -20,7 +20,7 @@ from network_provisioner.topology.graph import Topology
 if TYPE_CHECKING:
     from fastapi import APIRouter
 
-    from monitors.measurements.definitions import Member
+    from monitors.measurements.agent_registry import Member
     from monitors.measurements.registry import TaskRegistry
 
 _SWEEP_S = 1.0
@@ -118,7 +118,7 @@ def described() -> list[APIRouter]:
 def members_of(settings: MonitoringConfig) -> dict[str, Member]:
     """The agents, by name. Raises InputError for one that is there twice, an address that is none,
     and ports that are none."""
-    from monitors.measurements.definitions import Member
+    from monitors.measurements.agent_registry import Member
 
     found: dict[str, Member] = {}
     for number, agent in enumerate(settings.agents):

@@ -6,11 +6,25 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from monitors.measurements.definitions import Member
 from network_provisioner.base.errors import BrokerError
 
 AWAY_S = 90.0
 """Who has not asked for so long is away: an agent asks again at the latest after a minute."""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """An agent that the broker knows: its ``address`` for other agents, and the first and last
+    port that its servers may listen on."""
+
+    name: str
+    address: str
+    ports: tuple[int, int] = (5201, 5210)
+
+    @property
+    def site(self) -> str:
+        """Its site: what stands before the ``/`` of its name."""
+        return self.name.partition("/")[0]
 
 
 @dataclass(frozen=True, slots=True)

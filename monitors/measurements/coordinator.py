@@ -14,13 +14,12 @@ from typing import Any, Protocol
 
 from monitors.archive.measurement import Measurement
 from monitors.measurements.agent_registry import AgentRegistry, Report
-from monitors.measurements.definitions import Definition
 from monitors.measurements.registry import Entry, TaskRegistry
 from monitors.measurements.result_validation import validated
-from monitors.measurements.run_planner import OnDemand, RunPlanner
+from monitors.measurements.run_planner import RunPlanner
 from monitors.measurements.run_store import KeptTask, MeasuringStore, RunStore
 from monitors.measurements.runs import Run, State, after
-from monitors.measurements.task_data import known_end
+from monitors.measurements.task_data import Definition, known_end
 from monitors.measurements.tasks import Slot
 from monitors.rules import Rules
 from network_provisioner.access import Principal
@@ -58,7 +57,6 @@ class Coordinator:
         self._lock = threading.RLock()
         self._forgot_ms = 0
         self._planner = RunPlanner(registry, agent_registry, store, self._now())
-        self._on_demand = OnDemand(self._planner, registry, agent_registry, store)
         self._planner.replaced(registry.restore(store.tasks(), store.fact("schedule")), self._now())
         self.sweep()
 
@@ -68,7 +66,6 @@ class Coordinator:
         with self._lock:
             now = self._now()
             self._planner.extend(now)
-            self._on_demand.settle(now)
             self._planner.close_overdue(now)
             if now - self._forgot_ms > _FORGET_EVERY_MS:
                 self._store.forget(now - _KEEP_MS, _MOST_KEPT)
@@ -161,7 +158,7 @@ class Coordinator:
         """Every task, when it is made next, and how its runs ended."""
         with self._lock:
             counts, now = self._store.counts(), self._now()
-            next_of = self._on_demand.following(now)
+            next_of = self._planner.following(now)
             return [
                 task_view(entry, next_of(entry.definition.name), counts)
                 for entry in self._registry.entries()
@@ -172,7 +169,7 @@ class Coordinator:
         with self._lock:
             entry, now = self._registry.get(name), self._now()
             counts = {name: self._store.counts(name)}
-            found = task_view(entry, self._on_demand.following(now)(name), counts)
+            found = task_view(entry, self._planner.following(now)(name), counts)
             runs = self._store.runs(0, now + 1, name, _RECENT)
             return {**found, "runs": [run.as_dict() for run in runs]}
 
@@ -185,15 +182,14 @@ class Coordinator:
         stays as it was), BrokerError ``forbidden``, and ``conflict`` for one of the configuration.
         """
         with self._lock:
-            definition, task = self._registry.define(name, body)
+            definition = self._registry.define(name, body)
             before = self._registry.find(name)
             for one in (definition, *([before.definition] if before is not None else ())):
                 self.need_start(who, one)
             kept = KeptTask(body, who.name, self._clock())
             with self._registry.all_or_nothing():
-                change = self._registry.put(definition, task, kept)
+                change = self._registry.put(definition, kept)
                 self._planner.replaced(change, self._now(), {name: kept})
-            self._on_demand.settle(self._now())
             return self.task(name), before is None
 
     def delete_task(self, name: str, who: Principal) -> dict[str, Any]:
@@ -204,7 +200,6 @@ class Coordinator:
             before = self.task(name)
             with self._registry.all_or_nothing():
                 self._planner.replaced(self._registry.delete(name), self._now(), {name: None})
-            self._on_demand.settle(self._now())
             return before
 
     def need_start(self, who: Principal, definition: Definition) -> None:
@@ -230,20 +225,18 @@ class Coordinator:
         with self._lock:
             entry = self._registry.get(name)
             self.need_start(who, entry.definition)
-            return self._on_demand.demand(
-                entry.definition, entry.task, who.name or "anybody", self._now(), within_ms
-            )
+            by = who.name or "anybody"
+            return self._planner.demand(entry.definition, by, self._now(), within_ms)
 
     def run_once(self, body: Mapping[str, Any], who: Principal, within_ms: int) -> Run:
         """Make a measurement that no task has. Raises as :meth:`run_task`, and InputError."""
         with self._lock:
             ends = (str(body.get(key) or "") for key in ("tool", "from", "to"))
             name = "-".join(["once", *(end.replace("/", ".") for end in ends if end)])[:100]
-            definition, task = self._registry.define(name, body, once=True)
+            definition = self._registry.define(name, body, once=True)
             self.need_start(who, definition)
-            return self._on_demand.demand(
-                definition, task, who.name or "anybody", self._now(), within_ms
-            )
+            by = who.name or "anybody"
+            return self._planner.demand(definition, by, self._now(), within_ms)
 
     def run(self, run_id: str) -> Run:
         """One run. Raises BrokerError ``unknown_measurement``."""
@@ -261,7 +254,7 @@ class Coordinator:
         """The schedule that repeats, and how it uses what there is."""
         with self._lock:
             until_ms = self._planner.until_ms
-            return schedule_view(self._registry, until_ms, self._on_demand.moved(self._now()))
+            return schedule_view(self._registry, until_ms, self._planner.moved(self._now()))
 
     def counts(self) -> dict[str, int]:
         """How many runs that are kept are in each state, of all tasks together."""

@@ -14,11 +14,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from monitors.measurements.definitions import Definition, Member, definition_of
+from monitors.measurements.agent_registry import Member
 from monitors.measurements.probes.tools import TOOLS
 from monitors.measurements.run_store import KeptTask
 from monitors.measurements.schedule import Recurring, arrive, leave, moved, plan
-from monitors.measurements.task_data import task_from_dict
+from monitors.measurements.task_data import Definition, definition_of
 from monitors.measurements.tasks import Agreement, Infeasible, Schedule, Slot, Task
 from network_provisioner.base.errors import BrokerError, InputError
 from network_provisioner.topology.graph import Topology
@@ -32,10 +32,14 @@ class Entry:
     ``problem`` says why it is in no schedule, "" where it is."""
 
     definition: Definition
-    task: Task
     body: Mapping[str, Any]
     kept: KeptTask | None = None
     problem: str = ""
+
+    @property
+    def task(self) -> Task:
+        """As the schedule has it."""
+        return self.definition.task
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +68,7 @@ class TaskRegistry:
         self.agreement = agreement
         self._entries: dict[str, Entry] = {}
         for name, body in fixed.items():
-            definition = definition_of(name, body, members, topology, "monitoring.tasks.")
-            self._entries[name] = Entry(definition, task_from_dict(name, body, topology), body)
+            self._entries[name] = Entry(definition_of(name, body, topology, members), body)
         self._set(Schedule(1, ()))
 
     def restore(self, kept: Mapping[str, KeptTask], saved: Any) -> Change:
@@ -124,12 +127,9 @@ class TaskRegistry:
             raise BrokerError(f"there is no measurement task {name!r:.110}", "unknown_task")
         return self._entries[name]
 
-    def define(
-        self, name: str, body: Mapping[str, Any], once: bool = False
-    ) -> tuple[Definition, Task]:
+    def define(self, name: str, body: Mapping[str, Any], once: bool = False) -> Definition:
         """A task, checked, and not in the registry; ``once``: of one run. Raises InputError."""
-        definition = definition_of(name, body, self._members, self.topology)
-        return definition, task_from_dict(name, body, self.topology, once)
+        return definition_of(name, body, self.topology, self._members, once)
 
     def saved(self) -> dict[str, Any]:
         """The schedule and what it is of, as JSON, for :meth:`restore`."""
@@ -156,16 +156,15 @@ class TaskRegistry:
             self._set(before[1])
             raise
 
-    def put(self, definition: Definition, task: Task, kept: KeptTask) -> Change:
+    def put(self, definition: Definition, kept: KeptTask) -> Change:
         """Add a task or replace one that was added. Raises Infeasible, and BrokerError ``conflict``
         for one of the configuration; then all stays as it was."""
-        name = definition.name
+        name, task = definition.name, definition.task
         before = self._changeable(name)
-        entry = Entry(definition, task, kept.body, kept)
+        entry = Entry(definition, kept.body, kept)
         if before is not None and before.task == task and not before.problem:
-            same = (before.definition.subject, before.definition.tool, before.definition.options)
             self._entries[name] = entry
-            changed = same != (definition.subject, definition.tool, definition.options)
+            changed = before.definition != definition
             return Change((name,), (name,)) if changed else Change()
         was = self._schedule
         if before is not None and not before.problem:
@@ -202,14 +201,12 @@ class TaskRegistry:
 
     def _revived(self, name: str, one: KeptTask) -> Entry:
         try:
-            definition, task = self.define(name, one.body)
+            return Entry(self.define(name, one.body), one.body, one)
         except InputError as error:
             tool = TOOLS.get(str(one.body.get("tool")), TOOLS["host"])
             src, dst = (str(one.body.get(key) or "") for key in ("from", "to"))
-            return Entry(
-                Definition(name, tool, src, dst), Task(name, 1, 1, 1), one.body, one, str(error)
-            )
-        return Entry(definition, task, one.body, one)
+            never = Definition(tool, src, dst, "", {}, Task(name, 1, 1, 1))
+            return Entry(never, one.body, one, str(error))
 
     def _plan_all(self) -> None:
         """All of the configuration, which fits; then what was added, one by one."""

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from monitors.measurements.runs import Run, State, part_from_dict, uses_from_dict
+from monitors.measurements.runs import Run, State, part_from_dict
 from network_provisioner.base.errors import AdonError
 from network_provisioner.base.wal import transaction, use_wal
 
@@ -287,15 +287,6 @@ class MeasuringStore:
         )  # fmt: skip
         return {(task, release): key for task, release, key in rows}
 
-    def has_release(self, task: str, release_ms: int, anew: int) -> bool:
-        """Whether :meth:`released` has a run of that task and release."""
-        rows = self._rows(
-            "SELECT 1 FROM run WHERE task = ? AND at_ms >= ? AND release_ms = ? AND state != ? AND"
-            " demanded = '' AND rowid > ? LIMIT 1",
-            task, release_ms, release_ms, str(State.DROPPED), anew,
-        )  # fmt: skip
-        return bool(rows)
-
     def newest(self) -> int:
         """The number of the newest run; numbers grow."""
         return int(self._rows("SELECT coalesce(max(rowid), 0) FROM run")[0][0])
@@ -342,17 +333,24 @@ class MeasuringStore:
 
 def _row(run: Run) -> tuple[object, ...]:
     parts = json.dumps([part.as_dict() for part in run.parts])
+    uses = {
+        "hosts": sorted(run.hosts),
+        "links": sorted(map(list, run.links)),
+        "load_bps": run.load_bps,
+    }
     return (
         run.id, run.task, run.tool, run.subject, run.at_ms, run.end_ms, run.release_ms,
-        run.demanded, str(run.state), run.error, parts, json.dumps(run.uses.as_dict()),
+        run.demanded, str(run.state), run.error, parts, json.dumps(uses),
         json.dumps(run.measured),
     )  # fmt: skip
 
 
 def _run(row: tuple[Any, ...]) -> Run:
     key, task, tool, subject, at, end, release, demanded, state, error, parts, uses, measured = row
+    needs = json.loads(uses)
     return Run(
         key, task, tool, subject, at, end, release,
-        tuple(part_from_dict(part) for part in json.loads(parts)), uses_from_dict(json.loads(uses)),
-        demanded, State(state), error, tuple(json.loads(measured)),
+        tuple(part_from_dict(part) for part in json.loads(parts)),
+        frozenset(needs["hosts"]), frozenset((a, b) for a, b in needs["links"]),
+        float(needs["load_bps"]), demanded, State(state), error, tuple(json.loads(measured)),
     )  # fmt: skip

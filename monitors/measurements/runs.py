@@ -10,7 +10,8 @@ from typing import Any
 
 from monitors.archive.measurement import Measurement
 from monitors.measurements.agent.messages import Assignment
-from monitors.measurements.definitions import Definition, Member
+from monitors.measurements.agent_registry import Member
+from monitors.measurements.task_data import Definition
 from monitors.measurements.tasks import LinkId
 from network_provisioner.base.errors import InputError
 
@@ -54,26 +55,10 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Uses:
-    """What a run needs for itself while it lasts, and the load that it puts on each link."""
-
-    hosts: frozenset[str] = frozenset()
-    links: frozenset[LinkId] = frozenset()
-    load_bps: float = 0.0
-
-    def as_dict(self) -> dict[str, Any]:
-        """For the store."""
-        return {
-            "hosts": sorted(self.hosts),
-            "links": sorted(map(list, self.links)),
-            "load_bps": self.load_bps,
-        }
-
-
-@dataclass(frozen=True, slots=True)
 class Run:
     """One run, from ``at_ms`` to ``end_ms`` (Unix time). ``release_ms`` tells the runs of a task
-    apart: each release is measured once. ``demanded``: by whom it was asked for, "" where the
+    apart: each release is measured once. While it lasts it needs ``hosts`` and ``links`` for
+    itself, and puts ``load_bps`` on each link. ``demanded``: by whom it was asked for, "" where the
     schedule says so. ``measured``: the metrics that were recorded."""
 
     id: str
@@ -84,7 +69,9 @@ class Run:
     end_ms: int
     release_ms: int
     parts: tuple[Part, ...]
-    uses: Uses = Uses()
+    hosts: frozenset[str] = frozenset()
+    links: frozenset[LinkId] = frozenset()
+    load_bps: float = 0.0
     demanded: str = ""
     state: State = State.PLANNED
     error: str = ""
@@ -135,12 +122,6 @@ def after(run: Run, part: Part, measurements: Sequence[Measurement]) -> Run:
     return replace(run, parts=parts, state=State.FAILED, error=error)
 
 
-def uses_from_dict(data: Mapping[str, Any]) -> Uses:
-    """The inverse of :meth:`Uses.as_dict`."""
-    links = frozenset((a, b) for a, b in data["links"])
-    return Uses(frozenset(data["hosts"]), links, float(data["load_bps"]))
-
-
 def part_from_dict(data: Mapping[str, Any]) -> Part:
     """The inverse of :meth:`Part.as_dict`."""
     return Part(**{**data, "assignment": Assignment(**data["assignment"])})
@@ -150,11 +131,9 @@ def new_run(
     run_id: str,
     definition: Definition,
     at_ms: int,
-    end_ms: int,
     release_ms: int,
     members: Mapping[str, Member],
     beside: Iterable[Run],
-    uses: Uses,
     demanded: str = "",
     new_key: Callable[[], str] = lambda: secrets.token_hex(16),
 ) -> Run:
@@ -164,7 +143,8 @@ def new_run(
 
     Raises InputError where a server has no port left.
     """
-    options = dict(definition.options)
+    task, options = definition.task, dict(definition.options)
+    end_ms = at_ms + task.duration_ms
     if "key" in definition.tool.options:
         options["key"] = new_key()
     ends = definition.agents
@@ -173,21 +153,21 @@ def new_run(
     for agent in ends:
         alone, client = len(ends) == 1, agent == definition.src
         assignment = Assignment(
-            run_id,
-            definition.name,
-            definition.tool.name,
-            "alone" if alone else "client" if client else "server",
-            definition.subject,
-            at_ms / 1000,
-            (end_ms - at_ms) / 1000,
-            definition.address if client else members[definition.src].address,
-            port,
-            options,
+            id=run_id,
+            task=definition.name,
+            tool=definition.tool.name,
+            role="alone" if alone else "client" if client else "server",
+            subject=definition.subject,
+            at=at_ms / 1000,
+            duration_s=task.duration_ms / 1000,
+            peer=definition.address if client else members[definition.src].address,
+            port=port,
+            options=options,
         )
         parts.append(Part(agent, assignment))
     return Run(
         run_id, definition.name, definition.tool.name, definition.subject, at_ms, end_ms,
-        release_ms, tuple(parts), uses, demanded,
+        release_ms, tuple(parts), task.hosts, task.links, task.load_bps, demanded,
     )  # fmt: skip
 
 

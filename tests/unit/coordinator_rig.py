@@ -9,9 +9,8 @@ from typing import Any
 from broker_rig import Clock, demo_network
 
 from monitors.archive.archive import Archive
-from monitors.measurements.agent_registry import AgentRegistry, Report
+from monitors.measurements.agent_registry import AgentRegistry, Member, Report
 from monitors.measurements.coordinator import Coordinator
-from monitors.measurements.definitions import Member
 from monitors.measurements.registry import TaskRegistry
 from monitors.measurements.run_store import MeasuringStore
 from monitors.measurements.runs import Run, State
@@ -158,8 +157,8 @@ def conflicts(runs: Sequence[Run]) -> None:
         for other in ordered[number + 1 :]:
             if other.at_ms >= run.end_ms:
                 break
-            assert not run.uses.hosts & other.uses.hosts, (run, other)
-            assert not run.uses.links & other.uses.links, (run, other)
+            assert not run.hosts & other.hosts, (run, other)
+            assert not run.links & other.links, (run, other)
             ours = {(p.agent, p.assignment.port) for p in run.parts if p.assignment.port}
             theirs = {(p.agent, p.assignment.port) for p in other.parts if p.assignment.port}
             assert not ours & theirs, (run, other)
@@ -168,11 +167,11 @@ def conflicts(runs: Sequence[Run]) -> None:
 def within_agreement(rig: CoordinatorRig, runs: Sequence[Run]) -> None:
     agreement = rig.agreement
     for name, links in agreement.domains.items():
-        inside = [run for run in runs if run.uses.links & links]
+        inside = [run for run in runs if run.links & links]
         for run in inside:
             now = [o for o in inside if o.at_ms <= run.at_ms < o.end_ms]
             assert len(now) <= agreement.at_once.get(name, len(now))
-            load = sum(o.uses.load_bps for o in now)
+            load = sum(o.load_bps for o in now)
             assert load <= agreement.domain_bps.get(name, load) * (1 + 1e-6)
 
 

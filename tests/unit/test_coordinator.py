@@ -416,7 +416,7 @@ def test_an_agent_that_lacks_the_tool_is_not_asked(rig: CoordinatorRig) -> None:
         ({"tool": "tpc", "from": "mu", "to": "tacc"}, "did you mean 'tcp'"),
         ({"tool": "tcp", "from": "mars", "to": "tacc"}, "from: found 'mars'"),
         ({"tool": "tcp", "from": "mu"}, "found no 'to'"),
-        ({"tool": "tcp", "from": "mu", "to": "mu"}, "at both ends"),
+        ({"tool": "tcp", "from": "mu", "to": "mu"}, "to itself, expected two ends"),
         ({"tool": "host", "from": "mu", "to": "tacc"}, "one end alone"),
         ({"tool": "ping", "from": "mu", "to": "s1"}, "to: found 's1'"),
         ({"tool": "tcp", "from": "mu", "to": "tacc", "options": {"stream": 1}}, "did you mean"),
