@@ -65,9 +65,9 @@ def _run(args: argparse.Namespace) -> int:
         found = _found(archive, args, since)
         lacking = "" if found else _lacking(archive, args.metric)
     if args.json:
-        from monitors.alerts.anomalies.records import as_dict
+        from dataclasses import asdict
 
-        print_json({"anomalies": [as_dict(one) for one in found]})
+        print_json({"anomalies": [asdict(one) for one in found]})
     else:
         print("\n".join(_line(one) for one in found) or _none(lacking))
     return 0

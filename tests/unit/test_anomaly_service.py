@@ -268,14 +268,14 @@ Anomalies = st.builds(
     subject=st.text(st.characters(exclude_categories=("C",)), min_size=1, max_size=20),
     kind=st.sampled_from(["level", "dip", "outage"]),
     since=Moments,
-    at=Moments,
+    noticed=Moments,
     before=st.floats(-1e12, 1e12),
     after=st.none() | st.floats(-1e12, 1e12),
     change=st.floats(-1e6, 1e6),
     confidence=st.sampled_from([0.0, 0.5, 0.9654, 1.0]),
     why=st.text(max_size=50),
     until=st.none() | Moments,
-    limits=st.none() | st.just({"threshold": 0.2}),
+    limits=st.just({}) | st.just({"threshold": 0.2}),
 )
 
 

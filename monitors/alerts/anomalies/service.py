@@ -155,7 +155,7 @@ class AnomalyService:
             self._unpublished.pop(0)
             # Also where it was recorded before: who was stopped between the two has told nobody,
             # and who tells people knows whom it told.
-            if anomaly.until is None and now - anomaly.at <= NEWS_S:
+            if anomaly.until is None and now - anomaly.noticed <= NEWS_S:
                 details = {**measurement.details, "subject": anomaly.subject}
                 self._tell(METRIC, anomaly.id, told(anomaly), details)
 

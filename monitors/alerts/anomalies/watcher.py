@@ -91,7 +91,7 @@ class Watcher:
             if same is None:
                 yield anomaly
             elif anomaly.until is not None and same.until is None:
-                yield replace(anomaly, since=same.since, at=same.at)
+                yield replace(anomaly, since=same.since, noticed=same.noticed)
 
     def _found_before(self, anomaly: Anomaly) -> Anomaly | None:
         """The same anomaly, known by another beginning: each was noticed after both began."""
@@ -99,7 +99,7 @@ class Watcher:
             if (
                 known.id != anomaly.id
                 and (known.kind == "outage") == (anomaly.kind == "outage")
-                and max(known.since, anomaly.since) <= min(known.at, anomaly.at)
+                and max(known.since, anomaly.since) <= min(known.noticed, anomaly.noticed)
             ):
                 return known
         return None
