@@ -65,7 +65,7 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class AccessDecision:
     """Whether somebody may, and by what: ``role researcher``, ``rule 2 of monitoring.access``."""
 
     may: bool
@@ -123,9 +123,11 @@ class Rules:
                 "forbidden",
             )
 
-    def answer(self, who: Principal, what: str, sites: Sequence[str], metric: str) -> Answer:
+    def answer(
+        self, who: Principal, what: str, sites: Sequence[str], metric: str
+    ) -> AccessDecision:
         """Whether ``who`` may ``start`` or ``see`` a metric at these sites, and why."""
-        role = Answer(who.may(_MAY[what]), f"role {who.role}")
+        role = AccessDecision(who.may(_MAY[what]), f"role {who.role}")
         about = [
             (n, rule) for n, rule in enumerate(self._rules, 1) if not rule.may or what in rule.may
         ]
@@ -133,8 +135,8 @@ class Rules:
             return role
         for number, rule in about:
             if rule.allows(who, what, sites, metric):
-                return Answer(True, f"rule {number} of monitoring.access")
-        return Answer(False, "no rule of monitoring.access allows it")
+                return AccessDecision(True, f"rule {number} of monitoring.access")
+        return AccessDecision(False, "no rule of monitoring.access allows it")
 
     @staticmethod
     def _acts_for(who: Principal, owner: str | None) -> bool:

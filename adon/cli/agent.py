@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from adon.cli.parsing import Nouns, Parser, add_command, add_json, add_noun
 
 if TYPE_CHECKING:
-    from monitors.measurements.probes.probe import Finding
+    from monitors.measurements.probes.probe import Reading
 
 _RUN = """Run an agent: it asks the broker what to measure, and reports.
 
@@ -120,7 +120,7 @@ def _probe(args: argparse.Namespace) -> int:
     return 0
 
 
-def _findings(args: argparse.Namespace) -> list[Finding]:
+def _findings(args: argparse.Namespace) -> list[Reading]:
     import time
     from ipaddress import ip_address
 
@@ -170,7 +170,7 @@ def _option(text: str) -> tuple[str, Any]:
     return name.strip(), int(value) if value.strip().isdecimal() else value.strip()
 
 
-def _show(found: Finding) -> None:
+def _show(found: Reading) -> None:
     unit = "" if found.unit == "1" else f" {found.unit}"
     print(f"{found.metric:16} {found.value:.6g}{unit}")
     route = found.details.get("route")

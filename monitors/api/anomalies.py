@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Response
 
-from monitors.alerts.anomalies.model import Anomaly, Limits
+from monitors.alerts.anomalies.model import Anomaly, SeriesLimits
 from monitors.alerts.anomalies.records import METRIC, from_measurement, together
 from monitors.archive.archive import Archive, Selection
 from monitors.rules import Rules
@@ -23,7 +23,7 @@ _MOST_READ = 20_000
 
 Name = Annotated[str | None, Query(max_length=1000)]
 Instant = Annotated[float | None, Query(ge=0, le=MOST, description="Unix seconds")]
-LimitsOf = Callable[[str, str], Mapping[str, Limits]]
+LimitsOf = Callable[[str, str], Mapping[str, SeriesLimits]]
 """The limits of a metric and subject now, by the source of the measurements."""
 
 
@@ -34,7 +34,7 @@ class AnomaliesAnswer(Answer):
 
 
 @dataclass(frozen=True, slots=True)
-class SourceLimits(Limits):
+class SourceLimits(SeriesLimits):
     """What the measurements of one source are judged by."""
 
     source: str
@@ -84,7 +84,7 @@ def router(archive: Archive, rules: Rules, limits_of: LimitsOf) -> APIRouter:
     ) -> Response:
         """What measurements of a series are judged by now, and why."""
         caller.need(May.SEE)
-        found: Mapping[str, Limits] = {}
+        found: Mapping[str, SeriesLimits] = {}
         if rules.may_see_series(caller, metric, subject):
             found = limits_of(metric, subject)
         if not found:

@@ -13,7 +13,7 @@ AWAY_S = 90.0
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class RegisteredAgent:
     """An agent that the broker knows: its ``address`` for other agents, and the first and last
     port that its servers may listen on."""
 
@@ -28,7 +28,7 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class AgentReport:
     """What an agent says of itself: ``offset_s`` is the broker's clock less its own and
     ``error_s`` how far that may be off, None while it does not know; ``unsent`` results wait there
     and ``dropped`` were thrown away; ``tools`` can be used now (None: it did not say)."""
@@ -44,13 +44,13 @@ class Report:
 class AgentRegistry:
     """All agents of the broker. Not for several threads at once."""
 
-    def __init__(self, members: Iterable[Member]) -> None:
+    def __init__(self, members: Iterable[RegisteredAgent]) -> None:
         self.members = {member.name: member for member in members}
-        self._reports: dict[str, Report] = {}
+        self._reports: dict[str, AgentReport] = {}
         self._seen: dict[str, float] = {}
         self._errors: dict[str, tuple[float, str]] = {}
 
-    def known(self, name: str) -> Member:
+    def known(self, name: str) -> RegisteredAgent:
         """Raises BrokerError ``unknown_agent``."""
         if name not in self.members:
             raise BrokerError(
@@ -58,7 +58,7 @@ class AgentRegistry:
             )
         return self.members[name]
 
-    def heard(self, name: str, now: float, report: Report | None = None) -> None:
+    def heard(self, name: str, now: float, report: AgentReport | None = None) -> None:
         """The agent asked for something at ``now`` (Unix seconds)."""
         self._seen[name] = now
         if report is not None:
@@ -89,7 +89,7 @@ class AgentRegistry:
 
     def view(self, name: str, now: float) -> dict[str, Any]:
         """For people and programs."""
-        member, report = self.members[name], self._reports.get(name, Report())
+        member, report = self.members[name], self._reports.get(name, AgentReport())
         failed = self._errors.get(name)
         return {
             "name": name,

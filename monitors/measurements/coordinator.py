@@ -13,12 +13,12 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from monitors.archive.measurement import Measurement
-from monitors.measurements.agent_registry import AgentRegistry, Report
-from monitors.measurements.registry import Entry, TaskRegistry
+from monitors.measurements.agent_registry import AgentRegistry, AgentReport
+from monitors.measurements.registry import RegisteredTask, TaskRegistry
 from monitors.measurements.result_validation import validated
 from monitors.measurements.run_planner import RunPlanner
 from monitors.measurements.run_store import KeptTask, MeasuringStore, RunStore
-from monitors.measurements.runs import Run, State, after
+from monitors.measurements.runs import Run, RunState, after
 from monitors.measurements.task_data import Definition, known_end
 from monitors.measurements.tasks import Slot
 from monitors.rules import Rules
@@ -81,7 +81,7 @@ class Coordinator:
         """The number of an agent's list, which changes with it."""
         return self._planner.run_store.version(agent)
 
-    def heard(self, agent: str, report: Report | None = None) -> None:
+    def heard(self, agent: str, report: AgentReport | None = None) -> None:
         """The agent asks. Raises BrokerError ``unknown_agent``."""
         with self._lock:
             self._agent_registry.known(agent)
@@ -295,7 +295,7 @@ def agent_view(
 
 
 def task_view(
-    entry: Entry, next_ms: int | None, counts: Mapping[str, Mapping[str, int]]
+    entry: RegisteredTask, next_ms: int | None, counts: Mapping[str, Mapping[str, int]]
 ) -> dict[str, Any]:
     """A task, when it is made next, and how many of its runs ended how."""
     definition, task = entry.definition, entry.task
@@ -318,7 +318,7 @@ def task_view(
         "configured": entry.kept is None,
         "problem": entry.problem,
         "next": None if next_ms is None else next_ms / 1000,
-        "counts": {str(state): known.get(str(state), 0) for state in State},
+        "counts": {str(state): known.get(str(state), 0) for state in RunState},
     }
 
 

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from monitors.measurements.agent_registry import Member
+from monitors.measurements.agent_registry import RegisteredAgent
 from monitors.measurements.probes.tools import TOOLS
 from monitors.measurements.run_store import KeptTask
 from monitors.measurements.schedule import Recurring, arrive, leave, moved, plan
@@ -27,7 +27,7 @@ _MOST_ARRIVALS = 20  # at a start: more are planned anew, all at once
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class RegisteredTask:
     """A task of the registry. ``kept`` is what somebody added, None where the configuration has it;
     ``problem`` says why it is in no schedule, "" where it is."""
 
@@ -43,7 +43,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ScheduleChange:
     """What a change of the registry means for runs: tasks that are ``gone`` as they were, those
     that were ``added`` or are other ones now, and whether slots of others ``moved``."""
 
@@ -57,7 +57,7 @@ class TaskRegistry:
 
     def __init__(
         self,
-        members: Mapping[str, Member],
+        members: Mapping[str, RegisteredAgent],
         topology: Topology,
         agreement: Agreement,
         fixed: Mapping[str, Mapping[str, Any]],
@@ -66,12 +66,12 @@ class TaskRegistry:
         :meth:`restore`. Raises InputError for one that cannot be meant."""
         self._members, self.topology = members, topology
         self.agreement = agreement
-        self._entries: dict[str, Entry] = {}
+        self._entries: dict[str, RegisteredTask] = {}
         for name, body in fixed.items():
-            self._entries[name] = Entry(definition_of(name, body, topology, members), body)
+            self._entries[name] = RegisteredTask(definition_of(name, body, topology, members), body)
         self._set(Schedule(1, ()))
 
-    def restore(self, kept: Mapping[str, KeptTask], saved: Any) -> Change:
+    def restore(self, kept: Mapping[str, KeptTask], saved: Any) -> ScheduleChange:
         """Take up tasks that were added, and the schedule that an earlier process had, None where
         there was none. What was added and no longer can be (its agent is gone, there is no room)
         stays in the registry with its problem. Raises Infeasible where those of the configuration
@@ -86,7 +86,7 @@ class TaskRegistry:
         news = [task for name, task in tasks.items() if name not in unchanged]
         if not before or len(news) > _MOST_ARRIVALS:
             self._plan_all()
-            return Change(gone, (), moved=saved is not None)
+            return ScheduleChange(gone, (), moved=saved is not None)
         schedule = _saved_schedule(saved)
         for name in gone:
             schedule = leave(schedule, name)
@@ -99,8 +99,8 @@ class TaskRegistry:
                 settled.append(task)
             except Infeasible:
                 self._plan_all()
-                return Change(gone, (), moved=True)
-        return Change(gone, tuple(task.name for task in news), not kept_places)
+                return ScheduleChange(gone, (), moved=True)
+        return ScheduleChange(gone, tuple(task.name for task in news), not kept_places)
 
     # -- reading -----------------------------------------------------------------------------
 
@@ -113,15 +113,15 @@ class TaskRegistry:
         """Those that the schedule has."""
         return [entry.task for entry in self.entries() if not entry.problem]
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[RegisteredTask]:
         """All, in the order of their names."""
         return [self._entries[name] for name in sorted(self._entries)]
 
-    def find(self, name: str) -> Entry | None:
+    def find(self, name: str) -> RegisteredTask | None:
         """One, or None."""
         return self._entries.get(name)
 
-    def get(self, name: str) -> Entry:
+    def get(self, name: str) -> RegisteredTask:
         """One. Raises BrokerError ``unknown_task``."""
         if name not in self._entries:
             raise BrokerError(f"there is no measurement task {name!r:.110}", "unknown_task")
@@ -156,16 +156,16 @@ class TaskRegistry:
             self._set(before[1])
             raise
 
-    def put(self, definition: Definition, kept: KeptTask) -> Change:
+    def put(self, definition: Definition, kept: KeptTask) -> ScheduleChange:
         """Add a task or replace one that was added. Raises Infeasible, and BrokerError ``conflict``
         for one of the configuration; then all stays as it was."""
         name, task = definition.name, definition.task
         before = self._changeable(name)
-        entry = Entry(definition, kept.body, kept)
+        entry = RegisteredTask(definition, kept.body, kept)
         if before is not None and before.task == task and not before.problem:
             self._entries[name] = entry
             changed = before.definition != definition
-            return Change((name,), (name,)) if changed else Change()
+            return ScheduleChange((name,), (name,)) if changed else ScheduleChange()
         was = self._schedule
         if before is not None and not before.problem:
             self._set(leave(was, name))
@@ -175,9 +175,9 @@ class TaskRegistry:
             self._set(was)
             raise
         self._entries[name] = entry
-        return Change(() if before is None else (name,), (name,), moved=not stays)
+        return ScheduleChange(() if before is None else (name,), (name,), moved=not stays)
 
-    def delete(self, name: str) -> Change:
+    def delete(self, name: str) -> ScheduleChange:
         """Take a task away. Raises BrokerError ``unknown_task``, and ``conflict`` for one of the
         configuration."""
         self.get(name)
@@ -185,11 +185,11 @@ class TaskRegistry:
         del self._entries[name]
         if before is not None and not before.problem:
             self._set(leave(self._schedule, name))
-        return Change((name,))
+        return ScheduleChange((name,))
 
     # -- within ------------------------------------------------------------------------------
 
-    def _changeable(self, name: str) -> Entry | None:
+    def _changeable(self, name: str) -> RegisteredTask | None:
         before = self._entries.get(name)
         if before is not None and before.kept is None:
             raise BrokerError(
@@ -199,14 +199,14 @@ class TaskRegistry:
             )
         return before
 
-    def _revived(self, name: str, one: KeptTask) -> Entry:
+    def _revived(self, name: str, one: KeptTask) -> RegisteredTask:
         try:
-            return Entry(self.define(name, one.body), one.body, one)
+            return RegisteredTask(self.define(name, one.body), one.body, one)
         except InputError as error:
             tool = TOOLS.get(str(one.body.get("tool")), TOOLS["host"])
             src, dst = (str(one.body.get(key) or "") for key in ("from", "to"))
             never = Definition(tool, src, dst, "", {}, Task(name, 1, 1, 1))
-            return Entry(never, one.body, one, str(error))
+            return RegisteredTask(never, one.body, one, str(error))
 
     def _plan_all(self) -> None:
         """All of the configuration, which fits; then what was added, one by one."""

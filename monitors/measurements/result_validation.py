@@ -16,7 +16,7 @@ from pydantic import Field
 
 from monitors.archive.measurement import UNITS, Measurement, check_sendable, to_row
 from monitors.measurements.probes.tools import gives
-from monitors.measurements.runs import Part, Run, State
+from monitors.measurements.runs import AgentPart, Run, RunState
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.schema import Number, Schema, read
 
@@ -58,12 +58,12 @@ class ValidResult:
     error: str
 
 
-def validated(data: Mapping[str, Any], run: Run, part: Part, now_ms: int) -> ValidResult:
+def validated(data: Mapping[str, Any], run: Run, part: AgentPart, now_ms: int) -> ValidResult:
     """A result (docs/agents.md) about ``part`` of ``run``, that came at ``now_ms`` (Unix time).
 
     Raises InputError that says what it may not say; such a result is never taken.
     """
-    if run.state is State.DROPPED and not part.told:
+    if run.state is RunState.DROPPED and not part.told:
         raise InputError("this run was taken back before anybody was told of it")
     doc = read(_Result, data, "the result")
     if doc.task not in (None, run.task):
@@ -83,7 +83,7 @@ def validated(data: Mapping[str, Any], run: Run, part: Part, now_ms: int) -> Val
     return ValidResult(measurements, " ".join(error.split())[:_LONGEST_ERROR])
 
 
-def _measurement(item: _Measured, run: Run, part: Part) -> Measurement:
+def _measurement(item: _Measured, run: Run, part: AgentPart) -> Measurement:
     metric, value = item.metric, item.value
     if not gives(run.tool, metric):
         raise InputError(f"found metric {shown(metric)}, which {run.tool} does not measure")

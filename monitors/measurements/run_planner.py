@@ -8,9 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 from monitors.measurements.agent_registry import AgentRegistry
-from monitors.measurements.registry import Change, TaskRegistry
+from monitors.measurements.registry import ScheduleChange, TaskRegistry
 from monitors.measurements.run_store import KeptTask, MeasuringStore, RunStore
-from monitors.measurements.runs import Run, State, new_run
+from monitors.measurements.runs import Run, RunState, new_run
 from monitors.measurements.schedule import squeeze
 from monitors.measurements.task_data import Definition
 from monitors.measurements.tasks import Infeasible, Schedule, Slot, Task
@@ -80,7 +80,10 @@ class RunPlanner:
         self._seen_ms = now_ms  # where the store failed, all of it is tried again
 
     def replaced(
-        self, change: Change, now_ms: int, tasks: Mapping[str, KeptTask | None] | None = None
+        self,
+        change: ScheduleChange,
+        now_ms: int,
+        tasks: Mapping[str, KeptTask | None] | None = None,
     ) -> None:
         """The registry has changed: runs of tasks that are gone and have not begun are taken back,
         those that were added begin at once where there is room. Where slots of others moved, their
@@ -140,9 +143,9 @@ class RunPlanner:
         """Runs of which nothing was heard in time are missed."""
         self.run_store.write(
             [
-                replace(run, state=State.MISSED, error=self._why_missed(run, now_ms))
+                replace(run, state=RunState.MISSED, error=self._why_missed(run, now_ms))
                 for run in self.run_store.all()
-                if run.state is State.PLANNED and run.end_ms + GRACE_MS < now_ms
+                if run.state is RunState.PLANNED and run.end_ms + GRACE_MS < now_ms
             ]
         )
         self.run_store.forget(now_ms)
@@ -174,7 +177,7 @@ class RunPlanner:
         return (
             run
             for run in self.run_store.all()
-            if run.end_ms > now_ms and run.state is State.PLANNED and not run.demanded
+            if run.end_ms > now_ms and run.state is RunState.PLANNED and not run.demanded
         )
 
     def occupying(self, now_ms: int, dropped: Mapping[str, Run]) -> Iterator[Run]:
@@ -184,10 +187,10 @@ class RunPlanner:
             run = dropped.get(known.id, known)
             if run.end_ms <= now_ms:
                 continue
-            if run.state is State.DROPPED:
+            if run.state is RunState.DROPPED:
                 if not self._can_be_told(run, now_ms):
                     yield run
-            elif run.state is State.PLANNED or run.at_ms <= now_ms:
+            elif run.state is RunState.PLANNED or run.at_ms <= now_ms:
                 yield run  # not what ended before the clock was set back
 
     def _can_be_told(self, run: Run, now_ms: int) -> bool:
@@ -245,7 +248,9 @@ class RunPlanner:
         return [
             run
             for run in self.occupying(now_ms, dropped)
-            if run.demanded or run.state is State.DROPPED or not recurring.has(run.task, run.at_ms)
+            if run.demanded
+            or run.state is RunState.DROPPED
+            or not recurring.has(run.task, run.at_ms)
         ]
 
     def _has_room(self, slot: Slot, strangers: Sequence[Run], known: Sequence[Run]) -> bool:
@@ -292,7 +297,7 @@ class RunPlanner:
 
 
 def taken_back(run: Run, why: str) -> Run:
-    return replace(run, state=State.DROPPED, error=why)
+    return replace(run, state=RunState.DROPPED, error=why)
 
 
 def as_taken(run: Run) -> tuple[Task, Slot]:

@@ -10,13 +10,13 @@ from typing import Any
 
 from monitors.archive.measurement import Measurement
 from monitors.measurements.agent.messages import Assignment
-from monitors.measurements.agent_registry import Member
+from monitors.measurements.agent_registry import RegisteredAgent
 from monitors.measurements.task_data import Definition
 from monitors.measurements.tasks import LinkId
 from network_provisioner.base.errors import InputError
 
 
-class State(StrEnum):
+class RunState(StrEnum):
     """Where a run stands. All but ``planned`` are ends; a late result still makes a run that was
     missed a done one."""
 
@@ -28,7 +28,7 @@ class State(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class AgentPart:
     """What one agent has to do in a run: ``told``, whether it was given it; ``reported``, whether
     it said what came of it, and ``error``, why there is nothing."""
 
@@ -68,16 +68,16 @@ class Run:
     at_ms: int
     end_ms: int
     release_ms: int
-    parts: tuple[Part, ...]
+    parts: tuple[AgentPart, ...]
     hosts: frozenset[str] = frozenset()
     links: frozenset[LinkId] = frozenset()
     load_bps: float = 0.0
     demanded: str = ""
-    state: State = State.PLANNED
+    state: RunState = RunState.PLANNED
     error: str = ""
     measured: tuple[str, ...] = ()
 
-    def part_of(self, agent: str) -> Part | None:
+    def part_of(self, agent: str) -> AgentPart | None:
         """The agent's part in it."""
         return next((part for part in self.parts if part.agent == agent), None)
 
@@ -107,24 +107,24 @@ class Run:
         }
 
 
-def after(run: Run, part: Part, measurements: Sequence[Measurement]) -> Run:
+def after(run: Run, part: AgentPart, measurements: Sequence[Measurement]) -> Run:
     """The run after one of its agents reported: ``part`` as it is then, and what was measured."""
     parts = tuple(part if p.agent == part.agent else p for p in run.parts)
     if not part.measures:
-        said = run.state is State.FAILED and part.error
+        said = run.state is RunState.FAILED and part.error
         error = f"{run.error}; {part.agent}: {part.error}" if said else run.error
         return replace(run, parts=parts, error=error)
     if measurements:
         measured = tuple(m.metric for m in measurements)
-        return replace(run, parts=parts, state=State.DONE, error="", measured=measured)
+        return replace(run, parts=parts, state=RunState.DONE, error="", measured=measured)
     others = [f"{p.agent}: {p.error}" for p in parts if p.error and not p.measures]
     error = "; ".join([f"{part.agent}: {part.error}", *others])
-    return replace(run, parts=parts, state=State.FAILED, error=error)
+    return replace(run, parts=parts, state=RunState.FAILED, error=error)
 
 
-def part_from_dict(data: Mapping[str, Any]) -> Part:
-    """The inverse of :meth:`Part.as_dict`."""
-    return Part(**{**data, "assignment": Assignment(**data["assignment"])})
+def part_from_dict(data: Mapping[str, Any]) -> AgentPart:
+    """The inverse of :meth:`AgentPart.as_dict`."""
+    return AgentPart(**{**data, "assignment": Assignment(**data["assignment"])})
 
 
 def new_run(
@@ -132,7 +132,7 @@ def new_run(
     definition: Definition,
     at_ms: int,
     release_ms: int,
-    members: Mapping[str, Member],
+    members: Mapping[str, RegisteredAgent],
     beside: Iterable[Run],
     demanded: str = "",
     new_key: Callable[[], str] = lambda: secrets.token_hex(16),
@@ -164,14 +164,14 @@ def new_run(
             port=port,
             options=options,
         )
-        parts.append(Part(agent, assignment))
+        parts.append(AgentPart(agent, assignment))
     return Run(
         run_id, definition.name, definition.tool.name, definition.subject, at_ms, end_ms,
         release_ms, tuple(parts), task.hosts, task.links, task.load_bps, demanded,
     )  # fmt: skip
 
 
-def _port(member: Member, at_ms: int, end_ms: int, beside: Iterable[Run]) -> int:
+def _port(member: RegisteredAgent, at_ms: int, end_ms: int, beside: Iterable[Run]) -> int:
     """A port of the server that no other run uses at that time, and that was used last as long ago
     as there are others."""
     first, last = member.ports

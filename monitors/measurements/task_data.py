@@ -22,7 +22,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from monitors.measurements.agent_registry import Member
+from monitors.measurements.agent_registry import RegisteredAgent
 from monitors.measurements.probes.tools import Tool, tool_of
 from monitors.measurements.tasks import Agreement, LinkId, Task, check
 from network_provisioner.base.errors import InputError
@@ -147,7 +147,7 @@ def tasks_from_dict(section: object, topology: Topology) -> dict[str, Task]:
 
 def definition_of(
     name: str, body: object, topology: Topology,
-    members: Mapping[str, Member] | None = None, once: bool = False,
+    members: Mapping[str, RegisteredAgent] | None = None, once: bool = False,
 ) -> Definition:  # fmt: skip
     """A task as ``body`` has it. Its ends are among ``members``, or anywhere at the topology's
     sites where none are given; ``once``: of one run, which says neither ``every`` nor ``within``.
@@ -230,7 +230,7 @@ def known_end(endpoint: str, what: str, topology: Topology) -> str:
 
 
 def _end(
-    end: str, what: str, topology: Topology, members: Mapping[str, Member] | None,
+    end: str, what: str, topology: Topology, members: Mapping[str, RegisteredAgent] | None,
     alone: bool = False,
 ) -> tuple[str, str]:  # fmt: skip
     """An end and its address: an agent's, or where it is measured to ``alone``, a site's own."""

@@ -26,7 +26,7 @@ from examples.testbed import netns
 from examples.testbed.procs import Daemon
 from monitors.measurements.agent.messages import Assignment
 from monitors.measurements.probes import ping
-from monitors.measurements.probes.probe import Order
+from monitors.measurements.probes.probe import ProbeRequest
 from monitors.measurements.probes.tools import TOOLS
 from network_provisioner.api.connection import server_context
 from network_provisioner.base.errors import AdonError
@@ -334,7 +334,7 @@ else:
         monkeypatch.setattr(ping.socket, "socket", none)
         asked = TOOLS["ping"].checked({"count": 5})
         found = ping.measure(
-            Order("ping", "alone", time.monotonic() + PATIENCE_S, "127.0.0.1", 0, asked)
+            ProbeRequest("ping", "alone", time.monotonic() + PATIENCE_S, "127.0.0.1", 0, asked)
         )
         assert {f.metric: f.value for f in found}["loss"] == 0
         assert dict(found[1].details)["count"] == 5

@@ -20,7 +20,7 @@ from monitors.measurements.agent import broker_link
 from monitors.measurements.agent.assignments import LEAD_S, PendingAssignments, refusal
 from monitors.measurements.agent.broker_clock import BrokerClock
 from monitors.measurements.agent.messages import Assignment, Result
-from monitors.measurements.agent.settings import Limits, settings_from_dict
+from monitors.measurements.agent.settings import AgentLimits, settings_from_dict
 from monitors.measurements.agent.spool import MOST_RESULT_BYTES, Spool
 from monitors.measurements.probes.tools import TOOLS
 from network_provisioner.base.errors import BrokerError, InputError
@@ -337,22 +337,22 @@ ECHO = {"tool": "echo", "role": "server", "peer": "192.0.2.7", "port": 5201}
 @pytest.mark.parametrize(
     ("job", "limits", "why"),
     [
-        (ECHO, Limits(), ""),
-        (ECHO, Limits(tools=frozenset({"host"})), "this agent does not use echo"),
-        (ECHO, Limits(peers=(ip_network("192.0.2.0/29"),)), ""),
-        (ECHO, Limits(peers=(ip_network("2001:db8::/32"),)), "192.0.2.7 is not among"),
-        (ECHO, Limits(ports=(6000, 7000)), "port 5201 is not among the agent's, 6000 to 7000"),
-        (ECHO | {"role": "client"}, Limits(ports=(6000, 7000)), ""),
+        (ECHO, AgentLimits(), ""),
+        (ECHO, AgentLimits(tools=frozenset({"host"})), "this agent does not use echo"),
+        (ECHO, AgentLimits(peers=(ip_network("192.0.2.0/29"),)), ""),
+        (ECHO, AgentLimits(peers=(ip_network("2001:db8::/32"),)), "192.0.2.7 is not among"),
+        (ECHO, AgentLimits(ports=(6000, 7000)), "port 5201 is not among the agent's, 6000 to 7000"),
+        (ECHO | {"role": "client"}, AgentLimits(ports=(6000, 7000)), ""),
         (
             ECHO | {"options": {"interval": 0.01, "length": 1000}},
-            Limits(rate_bps=1e5),
+            AgentLimits(rate_bps=1e5),
             "800 kb/s is above the agent's 100 kb/s",
         ),
-        ({"duration_s": 500.0}, Limits(), "a run of 500 s is above the agent's 300 s"),
-        ({}, Limits(at_once=2), "2 runs at once are the agent's limit"),
+        ({"duration_s": 500.0}, AgentLimits(), "a run of 500 s is above the agent's 300 s"),
+        ({}, AgentLimits(at_once=2), "2 runs at once are the agent's limit"),
     ],
 )
-def test_limits(job: dict[str, Any], limits: Limits, why: str) -> None:
+def test_limits(job: dict[str, Any], limits: AgentLimits, why: str) -> None:
     job = dict(job)
     job["options"] = TOOLS[job.get("tool", "host")].checked(job.get("options", {}))
     found = refusal(assignment(**job), limits, ABLE, running=2)
@@ -361,7 +361,10 @@ def test_limits(job: dict[str, Any], limits: Limits, why: str) -> None:
 
 def test_a_tool_that_is_not_there_is_named() -> None:
     able = ABLE | {"host": "there is no /proc"}
-    assert refusal(assignment(), Limits(), able, 0) == "host cannot be used here: there is no /proc"
+    assert (
+        refusal(assignment(), AgentLimits(), able, 0)
+        == "host cannot be used here: there is no /proc"
+    )
 
 
 # -- the wire ------------------------------------------------------------------------------------
@@ -451,7 +454,7 @@ def test_a_whole_configuration(tmp_path: Path) -> None:
     assert read.tls.key == "/etc/c.key"
     assert read.state == tmp_path / "state"
     assert read.clock_error_s == pytest.approx(0.002)
-    assert read.limits == Limits(
+    assert read.limits == AgentLimits(
         frozenset({"tcp", "host"}), 2e9, (ip_network("192.0.2.0/24"),), 60.0, 2, (5201, 5210), 0.001
     )
     assert read.commands["disk"].argv == ("disk", "-q")

@@ -15,11 +15,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitors.alerts.anomalies.data import WATCHED, Watch, watch_from_dict
+from monitors.alerts.anomalies.data import WATCHED, WatchedMetrics, watch_from_dict
 from monitors.alerts.anomalies.model import Anomaly, Sensitivity
 from monitors.alerts.anomalies.records import METRIC, from_measurement, to_measurement, together
 from monitors.alerts.anomalies.service import AnomalyService
-from monitors.alerts.anomalies.watcher import Watcher
+from monitors.alerts.anomalies.watcher import SeriesDetectors
 from monitors.archive.archive import Archive, ArchiveError, Measurement
 from network_provisioner.base.errors import InputError
 
@@ -74,9 +74,11 @@ def archive(tmp_path: Path) -> Iterator[Archive]:
         yield made
 
 
-def run(archive: Archive, clock: Clock, told: Told, watch: Watch | None = None) -> AnomalyService:
+def run(
+    archive: Archive, clock: Clock, told: Told, watch: WatchedMetrics | None = None
+) -> AnomalyService:
     """A service that has read all there is; not in a thread."""
-    service = AnomalyService(archive, watch or Watch(), told, clock)
+    service = AnomalyService(archive, watch or WatchedMetrics(), told, clock)
     service.catch_up()
     return service
 
@@ -238,7 +240,7 @@ def test_paths_and_tools_are_told_apart(archive: Archive) -> None:
 
 def test_the_thread_follows_the_archive(archive: Archive) -> None:
     clock, heard = Clock(T0 + 5.5 * DAY_S), threading.Event()
-    service = AnomalyService(archive, Watch(), lambda *_: heard.set(), clock)
+    service = AnomalyService(archive, WatchedMetrics(), lambda *_: heard.set(), clock)
     service.start()
     try:
         assert service.up_to_date.wait(120)
@@ -250,7 +252,7 @@ def test_the_thread_follows_the_archive(archive: Archive) -> None:
 
 
 def test_the_series_that_was_silent_longest_is_forgotten_first() -> None:
-    watcher = Watcher(Watch(), most=2)
+    watcher = SeriesDetectors(WatchedMetrics(), most=2)
     for n, subject in enumerate(("a>b", "a>c", "a>b", "a>d")):
         watcher.add(Measurement(f"{n}", "rtt", subject, 0.1, "s", T0 + n, "ping"))
     assert len(watcher) == 2

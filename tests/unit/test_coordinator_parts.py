@@ -23,7 +23,7 @@ from adon.service.measuring import Sweeper
 from adon.service.measuring import check as check_settings
 from monitors.archive.archive import Archive
 from monitors.archive.measurement import Measurement
-from monitors.measurements.agent_registry import AWAY_S, AgentRegistry, Member, Report
+from monitors.measurements.agent_registry import AWAY_S, AgentRegistry, AgentReport, RegisteredAgent
 from monitors.measurements.result_validation import validated
 from monitors.measurements.runs import Run, new_run
 from monitors.measurements.schedule import Recurring, plan
@@ -181,9 +181,9 @@ def test_results_that_are_not_believed(run: Run) -> None:
 
 
 def test_who_is_there() -> None:
-    agent_registry = AgentRegistry([Member("mu/dtn1", "192.0.2.1")])
+    agent_registry = AgentRegistry([RegisteredAgent("mu/dtn1", "192.0.2.1")])
     assert agent_registry.away("mu/dtn1", 5.0).endswith("since the broker was started")
-    agent_registry.heard("mu/dtn1", 10.0, Report(0.5, 0.1, 2, 1, "7", ("tcp",)))
+    agent_registry.heard("mu/dtn1", 10.0, AgentReport(0.5, 0.1, 2, 1, "7", ("tcp",)))
     agent_registry.heard("mu/dtn1", 11.0)
     view = agent_registry.view("mu/dtn1", 12.0)
     assert (view["site"], view["offset_s"], view["tools"]) == ("mu", 0.5, ["tcp"])

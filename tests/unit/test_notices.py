@@ -20,7 +20,7 @@ from workflow_world import T0, UUID, job, status, workflow
 
 from adon.config.monitoring import MonitoringConfig
 from adon.service.notices import watching
-from monitors.alerts.notices.channels import Channels, Said
+from monitors.alerts.notices.channels import Channels, Delivery
 from monitors.alerts.notices.data import KINDS, Target, check_targets, headers_of, targets_from_list
 from monitors.alerts.notices.deciding import Notice, notice_id, wants, workflow_notice
 from monitors.alerts.notices.service import TRIES, NoticeService, may_run
@@ -48,15 +48,15 @@ class Time:
 class Hook:
     """A channel that answers as it is told."""
 
-    def __init__(self, *answers: Said) -> None:
+    def __init__(self, *answers: Delivery) -> None:
         self.answers = list(answers)
         self.got: list[tuple[str, str]] = []
         self.texts: list[str] = []
 
-    def deliver(self, target: Target, notice: Notice, key: str) -> Said:
+    def deliver(self, target: Target, notice: Notice, key: str) -> Delivery:
         self.got.append((target.id, key))
         self.texts.append(notice.text)
-        return self.answers.pop(0) if self.answers else Said(True)
+        return self.answers.pop(0) if self.answers else Delivery(True)
 
 
 def service(
@@ -168,7 +168,7 @@ def test_a_thing_is_told_once_however_often_it_is_said() -> None:
 
 def test_what_fails_is_tried_again_later_and_later() -> None:
     archive, time = Archive(":memory:"), Time()
-    hook = Hook(Said(False, "HTTP 500"), Said(False, "HTTP 503", later_s=50.0))
+    hook = Hook(Delivery(False, "HTTP 500"), Delivery(False, "HTTP 503", later_s=50.0))
     told = service(archive, hook, time=time)
     told.tell("failed", "k", "t", {})
     work(told)
@@ -188,7 +188,7 @@ def test_what_fails_is_tried_again_later_and_later() -> None:
 
 def test_it_is_given_up_after_some_tries_or_where_it_is_refused() -> None:
     archive, time = Archive(":memory:"), Time()
-    hook = Hook(*[Said(False, "no")] * 99)
+    hook = Hook(*[Delivery(False, "no")] * 99)
     told = service(archive, hook, time=time)
     told.tell("failed", "k", "t", {})
     for _ in range(TRIES + 3):
@@ -196,7 +196,7 @@ def test_it_is_given_up_after_some_tries_or_where_it_is_refused() -> None:
         time.now += 4000
     assert len(hook.got) == TRIES
     assert ends(archive) == [("given up", 0.0)]
-    refused = Hook(Said(False, "HTTP 404", again=False))
+    refused = Hook(Delivery(False, "HTTP 404", again=False))
     told = service(archive, refused, time=time)
     told.tell("failed", "other", "t", {})
     work(told)
@@ -243,7 +243,7 @@ def test_a_process_killed_anywhere_neither_loses_nor_doubles_a_notice(
 ) -> None:
     path = tmp_path_factory.mktemp("archive") / "a.sqlite"
     target, time = MAIL if command else ALL, Time()
-    hook = Hook(*[Said(False, "no")] * failures)
+    hook = Hook(*[Delivery(False, "no")] * failures)
     killing = KillingArchive(path, at, after)
     first = service(killing, hook, target, time=time)
     try:
@@ -450,7 +450,7 @@ def test_a_web_hook_gets_the_key_whatever_a_workflow_is_called(key: str) -> None
         target = Target(webhook=f"http://127.0.0.1:{server.server_port}/")
         said = Channels().deliver(target, Notice("failed", "k", "text", T0), key)
         thread.join()
-    assert said == Said(True)
+    assert said == Delivery(True)
     ((header, told),) = got
     assert told == key and (unquote(header) == key or header == key)
 
@@ -461,7 +461,7 @@ def test_a_command_gets_the_text(tmp_path: Path) -> None:
     code += f" file=open({str(out)!r}, 'w'))"
     target = Target(command=(sys.executable, "-c", code))
     notice = Notice("failed", "k", "Workflow x failed\nwhy ü\n", T0)
-    assert Channels().deliver(target, notice, "key") == Said(True)
+    assert Channels().deliver(target, notice, "key") == Delivery(True)
     assert out.read_text() == "Workflow x failed Workflow x failed\nwhy ü\n\n"
 
 

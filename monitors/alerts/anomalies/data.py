@@ -59,7 +59,7 @@ class _Sensitivity(Schema):
 
 
 @dataclass(frozen=True)
-class Watch:
+class WatchedMetrics:
     """Which metrics are watched, by name or pattern, the first that fits counts."""
 
     sensitivities: Mapping[str, Sensitivity | None] = field(default_factory=dict)
@@ -77,7 +77,7 @@ class Watch:
         return self.of(metric) or _usual(metric, self.default)
 
 
-def watch_from_dict(section: Mapping[str, Any]) -> Watch:
+def watch_from_dict(section: Mapping[str, Any]) -> WatchedMetrics:
     """The section as values. Raises InputError for what cannot be meant."""
     default = Sensitivity()
     if "default" in section:
@@ -94,7 +94,7 @@ def watch_from_dict(section: Mapping[str, Any]) -> Watch:
             found[name] = None
         else:
             found[name] = _sensitivity(settings, _usual(name, default), what)
-    return Watch(found, default)
+    return WatchedMetrics(found, default)
 
 
 def _usual(metric: str, default: Sensitivity) -> Sensitivity:

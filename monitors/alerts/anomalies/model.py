@@ -40,7 +40,7 @@ class Anomaly:
     values; ``change`` is a share of the value before, of shares (loss) a difference. ``until`` is
     when it was over, None while it lasts; a change of level has no end. ``confidence`` (0..1) is a
     bound for noise of any distribution (Chebyshev). ``limits`` are the thresholds at the time, see
-    :class:`Limits`. ``id`` is the same for everybody who finds it.
+    :class:`SeriesLimits`. ``id`` is the same for everybody who finds it.
     """
 
     metric: str
@@ -63,7 +63,7 @@ class Anomaly:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class SeriesLimits:
     """What a series is judged by at ``at``, in the metric's unit where nothing else is said.
 
     ``expected`` is the value this moment should have: the level with the daily and weekly cycle on

@@ -10,7 +10,7 @@ from monitors.archive.measurement import UNITS
 from network_provisioner.base.units import format_rate
 
 if TYPE_CHECKING:
-    from monitors.alerts.anomalies.model import Anomaly, Limits
+    from monitors.alerts.anomalies.model import Anomaly, SeriesLimits
 
 
 def why_level(metric: str, change: float, samples: int, times_noise: float, cycle: float) -> str:
@@ -86,7 +86,7 @@ def quantity(value: float, unit: str) -> str:
     return f"{value:.3g}{'' if unit in ('', '1') else f' {unit}'}"
 
 
-def explained(metric: str, limits: Limits) -> list[str]:
+def explained(metric: str, limits: SeriesLimits) -> list[str]:
     """What a series is judged by, in sentences."""
     unit = UNITS.get(metric, "")
     period = "" if limits.period_s is None else f", usually one every {_span(limits.period_s)}"

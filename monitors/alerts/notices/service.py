@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from monitors.alerts.notices.channels import Channel, Channels, Said
+from monitors.alerts.notices.channels import Channel, Channels, Delivery
 from monitors.alerts.notices.data import Target
 from monitors.alerts.notices.deciding import Notice, notice_id, wants
 from monitors.archive.archive import Archive, Measurement
@@ -43,7 +43,7 @@ class _Task:
     notice: Notice = field(compare=False)
     claimed: bool = field(compare=False, default=False)
     tries: int = field(compare=False, default=0)
-    done: Said | None = field(compare=False, default=None)  # sent, and not yet recorded
+    done: Delivery | None = field(compare=False, default=None)  # sent, and not yet recorded
 
 
 class NoticeService:
@@ -226,7 +226,7 @@ class NoticeService:
                 continue
             task = _Task(self._steady(), 0, target, notice, claimed=True)
             if begun.get(record.id, 0) > 0:
-                task.done = Said(False, "the process ended while the command ran")
+                task.done = Delivery(False, "the process ended while the command ran")
             self._put(task)
 
     def _say(self, message: str) -> None:

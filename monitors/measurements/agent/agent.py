@@ -15,7 +15,7 @@ from monitors.measurements.agent.assignments import PendingAssignments, refusal
 from monitors.measurements.agent.broker_clock import BrokerClock
 from monitors.measurements.agent.broker_link import (
     MOST_RESULTS,
-    Link,
+    BrokerLink,
     Orders,
     Receipt,
     Reply,
@@ -64,7 +64,7 @@ class Agent:
         self._running: set[threading.Thread] = set()
         self._troubles: dict[str, str] = {}
         """By what was asked, why there is no answer now."""
-        self._ask_link, self._send_link = Link(settings), Link(settings)
+        self._ask_link, self._send_link = BrokerLink(settings), BrokerLink(settings)
         self._spool = Spool(settings.state)
         for key, until in self._spool.known():
             self._pending.had(key, until)

@@ -39,7 +39,7 @@ class Reply:
     answered: float
 
 
-class Link:
+class BrokerLink:
     """One connection to the broker, kept open between questions. For one thread; only
     :meth:`close` may come from another."""
 

@@ -34,7 +34,7 @@ Peers = tuple[IPv4Network | IPv6Network, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class AgentLimits:
     """What this agent does at most, whatever its broker says.
 
     ``tools`` it uses, ``rate_bps`` that a test may load the network with, ``peers`` it talks to
@@ -65,14 +65,14 @@ class AgentSettings:
     state: Path
     tls: Tls = field(default_factory=Tls)
     bind: str = ""
-    limits: Limits = field(default_factory=Limits)
+    limits: AgentLimits = field(default_factory=AgentLimits)
     commands: Mapping[str, Command] = field(default_factory=dict)
     clock_error_s: float | None = None
     workflows: tuple[str, ...] = ()
     version: str = ""
 
 
-_USUAL = Limits()
+_USUAL = AgentLimits()
 _Word = Annotated[str, matching(r"(?s)[^\0]*", "a text")]
 _CommandName = Annotated[
     str, matching(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", "a name of letters and digits")
@@ -147,7 +147,7 @@ def settings_from_dict(data: object, folder: Path, version: str) -> AgentSetting
         state=folder / doc.state,
         tls=Tls(ca, certificate, key),
         bind=doc.address,
-        limits=Limits(
+        limits=AgentLimits(
             limits.tools, limits.rate, limits.peers, limits.run, limits.at_once, limits.ports,
             limits.clocks_error,
         ),

@@ -50,7 +50,7 @@ class Remote:
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class PerfsonarSettings:
     """The whole section."""
 
     hosts: Hosts
@@ -91,7 +91,7 @@ class _Entry(Schema):
 
 def settings_from_list(
     data: Sequence[Mapping[str, Any]], topology: Topology | None, folder: Path
-) -> Settings:
+) -> PerfsonarSettings:
     """The section as values. Hosts hold for all entries, and what they do not name is looked for
     among the addresses of the topology's sites. ``folder``: where relative paths begin. Raises
     InputError for what cannot be meant."""
@@ -123,7 +123,7 @@ def settings_from_list(
         sites = [topology.nodes[name] for name in topology.sites]
         known += [(site.name.lower(), site.name) for site in sites]
         known += [(site.address, site.name) for site in sites if site.address]
-    return Settings(Hosts(known), remotes)
+    return PerfsonarSettings(Hosts(known), remotes)
 
 
 _LONGEST = 255
