@@ -73,9 +73,8 @@ def _run(args: argparse.Namespace) -> int:
     from importlib import metadata
 
     from adon.config.yamlfile import read_yaml
-    from monitors.measurements.agent.agent import Agent
+    from monitors.measurements.agent.agent import Agent, following
     from monitors.measurements.agent.settings import settings_from_dict
-    from monitors.measurements.agent.workflows import following
     from monitors.measurements.probes.probe import Halt
     from network_provisioner.base.errors import InputError
 

@@ -80,7 +80,7 @@ def _none(why: str) -> str:
 def _lacking(archive: Archive, metric: str | None) -> str:
     """What was not measured that would have to be, "" where something was: then nothing is
     unusual."""
-    from monitors.alerts.anomalies.data import WATCHED
+    from monitors.alerts.anomalies.settings import WATCHED
     from network_provisioner.base.suggestions import did_you_mean
 
     known = archive.metrics()
@@ -108,8 +108,8 @@ def _explained(
     archive: Archive, args: argparse.Namespace, now: float
 ) -> list[tuple[str, str, str, SeriesLimits]]:
     """Metric, subject, source and limits of each series that is watched."""
-    from monitors.alerts.anomalies.data import WATCHED, watch_from_dict
     from monitors.alerts.anomalies.service import MEMORY_S
+    from monitors.alerts.anomalies.settings import WATCHED, watch_from_dict
     from monitors.alerts.anomalies.watcher import SeriesDetectors
     from monitors.archive.archive import Selection
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
+from monitors.archive.archive import Archive
 from monitors.archive.measurement import Measurement
 from monitors.measurements.agent_registry import AgentRegistry, AgentReport
 from monitors.measurements.registry import RegisteredTask, TaskRegistry
@@ -31,14 +32,6 @@ _FORGET_EVERY_MS = 600_000
 _RECENT = 20  # runs that a task shows
 
 
-class Recorder(Protocol):
-    """Where measurements go; :class:`monitors.archive.archive.Archive` is one."""
-
-    def record_many(self, measurements: Iterable[Measurement]) -> int:
-        """Record each id once. Raises AdonError."""
-        ...
-
-
 class Coordinator:
     """Safe to use from several threads. Every method may raise an AdonError of the store."""
 
@@ -47,7 +40,7 @@ class Coordinator:
         agent_registry: AgentRegistry,
         registry: TaskRegistry,
         store: MeasuringStore,
-        archive: Recorder,
+        archive: Archive,
         rules: Rules,
         clock: Callable[[], float],
     ) -> None:

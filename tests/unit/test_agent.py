@@ -19,12 +19,11 @@ from monitor_files import START, Submitted, starting, table
 
 from monitors.archive.archive import Archive
 from monitors.archive.measurement import Measurement
-from monitors.measurements.agent.agent import Agent
+from monitors.measurements.agent.agent import Agent, following
 from monitors.measurements.agent.broker_link import BrokerLink, _was_closed
 from monitors.measurements.agent.messages import Assignment, Result
 from monitors.measurements.agent.perform import able, perform
 from monitors.measurements.agent.settings import AgentLimits, AgentSettings
-from monitors.measurements.agent.workflows import following
 from monitors.measurements.probes.probe import Halt
 from network_provisioner.api.connection import server_context
 from network_provisioner.base.errors import BrokerError, InputError
@@ -410,7 +409,7 @@ def test_workflows_are_followed_meanwhile(tmp_path: Path, monkeypatch: pytest.Mo
             asked.append((url, token, tls))
             return archive
 
-        monkeypatch.setattr("monitors.measurements.agent.workflows.BrokerSink", sink)
+        monkeypatch.setattr("monitors.measurements.agent.agent.BrokerSink", sink)
         plain = settings("https://b:1", tmp_path, workflows=(str(planned.path),))
         shown = replace(plain, tls=Tls("ca", "certificate", "key"))
         for of in (plain, shown):

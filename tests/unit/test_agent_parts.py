@@ -51,19 +51,6 @@ def told(spool: Spool) -> dict[str, str]:
     return {key: json.loads(text)["error"] for key, text in spool.waiting(10**6, 10**9)}
 
 
-def test_a_run_that_was_killed_is_told(tmp_path: Path) -> None:
-    first = Spool(tmp_path)
-    first.begin(assignment("killed"), 1.0)
-    first.begin(assignment("ended"), 1.0)
-    first.end(result("ended"), 110.0)
-    assert told(first) == {"ended": ""}
-    first.close()
-    second = Spool(tmp_path)
-    assert told(second) == {"killed": "the agent was killed while it measured", "ended": ""}
-    assert dict(second.known()) == {"killed": 110.0, "ended": 110.0}
-    second.close()
-
-
 def test_what_was_taken_is_not_sent_again_but_remembered_for_a_while(tmp_path: Path) -> None:
     first = Spool(tmp_path)
     first.end(result("a"), 110.0)
@@ -305,17 +292,6 @@ def test_servers_begin_before_their_clients() -> None:
     assert [a.id for a in pending.take(100.0)[0]] == ["c"]
 
 
-def test_what_is_withdrawn_is_not_done_and_what_was_done_not_done_again() -> None:
-    pending = PendingAssignments()
-    pending.replace([assignment("a"), assignment("b")])
-    pending.replace([assignment("b")])
-    assert [a.id for a in pending.take(100.0)[0]] == ["b"]
-    pending.had("c", 110.0)
-    pending.replace([assignment("b"), assignment("c")])
-    assert pending.take(100.0) == ([], [])
-    assert len(pending) == 0
-
-
 @pytest.mark.parametrize(
     ("duration_s", "now", "late"),
     [(3.0, 100.9, False), (3.0, 101.1, True), (20.0, 101.9, False), (20.0, 102.1, True),
@@ -405,23 +381,6 @@ def test_an_assignment_with_anything_in_it_is_whole_or_refused(key: str, value: 
         assert one.duration_s > 0
         assert tool.checked(one.options) == one.options
     assert len(orders.assignments) + len(orders.strange) == 1
-
-
-def test_an_assignment_comes_as_it_was_sent() -> None:
-    (back,) = broker_link.orders_of(
-        json.loads(json.dumps({**STAMPED, "assignments": [GOOD.as_dict()]}))
-    ).assignments
-    expected = {**GOOD.as_dict(), "options": TOOLS["echo"].checked({"count": 5})}
-    assert back.as_dict() == expected
-
-
-def test_one_strange_assignment_does_not_spoil_the_others() -> None:
-    strange = {**GOOD.as_dict(), "id": "strange", "tool": "telnet"}
-    orders = broker_link.orders_of({**STAMPED, "assignments": [strange, GOOD.as_dict()]})
-    assert [one.id for one in orders.assignments] == ["a"]
-    task, why = orders.strange["strange"]
-    assert task == "t"
-    assert why.startswith("tool: found 'telnet', expected one of tcp, udp")
 
 
 # -- the configuration ---------------------------------------------------------------------------

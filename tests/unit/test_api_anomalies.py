@@ -15,8 +15,8 @@ from test_anomaly_service import DAY_S, DROP, T0, Told, series
 from test_anomaly_service import Clock as Now
 from test_api_documented import EXAMPLE, part_of
 
-from monitors.alerts.anomalies.data import WatchedMetrics
 from monitors.alerts.anomalies.service import AnomalyService
+from monitors.alerts.anomalies.settings import WatchedMetrics
 from monitors.api import anomalies, perfsonar
 from monitors.archive.archive import Archive
 from monitors.measurements.perfsonar.settings import Hosts

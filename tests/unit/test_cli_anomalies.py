@@ -9,8 +9,8 @@ import pytest
 from cli_world import adon
 from test_anomaly_service import DAY_S, DROP, T0, Clock, Told, series
 
-from monitors.alerts.anomalies.data import WatchedMetrics
 from monitors.alerts.anomalies.service import AnomalyService
+from monitors.alerts.anomalies.settings import WatchedMetrics
 from monitors.archive.archive import Archive
 
 

@@ -20,11 +20,19 @@ from workflow_world import T0, UUID, job, status, workflow
 
 from adon.config.monitoring import MonitoringConfig
 from adon.service.notices import watching
-from monitors.alerts.notices.channels import Channels, Delivery
-from monitors.alerts.notices.data import KINDS, Target, check_targets, headers_of, targets_from_list
-from monitors.alerts.notices.deciding import Notice, notice_id, wants, workflow_notice
+from monitors.alerts.notices.channels import Delivery, deliver
 from monitors.alerts.notices.service import TRIES, NoticeService, may_run
-from monitors.alerts.notices.workflows import WorkflowNotices
+from monitors.alerts.notices.targets import (
+    KINDS,
+    Notice,
+    Target,
+    check_targets,
+    headers_of,
+    notice_id,
+    targets_from_list,
+    wants,
+)
+from monitors.alerts.notices.workflows import WorkflowNotices, workflow_notice
 from monitors.archive.archive import Archive, Measurement
 from monitors.workflows.analysis import analyse
 from monitors.workflows.overview import KnownWorkflows, Overview
@@ -63,7 +71,7 @@ def service(
     archive: Archive, hook: Any, *targets: Target, time: Callable[[], float] | None = None
 ) -> NoticeService:
     clock = time or Time()
-    return NoticeService(targets or (ALL,), archive, clock, clock, hook)
+    return NoticeService(targets or (ALL,), archive, clock, clock, hook.deliver)
 
 
 def work(told: NoticeService) -> None:
@@ -256,7 +264,7 @@ def test_a_process_killed_anywhere_neither_loses_nor_doubles_a_notice(
         pass
     killing.close()
     with Archive(path) as archive:
-        second = NoticeService((target,), archive, time, time, hook, runs=lambda _: False)
+        second = NoticeService((target,), archive, time, time, hook.deliver, runs=lambda _: False)
         second._take_over()
         # What found it finds it again.
         for key in keys:
@@ -448,7 +456,7 @@ def test_a_web_hook_gets_the_key_whatever_a_workflow_is_called(key: str) -> None
         thread = threading.Thread(target=server.handle_request)
         thread.start()
         target = Target(webhook=f"http://127.0.0.1:{server.server_port}/")
-        said = Channels().deliver(target, Notice("failed", "k", "text", T0), key)
+        said = deliver(target, Notice("failed", "k", "text", T0), key)
         thread.join()
     assert said == Delivery(True)
     ((header, told),) = got
@@ -461,7 +469,7 @@ def test_a_command_gets_the_text(tmp_path: Path) -> None:
     code += f" file=open({str(out)!r}, 'w'))"
     target = Target(command=(sys.executable, "-c", code))
     notice = Notice("failed", "k", "Workflow x failed\nwhy ü\n", T0)
-    assert Channels().deliver(target, notice, "key") == Delivery(True)
+    assert deliver(target, notice, "key") == Delivery(True)
     assert out.read_text() == "Workflow x failed Workflow x failed\nwhy ü\n\n"
 
 
@@ -474,7 +482,7 @@ def test_a_command_gets_the_text(tmp_path: Path) -> None:
     ],
 )
 def test_a_command_that_fails_says_why(command: tuple[str, ...], why: str) -> None:
-    said = Channels().deliver(Target(command=command), Notice("failed", "k", "x" * 10**6, T0), "k")
+    said = deliver(Target(command=command), Notice("failed", "k", "x" * 10**6, T0), "k")
     assert not said.ok and said.again
     assert why in said.why
 

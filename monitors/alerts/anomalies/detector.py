@@ -26,8 +26,7 @@ from statistics import median
 
 from monitors.alerts.anomalies.baseline import LEAST, Baseline
 from monitors.alerts.anomalies.model import Anomaly, Sensitivity, SeriesLimits
-from monitors.alerts.anomalies.outages import Outages
-from monitors.alerts.anomalies.rhythm import Rhythm
+from monitors.alerts.anomalies.outages import Outages, Rhythm
 from monitors.alerts.anomalies.scales import Scale, scale_of
 from monitors.alerts.anomalies.season import HOUR_S
 from monitors.alerts.anomalies.words import why_dip, why_level

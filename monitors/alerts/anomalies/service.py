@@ -11,9 +11,9 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from monitors.alerts.anomalies.data import WATCHED, WatchedMetrics
 from monitors.alerts.anomalies.model import Anomaly, SeriesLimits
 from monitors.alerts.anomalies.records import METRIC, to_measurement, together
+from monitors.alerts.anomalies.settings import WATCHED, WatchedMetrics
 from monitors.alerts.anomalies.watcher import SeriesDetectors
 from monitors.alerts.anomalies.words import told
 from monitors.archive.archive import Archive, Selection

@@ -7,9 +7,9 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from monitors.alerts.anomalies.data import WatchedMetrics
 from monitors.alerts.anomalies.detector import Detector
 from monitors.alerts.anomalies.model import Anomaly, SeriesLimits
+from monitors.alerts.anomalies.settings import WatchedMetrics
 from monitors.archive.measurement import Measurement
 
 MOST_SERIES = 5_000  # of 50 kB each

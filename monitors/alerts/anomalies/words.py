@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from monitors.alerts.anomalies.scales import Ratio, scale_of
+from monitors.alerts.anomalies.scales import scale_of
 from monitors.archive.measurement import UNITS
 from network_provisioner.base.units import format_rate
 
@@ -53,7 +53,7 @@ def _cycle_words(metric: str, cycle: float) -> str:
 
 
 def _is_ratio(metric: str) -> bool:
-    return isinstance(scale_of(metric), Ratio)
+    return scale_of(metric).ratio
 
 
 def _span(seconds: float) -> str:

@@ -12,11 +12,10 @@ import urllib.request
 from contextlib import suppress
 from dataclasses import dataclass
 from email.message import Message
-from typing import IO, Protocol
+from typing import IO
 from urllib.parse import quote
 
-from monitors.alerts.notices.data import Target, headers_of
-from monitors.alerts.notices.deciding import Notice
+from monitors.alerts.notices.targets import Notice, Target, headers_of
 from network_provisioner.base.errors import InputError
 
 _HOOK_S = 10.0
@@ -37,19 +36,9 @@ class Delivery:
     later_s: float = 0.0
 
 
-class Channel(Protocol):
-    """Something that delivers."""
-
-    def deliver(self, target: Target, notice: Notice, key: str) -> Delivery:
-        """Try once. ``key`` is the same for each try of the same notice. Never raises."""
-
-
-class Channels:
-    """Web hooks and commands."""
-
-    def deliver(self, target: Target, notice: Notice, key: str) -> Delivery:
-        """See :class:`Channel`."""
-        return _ran(target, notice, key) if target.command else _posted(target, notice, key)
+def deliver(target: Target, notice: Notice, key: str) -> Delivery:
+    """Try once. ``key`` is the same for each try of the same notice. Never raises."""
+    return _ran(target, notice, key) if target.command else _posted(target, notice, key)
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):

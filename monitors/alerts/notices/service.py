@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from monitors.alerts.notices.channels import Channel, Channels, Delivery
-from monitors.alerts.notices.data import Target
-from monitors.alerts.notices.deciding import Notice, notice_id, wants
+from monitors.alerts.notices import channels
+from monitors.alerts.notices.channels import Delivery
+from monitors.alerts.notices.targets import Notice, Target, notice_id, wants
 from monitors.archive.archive import Archive, Measurement
 from network_provisioner.base.errors import AdonError
 
@@ -57,13 +57,13 @@ class NoticeService:
         archive: Archive,
         clock: Callable[[], float],
         steady: Callable[[], float],
-        channel: Channel | None = None,
+        deliver: Callable[[Target, Notice, str], Delivery] = channels.deliver,
         runs: Callable[[Measurement], bool] | None = None,
     ) -> None:
         self._targets = tuple(targets)
         self._archive = archive
         self._clock, self._steady = clock, steady
-        self._channel = channel or Channels()
+        self._deliver = deliver
         self._runs = runs or may_run
         self._tasks: list[_Task] = []
         self._number = 0
@@ -166,17 +166,17 @@ class NoticeService:
             if task.target.command:
                 self._archive.record(self._record(f"{key}:began:{task.tries}", task, "began", 0.0))
             task.tries += 1
-            said = self._channel.deliver(task.target, task.notice, key)
-            if not said.ok and said.again and task.tries < TRIES:
-                later = max(_AGAIN_S[min(task.tries, len(_AGAIN_S)) - 1], said.later_s)
-                _log.warning("%s: %s; again in %.0f s", task.target.shown, said.why, later)
+            delivery = self._deliver(task.target, task.notice, key)
+            if not delivery.ok and delivery.again and task.tries < TRIES:
+                later = max(_AGAIN_S[min(task.tries, len(_AGAIN_S)) - 1], delivery.later_s)
+                _log.warning("%s: %s; again in %.0f s", task.target.shown, delivery.why, later)
                 if task.target.command:  # it ended, so it may be run again
                     failed = self._record(f"{key}:failed:{task.tries}", task, "failed", 0.0)
                     self._archive.record(failed)
                 task.due = self._steady() + later
                 self._put(task)
                 return
-            task.done = said
+            task.done = delivery
         outcome = "delivered" if task.done.ok else "given up"
         if not task.done.ok:
             _log.error("%s: given up: %s", task.target.shown, task.done.why)

@@ -9,7 +9,8 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from monitors.measurements.agent.assignments import PendingAssignments, refusal
 from monitors.measurements.agent.broker_clock import BrokerClock
@@ -27,6 +28,8 @@ from monitors.measurements.agent.perform import able, perform
 from monitors.measurements.agent.settings import AgentSettings
 from monitors.measurements.agent.spool import MOST_RESULT_BYTES, Spool
 from monitors.measurements.probes.probe import Halt
+from monitors.workflows.service import FollowService
+from monitors.workflows.sink import BrokerRequests, BrokerSink
 from network_provisioner.base.clock import since_boot
 from network_provisioner.base.errors import AdonError, BrokerError, printable
 
@@ -296,3 +299,23 @@ class Agent:
             better = self._troubles.pop(what, None) is not None and not self._troubles
         if better:
             _log.info("the broker answers again")
+
+
+@contextmanager
+def following(settings: AgentSettings) -> Iterator[None]:
+    """Follow the workflows of the settings meanwhile, and report them to the broker. Raises
+    InputError."""
+    if not settings.workflows:
+        yield
+        return
+    token = None if settings.tls.certificate else settings.token
+    sink = BrokerSink(settings.broker, token, settings.tls)
+    requests = BrokerRequests(settings.broker, token, settings.tls)
+    service = FollowService(sink, settings.workflows, time.time, requests=requests)
+    requests.start()
+    service.start()
+    try:
+        yield
+    finally:
+        requests.stop()
+        service.stop()

@@ -1,4 +1,4 @@
-"""Section ``monitoring.notices`` of adon.yml: who is told of what, and how.
+"""Who is told of what, and how: section ``monitoring.notices`` of adon.yml.
 
 notices:
 - on: [failed, stuck]            # default: all but removed
@@ -14,11 +14,12 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from pathlib import Path
 from reprlib import repr as shown
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 from pydantic import Field
@@ -58,6 +59,45 @@ class Target:
             return self.command[0]
         parts = urlsplit(self.webhook)
         return f"{parts.scheme}://{parts.hostname}"
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Something to tell. ``key`` tells it from all others of its ``kind``: under one key a thing is
+    told once. ``at`` is when it happened (Unix seconds)."""
+
+    kind: str
+    key: str
+    text: str
+    at: float
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def subject(self) -> str:
+        """Its first line."""
+        return self.text.partition("\n")[0][:200]
+
+
+def wants(target: Target, notice: Notice) -> bool:
+    """Whether ``target`` is told. An anomaly belongs to no user and no workflow: who is told of
+    certain ones' alone is not told of it."""
+    if notice.kind not in target.on:
+        return False
+    if notice.kind == ANOMALY:
+        return not target.users and not target.workflows
+    names = [str(notice.details.get(key, "")) for key in ("name", "workflow")]
+    return (not target.users or _among(str(notice.details.get("user", "")), target.users)) and (
+        not target.workflows or any(_among(name, target.workflows) for name in names)
+    )
+
+
+def notice_id(target: Target, notice: Notice) -> str:
+    """The id under which it stands in the archive that ``target`` is told of ``notice``."""
+    return f"notice:{target.id}:{notice.kind}:{notice.key}"
+
+
+def _among(name: str, patterns: Sequence[str]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def targets_from_list(data: Sequence[object], folder: Path) -> list[Target]:
