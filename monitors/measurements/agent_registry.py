@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from network_provisioner.base.errors import BrokerError
@@ -98,11 +98,7 @@ class AgentRegistry:
             "ports": list(member.ports),
             "present": self.present(name, now),
             "last_seen": self._seen.get(name),
-            "offset_s": report.offset_s,
-            "error_s": report.error_s,
-            "unsent": report.unsent,
-            "dropped": report.dropped,
-            "version": report.version,
+            **asdict(report),
             "tools": None if report.tools is None else list(report.tools),
             "last_error": "" if failed is None else failed[1],
             "last_error_at": None if failed is None else failed[0],

@@ -15,6 +15,7 @@ from typing import Any
 from monitors.archive.archive import Archive
 from monitors.archive.measurement import Measurement
 from monitors.measurements.agent_registry import AgentRegistry, AgentReport
+from monitors.measurements.load import shares
 from monitors.measurements.registry import RegisteredTask, TaskRegistry
 from monitors.measurements.result_validation import validated
 from monitors.measurements.run_planner import RunPlanner
@@ -321,23 +322,16 @@ def schedule_view(
     """The schedule that repeats: its length, how many runs it has, the share of time that each
     host and link is used by them, and which runs to come are not where their slots are."""
     schedule = registry.schedule
-    use: dict[str, float] = {}
-    link_use: dict[tuple[str, str], float] = {}
-    for task in registry.tasks():
-        share = task.duration_ms / task.period_ms
-        for host in task.hosts:
-            use[host] = use.get(host, 0.0) + share
-        for link in task.links:
-            link_use[link] = link_use.get(link, 0.0) + share
+    use = shares(registry.tasks())
+    hosts = sorted(key for key in use if isinstance(key, str))
+    links = sorted(key for key in use if not isinstance(key, str))
     return {
         "hyperperiod_s": schedule.hyperperiod_ms / 1000,
         "slots": len(schedule.slots),
         "tasks": len(registry.tasks()),
         "until": until_ms / 1000,
-        "hosts": {name: round(use[name], 6) for name in sorted(use)},
-        "links": [
-            {"link": list(link), "use": round(link_use[link], 6)} for link in sorted(link_use)
-        ],
+        "hosts": {name: round(use[name], 6) for name in hosts},
+        "links": [{"link": list(link), "use": round(use[link], 6)} for link in links],
         "moved": [
             {
                 "run": run.id,

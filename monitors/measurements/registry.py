@@ -11,7 +11,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from monitors.measurements.agent_registry import RegisteredAgent
@@ -252,15 +252,8 @@ def _fingerprint(agreement: Agreement) -> str:
 
 
 def _task_dict(task: Task) -> dict[str, Any]:
-    return {
-        "name": task.name,
-        "period_ms": task.period_ms,
-        "duration_ms": task.duration_ms,
-        "deadline_ms": task.deadline_ms,
-        "hosts": sorted(task.hosts),
-        "links": sorted(map(list, task.links)),
-        "load_bps": task.load_bps,
-    }
+    links = sorted(map(list, task.links))
+    return {**asdict(task), "hosts": sorted(task.hosts), "links": links}
 
 
 def _saved_tasks(saved: Any) -> dict[str, Task]:

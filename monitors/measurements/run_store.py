@@ -13,7 +13,7 @@ import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -332,7 +332,7 @@ class MeasuringStore:
 
 
 def _row(run: Run) -> tuple[object, ...]:
-    parts = json.dumps([part.as_dict() for part in run.parts])
+    parts = json.dumps([asdict(part) for part in run.parts])
     uses = {
         "hosts": sorted(run.hosts),
         "links": sorted(map(list, run.links)),

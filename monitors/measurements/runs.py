@@ -43,16 +43,6 @@ class AgentPart:
         """Whether the measurements come from this end."""
         return self.assignment.role != "server"
 
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON and the store."""
-        return {
-            "agent": self.agent,
-            "assignment": self.assignment.as_dict(),
-            "told": self.told,
-            "reported": self.reported,
-            "error": self.error,
-        }
-
 
 @dataclass(frozen=True, slots=True)
 class Run:
@@ -123,7 +113,7 @@ def after(run: Run, part: AgentPart, measurements: Sequence[Measurement]) -> Run
 
 
 def part_from_dict(data: Mapping[str, Any]) -> AgentPart:
-    """The inverse of :meth:`AgentPart.as_dict`."""
+    """The inverse of :func:`dataclasses.asdict`."""
     return AgentPart(**{**data, "assignment": Assignment(**data["assignment"])})
 
 

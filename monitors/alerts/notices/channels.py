@@ -10,7 +10,7 @@ import subprocess
 import urllib.error
 import urllib.request
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from email.message import Message
 from typing import IO
 from urllib.parse import quote
@@ -59,13 +59,7 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 def _posted(target: Target, notice: Notice, key: str) -> Delivery:
     """As JSON. A receiver that takes care of ``Idempotency-Key`` shows it once, even where its
     answer to the first try was lost."""
-    body = {
-        "kind": notice.kind,
-        "key": key,
-        "text": notice.text,
-        "at": notice.at,
-        "details": dict(notice.details),
-    }
+    body = asdict(notice) | {"key": key}
     try:
         headers = headers_of(target) | {
             "Content-Type": "application/json",

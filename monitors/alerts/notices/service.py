@@ -14,7 +14,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,8 @@ from monitors.alerts.notices import channels
 from monitors.alerts.notices.channels import Delivery
 from monitors.alerts.notices.targets import Notice, Target, notice_id, wants
 from monitors.archive.archive import Archive, Measurement
-from network_provisioner.base.errors import AdonError
+from network_provisioner.base.errors import AdonError, InputError
+from network_provisioner.base.schema import read
 
 _log = logging.getLogger(__name__)
 
@@ -109,7 +110,7 @@ class NoticeService:
     def tell(self, kind: str, key: str, text: str, details: Mapping[str, Any]) -> None:
         """Tell those who want to know of ``kind``, once for each ``key``. Returns at once; never
         raises."""
-        self.tell_of(Notice(kind, key, text, self._clock(), details))
+        self.tell_of(Notice(kind, key, text, self._clock(), dict(details)))
 
     def tell_of(self, notice: Notice) -> None:
         """The same."""
@@ -196,13 +197,7 @@ class NoticeService:
             "tries": task.tries,
         }
         if not outcome:  # all that is needed to send it again
-            details["notice"] = {
-                "kind": task.notice.kind,
-                "key": task.notice.key,
-                "text": task.notice.text,
-                "at": task.notice.at,
-                "details": dict(task.notice.details),
-            }
+            details["notice"] = asdict(task.notice)
             details["process"] = _this_process()
         return Measurement(
             key, "notice", task.notice.kind, value, "1", self._clock(), "notices", "", details
@@ -237,15 +232,9 @@ class NoticeService:
 
 
 def _notice_in(record: Measurement) -> Notice | None:
-    kept = record.details.get("notice")
-    if not isinstance(kept, dict):
-        return None
     try:
-        return Notice(
-            str(kept["kind"]), str(kept["key"]), str(kept["text"]), float(kept["at"]),
-            dict(kept["details"]),
-        )  # fmt: skip
-    except (KeyError, TypeError, ValueError):
+        return read(Notice, record.details.get("notice"), "notice")
+    except InputError:
         return None
 
 

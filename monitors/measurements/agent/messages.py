@@ -57,7 +57,7 @@ class Assignment:
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
-        return asdict(self) | {"options": dict(self.options)}
+        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
