@@ -20,23 +20,26 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from typing import Annotated, Literal
+
+from pydantic import Field
 
 from monitors.archive.measurement import OF_WORKFLOWS, Measurement
 from network_provisioner.access import May, Principal, Role
 from network_provisioner.base.errors import BrokerError, InputError
+from network_provisioner.base.schema import Schema, read
 from network_provisioner.topology.graph import Topology
 
 START, SEE = "start", "see"
 _MAY = {START: May.START, SEE: May.SEE}
-_KEYS = ("who", "may", "sites", "metrics")
 _ANYBODY = "*"
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
     """What it allows to whom. Every field is a set of names or patterns with ``*``, and an empty
-    one is anything. ``who``: names of keys, or roles; ``may``: ``start``, ``see``; ``sites``: both
-    ends must be among them, and what is at no site is at none of them."""
+    one is anything. ``who``: names of keys, or roles; ``may``: ``start``, ``see``; ``sites``:
+    both ends must be among them, and what is at no site is at none of them."""
 
     who: tuple[str, ...] = ()
     may: tuple[str, ...] = ()
@@ -62,7 +65,7 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class AccessDecision:
     """Whether somebody may, and by what: ``role researcher``, ``rule 2 of monitoring.access``."""
 
     may: bool
@@ -120,9 +123,11 @@ class Rules:
                 "forbidden",
             )
 
-    def answer(self, who: Principal, what: str, sites: Sequence[str], metric: str) -> Answer:
+    def answer(
+        self, who: Principal, what: str, sites: Sequence[str], metric: str
+    ) -> AccessDecision:
         """Whether ``who`` may ``start`` or ``see`` a metric at these sites, and why."""
-        role = Answer(who.may(_MAY[what]), f"role {who.role}")
+        role = AccessDecision(who.may(_MAY[what]), f"role {who.role}")
         about = [
             (n, rule) for n, rule in enumerate(self._rules, 1) if not rule.may or what in rule.may
         ]
@@ -130,8 +135,8 @@ class Rules:
             return role
         for number, rule in about:
             if rule.allows(who, what, sites, metric):
-                return Answer(True, f"rule {number} of monitoring.access")
-        return Answer(False, "no rule of monitoring.access allows it")
+                return AccessDecision(True, f"rule {number} of monitoring.access")
+        return AccessDecision(False, "no rule of monitoring.access allows it")
 
     @staticmethod
     def _acts_for(who: Principal, owner: str | None) -> bool:
@@ -169,6 +174,17 @@ def sites_of(subject: str) -> tuple[str, ...]:
     return () if not subject or ":" in subject else _sites(subject)
 
 
+# An empty list would mean anybody, and who wrote it meant nobody.
+_Names = Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(min_length=1)]
+
+
+class _Rule(Schema):
+    who: _Names = ()
+    may: Annotated[tuple[Literal["start", "see"], ...], Field(min_length=1)] = ()
+    sites: _Names = ()
+    metrics: _Names = ()
+
+
 def rules_from_list(
     data: Sequence[object], topology: Topology, owner_of: OwnerOf = _nobody
 ) -> Rules:
@@ -178,31 +194,14 @@ def rules_from_list(
 
 
 def _rule(where: str, item: object, topology: Topology) -> Rule:
-    if not isinstance(item, dict):
-        raise InputError(f"{where}: found {item!r:.80}, expected who, may, sites and metrics")
-    for key in item:
-        if key not in _KEYS:
-            raise InputError(f"{where}: unknown key {key!r:.80}, expected {', '.join(_KEYS)}")
-    who, may, sites, metrics = (_names(f"{where}.{key}", item.get(key)) for key in _KEYS)
-    for name in may:
-        if name not in _MAY:
-            raise InputError(f"{where}.may: found {name!r}, expected start or see")
-    for name in sites:
+    doc = read(_Rule, item, where)
+    for name in doc.sites:
         if not any(fnmatchcase(site, name) for site in topology.sites):
             raise InputError(
                 f"{where}.sites: found {name!r}, which is no site of the topology; expected some "
                 f"of {', '.join(topology.sites)}"
             )
-    return Rule(who, may, sites, metrics)
-
-
-def _names(where: str, value: object) -> tuple[str, ...]:
-    if value is None:
-        return ()
-    if isinstance(value, list) and value and all(isinstance(n, str) and n for n in value):
-        return tuple(value)
-    # An empty list would mean anybody, and who wrote it meant nobody.
-    raise InputError(f"{where}: found {value!r:.80}, expected a list of names, or no such key")
+    return Rule(doc.who, doc.may, doc.sites, doc.metrics)
 
 
 def _said_owner(found: Measurement) -> str | None:

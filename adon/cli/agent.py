@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from adon.cli.parsing import Nouns, Parser, add_command, add_json, add_noun
 
 if TYPE_CHECKING:
-    from monitors.measurements.probes.probe import Finding
+    from monitors.measurements.probes.probe import Reading
 
 _RUN = """Run an agent: it asks the broker what to measure, and reports.
 
@@ -73,9 +73,8 @@ def _run(args: argparse.Namespace) -> int:
     from importlib import metadata
 
     from adon.config.yamlfile import read_yaml
-    from monitors.measurements.agent.agent import Agent
+    from monitors.measurements.agent.agent import Agent, following
     from monitors.measurements.agent.settings import settings_from_dict
-    from monitors.measurements.agent.workflows import following
     from monitors.measurements.probes.probe import Halt
     from network_provisioner.base.errors import InputError
 
@@ -120,7 +119,7 @@ def _probe(args: argparse.Namespace) -> int:
     return 0
 
 
-def _findings(args: argparse.Namespace) -> list[Finding]:
+def _findings(args: argparse.Namespace) -> list[Reading]:
     import time
     from ipaddress import ip_address
 
@@ -170,7 +169,7 @@ def _option(text: str) -> tuple[str, Any]:
     return name.strip(), int(value) if value.strip().isdecimal() else value.strip()
 
 
-def _show(found: Finding) -> None:
+def _show(found: Reading) -> None:
     unit = "" if found.unit == "1" else f" {found.unit}"
     print(f"{found.metric:16} {found.value:.6g}{unit}")
     route = found.details.get("route")

@@ -12,7 +12,7 @@ from adon.cli.parsing import Nouns, add_command, add_json, add_noun, whole
 
 if TYPE_CHECKING:
     from adon.config.monitoring import MonitoringConfig
-    from monitors.measurements.load import Bound
+    from monitors.measurements.load import LoadBound
     from monitors.measurements.tasks import Agreement, Schedule, Task
     from network_provisioner.topology.graph import Topology
 
@@ -101,7 +101,7 @@ def _read(path: Path) -> tuple[MonitoringConfig, Topology]:
 
 
 def _data(
-    tasks: list[Task], agreement: Agreement, schedule: Schedule, most: Bound
+    tasks: list[Task], agreement: Agreement, schedule: Schedule, most: LoadBound
 ) -> dict[str, object]:
     from dataclasses import asdict
 

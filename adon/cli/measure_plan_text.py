@@ -6,7 +6,7 @@ import string
 from collections import defaultdict
 
 from adon.cli.output import table
-from monitors.measurements.load import Bound, Usage, usage, words
+from monitors.measurements.load import LoadBound, ResourceUse, usage, words
 from monitors.measurements.tasks import Agreement, Resource, Schedule, Task
 from network_provisioner.base.units import format_rate
 
@@ -16,7 +16,7 @@ _LETTERS = string.ascii_lowercase + string.ascii_uppercase
 
 
 def described(
-    tasks: list[Task], agreement: Agreement, schedule: Schedule, most: Bound, slots: int
+    tasks: list[Task], agreement: Agreement, schedule: Schedule, most: LoadBound, slots: int
 ) -> str:
     """How full it is, what is needed how much, and the first slots."""
     if not tasks:
@@ -42,7 +42,7 @@ def described(
     return "\n".join(lines)
 
 
-def _row(found: Usage) -> tuple[str, ...]:
+def _row(found: ResourceUse) -> tuple[str, ...]:
     marks = min(_BAR, max(round(found.share * _BAR), 1 if found.share > 0 else 0))
     return (
         f"{found.kind} {found.name}",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from adon.cli.parsing import Nouns, add_command, add_json
 
 if TYPE_CHECKING:
-    from monitors.alerts.anomalies.model import Anomaly, Limits
+    from monitors.alerts.anomalies.model import Anomaly, SeriesLimits
     from monitors.archive.archive import Archive
 
 _ANOMALIES = """Show changes of level, dips and outages that were noticed in an archive.
@@ -65,9 +65,9 @@ def _run(args: argparse.Namespace) -> int:
         found = _found(archive, args, since)
         lacking = "" if found else _lacking(archive, args.metric)
     if args.json:
-        from monitors.alerts.anomalies.records import as_dict
+        from dataclasses import asdict
 
-        print_json({"anomalies": [as_dict(one) for one in found]})
+        print_json({"anomalies": [asdict(one) for one in found]})
     else:
         print("\n".join(_line(one) for one in found) or _none(lacking))
     return 0
@@ -80,7 +80,7 @@ def _none(why: str) -> str:
 def _lacking(archive: Archive, metric: str | None) -> str:
     """What was not measured that would have to be, "" where something was: then nothing is
     unusual."""
-    from monitors.alerts.anomalies.data import WATCHED
+    from monitors.alerts.anomalies.settings import WATCHED
     from network_provisioner.base.suggestions import did_you_mean
 
     known = archive.metrics()
@@ -106,15 +106,15 @@ def _line(one: Anomaly) -> str:
 
 def _explained(
     archive: Archive, args: argparse.Namespace, now: float
-) -> list[tuple[str, str, str, Limits]]:
+) -> list[tuple[str, str, str, SeriesLimits]]:
     """Metric, subject, source and limits of each series that is watched."""
-    from monitors.alerts.anomalies.data import WATCHED, watch_from_dict
     from monitors.alerts.anomalies.service import MEMORY_S
-    from monitors.alerts.anomalies.watcher import Watcher
+    from monitors.alerts.anomalies.settings import WATCHED, watch_from_dict
+    from monitors.alerts.anomalies.watcher import SeriesDetectors
     from monitors.archive.archive import Selection
 
     watch = watch_from_dict(_section(args.config))
-    watcher = Watcher(watch)
+    watcher = SeriesDetectors(watch)
     names = [args.metric] if args.metric else sorted({*archive.metrics(), *WATCHED})
     series = set()
     for metric in names:
@@ -140,13 +140,13 @@ def _section(config: str | None) -> dict[str, Any]:
     return monitoring.anomalies if monitoring is not None else {}
 
 
-def _limits_json(metric: str, subject: str, source: str, limits: Limits) -> dict[str, Any]:
+def _limits_json(metric: str, subject: str, source: str, limits: SeriesLimits) -> dict[str, Any]:
     from dataclasses import asdict
 
     return {"metric": metric, "subject": subject, "source": source, **asdict(limits)}
 
 
-def _limits_text(metric: str, subject: str, source: str, limits: Limits) -> str:
+def _limits_text(metric: str, subject: str, source: str, limits: SeriesLimits) -> str:
     from monitors.alerts.anomalies.words import explained
 
     return "\n".join(

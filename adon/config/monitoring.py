@@ -30,8 +30,8 @@ class MonitoringConfig(Section):
     ``tasks``        what, by name (:mod:`monitors.measurements.task_data`)
     ``agreement``    how much load measurements may put on links and domains
     ``access``       who may start what between which sites, and see which results
-    ``anomalies``    how sensitive detection is, by metric (:mod:`monitors.alerts.anomalies.data`)
-    ``notices``      who is told of what, and how (:mod:`monitors.alerts.notices.data`)
+    ``anomalies``    what is watched how closely (:mod:`monitors.alerts.anomalies.settings`)
+    ``notices``      who is told of what, and how (:mod:`monitors.alerts.notices.targets`)
     ``stuck_after``  a workflow in which nothing changes for so long is stuck
     ``retention``    how long measurements are kept whole, and how long as roll-ups
     ``workflows``    whose workflows the broker itself follows: ``user``, ``all``, or directories

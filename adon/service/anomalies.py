@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from adon.config.monitoring import MonitoringConfig
 from adon.service.parts import Around, Part
-from monitors.alerts.anomalies.data import watch_from_dict
+from monitors.alerts.anomalies.settings import watch_from_dict
 from network_provisioner.topology.graph import Topology
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from network_provisioner.topology.graph import Topology
 if TYPE_CHECKING:
     from fastapi import APIRouter
 
-    from monitors.measurements.definitions import Member
+    from monitors.measurements.agent_registry import RegisteredAgent
     from monitors.measurements.registry import TaskRegistry
 
 _SWEEP_S = 1.0
@@ -115,12 +115,12 @@ def described() -> list[APIRouter]:
     ]
 
 
-def members_of(settings: MonitoringConfig) -> dict[str, Member]:
+def members_of(settings: MonitoringConfig) -> dict[str, RegisteredAgent]:
     """The agents, by name. Raises InputError for one that is there twice, an address that is none,
     and ports that are none."""
-    from monitors.measurements.definitions import Member
+    from monitors.measurements.agent_registry import RegisteredAgent
 
-    found: dict[str, Member] = {}
+    found: dict[str, RegisteredAgent] = {}
     for number, agent in enumerate(settings.agents):
         where = f"monitoring.agents.{number}"
         if agent.name in found:
@@ -137,7 +137,7 @@ def members_of(settings: MonitoringConfig) -> dict[str, Member]:
                 f"{where}.ports: found {first} to {last}, expected the first and the last of some "
                 "from 1 to 65535"
             )
-        found[agent.name] = Member(agent.name, agent.address, (first, last))
+        found[agent.name] = RegisteredAgent(agent.name, agent.address, (first, last))
     return found
 
 

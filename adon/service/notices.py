@@ -27,8 +27,8 @@ def notifier_of(
 ) -> NoticeService:
     """Who tells people, not started. Files that the section names are relative to ``folder``.
     Raises InputError."""
-    from monitors.alerts.notices.data import targets_from_list
     from monitors.alerts.notices.service import NoticeService
+    from monitors.alerts.notices.targets import targets_from_list
 
     targets = targets_from_list(settings.notices, folder)
     return NoticeService(targets, archive, clock, time.monotonic)
@@ -66,7 +66,7 @@ def make(around: Around) -> Part:
 
 def check(settings: MonitoringConfig, topology: Topology) -> None:
     """Raises InputError for what cannot be meant."""
-    from monitors.alerts.notices.data import check_targets
+    from monitors.alerts.notices.targets import check_targets
 
     check_targets(settings.notices)
 

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 
-from monitors.api.bells import Bells
 from monitors.api.measuring_shapes import (
     AgentAnswer,
     AssignmentsAnswer,
     ResultsAnswer,
     ResultsBody,
 )
-from monitors.measurements.agent_registry import Report
+from monitors.measurements.agent_registry import AgentReport
 from monitors.measurements.coordinator import Coordinator
 from network_provisioner.access import May, Principal
 from network_provisioner.api import answers
@@ -36,9 +37,9 @@ Words = Annotated[str, Query(max_length=500)]
 def router(coordinator: Coordinator, clock: Callable[[], float]) -> APIRouter:
     """The routes. ``clock`` gives Unix seconds."""
     routes = APIRouter(tags=["agents"])
-    bells = Bells()
+    polls = LongPolls()
     if coordinator is not None:  # None: only to be described
-        coordinator.on_change(bells.ring)
+        coordinator.on_change(polls.notify)
 
     @routes.get("/v1/agents/{name:path}/assignments", response_model=AssignmentsAnswer)
     async def get_assignments(
@@ -59,9 +60,9 @@ def router(coordinator: Coordinator, clock: Callable[[], float]) -> APIRouter:
         received = clock()
         _need_own(caller, name)
         known = None if tools is None else tuple(t for t in tools.split(",") if t)
-        report = Report(offset_s, error_s, unsent, dropped, version, known)
+        report = AgentReport(offset_s, error_s, unsent, dropped, version, known)
         await run_in_threadpool(coordinator.heard, name, report)
-        await _news(coordinator, bells, name, after, wait_s, request)
+        await _news(coordinator, polls, name, after, wait_s, request)
         number, until, todo = await run_in_threadpool(coordinator.assignments, name)
         content = {"agent": name, "version": number, "received": received, "sent": clock(),
                    "until": until, "assignments": todo}  # fmt: skip
@@ -104,23 +105,65 @@ def _need_own(caller: Principal, name: str) -> None:
 
 
 async def _news(
-    coordinator: Coordinator, bells: Bells, name: str, after: int, wait_s: float, request: Request
+    coordinator: Coordinator,
+    polls: LongPolls,
+    name: str,
+    after: int,
+    wait_s: float,
+    request: Request,
 ) -> None:
     """Wait until the agent's list is not that of number ``after``, but not for ever, nor longer
     than until the agent asks again: an agent has one question here."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + wait_s
-    with bells.alone_at(name) as (rung, alone):
+    with polls.waiting(name) as (news, alone):
         while coordinator.version(name) == after and alone() and not stopping(request.app):
             left = deadline - loop.time()
             if left <= 0:
                 return
             try:
-                await asyncio.wait_for(rung.wait(), min(left, _LOOK_S))
+                await asyncio.wait_for(news.wait(), min(left, _LOOK_S))
             except TimeoutError:
                 continue
-            rung.clear()
+            news.clear()
         taken = not alone()
     if taken and not stopping(request.app):
         # Of two agents with one name each ends the other's question, and would ask again at once.
         await asyncio.sleep(_LOOK_S)
+
+
+class LongPolls:
+    """Who waits for news, one request for each agent: who comes later takes the place."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._waiting: dict[str, tuple[asyncio.AbstractEventLoop, asyncio.Event]] = {}
+
+    def notify(self, name: str) -> None:
+        """There is news for this agent. From any thread; never waits."""
+        with self._lock:
+            waiting = self._waiting.get(name)
+        _wake(waiting)
+
+    @contextmanager
+    def waiting(self, name: str) -> Iterator[tuple[asyncio.Event, Callable[[], bool]]]:
+        """Wait: an event that is set whenever there is news, or somebody else comes, and whether
+        nobody else did."""
+        mine = (asyncio.get_running_loop(), asyncio.Event())
+        with self._lock:
+            before, self._waiting[name] = self._waiting.get(name), mine
+        _wake(before)
+        try:
+            yield mine[1], lambda: self._waiting.get(name) is mine
+        finally:
+            with self._lock:
+                if self._waiting.get(name) is mine:
+                    del self._waiting[name]
+
+
+def _wake(waiting: tuple[asyncio.AbstractEventLoop, asyncio.Event] | None) -> None:
+    if waiting is None:
+        return
+    loop, event = waiting
+    with suppress(RuntimeError):  # its loop has ended, and with it whoever waited
+        loop.call_soon_threadsafe(event.set)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Response
 
-from monitors.alerts.anomalies.model import Limits
-from monitors.alerts.anomalies.records import METRIC, as_dict, from_measurement, together
+from monitors.alerts.anomalies.model import Anomaly, SeriesLimits
+from monitors.alerts.anomalies.records import METRIC, from_measurement, together
 from monitors.archive.archive import Archive, Selection
 from monitors.rules import Rules
 from network_provisioner.access import May
@@ -23,57 +23,21 @@ _MOST_READ = 20_000
 
 Name = Annotated[str | None, Query(max_length=1000)]
 Instant = Annotated[float | None, Query(ge=0, le=MOST, description="Unix seconds")]
-LimitsOf = Callable[[str, str], Mapping[str, Limits]]
+LimitsOf = Callable[[str, str], Mapping[str, SeriesLimits]]
 """The limits of a metric and subject now, by the source of the measurements."""
-
-
-class AnomalyAnswer(Answer):
-    """Something that happened to a series. ``before`` and ``after`` are in the metric's unit,
-    ``change`` is a share of the value before, of shares (loss) a difference. ``until`` is null
-    while it lasts, and for changes of level."""
-
-    id: str
-    kind: Literal["level", "dip", "outage"]
-    metric: str
-    subject: str
-    since: float
-    until: float | None
-    noticed: float
-    before: float
-    after: float | None
-    change: float
-    confidence: float
-    why: str
-    limits: dict[str, float]
 
 
 class AnomaliesAnswer(Answer):
     """Anomalies, the one that began last first."""
 
-    anomalies: list[AnomalyAnswer]
+    anomalies: list[Anomaly]
 
 
-class LimitsAnswer(Answer):
-    """What the measurements of one source are judged by at ``at``: a median of ``samples`` of them
-    below ``lower`` or above ``upper`` is an anomaly. ``threshold`` is the larger of ``min_change``
-    and ``noise_factor`` times what such a median varies by; ``noise`` is that of one measurement.
-    Where ``ready`` is false there were not yet enough to say so."""
+@dataclass(frozen=True, slots=True)
+class SourceLimits(SeriesLimits):
+    """What the measurements of one source are judged by."""
 
     source: str
-    at: float
-    expected: float
-    lower: float
-    upper: float
-    samples: int
-    threshold: float
-    noise: float
-    noise_factor: float
-    min_change: float
-    cycle: float
-    measured: int
-    learnt_s: float
-    ready: bool
-    period_s: float | None
 
 
 class ExplainAnswer(Answer):
@@ -81,7 +45,7 @@ class ExplainAnswer(Answer):
 
     metric: str
     subject: str
-    limits: list[LimitsAnswer]
+    limits: list[SourceLimits]
 
 
 def router(archive: Archive, rules: Rules, limits_of: LimitsOf) -> APIRouter:
@@ -110,7 +74,7 @@ def router(archive: Archive, rules: Rules, limits_of: LimitsOf) -> APIRouter:
             for one in reversed(together(seen))
             if (metric is None or one.metric == metric) and (kind is None or one.kind == kind)
         ]
-        return answers.answer({"anomalies": [as_dict(one) for one in chosen[:limit]]})
+        return answers.answer({"anomalies": [asdict(one) for one in chosen[:limit]]})
 
     @routes.get("/v1/anomalies/limits", response_model=ExplainAnswer)
     def explain_limits(
@@ -120,7 +84,7 @@ def router(archive: Archive, rules: Rules, limits_of: LimitsOf) -> APIRouter:
     ) -> Response:
         """What measurements of a series are judged by now, and why."""
         caller.need(May.SEE)
-        found: Mapping[str, Limits] = {}
+        found: Mapping[str, SeriesLimits] = {}
         if rules.may_see_series(caller, metric, subject):
             found = limits_of(metric, subject)
         if not found:
@@ -134,7 +98,7 @@ def router(archive: Archive, rules: Rules, limits_of: LimitsOf) -> APIRouter:
         ]
         return answers.answer(answer)
 
-    @routes.get("/v1/anomalies/{anomaly_id:path}", response_model=AnomalyAnswer)
+    @routes.get("/v1/anomalies/{anomaly_id:path}", response_model=Anomaly)
     def get_anomaly(anomaly_id: str, caller: Caller) -> Response:
         """One anomaly."""
         caller.need(May.SEE)
@@ -143,6 +107,6 @@ def router(archive: Archive, rules: Rules, limits_of: LimitsOf) -> APIRouter:
             raise BrokerError(f"unknown anomaly {anomaly_id!r:.200}", "unknown_anomaly")
         ended = archive.get(f"{anomaly_id}:end")
         (one,) = together([begun] + ([ended] if ended is not None else []))
-        return answers.answer(as_dict(one))
+        return answers.answer(asdict(one))
 
     return routes

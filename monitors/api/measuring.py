@@ -10,8 +10,8 @@ from fastapi import APIRouter, Query, Response
 
 from monitors.api.measuring_shapes import (
     OnceBody,
+    OnDemandBody,
     RunAnswer,
-    RunBody,
     RunsAnswer,
     ScheduleAnswer,
     TaskAnswer,
@@ -74,9 +74,9 @@ def router(
         return answers.answer(coordinator.delete_task(name, caller))
 
     @routes.post("/v1/tasks/{name}/run", status_code=201, response_model=RunAnswer)
-    def run_task(name: str, caller: Caller, body: RunBody | None = None) -> Response:
+    def run_task(name: str, caller: Caller, body: OnDemandBody | None = None) -> Response:
         """Make a task's measurement once more, as soon as it disturbs nobody."""
-        run = coordinator.run_task(name, caller, (body or RunBody()).within_ms())
+        run = coordinator.run_task(name, caller, (body or OnDemandBody()).within_ms())
         return answers.answer(run.as_dict(), 201)
 
     @routes.get("/v1/runs", response_model=RunsAnswer)

@@ -17,7 +17,7 @@ _MOST_RESULTS = 50
 _WITHIN = "10 min"
 
 
-class RunBody(Body):
+class OnDemandBody(Body):
     """How soon a run on demand has to be over."""
 
     within: Quantity = Field(default=_WITHIN, examples=["10 min"])
@@ -33,7 +33,7 @@ class RunBody(Body):
         return found
 
 
-class _What(Body):
+class _MeasurementBody(Body):
     """What is measured."""
 
     tool: Text = Field(examples=["tcp"])
@@ -48,14 +48,14 @@ class _What(Body):
         return self.model_dump(by_alias=True, exclude_unset=True, exclude_none=True)
 
 
-class TaskBody(_What):
+class TaskBody(_MeasurementBody):
     """What is measured, how often, and how late after its release it may be over."""
 
     every: Quantity = Field(examples=["10 min"])
     within: Quantity | None = Field(default=None, description="default: until the next release")
 
 
-class OnceBody(_What, RunBody):
+class OnceBody(_MeasurementBody, OnDemandBody):
     """What is measured once, and how soon."""
 
     def task(self) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from network_provisioner.api.callers import Caller
 from network_provisioner.api.shapes import Answer
 
 
-class RunBody(BaseModel):
+class PschedulerRun(BaseModel):
     """A result in pScheduler's own shape; what is not read here may be in it as well."""
 
     model_config = ConfigDict(extra="allow", allow_inf_nan=False)
@@ -53,7 +53,7 @@ def router(archive: Archive, hosts: Hosts) -> APIRouter:
     not record, ArchiveError where the archive cannot be written just now."""
     routes = APIRouter(tags=["perfsonar"])
 
-    def take(body: RunBody, caller: Caller) -> Response:
+    def take(body: PschedulerRun, caller: Caller) -> Response:
         caller.need(May.RECORD)
         run = body.model_dump()
         sent = own(caller, of_agent(caller, measurements_of(run, hosts)), archive.get)
@@ -65,13 +65,13 @@ def router(archive: Archive, hosts: Hosts) -> APIRouter:
         )
 
     @routes.post("/v1/perfsonar/results", response_model=TakenAnswer)
-    def post_perfsonar_result(body: RunBody, caller: Caller) -> Response:
+    def post_perfsonar_result(body: PschedulerRun, caller: Caller) -> Response:
         """Record what a run of pScheduler's measured, once however often it is posted. A run that
         failed is recorded as such; of a test of another type nothing is."""
         return take(body, caller)
 
     @routes.put("/v1/perfsonar/results", response_model=TakenAnswer)
-    def put_perfsonar_result(body: RunBody, caller: Caller) -> Response:
+    def put_perfsonar_result(body: PschedulerRun, caller: Caller) -> Response:
         """The same, for archivers that are told to PUT."""
         return take(body, caller)
 

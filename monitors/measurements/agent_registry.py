@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from monitors.measurements.definitions import Member
 from network_provisioner.base.errors import BrokerError
 
 AWAY_S = 90.0
@@ -14,7 +13,22 @@ AWAY_S = 90.0
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class RegisteredAgent:
+    """An agent that the broker knows: its ``address`` for other agents, and the first and last
+    port that its servers may listen on."""
+
+    name: str
+    address: str
+    ports: tuple[int, int] = (5201, 5210)
+
+    @property
+    def site(self) -> str:
+        """Its site: what stands before the ``/`` of its name."""
+        return self.name.partition("/")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class AgentReport:
     """What an agent says of itself: ``offset_s`` is the broker's clock less its own and
     ``error_s`` how far that may be off, None while it does not know; ``unsent`` results wait there
     and ``dropped`` were thrown away; ``tools`` can be used now (None: it did not say)."""
@@ -30,13 +44,13 @@ class Report:
 class AgentRegistry:
     """All agents of the broker. Not for several threads at once."""
 
-    def __init__(self, members: Iterable[Member]) -> None:
+    def __init__(self, members: Iterable[RegisteredAgent]) -> None:
         self.members = {member.name: member for member in members}
-        self._reports: dict[str, Report] = {}
+        self._reports: dict[str, AgentReport] = {}
         self._seen: dict[str, float] = {}
         self._errors: dict[str, tuple[float, str]] = {}
 
-    def known(self, name: str) -> Member:
+    def known(self, name: str) -> RegisteredAgent:
         """Raises BrokerError ``unknown_agent``."""
         if name not in self.members:
             raise BrokerError(
@@ -44,7 +58,7 @@ class AgentRegistry:
             )
         return self.members[name]
 
-    def heard(self, name: str, now: float, report: Report | None = None) -> None:
+    def heard(self, name: str, now: float, report: AgentReport | None = None) -> None:
         """The agent asked for something at ``now`` (Unix seconds)."""
         self._seen[name] = now
         if report is not None:
@@ -75,7 +89,7 @@ class AgentRegistry:
 
     def view(self, name: str, now: float) -> dict[str, Any]:
         """For people and programs."""
-        member, report = self.members[name], self._reports.get(name, Report())
+        member, report = self.members[name], self._reports.get(name, AgentReport())
         failed = self._errors.get(name)
         return {
             "name": name,
@@ -84,11 +98,7 @@ class AgentRegistry:
             "ports": list(member.ports),
             "present": self.present(name, now),
             "last_seen": self._seen.get(name),
-            "offset_s": report.offset_s,
-            "error_s": report.error_s,
-            "unsent": report.unsent,
-            "dropped": report.dropped,
-            "version": report.version,
+            **asdict(report),
             "tools": None if report.tools is None else list(report.tools),
             "last_error": "" if failed is None else failed[1],
             "last_error_at": None if failed is None else failed[0],

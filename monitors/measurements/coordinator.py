@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
+from monitors.archive.archive import Archive
 from monitors.archive.measurement import Measurement
-from monitors.measurements.agent_registry import AgentRegistry, Report
-from monitors.measurements.definitions import Definition
-from monitors.measurements.registry import Entry, TaskRegistry
+from monitors.measurements.agent_registry import AgentRegistry, AgentReport
+from monitors.measurements.load import shares
+from monitors.measurements.registry import RegisteredTask, TaskRegistry
 from monitors.measurements.result_validation import validated
-from monitors.measurements.run_planner import OnDemand, RunPlanner
+from monitors.measurements.run_planner import RunPlanner
 from monitors.measurements.run_store import KeptTask, MeasuringStore, RunStore
-from monitors.measurements.runs import Run, State, after
-from monitors.measurements.task_data import known_end
+from monitors.measurements.runs import Run, RunState, after
+from monitors.measurements.task_data import Definition, known_end
 from monitors.measurements.tasks import Slot
 from monitors.rules import Rules
 from network_provisioner.access import Principal
@@ -32,14 +33,6 @@ _FORGET_EVERY_MS = 600_000
 _RECENT = 20  # runs that a task shows
 
 
-class Recorder(Protocol):
-    """Where measurements go; :class:`monitors.archive.archive.Archive` is one."""
-
-    def record_many(self, measurements: Iterable[Measurement]) -> int:
-        """Record each id once. Raises AdonError."""
-        ...
-
-
 class Coordinator:
     """Safe to use from several threads. Every method may raise an AdonError of the store."""
 
@@ -48,7 +41,7 @@ class Coordinator:
         agent_registry: AgentRegistry,
         registry: TaskRegistry,
         store: MeasuringStore,
-        archive: Recorder,
+        archive: Archive,
         rules: Rules,
         clock: Callable[[], float],
     ) -> None:
@@ -58,7 +51,6 @@ class Coordinator:
         self._lock = threading.RLock()
         self._forgot_ms = 0
         self._planner = RunPlanner(registry, agent_registry, store, self._now())
-        self._on_demand = OnDemand(self._planner, registry, agent_registry, store)
         self._planner.replaced(registry.restore(store.tasks(), store.fact("schedule")), self._now())
         self.sweep()
 
@@ -68,7 +60,6 @@ class Coordinator:
         with self._lock:
             now = self._now()
             self._planner.extend(now)
-            self._on_demand.settle(now)
             self._planner.close_overdue(now)
             if now - self._forgot_ms > _FORGET_EVERY_MS:
                 self._store.forget(now - _KEEP_MS, _MOST_KEPT)
@@ -84,7 +75,7 @@ class Coordinator:
         """The number of an agent's list, which changes with it."""
         return self._planner.run_store.version(agent)
 
-    def heard(self, agent: str, report: Report | None = None) -> None:
+    def heard(self, agent: str, report: AgentReport | None = None) -> None:
         """The agent asks. Raises BrokerError ``unknown_agent``."""
         with self._lock:
             self._agent_registry.known(agent)
@@ -161,7 +152,7 @@ class Coordinator:
         """Every task, when it is made next, and how its runs ended."""
         with self._lock:
             counts, now = self._store.counts(), self._now()
-            next_of = self._on_demand.following(now)
+            next_of = self._planner.following(now)
             return [
                 task_view(entry, next_of(entry.definition.name), counts)
                 for entry in self._registry.entries()
@@ -172,7 +163,7 @@ class Coordinator:
         with self._lock:
             entry, now = self._registry.get(name), self._now()
             counts = {name: self._store.counts(name)}
-            found = task_view(entry, self._on_demand.following(now)(name), counts)
+            found = task_view(entry, self._planner.following(now)(name), counts)
             runs = self._store.runs(0, now + 1, name, _RECENT)
             return {**found, "runs": [run.as_dict() for run in runs]}
 
@@ -185,15 +176,14 @@ class Coordinator:
         stays as it was), BrokerError ``forbidden``, and ``conflict`` for one of the configuration.
         """
         with self._lock:
-            definition, task = self._registry.define(name, body)
+            definition = self._registry.define(name, body)
             before = self._registry.find(name)
             for one in (definition, *([before.definition] if before is not None else ())):
                 self.need_start(who, one)
             kept = KeptTask(body, who.name, self._clock())
             with self._registry.all_or_nothing():
-                change = self._registry.put(definition, task, kept)
+                change = self._registry.put(definition, kept)
                 self._planner.replaced(change, self._now(), {name: kept})
-            self._on_demand.settle(self._now())
             return self.task(name), before is None
 
     def delete_task(self, name: str, who: Principal) -> dict[str, Any]:
@@ -204,7 +194,6 @@ class Coordinator:
             before = self.task(name)
             with self._registry.all_or_nothing():
                 self._planner.replaced(self._registry.delete(name), self._now(), {name: None})
-            self._on_demand.settle(self._now())
             return before
 
     def need_start(self, who: Principal, definition: Definition) -> None:
@@ -230,20 +219,18 @@ class Coordinator:
         with self._lock:
             entry = self._registry.get(name)
             self.need_start(who, entry.definition)
-            return self._on_demand.demand(
-                entry.definition, entry.task, who.name or "anybody", self._now(), within_ms
-            )
+            by = who.name or "anybody"
+            return self._planner.demand(entry.definition, by, self._now(), within_ms)
 
     def run_once(self, body: Mapping[str, Any], who: Principal, within_ms: int) -> Run:
         """Make a measurement that no task has. Raises as :meth:`run_task`, and InputError."""
         with self._lock:
             ends = (str(body.get(key) or "") for key in ("tool", "from", "to"))
             name = "-".join(["once", *(end.replace("/", ".") for end in ends if end)])[:100]
-            definition, task = self._registry.define(name, body, once=True)
+            definition = self._registry.define(name, body, once=True)
             self.need_start(who, definition)
-            return self._on_demand.demand(
-                definition, task, who.name or "anybody", self._now(), within_ms
-            )
+            by = who.name or "anybody"
+            return self._planner.demand(definition, by, self._now(), within_ms)
 
     def run(self, run_id: str) -> Run:
         """One run. Raises BrokerError ``unknown_measurement``."""
@@ -261,7 +248,7 @@ class Coordinator:
         """The schedule that repeats, and how it uses what there is."""
         with self._lock:
             until_ms = self._planner.until_ms
-            return schedule_view(self._registry, until_ms, self._on_demand.moved(self._now()))
+            return schedule_view(self._registry, until_ms, self._planner.moved(self._now()))
 
     def counts(self) -> dict[str, int]:
         """How many runs that are kept are in each state, of all tasks together."""
@@ -302,7 +289,7 @@ def agent_view(
 
 
 def task_view(
-    entry: Entry, next_ms: int | None, counts: Mapping[str, Mapping[str, int]]
+    entry: RegisteredTask, next_ms: int | None, counts: Mapping[str, Mapping[str, int]]
 ) -> dict[str, Any]:
     """A task, when it is made next, and how many of its runs ended how."""
     definition, task = entry.definition, entry.task
@@ -325,7 +312,7 @@ def task_view(
         "configured": entry.kept is None,
         "problem": entry.problem,
         "next": None if next_ms is None else next_ms / 1000,
-        "counts": {str(state): known.get(str(state), 0) for state in State},
+        "counts": {str(state): known.get(str(state), 0) for state in RunState},
     }
 
 
@@ -335,23 +322,16 @@ def schedule_view(
     """The schedule that repeats: its length, how many runs it has, the share of time that each
     host and link is used by them, and which runs to come are not where their slots are."""
     schedule = registry.schedule
-    use: dict[str, float] = {}
-    link_use: dict[tuple[str, str], float] = {}
-    for task in registry.tasks():
-        share = task.duration_ms / task.period_ms
-        for host in task.hosts:
-            use[host] = use.get(host, 0.0) + share
-        for link in task.links:
-            link_use[link] = link_use.get(link, 0.0) + share
+    use = shares(registry.tasks())
+    hosts = sorted(key for key in use if isinstance(key, str))
+    links = sorted(key for key in use if not isinstance(key, str))
     return {
         "hyperperiod_s": schedule.hyperperiod_ms / 1000,
         "slots": len(schedule.slots),
         "tasks": len(registry.tasks()),
         "until": until_ms / 1000,
-        "hosts": {name: round(use[name], 6) for name in sorted(use)},
-        "links": [
-            {"link": list(link), "use": round(link_use[link], 6)} for link in sorted(link_use)
-        ],
+        "hosts": {name: round(use[name], 6) for name in hosts},
+        "links": [{"link": list(link), "use": round(use[link], 6)} for link in links],
         "moved": [
             {
                 "run": run.id,

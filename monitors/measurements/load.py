@@ -31,7 +31,7 @@ _MOST_INSTANTS = 400  # ends of stretches that are looked at
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class LoadBound:
     """``load``: the part of what is possible at most that the tasks take; above 1 no schedule
     exists. ``scale``, its inverse: by how much all durations could be multiplied at most, infinite
     where nothing is measured. ``why`` names what is scarcest."""
@@ -45,11 +45,12 @@ class Bound:
         return 1 / self.load if self.load else math.inf
 
 
-def bound(tasks: Sequence[Task], agreement: Agreement) -> Bound:
+def bound(tasks: Sequence[Task], agreement: Agreement) -> LoadBound:
     """What is scarcest. Raises InputError as :func:`hyperperiod`."""
     whole_ms = hyperperiod(tasks)
     best = max(
-        (Bound(0.0, "nothing is scarce"), *_alone(tasks), *_blocked(tasks)), key=lambda b: b.load
+        (LoadBound(0.0, "nothing is scarce"), *_alone(tasks), *_blocked(tasks)),
+        key=lambda b: b.load,
     )
     groups = [*_resources(tasks), *_domains(tasks, agreement)]
     # No stretch of time has a higher demand than its ceiling, so most need not be looked at.
@@ -76,7 +77,7 @@ class _Group:
         total = sum(need * task.duration_ms / task.deadline_ms for task, need in self.needs)
         return (total / self.most if self.most else math.inf) * (1 + 1e-9)
 
-    def demand(self, whole_ms: int) -> Bound:
+    def demand(self, whole_ms: int) -> LoadBound:
         """The stretch of time with the highest demand. All tasks are released together, and the
         stretches that begin then are the worst."""
         total: defaultdict[tuple[int, int], float] = defaultdict(float)
@@ -90,19 +91,19 @@ class _Group:
             if part > best:
                 best, length = part, end
         during = "the time" if length == whole_ms else f"some {seconds(length)}"
-        return Bound(best, f"{self.what} is needed {best:.1%} of {during}")
+        return LoadBound(best, f"{self.what} is needed {best:.1%} of {during}")
 
 
-def _alone(tasks: Sequence[Task]) -> Iterator[Bound]:
+def _alone(tasks: Sequence[Task]) -> Iterator[LoadBound]:
     """For the task that takes the largest part of its own deadline."""
     for task in sorted(tasks, key=lambda task: -task.duration_ms / task.deadline_ms)[:1]:
-        yield Bound(
+        yield LoadBound(
             task.duration_ms / task.deadline_ms,
             f"{task.name!r} takes {seconds(task.duration_ms)} within {seconds(task.deadline_ms)}",
         )
 
 
-def _blocked(tasks: Sequence[Task]) -> Iterator[Bound]:
+def _blocked(tasks: Sequence[Task]) -> Iterator[LoadBound]:
     """For each resource the task with the least room beside the longest run of another."""
     for members in on_each(tasks).values():
         longest = sorted(members, key=lambda task: -task.duration_ms)[:2]
@@ -115,7 +116,7 @@ def _blocked(tasks: Sequence[Task]) -> Iterator[Bound]:
                     best, pair = part / (task.period_ms + task.deadline_ms), (other, task)
         if pair is not None:
             names = f"a run of {pair[0].name!r} has to fit between two of {pair[1].name!r}"
-            yield Bound(best, names)
+            yield LoadBound(best, names)
 
 
 def _resources(tasks: Sequence[Task]) -> Iterator[_Group]:
@@ -197,7 +198,7 @@ def _suggestion(periods: Sequence[int]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
+class ResourceUse:
     """Of one host, link or domain.
 
     ``share``         part of the time in which something runs there, 0 to 1
@@ -216,7 +217,7 @@ class Usage:
     agreed_bps: float | None = None
 
 
-def usage(tasks: Iterable[Task], agreement: Agreement, schedule: Schedule) -> list[Usage]:
+def usage(tasks: Iterable[Task], agreement: Agreement, schedule: Schedule) -> list[ResourceUse]:
     """Of every host, link and bounded domain that a task needs; each kind by its share, the largest
     first."""
     by_name = {task.name: task for task in tasks}
@@ -240,15 +241,15 @@ def usage(tasks: Iterable[Task], agreement: Agreement, schedule: Schedule) -> li
         )
         return _sums(changes, schedule.hyperperiod_ms, len(members))
 
-    found = [Usage("host", name, *of(members)) for name, members in hosts.items()]
+    found = [ResourceUse("host", name, *of(members)) for name, members in hosts.items()]
     found += [
-        Usage("link", "-".join(link), *of(members), 1, agreement.links.get(link))
+        ResourceUse("link", "-".join(link), *of(members), 1, agreement.links.get(link))
         for link, members in links.items()
     ]
     for name, inside in agreement.domains.items():
         members = {task.name for task in by_name.values() if inside & task.links}
         at_once, most = agreement.at_once.get(name), agreement.domain_bps.get(name)
-        found.append(Usage("domain", name, *of(members), at_once, most))
+        found.append(ResourceUse("domain", name, *of(members), at_once, most))
     kinds = ("host", "link", "domain")
     return sorted(found, key=lambda u: (kinds.index(u.kind), -u.share, u.name))
 

@@ -11,14 +11,14 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from monitors.measurements.definitions import Definition, Member, definition_of
+from monitors.measurements.agent_registry import RegisteredAgent
 from monitors.measurements.probes.tools import TOOLS
 from monitors.measurements.run_store import KeptTask
 from monitors.measurements.schedule import Recurring, arrive, leave, moved, plan
-from monitors.measurements.task_data import task_from_dict
+from monitors.measurements.task_data import Definition, definition_of
 from monitors.measurements.tasks import Agreement, Infeasible, Schedule, Slot, Task
 from network_provisioner.base.errors import BrokerError, InputError
 from network_provisioner.topology.graph import Topology
@@ -27,19 +27,23 @@ _MOST_ARRIVALS = 20  # at a start: more are planned anew, all at once
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class RegisteredTask:
     """A task of the registry. ``kept`` is what somebody added, None where the configuration has it;
     ``problem`` says why it is in no schedule, "" where it is."""
 
     definition: Definition
-    task: Task
     body: Mapping[str, Any]
     kept: KeptTask | None = None
     problem: str = ""
 
+    @property
+    def task(self) -> Task:
+        """As the schedule has it."""
+        return self.definition.task
+
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ScheduleChange:
     """What a change of the registry means for runs: tasks that are ``gone`` as they were, those
     that were ``added`` or are other ones now, and whether slots of others ``moved``."""
 
@@ -53,7 +57,7 @@ class TaskRegistry:
 
     def __init__(
         self,
-        members: Mapping[str, Member],
+        members: Mapping[str, RegisteredAgent],
         topology: Topology,
         agreement: Agreement,
         fixed: Mapping[str, Mapping[str, Any]],
@@ -62,13 +66,12 @@ class TaskRegistry:
         :meth:`restore`. Raises InputError for one that cannot be meant."""
         self._members, self.topology = members, topology
         self.agreement = agreement
-        self._entries: dict[str, Entry] = {}
+        self._entries: dict[str, RegisteredTask] = {}
         for name, body in fixed.items():
-            definition = definition_of(name, body, members, topology, "monitoring.tasks.")
-            self._entries[name] = Entry(definition, task_from_dict(name, body, topology), body)
+            self._entries[name] = RegisteredTask(definition_of(name, body, topology, members), body)
         self._set(Schedule(1, ()))
 
-    def restore(self, kept: Mapping[str, KeptTask], saved: Any) -> Change:
+    def restore(self, kept: Mapping[str, KeptTask], saved: Any) -> ScheduleChange:
         """Take up tasks that were added, and the schedule that an earlier process had, None where
         there was none. What was added and no longer can be (its agent is gone, there is no room)
         stays in the registry with its problem. Raises Infeasible where those of the configuration
@@ -83,7 +86,7 @@ class TaskRegistry:
         news = [task for name, task in tasks.items() if name not in unchanged]
         if not before or len(news) > _MOST_ARRIVALS:
             self._plan_all()
-            return Change(gone, (), moved=saved is not None)
+            return ScheduleChange(gone, (), moved=saved is not None)
         schedule = _saved_schedule(saved)
         for name in gone:
             schedule = leave(schedule, name)
@@ -96,8 +99,8 @@ class TaskRegistry:
                 settled.append(task)
             except Infeasible:
                 self._plan_all()
-                return Change(gone, (), moved=True)
-        return Change(gone, tuple(task.name for task in news), not kept_places)
+                return ScheduleChange(gone, (), moved=True)
+        return ScheduleChange(gone, tuple(task.name for task in news), not kept_places)
 
     # -- reading -----------------------------------------------------------------------------
 
@@ -110,26 +113,23 @@ class TaskRegistry:
         """Those that the schedule has."""
         return [entry.task for entry in self.entries() if not entry.problem]
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[RegisteredTask]:
         """All, in the order of their names."""
         return [self._entries[name] for name in sorted(self._entries)]
 
-    def find(self, name: str) -> Entry | None:
+    def find(self, name: str) -> RegisteredTask | None:
         """One, or None."""
         return self._entries.get(name)
 
-    def get(self, name: str) -> Entry:
+    def get(self, name: str) -> RegisteredTask:
         """One. Raises BrokerError ``unknown_task``."""
         if name not in self._entries:
             raise BrokerError(f"there is no measurement task {name!r:.110}", "unknown_task")
         return self._entries[name]
 
-    def define(
-        self, name: str, body: Mapping[str, Any], once: bool = False
-    ) -> tuple[Definition, Task]:
+    def define(self, name: str, body: Mapping[str, Any], once: bool = False) -> Definition:
         """A task, checked, and not in the registry; ``once``: of one run. Raises InputError."""
-        definition = definition_of(name, body, self._members, self.topology)
-        return definition, task_from_dict(name, body, self.topology, once)
+        return definition_of(name, body, self.topology, self._members, once)
 
     def saved(self) -> dict[str, Any]:
         """The schedule and what it is of, as JSON, for :meth:`restore`."""
@@ -156,17 +156,16 @@ class TaskRegistry:
             self._set(before[1])
             raise
 
-    def put(self, definition: Definition, task: Task, kept: KeptTask) -> Change:
+    def put(self, definition: Definition, kept: KeptTask) -> ScheduleChange:
         """Add a task or replace one that was added. Raises Infeasible, and BrokerError ``conflict``
         for one of the configuration; then all stays as it was."""
-        name = definition.name
+        name, task = definition.name, definition.task
         before = self._changeable(name)
-        entry = Entry(definition, task, kept.body, kept)
+        entry = RegisteredTask(definition, kept.body, kept)
         if before is not None and before.task == task and not before.problem:
-            same = (before.definition.subject, before.definition.tool, before.definition.options)
             self._entries[name] = entry
-            changed = same != (definition.subject, definition.tool, definition.options)
-            return Change((name,), (name,)) if changed else Change()
+            changed = before.definition != definition
+            return ScheduleChange((name,), (name,)) if changed else ScheduleChange()
         was = self._schedule
         if before is not None and not before.problem:
             self._set(leave(was, name))
@@ -176,9 +175,9 @@ class TaskRegistry:
             self._set(was)
             raise
         self._entries[name] = entry
-        return Change(() if before is None else (name,), (name,), moved=not stays)
+        return ScheduleChange(() if before is None else (name,), (name,), moved=not stays)
 
-    def delete(self, name: str) -> Change:
+    def delete(self, name: str) -> ScheduleChange:
         """Take a task away. Raises BrokerError ``unknown_task``, and ``conflict`` for one of the
         configuration."""
         self.get(name)
@@ -186,11 +185,11 @@ class TaskRegistry:
         del self._entries[name]
         if before is not None and not before.problem:
             self._set(leave(self._schedule, name))
-        return Change((name,))
+        return ScheduleChange((name,))
 
     # -- within ------------------------------------------------------------------------------
 
-    def _changeable(self, name: str) -> Entry | None:
+    def _changeable(self, name: str) -> RegisteredTask | None:
         before = self._entries.get(name)
         if before is not None and before.kept is None:
             raise BrokerError(
@@ -200,16 +199,14 @@ class TaskRegistry:
             )
         return before
 
-    def _revived(self, name: str, one: KeptTask) -> Entry:
+    def _revived(self, name: str, one: KeptTask) -> RegisteredTask:
         try:
-            definition, task = self.define(name, one.body)
+            return RegisteredTask(self.define(name, one.body), one.body, one)
         except InputError as error:
             tool = TOOLS.get(str(one.body.get("tool")), TOOLS["host"])
             src, dst = (str(one.body.get(key) or "") for key in ("from", "to"))
-            return Entry(
-                Definition(name, tool, src, dst), Task(name, 1, 1, 1), one.body, one, str(error)
-            )
-        return Entry(definition, task, one.body, one)
+            never = Definition(tool, src, dst, "", {}, Task(name, 1, 1, 1))
+            return RegisteredTask(never, one.body, one, str(error))
 
     def _plan_all(self) -> None:
         """All of the configuration, which fits; then what was added, one by one."""
@@ -255,15 +252,8 @@ def _fingerprint(agreement: Agreement) -> str:
 
 
 def _task_dict(task: Task) -> dict[str, Any]:
-    return {
-        "name": task.name,
-        "period_ms": task.period_ms,
-        "duration_ms": task.duration_ms,
-        "deadline_ms": task.deadline_ms,
-        "hosts": sorted(task.hosts),
-        "links": sorted(map(list, task.links)),
-        "load_bps": task.load_bps,
-    }
+    links = sorted(map(list, task.links))
+    return {**asdict(task), "hosts": sorted(task.hosts), "links": links}
 
 
 def _saved_tasks(saved: Any) -> dict[str, Task]:

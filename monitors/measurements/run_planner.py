@@ -8,11 +8,11 @@ from dataclasses import replace
 from typing import Any
 
 from monitors.measurements.agent_registry import AgentRegistry
-from monitors.measurements.definitions import Definition
-from monitors.measurements.registry import Change, TaskRegistry
+from monitors.measurements.registry import ScheduleChange, TaskRegistry
 from monitors.measurements.run_store import KeptTask, MeasuringStore, RunStore
-from monitors.measurements.runs import Run, State, Uses, new_run
+from monitors.measurements.runs import Run, RunState, new_run
 from monitors.measurements.schedule import squeeze
+from monitors.measurements.task_data import Definition
 from monitors.measurements.tasks import Infeasible, Schedule, Slot, Task
 from network_provisioner.base.errors import BrokerError, InputError
 
@@ -29,7 +29,7 @@ GRACE_MS = 30_000
 """For a result to come, before a run counts as missed."""
 
 _SET_BACK_MS = 10_000  # a clock that is kept right is not set back by so much
-NOTHING = Schedule(1, ())
+_NOTHING = Schedule(1, ())
 _log = logging.getLogger(__name__)
 
 
@@ -52,8 +52,6 @@ class RunPlanner:
         """Up to here the schedule was followed: what begins before is a run, or never will be."""
 
         self.anew = int(store.fact("anew") or 0)  # runs before do not count: the clock was set back
-        self.without_room: list[Slot] = []
-        """Slots that are in the way of runs beside the schedule, and were not made."""
         self._seen_ms = 0
 
     def extend(self, now_ms: int) -> None:
@@ -73,10 +71,8 @@ class RunPlanner:
                     "no measurement was begun for %d s before this: nobody followed the schedule",
                     (now_ms - until) // 1000,
                 )
-            since = max(until, now_ms + LEAD_MS)
-            beyond = [run for run in self.occupying(now_ms, dropped) if run.end_ms > since]
-            slots = self._registry.recurring.between(since, end)
-            runs = [*dropped.values(), *self._of_slots(slots, beyond, dropped, anew)]
+            slots = self._registry.recurring.between(max(until, now_ms + LEAD_MS), end)
+            runs = [*dropped.values(), *self._of_slots(slots, now_ms, dropped, anew)]
             moved = [run for run in self.run_store.all() if until <= run.at_ms < end]
             self.run_store.write(runs, facts={"until_ms": end, "anew": anew})
             self.until_ms, self.anew = end, anew
@@ -84,7 +80,10 @@ class RunPlanner:
         self._seen_ms = now_ms  # where the store failed, all of it is tried again
 
     def replaced(
-        self, change: Change, now_ms: int, tasks: Mapping[str, KeptTask | None] | None = None
+        self,
+        change: ScheduleChange,
+        now_ms: int,
+        tasks: Mapping[str, KeptTask | None] | None = None,
     ) -> None:
         """The registry has changed: runs of tasks that are gone and have not begun are taken back,
         those that were added begin at once where there is room. Where slots of others moved, their
@@ -105,10 +104,31 @@ class RunPlanner:
         }
         slots = recurring.between(soon, self.until_ms)
         wanted = (slot for slot in slots if change.moved or slot.task in change.added)
-        taken = list(self.occupying(now_ms, dropped))
-        runs = [*dropped.values(), *self._of_slots(wanted, taken, dropped, self.anew)]
+        runs = [*dropped.values(), *self._of_slots(wanted, now_ms, dropped, self.anew)]
         facts: dict[str, Any] = {"until_ms": self.until_ms, "schedule": self._registry.saved()}
         self.run_store.write(runs, facts=facts, tasks=tasks or {})
+
+    def demand(self, definition: Definition, by: str, now_ms: int, within_ms: int) -> Run:
+        """One run more, as early as it disturbs nobody, over ``within_ms`` from now.
+
+        Raises BrokerError ``conflict`` where an agent is away or there is no room.
+        """
+        for agent in definition.agents:
+            why = self._agent_registry.away(agent, now_ms / 1000)
+            if not why and self._agent_registry.lacks(agent, definition.tool.name):
+                why = f"agent {agent!r} says that it cannot use {definition.tool.name} now"
+            if why:
+                raise BrokerError(f"{why}; nothing was started", "conflict")
+        self.extend(now_ms)
+        try:
+            strangers = self._strangers(now_ms, {})
+            times = now_ms + LEAD_MS, now_ms + within_ms
+            at_ms = self._squeezed(definition.task, *times, strangers)
+            run = self._new(definition, at_ms, at_ms, by, self.run_store.all())
+        except InputError as error:
+            raise BrokerError(f"{error}; nothing was started", "conflict") from None
+        self.run_store.write([run])
+        return run
 
     def to_tell(self, agent: str, now_ms: int) -> list[Run]:
         """What the agent has to do, as far ahead as it may know: what it knows stays where it
@@ -123,12 +143,32 @@ class RunPlanner:
         """Runs of which nothing was heard in time are missed."""
         self.run_store.write(
             [
-                replace(run, state=State.MISSED, error=self._why_missed(run, now_ms))
+                replace(run, state=RunState.MISSED, error=self._why_missed(run, now_ms))
                 for run in self.run_store.all()
-                if run.state is State.PLANNED and run.end_ms + GRACE_MS < now_ms
+                if run.state is RunState.PLANNED and run.end_ms + GRACE_MS < now_ms
             ]
         )
         self.run_store.forget(now_ms)
+
+    def moved(self, now_ms: int) -> list[tuple[Run, Slot]]:
+        """The schedule's runs to come that are not where their slots are, and those slots."""
+        recurring = self._registry.recurring
+        to_come = sorted(self.to_come(now_ms), key=lambda run: (run.at_ms, run.id))
+        slots = ((run, recurring.of_release(run.task, run.release_ms)) for run in to_come)
+        return [(run, slot) for run, slot in slots if slot and slot.start_ms != run.at_ms]
+
+    def following(self, now_ms: int) -> Callable[[str], int | None]:
+        """When a task is made next: a run to come, or the first slot that is none yet."""
+        first: dict[str, int] = {}
+        for run in self.to_come(now_ms):
+            if run.at_ms >= now_ms:
+                first[run.task] = min(run.at_ms, first.get(run.task, run.at_ms))
+
+        def next_of(task: str) -> int | None:
+            slot = self._registry.recurring.next_of(task, max(now_ms, self.until_ms))
+            return first.get(task, slot.start_ms if slot is not None else None)
+
+        return next_of
 
     # -- within ------------------------------------------------------------------------------
 
@@ -137,7 +177,7 @@ class RunPlanner:
         return (
             run
             for run in self.run_store.all()
-            if run.end_ms > now_ms and run.state is State.PLANNED and not run.demanded
+            if run.end_ms > now_ms and run.state is RunState.PLANNED and not run.demanded
         )
 
     def occupying(self, now_ms: int, dropped: Mapping[str, Run]) -> Iterator[Run]:
@@ -147,10 +187,10 @@ class RunPlanner:
             run = dropped.get(known.id, known)
             if run.end_ms <= now_ms:
                 continue
-            if run.state is State.DROPPED:
+            if run.state is RunState.DROPPED:
                 if not self._can_be_told(run, now_ms):
                     yield run
-            elif run.state is State.PLANNED or run.at_ms <= now_ms:
+            elif run.state is RunState.PLANNED or run.at_ms <= now_ms:
                 yield run  # not what ended before the clock was set back
 
     def _can_be_told(self, run: Run, now_ms: int) -> bool:
@@ -160,14 +200,10 @@ class RunPlanner:
         )
 
     def _of_slots(
-        self,
-        slots: Iterable[Slot],
-        occupying: Sequence[Run],
-        dropped: Mapping[str, Run],
-        anew: int,
+        self, slots: Iterable[Slot], now_ms: int, dropped: Mapping[str, Run], anew: int
     ) -> list[Run]:
-        """Runs of those slots whose release has none since ``anew``, and which have room beside
-        ``occupying``."""
+        """Runs of those slots whose release has none since ``anew``: in their place, or where
+        something beside the schedule has that, elsewhere in their window."""
         slots = list(slots)
         if not slots:
             return []
@@ -178,64 +214,75 @@ class RunPlanner:
             for key, run_id in self._store.released(first_ms, anew).items()
             if run_id not in dropped
         }
+        known, strangers = [*self.occupying(now_ms, dropped)], self._strangers(now_ms, dropped)
         runs: list[Run] = []
         of_server: dict[str, list[Run]] = {}
         for slot in slots:
             if (slot.task, slot.release_ms) in made:
                 continue
-            if not self._has_room(slot, occupying, runs):
-                self.without_room.append(slot)
-                continue
-            entry = self._registry.get(slot.task)
-            server = entry.definition.agents[-1]
-            beside = of_server.get(server)
-            if beside is None:
-                beside = of_server[server] = self.run_store.to_do(server, slot.start_ms)
-            times = slot.start_ms, slot.end_ms, slot.release_ms
+            definition = self._registry.get(slot.task).definition
+            server = definition.agents[-1]
+            if server not in of_server:
+                of_server[server] = self.run_store.to_do(server, slot.start_ms)
             try:
-                run = self.new(entry.definition, entry.task, *times, "", beside)
+                at_ms = slot.start_ms
+                if not self._has_room(slot, strangers, known):
+                    since_ms = max(slot.release_ms, now_ms + LEAD_MS)
+                    until_ms = min(slot.deadline_ms, since_ms + LONGEST_WAIT_MS)
+                    at_ms = self._squeezed(definition.task, since_ms, until_ms, strangers)
+                run = self._new(definition, at_ms, slot.release_ms, "", of_server[server])
             except InputError as error:
                 _log.warning("measurement %s is left out once: %s", slot.task, error)
                 continue
             runs.append(run)
-            beside.append(run)
+            known.append(run)
+            of_server[server].append(run)
+            if at_ms != slot.start_ms:
+                strangers.append(run)
         return runs
 
-    def _has_room(self, slot: Slot, occupying: Sequence[Run], news: Sequence[Run]) -> bool:
-        """Whether a slot that disturbs no other of the schedule disturbs nothing else either:
-        runs on demand, and promises of an earlier schedule. ``news`` are runs of the schedule that
-        are made together with it: what a domain bears is the sum of all."""
+    def _strangers(self, now_ms: int, dropped: Mapping[str, Run]) -> list[Run]:
+        """What may be under way and is not where the schedule has it: runs on demand, and promises
+        of an earlier schedule."""
         recurring = self._registry.recurring
-        near = [r for r in occupying if r.at_ms < slot.end_ms and slot.start_ms < r.end_ms]
-        if all(
-            run.state is not State.DROPPED
-            and not run.demanded
-            and recurring.has(run.task, run.at_ms)
-            for run in near
-        ):
+        return [
+            run
+            for run in self.occupying(now_ms, dropped)
+            if run.demanded
+            or run.state is RunState.DROPPED
+            or not recurring.has(run.task, run.at_ms)
+        ]
+
+    def _has_room(self, slot: Slot, strangers: Sequence[Run], known: Sequence[Run]) -> bool:
+        """Whether a slot that disturbs no other of the schedule disturbs nothing else either.
+        ``known`` is all that runs then: what a domain bears is the sum."""
+        if not _overlapping(slot, strangers):
             return True
-        near += [r for r in news if r.at_ms < slot.end_ms and slot.start_ms < r.end_ms]
-        task, taken = self._registry.get(slot.task).task, [as_taken(run) for run in near]
+        task = self._registry.get(slot.task).definition.task
+        taken = [as_taken(run) for run in _overlapping(slot, known)]
         try:
-            squeeze(NOTHING, (), self._registry.agreement, task, slot.start_ms, slot.end_ms, taken)
+            squeeze(_NOTHING, (), self._registry.agreement, task, slot.start_ms, slot.end_ms, taken)
         except Infeasible:
             return False
         return True
 
-    def new(
-        self, definition: Definition, task: Task, at_ms: int, end_ms: int, release_ms: int,
-        by: str, beside: Iterable[Run] | None = None,
-    ) -> Run:  # fmt: skip
-        run_id, copies = f"{definition.name}:{at_ms / 1000:.3f}", 1
-        while self.run_store.get(run_id if copies == 1 else f"{run_id}.{copies}") is not None:
+    def _squeezed(self, task: Task, since_ms: int, until_ms: int, strangers: Sequence[Run]) -> int:
+        """The first instant at which the task has room beside the schedule and ``strangers``.
+        Raises Infeasible."""
+        taken = [as_taken(run) for run in strangers]
+        known = self._registry.schedule, self._registry.tasks(), self._registry.agreement
+        return squeeze(*known, task, since_ms, until_ms, taken).start_ms
+
+    def _new(
+        self, definition: Definition, at_ms: int, release_ms: int, by: str, beside: Iterable[Run]
+    ) -> Run:
+        run_id = name = f"{definition.name}:{at_ms / 1000:.3f}"
+        copies = 1
+        while self.run_store.get(run_id) is not None:
             copies += 1  # one that was taken back has the name, and names are for ever
-        if copies > 1:
-            run_id = f"{run_id}.{copies}"
-        others = self.run_store.all() if beside is None else beside
-        return new_run(
-            run_id, definition, at_ms, end_ms, release_ms, self._agent_registry.members, others,
-            uses_of(task), by,
-        )  # fmt: skip
+            run_id = f"{name}.{copies}"
+        members = self._agent_registry.members
+        return new_run(run_id, definition, at_ms, release_ms, members, beside, by)
 
     def _why_missed(self, run: Run, now_ms: int) -> str:
         for part in run.parts:
@@ -250,135 +297,17 @@ class RunPlanner:
 
 
 def taken_back(run: Run, why: str) -> Run:
-    return replace(run, state=State.DROPPED, error=why)
+    return replace(run, state=RunState.DROPPED, error=why)
 
 
 def as_taken(run: Run) -> tuple[Task, Slot]:
     """A run as something that stands in a schedule once."""
     span = max(1, run.end_ms - run.at_ms)
-    uses = run.uses
     return (
-        Task(run.id, span, span, span, uses.hosts, uses.links, uses.load_bps),
+        Task(run.id, span, span, span, run.hosts, run.links, run.load_bps),
         Slot(run.at_ms, run.end_ms, run.id, 0, run.at_ms, run.end_ms),
     )
 
 
-def uses_of(task: Task) -> Uses:
-    """What a run of a task needs for itself."""
-    return Uses(task.hosts, task.links, task.load_bps)
-
-
-_AT_ONCE = 10  # slots that are given another time in one turn
-_log = logging.getLogger(__name__)
-
-
-class OnDemand:
-    """Changes a planner. Not for several threads at once."""
-
-    def __init__(
-        self,
-        planner: RunPlanner,
-        registry: TaskRegistry,
-        agent_registry: AgentRegistry,
-        store: MeasuringStore,
-    ) -> None:
-        self._planner, self._registry, self._agent_registry, self._store = (
-            planner,
-            registry,
-            agent_registry,
-            store,
-        )
-
-    def demand(
-        self, definition: Definition, task: Task, by: str, now_ms: int, within_ms: int
-    ) -> Run:
-        """One run more, as early as it disturbs nobody, over ``within_ms`` from now.
-
-        Raises BrokerError ``conflict`` where an agent is away or there is no room.
-        """
-        for agent in definition.agents:
-            why = self._agent_registry.away(agent, now_ms / 1000)
-            if not why and self._agent_registry.lacks(agent, definition.tool.name):
-                why = f"agent {agent!r} says that it cannot use {definition.tool.name} now"
-            if why:
-                raise BrokerError(f"{why}; nothing was started", "conflict")
-        self._planner.extend(now_ms)
-        try:
-            slot = self._room(task, now_ms + LEAD_MS, now_ms + within_ms)
-            run = self._planner.new(definition, task, slot.start_ms, slot.end_ms, slot.start_ms, by)
-        except InputError as error:
-            raise BrokerError(f"{error}; nothing was started", "conflict") from None
-        self._planner.run_store.write([run])
-        return run
-
-    def settle(self, now_ms: int) -> None:
-        """Slots that found something in their place are made at another time of their windows: the
-        schedule was changed, and does not know of runs on demand. To be called again: of many, the
-        rest waits, so that nobody else has to."""
-        waiting = self._planner.without_room
-        slots, self._planner.without_room = waiting[:_AT_ONCE], waiting[_AT_ONCE:]
-        for slot in slots:
-            entry = self._registry.find(slot.task)
-            if entry is None or self._made(slot):
-                continue
-            since_ms = max(slot.release_ms, now_ms + LEAD_MS)
-            until_ms = min(slot.deadline_ms, since_ms + LONGEST_WAIT_MS)
-            try:
-                found = self._room(entry.task, since_ms, until_ms)
-                times = found.start_ms, found.end_ms, slot.release_ms
-                run = self._planner.new(entry.definition, entry.task, *times, "")
-            except InputError as error:
-                _log.warning("measurement %s is left out once: %s", slot.task, error)
-                continue
-            self._planner.run_store.write([run])
-
-    def moved(self, now_ms: int) -> list[tuple[Run, Slot]]:
-        """The schedule's runs to come that are not where their slots are, and those slots."""
-        to_come = sorted(self._planner.to_come(now_ms), key=lambda run: (run.at_ms, run.id))
-        return list(self._elsewhere(to_come))
-
-    def following(self, now_ms: int) -> Callable[[str], int | None]:
-        """When a task is made next."""
-        all_moved = self._elsewhere(self._planner.run_store.all())
-        elsewhere = {(run.task, run.release_ms) for run, _ in all_moved}
-        moved: dict[str, list[int]] = {}
-        for run, _ in self.moved(now_ms):
-            moved.setdefault(run.task, []).append(run.at_ms)
-
-        def next_of(task: str) -> int | None:
-            mine = moved.get(task, ())
-            slot = self._registry.recurring.next_of(task, now_ms)
-            while slot is not None and (task, slot.release_ms) in elsewhere:
-                slot = self._registry.recurring.next_of(task, slot.start_ms + 1)
-            regular = [slot.start_ms] if slot is not None else []
-            return min([*(at for at in mine if at >= now_ms), *regular], default=None)
-
-        return next_of
-
-    def _elsewhere(self, runs: Iterable[Run]) -> Iterator[tuple[Run, Slot]]:
-        """Those that do not start, or did not, where their slots are, and the slots."""
-        for run in runs:
-            slot = self._slot_of(run)
-            if slot is not None and slot.start_ms != run.at_ms:
-                yield run, slot
-
-    def _slot_of(self, run: Run) -> Slot | None:
-        """The schedule's own slot of a run, None where it has none or the run was taken back."""
-        if run.demanded or run.state is State.DROPPED:
-            return None
-        return self._registry.recurring.of_release(run.task, run.release_ms)
-
-    def _room(self, task: Task, since_ms: int, until_ms: int) -> Slot:
-        """Beside the schedule, and all that may be under way and is not where the schedule has it.
-        Raises Infeasible."""
-        registry = self._registry
-        taken = [
-            as_taken(run)
-            for run in self._planner.occupying(since_ms, {})
-            if run.demanded or not registry.recurring.has(run.task, run.at_ms)
-        ]
-        known = registry.schedule, registry.tasks(), registry.agreement
-        return squeeze(*known, task, since_ms, until_ms, taken)
-
-    def _made(self, slot: Slot) -> bool:
-        return self._store.has_release(slot.task, slot.release_ms, self._planner.anew)
+def _overlapping(slot: Slot, runs: Iterable[Run]) -> list[Run]:
+    return [run for run in runs if run.at_ms < slot.end_ms and slot.start_ms < run.end_ms]

@@ -13,11 +13,11 @@ import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from monitors.measurements.runs import Run, State, part_from_dict, uses_from_dict
+from monitors.measurements.runs import Run, RunState, part_from_dict
 from network_provisioner.base.errors import AdonError
 from network_provisioner.base.wal import transaction, use_wal
 
@@ -55,8 +55,8 @@ class RunStore:
         changed: set[str] = set()
         for run in runs:
             before = self._runs.get(run.id)
-            was = before is not None and before.state is not State.DROPPED
-            if was != (run.state is not State.DROPPED):
+            was = before is not None and before.state is not RunState.DROPPED
+            if was != (run.state is not RunState.DROPPED):
                 changed.update(part.agent for part in run.parts)
             self._keep(run)
         self.news(changed)
@@ -87,7 +87,7 @@ class RunStore:
                 run
                 for run in found
                 if run.end_ms > now_ms
-                and run.state is not State.DROPPED
+                and run.state is not RunState.DROPPED
                 and not any(p.agent == agent and p.reported for p in run.parts)
             ),
             key=lambda run: (run.at_ms, run.id),
@@ -109,7 +109,7 @@ class RunStore:
     def forget(self, now_ms: int) -> None:
         """Let go of what is long past and has its end; the store still has it."""
         for run in [r for r in self._runs.values() if r.end_ms < now_ms - _KEEP_MS]:
-            if run.state is not State.PLANNED:
+            if run.state is not RunState.PLANNED:
                 del self._runs[run.id]
                 for part in run.parts:
                     self._of[part.agent].discard(run.id)
@@ -251,7 +251,7 @@ class MeasuringStore:
             ).fetchone()
             end = max(before_ms, last[0] if last else before_ms)
             self._db.execute(
-                "DELETE FROM run WHERE end_ms < ? AND state != ?", (end, str(State.PLANNED))
+                "DELETE FROM run WHERE end_ms < ? AND state != ?", (end, str(RunState.PLANNED))
             )
 
     # -- reading -----------------------------------------------------------------------------
@@ -274,7 +274,7 @@ class MeasuringStore:
     def open_runs(self, since_ms: int) -> list[Run]:
         """Those that are not over, and those that were not before ``since_ms``, by start."""
         return self._runs(
-            "WHERE end_ms >= ? OR state = ? ORDER BY at_ms, id", since_ms, str(State.PLANNED)
+            "WHERE end_ms >= ? OR state = ? ORDER BY at_ms, id", since_ms, str(RunState.PLANNED)
         )
 
     def released(self, since_ms: int, anew: int) -> dict[tuple[str, int], str]:
@@ -283,18 +283,9 @@ class MeasuringStore:
         rows = self._rows(
             "SELECT task, release_ms, id FROM run WHERE release_ms >= ? AND state != ? AND"
             " demanded = '' AND rowid > ?",
-            since_ms, str(State.DROPPED), anew,
+            since_ms, str(RunState.DROPPED), anew,
         )  # fmt: skip
         return {(task, release): key for task, release, key in rows}
-
-    def has_release(self, task: str, release_ms: int, anew: int) -> bool:
-        """Whether :meth:`released` has a run of that task and release."""
-        rows = self._rows(
-            "SELECT 1 FROM run WHERE task = ? AND at_ms >= ? AND release_ms = ? AND state != ? AND"
-            " demanded = '' AND rowid > ? LIMIT 1",
-            task, release_ms, release_ms, str(State.DROPPED), anew,
-        )  # fmt: skip
-        return bool(rows)
 
     def newest(self) -> int:
         """The number of the newest run; numbers grow."""
@@ -341,18 +332,25 @@ class MeasuringStore:
 
 
 def _row(run: Run) -> tuple[object, ...]:
-    parts = json.dumps([part.as_dict() for part in run.parts])
+    parts = json.dumps([asdict(part) for part in run.parts])
+    uses = {
+        "hosts": sorted(run.hosts),
+        "links": sorted(map(list, run.links)),
+        "load_bps": run.load_bps,
+    }
     return (
         run.id, run.task, run.tool, run.subject, run.at_ms, run.end_ms, run.release_ms,
-        run.demanded, str(run.state), run.error, parts, json.dumps(run.uses.as_dict()),
+        run.demanded, str(run.state), run.error, parts, json.dumps(uses),
         json.dumps(run.measured),
     )  # fmt: skip
 
 
 def _run(row: tuple[Any, ...]) -> Run:
     key, task, tool, subject, at, end, release, demanded, state, error, parts, uses, measured = row
+    needs = json.loads(uses)
     return Run(
         key, task, tool, subject, at, end, release,
-        tuple(part_from_dict(part) for part in json.loads(parts)), uses_from_dict(json.loads(uses)),
-        demanded, State(state), error, tuple(json.loads(measured)),
+        tuple(part_from_dict(part) for part in json.loads(parts)),
+        frozenset(needs["hosts"]), frozenset((a, b) for a, b in needs["links"]),
+        float(needs["load_bps"]), demanded, RunState(state), error, tuple(json.loads(measured)),
     )  # fmt: skip

@@ -10,12 +10,13 @@ from typing import Any
 
 from monitors.archive.measurement import Measurement
 from monitors.measurements.agent.messages import Assignment
-from monitors.measurements.definitions import Definition, Member
+from monitors.measurements.agent_registry import RegisteredAgent
+from monitors.measurements.task_data import Definition
 from monitors.measurements.tasks import LinkId
 from network_provisioner.base.errors import InputError
 
 
-class State(StrEnum):
+class RunState(StrEnum):
     """Where a run stands. All but ``planned`` are ends; a late result still makes a run that was
     missed a done one."""
 
@@ -27,7 +28,7 @@ class State(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class AgentPart:
     """What one agent has to do in a run: ``told``, whether it was given it; ``reported``, whether
     it said what came of it, and ``error``, why there is nothing."""
 
@@ -42,38 +43,12 @@ class Part:
         """Whether the measurements come from this end."""
         return self.assignment.role != "server"
 
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON and the store."""
-        return {
-            "agent": self.agent,
-            "assignment": self.assignment.as_dict(),
-            "told": self.told,
-            "reported": self.reported,
-            "error": self.error,
-        }
-
-
-@dataclass(frozen=True, slots=True)
-class Uses:
-    """What a run needs for itself while it lasts, and the load that it puts on each link."""
-
-    hosts: frozenset[str] = frozenset()
-    links: frozenset[LinkId] = frozenset()
-    load_bps: float = 0.0
-
-    def as_dict(self) -> dict[str, Any]:
-        """For the store."""
-        return {
-            "hosts": sorted(self.hosts),
-            "links": sorted(map(list, self.links)),
-            "load_bps": self.load_bps,
-        }
-
 
 @dataclass(frozen=True, slots=True)
 class Run:
     """One run, from ``at_ms`` to ``end_ms`` (Unix time). ``release_ms`` tells the runs of a task
-    apart: each release is measured once. ``demanded``: by whom it was asked for, "" where the
+    apart: each release is measured once. While it lasts it needs ``hosts`` and ``links`` for
+    itself, and puts ``load_bps`` on each link. ``demanded``: by whom it was asked for, "" where the
     schedule says so. ``measured``: the metrics that were recorded."""
 
     id: str
@@ -83,14 +58,16 @@ class Run:
     at_ms: int
     end_ms: int
     release_ms: int
-    parts: tuple[Part, ...]
-    uses: Uses = Uses()
+    parts: tuple[AgentPart, ...]
+    hosts: frozenset[str] = frozenset()
+    links: frozenset[LinkId] = frozenset()
+    load_bps: float = 0.0
     demanded: str = ""
-    state: State = State.PLANNED
+    state: RunState = RunState.PLANNED
     error: str = ""
     measured: tuple[str, ...] = ()
 
-    def part_of(self, agent: str) -> Part | None:
+    def part_of(self, agent: str) -> AgentPart | None:
         """The agent's part in it."""
         return next((part for part in self.parts if part.agent == agent), None)
 
@@ -120,41 +97,33 @@ class Run:
         }
 
 
-def after(run: Run, part: Part, measurements: Sequence[Measurement]) -> Run:
+def after(run: Run, part: AgentPart, measurements: Sequence[Measurement]) -> Run:
     """The run after one of its agents reported: ``part`` as it is then, and what was measured."""
     parts = tuple(part if p.agent == part.agent else p for p in run.parts)
     if not part.measures:
-        said = run.state is State.FAILED and part.error
+        said = run.state is RunState.FAILED and part.error
         error = f"{run.error}; {part.agent}: {part.error}" if said else run.error
         return replace(run, parts=parts, error=error)
     if measurements:
         measured = tuple(m.metric for m in measurements)
-        return replace(run, parts=parts, state=State.DONE, error="", measured=measured)
+        return replace(run, parts=parts, state=RunState.DONE, error="", measured=measured)
     others = [f"{p.agent}: {p.error}" for p in parts if p.error and not p.measures]
     error = "; ".join([f"{part.agent}: {part.error}", *others])
-    return replace(run, parts=parts, state=State.FAILED, error=error)
+    return replace(run, parts=parts, state=RunState.FAILED, error=error)
 
 
-def uses_from_dict(data: Mapping[str, Any]) -> Uses:
-    """The inverse of :meth:`Uses.as_dict`."""
-    links = frozenset((a, b) for a, b in data["links"])
-    return Uses(frozenset(data["hosts"]), links, float(data["load_bps"]))
-
-
-def part_from_dict(data: Mapping[str, Any]) -> Part:
-    """The inverse of :meth:`Part.as_dict`."""
-    return Part(**{**data, "assignment": Assignment(**data["assignment"])})
+def part_from_dict(data: Mapping[str, Any]) -> AgentPart:
+    """The inverse of :func:`dataclasses.asdict`."""
+    return AgentPart(**{**data, "assignment": Assignment(**data["assignment"])})
 
 
 def new_run(
     run_id: str,
     definition: Definition,
     at_ms: int,
-    end_ms: int,
     release_ms: int,
-    members: Mapping[str, Member],
+    members: Mapping[str, RegisteredAgent],
     beside: Iterable[Run],
-    uses: Uses,
     demanded: str = "",
     new_key: Callable[[], str] = lambda: secrets.token_hex(16),
 ) -> Run:
@@ -164,7 +133,8 @@ def new_run(
 
     Raises InputError where a server has no port left.
     """
-    options = dict(definition.options)
+    task, options = definition.task, dict(definition.options)
+    end_ms = at_ms + task.duration_ms
     if "key" in definition.tool.options:
         options["key"] = new_key()
     ends = definition.agents
@@ -173,25 +143,25 @@ def new_run(
     for agent in ends:
         alone, client = len(ends) == 1, agent == definition.src
         assignment = Assignment(
-            run_id,
-            definition.name,
-            definition.tool.name,
-            "alone" if alone else "client" if client else "server",
-            definition.subject,
-            at_ms / 1000,
-            (end_ms - at_ms) / 1000,
-            definition.address if client else members[definition.src].address,
-            port,
-            options,
+            id=run_id,
+            task=definition.name,
+            tool=definition.tool.name,
+            role="alone" if alone else "client" if client else "server",
+            subject=definition.subject,
+            at=at_ms / 1000,
+            duration_s=task.duration_ms / 1000,
+            peer=definition.address if client else members[definition.src].address,
+            port=port,
+            options=options,
         )
-        parts.append(Part(agent, assignment))
+        parts.append(AgentPart(agent, assignment))
     return Run(
         run_id, definition.name, definition.tool.name, definition.subject, at_ms, end_ms,
-        release_ms, tuple(parts), uses, demanded,
+        release_ms, tuple(parts), task.hosts, task.links, task.load_bps, demanded,
     )  # fmt: skip
 
 
-def _port(member: Member, at_ms: int, end_ms: int, beside: Iterable[Run]) -> int:
+def _port(member: RegisteredAgent, at_ms: int, end_ms: int, beside: Iterable[Run]) -> int:
     """A port of the server that no other run uses at that time, and that was used last as long ago
     as there are others."""
     first, last = member.ports

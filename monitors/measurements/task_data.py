@@ -1,4 +1,4 @@
-"""Measurement tasks and the agreement as plain data (adon.yml, REST)::
+"""Measurement tasks and the agreement as people write them (adon.yml, REST; docs/measuring.md)::
 
 tasks:
   mu-tacc-tcp: {tool: tcp_throughput, from: mu, to: tacc, every: 1 h, for: 10 s, within: 30 min,
@@ -14,32 +14,123 @@ agreement:
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from reprlib import repr as shown
-from typing import Any
+from typing import Annotated, Any
 
+from pydantic import Field
+
+from monitors.measurements.agent_registry import RegisteredAgent
 from monitors.measurements.probes.tools import Tool, tool_of
 from monitors.measurements.tasks import Agreement, LinkId, Task, check
 from network_provisioner.base.errors import InputError
-from network_provisioner.base.fields import known_keys, name, text, whole
+from network_provisioner.base.schema import Name, Rate, Schema, Whole, checked, read
 from network_provisioner.base.suggestions import meant
 from network_provisioner.base.units import bits, parse_duration, parse_rate
 from network_provisioner.controllers.routes import default_path
 from network_provisioner.topology.graph import Topology
-
-_TASK = ("tool", "from", "to", "every", "for", "within", "load", "options")
-_AGREEMENT = ("links", "domains")
-_DOMAIN = ("links", "nodes", "most", "at_once")
-_MOST_AT_ONCE = 1_000_000
-
 
 FOR_S: Mapping[str, float] = {
     "tcp": 10.0, "udp": 10.0, "echo": 5.0, "ping": 5.0, "trace": 10.0, "host": 1.0, "command": 10.0,
 }  # fmt: skip
 """For how long a tool runs where nothing is said, in seconds."""
 
+_NAME = re.compile(r"[A-Za-z0-9_.:-]{1,100}\Z")
+_MOST_AT_ONCE = 1_000_000
 _HEADERS_BYTES = 28  # IPv4 and UDP or ICMP
 _TRACE_BPS = 20e3
+
+
+def _ms(value: object, what: str) -> int:
+    """A time as whole milliseconds, at least one."""
+    ms = parse_duration(value, what) * 1000
+    if ms < 1 or not math.isclose(ms, round(ms), rel_tol=1e-12):
+        raise InputError(f"{what} is {shown(value)}, expected whole milliseconds, at least one")
+    return round(ms)
+
+
+def _bound(value: object, what: str) -> tuple[float, bool]:
+    """A rate in bit/s, or with True a share of the link's capacity."""
+    if isinstance(value, str) and value.rstrip().endswith("%"):
+        try:
+            percent = float(value.rstrip()[:-1])
+        except ValueError:
+            percent = -1.0
+        if not 0 <= percent <= 100:
+            raise InputError(f"{what} is {shown(value)}, expected 0 % to 100 %")
+        return percent / 100, True
+    return parse_rate(value, what), False
+
+
+_Ms = Annotated[int, checked(_ms)]
+
+
+class _Once(Schema):
+    """What is measured, how long it takes and what it needs."""
+
+    tool: Annotated[Any, checked(tool_of)]
+    source: Name = Field(alias="from")
+    to: Name | None = None
+    lasts: _Ms | None = Field(default=None, alias="for")
+    load: Rate | None = None
+    options: dict[str, Any] | None = None
+
+
+class _Task(_Once):
+    """The same again and again: how often, and how late after its release it may be over."""
+
+    every: _Ms
+    within: _Ms | None = None
+
+
+class _Domain(Schema):
+    links: list[str] = Field(default=[])
+    nodes: list[str] = Field(default=[])
+    most: Rate | None = None
+    at_once: Annotated[Whole, Field(ge=0, le=_MOST_AT_ONCE)] | None = None
+
+
+class _Agreement(Schema):
+    links: dict[str, Annotated[tuple[float, bool], checked(_bound)]] = Field(default={})
+    domains: dict[Name, _Domain] = Field(default={})
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """What is measured: ``src`` is the agent that begins, ``dst`` the other end, "" where there is
+    none; ``address`` is where ``dst`` is reached. ``options`` are all of the tool's, as plain
+    values; ``task`` says when, and what it needs."""
+
+    tool: Tool
+    src: str
+    dst: str
+    address: str
+    options: Mapping[str, Any] = field(hash=False)
+    task: Task
+
+    @property
+    def name(self) -> str:
+        """The task's."""
+        return self.task.name
+
+    @property
+    def subject(self) -> str:
+        """Of its measurements."""
+        return f"{self.src}>{self.dst}" if self.dst else self.src
+
+    @property
+    def agents(self) -> tuple[str, ...]:
+        """Who takes part in it: where there are two, the client first."""
+        return (self.src, self.dst) if self.tool.ends == 2 else (self.src,)
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """What may come of it; of a command, by the command's name."""
+        if self.tool.name == "command":
+            return (f"custom:{self.options['command']}",)
+        return self.tool.metrics
 
 
 def site_of(endpoint: str) -> str:
@@ -48,83 +139,85 @@ def site_of(endpoint: str) -> str:
 
 
 def tasks_from_dict(section: object, topology: Topology) -> dict[str, Task]:
-    """All tasks, by name. Raises InputError for what cannot be meant."""
+    """When all tasks are made, by name. Raises InputError for what cannot be meant."""
     if not isinstance(section, Mapping):
         raise InputError(f"tasks is {shown(section)}, expected a mapping by name")
-    return {
-        key: task_from_dict(name(key, "the name of a task"), item, topology)
-        for key, item in section.items()
-    }
+    return {key: definition_of(key, item, topology).task for key, item in section.items()}
 
 
-def task_from_dict(task_name: str, item: object, topology: Topology, once: bool = False) -> Task:
-    """When a task is made, how long it takes, and what it needs; ``once``: of one run, which says
-    neither ``every`` nor ``within``. Raises InputError for what cannot be meant."""
-    what = f"task {task_name!r}"
-    known_keys(item, [k for k in _TASK if not once or k not in ("every", "within")], what)
-    assert isinstance(item, Mapping)  # known_keys says so
-    tool = tool_of(item.get("tool"), f"{what}: tool")
-    options = item.get("options") or {}
-    if not isinstance(options, Mapping):
-        raise InputError(f"{what}: options is {shown(options)}, expected a mapping by name")
-    checked = tool.checked(options, f"{what}: options")
-    source = _endpoint(item, "from", what, topology)
-    target = ""
+def definition_of(
+    name: str, body: object, topology: Topology,
+    members: Mapping[str, RegisteredAgent] | None = None, once: bool = False,
+) -> Definition:  # fmt: skip
+    """A task as ``body`` has it. Its ends are among ``members``, or anywhere at the topology's
+    sites where none are given; ``once``: of one run, which says neither ``every`` nor ``within``.
+
+    Raises InputError for a tool, an end, an option or a time that cannot be meant.
+    """
+    if not isinstance(name, str) or not _NAME.match(name):
+        raise InputError(
+            f"name of a task: found {shown(name)}, expected up to 100 letters, digits and any of "
+            ". _ : -"
+        )
+    what = f"task {name!r}"
+    doc = read(_Once if once else _Task, body, what)
+    tool: Tool = doc.tool
+    options = {key: value for key, value in (doc.options or {}).items() if key != "key"}
+    values = tool.checked(options, f"{what}: options")
+    if tool.name == "command" and not values["command"]:
+        raise InputError(f"{what}: options.command: found none, expected the name of a command")
+    source, _ = _end(doc.source, f"{what}: from", topology, members)
+    target, address = "", ""
+    if not tool.ends and doc.to is not None:
+        raise InputError(f"{what}: to: found {shown(doc.to)}, but {tool.name} has one end alone")
     if tool.ends:
-        target = _endpoint(item, "to", what, topology)
+        if doc.to is None:
+            raise InputError(
+                f"{what}: found no 'to', expected the end that {tool.name} measures to"
+            )
+        target, address = _end(doc.to, f"{what}: to", topology, members, alone=tool.ends == 1)
         if target == source:
             raise InputError(f"{what} is from {source!r} to itself, expected two ends")
-    elif item.get("to") is not None:
-        raise InputError(f"{what}: to is {shown(item['to'])}, but {tool.name} has one end alone")
-    duration_ms = _ms(item.get("for", FOR_S[tool.name]), f"{what}: for")
+    duration_ms = doc.lasts or round(FOR_S[tool.name] * 1000)
     if duration_ms < tool.least_s * 1000:
         raise InputError(
-            f"{what}: for is {shown(item.get('for'))}, but {tool.name} needs {tool.least_s:g} s at "
-            "least"
+            f"{what}: for: found {duration_ms / 1000:g} s, but {tool.name} needs "
+            f"{tool.least_s:g} s at least"
         )
-    period_ms = duration_ms if once else _ms(_there(item, "every", what), f"{what}: every")
+    period_ms = doc.every if isinstance(doc, _Task) else duration_ms
+    deadline_ms = doc.within if isinstance(doc, _Task) else None
     links, capacity_bps = _path(source, target, what, topology)
+    load_bps = _load(doc.load, tool, values, capacity_bps) if links else 0.0
+    hosts = frozenset((source, target)) if target else frozenset[str]()
     task = Task(
-        task_name,
-        period_ms,
-        duration_ms,
-        _ms(item["within"], f"{what}: within") if "within" in item else period_ms,
-        frozenset((source, target)) if target else frozenset(),
-        links,
-        _whole_bps(_load(item, tool, checked, capacity_bps, what)) if links else 0.0,
+        name, period_ms, duration_ms, deadline_ms or period_ms, hosts, links, _whole_bps(load_bps)
     )
     check(task)
-    return task
+    return Definition(tool, source, target, address, values, task)
 
 
 def agreement_from_dict(section: object, topology: Topology) -> Agreement:
     """The agreement; without anything said nothing is bounded. Raises InputError."""
-    known_keys(section, _AGREEMENT, "agreement")
-    assert isinstance(section, Mapping)  # known_keys says so
+    doc = read(_Agreement, section, "agreement")
     names = _links(topology)
     links: dict[LinkId, float] = {}
-    for key, value in _mapping(section, "links", "agreement").items():
-        what = f"agreement: links.{key}"
+    for key, (amount, is_share) in doc.links.items():
         link = _link(key, "agreement: links", names)
-        links[link] = _whole_bps(_bound(value, what, topology.link(*link).capacity_bps))
-    domains: dict[str, frozenset[LinkId]] = {}
-    domain_bps: dict[str, float] = {}
-    at_once: dict[str, int] = {}
-    for key, item in _mapping(section, "domains", "agreement").items():
-        domain, what = name(key, "agreement: a domain's name"), f"agreement: domain {key!r}"
-        known_keys(item, _DOMAIN, what)
-        domains[domain] = _members(item, what, names, topology)
-        if "most" in item:
-            domain_bps[domain] = _whole_bps(parse_rate(item["most"], f"{what}: most"))
-        if "at_once" in item:
-            at_once[domain] = whole(item["at_once"], f"{what}: at_once", _MOST_AT_ONCE)
-        if "most" not in item and "at_once" not in item:
-            raise InputError(f"{what} bounds nothing, expected 'most' or 'at_once'")
-    return Agreement(links, domains, domain_bps, at_once)
-
-
-def _endpoint(item: Mapping[str, Any], key: str, what: str, topology: Topology) -> str:
-    return known_end(text(item, key, what), f"{what}: {key}", topology)
+        most_bps = amount * topology.link(*link).capacity_bps if is_share else amount
+        links[link] = _whole_bps(most_bps)
+    for name, domain in doc.domains.items():
+        if domain.most is None and domain.at_once is None:
+            raise InputError(
+                f"agreement: domain {name!r} bounds nothing, expected 'most' or 'at_once'"
+            )
+    bounded = doc.domains.items()
+    return Agreement(
+        links,
+        {name: _inside(domain, f"agreement: domain {name!r}", names, topology)
+         for name, domain in bounded},
+        {name: _whole_bps(domain.most) for name, domain in bounded if domain.most is not None},
+        {name: domain.at_once for name, domain in bounded if domain.at_once is not None},
+    )  # fmt: skip
 
 
 def known_end(endpoint: str, what: str, topology: Topology) -> str:
@@ -134,6 +227,29 @@ def known_end(endpoint: str, what: str, topology: Topology) -> str:
         hint = meant(site, topology.sites, f"sites are {', '.join(topology.sites)}")
         raise InputError(f"{what} is {shown(endpoint)}, expected a site or SITE/HOST; {hint}")
     return endpoint
+
+
+def _end(
+    end: str, what: str, topology: Topology, members: Mapping[str, RegisteredAgent] | None,
+    alone: bool = False,
+) -> tuple[str, str]:  # fmt: skip
+    """An end and its address: an agent's, or where it is measured to ``alone``, a site's own."""
+    if members is None:
+        return known_end(end, what, topology), ""
+    if end in members:
+        return end, members[end].address
+    reachable: dict[str, str] = {}
+    if alone:
+        sites = (topology.nodes[name] for name in topology.sites)
+        reachable = {site.name: site.dtn or site.address for site in sites}
+    if reachable.get(end):
+        return end, reachable[end]
+    known = sorted({*members, *(name for name, address in reachable.items() if address)})
+    raise InputError(f"{what}: found {shown(end)}, {_near(end, known)}")
+
+
+def _near(end: str, known: Iterable[str]) -> str:
+    return meant(end, known, f"expected one of {', '.join(known) or 'monitoring.agents'}")
 
 
 def _path(
@@ -155,15 +271,11 @@ def link_id(a: str, b: str) -> LinkId:
 
 
 def _load(
-    item: Mapping[str, Any],
-    tool: Tool,
-    options: Mapping[str, Any],
-    capacity_bps: float,
-    what: str,
+    said_bps: float | None, tool: Tool, options: Mapping[str, Any], capacity_bps: float
 ) -> float:
     """What it puts on the network, in bit/s: as said, as its options have it, or all there is."""
-    if item.get("load") is not None:
-        return parse_rate(item["load"], f"{what}: load")
+    if said_bps is not None:
+        return said_bps
     if tool.load:
         rate_bps = options.get("rate")
         return capacity_bps if rate_bps is None else min(float(rate_bps), capacity_bps)
@@ -177,72 +289,29 @@ def _whole_bps(rate_bps: float) -> float:
     return float(round(rate_bps))
 
 
-def _there(item: Mapping[str, Any], key: str, what: str) -> object:
-    if key not in item:
-        raise InputError(f"{what} has no {key!r}, expected a time such as '5 min'")
-    return item[key]
-
-
-def _ms(value: object, what: str) -> int:
-    """A time as whole milliseconds, at least one."""
-    found = parse_duration(value, what) * 1000
-    if found < 1 or not math.isclose(found, round(found), rel_tol=1e-12):
-        raise InputError(f"{what} is {shown(value)}, expected whole milliseconds, at least one")
-    return round(found)
-
-
 def _links(topology: Topology) -> dict[str, LinkId]:
     """Every link by both of its names, ``a-b`` and ``b-a``."""
     ends = [(link.a, link.b) for link in topology.links]
     return {f"{x}-{y}": link_id(x, y) for a, b in ends for x, y in ((a, b), (b, a))}
 
 
-def _link(value: object, what: str, names: Mapping[str, LinkId]) -> LinkId:
-    found = names.get(value) if isinstance(value, str) else None
-    if found is None:
-        hint = meant(value, names, "expected two neighbours such as 'a-b'")
-        raise InputError(f"{what} names the link {shown(value)}, {hint}")
-    return found
+def _link(name: str, what: str, names: Mapping[str, LinkId]) -> LinkId:
+    if name not in names:
+        hint = meant(name, names, "expected two neighbours such as 'a-b'")
+        raise InputError(f"{what} names the link {shown(name)}, {hint}")
+    return names[name]
 
 
-def _bound(value: object, what: str, capacity_bps: float) -> float:
-    """A rate, or a share of the link's capacity in percent."""
-    if isinstance(value, str) and value.rstrip().endswith("%"):
-        share = value.rstrip()[:-1].strip()
-        try:
-            percent = float(share)
-        except ValueError:
-            percent = -1.0
-        if not 0 <= percent <= 100:
-            raise InputError(f"{what} is {shown(value)}, expected 0 % to 100 %")
-        return capacity_bps * percent / 100
-    return parse_rate(value, what)
-
-
-def _members(
-    item: Mapping[str, Any], what: str, names: Mapping[str, LinkId], topology: Topology
+def _inside(
+    domain: _Domain, what: str, names: Mapping[str, LinkId], topology: Topology
 ) -> frozenset[LinkId]:
     """The links that a domain names, and those with an end at a node that it names."""
-    found = {_link(value, what, names) for value in _list(item, "links", what)}
-    for value in _list(item, "nodes", what):
-        if not isinstance(value, str) or value not in topology.nodes:
-            hint = meant(value, topology.nodes, "expected a node of the topology")
-            raise InputError(f"{what} names the node {shown(value)}, {hint}")
-        found |= {link_id(x.a, x.b) for x in topology.links if value in (x.a, x.b)}
-    if not found:
+    links = {_link(name, what, names) for name in domain.links}
+    for node in domain.nodes:
+        if node not in topology.nodes:
+            hint = meant(node, topology.nodes, "expected a node of the topology")
+            raise InputError(f"{what} names the node {shown(node)}, {hint}")
+        links |= {link_id(x.a, x.b) for x in topology.links if node in (x.a, x.b)}
+    if not links:
         raise InputError(f"{what} has no links, expected 'links' or 'nodes'")
-    return frozenset(found)
-
-
-def _list(item: Mapping[str, Any], key: str, what: str) -> list[object]:
-    value = item.get(key, [])
-    if not isinstance(value, list):
-        raise InputError(f"{what}: {key} is {shown(value)}, expected a list")
-    return value
-
-
-def _mapping(item: Mapping[str, Any], key: str, what: str) -> Mapping[str, Any]:
-    value = item.get(key, {})
-    if not isinstance(value, Mapping):
-        raise InputError(f"{what}: {key} is {shown(value)}, expected a mapping by name")
-    return value
+    return frozenset(links)

@@ -6,12 +6,14 @@ known, and every value is of its own type. Where a quantity is meant, it may car
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, is_dataclass
 from reprlib import repr as shown
 from typing import Annotated, Any, TypeVar, get_args, get_type_hints
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -111,6 +113,18 @@ def listed(length: int, expected: str) -> BeforeValidator:
     return BeforeValidator(check)
 
 
+def matching(pattern: str, expected: str) -> AfterValidator:
+    """Takes texts that match as a whole; ``expected`` says in words which."""
+    known = re.compile(pattern)
+
+    def check(text: str) -> str:
+        if not known.fullmatch(text):
+            raise ValueError(f"found {shown(text)}, expected {expected}")
+        return text
+
+    return AfterValidator(check)
+
+
 _EXPECTED = {
     "greater_than": "more than {gt:g}",
     "greater_than_equal": "{ge:g} or more",
@@ -123,6 +137,7 @@ _EXPECTED = {
     "int_type": "a whole number",
     "bool_type": "true or false",
     "string_type": "a text",
+    "string_unicode": "a text",
     "tuple_type": "a list",
     "list_type": "a list",
     "dict_type": "a mapping",

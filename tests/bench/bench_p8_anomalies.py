@@ -44,7 +44,7 @@ def notice(path: Path) -> list[tuple[Anomaly, Anomaly]]:
             take(detector.tick(last))
         take(detector.add(at, value))
         last = at
-    return sorted(told.values(), key=lambda one: one[0].at)
+    return sorted(told.values(), key=lambda one: one[0].noticed)
 
 
 def tuned(make: Callable[..., Alarms], *settings: Sequence[float], on: Sequence[Path]) -> Alarms:
@@ -77,7 +77,7 @@ def anomalies(tell: Tell) -> Iterable[Figure]:
     began = time.process_time()
     for one in held_out:
         told = notice(one)
-        belongs = ours.count(one, [first.at for first, _ in told])
+        belongs = ours.count(one, [first.noticed for first, _ in told])
         kinds.update(
             last.kind == event.kind
             for (_, last), event in zip(told, belongs, strict=True)

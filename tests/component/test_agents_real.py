@@ -13,7 +13,7 @@ import ssl
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from examples.testbed import netns
 from examples.testbed.procs import Daemon
 from monitors.measurements.agent.messages import Assignment
 from monitors.measurements.probes import ping
-from monitors.measurements.probes.probe import Order
+from monitors.measurements.probes.probe import ProbeRequest
 from monitors.measurements.probes.tools import TOOLS
 from network_provisioner.api.connection import server_context
 from network_provisioner.base.errors import AdonError
@@ -40,9 +40,9 @@ ROOT = Path(__file__).resolve().parents[2]
 TOKENS = {"mu": "the-token-of-mu-is-long", "tacc": "the-token-of-tacc-is-long"}
 MACHINE = {"mu": A, "tacc": B}
 PORT = 5204
-SOON_S = 4.0  # what begins a second late is not begun: time to be told of it, on a busy machine
+SOON_S = 4.0
+LONG_S = 200.0  # a run may begin a tenth of its time late: of these none is too late
 PATIENCE_S = 240.0  # nothing here takes nearly as long
-TRIES = 4
 
 
 if not box.inside():
@@ -150,76 +150,35 @@ else:
             )
             return key
 
-        def begun(self, ask: Callable[[], str], begins: Callable[[], bool], *names: str) -> str:
-            """The id of a run as soon as it has begun. Where a busy machine made one of ``names``
-            too late for its instant, another is asked for."""
-            for _ in range(TRIES):
-                key = ask()
-                until(lambda k=key: begins() or bool(self.told(k, names)))  # type: ignore[misc]
-                if not self.told(key, names):  # looked at again, a process may be starting another
-                    return key
-                assert any(map(late, self.told(key, names))), self.told(key, names)
-            raise AssertionError("none began in time")
-
-        def told(self, key: str, names: Sequence[str]) -> list[dict[str, Any]]:
-            """The results of a run that have come."""
+        def begun(self, key: str, begins: Callable[[], bool], *names: str) -> str:
+            """The same id as soon as its run has begun."""
             desks = [self.broker.desks[name] for name in names]
-            return [desk.results[key] for desk in desks if key in desk.results]
-
-        def in_time(self, ask: Callable[[], str], *names: str) -> str:
-            """The id of a run that is over and for which none of these was too late."""
-            for _ in range(TRIES):
-                key = ask()
-                for name in names:
-                    self.broker.wait(name, key, timeout_s=PATIENCE_S)
-                if not any(map(late, self.told(key, names))):
-                    break
+            until(lambda: begins() or any(key in desk.results for desk in desks))
+            early = [desk.results[key] for desk in desks if key in desk.results]
+            assert not early, early
             return key
 
-        def best(
-            self,
-            ask: Callable[[], str],
-            good: Callable[[dict[str, dict[str, Any]]], bool] = bool,
-            first: str = "",
-        ) -> dict[str, dict[str, Any]]:
-            """The measurements of the first of a few runs that came to its end and was ``good``,
-            else of the last: packets are lost by chance, and a machine that is busy elsewhere makes
-            what it measures slower, never faster, or has no time for it at all. ``first`` is the
-            id of one that was asked for already."""
-            found, errors = {}, []
-            for number in range(TRIES):
-                key = ask() if number or not first else first
-                (result,) = self.broker.wait("mu", key, timeout_s=PATIENCE_S)
-                if result["error"]:
-                    errors.append(result["error"])
-                    continue
-                found = {m["metric"]: m for m in result["measurements"]}
-                if good(found):
-                    break
-            assert found, errors
-            return found
+        def measured(self, key: str) -> dict[str, dict[str, Any]]:
+            """What mu measured, by metric."""
+            (result,) = self.broker.wait("mu", key, timeout_s=PATIENCE_S)
+            assert not result["error"], result["error"]
+            return {m["metric"]: m for m in result["measurements"]}
 
         def error(self, name: str, key: str) -> str:
             (result,) = self.broker.wait(name, key, timeout_s=PATIENCE_S)
             assert result["measurements"] in ([], ())
             return str(result["error"])
 
-        def flowing(self, duration_s: float) -> str:
-            """Have mu fill the line for so long; the id, once it does."""
+        def flowing(self) -> str:
+            """Have mu fill the line for long; the id, once it does."""
             before = self.carried()
-            return self.begun(
-                lambda: self.pair("tcp", duration_s),
-                lambda: self.carried() > before + 1e6,
-                "mu", "tacc",
-            )  # fmt: skip
+            key = self.pair("tcp", LONG_S)
+            return self.begun(key, lambda: self.carried() > before + 1e6, "mu", "tacc")
 
         def straying(self) -> str:
             """Have mu run a command whose processes stray; the id, once they are there."""
-            return self.begun(
-                lambda: self.alone("command", 120.0, command="stray"),
-                lambda: len(running("986", "987")) == 2,
-                "mu",
-            )
+            key = self.alone("command", LONG_S, command="stray")
+            return self.begun(key, lambda: len(running("986", "987")) == 2, "mu")
 
         def carried(self) -> int:
             """Bytes that the line has taken."""
@@ -229,10 +188,6 @@ else:
             for daemon in self.daemons.values():
                 daemon.stop()
             self.broker.stop()
-
-    def late(result: dict[str, Any]) -> bool:
-        """Whether a run was not done because its instant was past."""
-        return str(result["error"]).startswith("too late")
 
     @pytest.fixture(scope="module")
     def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
@@ -286,15 +241,12 @@ else:
 
     def test_both_ends_measure(agents: Agents) -> None:
         agents.start()
-        first = {"tcp": agents.pair("tcp", 5.0), "route": agents.alone("trace", 5.0, ADDRESS[B])}
-        found = agents.best(lambda: agents.pair("tcp", 5.0), first=first["tcp"])["tcp_throughput"]
+        tcp = agents.pair("tcp", LONG_S, seconds=3)
+        trace = agents.alone("trace", LONG_S, ADDRESS[B], wait=10.0, attempts=5)
+        found = agents.measured(tcp)["tcp_throughput"]
         assert 0 < found["value"] <= 1.02 * RATE_BPS
         assert (found["subject"], found["source"]) == ("mu>tacc", "agent:mu")
-        assert agents.best(
-            lambda: agents.alone("trace", 5.0, ADDRESS[B]),
-            lambda m: all(hop["address"] for hop in m["hops"]["details"]["route"]),
-            first["route"],
-        )["hops"]["value"] == len(ROUTE)
+        assert agents.measured(trace)["hops"]["value"] == len(ROUTE)
         # The agent with a certificate never sent its token, the other always did.
         assert set(agents.broker.desks["tacc"].authorized) == {None}
         assert set(agents.broker.desks["mu"].authorized) == {f"Bearer {TOKENS['mu']}"}
@@ -302,10 +254,8 @@ else:
     @pytest.mark.long
     def test_throughput_of_tcp(agents: Agents) -> None:
         agents.start()
-        found = agents.best(
-            lambda: agents.pair("tcp", 7.0, streams=2),
-            lambda m: m["tcp_throughput"]["value"] > 0.4 * RATE_BPS,
-        )["tcp_throughput"]
+        key = agents.pair("tcp", LONG_S, streams=2, seconds=5)
+        found = agents.measured(key)["tcp_throughput"]
         assert 0.4 * RATE_BPS < found["value"] <= 1.02 * RATE_BPS
         assert found["details"]["streams"] == 2
 
@@ -313,11 +263,7 @@ else:
     def test_udp_on_a_line_that_loses_a_tenth(agents: Agents) -> None:
         agents.world.line(loss=0.1)
         agents.start()
-        # iperf3 first agrees by TCP, whose packets are lost as well: some seconds, now and then.
-        found = agents.best(
-            lambda: agents.pair("udp", 15.0, rate=4e6, length=1000),
-            lambda m: m["udp_throughput"]["value"] > 3.3e6 and m["jitter"]["value"] < DELAY_S,
-        )
+        found = agents.measured(agents.pair("udp", LONG_S, rate=4e6, length=1000, seconds=12))
         assert found["loss"]["value"] == pytest.approx(0.1, abs=0.04)
         assert found["udp_throughput"]["value"] == pytest.approx(3.6e6, rel=0.1)
         assert found["jitter"]["value"] < DELAY_S
@@ -326,12 +272,7 @@ else:
     def test_delays_of_a_line_that_loses_a_tenth(agents: Agents) -> None:
         agents.world.line(loss=0.1)
         agents.start()
-        found = agents.best(
-            lambda: agents.pair("echo", 7.0, interval=0.01),
-            lambda m: (
-                m["rtt"]["value"] < 3 * DELAY_S and m["one_way_delay"]["value"] < 1.5 * DELAY_S
-            ),
-        )
+        found = agents.measured(agents.pair("echo", LONG_S, interval=0.01, count=600))
         assert found["loss"]["value"] == pytest.approx(0.1, abs=0.05)
         assert found["loss"]["details"]["direction"] == "one way"
         assert 2 * DELAY_S <= found["rtt"]["value"] < 3 * DELAY_S
@@ -343,43 +284,30 @@ else:
     def test_the_route_ping_host_and_command(agents: Agents) -> None:
         agents.start("mu")
         there = ADDRESS[B]
-        asks: dict[str, Callable[[], str]] = {
-            "route": lambda: agents.alone("trace", 8.0, there),
-            "ping": lambda: agents.alone("ping", 5.0, there, count=20),
-            "host": lambda: agents.alone("host", 1.0),
-            "seven": lambda: agents.alone("command", 3.0, command="seven"),
-        }
-        first = {name: ask() for name, ask in asks.items()}  # all at once
-        hops = agents.best(
-            asks["route"],
-            lambda m: all(hop["address"] for hop in m["hops"]["details"]["route"]),
-            first["route"],
-        )["hops"]
-        assert hops["value"] == 3
+        route = agents.alone("trace", LONG_S, there, wait=10.0, attempts=5)
+        ping = agents.alone("ping", LONG_S, there, count=20)
+        host = agents.alone("host", 20.0)
+        seven = agents.alone("command", LONG_S, command="seven")
+        hops = agents.measured(route)["hops"]
         assert tuple(hop["address"] for hop in hops["details"]["route"]) == ROUTE
-        answered = agents.best(
-            asks["ping"],
-            lambda m: not m["loss"]["value"] and m["rtt"]["value"] < 3 * DELAY_S,
-            first["ping"],
-        )
+        answered = agents.measured(ping)
         assert 2 * DELAY_S <= answered["rtt"]["value"] < 3 * DELAY_S
         assert answered["loss"]["value"] == 0
         assert answered["rtt"]["details"]["count"] == 20
-        busy = agents.best(asks["host"], first=first["host"])
+        busy = agents.measured(host)
         assert {"cpu_use", "memory_use", "io_wait"} == set(busy)
         assert all(0 <= m["value"] <= 1 for m in busy.values())
-        found = agents.best(asks["seven"], first=first["seven"])
-        assert found["custom:seven"]["value"] == 7
+        assert agents.measured(seven)["custom:seven"]["value"] == 7
 
     @pytest.mark.long
     def test_a_line_that_is_down(agents: Agents) -> None:
         agents.start()
         agents.world.line(up=False)
-        tcp = agents.in_time(lambda: agents.pair("tcp", 6.0), "mu", "tacc")
+        tcp = agents.pair("tcp", 20.0)
         said = agents.error("mu", tcp)  # the second where it began a little late
         assert "iperf3" in said or "no time is left" in said
         assert agents.error("tacc", tcp) == f"nobody came to port {PORT}"
-        lost = agents.best(lambda: agents.alone("ping", 4.0, ADDRESS[B]))["loss"]
+        lost = agents.measured(agents.alone("ping", 20.0, ADDRESS[B]))["loss"]
         assert lost["value"] == 1
 
     @pytest.mark.long
@@ -388,20 +316,13 @@ else:
         bare = ("setpriv", "--bounding-set=-all", "--inh-caps=-all", "--no-new-privs")
         netns.sysctl(A, {"net.ipv4.ping_group_range": "0 0"})
         words = ("agent", "probe", "ping", "--to", ADDRESS[B], "--for", "4s", "--json")
-        for _ in range(TRIES):  # a busy machine may need too long for an answer
-            by_socket = {f["metric"]: f for f in json.loads(world.adon(A, *words, under=bare))}
-            if by_socket["loss"]["value"] == 0 and by_socket["rtt"]["value"] < 3 * DELAY_S:
-                break
+        by_socket = {f["metric"]: f for f in json.loads(world.adon(A, *words, under=bare))}
         netns.sysctl(A, {"net.ipv4.ping_group_range": "1 0"})
         assert by_socket["loss"]["value"] == 0
         assert 2 * DELAY_S <= by_socket["rtt"]["value"] < 3 * DELAY_S
-        tracing = ("agent", "probe", "trace", "--to", ADDRESS[B], "--json")
-        for _ in range(TRIES):
-            (trace,) = json.loads(world.adon(A, *tracing, under=bare))
-            found = [hop["address"] for hop in trace["details"]["route"]]
-            if found == list(ROUTE):
-                break
-        assert found == list(ROUTE)
+        tracing = ("agent", "probe", "trace", "--to", ADDRESS[B], "--set", "wait=10s", "--json")
+        (trace,) = json.loads(world.adon(A, *tracing, under=bare))
+        assert [hop["address"] for hop in trace["details"]["route"]] == list(ROUTE)
         # Neither is allowed now, and the private copy of ping has no privileges either.
         with pytest.raises(AdonError, match="exit code 1"):
             world.adon(A, *words, under=bare)
@@ -413,7 +334,7 @@ else:
         monkeypatch.setattr(ping.socket, "socket", none)
         asked = TOOLS["ping"].checked({"count": 5})
         found = ping.measure(
-            Order("ping", "alone", time.monotonic() + PATIENCE_S, "127.0.0.1", 0, asked)
+            ProbeRequest("ping", "alone", time.monotonic() + PATIENCE_S, "127.0.0.1", 0, asked)
         )
         assert {f.metric: f.value for f in found}["loss"] == 0
         assert dict(found[1].details)["count"] == 5
@@ -423,18 +344,18 @@ else:
     @pytest.mark.long
     def test_a_killed_iperf3_is_told_and_the_next_run_is_as_good(agents: Agents) -> None:
         agents.start()
-        key = agents.flowing(20.0)
+        key = agents.flowing()
         os.kill(iperf3s("-c")[0], signal.SIGKILL)
         assert agents.error("mu", key) == "iperf3 was ended by signal 9"
         assert "iperf3" in agents.error("tacc", key)
-        found = agents.best(lambda: agents.pair("tcp", 12.0))
-        assert found["tcp_throughput"]["value"] > 0
+        again = agents.measured(agents.pair("tcp", LONG_S, seconds=3))
+        assert again["tcp_throughput"]["value"] > 0
 
     def test_a_killed_agent_leaves_nothing_running_and_tells_when_it_is_back(
         agents: Agents,
     ) -> None:
         agents.start()
-        stray, key = agents.straying(), agents.flowing(20.0)
+        stray, key = agents.straying(), agents.flowing()
         os.kill(agents.daemons["mu"].pid, signal.SIGKILL)
         assert "iperf3" in agents.error("tacc", key)  # in words of its own
         until(lambda: not running("986", "987") and not iperf3s())

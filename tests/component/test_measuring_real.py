@@ -29,13 +29,13 @@ pytestmark = pytest.mark.component
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE_S = 300.0  # nothing here takes nearly as long
-TRIES = 5
 ADDRESSES = {"mu": "127.0.0.1", "tacc": "127.0.0.2"}
 TASKS = {
     "rtt": {"tool": "echo", "from": "mu", "to": "tacc", "every": "5 s", "for": "1 s"},
     "back": {"tool": "echo", "from": "tacc", "to": "mu", "every": "5 s", "for": "1 s"},
     "load": {"tool": "host", "from": "mu", "every": "5 s", "for": "1 s"},
 }
+ONCE = {"tool": "echo", "from": "mu", "to": "tacc", "for": "2 s"}
 
 
 def token_of(name: str) -> str:
@@ -194,15 +194,12 @@ def test_agents_measure_what_the_broker_says(world: World) -> None:
     # It is the same machine's clock; an answer takes twice the error at most.
     assert abs(clock["offset_s"]) <= clock["error_s"] < PATIENCE_S / 2
 
-    # On demand, by a researcher who may, between the scheduled ones. A busy machine may begin too
-    # late, as it may with any run; of this one there is no next unless it is asked for.
-    wanted = {"tool": "echo", "from": "mu", "to": "tacc", "for": "2 s"}
-    for _ in range(TRIES):
-        run = world.ask("POST", "/v1/tasks/run", wanted, "ada")
-        if world.until(partial(_ended, world, run["id"]), "the run's end") == "done":
-            break
-    else:
-        pytest.fail(f"none of {TRIES} runs was done: {world.logs()}")
+    # On demand, by a researcher who may, between the scheduled ones. It is not begun late, whatever
+    # the machine does; that it is done in time is the long test's.
+    run = world.ask("POST", "/v1/tasks/run", ONCE, "ada")
+    state = world.until(partial(_ended, world, run["id"]), "the run's end")
+    error = world.ask("GET", f"/v1/runs/{run['id']}")["error"]
+    assert state == "done" or "too late" in error, error
     with pytest.raises(BrokerError, match="may not start") as caught:
         world.ask("POST", "/v1/tasks/run", {"tool": "host", "from": "mu"}, "ada")
     assert caught.value.code == "forbidden"
@@ -215,6 +212,9 @@ def test_broker_and_agents_survive_each_other(world: World) -> None:
     for name in ADDRESSES:
         world.start(name)
     world.until(lambda: world.measured("rtt", "mu>tacc") >= 1, "round trips are measured")
+
+    run = world.ask("POST", "/v1/tasks/run", ONCE, "ada")
+    assert world.until(partial(_ended, world, run["id"]), "the run's end") == "done", world.logs()
 
     # The broker dies. Agents go on, and what they measured meanwhile is there afterwards.
     before = world.measured("rtt", "mu>tacc")

@@ -9,12 +9,11 @@ from typing import Any
 from broker_rig import Clock, demo_network
 
 from monitors.archive.archive import Archive
-from monitors.measurements.agent_registry import AgentRegistry, Report
+from monitors.measurements.agent_registry import AgentRegistry, AgentReport, RegisteredAgent
 from monitors.measurements.coordinator import Coordinator
-from monitors.measurements.definitions import Member
 from monitors.measurements.registry import TaskRegistry
 from monitors.measurements.run_store import MeasuringStore
-from monitors.measurements.runs import Run, State
+from monitors.measurements.runs import Run, RunState
 from monitors.measurements.task_data import agreement_from_dict
 from monitors.rules import Rules
 from network_provisioner.access import ANYBODY
@@ -25,7 +24,7 @@ ECHO = {"tool": "echo", "from": "tacc", "to": "mu", "every": "30 s", "for": "3 s
 HOST = {"tool": "host", "from": "iplant", "every": "10 s", "for": "1 s"}
 TASKS = {"tcp": TCP, "echo": ECHO, "host": HOST}
 MEMBERS = {
-    name: Member(name, f"192.0.2.{number}", (5201, 5204))
+    name: RegisteredAgent(name, f"192.0.2.{number}", (5201, 5204))
     for number, name in enumerate(("mu", "tacc", "iplant", "local"), 1)
 }
 
@@ -40,7 +39,7 @@ class CoordinatorRig:
         clock: Clock | None = None,
         agreement: Mapping[str, Any] | None = None,
         rules: Rules | None = None,
-        members: Mapping[str, Member] = MEMBERS,
+        members: Mapping[str, RegisteredAgent] = MEMBERS,
     ) -> None:
         self.folder, self.tasks, self.clock = folder, tasks, clock or Clock()
         self.network = demo_network()
@@ -77,7 +76,7 @@ class CoordinatorRig:
 
     def ask(self, agent: str) -> list[dict[str, Any]]:
         """What the agent is told to do."""
-        self.coordinator.heard(agent, Report(0.0, 0.001, 0, 0, "1"))
+        self.coordinator.heard(agent, AgentReport(0.0, 0.001, 0, 0, "1"))
         return self.coordinator.assignments(agent)[2]
 
     def all_present(self) -> None:
@@ -93,7 +92,7 @@ class CoordinatorRig:
                 result_of(run, agent)
                 for run in self.runs()
                 if run.end_ms / 1000 <= self.clock.now
-                and run.state is not State.DROPPED
+                and run.state is not RunState.DROPPED
                 and any(p.agent == agent and p.told and not p.reported for p in run.parts)
             ]
             took, refused = self.coordinator.results(agent, done)
@@ -142,7 +141,7 @@ def result_of(run: Run, agent: str, **more: Any) -> dict[str, Any]:
 
 def check(rig: CoordinatorRig) -> None:
     """Whatever happened: no two runs disturb each other, and none is there twice."""
-    runs = [r for r in rig.runs() if r.state is not State.DROPPED and r.id not in rig.before]
+    runs = [r for r in rig.runs() if r.state is not RunState.DROPPED and r.id not in rig.before]
     by_release: set[tuple[str, int]] = set()
     for run in runs:
         if not run.demanded:
@@ -158,8 +157,8 @@ def conflicts(runs: Sequence[Run]) -> None:
         for other in ordered[number + 1 :]:
             if other.at_ms >= run.end_ms:
                 break
-            assert not run.uses.hosts & other.uses.hosts, (run, other)
-            assert not run.uses.links & other.uses.links, (run, other)
+            assert not run.hosts & other.hosts, (run, other)
+            assert not run.links & other.links, (run, other)
             ours = {(p.agent, p.assignment.port) for p in run.parts if p.assignment.port}
             theirs = {(p.agent, p.assignment.port) for p in other.parts if p.assignment.port}
             assert not ours & theirs, (run, other)
@@ -168,11 +167,11 @@ def conflicts(runs: Sequence[Run]) -> None:
 def within_agreement(rig: CoordinatorRig, runs: Sequence[Run]) -> None:
     agreement = rig.agreement
     for name, links in agreement.domains.items():
-        inside = [run for run in runs if run.uses.links & links]
+        inside = [run for run in runs if run.links & links]
         for run in inside:
             now = [o for o in inside if o.at_ms <= run.at_ms < o.end_ms]
             assert len(now) <= agreement.at_once.get(name, len(now))
-            load = sum(o.uses.load_bps for o in now)
+            load = sum(o.load_bps for o in now)
             assert load <= agreement.domain_bps.get(name, load) * (1 + 1e-6)
 
 

@@ -19,12 +19,11 @@ from monitor_files import START, Submitted, starting, table
 
 from monitors.archive.archive import Archive
 from monitors.archive.measurement import Measurement
-from monitors.measurements.agent.agent import Agent
-from monitors.measurements.agent.broker_link import Link, _was_closed
+from monitors.measurements.agent.agent import Agent, following
+from monitors.measurements.agent.broker_link import BrokerLink, _was_closed
 from monitors.measurements.agent.messages import Assignment, Result
 from monitors.measurements.agent.perform import able, perform
-from monitors.measurements.agent.settings import AgentSettings, Limits
-from monitors.measurements.agent.workflows import following
+from monitors.measurements.agent.settings import AgentLimits, AgentSettings
 from monitors.measurements.probes.probe import Halt
 from network_provisioner.api.connection import server_context
 from network_provisioner.base.errors import BrokerError, InputError
@@ -190,7 +189,7 @@ def test_what_is_too_late_or_strange_or_against_its_limits_is_not_done(
         job("peer", now, **one),
         job("good", now),
     )
-    limits = Limits(peers=(ip_network("192.0.2.0/24"),))
+    limits = AgentLimits(peers=(ip_network("192.0.2.0/24"),))
     with working(settings(broker.url, tmp_path, limits=limits), doer):
         results = broker.wait("mu", "late", "strange", "command", "peer", "good")
     errors = [result["error"] for result in results]
@@ -208,7 +207,7 @@ def test_of_too_many_at_once_some_are_refused(
     doer.hold.clear()
     at = broker.clock() + SOON_S
     broker.tell("mu", job("a", at), job("b", at), job("c", at))
-    with working(settings(broker.url, tmp_path, limits=Limits(at_once=2)), doer):
+    with working(settings(broker.url, tmp_path, limits=AgentLimits(at_once=2)), doer):
         (refused,) = broker.wait("mu", "c")
         doer.hold.set()
         broker.wait("mu", "a", "b")
@@ -285,16 +284,16 @@ def test_with_a_certificate_of_its_own_the_token_is_never_sent(tmp_path: Path) -
     try:
         certificate, key = authority.issue("mu")
         shown = settings(broker.url, tmp_path, tls=Tls(authority.file, certificate, key))
-        Link(shown).ask("assignments", 10.0, {"wait_s": "0", "after": "0"})
+        BrokerLink(shown).ask("assignments", 10.0, {"wait_s": "0", "after": "0"})
         assert broker.desks["mu"].authorized == [None]
         (tmp_path / "other").mkdir()
         other = Authority(tmp_path / "other", "other")
         for tls in (Tls(other.file, certificate, key), Tls(None, certificate, key)):
             with pytest.raises(BrokerError, match="its certificate is not to be trusted"):
-                Link(settings(broker.url, tmp_path, tls=tls)).ask("assignments", 10.0)
+                BrokerLink(settings(broker.url, tmp_path, tls=tls)).ask("assignments", 10.0)
         with pytest.raises(BrokerError) as caught:  # the broker does not trust this one
             tls = Tls(authority.file, *other.issue("mu"))
-            Link(settings(broker.url, tmp_path, tls=tls)).ask("assignments", 10.0)
+            BrokerLink(settings(broker.url, tmp_path, tls=tls)).ask("assignments", 10.0)
         assert caught.value.code == "unreachable"
         assert broker.desks["mu"].authorized == [None]
     finally:
@@ -314,7 +313,7 @@ def test_with_a_certificate_of_its_own_the_token_is_never_sent(tmp_path: Path) -
 )
 def test_a_broker_that_is_none_or_not_safe(url: str, said: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=said):
-        Link(settings(url, tmp_path))
+        BrokerLink(settings(url, tmp_path))
 
 
 # -- brokers that misbehave ----------------------------------------------------------------------
@@ -348,7 +347,7 @@ def test_one_that_dribbles_has_its_time_and_no_more(tmp_path: Path) -> None:
 
         thread = threading.Thread(target=dribble, daemon=True)
         thread.start()
-        link = Link(settings(f"http://127.0.0.1:{listening.getsockname()[1]}", tmp_path))
+        link = BrokerLink(settings(f"http://127.0.0.1:{listening.getsockname()[1]}", tmp_path))
         with pytest.raises(BrokerError, match=r"no answer within 0\.5 s"):
             link.ask("assignments", 0.5)
         thread.join(120)
@@ -356,7 +355,7 @@ def test_one_that_dribbles_has_its_time_and_no_more(tmp_path: Path) -> None:
 
 
 def test_closing_ends_a_question_under_way(broker: FakeBroker, tmp_path: Path) -> None:
-    link = Link(settings(broker.url, tmp_path))
+    link = BrokerLink(settings(broker.url, tmp_path))
     threading.Timer(0.3, link.close).start()
     with pytest.raises(BrokerError):
         link.ask("assignments", 60.0, {"wait_s": "50", "after": "1"})
@@ -367,7 +366,7 @@ def test_closing_ends_a_question_under_way(broker: FakeBroker, tmp_path: Path) -
 def test_a_connection_that_was_closed_while_nothing_was_asked_is_made_anew(
     broker: FakeBroker, tmp_path: Path
 ) -> None:
-    link = Link(settings(broker.url, tmp_path))
+    link = BrokerLink(settings(broker.url, tmp_path))
     for _ in range(3):
         link.ask("assignments", 10.0, {"wait_s": "0", "after": "0"})
         connection = link._connection
@@ -410,7 +409,7 @@ def test_workflows_are_followed_meanwhile(tmp_path: Path, monkeypatch: pytest.Mo
             asked.append((url, token, tls))
             return archive
 
-        monkeypatch.setattr("monitors.measurements.agent.workflows.BrokerSink", sink)
+        monkeypatch.setattr("monitors.measurements.agent.agent.BrokerSink", sink)
         plain = settings("https://b:1", tmp_path, workflows=(str(planned.path),))
         shown = replace(plain, tls=Tls("ca", "certificate", "key"))
         for of in (plain, shown):

@@ -20,7 +20,7 @@ from monitors.measurements.agent import broker_link
 from monitors.measurements.agent.assignments import LEAD_S, PendingAssignments, refusal
 from monitors.measurements.agent.broker_clock import BrokerClock
 from monitors.measurements.agent.messages import Assignment, Result
-from monitors.measurements.agent.settings import Limits, settings_from_dict
+from monitors.measurements.agent.settings import AgentLimits, settings_from_dict
 from monitors.measurements.agent.spool import MOST_RESULT_BYTES, Spool
 from monitors.measurements.probes.tools import TOOLS
 from network_provisioner.base.errors import BrokerError, InputError
@@ -49,19 +49,6 @@ def spool(tmp_path: Path) -> Iterator[Spool]:
 
 def told(spool: Spool) -> dict[str, str]:
     return {key: json.loads(text)["error"] for key, text in spool.waiting(10**6, 10**9)}
-
-
-def test_a_run_that_was_killed_is_told(tmp_path: Path) -> None:
-    first = Spool(tmp_path)
-    first.begin(assignment("killed"), 1.0)
-    first.begin(assignment("ended"), 1.0)
-    first.end(result("ended"), 110.0)
-    assert told(first) == {"ended": ""}
-    first.close()
-    second = Spool(tmp_path)
-    assert told(second) == {"killed": "the agent was killed while it measured", "ended": ""}
-    assert dict(second.known()) == {"killed": 110.0, "ended": 110.0}
-    second.close()
 
 
 def test_what_was_taken_is_not_sent_again_but_remembered_for_a_while(tmp_path: Path) -> None:
@@ -305,17 +292,6 @@ def test_servers_begin_before_their_clients() -> None:
     assert [a.id for a in pending.take(100.0)[0]] == ["c"]
 
 
-def test_what_is_withdrawn_is_not_done_and_what_was_done_not_done_again() -> None:
-    pending = PendingAssignments()
-    pending.replace([assignment("a"), assignment("b")])
-    pending.replace([assignment("b")])
-    assert [a.id for a in pending.take(100.0)[0]] == ["b"]
-    pending.had("c", 110.0)
-    pending.replace([assignment("b"), assignment("c")])
-    assert pending.take(100.0) == ([], [])
-    assert len(pending) == 0
-
-
 @pytest.mark.parametrize(
     ("duration_s", "now", "late"),
     [(3.0, 100.9, False), (3.0, 101.1, True), (20.0, 101.9, False), (20.0, 102.1, True),
@@ -337,22 +313,22 @@ ECHO = {"tool": "echo", "role": "server", "peer": "192.0.2.7", "port": 5201}
 @pytest.mark.parametrize(
     ("job", "limits", "why"),
     [
-        (ECHO, Limits(), ""),
-        (ECHO, Limits(tools=frozenset({"host"})), "this agent does not use echo"),
-        (ECHO, Limits(peers=(ip_network("192.0.2.0/29"),)), ""),
-        (ECHO, Limits(peers=(ip_network("2001:db8::/32"),)), "192.0.2.7 is not among"),
-        (ECHO, Limits(ports=(6000, 7000)), "port 5201 is not among the agent's, 6000 to 7000"),
-        (ECHO | {"role": "client"}, Limits(ports=(6000, 7000)), ""),
+        (ECHO, AgentLimits(), ""),
+        (ECHO, AgentLimits(tools=frozenset({"host"})), "this agent does not use echo"),
+        (ECHO, AgentLimits(peers=(ip_network("192.0.2.0/29"),)), ""),
+        (ECHO, AgentLimits(peers=(ip_network("2001:db8::/32"),)), "192.0.2.7 is not among"),
+        (ECHO, AgentLimits(ports=(6000, 7000)), "port 5201 is not among the agent's, 6000 to 7000"),
+        (ECHO | {"role": "client"}, AgentLimits(ports=(6000, 7000)), ""),
         (
             ECHO | {"options": {"interval": 0.01, "length": 1000}},
-            Limits(rate_bps=1e5),
+            AgentLimits(rate_bps=1e5),
             "800 kb/s is above the agent's 100 kb/s",
         ),
-        ({"duration_s": 500.0}, Limits(), "a run of 500 s is above the agent's 300 s"),
-        ({}, Limits(at_once=2), "2 runs at once are the agent's limit"),
+        ({"duration_s": 500.0}, AgentLimits(), "a run of 500 s is above the agent's 300 s"),
+        ({}, AgentLimits(at_once=2), "2 runs at once are the agent's limit"),
     ],
 )
-def test_limits(job: dict[str, Any], limits: Limits, why: str) -> None:
+def test_limits(job: dict[str, Any], limits: AgentLimits, why: str) -> None:
     job = dict(job)
     job["options"] = TOOLS[job.get("tool", "host")].checked(job.get("options", {}))
     found = refusal(assignment(**job), limits, ABLE, running=2)
@@ -361,7 +337,10 @@ def test_limits(job: dict[str, Any], limits: Limits, why: str) -> None:
 
 def test_a_tool_that_is_not_there_is_named() -> None:
     able = ABLE | {"host": "there is no /proc"}
-    assert refusal(assignment(), Limits(), able, 0) == "host cannot be used here: there is no /proc"
+    assert (
+        refusal(assignment(), AgentLimits(), able, 0)
+        == "host cannot be used here: there is no /proc"
+    )
 
 
 # -- the wire ------------------------------------------------------------------------------------
@@ -371,6 +350,7 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner),
     max_leaves=20,
 )
+STAMPED = {"agent": "mu", "received": 1.0, "sent": 1.0, "version": 1}
 GOOD = assignment(**{**ECHO, "subject": "mu>tacc", "options": {"count": 5}})
 
 
@@ -389,7 +369,7 @@ def test_whatever_comes_is_an_answer_or_one_error(body: bytes) -> None:
 
 @given(key=st.sampled_from(list(GOOD.as_dict())), value=JSON)
 def test_an_assignment_with_anything_in_it_is_whole_or_refused(key: str, value: Any) -> None:
-    answer = {"version": 1, "until": 1.0, "assignments": [{**GOOD.as_dict(), key: value}]}
+    answer = {**STAMPED, "assignments": [{**GOOD.as_dict(), key: value}]}
     try:
         orders = broker_link.orders_of(answer)
     except BrokerError:
@@ -401,25 +381,6 @@ def test_an_assignment_with_anything_in_it_is_whole_or_refused(key: str, value: 
         assert one.duration_s > 0
         assert tool.checked(one.options) == one.options
     assert len(orders.assignments) + len(orders.strange) == 1
-
-
-def test_an_assignment_comes_as_it_was_sent() -> None:
-    (back,) = broker_link.orders_of(
-        json.loads(json.dumps({"version": 1, "until": 2, "assignments": [GOOD.as_dict()]}))
-    ).assignments
-    expected = {**GOOD.as_dict(), "options": TOOLS["echo"].checked({"count": 5})}
-    assert back.as_dict() == expected
-
-
-def test_one_strange_assignment_does_not_spoil_the_others() -> None:
-    strange = {**GOOD.as_dict(), "id": "strange", "tool": "telnet"}
-    orders = broker_link.orders_of(
-        {"version": 1, "until": 2.0, "assignments": [strange, GOOD.as_dict()]}
-    )
-    assert [one.id for one in orders.assignments] == ["a"]
-    task, why = orders.strange["strange"]
-    assert task == "t"
-    assert why.startswith("tool: found 'telnet', expected one of tcp, udp")
 
 
 # -- the configuration ---------------------------------------------------------------------------
@@ -452,7 +413,7 @@ def test_a_whole_configuration(tmp_path: Path) -> None:
     assert read.tls.key == "/etc/c.key"
     assert read.state == tmp_path / "state"
     assert read.clock_error_s == pytest.approx(0.002)
-    assert read.limits == Limits(
+    assert read.limits == AgentLimits(
         frozenset({"tcp", "host"}), 2e9, (ip_network("192.0.2.0/24"),), 60.0, 2, (5201, 5210), 0.001
     )
     assert read.commands["disk"].argv == ("disk", "-q")
@@ -477,7 +438,7 @@ def test_a_whole_configuration(tmp_path: Path) -> None:
         ({"limits": {"peers": ["mu"]}}, "expected one such as 192.0.2.0/24"),
         ({"limits": {"ports": [5, 1]}}, "expected the first and the last port"),
         ({"commands": {"disk": {"argv": "disk -q"}}}, "expected a list"),
-        ({"commands": {"disk": {"argv": []}}}, "expected a list"),
+        ({"commands": {"disk": {"argv": []}}}, "expected 1 or more"),
         ({"commands": {"d isk": {"argv": ["x"]}}}, "expected a name of letters"),
         ({"commands": {"disk": {"argv": ["x"], "shell": True}}}, "unknown key 'shell'"),
         ({"workflows": ["somebody"]}, "expected 'user', 'all'"),

@@ -51,7 +51,7 @@ def test_a_change_of_level_is_told_once(metric: str, before: float, after: float
     (found,) = told(samples(step(7.5, before, after), 15), metric)
     assert (found.kind, found.until) == ("level", None)
     assert found.since == T0 + 7.5 * DAY_S
-    assert found.at == found.since + 3 * PERIOD_S  # the last five, of which four are beyond
+    assert found.noticed == found.since + 3 * PERIOD_S  # the last five, of which four are beyond
     assert found.before == pytest.approx(before, rel=0.03)
     assert found.after == pytest.approx(after, rel=0.05)
     assert found.change == pytest.approx(after / before - 1, abs=0.05)
@@ -130,7 +130,7 @@ def test_measurements_that_say_that_nothing_gets_through(metric: str, dead: floa
     times = [T0 + n * PERIOD_S for n in range(60)]
     found = [(at, dead if 20 <= n < 40 else alive) for n, at in enumerate(times)]
     begun, ended = told(found, metric)
-    assert (begun.kind, begun.since, begun.at) == ("outage", times[20], times[24])
+    assert (begun.kind, begun.since, begun.noticed) == ("outage", times[20], times[24])
     assert ended.until == times[40]
 
 
@@ -296,7 +296,7 @@ def test_of_known_events_nearly_all_are_told_and_little_else() -> None:
     got = Score()
     for seed in range(1000, 1012):  # of those that were tuned on
         one = path(seed)
-        got.count(one, [first.at for first, _ in notice(one)])
+        got.count(one, [first.noticed for first, _ in notice(one)])
     assert got.events >= 10
     assert got.recall >= 0.95
     assert got.false_per_month < 1

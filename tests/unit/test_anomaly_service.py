@@ -15,11 +15,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitors.alerts.anomalies.data import WATCHED, Watch, watch_from_dict
 from monitors.alerts.anomalies.model import Anomaly, Sensitivity
 from monitors.alerts.anomalies.records import METRIC, from_measurement, to_measurement, together
 from monitors.alerts.anomalies.service import AnomalyService
-from monitors.alerts.anomalies.watcher import Watcher
+from monitors.alerts.anomalies.settings import WATCHED, WatchedMetrics, watch_from_dict
+from monitors.alerts.anomalies.watcher import SeriesDetectors
 from monitors.archive.archive import Archive, ArchiveError, Measurement
 from network_provisioner.base.errors import InputError
 
@@ -74,9 +74,11 @@ def archive(tmp_path: Path) -> Iterator[Archive]:
         yield made
 
 
-def run(archive: Archive, clock: Clock, told: Told, watch: Watch | None = None) -> AnomalyService:
+def run(
+    archive: Archive, clock: Clock, told: Told, watch: WatchedMetrics | None = None
+) -> AnomalyService:
     """A service that has read all there is; not in a thread."""
-    service = AnomalyService(archive, watch or Watch(), told, clock)
+    service = AnomalyService(archive, watch or WatchedMetrics(), told, clock)
     service.catch_up()
     return service
 
@@ -238,7 +240,7 @@ def test_paths_and_tools_are_told_apart(archive: Archive) -> None:
 
 def test_the_thread_follows_the_archive(archive: Archive) -> None:
     clock, heard = Clock(T0 + 5.5 * DAY_S), threading.Event()
-    service = AnomalyService(archive, Watch(), lambda *_: heard.set(), clock)
+    service = AnomalyService(archive, WatchedMetrics(), lambda *_: heard.set(), clock)
     service.start()
     try:
         assert service.up_to_date.wait(120)
@@ -250,7 +252,7 @@ def test_the_thread_follows_the_archive(archive: Archive) -> None:
 
 
 def test_the_series_that_was_silent_longest_is_forgotten_first() -> None:
-    watcher = Watcher(Watch(), most=2)
+    watcher = SeriesDetectors(WatchedMetrics(), most=2)
     for n, subject in enumerate(("a>b", "a>c", "a>b", "a>d")):
         watcher.add(Measurement(f"{n}", "rtt", subject, 0.1, "s", T0 + n, "ping"))
     assert len(watcher) == 2
@@ -268,14 +270,14 @@ Anomalies = st.builds(
     subject=st.text(st.characters(exclude_categories=("C",)), min_size=1, max_size=20),
     kind=st.sampled_from(["level", "dip", "outage"]),
     since=Moments,
-    at=Moments,
+    noticed=Moments,
     before=st.floats(-1e12, 1e12),
     after=st.none() | st.floats(-1e12, 1e12),
     change=st.floats(-1e6, 1e6),
     confidence=st.sampled_from([0.0, 0.5, 0.9654, 1.0]),
     why=st.text(max_size=50),
     until=st.none() | Moments,
-    limits=st.none() | st.just({"threshold": 0.2}),
+    limits=st.just({}) | st.just({"threshold": 0.2}),
 )
 
 
@@ -328,12 +330,15 @@ def test_settings_of_metrics_and_patterns() -> None:
     [
         ({"rt": {}}, "unknown key 'rt', did you mean 'rtt'?"),
         ({"rtt": {"nois": 3}}, "anomalies.rtt has the unknown key 'nois', did you mean 'noise'?"),
-        ({"rtt": {"min_change": "much"}}, "min_change is 'much', expected a part such as '15 %'"),
+        (
+            {"rtt": {"min_change": "much"}},
+            "min_change: found 'much', expected a part such as '15 %'",
+        ),
         ({"rtt": {"min_change": -1}}, "expected a part"),
-        ({"rtt": {"noise": 0}}, "expected a number from 1 to 100"),
-        ({"rtt": {"samples": 1}}, "samples is 1, expected at least 2"),
-        ({"rtt": {"samples": 99}}, "expected a whole number from 0 to 24"),
-        ({"rtt": {"learn": "soon"}}, "anomalies.rtt.learn"),
+        ({"rtt": {"noise": 0}}, "noise: found 0, expected 1 or more"),
+        ({"rtt": {"samples": 1}}, "samples: found 1, expected 2 or more"),
+        ({"rtt": {"samples": 99}}, "samples: found 99, expected at most 24"),
+        ({"rtt": {"learn": "soon"}}, "anomalies.rtt: learn: found"),
         ({"rtt": 5}, "anomalies.rtt is 5, expected a mapping"),
         ({"default": []}, "anomalies.default is [], expected a mapping"),
     ],

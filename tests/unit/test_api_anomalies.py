@@ -15,8 +15,8 @@ from test_anomaly_service import DAY_S, DROP, T0, Told, series
 from test_anomaly_service import Clock as Now
 from test_api_documented import EXAMPLE, part_of
 
-from monitors.alerts.anomalies.data import Watch
 from monitors.alerts.anomalies.service import AnomalyService
+from monitors.alerts.anomalies.settings import WatchedMetrics
 from monitors.api import anomalies, perfsonar
 from monitors.archive.archive import Archive
 from monitors.measurements.perfsonar.settings import Hosts
@@ -35,7 +35,7 @@ class Web:
         self.rig = Rig(tmp_path / "s.sqlite", demo_network(), clock=Clock())
         self.archive = Archive(":memory:")
         self.archive.record_many(series(T0, 6, DROP))
-        service = AnomalyService(self.archive, Watch(), Told(), Now(T0 + 6 * DAY_S))
+        service = AnomalyService(self.archive, WatchedMetrics(), Told(), Now(T0 + 6 * DAY_S))
         service.catch_up()
         mu = Key(Principal("mu", Role.AGENT), hash_of("secret-of-mu"))
         self.app = create_app(

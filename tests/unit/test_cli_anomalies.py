@@ -9,8 +9,8 @@ import pytest
 from cli_world import adon
 from test_anomaly_service import DAY_S, DROP, T0, Clock, Told, series
 
-from monitors.alerts.anomalies.data import Watch
 from monitors.alerts.anomalies.service import AnomalyService
+from monitors.alerts.anomalies.settings import WatchedMetrics
 from monitors.archive.archive import Archive
 
 
@@ -22,7 +22,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     path = tmp_path / "a.sqlite"
     with Archive(path) as archive:
         archive.record_many(series(T0, 6, DROP))
-        AnomalyService(archive, Watch(), Told(), Clock(now)).catch_up()
+        AnomalyService(archive, WatchedMetrics(), Told(), Clock(now)).catch_up()
     return str(path)
 
 

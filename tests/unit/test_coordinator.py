@@ -12,9 +12,9 @@ from broker_rig import code_of
 from coordinator_rig import ANYBODY, ECHO, HOST, TASKS, TCP, CoordinatorRig, check, result_of
 
 from monitors.archive.archive import ArchiveError
-from monitors.measurements.agent_registry import Report
+from monitors.measurements.agent_registry import AgentReport
 from monitors.measurements.run_store import MeasuringStore, MeasuringStoreError
-from monitors.measurements.runs import State
+from monitors.measurements.runs import RunState
 from monitors.measurements.tasks import Infeasible
 from monitors.rules import Rule, Rules
 from network_provisioner.access import Principal, Role
@@ -57,7 +57,7 @@ def test_what_was_measured_is_recorded_once(rig: CoordinatorRig) -> None:
     counts = {t["name"]: t["counts"] for t in rig.coordinator.tasks()}
     assert (counts["tcp"]["done"], counts["tcp"]["missed"]) == (3, 0)
     run = next(r for r in rig.runs() if r.task == "tcp")
-    assert (run.state, run.measured) == (State.DONE, ("tcp_throughput",))
+    assert (run.state, run.measured) == (RunState.DONE, ("tcp_throughput",))
     (found,) = [m for m in rig.archive.query("tcp_throughput") if m.id.endswith(run.id)]
     assert (found.subject, found.source, found.details["task"]) == ("mu>tacc", "agent:mu", "tcp")
     # The same again, also with another value, changes nothing and is accepted.
@@ -91,7 +91,7 @@ def test_an_agent_that_is_away_misses_its_runs_and_others_go_on(rig: Coordinator
     assert counts["host"]["missed"] == 0 and counts["host"]["done"] > 20
     assert counts["echo"]["missed"] > 5 and counts["echo"]["done"] == 0
     run = next(r for r in rig.runs() if r.task == "echo")
-    assert run.state is State.MISSED
+    assert run.state is RunState.MISSED
     assert run.error == "agent 'tacc' has not been seen since the broker was started"
     # mu did its part as the server, and nothing of it was measured.
     assert not rig.measured("rtt")
@@ -103,9 +103,9 @@ def test_a_late_result_still_counts(rig: CoordinatorRig) -> None:
     rig.all_present()
     rig.let_pass(2000)
     run = next(r for r in rig.runs() if r.task == "tcp")
-    assert (run.state, "was told, and has not answered" in run.error) == (State.MISSED, True)
+    assert (run.state, "was told, and has not answered" in run.error) == (RunState.MISSED, True)
     assert rig.coordinator.results("mu", [result_of(run, "mu")])[0] == [run.id]
-    assert rig.coordinator.run(run.id).state is State.DONE
+    assert rig.coordinator.run(run.id).state is RunState.DONE
     assert rig.measured("tcp_throughput") == [f"tcp_throughput:{run.id}"]
 
 
@@ -117,7 +117,7 @@ def test_an_agent_says_why_there_is_nothing(rig: CoordinatorRig) -> None:
         said = {"assignment": run.id, "task": run.task, "started": 1.0, "ended": 2.0, "error": why}
         assert rig.coordinator.results(agent, [said])[0] == [run.id]
     found = rig.coordinator.run(run.id)
-    assert found.state is State.FAILED
+    assert found.state is RunState.FAILED
     assert found.error == "mu: nobody listened; tacc: iperf3 is not there"
     assert rig.coordinator.agent("tacc")["last_error"].endswith("iperf3 is not there")
 
@@ -136,10 +136,10 @@ def test_what_the_archive_cannot_take_now_is_not_accepted(
     monkeypatch.setattr(rig.archive, "record_many", full)
     with pytest.raises(ArchiveError):
         rig.coordinator.results("mu", [result_of(run, "mu")])
-    assert rig.coordinator.run(run.id).state is State.PLANNED
+    assert rig.coordinator.run(run.id).state is RunState.PLANNED
     monkeypatch.setattr(rig.archive, "record_many", right)
     assert rig.coordinator.results("mu", [result_of(run, "mu")])[0] == [run.id]
-    assert rig.coordinator.run(run.id).state is State.DONE
+    assert rig.coordinator.run(run.id).state is RunState.DONE
 
 
 def test_a_store_that_fails_changes_nothing(
@@ -245,7 +245,7 @@ def test_a_changed_configuration_is_followed(rig: CoordinatorRig) -> None:
     try:
         later.let_pass(600, 5)
         check(later)
-        kept = [r for r in later.runs() if r.state is not State.DROPPED]
+        kept = [r for r in later.runs() if r.state is not RunState.DROPPED]
         assert not [r for r in kept if r.task == "tcp"]
         assert len([r for r in kept if r.task == "new"]) > 8
         # Where runs were promised that cannot be taken back, it is made at another time.
@@ -273,7 +273,7 @@ def test_a_new_task_begins_at_once_and_moves_nothing(rig: CoordinatorRig) -> Non
     versions = {name: rig.coordinator.version(name) for name in rig.agent_registry.members}
     found, new = rig.coordinator.put_task("mine", {**ECHO, "every": "20 s"}, ANYBODY)
     assert new and found["by"] == "" and found["next"] - rig.clock.now < 40
-    assert before <= {r.id for r in rig.runs() if r.state is State.PLANNED}
+    assert before <= {r.id for r in rig.runs() if r.state is RunState.PLANNED}
     changed = {n for n, v in versions.items() if rig.coordinator.version(n) != v}
     assert changed == {"mu", "tacc"}
     # The same again changes nothing; something else takes the place of it.
@@ -307,7 +307,7 @@ def test_a_task_that_was_taken_away_is_measured_no_more(rig: CoordinatorRig) -> 
     left = {a["id"] for a in rig.ask("local")}
     assert left <= begun
     rig.let_pass(400, 10)
-    later = [r for r in rig.runs() if r.task == "mine" and r.state is not State.DROPPED]
+    later = [r for r in rig.runs() if r.task == "mine" and r.state is not RunState.DROPPED]
     assert {r.id for r in later} == begun
 
 
@@ -354,7 +354,7 @@ def test_a_run_on_demand_is_squeezed_in(rig: CoordinatorRig) -> None:
         )
     )
     assert all(r.at_ms / 1000 >= rig.clock.now + 3 for r in runs)
-    assert before <= {r.id for r in rig.runs() if r.state is State.PLANNED}
+    assert before <= {r.id for r in rig.runs() if r.state is RunState.PLANNED}
     check(rig)
     assert {r.id for r in runs} <= {a["id"] for a in rig.ask("mu")}
     rig.let_pass(700)
@@ -405,7 +405,7 @@ def _once() -> dict[str, Any]:
 
 def test_an_agent_that_lacks_the_tool_is_not_asked(rig: CoordinatorRig) -> None:
     rig.all_present()
-    rig.coordinator.heard("tacc", Report(tools=("echo", "host")))
+    rig.coordinator.heard("tacc", AgentReport(tools=("echo", "host")))
     assert code_of(rig.coordinator.run_task, "tcp", ANYBODY, MINUTES) == "conflict"
     rig.coordinator.run_task("echo", ANYBODY, MINUTES)
 
@@ -416,7 +416,7 @@ def test_an_agent_that_lacks_the_tool_is_not_asked(rig: CoordinatorRig) -> None:
         ({"tool": "tpc", "from": "mu", "to": "tacc"}, "did you mean 'tcp'"),
         ({"tool": "tcp", "from": "mars", "to": "tacc"}, "from: found 'mars'"),
         ({"tool": "tcp", "from": "mu"}, "found no 'to'"),
-        ({"tool": "tcp", "from": "mu", "to": "mu"}, "at both ends"),
+        ({"tool": "tcp", "from": "mu", "to": "mu"}, "to itself, expected two ends"),
         ({"tool": "host", "from": "mu", "to": "tacc"}, "one end alone"),
         ({"tool": "ping", "from": "mu", "to": "s1"}, "to: found 's1'"),
         ({"tool": "tcp", "from": "mu", "to": "tacc", "options": {"stream": 1}}, "did you mean"),

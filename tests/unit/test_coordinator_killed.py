@@ -17,7 +17,7 @@ from coordinator_rig import ANYBODY, ECHO, HOST, TCP, CoordinatorRig, check
 
 from monitors.archive.archive import Archive
 from monitors.measurements.run_store import MeasuringStore
-from monitors.measurements.runs import State
+from monitors.measurements.runs import RunState
 from network_provisioner.base.errors import BrokerError
 
 T0 = 1_000_000.0
@@ -72,7 +72,7 @@ def live(folder: Path, done: int = 0) -> dict[str, Any]:
     found = {metric: rig.measured(metric) for metric in metrics}
     for run in rig.runs():
         for metric in metrics:
-            expected = run.state is State.DONE and metric in run.measured
+            expected = run.state is RunState.DONE and metric in run.measured
             assert (f"{metric}:{run.id}" in found[metric]) == expected
     rig.close()
     return found

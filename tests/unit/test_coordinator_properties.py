@@ -22,7 +22,7 @@ from coordinator_rig import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from monitors.measurements.runs import State
+from monitors.measurements.runs import RunState
 from network_provisioner.base.errors import AdonError
 
 NAMES = ("mu", "tacc", "iplant", "local")
@@ -76,7 +76,7 @@ def _done(rig: CoordinatorRig, what: str, given: list[Any]) -> CoordinatorRig:
         rig.let_pass(given[0], 7.0)
     elif what == "jump":
         if given[0] < 0:  # what was measured then is of another time
-            rig.before = {run.id for run in rig.runs() if run.state is not State.PLANNED}
+            rig.before = {run.id for run in rig.runs() if run.state is not RunState.PLANNED}
         rig.clock.now += given[0]
         rig.coordinator.sweep()
     elif what == "work":
@@ -141,13 +141,15 @@ def _nobody_is_lost_or_late(steps: list[tuple[Any, ...]]) -> None:
                 rig = _done(rig, what, given)
                 known = {r.id: r for r in rig.runs()}
                 assert all(known[key].at_ms == at for key, at in told.items())
-                assert all(known[key].state is not State.DROPPED for key in told)
+                assert all(known[key].state is not RunState.DROPPED for key in told)
                 told |= {r.id: r.at_ms for r in known.values() if any(p.told for p in r.parts)}
                 check(rig)
-                within_agreement(rig, [r for r in known.values() if r.state is not State.DROPPED])
+                within_agreement(
+                    rig, [r for r in known.values() if r.state is not RunState.DROPPED]
+                )
             rig.let_pass(1800, 20)
             check(rig)
-            runs = [r for r in rig.runs() if not r.demanded and r.state is not State.DROPPED]
+            runs = [r for r in rig.runs() if not r.demanded and r.state is not RunState.DROPPED]
             for task in rig.registry.tasks():
                 made = {run.release_ms: run for run in runs if run.task == task.name}
                 first = -(-int(begun * 1000) // task.period_ms) * task.period_ms
@@ -163,7 +165,7 @@ def _only_what_was_asked_for(rig: CoordinatorRig) -> None:
     for metric in ("tcp_throughput", "rtt", "loss", "cpu_use"):
         for found in rig.archive.query(metric):
             run = runs[found.id.partition(":")[2]]
-            assert run.state is State.DONE and metric in run.measured
+            assert run.state is RunState.DONE and metric in run.measured
     for run in runs.values():
         for metric in run.measured:
             assert f"{metric}:{run.id}" in rig.measured(metric)
@@ -203,7 +205,7 @@ def test_results_of_any_shape_record_nothing_else(
 ) -> None:
     rig = measured
     now_ms = rig.clock.now * 1000
-    run = next(r for r in rig.runs() if r.state is not State.DONE and r.end_ms < now_ms)
+    run = next(r for r in rig.runs() if r.state is not RunState.DONE and r.end_ms < now_ms)
     result = result_of(run, "mu")
     result["measurements"] = [{**result["measurements"][0], **changed}]
     before = rig.measured("tcp_throughput")

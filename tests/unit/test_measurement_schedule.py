@@ -12,14 +12,77 @@ from hypothesis import strategies as st
 
 from monitors.measurements.load import MOST_RUNS, bound, usage
 from monitors.measurements.schedule import Timetable, arrive, leave, moved, plan, squeeze
-from monitors.measurements.tasks import Agreement, Infeasible, Schedule, Slot, Task
+from monitors.measurements.tasks import Agreement, Infeasible, LinkId, Schedule, Slot, Task
 from network_provisioner.base.errors import InputError
 from tests.bench.bench_p8 import scaled
 from tests.bench.meshes import NETWORKS, measurements
 from tests.schedule_check import verify
-from tests.unit.schedule_world import agreements, between, conflicting, tasks, within
 
 FREE = Agreement()
+LINKS: tuple[LinkId, ...] = (("a", "s"), ("b", "s"), ("c", "s"), ("s", "t"), ("d", "t"), ("e", "t"))
+WAYS = {"a": ("a", "s"), "b": ("b", "s"), "c": ("c", "s"), "d": ("d", "t"), "e": ("e", "t")}
+PERIODS = (10, 20, 30, 60)
+
+
+def between(name: str, src: str, dst: str, **times: int) -> Task:
+    """A task between two of the hosts a, b, c (at s) and d, e (at t)."""
+    links = {WAYS[src], WAYS[dst]}
+    if (src in "abc") != (dst in "abc"):
+        links.add(("s", "t"))
+    period = times.get("period", 60)
+    return Task(
+        name, period, times.get("duration", 5), times.get("deadline", period),
+        frozenset((src, dst)), frozenset(links), times.get("load", 0),
+    )  # fmt: skip
+
+
+@st.composite
+def tasks(draw: st.DrawFn, most: int = 7) -> list[Task]:
+    """Any tasks, also such as no network has."""
+    found = []
+    for number in range(draw(st.integers(0, most))):
+        period = draw(st.sampled_from(PERIODS))
+        deadline = draw(st.integers(1, period))
+        found.append(
+            Task(
+                f"t{number}",
+                period,
+                draw(st.integers(1, max(1, deadline // 2))),
+                deadline,
+                frozenset(draw(st.sets(st.sampled_from("abcde"), max_size=2))),
+                frozenset(draw(st.sets(st.sampled_from(LINKS), max_size=3))),
+                draw(st.sampled_from((0.0, 1.25, 2.5, 0.5))),
+            )
+        )
+    return found
+
+
+agreements = st.builds(
+    lambda most, at_once: Agreement(
+        {},
+        {"near": frozenset(LINKS[:3]), "far": frozenset(LINKS[2:])},
+        {} if most is None else {"near": most},
+        {} if at_once is None else {"far": at_once},
+    ),
+    st.sampled_from((None, 2.5, 3.75, 4.0)),
+    st.sampled_from((None, 1, 2)),
+)
+
+
+def conflicting(one: Task, other: Task) -> bool:
+    """They share a host or a link."""
+    return bool(one.hosts & other.hosts or one.links & other.links)
+
+
+def within(agreement: Agreement, running: list[Task]) -> bool:
+    """Whether these may run at the same time."""
+    for name, links in agreement.domains.items():
+        inside = [task for task in running if links & task.links]
+        if len(inside) > agreement.at_once.get(name, len(inside)):
+            return False
+        if sum(task.load_bps for task in inside) > agreement.domain_bps.get(name, 1e9):
+            return False
+    return True
 
 
 @given(tasks(), agreements, st.randoms(use_true_random=False))
@@ -61,41 +124,6 @@ def test_the_bound_grows_with_durations(found: list[Task], agreement: Agreement)
         assert math.isclose(bound(twice, agreement).load, load / 2)
     except Infeasible:
         return
-
-
-@given(tasks(), st.data())
-@settings(max_examples=50)
-def test_the_check_finds_what_is_wrong(found: list[Task], data: st.DataObject) -> None:
-    """Each slot elsewhere, twice, too long or not at all; the plan itself is right."""
-    try:
-        schedule = plan(found, FREE)
-    except Infeasible:
-        return
-    if not schedule.slots:
-        return
-    index = data.draw(st.integers(0, len(schedule.slots) - 1))
-    slots = list(schedule.slots)
-    slot = slots.pop(index)
-    assert verify(found, FREE, Schedule(schedule.hyperperiod_ms, tuple(slots)))
-    by = slot.deadline_ms - slot.end_ms + 1
-    late = replace(slot, start_ms=slot.start_ms + by, end_ms=slot.end_ms + by)
-    longer = replace(slot, end_ms=slot.end_ms + 1)
-    unknown = replace(slot, task="unknown")
-    for wrong in ((late,), (longer,), (slot, slot), (unknown,)):
-        assert verify(found, FREE, Schedule(schedule.hyperperiod_ms, (*slots, *wrong)))
-
-
-def test_the_check_finds_conflicts_and_loads() -> None:
-    one, two = between("one", "a", "d", load=5), between("two", "b", "e", load=5)
-    both = Schedule(60, (Slot(0, 5, "one", 0, 0, 60), Slot(4, 9, "two", 0, 0, 60)))
-    (words,) = verify([one, two], FREE, both)
-    assert words == "one and two are both on link ('s', 't') at 4 ms"
-    apart = replace(two, links=frozenset({("b", "s")}))
-    domain = {"near": frozenset({("a", "s"), ("b", "s")})}
-    assert verify([one, apart], FREE, both) == []
-    assert verify([one, apart], Agreement({}, domain, {"near": 9.0}), both)
-    assert verify([one, apart], Agreement({}, domain, {}, {"near": 1}), both)
-    assert verify([one, apart], Agreement({("b", "s"): 4.0}), both)
 
 
 def test_what_edf_ce_starves_is_planned() -> None:

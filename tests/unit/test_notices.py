@@ -20,11 +20,19 @@ from workflow_world import T0, UUID, job, status, workflow
 
 from adon.config.monitoring import MonitoringConfig
 from adon.service.notices import watching
-from monitors.alerts.notices.channels import Channels, Said
-from monitors.alerts.notices.data import KINDS, Target, check_targets, headers_of, targets_from_list
-from monitors.alerts.notices.deciding import Notice, notice_id, wants, workflow_notice
+from monitors.alerts.notices.channels import Delivery, deliver
 from monitors.alerts.notices.service import TRIES, NoticeService, may_run
-from monitors.alerts.notices.workflows import WorkflowNotices
+from monitors.alerts.notices.targets import (
+    KINDS,
+    Notice,
+    Target,
+    check_targets,
+    headers_of,
+    notice_id,
+    targets_from_list,
+    wants,
+)
+from monitors.alerts.notices.workflows import WorkflowNotices, workflow_notice
 from monitors.archive.archive import Archive, Measurement
 from monitors.workflows.analysis import analyse
 from monitors.workflows.overview import KnownWorkflows, Overview
@@ -48,22 +56,22 @@ class Time:
 class Hook:
     """A channel that answers as it is told."""
 
-    def __init__(self, *answers: Said) -> None:
+    def __init__(self, *answers: Delivery) -> None:
         self.answers = list(answers)
         self.got: list[tuple[str, str]] = []
         self.texts: list[str] = []
 
-    def deliver(self, target: Target, notice: Notice, key: str) -> Said:
+    def deliver(self, target: Target, notice: Notice, key: str) -> Delivery:
         self.got.append((target.id, key))
         self.texts.append(notice.text)
-        return self.answers.pop(0) if self.answers else Said(True)
+        return self.answers.pop(0) if self.answers else Delivery(True)
 
 
 def service(
     archive: Archive, hook: Any, *targets: Target, time: Callable[[], float] | None = None
 ) -> NoticeService:
     clock = time or Time()
-    return NoticeService(targets or (ALL,), archive, clock, clock, hook)
+    return NoticeService(targets or (ALL,), archive, clock, clock, hook.deliver)
 
 
 def work(told: NoticeService) -> None:
@@ -101,17 +109,17 @@ def test_what_may_be_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("item", "said"),
     [
-        ("x", "found 'x'"),
+        ("x", "is 'x', expected a mapping"),
         ({"webhok": "http://h"}, "did you mean 'webhook'"),
         ({}, "expected one of webhook and command"),
         ({"webhook": "http://h", "command": ["x"]}, "expected one of webhook and command"),
         ({"webhook": "ftp://h/x"}, "expected http:// or https://"),
         ({"webhook": "http://h/x y"}, "expected http:// or https://"),
         ({"webhook": "http://h:99999/"}, "expected http:// or https://"),
-        ({"webhook": 7}, "expected a text"),
-        ({"command": "mail"}, "expected a list of words"),
-        ({"command": []}, "expected a list of words"),
-        ({"command": ["a\0b"]}, "expected a list of words"),
+        ({"webhook": 7}, "expected http:// or https://"),
+        ({"command": "mail"}, "command: found 'mail', expected a list"),
+        ({"command": []}, "command: found [], expected 1 or more"),
+        ({"command": ["a\0b"]}, "command.0: found 'a\\x00b', expected a text"),
         ({"on": ["sunset"], "command": ["x"]}, "found 'sunset'"),
         ({"users": [], "command": ["x"]}, "users: found []"),
         ({"headers_file": "h", "command": ["x"]}, "which is for a webhook"),
@@ -168,7 +176,7 @@ def test_a_thing_is_told_once_however_often_it_is_said() -> None:
 
 def test_what_fails_is_tried_again_later_and_later() -> None:
     archive, time = Archive(":memory:"), Time()
-    hook = Hook(Said(False, "HTTP 500"), Said(False, "HTTP 503", later_s=50.0))
+    hook = Hook(Delivery(False, "HTTP 500"), Delivery(False, "HTTP 503", later_s=50.0))
     told = service(archive, hook, time=time)
     told.tell("failed", "k", "t", {})
     work(told)
@@ -188,7 +196,7 @@ def test_what_fails_is_tried_again_later_and_later() -> None:
 
 def test_it_is_given_up_after_some_tries_or_where_it_is_refused() -> None:
     archive, time = Archive(":memory:"), Time()
-    hook = Hook(*[Said(False, "no")] * 99)
+    hook = Hook(*[Delivery(False, "no")] * 99)
     told = service(archive, hook, time=time)
     told.tell("failed", "k", "t", {})
     for _ in range(TRIES + 3):
@@ -196,7 +204,7 @@ def test_it_is_given_up_after_some_tries_or_where_it_is_refused() -> None:
         time.now += 4000
     assert len(hook.got) == TRIES
     assert ends(archive) == [("given up", 0.0)]
-    refused = Hook(Said(False, "HTTP 404", again=False))
+    refused = Hook(Delivery(False, "HTTP 404", again=False))
     told = service(archive, refused, time=time)
     told.tell("failed", "other", "t", {})
     work(told)
@@ -243,7 +251,7 @@ def test_a_process_killed_anywhere_neither_loses_nor_doubles_a_notice(
 ) -> None:
     path = tmp_path_factory.mktemp("archive") / "a.sqlite"
     target, time = MAIL if command else ALL, Time()
-    hook = Hook(*[Said(False, "no")] * failures)
+    hook = Hook(*[Delivery(False, "no")] * failures)
     killing = KillingArchive(path, at, after)
     first = service(killing, hook, target, time=time)
     try:
@@ -256,7 +264,7 @@ def test_a_process_killed_anywhere_neither_loses_nor_doubles_a_notice(
         pass
     killing.close()
     with Archive(path) as archive:
-        second = NoticeService((target,), archive, time, time, hook, runs=lambda _: False)
+        second = NoticeService((target,), archive, time, time, hook.deliver, runs=lambda _: False)
         second._take_over()
         # What found it finds it again.
         for key in keys:
@@ -448,9 +456,9 @@ def test_a_web_hook_gets_the_key_whatever_a_workflow_is_called(key: str) -> None
         thread = threading.Thread(target=server.handle_request)
         thread.start()
         target = Target(webhook=f"http://127.0.0.1:{server.server_port}/")
-        said = Channels().deliver(target, Notice("failed", "k", "text", T0), key)
+        said = deliver(target, Notice("failed", "k", "text", T0), key)
         thread.join()
-    assert said == Said(True)
+    assert said == Delivery(True)
     ((header, told),) = got
     assert told == key and (unquote(header) == key or header == key)
 
@@ -461,7 +469,7 @@ def test_a_command_gets_the_text(tmp_path: Path) -> None:
     code += f" file=open({str(out)!r}, 'w'))"
     target = Target(command=(sys.executable, "-c", code))
     notice = Notice("failed", "k", "Workflow x failed\nwhy ü\n", T0)
-    assert Channels().deliver(target, notice, "key") == Said(True)
+    assert deliver(target, notice, "key") == Delivery(True)
     assert out.read_text() == "Workflow x failed Workflow x failed\nwhy ü\n\n"
 
 
@@ -474,7 +482,7 @@ def test_a_command_gets_the_text(tmp_path: Path) -> None:
     ],
 )
 def test_a_command_that_fails_says_why(command: tuple[str, ...], why: str) -> None:
-    said = Channels().deliver(Target(command=command), Notice("failed", "k", "x" * 10**6, T0), "k")
+    said = deliver(Target(command=command), Notice("failed", "k", "x" * 10**6, T0), "k")
     assert not said.ok and said.again
     assert why in said.why
 

@@ -330,10 +330,10 @@ def test_settings(tmp_path: Any) -> None:
         ({"archive": "ps.example.edu"}, "expected a URL such as https://"),
         ({"archive": "https://x/?a=b"}, "expected a URL such as https://"),
         ({"archive": "http://[x"}, "expected a URL such as https://"),
-        ({"archive": "https://x/", "every": "1 s"}, "every is 1 s, expected at least 10 s"),
-        ({"archive": "https://x/", "only": []}, "expected filters"),
+        ({"archive": "https://x/", "every": "1 s"}, "every: found 1 s, expected at least 10 s"),
+        ({"archive": "https://x/", "only": []}, "only: found [], expected a mapping"),
         ({"hosts": {"a": "mars"}}, "found site 'mars', expected one of"),
-        ({"hosts": ["a"]}, "expected sites by host"),
+        ({"hosts": ["a"]}, "hosts: found ['a'], expected a mapping"),
         ({"hosts": {"a": "mu"}, "every": "5 min"}, "expected an archive beside it"),
     ],
 )

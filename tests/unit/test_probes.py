@@ -7,7 +7,6 @@ import math
 import os
 import socket
 import statistics
-import struct
 import threading
 import time
 from collections.abc import Callable
@@ -35,18 +34,20 @@ from monitors.measurements.probes import (
 )
 from monitors.measurements.probes.delays import Trip
 from monitors.measurements.probes.echo_packets import LEAST_BYTES, Packet, packed, unpacked
-from monitors.measurements.probes.probe import Finding, Halt, Order, ProbeError
-from monitors.measurements.probes.tools import TOOLS, gives, tool_of
+from monitors.measurements.probes.probe import Halt, ProbeError, ProbeRequest, Reading
+from monitors.measurements.probes.tools import TOOLS
 from network_provisioner.base.errors import InputError
 
 
-def order(tool: str, seconds: float = 5.0, **more: Any) -> Order:
+def order(tool: str, seconds: float = 5.0, **more: Any) -> ProbeRequest:
     options = TOOLS[tool].checked(more.pop("options", {}))
     plain: dict[str, Any] = {"role": "client", "peer": "127.0.0.1", "port": 5201}
-    return Order(tool=tool, end=time.monotonic() + seconds, options=options, **{**plain, **more})
+    return ProbeRequest(
+        tool=tool, end=time.monotonic() + seconds, options=options, **{**plain, **more}
+    )
 
 
-def row(finding: Finding) -> tuple[object, ...]:
+def row(finding: Reading) -> tuple[object, ...]:
     """As the archive takes it. Raises InputError."""
     name = f"{finding.metric}:a"
     return to_row(
@@ -85,14 +86,6 @@ def test_options_come_with_units_and_go_as_numbers() -> None:
 def test_options_that_cannot_be(tool: str, options: dict[str, Any], said: str) -> None:
     with pytest.raises(InputError, match=said):
         TOOLS[tool].checked(options)
-
-
-def test_tools_by_name() -> None:
-    assert tool_of("echo").ends == 2
-    with pytest.raises(InputError, match="did you mean 'trace'"):
-        tool_of("tracer")
-    assert gives("echo", "rtt") and gives("command", "custom:disk")
-    assert not gives("ping", "jitter") and not gives("host", "custom:disk")
 
 
 # -- iperf3 --------------------------------------------------------------------------------------
@@ -229,7 +222,7 @@ def test_a_clock_that_was_set_while_packets_were_away_changes_no_round_trip() ->
 TRIPS = {n: trip(n) for n in range(8)}
 
 
-def metrics(found: list[Finding]) -> dict[str, Finding]:
+def metrics(found: list[Reading]) -> dict[str, Reading]:
     return {f.metric: f for f in found}
 
 
@@ -290,12 +283,6 @@ def test_packets_come_as_they_went(packet: Packet, secret: bytes, length: int) -
     assert unpacked(data[:-1] + bytes([data[-1] ^ 1]), secret) is None
 
 
-@given(st.binary(max_size=200))
-def test_what_nobody_of_ours_sent_is_no_packet(data: bytes) -> None:
-    assert unpacked(data, b"secret") is None
-    assert unpacked(b"ADE1" + data, b"secret") is None
-
-
 @given(
     left_s=st.floats(-1, 100),
     asked=st.none() | st.integers(1, 1000),
@@ -305,7 +292,7 @@ def test_what_nobody_of_ours_sent_is_no_packet(data: bytes) -> None:
 def test_a_stream_ends_in_time(
     left_s: float, asked: int | None, interval_s: float, rtt_s: float
 ) -> None:
-    waits = echo.waits_for(rtt_s)
+    waits = echo.timeouts_for(rtt_s)
     count = echo.packets_in(left_s, asked, interval_s, waits)
     assert 1 <= count <= (asked or math.inf)
     last_s = (count - 1) * interval_s
@@ -411,12 +398,6 @@ def test_a_halt_ends_what_waits(port: int) -> None:
 # -- ping and trace ------------------------------------------------------------------------------
 
 
-@given(st.binary(max_size=99))
-def test_the_checksum_of_a_message_with_its_checksum_is_zero(data: bytes) -> None:
-    even = data + b"\0" * (len(data) % 2)
-    assert ping.checksum(even + struct.pack("!H", ping.checksum(even))) == 0
-
-
 MARK = b"12345678"
 
 
@@ -448,15 +429,15 @@ rtt min/avg/max/mdev = 40.600/41.600/42.600/1.000 ms
 
 
 def test_what_the_program_ping_says() -> None:
-    found = metrics(ping.read(PINGED, programs.Ended(0, PINGED, b"")))
+    found = metrics(ping.read(PINGED, programs.ProgramResult(0, PINGED, b"")))
     assert found["rtt"].value == pytest.approx(0.0416)
     assert found["loss"].value == pytest.approx(1 / 3)
-    failed = programs.Ended(2, b"", b"ping: connect: Network is unreachable\n")
+    failed = programs.ProgramResult(2, b"", b"ping: connect: Network is unreachable\n")
     with pytest.raises(ProbeError, match="exit code 2: ping: connect: Network is unreachable"):
         ping.read(b"", failed)
 
 
-Said = trace.Said
+Said = trace.HopAnswer
 
 
 def test_routes() -> None:
@@ -481,7 +462,7 @@ def test_routes() -> None:
         st.builds(Said, st.just("a"), st.just(0.1), st.sampled_from(["", "reached", "code 1"])),
     )
 )
-def test_a_route_has_every_hop_once_and_ends_at_its_end(heard: dict[int, trace.Said]) -> None:
+def test_a_route_has_every_hop_once_and_ends_at_its_end(heard: dict[int, trace.HopAnswer]) -> None:
     route, end = trace.route_of(heard, 30)
     assert [hop["hop"] for hop in route] == list(range(1, len(route) + 1))
     reached = [hop for hop, said in heard.items() if said.end == "reached"]
@@ -542,9 +523,9 @@ DISK = command.Command("disk", ("disk",), "ms")
 
 
 def test_what_commands_say() -> None:
-    assert command.read(b" 4.5\n", DISK) == Finding("custom:disk", 4.5, "ms", {})
+    assert command.read(b" 4.5\n", DISK) == Reading("custom:disk", 4.5, "ms", {})
     said = b'{"value": 3, "unit": "s", "details": {"reads": 7}}'
-    assert command.read(said, DISK) == Finding("custom:disk", 3.0, "s", {"reads": 7})
+    assert command.read(said, DISK) == Reading("custom:disk", 3.0, "s", {"reads": 7})
 
 
 @pytest.mark.parametrize(
@@ -565,7 +546,7 @@ def test_any_output_is_a_finding_or_one_error(said: Any) -> None:
         assert "\n" not in str(error)
 
 
-def commanded(script: str, seconds: float = 10.0, **more: Any) -> list[Finding]:
+def commanded(script: str, seconds: float = 10.0, **more: Any) -> list[Reading]:
     one = command.Command("disk", ("sh", "-c", script), **more)
     asked = order("command", seconds, role="alone", peer="", options={"command": "disk"})
     return command.measure(asked, {"disk": one}, "mu")

@@ -181,12 +181,12 @@ def test_rules_from_the_configuration() -> None:
 @pytest.mark.parametrize(
     ("item", "words"),
     [
-        ("ada", "monitoring.access.0: found 'ada', expected who, may, sites and metrics"),
-        ({"whom": ["ada"]}, "unknown key 'whom', expected who, may, sites, metrics"),
-        ({"who": "ada"}, "monitoring.access.0.who: found 'ada', expected a list of names"),
-        ({"who": []}, "access.0.who: found [], expected a list of names, or no such key"),
-        ({"sites": [1]}, "monitoring.access.0.sites: found [1]"),
-        ({"may": ["begin"]}, "access.0.may: found 'begin', expected start or see"),
+        ("ada", "monitoring.access.0 is 'ada', expected a mapping"),
+        ({"whom": ["ada"]}, "unknown key 'whom', did you mean 'who'?"),
+        ({"who": "ada"}, "monitoring.access.0: who: found 'ada', expected a list"),
+        ({"who": []}, "access.0: who: found [], expected 1 or more"),
+        ({"sites": [1]}, "monitoring.access.0: sites.0: found 1"),
+        ({"may": ["begin"]}, "access.0: may.0: found 'begin', expected one of 'start' or 'see'"),
         ({"sites": ["mars"]}, "found 'mars', which is no site of the topology; expected some of"),
     ],
 )

@@ -25,9 +25,8 @@ from dataclasses import replace
 from statistics import median
 
 from monitors.alerts.anomalies.baseline import LEAST, Baseline
-from monitors.alerts.anomalies.model import Anomaly, Limits, Sensitivity
-from monitors.alerts.anomalies.outages import Outages
-from monitors.alerts.anomalies.rhythm import Rhythm
+from monitors.alerts.anomalies.model import Anomaly, Sensitivity, SeriesLimits
+from monitors.alerts.anomalies.outages import Outages, Rhythm
 from monitors.alerts.anomalies.scales import Scale, scale_of
 from monitors.alerts.anomalies.season import HOUR_S
 from monitors.alerts.anomalies.words import why_dip, why_level
@@ -84,13 +83,13 @@ class Detector:
         taken."""
         return self._outages.tick(now, self._level_value(now), awake)
 
-    def limits(self, now: float) -> Limits:
+    def limits(self, now: float) -> SeriesLimits:
         """What a measurement at ``now`` would be judged by."""
         baseline, scale = self._baseline, self._scale
         samples = self._lengths[-1]
         threshold = self._threshold(samples, now)
         expected = baseline.expected(now)
-        return Limits(
+        return SeriesLimits(
             at=now,
             expected=self._level_value(now),
             lower=scale.value(expected - threshold) if self._ready(now) else 0.0,

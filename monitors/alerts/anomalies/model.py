@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 Kind = Literal["level", "dip", "outage"]
@@ -34,42 +34,44 @@ class Sensitivity:
 
 @dataclass(frozen=True, slots=True)
 class Anomaly:
-    """Something happened to a series at ``since`` (Unix seconds); it was noticed at ``at``.
+    """Something happened to a series at ``since`` (Unix seconds); it was noticed at ``noticed``.
 
     ``before`` and ``after`` are levels in the metric's unit, ``after`` None where there are no
-    values. ``until`` is when it was over, None while it lasts; a change of level has no end.
-    ``confidence`` (0..1) is a bound for noise of any distribution (Chebyshev). ``limits`` are the
-    thresholds at the time, see :class:`Limits`.
+    values; ``change`` is a share of the value before, of shares (loss) a difference. ``until`` is
+    when it was over, None while it lasts; a change of level has no end. ``confidence`` (0..1) is a
+    bound for noise of any distribution (Chebyshev). ``limits`` are the thresholds at the time, see
+    :class:`SeriesLimits`. ``id`` is the same for everybody who finds it.
     """
 
     metric: str
     subject: str
     kind: Kind
     since: float
-    at: float
+    noticed: float
     before: float
     after: float | None
     change: float
     confidence: float
     why: str
     until: float | None = None
-    limits: Mapping[str, float] | None = None
+    limits: Mapping[str, float] = field(default_factory=dict)
+    id: str = field(init=False)
 
-    @property
-    def id(self) -> str:
-        """The same for everybody who finds it."""
-        return f"anomaly:{self.metric}:{self.subject}:{int(self.since)}"
+    def __post_init__(self) -> None:
+        own = f"anomaly:{self.metric}:{self.subject}:{int(self.since)}"
+        object.__setattr__(self, "id", own)
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """What a series is judged by just now, in the metric's unit where nothing else is said.
+class SeriesLimits:
+    """What a series is judged by at ``at``, in the metric's unit where nothing else is said.
 
     ``expected`` is the value this moment should have: the level with the daily and weekly cycle on
-    top. A mean of ``samples`` measurements below ``lower`` or above ``upper`` is an anomaly.
-    ``noise`` and ``threshold`` are shares of the value (or plain differences, for shares); the
-    threshold is the larger of ``min_change`` and ``noise_factor`` times the noise of such a mean.
-    ``cycle`` is how far the cycle goes from its lowest to its highest, as ``noise``.
+    top. A median of ``samples`` measurements below ``lower`` or above ``upper`` is an anomaly.
+    ``noise`` (of one measurement) and ``threshold`` are shares of the value (or plain differences,
+    for shares); the threshold is the larger of ``min_change`` and ``noise_factor`` times the noise
+    of such a median. ``cycle`` is how far the cycle goes from its lowest to its highest, as
+    ``noise``. Where ``ready`` is false there were not yet enough to judge by.
     """
 
     at: float

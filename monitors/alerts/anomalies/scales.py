@@ -3,76 +3,53 @@
 from __future__ import annotations
 
 import math
-from typing import Protocol
+from dataclasses import dataclass
 
 SHARES = frozenset({"loss", "cpu_use", "memory_use", "io_wait"})
 _RATES = frozenset({"throughput", "path_throughput", "tcp_throughput", "udp_throughput"})
 
 
-class Scale(Protocol):
-    """From values to numbers whose difference is a change, and back."""
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """From values to numbers whose difference is a change, and back: the logarithm where a change
+    is a ``ratio`` (rates, delays, counts), else values as they are (parts of a whole). From
+    ``dead`` on a value says that nothing gets through. Noise is never taken for less than
+    ``floor``."""
 
+    ratio: bool
     floor: float
-    """Noise is never taken for less than this."""
+    dead: float = math.inf
 
     def of(self, value: float) -> float | None:
         """The number of a value; None where the value says that nothing gets through, or that it
         was not measured."""
+        if self.ratio:
+            return math.log(value) if value > 0 else None
+        return None if value >= self.dead else value
 
     def value(self, number: float) -> float:
         """The inverse of :meth:`of`."""
+        return math.exp(min(number, 700.0)) if self.ratio else number
 
     def change(self, shift: float) -> float:
         """A shift as a change: a share of the value before, or a difference of shares."""
+        return math.expm1(min(shift, 700.0)) if self.ratio else shift
 
     def shift(self, change: float) -> float:
         """The shift down that is a change of this size; the same up is a larger change."""
+        return math.log1p(change) if self.ratio else change
 
 
-class Ratio:
-    """Rates, delays, counts: the logarithm."""
-
-    floor = 0.01
-
-    def of(self, value: float) -> float | None:
-        return math.log(value) if value > 0 else None
-
-    def value(self, number: float) -> float:
-        return math.exp(min(number, 700.0))
-
-    def change(self, shift: float) -> float:
-        return math.expm1(min(shift, 700.0))
-
-    def shift(self, change: float) -> float:
-        return math.log1p(change)
-
-
-class Share:
-    """Parts of a whole, 0 to 1: as they are. For loss the whole is the end."""
-
-    floor = 0.0025
-
-    def __init__(self, dead: float) -> None:
-        self._dead = dead
-
-    def of(self, value: float) -> float | None:
-        return None if value >= self._dead else value
-
-    def value(self, number: float) -> float:
-        return number
-
-    def change(self, shift: float) -> float:
-        return shift
-
-    def shift(self, change: float) -> float:
-        return change
+_RATIO = Scale(ratio=True, floor=0.01)
+_SHARE = Scale(ratio=False, floor=0.0025)
+_LOSS = Scale(ratio=False, floor=0.0025, dead=0.999)  # the whole is the end
 
 
 def scale_of(metric: str) -> Scale:
     """The scale of a metric; of one that is not known, the logarithm."""
-    if metric in SHARES:
-        return Share(0.999 if metric == "loss" else math.inf)
-    return Ratio()
+    if metric == "loss":
+        return _LOSS
+    return _SHARE if metric in SHARES else _RATIO
 
 
 def worse(metric: str, shift: float) -> bool:

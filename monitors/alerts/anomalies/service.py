@@ -11,10 +11,10 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from monitors.alerts.anomalies.data import WATCHED, Watch
-from monitors.alerts.anomalies.model import Anomaly, Limits
+from monitors.alerts.anomalies.model import Anomaly, SeriesLimits
 from monitors.alerts.anomalies.records import METRIC, to_measurement, together
-from monitors.alerts.anomalies.watcher import Watcher
+from monitors.alerts.anomalies.settings import WATCHED, WatchedMetrics
+from monitors.alerts.anomalies.watcher import SeriesDetectors
 from monitors.alerts.anomalies.words import told
 from monitors.archive.archive import Archive, Selection
 from monitors.background import Background
@@ -44,11 +44,11 @@ class AnomalyService:
     """Detection in a thread of its own, from ``start`` to ``stop``."""
 
     def __init__(
-        self, archive: Archive, watch: Watch, tell: Tell, clock: Callable[[], float]
+        self, archive: Archive, watch: WatchedMetrics, tell: Tell, clock: Callable[[], float]
     ) -> None:
         """``clock`` gives Unix seconds."""
         self._archive, self._watch, self._tell, self._clock = archive, watch, tell, clock
-        self._watcher = Watcher(watch)
+        self._watcher = SeriesDetectors(watch)
         self._lock = threading.Lock()
         self._thread = Background("anomalies", self._run)
         self._stop = self._thread.stopping
@@ -66,7 +66,7 @@ class AnomalyService:
         """End, and wait for it."""
         self._thread.stop()
 
-    def limits(self, metric: str, subject: str) -> dict[str, Limits]:
+    def limits(self, metric: str, subject: str) -> dict[str, SeriesLimits]:
         """What measurements would be judged by now, by their source."""
         with self._lock:
             return self._watcher.limits(metric, subject, self._clock())
@@ -101,7 +101,7 @@ class AnomalyService:
         now = self._clock()
         self._seq = self._archive.latest_seq()
         past = self._archive.query(METRIC, since=now - MEMORY_S - NEWS_S)
-        watcher = Watcher(self._watch)
+        watcher = SeriesDetectors(self._watch)
         watcher.know(together(past))
         newest = 0.0
         for metric in self._metrics():
@@ -155,7 +155,7 @@ class AnomalyService:
             self._unpublished.pop(0)
             # Also where it was recorded before: who was stopped between the two has told nobody,
             # and who tells people knows whom it told.
-            if anomaly.until is None and now - anomaly.at <= NEWS_S:
+            if anomaly.until is None and now - anomaly.noticed <= NEWS_S:
                 details = {**measurement.details, "subject": anomaly.subject}
                 self._tell(METRIC, anomaly.id, told(anomaly), details)
 

@@ -7,9 +7,9 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from monitors.alerts.anomalies.data import Watch
 from monitors.alerts.anomalies.detector import Detector
-from monitors.alerts.anomalies.model import Anomaly, Limits
+from monitors.alerts.anomalies.model import Anomaly, SeriesLimits
+from monitors.alerts.anomalies.settings import WatchedMetrics
 from monitors.archive.measurement import Measurement
 
 MOST_SERIES = 5_000  # of 50 kB each
@@ -19,11 +19,11 @@ Series = tuple[str, str, str]
 """Metric, subject, source: two tools measure the same path differently."""
 
 
-class Watcher:
+class SeriesDetectors:
     """A detector for each series, of at most :data:`MOST_SERIES`; the one that was silent longest
     is forgotten first."""
 
-    def __init__(self, watch: Watch, most: int = MOST_SERIES) -> None:
+    def __init__(self, watch: WatchedMetrics, most: int = MOST_SERIES) -> None:
         self._watch = watch
         self._most = most
         self._detectors: OrderedDict[Series, Detector] = OrderedDict()
@@ -53,7 +53,7 @@ class Watcher:
             for anomaly in self._new(detector.tick(now, awake))
         ]
 
-    def limits(self, metric: str, subject: str, now: float) -> dict[str, Limits]:
+    def limits(self, metric: str, subject: str, now: float) -> dict[str, SeriesLimits]:
         """What each source's measurements of this are judged by."""
         return {
             source: detector.limits(now)
@@ -91,7 +91,7 @@ class Watcher:
             if same is None:
                 yield anomaly
             elif anomaly.until is not None and same.until is None:
-                yield replace(anomaly, since=same.since, at=same.at)
+                yield replace(anomaly, since=same.since, noticed=same.noticed)
 
     def _found_before(self, anomaly: Anomaly) -> Anomaly | None:
         """The same anomaly, known by another beginning: each was noticed after both began."""
@@ -99,7 +99,7 @@ class Watcher:
             if (
                 known.id != anomaly.id
                 and (known.kind == "outage") == (anomaly.kind == "outage")
-                and max(known.since, anomaly.since) <= min(known.at, anomaly.at)
+                and max(known.since, anomaly.since) <= min(known.noticed, anomaly.noticed)
             ):
                 return known
         return None

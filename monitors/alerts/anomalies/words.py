@@ -5,12 +5,12 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from monitors.alerts.anomalies.scales import Ratio, scale_of
+from monitors.alerts.anomalies.scales import scale_of
 from monitors.archive.measurement import UNITS
 from network_provisioner.base.units import format_rate
 
 if TYPE_CHECKING:
-    from monitors.alerts.anomalies.model import Anomaly, Limits
+    from monitors.alerts.anomalies.model import Anomaly, SeriesLimits
 
 
 def why_level(metric: str, change: float, samples: int, times_noise: float, cycle: float) -> str:
@@ -53,7 +53,7 @@ def _cycle_words(metric: str, cycle: float) -> str:
 
 
 def _is_ratio(metric: str) -> bool:
-    return isinstance(scale_of(metric), Ratio)
+    return scale_of(metric).ratio
 
 
 def _span(seconds: float) -> str:
@@ -86,7 +86,7 @@ def quantity(value: float, unit: str) -> str:
     return f"{value:.3g}{'' if unit in ('', '1') else f' {unit}'}"
 
 
-def explained(metric: str, limits: Limits) -> list[str]:
+def explained(metric: str, limits: SeriesLimits) -> list[str]:
     """What a series is judged by, in sentences."""
     unit = UNITS.get(metric, "")
     period = "" if limits.period_s is None else f", usually one every {_span(limits.period_s)}"

@@ -1,7 +1,6 @@
 """Telling people: a workflow finished, failed or is stuck, an anomaly was found.
 
-- :mod:`monitors.alerts.notices.data` reads who is told of what, and how
-- :mod:`monitors.alerts.notices.deciding` says what is told to whom, and under which key
+- :mod:`monitors.alerts.notices.targets` says who is told of what, and under which key
 - :mod:`monitors.alerts.notices.workflows` finds what is to be told of workflows in the archive
 - :mod:`monitors.alerts.notices.service` tells it, each once, also over restarts
 - :mod:`monitors.alerts.notices.channels` are web hooks and commands

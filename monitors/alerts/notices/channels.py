@@ -10,13 +10,12 @@ import subprocess
 import urllib.error
 import urllib.request
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from email.message import Message
-from typing import IO, Protocol
+from typing import IO
 from urllib.parse import quote
 
-from monitors.alerts.notices.data import Target, headers_of
-from monitors.alerts.notices.deciding import Notice
+from monitors.alerts.notices.targets import Notice, Target, headers_of
 from network_provisioner.base.errors import InputError
 
 _HOOK_S = 10.0
@@ -27,7 +26,7 @@ _MOST_LATER_S = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class Delivery:
     """What became of one try. ``again`` where another may go better, after ``later_s`` seconds at
     least."""
 
@@ -37,19 +36,9 @@ class Said:
     later_s: float = 0.0
 
 
-class Channel(Protocol):
-    """Something that delivers."""
-
-    def deliver(self, target: Target, notice: Notice, key: str) -> Said:
-        """Try once. ``key`` is the same for each try of the same notice. Never raises."""
-
-
-class Channels:
-    """Web hooks and commands."""
-
-    def deliver(self, target: Target, notice: Notice, key: str) -> Said:
-        """See :class:`Channel`."""
-        return _ran(target, notice, key) if target.command else _posted(target, notice, key)
+def deliver(target: Target, notice: Notice, key: str) -> Delivery:
+    """Try once. ``key`` is the same for each try of the same notice. Never raises."""
+    return _ran(target, notice, key) if target.command else _posted(target, notice, key)
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
@@ -67,16 +56,10 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
         return None
 
 
-def _posted(target: Target, notice: Notice, key: str) -> Said:
+def _posted(target: Target, notice: Notice, key: str) -> Delivery:
     """As JSON. A receiver that takes care of ``Idempotency-Key`` shows it once, even where its
     answer to the first try was lost."""
-    body = {
-        "kind": notice.kind,
-        "key": key,
-        "text": notice.text,
-        "at": notice.at,
-        "details": dict(notice.details),
-    }
+    body = asdict(notice) | {"key": key}
     try:
         headers = headers_of(target) | {
             "Content-Type": "application/json",
@@ -87,27 +70,27 @@ def _posted(target: Target, notice: Notice, key: str) -> Said:
         request = urllib.request.Request(target.webhook, data, headers, method="POST")
         opener = urllib.request.build_opener(_NoRedirect)
         with opener.open(request, timeout=_HOOK_S):
-            return Said(True)
+            return Delivery(True)
     except urllib.error.HTTPError as error:
         with error:
             return _refused(error)
     except InputError as error:
-        return Said(False, str(error))
+        return Delivery(False, str(error))
     except (OSError, http.client.HTTPException, ValueError) as error:
         reason = getattr(error, "reason", error)
-        return Said(False, f"{type(error).__name__}: {reason}"[:300])
+        return Delivery(False, f"{type(error).__name__}: {reason}"[:300])
 
 
-def _refused(error: urllib.error.HTTPError) -> Said:
+def _refused(error: urllib.error.HTTPError) -> Delivery:
     again = error.code >= 500 or error.code in _LATER
     later = 0.0
     if again:
         with suppress(ValueError, TypeError):
             later = min(max(float(error.headers.get("Retry-After", "0")), 0.0), _MOST_LATER_S)
-    return Said(False, f"HTTP {error.code}", again, later)
+    return Delivery(False, f"HTTP {error.code}", again, later)
 
 
-def _ran(target: Target, notice: Notice, key: str) -> Said:
+def _ran(target: Target, notice: Notice, key: str) -> Delivery:
     """The text is its standard input; kind, subject and key stand in its environment."""
     env = os.environ | {
         "ADON_NOTICE_KIND": notice.kind,
@@ -120,20 +103,20 @@ def _ran(target: Target, notice: Notice, key: str) -> Said:
             stderr=subprocess.PIPE, env=env, start_new_session=True,
         )  # fmt: skip
     except (OSError, ValueError) as error:
-        return Said(False, f"{target.command[0]}: {error}"[:300])
+        return Delivery(False, f"{target.command[0]}: {error}"[:300])
     try:
         _, complained = process.communicate(notice.text.encode(errors="replace"), _COMMAND_S)
     except subprocess.TimeoutExpired:
         return _ended_by_us(process, target)
     if process.returncode == 0:
-        return Said(True)
+        return Delivery(True)
     lines = complained.decode(errors="replace").strip().splitlines()
     last = lines[-1] if lines else "it said nothing"
-    return Said(False, f"{target.command[0]}: exit code {process.returncode}: {last}"[:300])
+    return Delivery(False, f"{target.command[0]}: exit code {process.returncode}: {last}"[:300])
 
 
-def _ended_by_us(process: subprocess.Popen[bytes], target: Target) -> Said:
+def _ended_by_us(process: subprocess.Popen[bytes], target: Target) -> Delivery:
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)  # a session of its own: all that it started
     process.communicate()
-    return Said(False, f"{target.command[0]}: not done after {_COMMAND_S:g} s")
+    return Delivery(False, f"{target.command[0]}: not done after {_COMMAND_S:g} s")

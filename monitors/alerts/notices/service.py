@@ -14,15 +14,16 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from monitors.alerts.notices.channels import Channel, Channels, Said
-from monitors.alerts.notices.data import Target
-from monitors.alerts.notices.deciding import Notice, notice_id, wants
+from monitors.alerts.notices import channels
+from monitors.alerts.notices.channels import Delivery
+from monitors.alerts.notices.targets import Notice, Target, notice_id, wants
 from monitors.archive.archive import Archive, Measurement
-from network_provisioner.base.errors import AdonError
+from network_provisioner.base.errors import AdonError, InputError
+from network_provisioner.base.schema import read
 
 _log = logging.getLogger(__name__)
 
@@ -43,7 +44,7 @@ class _Task:
     notice: Notice = field(compare=False)
     claimed: bool = field(compare=False, default=False)
     tries: int = field(compare=False, default=0)
-    done: Said | None = field(compare=False, default=None)  # sent, and not yet recorded
+    done: Delivery | None = field(compare=False, default=None)  # sent, and not yet recorded
 
 
 class NoticeService:
@@ -57,13 +58,13 @@ class NoticeService:
         archive: Archive,
         clock: Callable[[], float],
         steady: Callable[[], float],
-        channel: Channel | None = None,
+        deliver: Callable[[Target, Notice, str], Delivery] = channels.deliver,
         runs: Callable[[Measurement], bool] | None = None,
     ) -> None:
         self._targets = tuple(targets)
         self._archive = archive
         self._clock, self._steady = clock, steady
-        self._channel = channel or Channels()
+        self._deliver = deliver
         self._runs = runs or may_run
         self._tasks: list[_Task] = []
         self._number = 0
@@ -109,7 +110,7 @@ class NoticeService:
     def tell(self, kind: str, key: str, text: str, details: Mapping[str, Any]) -> None:
         """Tell those who want to know of ``kind``, once for each ``key``. Returns at once; never
         raises."""
-        self.tell_of(Notice(kind, key, text, self._clock(), details))
+        self.tell_of(Notice(kind, key, text, self._clock(), dict(details)))
 
     def tell_of(self, notice: Notice) -> None:
         """The same."""
@@ -166,17 +167,17 @@ class NoticeService:
             if task.target.command:
                 self._archive.record(self._record(f"{key}:began:{task.tries}", task, "began", 0.0))
             task.tries += 1
-            said = self._channel.deliver(task.target, task.notice, key)
-            if not said.ok and said.again and task.tries < TRIES:
-                later = max(_AGAIN_S[min(task.tries, len(_AGAIN_S)) - 1], said.later_s)
-                _log.warning("%s: %s; again in %.0f s", task.target.shown, said.why, later)
+            delivery = self._deliver(task.target, task.notice, key)
+            if not delivery.ok and delivery.again and task.tries < TRIES:
+                later = max(_AGAIN_S[min(task.tries, len(_AGAIN_S)) - 1], delivery.later_s)
+                _log.warning("%s: %s; again in %.0f s", task.target.shown, delivery.why, later)
                 if task.target.command:  # it ended, so it may be run again
                     failed = self._record(f"{key}:failed:{task.tries}", task, "failed", 0.0)
                     self._archive.record(failed)
                 task.due = self._steady() + later
                 self._put(task)
                 return
-            task.done = said
+            task.done = delivery
         outcome = "delivered" if task.done.ok else "given up"
         if not task.done.ok:
             _log.error("%s: given up: %s", task.target.shown, task.done.why)
@@ -196,13 +197,7 @@ class NoticeService:
             "tries": task.tries,
         }
         if not outcome:  # all that is needed to send it again
-            details["notice"] = {
-                "kind": task.notice.kind,
-                "key": task.notice.key,
-                "text": task.notice.text,
-                "at": task.notice.at,
-                "details": dict(task.notice.details),
-            }
+            details["notice"] = asdict(task.notice)
             details["process"] = _this_process()
         return Measurement(
             key, "notice", task.notice.kind, value, "1", self._clock(), "notices", "", details
@@ -226,7 +221,7 @@ class NoticeService:
                 continue
             task = _Task(self._steady(), 0, target, notice, claimed=True)
             if begun.get(record.id, 0) > 0:
-                task.done = Said(False, "the process ended while the command ran")
+                task.done = Delivery(False, "the process ended while the command ran")
             self._put(task)
 
     def _say(self, message: str) -> None:
@@ -237,15 +232,9 @@ class NoticeService:
 
 
 def _notice_in(record: Measurement) -> Notice | None:
-    kept = record.details.get("notice")
-    if not isinstance(kept, dict):
-        return None
     try:
-        return Notice(
-            str(kept["kind"]), str(kept["key"]), str(kept["text"]), float(kept["at"]),
-            dict(kept["details"]),
-        )  # fmt: skip
-    except (KeyError, TypeError, ValueError):
+        return read(Notice, record.details.get("notice"), "notice")
+    except InputError:
         return None
 
 

@@ -4,16 +4,15 @@ is stuck. Whoever records their status, this process or another, is no matter.""
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-from monitors.alerts.notices.data import FINISHED, STUCK
-from monitors.alerts.notices.deciding import Notice, end_of, workflow_notice
+from monitors.alerts.notices.targets import FAILED, FINISHED, REMOVED, STUCK, Notice
 from monitors.archive.archive import Archive, Measurement
 from monitors.background import Background
-from monitors.workflows.analysis import analyse
+from monitors.workflows.analysis import FailedJob, analyse
 from monitors.workflows.overview import KnownWorkflows, Overview
-from monitors.workflows.status import Status
+from monitors.workflows.status import State, Status, for_people
 from network_provisioner.base.errors import AdonError
 
 _log = logging.getLogger(__name__)
@@ -22,6 +21,10 @@ LOOK_S = 1.0
 _CLOCK_S = 1.0  # DAGMan tells the time in whole seconds
 _MARK = "notice:workflows:since"
 _KEPT_S = 7 * 86400.0  # what ended longer ago was told, or nobody was there to be told
+
+_ENDS = {State.DONE: FINISHED, State.FAILED: FAILED, State.REMOVED: REMOVED}
+_SHOWN_FAILURES = 3
+_SHOWN_LINES = 8
 
 
 class Tells(Protocol):
@@ -129,3 +132,76 @@ class WorkflowNotices:
                 _log.exception("notices of workflows")
             if last:
                 return
+
+
+def end_of(workflow: Overview, before: Status | None) -> str:
+    """The kind of notice that a change of status is, "" where it is none: how a workflow ended that
+    had not ended ``before``, or otherwise."""
+    now = workflow.status
+    if now is None or not now.ended or workflow.parent:
+        return ""
+    if before is not None and before.state is now.state:
+        return ""
+    return _ENDS[now.state]
+
+
+def key_of(workflow: Overview, kind: str) -> str:
+    """One for each end of a workflow, and for each standstill: it may be run again."""
+    return f"{workflow.id}:{workflow.at:.3f}" if kind == STUCK else (
+        f"{workflow.id}:{workflow.state}:{workflow.at:.3f}")  # fmt: skip
+
+
+def workflow_notice(workflow: Overview, kind: str, failures: Sequence[FailedJob] = ()) -> Notice:
+    """What is told of a workflow that ended or is stuck."""
+    total = workflow.totals
+    whose = f" of {workflow.user}" if workflow.user else ""
+    took = ""
+    if kind != STUCK and workflow.planned_at and workflow.at > workflow.planned_at:
+        took = f" after {for_people(workflow.at - workflow.planned_at)}"
+    what = f"is stuck: {workflow.stuck}" if kind == STUCK else f"{kind}{took}"
+    where = f" on {workflow.host}" if workflow.host else ""
+    lines = [
+        f"Workflow {workflow.name}{whose} {what}",
+        "",
+        f"{total.done} of {total.total} jobs done, {total.fail} failed ({total.percent_done:g} %).",
+        *([f"Why: {total.reason}"] if total.reason else []),
+        f"Submit directory: {workflow.submit_dir}{where}" if workflow.submit_dir else "",
+        f"Id: {workflow.id}",
+    ]
+    lines += [line for failed in failures[:_SHOWN_FAILURES] for line in _failure(failed)]
+    if len(failures) > _SHOWN_FAILURES:
+        lines += ["", f"… and {len(failures) - _SHOWN_FAILURES} more failed jobs"]
+    return Notice(
+        kind=kind,
+        key=key_of(workflow, kind),
+        text=_plain("\n".join(lines) + "\n"),
+        at=workflow.at,
+        details={
+            "workflow": workflow.id,
+            "name": workflow.name,
+            "user": workflow.user,
+            "state": workflow.state,
+            "stuck": workflow.stuck,
+            "done": total.done,
+            "failed": total.fail,
+            "total": total.total,
+            "percent_done": total.percent_done,
+            "failures": [
+                {"job": f.job, "site": f.site, "exitcode": f.exitcode, "reason": f.reason}
+                for f in failures[:_SHOWN_FAILURES]
+            ],
+        },
+    )
+
+
+def _plain(text: str) -> str:
+    """Without what is for terminals: names and what jobs said are foreign text."""
+    return "".join(c if c.isprintable() or c in "\n\t" else " " for c in text)
+
+
+def _failure(failed: FailedJob) -> list[str]:
+    site = f" at {failed.site}" if failed.site else ""
+    how = f"exit code {failed.exitcode}" if failed.exitcode is not None else failed.outcome
+    lines = ["", f"Failed: {failed.job}{site}: {failed.reason or how}"]
+    said = [line for line in failed.stderr.splitlines() if line.strip()]
+    return lines + [f"    {line}" for line in said[-_SHOWN_LINES:]]

@@ -9,16 +9,17 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from monitors.measurements.agent.assignments import PendingAssignments, refusal
 from monitors.measurements.agent.broker_clock import BrokerClock
 from monitors.measurements.agent.broker_link import (
     MOST_RESULTS,
-    Answer,
-    Link,
+    BrokerLink,
+    Orders,
     Receipt,
-    instant,
+    Reply,
     orders_of,
     receipt_of,
 )
@@ -27,8 +28,10 @@ from monitors.measurements.agent.perform import able, perform
 from monitors.measurements.agent.settings import AgentSettings
 from monitors.measurements.agent.spool import MOST_RESULT_BYTES, Spool
 from monitors.measurements.probes.probe import Halt
+from monitors.workflows.service import FollowService
+from monitors.workflows.sink import BrokerRequests, BrokerSink
 from network_provisioner.base.clock import since_boot
-from network_provisioner.base.errors import AdonError, BrokerError
+from network_provisioner.base.errors import AdonError, BrokerError, printable
 
 _log = logging.getLogger(__name__)
 
@@ -64,7 +67,7 @@ class Agent:
         self._running: set[threading.Thread] = set()
         self._troubles: dict[str, str] = {}
         """By what was asked, why there is no answer now."""
-        self._ask_link, self._send_link = Link(settings), Link(settings)
+        self._ask_link, self._send_link = BrokerLink(settings), BrokerLink(settings)
         self._spool = Spool(settings.state)
         for key, until in self._spool.known():
             self._pending.had(key, until)
@@ -134,10 +137,10 @@ class Agent:
             query |= {"offset_s": f"{offset_s:.6f}", "error_s": f"{error_s:.6f}"}
         return query
 
-    def _take(self, answer: Answer) -> int:
+    def _take(self, reply: Reply) -> int:
         """Put an answer's orders in the place of those before; its version."""
-        orders = orders_of(answer.data)
-        self._learn(answer)
+        orders = orders_of(reply.data)
+        self._learn(reply, orders)
         with self._changed:
             known = dict(self._spool.known())
             self._pending.replace(orders.assignments)
@@ -149,10 +152,9 @@ class Agent:
                 self._ended(Result(key, task, now, now, error=why[:500]), self._broker_now())
         return orders.version
 
-    def _learn(self, answer: Answer) -> None:
-        received, sent = instant(answer.data, "received"), instant(answer.data, "sent")
+    def _learn(self, reply: Reply, stamps: Orders | Receipt) -> None:
         with self._changed:
-            self._clock.learn(answer.asked, received, sent, answer.answered)
+            self._clock.learn(reply.asked, stamps.received, stamps.sent, reply.answered)
 
     # -- beginning runs ----------------------------------------------------------------------
 
@@ -225,22 +227,24 @@ class Agent:
         waiting = self._spool.waiting(most, MOST_RESULT_BYTES)
         if not waiting:
             return False
+        refused: dict[str, str] = {}
+        accepted: frozenset[str] = frozenset()
         body = b'{"results": [' + b", ".join(text for _, text in waiting) + b"]}"
         try:
-            answer = self._send_link.ask("results", timeout_s, body=body)
+            reply = self._send_link.ask("results", timeout_s, body=body)
         except BrokerError as error:
             if error.code != "bad_request":
                 raise
             if len(waiting) > 1:  # one of them spoils the others
                 return self._send(1, timeout_s)
-            receipt = Receipt(frozenset(), {waiting[0][0]: str(error)})
+            refused = {waiting[0][0]: str(error)}
         else:
-            self._learn(answer)
-            receipt = receipt_of(answer.data)
-        for key, why in receipt.refused.items():
-            _log.warning("the broker does not take the result of %s: %s", key, why)
-        ours = {key for key, _ in waiting}
-        gone = ours & (receipt.accepted | set(receipt.refused))
+            receipt = receipt_of(reply.data)
+            self._learn(reply, receipt)
+            accepted, refused = receipt.accepted, receipt.refused
+        for key, why in refused.items():
+            _log.warning("the broker does not take the result of %s: %s", key, printable(why)[:300])
+        gone = {key for key, _ in waiting} & (accepted | set(refused))
         self._spool.taken(gone)
         return bool(gone)
 
@@ -295,3 +299,23 @@ class Agent:
             better = self._troubles.pop(what, None) is not None and not self._troubles
         if better:
             _log.info("the broker answers again")
+
+
+@contextmanager
+def following(settings: AgentSettings) -> Iterator[None]:
+    """Follow the workflows of the settings meanwhile, and report them to the broker. Raises
+    InputError."""
+    if not settings.workflows:
+        yield
+        return
+    token = None if settings.tls.certificate else settings.token
+    sink = BrokerSink(settings.broker, token, settings.tls)
+    requests = BrokerRequests(settings.broker, token, settings.tls)
+    service = FollowService(sink, settings.workflows, time.time, requests=requests)
+    requests.start()
+    service.start()
+    try:
+        yield
+    finally:
+        requests.stop()
+        service.stop()

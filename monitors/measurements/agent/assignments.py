@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from ipaddress import ip_address
 
 from monitors.measurements.agent.messages import Assignment
-from monitors.measurements.agent.settings import Limits
+from monitors.measurements.agent.settings import AgentLimits
 from network_provisioner.base.units import bits, format_rate
 
 LEAD_S = 0.5
@@ -65,14 +65,16 @@ def too_late(assignment: Assignment, now: float) -> bool:
     return late_s > min(allowed_s, assignment.duration_s)
 
 
-def refusal(assignment: Assignment, limits: Limits, able: Mapping[str, str], running: int) -> str:
+def refusal(
+    assignment: Assignment, limits: AgentLimits, able: Mapping[str, str], running: int
+) -> str:
     """Why this is not done, "" where it is. ``able`` names for each tool why it cannot be used here
     ("" where it can), ``running`` is how many runs there are now."""
     return next(_against(assignment, limits, able, running), "")
 
 
 def _against(
-    assignment: Assignment, limits: Limits, able: Mapping[str, str], running: int
+    assignment: Assignment, limits: AgentLimits, able: Mapping[str, str], running: int
 ) -> Iterator[str]:
     tool, peer, options = assignment.tool, assignment.peer, assignment.options
     if tool not in limits.tools:

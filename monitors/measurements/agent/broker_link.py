@@ -5,30 +5,33 @@ from __future__ import annotations
 
 import http.client
 import json
-import math
-import re
 import select
 import socket
 import ssl
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from ipaddress import ip_address
-from typing import Any, cast
+from typing import Annotated, Any, TypeVar
 from urllib.parse import urlencode, urlsplit
 
-from monitors.measurements.agent.messages import Assignment, Role
+from pydantic import ConfigDict, Field
+
+from monitors.measurements.agent.messages import Assignment, Text
 from monitors.measurements.agent.settings import AgentSettings
 from monitors.measurements.probes.tools import tool_of
 from network_provisioner.base.clock import since_boot
 from network_provisioner.base.errors import BrokerError, InputError, printable
+from network_provisioner.base.schema import Number, Schema, Whole, read
 from network_provisioner.client.http1 import quoted, trusting
 
+T = TypeVar("T")
+Instant = Annotated[Number, Field(gt=-1e12, lt=1e12)]
 _MOST_BYTES = 16 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Reply:
     """What the broker answered, and when we asked and had it, by the clock that nobody sets."""
 
     data: Mapping[str, Any]
@@ -36,7 +39,7 @@ class Answer:
     answered: float
 
 
-class Link:
+class BrokerLink:
     """One connection to the broker, kept open between questions. For one thread; only
     :meth:`close` may come from another."""
 
@@ -73,7 +76,7 @@ class Link:
         timeout_s: float,
         query: Mapping[str, str] | None = None,
         body: bytes | None = None,
-    ) -> Answer:
+    ) -> Reply:
         """GET, or POST with ``body``, of ``what``; the answer within ``timeout_s`` in all.
 
         Raises BrokerError: ``unreachable``, ``bad_answer``, or the code of a refusal.
@@ -107,7 +110,7 @@ class Link:
             raise BrokerError(f"the broker's answer is above {_MOST_BYTES} bytes", "bad_answer")
         if response.status != http.client.OK:
             raise error_of(response.status, text)
-        return Answer(decoded(text, self._name), asked, answered)
+        return Reply(decoded(text, self._name), asked, answered)
 
     def close(self) -> None:
         """For ever; a question that is under way ends with an error."""
@@ -178,31 +181,50 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
-MOST_ASSIGNMENTS = 10_000
 MOST_RESULTS = 50
 """Results in one question."""
-_TEXT = re.compile(r"[!-~]{1,300}\Z")
-_TWO_ENDS = ("client", "server")
-_KEYS = ("id", "task", "tool", "role", "subject", "at", "duration_s", "peer", "port", "options")
+
+
+class _Stamped(Schema):
+    """Every answer: whose it is, and when the question came and the answer left (Unix seconds, the
+    broker's clock). What a newer broker says beside is left alone."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    agent: str
+    received: Instant
+    sent: Instant
+
+
+class _Listed(_Stamped):
+    version: Annotated[Whole, Field(ge=-(2**63), le=2**63)]
+    assignments: Annotated[list[dict[str, Any]], Field(max_length=10_000)]
+
+
+class _Named(Schema):
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    id: Text
+    task: Any = ""
+
+
+class Receipt(_Stamped):
+    """Which results were taken, and which never will be, with the reason."""
+
+    accepted: frozenset[str]
+    refused: dict[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Orders:
-    """All that is to be done until ``until`` (broker's clock), and what of it this agent cannot
-    understand: by id its task and why."""
+    """All that is to be done, and what of it this agent cannot understand: by id its task and
+    why."""
 
     version: int
-    until: float
+    received: float
+    sent: float
     assignments: tuple[Assignment, ...]
     strange: Mapping[str, tuple[str, str]]
-
-
-@dataclass(frozen=True, slots=True)
-class Receipt:
-    """Which results were taken, and which never will be, with the reason."""
-
-    accepted: frozenset[str]
-    refused: Mapping[str, str]
 
 
 def decoded(body: bytes, name: str) -> dict[str, Any]:
@@ -218,76 +240,39 @@ def decoded(body: bytes, name: str) -> dict[str, Any]:
     return answer
 
 
-def instant(answer: Mapping[str, Any], key: str) -> float:
-    """Raises BrokerError ``bad_answer``."""
-    value = answer.get(key)
-    if not _finite(value):
-        raise _bad(f"{key} is {value!r:.80}, expected Unix seconds")
-    return float(cast(float, value))
-
-
 def orders_of(answer: Mapping[str, Any]) -> Orders:
     """Raises BrokerError ``bad_answer``. One assignment that cannot be understood does not spoil
     the others: it is named in :attr:`Orders.strange`."""
-    version, listed = answer.get("version"), answer.get("assignments")
-    if isinstance(version, bool) or not isinstance(version, int) or abs(version) > 2**63:
-        raise _bad(f"version is {version!r:.80}, expected a whole number")
-    if not isinstance(listed, list) or len(listed) > MOST_ASSIGNMENTS:
-        raise _bad(f"expected a list of at most {MOST_ASSIGNMENTS} assignments")
+    listed = _read(_Listed, answer)
     good: dict[str, Assignment] = {}
     strange: dict[str, tuple[str, str]] = {}
-    for item in listed:
-        key = item.get("id") if isinstance(item, dict) else None
-        if not isinstance(key, str) or not _TEXT.match(key):
-            raise _bad(f"found an assignment of id {key!r:.80}")
+    for item in listed.assignments:
+        named = _read(_Named, item)
         try:
-            good[key] = assignment_of(item)
+            good[named.id] = assignment_of(item)
         except InputError as error:
-            task = item.get("task")
-            strange[key] = (task if isinstance(task, str) else ""), str(error)
-    return Orders(version, instant(answer, "until"), tuple(good.values()), strange)
+            task = named.task if isinstance(named.task, str) else ""
+            strange[named.id] = task, str(error)
+    return Orders(listed.version, listed.received, listed.sent, tuple(good.values()), strange)
 
 
 def assignment_of(data: Mapping[str, Any]) -> Assignment:
-    """Raises InputError."""
-    lacking = [key for key in _KEYS if key not in data]
-    if lacking:
-        raise InputError(f"found no {lacking[0]!r}, expected it")
-    for key in ("id", "task", "subject"):
-        if not isinstance(data[key], str) or not _TEXT.match(data[key]):
-            raise InputError(f"{key}: found {data[key]!r:.80}, expected a name")
-    for key in ("at", "duration_s"):
-        if not _finite(data[key]):
-            raise InputError(f"{key}: found {data[key]!r:.80}, expected seconds")
-    if data["duration_s"] <= 0:
-        raise InputError(f"duration_s: found {data['duration_s']!r}, expected more than 0 s")
-    tool = tool_of(data["tool"])
-    roles = _TWO_ENDS if tool.ends == 2 else ("alone",)
-    if data["role"] not in roles:
-        raise InputError(f"role: found {data['role']!r:.80}, expected {' or '.join(roles)}")
-    if not isinstance(data["options"], dict):
-        raise InputError(f"options: found {data['options']!r:.80}, expected an object")
-    return Assignment(
-        id=data["id"],
-        task=data["task"],
-        tool=tool.name,
-        role=cast(Role, data["role"]),
-        subject=data["subject"],
-        at=float(data["at"]),
-        duration_s=float(data["duration_s"]),
-        peer=_address(data["peer"], needed=tool.ends > 0),
-        port=_port(data["port"], needed=tool.ends == 2),
-        options=tool.checked(data["options"]),
-    )
+    """Raises InputError for what this version of the agent cannot do."""
+    assignment = read(Assignment, data, "assignment")
+    tool = tool_of(assignment.tool)
+    roles = ("client", "server") if tool.ends == 2 else ("alone",)
+    if assignment.role not in roles:
+        raise InputError(f"role: found {assignment.role!r}, expected {' or '.join(roles)}")
+    if tool.ends > 0 and not assignment.peer:
+        raise InputError("peer: found none, expected an IP address")
+    if tool.ends == 2 and not assignment.port:
+        raise InputError("port: found 0, expected 1 to 65535")
+    return replace(assignment, options=tool.checked(assignment.options))
 
 
 def receipt_of(answer: Mapping[str, Any]) -> Receipt:
     """Raises BrokerError ``bad_answer``."""
-    accepted, refused = answer.get("accepted"), answer.get("refused")
-    if not isinstance(accepted, list) or not isinstance(refused, dict):
-        raise _bad("expected 'accepted' as a list and 'refused' as an object")
-    why = {key: printable(str(reason))[:300] for key, reason in refused.items()}
-    return Receipt(frozenset(str(key) for key in accepted), why)
+    return _read(Receipt, answer)
 
 
 def error_of(status: int, body: bytes) -> BrokerError:
@@ -300,29 +285,11 @@ def error_of(status: int, body: bytes) -> BrokerError:
         return BrokerError(f"it answered {status} with {said!r}: is it a broker?", "bad_answer")
 
 
-def _address(value: object, needed: bool) -> str:
-    if value == "" and not needed:
-        return ""
+def _read(schema: type[T], data: Mapping[str, Any]) -> T:
     try:
-        return str(ip_address(value if isinstance(value, str) else ""))
-    except ValueError:
-        raise InputError(f"peer: found {value!r:.80}, expected an IP address") from None
-
-
-def _port(value: object, needed: bool) -> int:
-    least = 1 if needed else 0
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= 65535:
-        raise InputError(f"port: found {value!r:.80}, expected {least} to 65535")
-    return value
-
-
-def _finite(value: object) -> bool:
-    return (
-        isinstance(value, int | float)
-        and not isinstance(value, bool)
-        and abs(value) < 1e12
-        and math.isfinite(value)
-    )
+        return read(schema, data, "it")
+    except InputError as error:
+        raise _bad(str(error)) from None
 
 
 def _bad(message: str) -> BrokerError:

@@ -8,9 +8,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from ipaddress import ip_address
+from reprlib import repr as shown
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
 
 from monitors.archive.measurement import Measurement
+from network_provisioner.base.errors import InputError
+from network_provisioner.base.schema import Number, Whole, checked, matching
+
+
+def _address(value: object, what: str) -> str:
+    try:
+        return "" if value == "" else str(ip_address(value if isinstance(value, str) else ""))
+    except ValueError:
+        raise InputError(f"{what}: found {shown(value)}, expected an IP address") from None
+
+
+Text = Annotated[str, matching(r"[!-~]{1,300}", "a name")]
+Address = Annotated[str, checked(_address)]
+"""An IP address, or nothing."""
 
 Role = Literal["alone", "client", "server"]
 """``client`` begins, towards the ``server`` at the other end; ``alone`` needs nobody."""
@@ -26,20 +44,20 @@ class Assignment:
     server listens. ``options`` are the tool's own.
     """
 
-    id: str
-    task: str
+    id: Text
+    task: Text
     tool: str
     role: Role
-    subject: str
-    at: float
-    duration_s: float
-    peer: str = ""
-    port: int = 0
+    subject: Text
+    at: Annotated[Number, Field(gt=-1e12, lt=1e12)]
+    duration_s: Annotated[Number, Field(gt=0, lt=1e12)]
+    peer: Address = ""
+    port: Annotated[Whole, Field(ge=0, le=65535)] = 0
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
-        return asdict(self) | {"options": dict(self.options)}
+        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)

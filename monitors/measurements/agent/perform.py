@@ -21,7 +21,7 @@ from monitors.measurements.probes import (
     programs,
     trace,
 )
-from monitors.measurements.probes.probe import Finding, Halt, Order, ProbeError
+from monitors.measurements.probes.probe import Halt, ProbeError, ProbeRequest, Reading
 from monitors.measurements.probes.tools import TOOLS
 from network_provisioner.base.errors import AdonError, printable
 
@@ -38,13 +38,15 @@ def able(settings: AgentSettings) -> dict[str, str]:
     return {tool: lacking.get(tool, "") for tool in TOOLS}
 
 
-def order_of(assignment: Assignment, settings: AgentSettings, end: float, halt: Halt) -> Order:
+def order_of(
+    assignment: Assignment, settings: AgentSettings, end: float, halt: Halt
+) -> ProbeRequest:
     """The assignment as a probe takes it; ``end`` is monotonic seconds."""
     key = str(assignment.options.get("key", ""))
     bind = settings.bind
     if bind and assignment.peer:  # what is of the other family cannot be used
         bind = bind if ip_address(bind).version == ip_address(assignment.peer).version else ""
-    return Order(
+    return ProbeRequest(
         tool=assignment.tool,
         role=assignment.role,
         end=end,
@@ -58,11 +60,11 @@ def order_of(assignment: Assignment, settings: AgentSettings, end: float, halt: 
     )
 
 
-def measure(order: Order, assignment: Assignment, settings: AgentSettings) -> list[Finding]:
+def measure(order: ProbeRequest, assignment: Assignment, settings: AgentSettings) -> list[Reading]:
     """Use the tool. Raises ProbeError."""
     own_error_s = settings.clock_error_s
     error_s = clocks.error_s() if own_error_s is None else own_error_s
-    probes: Mapping[tuple[str, str], Callable[[], list[Finding]]] = {
+    probes: Mapping[tuple[str, str], Callable[[], list[Reading]]] = {
         ("tcp", "client"): lambda: iperf.client(order),
         ("udp", "client"): lambda: iperf.client(order),
         ("tcp", "server"): lambda: iperf.server(order),
@@ -104,7 +106,7 @@ def perform(
     return replace(done, error=printable(error)[:_MOST_ERROR])
 
 
-def _measurement(finding: Finding, assignment: Assignment, name: str, at: float) -> Measurement:
+def _measurement(finding: Reading, assignment: Assignment, name: str, at: float) -> Measurement:
     return Measurement(
         id=f"{finding.metric}:{assignment.id}",
         metric=finding.metric,

@@ -16,12 +16,11 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from reprlib import repr as shown
 from statistics import median
 from typing import Any
 
-from monitors.archive.measurement import UNITS
+from monitors.measurements.probes.probe import Reading, reading
 from network_provisioner.base.errors import InputError, printable
 
 FAILURE = "custom:perfsonar_failure"
@@ -29,21 +28,7 @@ _LONGEST = 500  # characters of an error
 _MOST_HOPS = 255
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One metric of one run, not yet of anybody."""
-
-    metric: str
-    value: float
-    details: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def unit(self) -> str:
-        """The metric's."""
-        return UNITS.get(self.metric, "1")
-
-
-def throughput(summary: Mapping[str, Any], udp: bool) -> Iterator[Finding]:
+def throughput(summary: Mapping[str, Any], udp: bool) -> Iterator[Reading]:
     """The summary of a throughput test: bits per second as the receiver counted them where it
     did. Raises InputError."""
     sent = number(summary.get("throughput-bits"), "throughput-bits")
@@ -54,24 +39,24 @@ def throughput(summary: Mapping[str, Any], udp: bool) -> Iterator[Finding]:
     details: dict[str, Any] = {"sent_bps": sent}
     if summary.get("retransmits") is not None:
         details["retransmits"] = int(number(summary["retransmits"], "retransmits"))
-    yield Finding("udp_throughput" if udp else "tcp_throughput", bits, details)
+    yield reading("udp_throughput" if udp else "tcp_throughput", bits, **details)
     if udp:
         yield from lost(summary.get("lost"), summary.get("sent"))
         if summary.get("jitter") is not None:
-            yield Finding("jitter", number(summary["jitter"], "jitter") / 1000)
+            yield reading("jitter", number(summary["jitter"], "jitter") / 1000)
 
 
-def lost(count: object, of: object) -> Iterator[Finding]:
+def lost(count: object, of: object) -> Iterator[Reading]:
     """The share of packets that were lost, where both numbers are known. Raises InputError."""
     if count is None or of is None:
         return
     packets = number(of, "packets sent")
     if packets > 0:
         share = number(count, "packets lost") / packets
-        yield Finding("loss", min(1.0, max(0.0, share)), {"packets": int(packets)})
+        yield reading("loss", min(1.0, max(0.0, share)), **{"packets": int(packets)})
 
 
-def round_trips(result: Mapping[str, Any]) -> Iterator[Finding]:
+def round_trips(result: Mapping[str, Any]) -> Iterator[Reading]:
     """The result of an rtt test: the median round trip. Raises InputError."""
     trips = result.get("roundtrips")
     each = [
@@ -81,16 +66,16 @@ def round_trips(result: Mapping[str, Any]) -> Iterator[Finding]:
     ]
     if each:
         details = {"count": len(each), "least_s": min(each), "most_s": max(each)}
-        yield Finding("rtt", median(each), details)
+        yield reading("rtt", median(each), **details)
     elif result.get("mean"):
-        yield Finding("rtt", seconds(result["mean"], "mean"))
+        yield reading("rtt", seconds(result["mean"], "mean"))
     if result.get("loss") is not None:
-        yield Finding("loss", min(1.0, max(0.0, number(result["loss"], "loss"))))
+        yield reading("loss", min(1.0, max(0.0, number(result["loss"], "loss"))))
     else:
         yield from lost(result.get("lost"), result.get("sent"))
 
 
-def trip_statistics(value: Mapping[str, Any]) -> Iterator[Finding]:
+def trip_statistics(value: Mapping[str, Any]) -> Iterator[Reading]:
     """Milliseconds of round trips of which only statistics are known: their median, or the mean
     where there is none. Raises InputError."""
     middle = next((name for name in ("median", "mean") if value.get(name) is not None), "mean")
@@ -100,10 +85,10 @@ def trip_statistics(value: Mapping[str, Any]) -> Iterator[Finding]:
         if value.get(known) is not None:
             details[name] = number(value[known], known) / 1000
     if found > 0:
-        yield Finding("rtt", found / 1000, details)
+        yield reading("rtt", found / 1000, **details)
 
 
-def delays(value: object, metric: str, clock_error_ms: object = None) -> Iterator[Finding]:
+def delays(value: object, metric: str, clock_error_ms: object = None) -> Iterator[Reading]:
     """A histogram of delays in milliseconds: their median, and as jitter how far the 95th
     percentile is above it. Raises InputError.
 
@@ -119,12 +104,12 @@ def delays(value: object, metric: str, clock_error_ms: object = None) -> Iterato
         error_ms = number(clock_error_ms, "clock error")
         details["clock_error_s"] = error_ms / 1000
     if middle > 0 and abs(error_ms) < middle:
-        yield Finding(metric, middle / 1000, details)
+        yield reading(metric, middle / 1000, **details)
     if metric == "one_way_delay":
-        yield Finding("jitter", spread / 1000, {"is": "95th percentile less median"})
+        yield reading("jitter", spread / 1000, **{"is": "95th percentile less median"})
 
 
-def hops(path: object) -> Iterator[Finding]:
+def hops(path: object) -> Iterator[Reading]:
     """A path as its hops in order, each with what is known of it; those that said nothing count.
     Raises InputError."""
     if not isinstance(path, Sequence) or isinstance(path, str) or len(path) > _MOST_HOPS:
@@ -132,28 +117,28 @@ def hops(path: object) -> Iterator[Finding]:
     route = [hop.get("ip") if isinstance(hop, Mapping) else None for hop in path]
     if route:
         shown = [ip if isinstance(ip, str) and _is_name(ip) else None for ip in route]
-        yield Finding("hops", float(len(route)), {"route": shown})
+        yield reading("hops", float(len(route)), **{"route": shown})
 
 
 def _is_name(text: str) -> bool:
     return len(text) <= 100 and text.isprintable()
 
 
-def disk_to_disk(result: Mapping[str, Any]) -> Iterator[Finding]:
+def disk_to_disk(result: Mapping[str, Any]) -> Iterator[Reading]:
     """The result of a disk-to-disk test, bits per second. Raises InputError."""
     if result.get("throughput") is not None:
         bits = number(result["throughput"], "throughput")
         if bits > 0:
-            yield Finding("throughput", bits)
+            yield reading("throughput", bits)
 
 
-def failed(error: object) -> Finding:
+def failed(error: object) -> Reading:
     """A run that did not come to a result."""
     text = error if isinstance(error, str) and error else "no reason was given"
-    return Finding(FAILURE, 1.0, {"error": printable(text[:_LONGEST])})
+    return reading(FAILURE, 1.0, **{"error": printable(text[:_LONGEST])})
 
 
-def checked(found: Finding) -> Finding:
+def checked(found: Reading) -> Reading:
     """Raises InputError for a value that no archive takes."""
     if not math.isfinite(found.value):
         raise InputError(f"{found.metric} is {found.value!r}, expected a finite number")

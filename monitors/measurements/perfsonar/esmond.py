@@ -19,9 +19,10 @@ from urllib.parse import urljoin, urlsplit
 
 from monitors.archive.measurement import Measurement
 from monitors.measurements.perfsonar import convert
-from monitors.measurements.perfsonar.convert import Finding, number
+from monitors.measurements.perfsonar.convert import number
 from monitors.measurements.perfsonar.results import REVERSIBLE, measurement
 from monitors.measurements.perfsonar.settings import Hosts
+from monitors.measurements.probes.probe import Reading, reading
 from network_provisioner.base.errors import InputError, printable
 from network_provisioner.base.instants import instant
 
@@ -165,7 +166,7 @@ def measurements(
     return taken, problem
 
 
-def _found(series: Series, value: Any, clock_error_ms: Any) -> Iterator[Finding]:
+def _found(series: Series, value: Any, clock_error_ms: Any) -> Iterator[Reading]:
     kind = series.event_type
     if kind == "throughput":
         if series.test == "disk-to-disk":
@@ -185,15 +186,15 @@ def _found(series: Series, value: Any, clock_error_ms: Any) -> Iterator[Finding]
         yield convert.failed(value.get("error") if isinstance(value, Mapping) else value)
 
 
-def _loss(value: Any) -> Iterator[Finding]:
+def _loss(value: Any) -> Iterator[Reading]:
     """A share, or the numbers it is made of."""
     if isinstance(value, Mapping):
         yield from convert.lost(value.get("numerator"), value.get("denominator"))
     else:
-        yield Finding("loss", min(1.0, max(0.0, number(value, "packet-loss-rate"))))
+        yield reading("loss", min(1.0, max(0.0, number(value, "packet-loss-rate"))))
 
 
-def _trace(value: Any) -> Iterator[Finding]:
+def _trace(value: Any) -> Iterator[Reading]:
     """Probes of hops: those of the first query of each time to live are the path."""
     if not isinstance(value, list):
         raise InputError(f"packet-trace is {shown(value)}, expected a list of probes")

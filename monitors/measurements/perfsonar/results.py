@@ -15,8 +15,9 @@ from typing import Any
 from monitors.archive.archive import Archive
 from monitors.archive.measurement import Measurement
 from monitors.measurements.perfsonar import convert
-from monitors.measurements.perfsonar.convert import Finding, seconds
+from monitors.measurements.perfsonar.convert import seconds
 from monitors.measurements.perfsonar.settings import Hosts
+from monitors.measurements.probes.probe import Reading
 from network_provisioner.base.errors import InputError, printable
 from network_provisioner.base.instants import instant
 
@@ -55,7 +56,7 @@ def measurements_of(body: Mapping[str, Any], hosts: Hosts) -> list[Measurement]:
     ]
 
 
-def findings(kind: str, spec: Mapping[str, Any], body: Mapping[str, Any]) -> list[Finding]:
+def findings(kind: str, spec: Mapping[str, Any], body: Mapping[str, Any]) -> list[Reading]:
     """What a run found, or that it failed. Raises InputError."""
     result = body.get("result")
     if not isinstance(result, Mapping):
@@ -65,7 +66,7 @@ def findings(kind: str, spec: Mapping[str, Any], body: Mapping[str, Any]) -> lis
     return [convert.checked(one) for one in _found(kind, spec, result)]
 
 
-def _found(kind: str, spec: Mapping[str, Any], result: Mapping[str, Any]) -> Iterable[Finding]:
+def _found(kind: str, spec: Mapping[str, Any], result: Mapping[str, Any]) -> Iterable[Reading]:
     if kind == "throughput":
         summary = _mapping(_mapping(result, "summary"), "summary")
         return convert.throughput(summary, spec.get("udp") is True)
@@ -86,7 +87,7 @@ def _found(kind: str, spec: Mapping[str, Any], result: Mapping[str, Any]) -> Ite
 
 
 def measurement(
-    found: Finding, run: str, start: float, subject: str, details: Mapping[str, Any]
+    found: Reading, run: str, start: float, subject: str, details: Mapping[str, Any]
 ) -> Measurement:
     """One metric of a run that began at ``start``."""
     return Measurement(

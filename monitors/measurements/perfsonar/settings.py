@@ -18,15 +18,17 @@ from fnmatch import fnmatchcase
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from pathlib import Path
 from reprlib import repr as shown
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import urlsplit
+
+from pydantic import Field
 
 from network_provisioner.base import fields
 from network_provisioner.base.errors import InputError
+from network_provisioner.base.schema import Duration, Name, Schema, checked, read
 from network_provisioner.base.units import parse_duration
 from network_provisioner.topology.graph import Topology
 
-_KEYS = ("archive", "hosts", "every", "back", "only", "ca", "token_file")
 _LEAST_EVERY_S = 10.0
 
 
@@ -48,43 +50,15 @@ class Remote:
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class PerfsonarSettings:
     """The whole section."""
 
     hosts: Hosts
     remotes: Sequence[Remote] = ()
 
 
-def settings_from_list(
-    data: Sequence[Mapping[str, Any]], topology: Topology | None, folder: Path
-) -> Settings:
-    """The section as values. Hosts hold for all entries, and what they do not name is looked for
-    among the addresses of the topology's sites. ``folder``: where relative paths begin. Raises
-    InputError for what cannot be meant."""
-    known: list[tuple[str, str]] = []
-    remotes: list[Remote] = []
-    for place, entry in enumerate(data):
-        what = f"perfsonar.{place}"
-        fields.known_keys(entry, _KEYS, what)
-        if not {"archive", "hosts"} & set(entry):
-            raise InputError(f"{what}: found {shown(dict(entry))}, expected an archive or hosts")
-        hosts = entry.get("hosts", {})
-        if not isinstance(hosts, Mapping):
-            raise InputError(f"{what}.hosts is {shown(hosts)}, expected sites by host")
-        known += hosts_from_dict(hosts, topology)
-        if "archive" in entry:
-            remotes.append(_remote(entry, what, folder))
-        elif len(entry) > 1:
-            raise InputError(f"{what}: found {shown(dict(entry))}, expected an archive beside it")
-    if topology is not None:
-        sites = [(name, topology.nodes[name]) for name in topology.sites]
-        known += [(name.lower(), name) for name, _ in sites]
-        known += [(node.address, name) for name, node in sites if node.address]
-    return Settings(Hosts(known), remotes)
-
-
-def _remote(entry: Mapping[str, Any], what: str, folder: Path) -> Remote:
-    url = fields.name(entry["archive"], f"{what}.archive")
+def _url(value: object, what: str) -> str:
+    url = fields.name(value, what)
     try:
         parts = urlsplit(url)
         usable = parts.scheme in ("http", "https") and parts.hostname and not parts.query
@@ -92,28 +66,64 @@ def _remote(entry: Mapping[str, Any], what: str, folder: Path) -> Remote:
         usable = False
     if not usable:
         raise InputError(
-            f"{what}.archive is {shown(url)}, expected a URL such as"
+            f"{what}: found {shown(url)}, expected a URL such as"
             " https://ps.example.edu/esmond/perfsonar/archive/"
         )
-    remote = Remote(url if url.endswith("/") else f"{url}/")
-    every_s = parse_duration(entry.get("every", remote.every_s), f"{what}.every")
+    return url if url.endswith("/") else f"{url}/"
+
+
+def _every(value: object, what: str) -> float:
+    every_s = parse_duration(value, what)
     if every_s < _LEAST_EVERY_S:
-        raise InputError(f"{what}.every is {every_s:g} s, expected at least {_LEAST_EVERY_S:g} s")
-    only = entry.get("only", {})
-    if not isinstance(only, Mapping):
-        raise InputError(f"{what}.only is {shown(only)}, expected filters such as tool-name")
-    return Remote(
-        remote.url,
-        every_s,
-        parse_duration(entry.get("back", remote.back_s), f"{what}.back"),
-        {str(key): fields.name(value, f"{what}.only.{key}") for key, value in only.items()},
-        _path(entry, "ca", what, folder),
-        _path(entry, "token_file", what, folder),
-    )
+        raise InputError(f"{what}: found {every_s:g} s, expected at least {_LEAST_EVERY_S:g} s")
+    return every_s
 
 
-def _path(entry: Mapping[str, Any], key: str, what: str, folder: Path) -> Path | None:
-    return folder / fields.name(entry[key], f"{what}.{key}") if key in entry else None
+class _Entry(Schema):
+    archive: Annotated[str, checked(_url)] | None = None
+    hosts: dict[Name, Name] | None = None
+    every: Annotated[float, checked(_every)] = 600.0
+    back: Duration = 7 * 86_400.0
+    only: dict[str, Name] = Field(default={})
+    ca: Name | None = None
+    token_file: Name | None = None
+
+
+def settings_from_list(
+    data: Sequence[Mapping[str, Any]], topology: Topology | None, folder: Path
+) -> PerfsonarSettings:
+    """The section as values. Hosts hold for all entries, and what they do not name is looked for
+    among the addresses of the topology's sites. ``folder``: where relative paths begin. Raises
+    InputError for what cannot be meant."""
+    known: list[tuple[str, str]] = []
+    remotes: list[Remote] = []
+    for place, item in enumerate(data):
+        what = f"perfsonar.{place}"
+        entry = read(_Entry, item, what)
+        if entry.archive is None and entry.hosts is None:
+            raise InputError(f"{what}: found {shown(dict(item))}, expected an archive or hosts")
+        for host, end in (entry.hosts or {}).items():
+            site = end.partition("/")[0]
+            if topology is not None and site not in topology.sites:
+                raise InputError(
+                    f"{what}.hosts.{host}: found site {site!r}, expected one of "
+                    f"{', '.join(sorted(topology.sites))}"
+                )
+            known.append((host.lower(), end))
+        if entry.archive is not None:
+            ca, token_file = (
+                None if path is None else folder / path for path in (entry.ca, entry.token_file)
+            )
+            remotes.append(
+                Remote(entry.archive, entry.every, entry.back, entry.only, ca, token_file)
+            )
+        elif len(item) > 1:
+            raise InputError(f"{what}: found {shown(dict(item))}, expected an archive beside it")
+    if topology is not None:
+        sites = [topology.nodes[name] for name in topology.sites]
+        known += [(site.name.lower(), site.name) for site in sites]
+        known += [(site.address, site.name) for site in sites if site.address]
+    return PerfsonarSettings(Hosts(known), remotes)
 
 
 _LONGEST = 255
@@ -157,22 +167,6 @@ class Hosts:
             return ip_address(host) in network
         except ValueError:
             return False
-
-
-def hosts_from_dict(data: Mapping[str, object], topology: Topology | None) -> list[tuple[str, str]]:
-    """A mapping from hosts to ends. Raises InputError for an end at a site that there is not."""
-    known = []
-    for pattern, end in data.items():
-        host = fields.name(pattern, "perfsonar.hosts: a host").lower()
-        meant = fields.name(end, f"perfsonar.hosts.{host}")
-        site = meant.partition("/")[0]
-        if topology is not None and site not in topology.sites:
-            raise InputError(
-                f"perfsonar.hosts.{host}: found site {site!r}, expected one of "
-                f"{', '.join(sorted(topology.sites))}"
-            )
-        known.append((host, meant))
-    return known
 
 
 def _network(pattern: str) -> IPv4Network | IPv6Network | None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from monitors.measurements.probes import programs
-from monitors.measurements.probes.probe import Finding, Order, ProbeError
+from monitors.measurements.probes.probe import ProbeError, ProbeRequest, Reading
 from network_provisioner.base.errors import printable
 
 _MOST_BYTES = 64 * 1024
@@ -29,7 +29,7 @@ class Command:
     timeout_s: float = 10.0
 
 
-def read(output: bytes, command: Command) -> Finding:
+def read(output: bytes, command: Command) -> Reading:
     """What a program said: a number, or ``{"value": …, "unit": …, "details": {…}}``.
 
     Raises ProbeError.
@@ -51,10 +51,10 @@ def read(output: bytes, command: Command) -> Finding:
         raise ProbeError(f"{command.name}: expected a short text as 'unit', an object as 'details'")
     if len(json.dumps(details)) > _MOST_DETAILS:
         raise ProbeError(f"{command.name}: found details above {_MOST_DETAILS} bytes")
-    return Finding(f"custom:{command.name}", float(value), unit, details)
+    return Reading(f"custom:{command.name}", float(value), unit, details)
 
 
-def measure(order: Order, commands: Mapping[str, Command], subject: str) -> list[Finding]:
+def measure(order: ProbeRequest, commands: Mapping[str, Command], subject: str) -> list[Reading]:
     """Run the command that the order names. It finds what is measured in ADON_SUBJECT and, where
     there is one, the other end's address in ADON_PEER. Raises ProbeError."""
     command = commands.get(order.options["command"])

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from monitors.measurements.probes.probe import Finding, found
+from monitors.measurements.probes.probe import Reading, reading
 
 _NS = 1e9
 
@@ -35,18 +35,18 @@ class Trip:
         return (away - stay if 0 <= stay <= away else away) / _NS
 
 
-def rtt(trips: Sequence[Trip], trusted: bool = True) -> Finding:
+def rtt(trips: Sequence[Trip], trusted: bool = True) -> Reading:
     """The median, with what else describes them. ``trips``: one at least."""
     times = sorted(trip.rtt_s(trusted) for trip in trips)
-    return found("rtt", statistics.median(times), **_summary(times))
+    return reading("rtt", statistics.median(times), **_summary(times))
 
 
-def loss(sent: int, came: int, **details: Any) -> Finding:
+def loss(sent: int, came: int, **details: Any) -> Reading:
     """Which part did not come."""
-    return found("loss", min(1.0, max(0.0, 1 - came / sent)), sent=sent, came=came, **details)
+    return reading("loss", min(1.0, max(0.0, 1 - came / sent)), sent=sent, came=came, **details)
 
 
-def jitter(trips: Sequence[Trip]) -> Finding | None:
+def jitter(trips: Sequence[Trip]) -> Reading | None:
     """Mean change of the one-way delay from one packet to the next (RFC 3393's ipdv, absolute).
 
     The clocks' difference falls out. None for fewer than two packets in a row.
@@ -59,14 +59,14 @@ def jitter(trips: Sequence[Trip]) -> Finding | None:
     ]
     if not changes:
         return None
-    return found("jitter", statistics.fmean(changes) / _NS, count=len(changes))
+    return reading("jitter", statistics.fmean(changes) / _NS, count=len(changes))
 
 
-def one_way(trips: Sequence[Trip], error_s: float) -> Finding:
+def one_way(trips: Sequence[Trip], error_s: float) -> Reading:
     """The median delay there, where both clocks together are off by at most ``error_s``."""
     there = sorted((trip.there - trip.sent) / _NS for trip in trips)
     back = sorted((trip.back - trip.returned) / _NS for trip in trips)
-    return found(
+    return reading(
         "one_way_delay",
         statistics.median(there),
         error_s=error_s,

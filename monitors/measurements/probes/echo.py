@@ -27,7 +27,7 @@ from monitors.measurements.probes.echo_packets import (
     udp,
     unpacked,
 )
-from monitors.measurements.probes.probe import Finding, Order, ProbeError
+from monitors.measurements.probes.probe import ProbeError, ProbeRequest, Reading
 
 _HELLO_S = 0.2  # between two hellos, while nobody knows how far it is
 _AFTER_END_S = 2.5  # the server answers once more, where its answer was lost
@@ -37,7 +37,7 @@ _AT_ONCE = 256  # packets, before the time is looked at: others may send without
 
 
 @dataclass(frozen=True, slots=True)
-class Waits:
+class EchoTimeouts:
     """For late answers after the last packet, and between two questions how many came (seconds)."""
 
     late_s: float
@@ -49,19 +49,19 @@ class Waits:
         return self.late_s + _QUESTIONS * self.again_s
 
 
-def waits_for(rtt_s: float) -> Waits:
+def timeouts_for(rtt_s: float) -> EchoTimeouts:
     """On a path of about this round trip. Pure."""
-    return Waits(min(2.0, max(0.2, 3 * rtt_s)), min(0.5, max(0.05, 1.5 * rtt_s)))
+    return EchoTimeouts(min(2.0, max(0.2, 3 * rtt_s)), min(0.5, max(0.05, 1.5 * rtt_s)))
 
 
-def packets_in(left_s: float, asked: int | None, interval_s: float, waits: Waits) -> int:
+def packets_in(left_s: float, asked: int | None, interval_s: float, waits: EchoTimeouts) -> int:
     """How many packets there is time for, when the answers to the last are waited for. Pure."""
     left_s = max(0.0, left_s)
     room = math.floor((left_s - min(waits.all_s, _MOST * left_s)) / interval_s) + 1
     return room if asked is None else min(room, asked)
 
 
-def server(order: Order, error_s: float) -> list[Finding]:
+def server(order: ProbeRequest, error_s: float) -> list[Reading]:
     """Answer the peer, and nobody else, until its stream has ended. There are no findings here.
 
     ``error_s`` bounds how far this machine's clock is off. Raises ProbeError where nobody came.
@@ -104,7 +104,7 @@ def server(order: Order, error_s: float) -> list[Finding]:
     return []
 
 
-def _listening(order: Order) -> socket.socket:
+def _listening(order: ProbeRequest) -> socket.socket:
     while True:
         try:
             return udp(order.peer, order.bind, order.port, connected=False)
@@ -122,7 +122,7 @@ class _Stream:
     """The client's side. ``left`` has when each packet left by the wall clock and by the steady one
     (nanoseconds), ``answered`` by kind how many the other end had seen when it answered last."""
 
-    order: Order
+    order: ProbeRequest
     sock: socket.socket
     left: dict[int, tuple[int, int]] = field(default_factory=dict)
     trips: dict[int, Trip] = field(default_factory=dict)
@@ -185,7 +185,7 @@ class _Stream:
         )
 
 
-def client(order: Order, error_s: float, most_error_s: float) -> list[Finding]:
+def client(order: ProbeRequest, error_s: float, most_error_s: float) -> list[Reading]:
     """Measure towards the peer's server. One-way delay is measured where both clocks together are
     off by at most ``most_error_s``; ``error_s`` is what this machine's may be off.
 
@@ -200,7 +200,7 @@ def client(order: Order, error_s: float, most_error_s: float) -> list[Finding]:
             if order.halt.is_set():
                 raise ProbeError("the agent was stopped")
             raise ProbeError(f"{order.peer} port {order.port} does not answer: {stream.refusal}")
-        waits = waits_for(stream.rtt_s)
+        waits = timeouts_for(stream.rtt_s)
         count = packets_in(order.left_s, options["count"], options["interval"], waits)
         begin = time.monotonic()
         for number in range(count):
@@ -218,7 +218,7 @@ def client(order: Order, error_s: float, most_error_s: float) -> list[Finding]:
 def findings(
     trips: Mapping[int, Trip], sent: int, seen: int | None, twice: int, trusted: bool,
     clocks_error_s: float, most_error_s: float,
-) -> list[Finding]:  # fmt: skip
+) -> list[Reading]:  # fmt: skip
     """What a stream of ``sent`` packets says of which ``seen`` came there, if that is known. Pure.
 
     ``trusted``: nobody set our clock meanwhile. Loss is that of one direction, where the other end

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import psutil
 
-from monitors.measurements.probes.probe import Finding, Order, ProbeError, found
+from monitors.measurements.probes.probe import ProbeError, ProbeRequest, Reading, reading
 
 _END_S = 0.1  # kept of the time for reading a second time
 _GUESTS = ("guest", "guest_nice")  # their time is in that of users already
@@ -25,7 +25,7 @@ def shares(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str,
     return {name: seconds / total for name, seconds in spent.items()}
 
 
-def measure(order: Order) -> list[Finding]:
+def measure(order: ProbeRequest) -> list[Reading]:
     """CPU and input/output over the time of the order, memory at its end. Raises ProbeError."""
     before = psutil.cpu_times()._asdict()
     order.pause(max(0.0, order.left_s - _END_S))
@@ -37,8 +37,8 @@ def measure(order: Order) -> list[Finding]:
     cpu = {name: round(value, 6) for name, value in share.items()}
     load = os.getloadavg()[0]
     return [
-        found("cpu_use", min(1.0, max(0.0, 1 - idle - waits)), cores=os.cpu_count(), load=load,
+        reading("cpu_use", min(1.0, max(0.0, 1 - idle - waits)), cores=os.cpu_count(), load=load,
               shares=cpu),
-        found("memory_use", 1 - memory.available / memory.total, total_bytes=memory.total),
-        found("io_wait", waits, cores=os.cpu_count()),
+        reading("memory_use", 1 - memory.available / memory.total, total_bytes=memory.total),
+        reading("io_wait", waits, cores=os.cpu_count()),
     ]  # fmt: skip

@@ -9,7 +9,7 @@ from ipaddress import ip_address
 from typing import Any
 
 from monitors.measurements.probes import programs
-from monitors.measurements.probes.probe import Finding, Order, ProbeError, found
+from monitors.measurements.probes.probe import ProbeError, ProbeRequest, Reading, reading
 from network_provisioner.base.errors import printable
 
 PROGRAM = "iperf3"
@@ -29,7 +29,7 @@ def seconds_of_test(left_s: float, asked_s: int | None, omit_s: int) -> int:
     return max(0, room if asked_s is None else min(room, asked_s))
 
 
-def client_argv(program: str, order: Order, seconds: int) -> list[str]:
+def client_argv(program: str, order: ProbeRequest, seconds: int) -> list[str]:
     """The client's command line."""
     options = order.options
     rate = min(options["rate"] or math.inf, order.most_bps)
@@ -45,7 +45,7 @@ def client_argv(program: str, order: Order, seconds: int) -> list[str]:
     return [*argv, "-P", str(options["streams"])]
 
 
-def server_argv(program: str, order: Order) -> list[str]:
+def server_argv(program: str, order: ProbeRequest) -> list[str]:
     """The server's: it ends after one test."""
     argv = [program, "-s", "-1", "-J", "-p", str(order.port)]
     argv += ["-B", order.bind] if order.bind else []
@@ -67,7 +67,7 @@ def read(output: bytes) -> dict[str, Any]:
     return report
 
 
-def tcp_findings(report: Mapping[str, Any]) -> list[Finding]:
+def tcp_findings(report: Mapping[str, Any]) -> list[Reading]:
     """Throughput as the receiver saw it. Raises ProbeError."""
     end = _part(report, "end")
     sent, received = _part(end, "sum_sent"), _part(end, "sum_received")
@@ -84,10 +84,10 @@ def tcp_findings(report: Mapping[str, Any]) -> list[Finding]:
         details["retransmits"] = sent["retransmits"]
     if isinstance(end.get("sender_tcp_congestion"), str):
         details["congestion"] = end["sender_tcp_congestion"][:40]
-    return [found("tcp_throughput", value, **details)]
+    return [reading("tcp_throughput", value, **details)]
 
 
-def udp_findings(report: Mapping[str, Any]) -> list[Finding]:
+def udp_findings(report: Mapping[str, Any]) -> list[Reading]:
     """Throughput, loss and jitter as the receiver saw them. Raises ProbeError.
 
     jitter as in RFC 3550, 6.4.1.
@@ -108,15 +108,15 @@ def udp_findings(report: Mapping[str, Any]) -> list[Finding]:
         else offered * (1 - lost / packets)
     )
     found_all = [
-        found("udp_throughput", value, offered_bps=offered, **details),
-        found("loss", lost / packets, direction="one way", **details),
+        reading("udp_throughput", value, offered_bps=offered, **details),
+        reading("loss", lost / packets, direction="one way", **details),
     ]
     if lost < packets:
-        found_all.append(found("jitter", _number(total, "jitter_ms") / 1e3, **details))
+        found_all.append(reading("jitter", _number(total, "jitter_ms") / 1e3, **details))
     return found_all
 
 
-def client(order: Order) -> list[Finding]:
+def client(order: ProbeRequest) -> list[Reading]:
     """Measure towards the peer's server, which may begin to listen a little later.
 
     Raises ProbeError.
@@ -142,7 +142,7 @@ def client(order: Order) -> list[Finding]:
     raise ProbeError("the agent was stopped" if order.halt.is_set() else refusal)
 
 
-def server(order: Order) -> list[Finding]:
+def server(order: ProbeRequest) -> list[Reading]:
     """Take one test of the peer. There are no findings at this end: the client has them.
 
     Raises ProbeError.

@@ -17,7 +17,7 @@ import time
 from monitors.measurements.probes import clocks, delays, programs
 from monitors.measurements.probes.delays import Trip
 from monitors.measurements.probes.echo_packets import family_of, receive, stamped
-from monitors.measurements.probes.probe import Finding, Order, ProbeError
+from monitors.measurements.probes.probe import ProbeError, ProbeRequest, Reading
 
 PROGRAM = "ping"
 _LINGER_S = 1.0
@@ -60,7 +60,7 @@ def answered(data: bytes, family: socket.AddressFamily, raw: bool, mark: bytes) 
     return int(_HEAD.unpack_from(data)[4])
 
 
-def measure(order: Order) -> list[Finding]:
+def measure(order: ProbeRequest) -> list[Reading]:
     """Raises ProbeError where nothing can be sent there."""
     family = family_of(order.peer)
     for kind in (socket.SOCK_DGRAM, socket.SOCK_RAW):
@@ -76,8 +76,8 @@ def measure(order: Order) -> list[Finding]:
 
 
 def _by_socket(
-    order: Order, sock: socket.socket, family: socket.AddressFamily, raw: bool
-) -> list[Finding]:
+    order: ProbeRequest, sock: socket.socket, family: socket.AddressFamily, raw: bool
+) -> list[Reading]:
     options = order.options
     try:
         stamped(sock)
@@ -123,12 +123,12 @@ def _by_socket(
     return _findings(list(trips.values()), len(left), unset.holds())
 
 
-def _findings(trips: list[Trip], sent: int, trusted: bool) -> list[Finding]:
+def _findings(trips: list[Trip], sent: int, trusted: bool) -> list[Reading]:
     lost = delays.loss(sent, len(trips), direction="there and back")
     return [lost, delays.rtt(trips, trusted)] if trips else [lost]
 
 
-def _by_program(order: Order) -> list[Finding]:
+def _by_program(order: ProbeRequest) -> list[Reading]:
     program = programs.find(PROGRAM)
     if program is None:
         raise ProbeError(
@@ -146,7 +146,7 @@ def _by_program(order: Order) -> list[Finding]:
     return read(ended.out, ended)
 
 
-def read(output: bytes, ended: programs.Ended) -> list[Finding]:
+def read(output: bytes, ended: programs.ProgramResult) -> list[Reading]:
     """What the program ping said. Raises ProbeError."""
     summary = _SUMMARY.search(output)
     if summary is None or int(summary[1]) == 0:

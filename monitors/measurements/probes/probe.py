@@ -58,7 +58,7 @@ class Halt:
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class ProbeRequest:
     """What is to be measured. ``end`` is monotonic seconds (:func:`time.monotonic`): by then all is
     over. ``peer`` is an IP address, ``options`` are those of the tool, all of them and checked;
     ``bind`` is the address of ours to be used ("": as the system chooses); ``most_bps`` bounds
@@ -91,7 +91,7 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Reading:
     """One value of one metric, with what else is worth knowing."""
 
     metric: str
@@ -100,6 +100,6 @@ class Finding:
     details: Mapping[str, Any] = field(default_factory=dict)
 
 
-def found(metric: str, value: float, **details: Any) -> Finding:
-    """A finding in the metric's own unit."""
-    return Finding(metric, value, UNITS[metric], details)
+def reading(metric: str, value: float, **details: Any) -> Reading:
+    """In the metric's own unit."""
+    return Reading(metric, value, UNITS.get(metric, "1"), details)

@@ -23,7 +23,7 @@ _PLACES = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class ProgramResult:
     """How a program ended. ``in_time`` is False where it was killed because its time was up."""
 
     code: int
@@ -57,7 +57,7 @@ def run(
     halt: Halt,
     env: Mapping[str, str] | None = None,
     most_bytes: int = _MOST_BYTES,
-) -> Ended:
+) -> ProgramResult:
     """Run a program until it ends, at most until ``until`` (monotonic seconds).
 
     Raises ProbeError where it cannot be started, says more than ``most_bytes``, or the agent stops.
@@ -87,7 +87,7 @@ def run(
 
 def _listen(
     guard: subprocess.Popen[bytes], name: str, until: float, halt: Halt, most_bytes: int
-) -> Ended:
+) -> ProgramResult:
     assert guard.stdout is not None
     assert guard.stderr is not None
     out, err = bytearray(), bytearray()
@@ -98,7 +98,7 @@ def _listen(
         if halt.is_set():
             raise ProbeError("the agent was stopped")
         if not ready and time.monotonic() >= until:
-            return Ended(-1, bytes(out), bytes(err), in_time=False)
+            return ProgramResult(-1, bytes(out), bytes(err), in_time=False)
         for number, _ in ready:
             more = os.read(number, 65536)
             if not more:
@@ -109,5 +109,5 @@ def _listen(
     try:
         code = guard.wait(max(0.0, until - time.monotonic()) + _AFTER_S)
     except subprocess.TimeoutExpired:  # it closed its output and goes on
-        return Ended(-1, bytes(out), bytes(err), in_time=False)
-    return Ended(code if code >= 0 else 128 - code, bytes(out), bytes(err))
+        return ProgramResult(-1, bytes(out), bytes(err), in_time=False)
+    return ProgramResult(code if code >= 0 else 128 - code, bytes(out), bytes(err))

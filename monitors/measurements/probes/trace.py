@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from monitors.measurements.probes.echo_packets import family_of, stamped
-from monitors.measurements.probes.probe import Finding, Order, ProbeError, found
+from monitors.measurements.probes.probe import ProbeError, ProbeRequest, Reading, reading
 
 _PORT = 33434  # the first that traceroute uses; nobody listens there
 _AT_A_TIME = 4
@@ -33,7 +33,7 @@ _NS = 1e9
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class HopAnswer:
     """What was said about a packet: by whom, after how long, and whether that ends the route:
     ``end`` is "" for a router on the way, ``reached``, or why it goes no further."""
 
@@ -43,7 +43,7 @@ class Said:
 
 
 def verdict(family: int, origin: int, kind: int, code: int) -> str | None:
-    """:attr:`Said.end` of what ICMP says; None for what is none of our business. Pure."""
+    """:attr:`HopAnswer.end` of what ICMP says; None for what is none of our business. Pure."""
     _, _, _, exceeded, unreachable = _KINDS[socket.AddressFamily(family)]
     if origin not in (_FROM_ICMP, _FROM_ICMP6):
         return None
@@ -54,7 +54,7 @@ def verdict(family: int, origin: int, kind: int, code: int) -> str | None:
     return f"unreachable, code {code}" if kind == unreachable[0] else None
 
 
-def route_of(heard: Mapping[int, Said], asked: int) -> tuple[list[dict[str, Any]], str]:
+def route_of(heard: Mapping[int, HopAnswer], asked: int) -> tuple[list[dict[str, Any]], str]:
     """All hops up to the end of the route, or the last that answered, and how it ends. Pure."""
     ends = [hop for hop, said in heard.items() if said.end]
     reached = [hop for hop in ends if heard[hop].end == "reached"]
@@ -69,10 +69,10 @@ def route_of(heard: Mapping[int, Said], asked: int) -> tuple[list[dict[str, Any]
     return route, end or f"nobody answers beyond hop {last} of {asked}"
 
 
-def measure(order: Order) -> list[Finding]:
+def measure(order: ProbeRequest) -> list[Reading]:
     """Raises ProbeError where nobody on the way says anything."""
     most, attempts = order.options["most_hops"], order.options["attempts"]
-    heard: dict[int, Said] = {}
+    heard: dict[int, HopAnswer] = {}
     asked = 0
     while asked < most and order.go_on() and not any(said.end for said in heard.values()):
         window = range(asked + 1, min(asked + _AT_A_TIME, most) + 1)
@@ -87,16 +87,16 @@ def measure(order: Order) -> list[Finding]:
         raise ProbeError(f"nobody on the way to {order.peer} answers")
     route, end = route_of(heard, asked)
     reached = end == "reached"
-    return [found("hops", len(route), route=route, reached=reached, end=end)]
+    return [reading("hops", len(route), route=route, reached=reached, end=end)]
 
 
-def _ended_before(heard: Mapping[int, Said], window: Sequence[int]) -> bool:
+def _ended_before(heard: Mapping[int, HopAnswer], window: Sequence[int]) -> bool:
     """Whether the route ends in the window, with all hops before the end known."""
     ends = [hop for hop, said in heard.items() if said.end]
     return bool(ends) and all(hop in heard for hop in window if hop < min(ends))
 
 
-def _ask(order: Order, hops: Sequence[int], heard: dict[int, Said]) -> None:
+def _ask(order: ProbeRequest, hops: Sequence[int], heard: dict[int, HopAnswer]) -> None:
     """Send one packet for each hop and take what is said about them."""
     family = family_of(order.peer)
     waiting: dict[int, tuple[int, socket.socket, int]] = {}
@@ -120,7 +120,7 @@ def _ask(order: Order, hops: Sequence[int], heard: dict[int, Said]) -> None:
             sock.close()
 
 
-def _sent(order: Order, family: socket.AddressFamily, hop: int) -> socket.socket:
+def _sent(order: ProbeRequest, family: socket.AddressFamily, hop: int) -> socket.socket:
     level, receive_errors, lives, _, _ = _KINDS[family]
     sock = socket.socket(family, socket.SOCK_DGRAM)
     try:
@@ -137,7 +137,7 @@ def _sent(order: Order, family: socket.AddressFamily, hop: int) -> socket.socket
     return sock
 
 
-def _said(sock: socket.socket, family: int, rtt_s: float, peer: str) -> Said | None:
+def _said(sock: socket.socket, family: int, rtt_s: float, peer: str) -> HopAnswer | None:
     level, receive_errors, _, _, _ = _KINDS[socket.AddressFamily(family)]
     try:
         _, ancillary, _, _ = sock.recvmsg(2048, _ANCILLARY_BYTES, socket.MSG_ERRQUEUE)
@@ -150,17 +150,17 @@ def _said(sock: socket.socket, family: int, rtt_s: float, peer: str) -> Said | N
         end = verdict(family, origin, icmp_type, code)
         address = _offender(value[_ERROR.size :], family)
         if end is not None and address:
-            return Said(address, rtt_s, end)
+            return HopAnswer(address, rtt_s, end)
     return None
 
 
-def _answer(sock: socket.socket, rtt_s: float, peer: str) -> Said | None:
+def _answer(sock: socket.socket, rtt_s: float, peer: str) -> HopAnswer | None:
     """Somebody does listen on that port: the end, too."""
     try:
         sock.recv(2048)
     except OSError:  # the error itself, which its queue has told already
         return None
-    return Said(peer, rtt_s, "reached")
+    return HopAnswer(peer, rtt_s, "reached")
 
 
 def _offender(address: bytes, family: int) -> str:

@@ -1,4 +1,4 @@
-"""Section ``monitoring.notices`` of adon.yml: who is told of what, and how.
+"""Who is told of what, and how: section ``monitoring.notices`` of adon.yml.
 
 notices:
 - on: [failed, stuck]            # default: all but removed
@@ -15,17 +15,21 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from pathlib import Path
+from reprlib import repr as shown
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
+from pydantic import Field
+
 from network_provisioner.base.errors import InputError
-from network_provisioner.base.suggestions import meant
+from network_provisioner.base.schema import Schema, checked, matching, read
 
 FINISHED, FAILED, REMOVED, STUCK, ANOMALY = "finished", "failed", "removed", "stuck", "anomaly"
 KINDS = (FINISHED, FAILED, STUCK, ANOMALY, REMOVED)
 _USUAL = frozenset({FINISHED, FAILED, STUCK, ANOMALY})
-_KEYS = ("on", "users", "workflows", "webhook", "headers_file", "command")
 _HEADER = re.compile(r"([A-Za-z0-9-]{1,100}):[ \t]*([!-~][ -~]{0,4000})")
 
 
@@ -55,6 +59,45 @@ class Target:
             return self.command[0]
         parts = urlsplit(self.webhook)
         return f"{parts.scheme}://{parts.hostname}"
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Something to tell. ``key`` tells it from all others of its ``kind``: under one key a thing is
+    told once. ``at`` is when it happened (Unix seconds)."""
+
+    kind: str
+    key: str
+    text: str
+    at: float
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def subject(self) -> str:
+        """Its first line."""
+        return self.text.partition("\n")[0][:200]
+
+
+def wants(target: Target, notice: Notice) -> bool:
+    """Whether ``target`` is told. An anomaly belongs to no user and no workflow: who is told of
+    certain ones' alone is not told of it."""
+    if notice.kind not in target.on:
+        return False
+    if notice.kind == ANOMALY:
+        return not target.users and not target.workflows
+    names = [str(notice.details.get(key, "")) for key in ("name", "workflow")]
+    return (not target.users or _among(str(notice.details.get("user", "")), target.users)) and (
+        not target.workflows or any(_among(name, target.workflows) for name in names)
+    )
+
+
+def notice_id(target: Target, notice: Notice) -> str:
+    """The id under which it stands in the archive that ``target`` is told of ``notice``."""
+    return f"notice:{target.id}:{notice.kind}:{notice.key}"
+
+
+def _among(name: str, patterns: Sequence[str]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def targets_from_list(data: Sequence[object], folder: Path) -> list[Target]:
@@ -90,62 +133,52 @@ def headers_of(target: Target) -> dict[str, str]:
     return headers
 
 
-def _target(where: str, item: object, folder: Path) -> Target:
-    if not isinstance(item, Mapping):
-        raise InputError(f"{where}: found {item!r:.80}, expected on, webhook or command")
-    for key in item:
-        if key not in _KEYS:
-            hint = meant(key, _KEYS, f"expected {', '.join(_KEYS)}")
-            raise InputError(f"{where}: unknown key {key!r:.80}, {hint}")
-    on = _names(where, item, "on") or tuple(sorted(_USUAL))
-    for kind in on:
-        if kind not in KINDS:
-            raise InputError(f"{where}.on: found {kind!r:.80}, expected {', '.join(KINDS)}")
-    webhook, headers = _text(where, item, "webhook"), _text(where, item, "headers_file")
-    command = _names(where, item, "command")
-    if bool(webhook) == bool(command):
-        raise InputError(f"{where}: expected one of webhook and command")
-    if headers and not webhook:
-        raise InputError(f"{where}: found headers_file, which is for a webhook")
-    return Target(
-        on=frozenset(on),
-        users=_names(where, item, "users"),
-        workflows=_names(where, item, "workflows"),
-        webhook=_url(where, webhook),
-        headers_file=str(folder / headers) if headers else "",
-        command=command,
-    )
-
-
-def _url(where: str, text: str) -> str:
-    if not text:
-        return ""
+def _url(value: object, what: str) -> str:
+    text = value if isinstance(value, str) else ""
     try:
         parts = urlsplit(text)
         good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
         good = False
     if not good or not text.isascii() or any(c <= " " for c in text):
-        raise InputError(f"{where}.webhook: found {text!r:.200}, expected http:// or https://…")
+        raise InputError(f"{what}: found {shown(value)}, expected http:// or https://…")
     return text
 
 
-def _names(where: str, item: Mapping[object, object], key: str) -> tuple[str, ...]:
-    value = item.get(key)
-    if value is None:
-        return ()
-    if isinstance(value, list) and value:
-        words = [word for word in value if isinstance(word, str) and word and "\0" not in word]
-        if len(words) == len(value):
-            return tuple(words)
-    # An empty list would mean anybody, and who wrote it meant nobody.
-    raise InputError(f"{where}.{key}: found {value!r:.80}, expected a list of words")
+_Word = Annotated[str, matching(r"(?s)[^\0]+", "a text")]
+# An empty list would mean anybody, and who wrote it meant nobody.
+_Words = Annotated[tuple[_Word, ...], Field(min_length=1)]
 
 
-def _text(where: str, item: Mapping[object, object], key: str) -> str:
-    value = item.get(key)
-    if value is None:
-        return ""
-    if not isinstance(value, str) or not value or "\0" in value:
-        raise InputError(f"{where}.{key}: found {value!r:.80}, expected a text")
-    return value
+_Kind = Literal["finished", "failed", "stuck", "anomaly", "removed"]
+
+
+class _Target(Schema):
+    on: (
+        Annotated[
+            frozenset[Literal["finished", "failed", "stuck", "anomaly", "removed"]],
+            Field(min_length=1),
+        ]
+        | None
+    ) = None
+    users: _Words | None = None
+    workflows: _Words | None = None
+    webhook: Annotated[str, checked(_url)] | None = None
+    headers_file: _Word | None = None
+    command: _Words | None = None
+
+
+def _target(where: str, item: object, folder: Path) -> Target:
+    doc = read(_Target, item, where)
+    if (doc.webhook is None) == (doc.command is None):
+        raise InputError(f"{where}: expected one of webhook and command")
+    if doc.headers_file and not doc.webhook:
+        raise InputError(f"{where}: found headers_file, which is for a webhook")
+    return Target(
+        on=doc.on or _USUAL,
+        users=doc.users or (),
+        workflows=doc.workflows or (),
+        webhook=doc.webhook or "",
+        headers_file=str(folder / doc.headers_file) if doc.headers_file else "",
+        command=doc.command or (),
+    )

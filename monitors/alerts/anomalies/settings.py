@@ -10,18 +10,20 @@ anomalies:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from reprlib import repr as shown
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from monitors.alerts.anomalies.model import Sensitivity
 from monitors.alerts.anomalies.scales import SHARES
 from monitors.archive.measurement import UNITS
 from network_provisioner.base import fields
 from network_provisioner.base.errors import InputError
-from network_provisioner.base.units import parse_duration
+from network_provisioner.base.schema import Duration, Number, Schema, Whole, checked, read
 
 WATCHED = (
     "throughput", "path_throughput", "tcp_throughput", "udp_throughput",
@@ -32,10 +34,32 @@ busy is no trouble."""
 
 _SHARE_CHANGE = 0.01  # of loss: one packet in a hundred; the ratio of two losses says little
 _CUSTOM = "custom:"
+_BUILT_IN = Sensitivity()
+
+
+def _part(value: object, what: str) -> float:
+    part = value
+    if isinstance(value, str) and value.endswith("%"):
+        try:
+            part = float(value[:-1]) / 100
+        except ValueError:
+            part = None
+    if isinstance(part, bool) or not isinstance(part, int | float) or not 0 < part <= 10:
+        raise InputError(f"{what} is {shown(value)}, expected a part such as '15 %'")
+    return float(part)
+
+
+class _Sensitivity(Schema):
+    min_change: Annotated[float, checked(_part)] = _BUILT_IN.min_change
+    noise: Annotated[Number, Field(ge=1, le=100)] = _BUILT_IN.noise
+    samples: Annotated[Whole, Field(ge=2, le=24)] = _BUILT_IN.samples
+    outage_after: Annotated[Whole, Field(ge=2, le=1000)] = _BUILT_IN.outage_after
+    dip_within: Duration = _BUILT_IN.dip_within_s
+    learn: Duration = _BUILT_IN.learn_s
 
 
 @dataclass(frozen=True)
-class Watch:
+class WatchedMetrics:
     """Which metrics are watched, by name or pattern, the first that fits counts."""
 
     sensitivities: Mapping[str, Sensitivity | None] = field(default_factory=dict)
@@ -53,7 +77,7 @@ class Watch:
         return self.of(metric) or _usual(metric, self.default)
 
 
-def watch_from_dict(section: Mapping[str, Any]) -> Watch:
+def watch_from_dict(section: Mapping[str, Any]) -> WatchedMetrics:
     """The section as values. Raises InputError for what cannot be meant."""
     default = Sensitivity()
     if "default" in section:
@@ -70,7 +94,7 @@ def watch_from_dict(section: Mapping[str, Any]) -> Watch:
             found[name] = None
         else:
             found[name] = _sensitivity(settings, _usual(name, default), what)
-    return Watch(found, default)
+    return WatchedMetrics(found, default)
 
 
 def _usual(metric: str, default: Sensitivity) -> Sensitivity:
@@ -78,48 +102,7 @@ def _usual(metric: str, default: Sensitivity) -> Sensitivity:
 
 
 def _sensitivity(settings: object, usual: Sensitivity, what: str) -> Sensitivity:
-    fields.known_keys(settings, list(_READ), what)
-    assert isinstance(settings, Mapping)
-    values = {
-        _READ[key][0]: _READ[key][1](value, f"{what}.{key}") for key, value in settings.items()
-    }
-    return replace(usual, **values)
-
-
-def _part(value: object, what: str) -> float:
-    number = value
-    if isinstance(value, str) and value.endswith("%"):
-        try:
-            number = float(value[:-1]) / 100
-        except ValueError:
-            number = None
-    if isinstance(number, bool) or not isinstance(number, int | float) or not 0 < number <= 10:
-        raise InputError(f"{what} is {shown(value)}, expected a part such as '15 %'")
-    return float(number)
-
-
-def _times(value: object, what: str) -> float:
-    number = fields.number(value, what, "a number from 1 to 100")
-    if not 1 <= number <= 100:
-        raise InputError(f"{what} is {shown(value)}, expected a number from 1 to 100")
-    return number
-
-
-def _count(least: int, most: int) -> Callable[[object, str], int]:
-    def read(value: object, what: str) -> int:
-        number = fields.whole(value, what, most)
-        if number < least:
-            raise InputError(f"{what} is {number}, expected at least {least}")
-        return number
-
-    return read
-
-
-_READ: Mapping[str, tuple[str, Callable[[object, str], Any]]] = {
-    "min_change": ("min_change", _part),
-    "noise": ("noise", _times),
-    "samples": ("samples", _count(2, 24)),
-    "outage_after": ("outage_after", _count(2, 1000)),
-    "dip_within": ("dip_within_s", parse_duration),
-    "learn": ("learn_s", parse_duration),
-}
+    doc = read(_Sensitivity, settings, what)
+    names = {"dip_within": "dip_within_s", "learn": "learn_s"}
+    given = {names.get(key, key): getattr(doc, key) for key in doc.model_fields_set}
+    return replace(usual, **given)
