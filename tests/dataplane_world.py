@@ -17,7 +17,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
 
-from examples.testbed import plan
+from examples.soykb.scenario import LAYOUT
+from examples.testbed.layout import OPENFLOW_LISTEN, SWITCH_NETNS
 from examples.testbed.network import Network
 from network_provisioner.base.flows import Flow
 from network_provisioner.base.model import Transit, TransitRequest
@@ -39,7 +40,7 @@ PORTS = {"cms": 5101, "ligo": 5102}
 RATE_BPS = 100e6
 """The wide link's rate here: half the testbed's, so that a machine that is busy can fill it."""
 MIN_BPS = 10e6
-IN_SWITCHES = ("ip", "netns", "exec", plan.SWITCH_NETNS)
+IN_SWITCHES = ("ip", "netns", "exec", SWITCH_NETNS)
 _LOAD = Path(__file__).with_name("class_load.py")
 _LEASE_S = 3600.0
 TEMPLATES: dict[str, Any] = {
@@ -54,7 +55,7 @@ TEMPLATES: dict[str, Any] = {
 
 def topology() -> dict[str, Any]:
     """The testbed's network with a wide link of RATE_BPS."""
-    found = plan.topology()
+    found = LAYOUT.topology()
     for link in found["links"]:
         if (link["a"], link["b"]) == WIDE:
             link["capacity"] = RATE_BPS
@@ -63,7 +64,7 @@ def topology() -> dict[str, Any]:
 
 def narrow(network: Network) -> None:
     """Give the emulated link that rate, and a queue of a bandwidth-delay product."""
-    limit = bytes_of(RATE_BPS * 2 * plan.WAN_DELAY_S)
+    limit = bytes_of(RATE_BPS * 2 * LAYOUT.link("l2").delay_s)
     network.link("l2", rate_bps=RATE_BPS, limit_bytes=limit)
 
 
@@ -85,7 +86,7 @@ class Load:
 
     def __init__(self, streams: int) -> None:
         self._undo = ExitStack()
-        address = plan.SITES[DST].address
+        address = LAYOUT.host(DST).address
         self._sink = self._start(DST, "sink", address, *PORTS.values())
         assert self._sink.stdout is not None
         assert self._sink.stdout.readline() == "ready\n"
@@ -94,7 +95,7 @@ class Load:
         }
 
     def _start(self, site: str, *words: object) -> subprocess.Popen[str]:
-        netns = plan.SITES[site].netns
+        netns = LAYOUT.host(site).netns
         assert netns is not None
         argv = ["ip", "netns", "exec", netns, sys.executable, str(_LOAD), *map(str, words)]
         process = subprocess.Popen(
@@ -189,7 +190,7 @@ class Plane:
         self._undo = ExitStack()
         self._stopped = threading.Event()
         try:
-            narrow(self._undo.enter_context(Network(programs, folder)))
+            narrow(self._undo.enter_context(Network(LAYOUT, programs, folder)))
             self.topology = topology_from_dict(topology())
             self.shaper = TcShaper(CommandRunner(IN_SWITCHES))
             store = SqliteStore(folder / "state.sqlite")
@@ -197,7 +198,7 @@ class Plane:
             self.broker = Broker(
                 self.topology,
                 templates_from_dict(TEMPLATES),
-                OpenFlowController(self.topology, plan.OPENFLOW_LISTEN, self.shaper),
+                OpenFlowController(self.topology, OPENFLOW_LISTEN, self.shaper),
                 store,
                 policies=self.policies,
             )

@@ -12,7 +12,7 @@ from typing import Self, TypeVar
 from condor_plugins import dagman
 from condor_plugins.dagman import DagEnd
 from condor_plugins.waiting import Stuck
-from examples.demo.course import Ended
+from examples.demo.run_state import Ended
 from examples.demo.steps import Say
 from examples.demo.stuck import StuckJobs
 from examples.testbed.pool import Pool

@@ -27,7 +27,8 @@ from fig18.story import TEMPLATES, Event, Story, World, tell  # noqa: E402
 from fig18.worlds import RealWorld, SimulatedWorld  # noqa: E402
 
 from adon.machine import box, packages  # noqa: E402
-from examples.testbed import plan  # noqa: E402
+from examples.soykb.scenario import LAYOUT  # noqa: E402
+from examples.testbed.layout import OPENFLOW_LISTEN, SWITCH_NETNS  # noqa: E402
 from examples.testbed.network import Network  # noqa: E402
 from network_provisioner.base.errors import AdonError  # noqa: E402
 from network_provisioner.broker import Broker  # noqa: E402
@@ -40,7 +41,7 @@ from network_provisioner.stores.sqlite import SqliteStore  # noqa: E402
 from network_provisioner.templates.data import templates_from_dict  # noqa: E402
 from network_provisioner.topology.data import topology_from_dict  # noqa: E402
 
-_TOPOLOGY = topology_from_dict(plan.topology())
+_TOPOLOGY = topology_from_dict(LAYOUT.topology())
 _PATIENT_S = 60.0  # for the switches: the machine may be busy
 
 
@@ -89,11 +90,11 @@ def _simulated(out: Path) -> int:
 def _real(out: Path) -> int:
     with tempfile.TemporaryDirectory() as state:
         programs = packages.ensure("openvswitch", progress=print) / "wrap"
-        print("network: two switches, L2 200 Mb/s, L3 20 Mb/s, 53 ms round trip", flush=True)
-        with Network(programs, Path(state)):
-            into_switches = CommandRunner(["ip", "netns", "exec", plan.SWITCH_NETNS])
+        print(f"network: {LAYOUT}", flush=True)
+        with Network(LAYOUT, programs, Path(state)):
+            into_switches = CommandRunner(["ip", "netns", "exec", SWITCH_NETNS])
             controller: Controller = OpenFlowController(
-                _TOPOLOGY, plan.OPENFLOW_LISTEN, TcShaper(into_switches), reply_timeout_s=_PATIENT_S
+                _TOPOLOGY, OPENFLOW_LISTEN, TcShaper(into_switches), reply_timeout_s=_PATIENT_S
             )
             broker = Broker(
                 _TOPOLOGY,

@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from adon.machine import box
-from examples.testbed import ca, netns, plan
+from examples.testbed import ca, netns
+from examples.testbed.layout import Layout, dtn_name
 from examples.testbed.ports import LOOPBACK, free_ports
 from examples.testbed.procs import Daemon
 from network_provisioner.base.errors import AdonError, MissingError
@@ -44,23 +45,16 @@ class Endpoint:
         return f"gsiftp://{self.host}:{self.port}"
 
 
-def box_endpoints() -> dict[str, Endpoint]:
-    """The servers of the testbed network, by site."""
-    return {s.name: Endpoint(s.dtn, s.address, PORT, s.netns) for s in plan.SITES.values()}
-
-
-def loopback_endpoints() -> dict[str, Endpoint]:
-    """Servers on free ports of 127.0.0.1, by site. Raises MissingError where there are none."""
-    ports = free_ports(len(plan.SITES))
+def endpoints(layout: Layout) -> dict[str, Endpoint]:
+    """The servers of a testbed, by site: at the sites' addresses in a box, else on free ports of
+    127.0.0.1. Raises MissingError where there are none."""
+    if box.inside():
+        return {s.name: Endpoint(s.dtn, s.address, PORT, s.netns) for s in layout.sites}
+    ports = free_ports(len(layout.sites))
     return {
-        name: Endpoint("localhost", LOOPBACK, port)
-        for name, port in zip(plan.SITES, ports, strict=True)
+        site.name: Endpoint("localhost", LOOPBACK, port)
+        for site, port in zip(layout.sites, ports, strict=True)
     }
-
-
-def endpoints() -> dict[str, Endpoint]:
-    """The endpoints that fit where this process runs: in a box, or not."""
-    return box_endpoints() if box.inside() else loopback_endpoints()
 
 
 class GridFtp:
@@ -88,7 +82,7 @@ class GridFtp:
                 )
         self._dir.mkdir(parents=True, exist_ok=True)
         # Both names, so that the same authority serves in a box and on loopback.
-        names = {name: (plan.SITES[name].dtn, "localhost") for name in self.sites}
+        names = {name: (dtn_name(name), "localhost") for name in self.sites}
         self._authority = ca.ensure(self._dir / "ca", names, _account())
         try:
             for name in self.sites:

@@ -30,7 +30,8 @@ from dataplane_world import (
 )
 
 from adon.machine import box, packages
-from examples.testbed import plan
+from examples.soykb.scenario import LAYOUT
+from examples.testbed.layout import OPENFLOW_LISTEN, SWITCH_NETNS
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.client.broker import BrokerClient
 
@@ -75,11 +76,11 @@ else:
 
         def __init__(self, folder: Path, undo: ExitStack) -> None:
             programs = packages.ensure("openvswitch", progress=print) / "wrap"
-            narrow(undo.enter_context(Network(programs, folder)))
+            narrow(undo.enter_context(Network(LAYOUT, programs, folder)))
             service = {
                 "driver": "openflow",
-                "listen": plan.OPENFLOW_LISTEN,
-                "exec": ["ip", "netns", "exec", plan.SWITCH_NETNS],
+                "listen": OPENFLOW_LISTEN,
+                "exec": ["ip", "netns", "exec", SWITCH_NETNS],
             }
             state = {name: str(folder / f"{name}.sqlite") for name in ("state", "archive")}
             config = folder / "adon.yml"

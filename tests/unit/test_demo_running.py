@@ -11,7 +11,7 @@ import pytest
 from monitor_files import Submitted
 
 from condor_plugins.dagman import DagEnd
-from examples.demo.course import Interrupted
+from examples.demo.run_state import Interrupted
 from examples.demo.running import _Following, behind, end_state
 from monitors.archive.archive import Archive
 from monitors.workflows.status import NOT_STARTED, State, Status
