@@ -31,8 +31,8 @@ class Count:
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
-    """A figure of a result in the report; with a ``headline`` it is at the top as well."""
+class Score:
+    """One number of a result in the report; with a ``headline`` it is at the top as well."""
 
     name: str
     value: str
@@ -43,11 +43,11 @@ class Figure:
 @dataclass(frozen=True, slots=True)
 class Result:
     """What a run's results are worth: ``numbers`` for ``report.json``, ``words`` for the summary,
-    ``figures`` for the page."""
+    ``scores`` for the page."""
 
     numbers: Mapping[str, Any] = field(default_factory=dict)
     words: str = ""
-    figures: Sequence[Figure] = ()
+    scores: Sequence[Score] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ def cards(facts: RunFacts) -> str:
         ("between sites", format_size(sum(t.bytes for t in facts.transits))),
         ("on reserved paths", format_size(sum(t.bytes for t in held))),
     ]
-    found += [(f.headline, f.value) for f in facts.science.figures if f.headline]
+    found += [(f.headline, f.value) for f in facts.science.scores if f.headline]
     found.append(("paths / flows left", f"{facts.open_reservations} / {facts.flows_left}"))
     bad = {"workflow"} if facts.state != "success" else set()
     if facts.open_reservations or facts.flows_left:
@@ -113,12 +113,12 @@ def _chart(load: Load, number: int, facts: RunFacts) -> str:
 
 def science(facts: RunFacts) -> str:
     """The result against what was expected."""
-    if not facts.science.figures:
+    if not facts.science.scores:
         return f"<p>Not compared: the workflow ended as {markup.text(facts.state)}.</p>"
     numbers = frozenset({1})
     rows = [
         markup.row([markup.text(cell) for cell in (f.name, f.value, f.goal)], numbers)
-        for f in facts.science.figures
+        for f in facts.science.scores
     ]
     return markup.table("Science", ("figure", "value", "goal"), rows, numbers)
 

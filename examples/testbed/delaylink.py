@@ -210,15 +210,22 @@ def control(path: Path, timeout_s: float = 30.0, **settings: float | bool) -> di
     return answer
 
 
+def answers(path: Path) -> bool:
+    """Whether the link with that control socket is there."""
+    try:
+        return bool(control(path))
+    except AdonError:
+        return False
+
+
 def main() -> int:
-    """``python -m examples.testbed.delaylink A B --control PATH [--ready-fd N] …``"""
+    """``python -m examples.testbed.delaylink A B --control PATH …``"""
     parser = argparse.ArgumentParser(description="an emulated link between two TAP devices")
     parser.add_argument("ends", nargs=2)
     parser.add_argument("--rate-bps", type=float, default=math.inf)
     parser.add_argument("--delay-s", type=float, default=0.0)
     parser.add_argument("--limit-bytes", type=float, default=1e6)
     parser.add_argument("--control", type=Path, required=True)
-    parser.add_argument("--ready-fd", type=int, help="where to write a byte when the link is there")
     options = parser.parse_args()
     try:
         ends = (open_tap(options.ends[0]), open_tap(options.ends[1]))
@@ -233,9 +240,6 @@ def main() -> int:
     options.control.unlink(missing_ok=True)
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as sock:
         sock.bind(str(options.control))
-        if options.ready_fd is not None:
-            os.write(options.ready_fd, b"!")
-            os.close(options.ready_fd)
         link.run(sock)
     return 0
 

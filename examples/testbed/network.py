@@ -16,6 +16,7 @@ import os
 import subprocess
 import sys
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -35,12 +36,11 @@ from examples.testbed.layout import (
     hub_management_address,
     management_address,
 )
-from examples.testbed.procs import Daemon, wait_ready
+from examples.testbed.procs import Daemon
 from examples.testbed.switches import Switches
 from network_provisioner.base.errors import AdonError, MissingError
 from network_provisioner.base.units import bytes_of
 
-_READY_S = 60.0  # of a busy machine, for what takes a tenth of a second
 # Open vSwitch tells the kernel to cut what it has not segmented into pieces of the device's MTU
 # less 54 bytes of headers; with timestamps they are 66, and hosts send 1448 bytes in a segment. At
 # an MTU of 1500 every frame would end in a packet of a few bytes: 1 to 2 % of a link.
@@ -197,22 +197,19 @@ class Network:
         netns.batch(SWITCH_NETNS, up)
 
     def _delay_link(self, link: Link, *devices: str) -> None:
-        ready_read, ready_write = os.pipe()
         # The queue of a well-run router: one bandwidth-delay product.
         limit_bytes = bytes_of(link.rate_bps * 2 * link.delay_s)
         words = [*netns.execute(SWITCH_NETNS), sys.executable, "-m", delaylink.__name__]
         words += [*devices, "--rate-bps", f"{link.rate_bps:.0f}", "--delay-s", str(link.delay_s)]
-        words += ["--limit-bytes", f"{limit_bytes:.0f}", "--ready-fd", str(ready_write)]
-        words += ["--control", str(_control(link.name))]
+        words += ["--limit-bytes", f"{limit_bytes:.0f}", "--control", str(_control(link.name))]
         daemon = Daemon(
             words,
             self._dir / f"{link.name}.log",
+            name=f"link {link.name}",
             env={**os.environ, "PYTHONPATH": str(_ROOT)},
-            pass_fds=(ready_write,),
         )
-        os.close(ready_write)
         self._undo.callback(daemon.stop)
-        wait_ready(ready_read, daemon, _READY_S)
+        daemon.wait(partial(delaylink.answers, _control(link.name)))
 
     def _router(self, router: Router) -> None:
         """It forwards by address between its two sides, each host's behind the nearer switch."""

@@ -101,6 +101,7 @@ class OpenDaylight:
             # "daemon" stays in the foreground, and is Java itself instead of a shell around it.
             [str(self._dir / "bin" / "karaf"), "daemon"],
             self._dir / "karaf.log",
+            name="OpenDaylight",
             env=env | {"JAVA_MAX_MEM": _MEMORY},
         )
 
@@ -133,5 +134,6 @@ class OpenDaylight:
                 said = now
                 self._progress(f"OpenDaylight: starting, {now - start:.0f} s")
             time.sleep(_ASK_EVERY_S)
-        words = daemon.last_words() if daemon is not None else ""
-        raise AdonError(f"OpenDaylight ended while it started: {words}")
+        if daemon is not None:
+            daemon.check()
+        return False

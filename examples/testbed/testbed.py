@@ -16,10 +16,10 @@ from typing import Any, Self
 
 from examples.testbed.gridftp import GridFtp, endpoints
 from examples.testbed.layout import HUB_ADDRESS, Layout, management_address
-from examples.testbed.leftovers import MARK
 from examples.testbed.network import Network
 from examples.testbed.pool import Pool
 from examples.testbed.poolconfig import COLLECTOR_PORT, SiteSpec
+from examples.testbed.procs import MARK
 from pegasus_hooks.pegasus_plan import find_planner
 
 Progress = Callable[[str], None]
