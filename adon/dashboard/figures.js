@@ -26,6 +26,7 @@ const FIGURES = {
     place.append(gantt(figure));
   },
   chart(figure, place) {
+    if (figure.legend) place.append(key(figure.legend));
     place.append(chart({ width: WIDTH, height: 160, ...figure }) || "");
   },
   /** What the broker told of its network at one time, and where it lays the nodes; and where it told

@@ -5,7 +5,7 @@
 
 SoyKB and Neuroblastoma move data between the same two sites, which a fast layer-2 overlay and the
 slow routed network join. As root this happens on real Open vSwitch switches, with real TCP streams;
-without, or with --simulated, in a simulated network. Writes figure18.svg and figure18.json to DIR
+without, or with --simulated, in a simulated network. Writes figure18.html and figure18.json to DIR
 (default: figure18) and says what happens when. Exit code 2 where it cannot be run.
 """
 
@@ -121,10 +121,10 @@ def _say(event: Event) -> None:
 
 
 def _write(story: Story, out: Path, real: bool) -> None:
-    (out / "figure18.svg").write_text(draw(story, real), encoding="utf-8")
+    (out / "figure18.html").write_text(draw(story, real), encoding="utf-8")
     data = {"network": "openflow" if real else "simulated", **asdict(story)}
     (out / "figure18.json").write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
-    print(f"written: {out / 'figure18.svg'}, {out / 'figure18.json'}")
+    print(f"written: {out / 'figure18.html'}, {out / 'figure18.json'}")
 
 
 if __name__ == "__main__":
