@@ -17,12 +17,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
 
+from network_world import slower
+
 from examples.soykb.scenario import LAYOUT
 from examples.testbed.layout import OPENFLOW_LISTEN, SWITCH_NETNS
 from examples.testbed.network import Network
 from network_provisioner.base.flows import Flow
 from network_provisioner.base.model import Transit, TransitRequest
-from network_provisioner.base.units import bytes_of, goodput
+from network_provisioner.base.units import goodput
 from network_provisioner.broker import Broker
 from network_provisioner.controllers.openflow.driver import OpenFlowController
 from network_provisioner.controllers.shaping.htb import TcShaper
@@ -38,7 +40,8 @@ DEVICE = "s1-a"
 """What the class queues of ``WIDE`` lie on."""
 PORTS = {"cms": 5101, "ligo": 5102}
 RATE_BPS = 100e6
-"""The wide link's rate here: half the testbed's, so that a machine that is busy can fill it."""
+NARROW = slower(RATE_BPS)
+"""The testbed with half the rate on the wide link, so that a busy machine can fill it."""
 MIN_BPS = 10e6
 IN_SWITCHES = ("ip", "netns", "exec", SWITCH_NETNS)
 _LOAD = Path(__file__).with_name("class_load.py")
@@ -51,21 +54,6 @@ TEMPLATES: dict[str, Any] = {
         "break_even": 0,
     }
 }
-
-
-def topology() -> dict[str, Any]:
-    """The testbed's network with a wide link of RATE_BPS."""
-    found = LAYOUT.topology()
-    for link in found["links"]:
-        if (link["a"], link["b"]) == WIDE:
-            link["capacity"] = RATE_BPS
-    return found
-
-
-def narrow(network: Network) -> None:
-    """Give the emulated link that rate, and a queue of a bandwidth-delay product."""
-    limit = bytes_of(RATE_BPS * 2 * LAYOUT.link("l2").delay_s)
-    network.link("l2", rate_bps=RATE_BPS, limit_bytes=limit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,8 +178,8 @@ class Plane:
         self._undo = ExitStack()
         self._stopped = threading.Event()
         try:
-            narrow(self._undo.enter_context(Network(LAYOUT, programs, folder)))
-            self.topology = topology_from_dict(topology())
+            self._undo.enter_context(Network(NARROW, programs, folder))
+            self.topology = topology_from_dict(NARROW.topology())
             self.shaper = TcShaper(CommandRunner(IN_SWITCHES))
             store = SqliteStore(folder / "state.sqlite")
             self.policies = PolicyRegistry(self.topology, store)

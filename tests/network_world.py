@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from examples.soykb.scenario import LAYOUT
@@ -41,6 +42,12 @@ def demo_network(l2: str = "200 Mb/s", l3: str = "20 Mb/s") -> Topology:
     for link in data["links"]:
         link["capacity"] = {"l2": l2, "l3": l3}.get(link["layer"], link["capacity"])
     return topology_from_dict(data)
+
+
+def slower(l2_bps: float) -> Layout:
+    """The demo's testbed with another rate on its overlay link."""
+    l2, *others = LAYOUT.links
+    return replace(LAYOUT, links=(replace(l2, rate_bps=l2_bps), *others))
 
 
 LINE = Layout(

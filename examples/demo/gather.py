@@ -10,7 +10,7 @@ from typing import Any
 
 from examples.demo.facts import Bar, RunFacts, live
 from examples.demo.run_state import Ended, Interrupted, RunState
-from examples.demo.stuck import stuck_words
+from examples.demo.running import stuck_words
 from examples.demo.supervise import BrokerProcess
 from monitors.archive.archive import Archive
 from monitors.planned import submitdir

@@ -16,7 +16,7 @@ from pathlib import Path
 from adon.planning.planner import plan_workflow
 from condor_plugins.waiting import Stuck
 from examples import scenario as scenarios
-from examples.demo import gather, poolsize, running, steps
+from examples.demo import gather, running, steps
 from examples.demo.facts import RunFacts
 from examples.demo.figures import as_json
 from examples.demo.options import DemoOptions
@@ -137,7 +137,7 @@ def _go(
     def on_stuck(found: Sequence[Stuck]) -> None:
         state.stuck = found
 
-    with poolsize.recorded(testbed.pool, archive):
+    with running.recorded_size(testbed.pool, archive):
         state.end = running.follow(state.planned, testbed.pool, archive, say, on_stuck)
     state.step = "the result was compared with the truth"
     if state.end.state == "success":

@@ -10,7 +10,6 @@ from adon.dashboard.standalone import policy, scripts, style
 from examples.demo import (
     drawings,
     markup,
-    show_failed,
     show_learnt,
     show_run,
     show_terms,
@@ -51,7 +50,7 @@ def render(facts: RunFacts) -> str:
     """The whole page. Everything on it comes from ``facts``."""
     classes = site_classes(facts)
     title = f"{facts.workflow}: where it ran, how its data got there, and why"
-    wrong = show_failed.failed(facts)
+    wrong = show_run.failed(facts)
     sections = {"failed": wrong} if wrong else {}
     if facts.mapping["placements"]:
         sections |= _of_a_mapping(facts, classes)

@@ -1,16 +1,18 @@
-"""What happened: the figures at the top, transits, links, science, and what is left."""
+"""What happened: the figures at the top, transits, links, science, what is left, what failed."""
 
 from __future__ import annotations
 
 from examples.demo import markup
 from examples.demo.facts import RunFacts
 from examples.demo.loads import LAN, Load, end_of, load_words, loads_of
-from examples.demo.words import counted
+from examples.demo.words import counted, failure_words
+from monitors.workflows.report import Failure
 from network_provisioner.base.model import Transit
 from network_provisioner.base.units import format_rate, format_size
 
 # Less than this share of a link's capacity at its busiest moment is told in words, not drawn.
 _QUIET = 0.05
+_MOST_FAILURES = 50
 _BAD = ' class="bad"'
 _TRANSIT_HEAD = (
     "from → to", "path", "asked at", "held", "asked for", "granted", "moved", "in", "goodput",
@@ -133,3 +135,26 @@ def left(facts: RunFacts) -> str:
             "beside goodput and run times",
         ]
     )
+
+
+def failed(facts: RunFacts) -> str:
+    """The section's content; nothing for a success."""
+    if facts.state == "success":
+        return ""
+    told = [words for words in (facts.stopped, facts.reason, *facts.waiting) if words]
+    out = markup.bullets(told)
+    for index, failure in enumerate(facts.failures[:_MOST_FAILURES]):
+        out += markup.details(failure_words(failure), _about(failure), opened=index == 0)
+    if len(facts.failures) > _MOST_FAILURES:
+        more = counted(len(facts.failures) - _MOST_FAILURES, "more failed job")
+        out += markup.note(f"And {more}, see report.json.")
+    if facts.submit_dir:
+        out += markup.note(f"All files of the run are in {facts.submit_dir}")
+    return out or markup.note(f"The workflow ended as {facts.state}.")
+
+
+def _about(failure: Failure) -> str:
+    out = markup.note(f"HTCondor: {failure.reason}") if failure.reason else ""
+    if failure.tail:
+        out += markup.scroller(f"Last words of {failure.job}", markup.verbatim(failure.tail))
+    return out + markup.bullets(str(path) for path in failure.files)

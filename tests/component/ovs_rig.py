@@ -14,12 +14,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
+from network_world import slower
 
 from adon.machine import box, packages
 from examples.soykb.scenario import LAYOUT
@@ -74,11 +74,7 @@ def network_up(directory: Path) -> Iterator[Network]:
 
 def slow_topology() -> Topology:
     """The testbed's, with RATE_BPS on the overlay link."""
-    whole = topology_from_dict(LAYOUT.topology())
-    links = [
-        replace(link, capacity_bps=RATE_BPS) if link.layer == "l2" else link for link in whole.links
-    ]
-    return Topology(whole.nodes.values(), links)
+    return topology_from_dict(slower(RATE_BPS).topology())
 
 
 class OvsRig:

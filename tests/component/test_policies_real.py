@@ -19,18 +19,16 @@ from typing import Any
 
 import pytest
 from dataplane_world import (
+    NARROW,
     TEMPLATES,
     Load,
     Network,
     Reading,
     Transfers,
     classes,
-    narrow,
-    topology,
 )
 
 from adon.machine import box, packages
-from examples.soykb.scenario import LAYOUT
 from examples.testbed.layout import OPENFLOW_LISTEN, SWITCH_NETNS
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.client.broker import BrokerClient
@@ -76,7 +74,7 @@ else:
 
         def __init__(self, folder: Path, undo: ExitStack) -> None:
             programs = packages.ensure("openvswitch", progress=print) / "wrap"
-            narrow(undo.enter_context(Network(LAYOUT, programs, folder)))
+            undo.enter_context(Network(NARROW, programs, folder))
             service = {
                 "driver": "openflow",
                 "listen": OPENFLOW_LISTEN,
@@ -87,7 +85,7 @@ else:
             config.write_text(
                 json.dumps(
                     {
-                        "topology": topology(),
+                        "topology": NARROW.topology(),
                         "controller": service,
                         "broker": {"listen": URL, **state},
                         "templates": TEMPLATES,

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from condor_plugins.waiting import Stuck
-from examples.demo.stuck import PATIENCE_S, StuckJobs, stuck_words, waits
+from examples.demo.running import PATIENCE_S, StuckJobs, stuck_words, waits
 from examples.testbed.pool import Pool
 from monitors.workflows.facts.attempts import Attempt, Outcome
 from monitors.workflows.logs.submit_dir import JobKind, PlannedJob
