@@ -20,7 +20,8 @@ from typing import Any, Protocol, Self
 from network_world import slower
 
 from examples.soykb.scenario import LAYOUT
-from examples.testbed.layout import OPENFLOW_LISTEN, SWITCH_NETNS
+from examples.testbed import netns
+from examples.testbed.layout import IN_SWITCHES, OPENFLOW_LISTEN
 from examples.testbed.network import Network
 from network_provisioner.base.flows import Flow
 from network_provisioner.base.model import Transit, TransitRequest
@@ -43,7 +44,6 @@ RATE_BPS = 100e6
 NARROW = slower(RATE_BPS)
 """The testbed with half the rate on the wide link, so that a busy machine can fill it."""
 MIN_BPS = 10e6
-IN_SWITCHES = ("ip", "netns", "exec", SWITCH_NETNS)
 _LOAD = Path(__file__).with_name("class_load.py")
 _LEASE_S = 3600.0
 TEMPLATES: dict[str, Any] = {
@@ -83,9 +83,8 @@ class Load:
         }
 
     def _start(self, site: str, *words: object) -> subprocess.Popen[str]:
-        netns = LAYOUT.host(site).netns
-        assert netns is not None
-        argv = ["ip", "netns", "exec", netns, sys.executable, str(_LOAD), *map(str, words)]
+        inside = netns.execute(LAYOUT.host(site).netns)
+        argv = [*inside, sys.executable, str(_LOAD), *map(str, words)]
         process = subprocess.Popen(
             argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
         )

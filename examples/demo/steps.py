@@ -8,14 +8,13 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import yaml
 
 from adon.planning.placement import Placed, place
 from condor_plugins.pool.sitepool import SitePool, pool_from_json
 from examples.scenario import Scenario
-from examples.testbed.layout import OPENFLOW_LISTEN, SWITCH_NETNS
+from examples.testbed.layout import CONTROLLER
 from examples.testbed.pool import Pool
 from examples.testbed.ports import LOOPBACK, free_port
 from monitors.archive.archive import Archive
@@ -32,16 +31,9 @@ Say = Callable[[str], None]
 def write_config(scenario: Scenario, real: bool, archive: Path, run_dir: Path) -> tuple[Path, str]:
     """Write ``adon.yml`` for the testbed; the file and the broker's URL."""
     listen = f"{LOOPBACK}:{free_port()}"
-    controller: dict[str, Any] = {"driver": "simulated"}
-    if real:
-        controller = {
-            "driver": "openflow",
-            "listen": OPENFLOW_LISTEN,
-            "exec": ["ip", "netns", "exec", SWITCH_NETNS],
-        }
     config = {
         "topology": scenario.layout.topology(),
-        "controller": controller,
+        "controller": CONTROLLER if real else {"driver": "simulated"},
         "broker": {
             "listen": listen,
             "state": str(run_dir / "broker.sqlite"),

@@ -28,7 +28,7 @@ from fig18.worlds import RealWorld, SimulatedWorld  # noqa: E402
 
 from adon.machine import box, packages  # noqa: E402
 from examples.soykb.scenario import LAYOUT  # noqa: E402
-from examples.testbed.layout import OPENFLOW_LISTEN, SWITCH_NETNS  # noqa: E402
+from examples.testbed.layout import IN_SWITCHES, OPENFLOW_LISTEN  # noqa: E402
 from examples.testbed.network import Network  # noqa: E402
 from network_provisioner.base.errors import AdonError  # noqa: E402
 from network_provisioner.broker import Broker  # noqa: E402
@@ -92,9 +92,11 @@ def _real(out: Path) -> int:
         programs = packages.ensure("openvswitch", progress=print) / "wrap"
         print(f"network: {LAYOUT}", flush=True)
         with Network(LAYOUT, programs, Path(state)):
-            into_switches = CommandRunner(["ip", "netns", "exec", SWITCH_NETNS])
             controller: Controller = OpenFlowController(
-                _TOPOLOGY, OPENFLOW_LISTEN, TcShaper(into_switches), reply_timeout_s=_PATIENT_S
+                _TOPOLOGY,
+                OPENFLOW_LISTEN,
+                TcShaper(CommandRunner(IN_SWITCHES)),
+                reply_timeout_s=_PATIENT_S,
             )
             broker = Broker(
                 _TOPOLOGY,

@@ -33,6 +33,10 @@ _SWITCH_NUMBER = 9
 _FIRST_LINK_PORT = 10
 OPENFLOW_LISTEN = f"10.254.{_SWITCH_NUMBER}.1:6653"
 """Where the OpenFlow controller has to listen."""
+IN_SWITCHES = ("ip", "netns", "exec", SWITCH_NETNS)
+"""The words before a command for it to see the switches' devices."""
+CONTROLLER = {"driver": "openflow", "listen": OPENFLOW_LISTEN, "exec": list(IN_SWITCHES)}
+"""The section ``controller`` of an adon.yml for the switches."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,8 @@ from network_world import slower
 
 from adon.machine import box, packages
 from examples.soykb.scenario import LAYOUT
-from examples.testbed.layout import OPENFLOW_LISTEN, SWITCH_NETNS
+from examples.testbed import netns
+from examples.testbed.layout import IN_SWITCHES, OPENFLOW_LISTEN
 from examples.testbed.network import Network
 from network_provisioner.controllers.base import Circuit, Controller
 from network_provisioner.controllers.openflow.driver import OpenFlowController
@@ -36,7 +37,6 @@ HERE = Path(__file__).resolve().parent
 L2 = ("mu", "s1", "s2", "tacc")
 L3 = ("mu", "s1", "r1", "s2", "tacc")
 BACKGROUND = ("local", "s1", "s2", "iplant")
-IN_SWITCHES = ("ip", "netns", "exec", SWITCH_NETNS)
 TRANSIT = "cookie=0xad0e"
 MBPS = 1e6
 # The overlay link's rate in these tests: little enough for a busy machine to fill it.
@@ -214,8 +214,7 @@ def vswitchd(pid: int = 0) -> int:
 
 
 def in_netns(site: str) -> list[str]:
-    netns = LAYOUT.host(site).netns
-    return ["ip", "netns", "exec", netns] if netns else []
+    return netns.execute(LAYOUT.host(site).netns)
 
 
 def load(site: str, *words: object) -> subprocess.Popen[str]:

@@ -14,7 +14,7 @@ from ovs_rig import OvsRig, network_up, run_inside, vswitchd
 
 from adon.machine import box, packages
 from examples.soykb.scenario import LAYOUT
-from examples.testbed.layout import OPENFLOW_LISTEN, SWITCH_NETNS
+from examples.testbed.layout import CONTROLLER
 from examples.testbed.pool import Pool
 from network_provisioner.base.model import ENDED
 
@@ -39,12 +39,7 @@ else:
     def service(rig: OvsRig, tmp_path: Path) -> Iterator[Service]:
         folder = tmp_path / "broker"
         folder.mkdir()
-        controller = {
-            "driver": "openflow",
-            "listen": OPENFLOW_LISTEN,
-            "exec": ["ip", "netns", "exec", SWITCH_NETNS],
-        }
-        with Service(folder, controller=controller, topology=LAYOUT.topology()) as up:
+        with Service(folder, controller=CONTROLLER, topology=LAYOUT.topology()) as up:
             yield up
 
     def test_while_transfers_hold_paths(

@@ -29,7 +29,7 @@ from dataplane_world import (
 )
 
 from adon.machine import box, packages
-from examples.testbed.layout import OPENFLOW_LISTEN, SWITCH_NETNS
+from examples.testbed.layout import CONTROLLER
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.client.broker import BrokerClient
 
@@ -75,18 +75,13 @@ else:
         def __init__(self, folder: Path, undo: ExitStack) -> None:
             programs = packages.ensure("openvswitch", progress=print) / "wrap"
             undo.enter_context(Network(NARROW, programs, folder))
-            service = {
-                "driver": "openflow",
-                "listen": OPENFLOW_LISTEN,
-                "exec": ["ip", "netns", "exec", SWITCH_NETNS],
-            }
             state = {name: str(folder / f"{name}.sqlite") for name in ("state", "archive")}
             config = folder / "adon.yml"
             config.write_text(
                 json.dumps(
                     {
                         "topology": NARROW.topology(),
-                        "controller": service,
+                        "controller": CONTROLLER,
                         "broker": {"listen": URL, **state},
                         "templates": TEMPLATES,
                     }

@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 from ovs_rig import (
     BACKGROUND,
-    IN_SWITCHES,
     L2,
     MBPS,
     OvsRig,
@@ -24,6 +23,7 @@ from ovs_rig import (
 from packet_suite import CircuitsWithPackets
 
 from examples.soykb.scenario import LAYOUT
+from examples.testbed.layout import IN_SWITCHES
 from examples.testbed.opendaylight import PASSWORD, URL, USER
 from examples.testbed.ports import free_port
 from network_provisioner.base.errors import BrokerError

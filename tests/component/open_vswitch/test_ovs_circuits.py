@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 from ovs_rig import (
     BACKGROUND,
-    IN_SWITCHES,
     L2,
     L3,
     MBPS,
@@ -29,7 +28,7 @@ from ovs_rig import (
 from packet_suite import CircuitsWithPackets
 
 from examples.soykb.scenario import LAYOUT
-from examples.testbed.layout import OPENFLOW_LISTEN
+from examples.testbed.layout import IN_SWITCHES, OPENFLOW_LISTEN
 from examples.testbed.network import Network
 from network_provisioner.base.flows import Flow
 from network_provisioner.controllers.base import ControllerError, Part
