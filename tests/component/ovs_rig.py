@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
-from network_world import slower
 
 from adon.machine import box, packages
 from examples.soykb.scenario import LAYOUT
@@ -32,6 +31,7 @@ from network_provisioner.controllers.shaping.htb import TcShaper
 from network_provisioner.controllers.shaping.shapes import CommandRunner
 from network_provisioner.topology.data import topology_from_dict
 from network_provisioner.topology.graph import Topology
+from tests.network_world import slower
 
 HERE = Path(__file__).resolve().parent
 L2 = ("mu", "s1", "s2", "tacc")
