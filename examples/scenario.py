@@ -31,7 +31,7 @@ class Count:
 
 
 @dataclass(frozen=True, slots=True)
-class Score:
+class ResultRow:
     """One number of a result in the report; with a ``headline`` it is at the top as well."""
 
     name: str
@@ -41,13 +41,13 @@ class Score:
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class CheckedResult:
     """What a run's results are worth: ``numbers`` for ``report.json``, ``words`` for the summary,
-    ``scores`` for the page."""
+    ``rows`` for the page."""
 
     numbers: Mapping[str, Any] = field(default_factory=dict)
     words: str = ""
-    scores: Sequence[Score] = ()
+    rows: Sequence[ResultRow] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class Scenario:
     template: str
     options: Mapping[str, Count]
     make: Callable[[Mapping[str, int], Path, Path], str]
-    check: Callable[[Path, Path], Result]
+    check: Callable[[Path, Path], CheckedResult]
     output_site: str = HUB
 
 

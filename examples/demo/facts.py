@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from examples.scenario import Result
+from examples.scenario import CheckedResult
 from monitors.workflows.report import Failure
 from network_provisioner.base.model import LIVE, Transit
 
@@ -65,7 +65,7 @@ class RunFacts:
     status_records: int
     open_reservations: int
     flows_left: int
-    science: Result
+    science: CheckedResult
     links: Sequence[Mapping[str, Any]] = ()
     samples: Sequence[LinkSample] = ()
     taught: Mapping[str, Any] = field(default_factory=dict)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from examples.demo.demo_run import DemoRun, Ended, Interrupted
 from examples.demo.facts import Bar, RunFacts, live
-from examples.demo.run_state import Ended, Interrupted, RunState
 from examples.demo.running import stuck_words
 from examples.demo.supervise import BrokerProcess
 from monitors.archive.archive import Archive
@@ -83,7 +83,7 @@ def hook_warnings(submit_dir: Path) -> list[str]:
     ]
 
 
-def ending(run: RunState) -> str:
+def ending(run: DemoRun) -> str:
     """``success`` and the like as HTCondor says, else ``interrupted`` or ``broken off``."""
     if run.trouble is not None:
         return "interrupted" if isinstance(run.trouble, Interrupted) else "broken off"
@@ -91,7 +91,7 @@ def ending(run: RunState) -> str:
 
 
 def gather(
-    run: RunState,
+    run: DemoRun,
     workflow: str,
     network: str,
     network_note: str,
@@ -168,7 +168,7 @@ class _Network:
     left_behind: list[str]
 
 
-def _ask(client: BrokerClient, run: RunState) -> _Network:
+def _ask(client: BrokerClient, run: DemoRun) -> _Network:
     if run.planned is None:
         return _Network([], client.topology()["links"], len(client.counters()["installed"]), [])
     transits, left_behind = settled(client, run.planned.wf_uuid)

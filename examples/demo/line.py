@@ -17,11 +17,11 @@ from adon.planning.planner import plan_workflow
 from condor_plugins.waiting import Stuck
 from examples import scenario as scenarios
 from examples.demo import gather, running, steps
+from examples.demo.demo_run import DemoRun, Interrupted, interruptible, reason
 from examples.demo.facts import RunFacts
 from examples.demo.figures import as_json
 from examples.demo.options import DemoOptions
 from examples.demo.page import render
-from examples.demo.run_state import Interrupted, RunState, interruptible, reason
 from examples.demo.summary import summary_text
 from examples.demo.supervise import BrokerProcess, watching
 from examples.testbed.procs import end_marked
@@ -80,7 +80,7 @@ def run(options: DemoOptions, say: steps.Say) -> tuple[RunFacts, Trouble | None]
         broker = stack.enter_context(BrokerProcess(config, url, run_dir / "broker.log"))
         hooks = steps.write_hooks(scenario.template, url, kept, run_dir)
         stack.enter_context(watching(hooks, run_dir / steps.WATCH))
-        state = RunState()
+        state = DemoRun()
         try:
             _go(state, scenario, options.settings, testbed, archive, earlier, broker, say)
         except (AdonError, OSError, Interrupted) as error:
@@ -99,7 +99,7 @@ def run(options: DemoOptions, say: steps.Say) -> tuple[RunFacts, Trouble | None]
 
 
 def _go(
-    state: RunState,
+    state: DemoRun,
     scenario: scenarios.Scenario,
     settings: Mapping[str, int],
     testbed: Testbed,

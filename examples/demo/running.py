@@ -16,7 +16,7 @@ from condor_plugins import dagman
 from condor_plugins.dagman import DagEnd
 from condor_plugins.pool.sitepool import SitePool
 from condor_plugins.waiting import Stuck
-from examples.demo.run_state import Ended
+from examples.demo.demo_run import Ended
 from examples.demo.steps import ROOT, Say, asked_pool
 from examples.testbed.pool import Pool
 from monitors.archive.archive import Archive

@@ -31,7 +31,7 @@ def cards(facts: RunFacts) -> str:
         ("between sites", format_size(sum(t.bytes for t in facts.transits))),
         ("on reserved paths", format_size(sum(t.bytes for t in held))),
     ]
-    found += [(f.headline, f.value) for f in facts.science.scores if f.headline]
+    found += [(f.headline, f.value) for f in facts.science.rows if f.headline]
     found.append(("paths / flows left", f"{facts.open_reservations} / {facts.flows_left}"))
     bad = {"workflow"} if facts.state != "success" else set()
     if facts.open_reservations or facts.flows_left:
@@ -115,12 +115,12 @@ def _chart(load: Load, number: int, facts: RunFacts) -> str:
 
 def science(facts: RunFacts) -> str:
     """The result against what was expected."""
-    if not facts.science.scores:
+    if not facts.science.rows:
         return f"<p>Not compared: the workflow ended as {markup.text(facts.state)}.</p>"
     numbers = frozenset({1})
     rows = [
         markup.row([markup.text(cell) for cell in (f.name, f.value, f.goal)], numbers)
-        for f in facts.science.scores
+        for f in facts.science.rows
     ]
     return markup.table("Science", ("figure", "value", "goal"), rows, numbers)
 

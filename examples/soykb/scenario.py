@@ -6,7 +6,7 @@
               s1 (dpid 1) ─────┤                                     ├───── s2 (dpid 2)
     local ──4─┘                └─11───── r1, L3, 20 Mb/s, 53 ms ──11─┘              └─3── iplant
 
-The two paths between s1 and s2 are the two of the thesis (Score 6): a fast layer-2 overlay and the
+The two paths between s1 and s2 are the two of the thesis (Figure 6): a fast layer-2 overlay and the
 shared, routed layer-3 network, here with a tenth of the bandwidth.
 """
 
@@ -16,7 +16,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from examples.scenario import Count, Result, Scenario, Score, run_program
+from examples.scenario import CheckedResult, Count, ResultRow, Scenario, run_program
 from examples.testbed.layout import HUB, Layout, Link, Site
 from network_provisioner.base.errors import InputError
 from network_provisioner.templates.data import BUILT_IN
@@ -49,7 +49,7 @@ def _make(settings: Mapping[str, int], testbed_json: Path, out: Path) -> str:
     return run_program(_HERE / "workflow.py", *where, *options).strip().removeprefix(f"{out}: ")
 
 
-def _check(out: Path, results: Path) -> Result:
+def _check(out: Path, results: Path) -> CheckedResult:
     """Compare the filtered SNPs with the planted ones."""
     calls = sorted(results.glob("*filtered_snp*.vcf*"))
     if not calls:
@@ -60,19 +60,19 @@ def _check(out: Path, results: Path) -> Result:
     )
 
 
-def result(numbers: Mapping[str, float]) -> Result:
+def result(numbers: Mapping[str, float]) -> CheckedResult:
     """What ``check.py`` found, in words."""
     planted = f"{numbers['planted_snps']:.0f}"
     rates = {name: f"{numbers[name]:.4f}" for name in (*_GOALS, "genotype_concordance")}
-    return Result(
+    return CheckedResult(
         numbers,
         f"{planted} SNPs planted, recall {rates['recall']}, precision {rates['precision']}",
         (
-            Score("SNPs planted", planted),
-            Score("SNPs called", f"{numbers['called_snps']:.0f}"),
-            Score("planted SNPs found", f"{numbers['found_snps']:.0f}"),
+            ResultRow("SNPs planted", planted),
+            ResultRow("SNPs called", f"{numbers['called_snps']:.0f}"),
+            ResultRow("planted SNPs found", f"{numbers['found_snps']:.0f}"),
             *(
-                Score(
+                ResultRow(
                     name,
                     rates[name],
                     f"≥ {goal}: {'met' if numbers[name] >= goal else 'missed'}",
@@ -80,7 +80,7 @@ def result(numbers: Mapping[str, float]) -> Result:
                 )
                 for name, goal in _GOALS.items()
             ),
-            Score("genotype concordance", rates["genotype_concordance"]),
+            ResultRow("genotype concordance", rates["genotype_concordance"]),
         ),
     )
 

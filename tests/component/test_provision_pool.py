@@ -23,7 +23,7 @@ from adon.cli.main import main
 from adon.machine.packages import ensure
 from adon.planning.planner import plan_workflow
 from examples.demo import running
-from examples.demo.run_state import Ended
+from examples.demo.demo_run import Ended
 from examples.testbed import procs
 from examples.testbed.pool import Pool
 from examples.testbed.poolconfig import DOMAIN, SiteSpec

@@ -15,7 +15,7 @@ from monitor_files import Submitted
 
 from condor_plugins.dagman import DagEnd
 from condor_plugins.waiting import Stuck
-from examples.demo.run_state import Interrupted
+from examples.demo.demo_run import Interrupted
 from examples.demo.running import (
     PATIENCE_S,
     StuckJobs,

@@ -19,7 +19,7 @@ from examples.demo import drawings, loads, words
 from examples.demo.facts import Bar, LinkSample, RunFacts
 from examples.demo.figures import as_json
 from examples.demo.page import STYLE, render
-from examples.scenario import Result
+from examples.scenario import CheckedResult
 from monitors.workflows.report import Failure
 from network_provisioner.base.model import Transit, TransitState
 
@@ -131,7 +131,7 @@ def test_every_key_of_the_json_is_documented() -> None:
     [
         facts(),
         facts(taught=taught(), earlier_measurements=7, warnings=["a <b>"]),
-        facts(state="failed", science=Result(), transits=[], bars=[], samples=[], links=[]),
+        facts(state="failed", science=CheckedResult(), transits=[], bars=[], samples=[], links=[]),
         facts(edges=[("ID0000001", "gone")], mapping={**facts().mapping, "placements": []}),
     ],
 )

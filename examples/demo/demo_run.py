@@ -10,7 +10,7 @@ from types import FrameType
 
 from adon.planning.placement import Placed
 from condor_plugins.waiting import Stuck
-from examples.scenario import Result
+from examples.scenario import CheckedResult
 from network_provisioner.base.errors import AdonError
 from pegasus_hooks.planner.model import PlannedWorkflow
 
@@ -39,7 +39,7 @@ class Ended:
 
 
 @dataclass(slots=True)
-class RunState:
+class DemoRun:
     """The steps of one run. What has not been reached is None or empty.
 
     ``step`` goes on after "while", and ``trouble`` is what cut the run short.
@@ -52,7 +52,7 @@ class RunState:
     submitted_at: float = 0.0
     end: Ended | None = None
     stuck: Sequence[Stuck] = ()
-    science: Result = field(default_factory=Result)
+    science: CheckedResult = field(default_factory=CheckedResult)
     trouble: AdonError | OSError | Interrupted | None = None
 
     @property
