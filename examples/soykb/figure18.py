@@ -19,27 +19,25 @@ import tempfile
 from dataclasses import asdict
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parents[1])]
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from fig18.plot import draw  # noqa: E402
-from fig18.story import TEMPLATES, Event, Story, World, tell  # noqa: E402
-from fig18.worlds import RealWorld, SimulatedWorld  # noqa: E402
-
-from adon.machine import box, packages  # noqa: E402
-from examples.soykb.scenario import LAYOUT  # noqa: E402
-from examples.testbed.layout import IN_SWITCHES, OPENFLOW_LISTEN  # noqa: E402
-from examples.testbed.network import Network  # noqa: E402
-from network_provisioner.base.errors import AdonError  # noqa: E402
-from network_provisioner.broker import Broker  # noqa: E402
-from network_provisioner.controllers.base import Controller  # noqa: E402
-from network_provisioner.controllers.openflow.driver import OpenFlowController  # noqa: E402
-from network_provisioner.controllers.shaping.htb import TcShaper  # noqa: E402
-from network_provisioner.controllers.shaping.shapes import CommandRunner  # noqa: E402
-from network_provisioner.controllers.simulated import SimulatedController  # noqa: E402
-from network_provisioner.stores.sqlite import SqliteStore  # noqa: E402
-from network_provisioner.templates.data import templates_from_dict  # noqa: E402
-from network_provisioner.topology.data import topology_from_dict  # noqa: E402
+from adon.machine import box, packages
+from examples.soykb.fig18.plot import draw
+from examples.soykb.fig18.story import TEMPLATES, Event, Story, World, tell
+from examples.soykb.fig18.worlds import RealWorld, SimulatedWorld
+from examples.soykb.scenario import LAYOUT
+from examples.testbed.layout import IN_SWITCHES, OPENFLOW_LISTEN
+from examples.testbed.network import Network
+from network_provisioner.base.errors import AdonError
+from network_provisioner.broker import Broker
+from network_provisioner.controllers.base import Controller
+from network_provisioner.controllers.openflow.driver import OpenFlowController
+from network_provisioner.controllers.shaping.htb import TcShaper
+from network_provisioner.controllers.shaping.shapes import CommandRunner
+from network_provisioner.controllers.simulated import SimulatedController
+from network_provisioner.stores.sqlite import SqliteStore
+from network_provisioner.templates.data import templates_from_dict
+from network_provisioner.topology.data import topology_from_dict
 
 _TOPOLOGY = topology_from_dict(LAYOUT.topology())
 _PATIENT_S = 60.0  # for the switches: the machine may be busy

@@ -6,8 +6,8 @@ from itertools import pairwise
 from typing import Any
 
 from adon.dashboard.standalone import Figure, page
+from examples.soykb.fig18.story import SCALE, TRANSFERS, Sample, Story
 from examples.soykb.scenario import LAYOUT
-from fig18.story import SCALE, TRANSFERS, Sample, Story
 from network_provisioner.base.units import format_rate
 
 _TITLES = {"l2": "Layer 2, the overlay", "l3": "Layer 3, the routed network"}

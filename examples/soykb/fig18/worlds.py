@@ -7,9 +7,9 @@ import sys
 import time
 from collections.abc import Callable
 
+from examples.soykb.fig18.story import DST, SRC, Transfer
 from examples.soykb.scenario import LAYOUT
 from examples.testbed import netns, traffic
-from fig18.story import DST, SRC, Transfer
 from network_provisioner.base.units import bytes_of
 from network_provisioner.controllers.base import Controller
 
