@@ -17,7 +17,7 @@ from typing import Any, Self
 
 from adon.machine import box
 from examples.testbed import delaylink, netns
-from examples.testbed.procs import Daemon, run, wait_ready
+from examples.testbed.procs import Daemon, run
 
 A, B, R1, R2 = "agents-a", "agents-b", "agents-r1", "agents-r2"
 ADDRESS = {A: "10.78.1.2", B: "10.78.2.2"}
@@ -27,7 +27,6 @@ ROUTE = ("10.78.1.1", "10.78.9.2", "10.78.2.2")
 RATE_BPS = 40e6
 DELAY_S = 0.02
 _ROOT = Path(__file__).resolve().parents[1]
-_READY_S = 120.0
 
 
 class World:
@@ -73,7 +72,7 @@ class World:
         where it fails."""
         return run(
             [*netns.execute(where), *under, *adon_argv(), *words],
-            env={"PYTHONPATH": str(_ROOT)},
+            env={**os.environ, "PYTHONPATH": str(_ROOT)},
             timeout_s=timeout_s,
         )
 
@@ -111,21 +110,17 @@ class World:
         netns.batch(machine, [f"addr add 10.253.{number}.2/30 dev mgmt0", "link set mgmt0 up"])
 
     def _line(self) -> None:
-        ready_read, ready_write = os.pipe()
         limit_bytes = RATE_BPS * 2 * DELAY_S / 8
         words = [sys.executable, "-m", delaylink.__name__, "wan-a", "wan-b"]
         words += ["--rate-bps", f"{RATE_BPS:.0f}", "--delay-s", str(DELAY_S)]
-        words += ["--limit-bytes", f"{limit_bytes:.0f}", "--ready-fd", str(ready_write)]
-        words += ["--control", str(self._control)]
+        words += ["--limit-bytes", f"{limit_bytes:.0f}", "--control", str(self._control)]
         daemon = Daemon(
             [*netns.execute(R1), *words],
             self._folder / "line.log",
             env={**os.environ, "PYTHONPATH": str(_ROOT)},
-            pass_fds=(ready_write,),
         )
-        os.close(ready_write)
         self._undo.callback(daemon.stop)
-        wait_ready(ready_read, daemon, _READY_S)
+        daemon.wait(lambda: delaylink.answers(self._control))
         up = "txqueuelen 10000 up"
         netns.batch(R1, [f"link set wan-b netns {R2}", "addr add 10.78.9.1/30 dev wan-a"])
         netns.batch(R1, [f"link set wan-a {up}", "route add 10.78.2.0/24 via 10.78.9.2"])

@@ -17,11 +17,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
 
-from examples.testbed import plan
+from network_world import slower
+
+from examples.soykb.scenario import LAYOUT
+from examples.testbed import netns
+from examples.testbed.layout import IN_SWITCHES, OPENFLOW_LISTEN
 from examples.testbed.network import Network
 from network_provisioner.base.flows import Flow
 from network_provisioner.base.model import Transit, TransitRequest
-from network_provisioner.base.units import bytes_of, goodput
+from network_provisioner.base.units import goodput
 from network_provisioner.broker import Broker
 from network_provisioner.controllers.openflow.driver import OpenFlowController
 from network_provisioner.controllers.shaping.htb import TcShaper
@@ -37,9 +41,9 @@ DEVICE = "s1-a"
 """What the class queues of ``WIDE`` lie on."""
 PORTS = {"cms": 5101, "ligo": 5102}
 RATE_BPS = 100e6
-"""The wide link's rate here: half the testbed's, so that a machine that is busy can fill it."""
+NARROW = slower(RATE_BPS)
+"""The testbed with half the rate on the wide link, so that a busy machine can fill it."""
 MIN_BPS = 10e6
-IN_SWITCHES = ("ip", "netns", "exec", plan.SWITCH_NETNS)
 _LOAD = Path(__file__).with_name("class_load.py")
 _LEASE_S = 3600.0
 TEMPLATES: dict[str, Any] = {
@@ -50,21 +54,6 @@ TEMPLATES: dict[str, Any] = {
         "break_even": 0,
     }
 }
-
-
-def topology() -> dict[str, Any]:
-    """The testbed's network with a wide link of RATE_BPS."""
-    found = plan.topology()
-    for link in found["links"]:
-        if (link["a"], link["b"]) == WIDE:
-            link["capacity"] = RATE_BPS
-    return found
-
-
-def narrow(network: Network) -> None:
-    """Give the emulated link that rate, and a queue of a bandwidth-delay product."""
-    limit = bytes_of(RATE_BPS * 2 * plan.WAN_DELAY_S)
-    network.link("l2", rate_bps=RATE_BPS, limit_bytes=limit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +74,7 @@ class Load:
 
     def __init__(self, streams: int) -> None:
         self._undo = ExitStack()
-        address = plan.SITES[DST].address
+        address = LAYOUT.host(DST).address
         self._sink = self._start(DST, "sink", address, *PORTS.values())
         assert self._sink.stdout is not None
         assert self._sink.stdout.readline() == "ready\n"
@@ -94,9 +83,8 @@ class Load:
         }
 
     def _start(self, site: str, *words: object) -> subprocess.Popen[str]:
-        netns = plan.SITES[site].netns
-        assert netns is not None
-        argv = ["ip", "netns", "exec", netns, sys.executable, str(_LOAD), *map(str, words)]
+        inside = netns.execute(LAYOUT.host(site).netns)
+        argv = [*inside, sys.executable, str(_LOAD), *map(str, words)]
         process = subprocess.Popen(
             argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
         )
@@ -189,15 +177,15 @@ class Plane:
         self._undo = ExitStack()
         self._stopped = threading.Event()
         try:
-            narrow(self._undo.enter_context(Network(programs, folder)))
-            self.topology = topology_from_dict(topology())
+            self._undo.enter_context(Network(NARROW, programs, folder))
+            self.topology = topology_from_dict(NARROW.topology())
             self.shaper = TcShaper(CommandRunner(IN_SWITCHES))
             store = SqliteStore(folder / "state.sqlite")
             self.policies = PolicyRegistry(self.topology, store)
             self.broker = Broker(
                 self.topology,
                 templates_from_dict(TEMPLATES),
-                OpenFlowController(self.topology, plan.OPENFLOW_LISTEN, self.shaper),
+                OpenFlowController(self.topology, OPENFLOW_LISTEN, self.shaper),
                 store,
                 policies=self.policies,
             )

@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -19,8 +18,9 @@ from hooks_world import ROOT
 from network_world import star
 
 from examples.testbed.ports import free_port
+from examples.testbed.procs import Daemon
 from monitors.planned import submitdir
-from network_provisioner.base.errors import BrokerError
+from network_provisioner.base.errors import AdonError, BrokerError
 from network_provisioner.base.model import ENDED, Transit, TransitState
 from network_provisioner.client.broker import BrokerClient
 
@@ -47,7 +47,7 @@ TEMPLATES = {
 class Kept:
     """A program that is started again whenever it has died, as long as ``revive`` is set.
 
-    ``<folder>/<name>.pid`` has its process, ``<folder>/<name>.log`` what it complains about.
+    ``<folder>/<name>.pid`` has its process, ``<folder>/<name>.log`` what it says.
     """
 
     def __init__(self, folder: Path, name: str, ready: str) -> None:
@@ -56,7 +56,7 @@ class Kept:
         self.revive = True
         self.deaths = 0
         self._name, self._ready = name, ready
-        self._process: subprocess.Popen[str] | None = None
+        self._daemon: Daemon | None = None
         self._serves, self._over = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._keep, daemon=True)
 
@@ -65,28 +65,26 @@ class Kept:
         raise NotImplementedError
 
     def _start(self) -> None:
-        # Tied, so that a test that is killed leaves none behind. It ends with the thread that
-        # started it, which is why one thread does it every time.
-        command = ["setpriv", "--pdeathsig", "KILL", "--", *self.words()]
+        """It ends with the thread that started it, which is why one thread does it every time."""
         # Where the drivers of tests are found.
         paths = [str(ROOT / "tests"), str(ROOT), os.environ.get("PYTHONPATH", "")]
         env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
-        with (self.folder / f"{self._name}.log").open("a") as log:
-            self._process = subprocess.Popen(
-                command, cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=log, text=True
-            )
-        assert self._process.stdout is not None
-        if any(self._ready in line for line in self._process.stdout):
-            replace(self.folder / f"{self._name}.pid", str(self._process.pid))
+        before = len(self.log())
+        file = self.folder / f"{self._name}.log"
+        self._daemon = Daemon(self.words(), file, name=self._name, env=env, cwd=ROOT)
+        with contextlib.suppress(AdonError):  # it was killed before it was ready
+            self._daemon.wait(lambda: self._ready in self.log()[before:], PATIENT_S)
+            replace(self.folder / f"{self._name}.pid", str(self._daemon.pid))
             self._serves.set()
 
     def _keep(self) -> None:
         self._start()
         while not self._over.wait(0.05):
-            if self._process is not None and self._process.poll() is not None:
+            if self._daemon is not None and not self._daemon.running():
                 self._serves.clear()
                 if self.revive:
                     self.deaths += 1
+                    self._daemon.stop(0.0)
                     self._start()
         self.kill()
 
@@ -96,9 +94,8 @@ class Kept:
 
     def kill(self) -> None:
         """kill -9, if it lives."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
+        if self._daemon is not None:
+            self._daemon.stop(0.0, signal.SIGKILL)
             self._serves.clear()
 
     def wait(self) -> None:
@@ -106,8 +103,9 @@ class Kept:
         assert self._serves.wait(PATIENT_S), self.log()[-2000:]
 
     def log(self) -> str:
-        """What it said on standard error."""
-        return (self.folder / f"{self._name}.log").read_text()
+        """What it said."""
+        file = self.folder / f"{self._name}.log"
+        return file.read_text() if file.exists() else ""
 
     def __enter__(self) -> Self:
         self._thread.start()

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+from examples.soykb.scenario import LAYOUT
+from examples.testbed.layout import HUB, Host, Layout, Link, Site, Traffic
 from network_provisioner.topology.data import topology_from_dict
 from network_provisioner.topology.graph import Topology
 
-SITES = ("mu", "tacc", "iplant", "local")
+SITES = tuple(site.name for site in LAYOUT.sites)
 
 
 def star(*sites: str, capacity: str = "1 Gb/s") -> dict[str, Any]:
@@ -35,50 +38,27 @@ def star(*sites: str, capacity: str = "1 Gb/s") -> dict[str, Any]:
 
 def demo_network(l2: str = "200 Mb/s", l3: str = "20 Mb/s") -> Topology:
     """The demo's network: mu and local on s1, tacc and iplant on s2, an L2 and an L3 path."""
-    nodes: list[dict[str, Any]] = [
-        {
-            "name": name,
-            "kind": "site",
-            "address": f"10.10.0.{number}",
-            "mac": f"02:00:00:00:00:0{number}",
-        }
-        for number, name in enumerate(SITES, 1)
-    ]
-    nodes += [{"name": "s1", "kind": "switch", "dpid": 1}]
-    nodes += [{"name": "s2", "kind": "switch", "dpid": 2}]
-    macs = {"s1": "02:00:00:00:0b:01", "s2": "02:00:00:00:0b:02"}
-    nodes += [{"name": "r1", "kind": "router", "macs": macs}]
-    at = {"mu": ("s1", 1), "local": ("s1", 4), "tacc": ("s2", 2), "iplant": ("s2", 3)}
-    links: list[dict[str, Any]] = [
-        {"a": site, "b": switch, "capacity": "1 Gb/s", "ports": {switch: port}}
-        for site, (switch, port) in at.items()
-    ]
-    links += [
-        {
-            "a": "s1",
-            "b": "s2",
-            "capacity": l2,
-            "delay": "26.5 ms",
-            "layer": "l2",
-            "ports": {"s1": 10, "s2": 10},
-            "devices": {"s1": "s1-a", "s2": "s2-a"},
-        },
-        {
-            "a": "s1",
-            "b": "r1",
-            "capacity": l3,
-            "delay": "26.5 ms",
-            "layer": "l3",
-            "ports": {"s1": 11},
-            "devices": {"s1": "s1-b"},
-        },
-        {
-            "a": "r1",
-            "b": "s2",
-            "capacity": l3,
-            "layer": "l3",
-            "ports": {"s2": 11},
-            "devices": {"s2": "s2-b"},
-        },
-    ]
-    return topology_from_dict({"nodes": nodes, "links": links})
+    data = LAYOUT.topology()
+    for link in data["links"]:
+        link["capacity"] = {"l2": l2, "l3": l3}.get(link["layer"], link["capacity"])
+    return topology_from_dict(data)
+
+
+def slower(l2_bps: float) -> Layout:
+    """The demo's testbed with another rate on its overlay link."""
+    l2, *others = LAYOUT.links
+    return replace(LAYOUT, links=(replace(l2, rate_bps=l2_bps), *others))
+
+
+LINE = Layout(
+    sites=(Site("near", 1, "s1"), Site(HUB, 2, "s1"), Site("mid", 3, "s2"), Site("far", 4, "s3")),
+    links=(
+        Link("shared", "s1", "s2", 20e6, 0.02, routed=True),
+        Link("overlay", "s1", "s3", 200e6, 0.01),
+        Link("campus", "s2", "s3", 100e6, 0.001),
+        Link("other", "s1", "s3", 10e6, 0.03, routed=True),
+    ),
+    others=(Host("they", 5, "s1"), Host("them", 6, "s3", access_bps=1e8)),
+    traffic=(Traffic("they", "them", 5e6),),
+)
+"""A testbed of three switches and two routers, with two hosts of others."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from examples.demo.facts import Bar, LinkSample, RunFacts
+from examples.soykb.scenario import result
 from network_provisioner.base.model import Transit, TransitState
 
 SITES = ("iplant", "mu", "tacc")
@@ -119,7 +120,16 @@ def facts(**changes: Any) -> RunFacts:
         "status_records": 4,
         "open_reservations": 0,
         "flows_left": 0,
-        "science": {"planted_snps": 300, "recall": 1.0, "precision": 0.96},
+        "science": result(
+            {
+                "planted_snps": 300,
+                "called_snps": 312,
+                "found_snps": 300,
+                "recall": 1.0,
+                "precision": 0.96,
+                "genotype_concordance": 0.9951,
+            }
+        ),
         "links": [
             {"a": "iplant", "b": "s2", "capacity_bps": 1e9, "layer": "lan"},
             {"a": "s2", "b": "s1", "capacity_bps": 200e6, "layer": "l2"},

@@ -1,6 +1,6 @@
-"""Run the main job from end to end: SoyKB resequencing, placed, moved, measured, reported.
+"""Run an example from end to end: placed, moved, measured, reported.
 
-Sets up what is missing (HTCondor, GridFTP, bwa, samtools, bcftools; as root also Open vSwitch) in
+Sets up what is missing (HTCondor, GridFTP, what the example's jobs call; as root Open vSwitch) in
 your cache directory and nowhere else. Run it twice: the second run knows what the first measured.
 """
 
@@ -8,15 +8,19 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from adon.cli.main import main
 from adon.cli.parsing import Parser, whole
-from examples.demo.outer import DemoRequest, run
+from examples import scenario
+from examples.demo.outer import run
+from network_provisioner.base.errors import AdonError
 
+_PROG = "python -m examples.demo"
 _MORE = """
 Examples, in a source checkout:
-  make demo                                             3 samples, 2 chromosomes; ./demo-report
+  make demo                                             the default size; ./demo-report
   python -m examples.demo --samples 5 --chromosomes 3   a wider workflow
   python -m examples.demo --simulate                    no real network, also as root
 
@@ -25,19 +29,23 @@ Exit codes: 0 the workflow succeeded; 1 it ran and failed; 2 it could not be run
 """
 
 
-def build_parser() -> Parser:
-    """The options of the demo."""
-    parser = Parser(prog="python -m examples.demo", description=__doc__, epilog=_MORE.strip())
-    parser.set_defaults(run=_run)
+def build_parser(argv: Sequence[str] | None = None) -> Parser:
+    """The options of the demo and of the example that ``argv``, or the command line, names."""
+    first = Parser(prog=_PROG, add_help=False)
+    first.add_argument("--example", type=_example, default=scenario.DEFAULT)
+    chosen = first.parse_known_args(argv)[0].example
+    parser = Parser(prog=_PROG, description=__doc__, epilog=_MORE.strip())
+    parser.set_defaults(run=lambda args: _run(args, chosen))
     parser.add_argument("--debug", action="store_true", help="show a traceback instead of one line")
     parser.add_argument(
-        "--samples", type=whole(1, 999), default=3, metavar="N",
-        help="plants to sequence (default: %(default)s)",
+        "--example", metavar="NAME", default=chosen.name,
+        help=f"{', '.join(scenario.names())} (now %(default)s: {chosen.title})",
     )  # fmt: skip
-    parser.add_argument(
-        "--chromosomes", type=whole(1, 999), default=2, metavar="N",
-        help="chromosomes of the reference (default: %(default)s)",
-    )  # fmt: skip
+    for name, count in chosen.options.items():
+        parser.add_argument(
+            f"--{name}", type=whole(1, count.most), default=count.default, metavar="N",
+            help=f"{count.help} (default: %(default)s)",
+        )  # fmt: skip
     parser.add_argument(
         "--seed", type=whole(0, 2**31 - 1), default=1, metavar="N",
         help="of the data and the mapping (default: %(default)s)",
@@ -58,17 +66,16 @@ def build_parser() -> Parser:
     return parser
 
 
-def _run(args: argparse.Namespace) -> int:
-    return run(
-        DemoRequest(
-            samples=args.samples,
-            chromosomes=args.chromosomes,
-            seed=args.seed,
-            state=args.state,
-            report=args.report,
-            simulate=args.simulate,
-        )
-    )
+def _example(name: str) -> scenario.Scenario:
+    try:
+        return scenario.load(name)
+    except AdonError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _run(args: argparse.Namespace, example: scenario.Scenario) -> int:
+    settings = {name: getattr(args, name) for name in (*example.options, "seed")}
+    return run(example.name, settings, args.state, args.report, simulate=args.simulate)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,4 @@
-"""What a run was: the values that the report and the summary are drawn from.
-
-Everything here was measured or decided during the run; nothing is a constant of the program.
-"""
+"""What a run was: the values that the report and the summary are drawn from."""
 
 from __future__ import annotations
 
@@ -10,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from examples.scenario import CheckedResult
 from monitors.workflows.report import Failure
 from network_provisioner.base.model import LIVE, Transit
 
@@ -67,7 +65,7 @@ class RunFacts:
     status_records: int
     open_reservations: int
     flows_left: int
-    science: Mapping[str, float]
+    science: CheckedResult
     links: Sequence[Mapping[str, Any]] = ()
     samples: Sequence[LinkSample] = ()
     taught: Mapping[str, Any] = field(default_factory=dict)

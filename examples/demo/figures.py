@@ -55,7 +55,7 @@ def as_json(facts: RunFacts) -> dict[str, Any]:
         "status_records": facts.status_records,
         "open_reservations_at_end": facts.open_reservations,
         "flows_left_on_switches": facts.flows_left,
-        "science": dict(facts.science),
+        "science": dict(facts.science.numbers),
         "earlier_measurements": facts.earlier_measurements,
         "changed_by_measurements": {
             "makespan_s": facts.taught.get("makespan_s") if facts.earlier_measurements else None,

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from examples.demo.course import Course, Ended, Interrupted
+from examples.demo.demo_run import DemoRun, Ended, Interrupted
 from examples.demo.facts import Bar, RunFacts, live
-from examples.demo.stuck import stuck_words
+from examples.demo.running import stuck_words
 from examples.demo.supervise import BrokerProcess
 from monitors.archive.archive import Archive
 from monitors.planned import submitdir
@@ -83,15 +83,16 @@ def hook_warnings(submit_dir: Path) -> list[str]:
     ]
 
 
-def state_of(course: Course) -> str:
+def ending(run: DemoRun) -> str:
     """``success`` and the like as HTCondor says, else ``interrupted`` or ``broken off``."""
-    if course.trouble is not None:
-        return "interrupted" if isinstance(course.trouble, Interrupted) else "broken off"
-    return course.end.state if course.end else "broken off"
+    if run.trouble is not None:
+        return "interrupted" if isinstance(run.trouble, Interrupted) else "broken off"
+    return run.end.state if run.end else "broken off"
 
 
 def gather(
-    course: Course,
+    run: DemoRun,
+    workflow: str,
     network: str,
     network_note: str,
     earlier: int,
@@ -106,26 +107,26 @@ def gather(
     told = _Network([], [], 0, [])
     warnings = list(broker.warnings)
     try:
-        told = _ask(broker.client, course)
+        told = _ask(broker.client, run)
     except BrokerError as error:
-        if course.trouble is None:
+        if run.trouble is None:
             raise
         warnings.append(f"what the broker knew is not in this report: {error}")
     now = time.time()
-    planned, placed = course.planned, course.placed
+    planned, placed = run.planned, run.placed
     bars = bars_of(timeline(planned.submit_dir)) if planned else []
-    end = course.end or Ended("", course.submitted_at or now, now)
-    state = state_of(course)
-    failed = failures(planned.submit_dir) if planned and state != "success" else []
+    end = run.end or Ended("", run.submitted_at or now, now)
+    ended_as = ending(run)
+    failed = failures(planned.submit_dir) if planned and ended_as != "success" else []
     why = end.reason
-    if planned and state == "failed" and not failed:
+    if planned and ended_as == "failed" and not failed:
         why = why or last_complaint(planned.submit_dir)
     return RunFacts(
         planner=planned.planner if planned else "none",
         network=network,
         network_note=network_note,
-        workflow=planned.name if planned else course.workflow,
-        state=state,
+        workflow=planned.name if planned else workflow,
+        state=ended_as,
         jobs=len(placed.mapping.placements) if placed else 0,
         dag_jobs=len(SubmitDir(planned.submit_dir).job_names()) if planned else 0,
         started=end.started,
@@ -139,20 +140,20 @@ def gather(
         status_records=len(archive.query("status", workflow=planned.wf_uuid)) if planned else 0,
         open_reservations=len(live(told.transits, now)),
         flows_left=told.flows_left,
-        science=course.science,
+        science=run.science,
         links=told.links,
         samples=broker.samples,
-        taught=changes(course.before.mapping, placed.mapping) if course.before and placed else {},
+        taught=changes(run.before.mapping, placed.mapping) if run.before and placed else {},
         earlier_measurements=earlier,
         warnings=[
             *warnings,
             *(hook_warnings(planned.submit_dir) if planned else []),
             *told.left_behind,
         ],
-        stopped=course.stopped,
+        stopped=run.stopped,
         reason=why,
         failures=failed,
-        waiting=stuck_words(course.stuck) if state != "success" else [],
+        waiting=stuck_words(run.stuck) if ended_as != "success" else [],
         submit_dir=planned.submit_dir if planned else None,
     )
 
@@ -167,9 +168,9 @@ class _Network:
     left_behind: list[str]
 
 
-def _ask(client: BrokerClient, course: Course) -> _Network:
-    if course.planned is None:
+def _ask(client: BrokerClient, run: DemoRun) -> _Network:
+    if run.planned is None:
         return _Network([], client.topology()["links"], len(client.counters()["installed"]), [])
-    transits, left_behind = settled(client, course.planned.wf_uuid)
+    transits, left_behind = settled(client, run.planned.wf_uuid)
     flows = len(client.counters()["installed"])
     return _Network(transits, client.topology()["links"], flows, left_behind)

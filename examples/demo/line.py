@@ -9,21 +9,22 @@ import json
 import shutil
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
 from adon.planning.planner import plan_workflow
 from condor_plugins.waiting import Stuck
-from examples.demo import gather, poolsize, running, steps
-from examples.demo.course import Course, Interrupted, interruptible, reason
+from examples import scenario as scenarios
+from examples.demo import gather, running, steps
+from examples.demo.demo_run import DemoRun, Interrupted, interruptible, reason
 from examples.demo.facts import RunFacts
 from examples.demo.figures import as_json
 from examples.demo.options import DemoOptions
 from examples.demo.page import render
 from examples.demo.summary import summary_text
 from examples.demo.supervise import BrokerProcess, watching
-from examples.testbed import leftovers
+from examples.testbed.procs import end_marked
 from examples.testbed.testbed import Programs, Testbed
 from monitors.archive.archive import Archive
 from monitors.watcher import registry
@@ -64,76 +65,84 @@ def run(options: DemoOptions, say: steps.Say) -> tuple[RunFacts, Trouble | None]
     """
     run_dir = options.state / "testbed"
     _clear(run_dir)
-    programs = Programs(options.condor, options.gridftp, options.bio, options.openvswitch)
+    scenario = scenarios.load(options.example)
+    found = options.programs
+    programs = Programs(
+        found["condor"], found["gridftp"], found[scenario.tools], found.get("openvswitch")
+    )
+    kept = options.state / "archive.sqlite"
     with ExitStack() as stack:
-        testbed = stack.enter_context(Testbed(run_dir, programs, say))
-        archive = stack.enter_context(Archive(options.state / "archive.sqlite"))
+        testbed = stack.enter_context(Testbed(scenario.layout, run_dir, programs, say))
+        archive = stack.enter_context(Archive(kept))
         earlier = gather.learnt(archive)
-        config, url = steps.write_config(options, testbed.real, run_dir)
+        config, url = steps.write_config(scenario, testbed.real, kept, run_dir)
         say("broker: gives paths and bandwidth on request")
         broker = stack.enter_context(BrokerProcess(config, url, run_dir / "broker.log"))
-        hooks = steps.write_hooks(url, options.state / "archive.sqlite", run_dir)
+        hooks = steps.write_hooks(scenario.template, url, kept, run_dir)
         stack.enter_context(watching(hooks, run_dir / steps.WATCH))
-        course = Course()
+        state = DemoRun()
         try:
-            _go(course, options, testbed, archive, earlier, broker, say)
+            _go(state, scenario, options.settings, testbed, archive, earlier, broker, say)
         except (AdonError, OSError, Interrupted) as error:
-            course.trouble = running.behind(error, run_dir)
-            say(f"stopped: {course.stopped}")
+            state.trouble = running.behind(error, run_dir)
+            say(f"stopped: {state.stopped}")
         facts = gather.gather(
-            course,
+            state,
+            scenario.name,
             network="openflow" if testbed.real else "simulated",
             network_note=options.network_note,
             earlier=earlier,
             archive=archive,
             broker=broker,
         )
-        return facts, course.trouble
+        return facts, state.trouble
 
 
 def _go(
-    course: Course,
-    options: DemoOptions,
+    state: DemoRun,
+    scenario: scenarios.Scenario,
+    settings: Mapping[str, int],
     testbed: Testbed,
     archive: Archive,
     earlier: int,
     broker: BrokerProcess,
     say: steps.Say,
 ) -> None:
-    """The steps, each noted in ``course``. Raises AdonError, OSError, Interrupted."""
+    """The steps, each noted in ``state``. Raises AdonError, OSError, Interrupted."""
     run_dir = testbed.run_dir
-    course.step = "the data and the workflow were made"
-    made = steps.make_workflow(options, testbed.write(), run_dir / "workflow", say)
-    course.workflow = made.name
-    course.step = "the broker started"
+    state.step = "the data and the workflow were made"
+    made = run_dir / "workflow"
+    say(scenario.make(settings, testbed.write(), made))
+    state.step = "the broker started"
     broker.ready()
-    course.step = "sites were chosen"
-    course.before, course.placed = steps.choose_sites(
-        made, archive, earlier, testbed.pool, options.seed, say
+    state.step = "sites were chosen"
+    state.before, state.placed = steps.choose_sites(
+        scenario, made / "workflow.yml", archive, earlier, testbed.pool, settings["seed"], say
     )
-    course.step = "the workflow was planned"
-    course.planned = plan_workflow(
-        course.placed.inputs,
-        Sources(made.workflow),
-        course.placed.mapping,
+    state.step = "the workflow was planned"
+    state.planned = plan_workflow(
+        state.placed.inputs,
+        Sources(made / "workflow.yml"),
+        state.placed.mapping,
         run_dir / "submit",
-        steps.OUTPUT_SITE,
+        scenario.output_site,
         run_dir / steps.HOOKS,
         Options(user=testbed.pool.user.name),
         running.pegasus_runner(testbed.pool),
     )
-    say(course.planned.output)
-    course.step = "the workflow ran"
-    course.submitted_at = time.time()
+    say(state.planned.output)
+    state.step = "the workflow ran"
+    state.submitted_at = time.time()
 
     def on_stuck(found: Sequence[Stuck]) -> None:
-        course.stuck = found
+        state.stuck = found
 
-    with poolsize.recorded(testbed.pool, archive):
-        course.end = running.follow(course.planned, testbed.pool, archive, say, on_stuck)
-    course.step = "the result was compared with the truth"
-    if course.end.state == "success":
-        course.science = steps.check_science(made, testbed.site_dir(steps.OUTPUT_SITE) / "storage")
+    with running.recorded_size(testbed.pool, archive):
+        state.end = running.follow(state.planned, testbed.pool, archive, say, on_stuck)
+    state.step = "the result was compared with the truth"
+    if state.end.state == "success":
+        results = testbed.site_dir(scenario.output_site) / "storage"
+        state.science = scenario.check(made, results)
 
 
 def _report(facts: RunFacts, folder: Path, trouble: Trouble | None) -> tuple[Path, Path] | None:
@@ -153,9 +162,7 @@ def _clear(run_dir: Path) -> None:
     logs are used again. Raises AdonError, OSError."""
     if (run_dir / steps.WATCH).is_dir():
         registry.end(run_dir / steps.WATCH)
-    left = leftovers.end_marked(run_dir.resolve())
-    if left:
-        raise AdonError(f"process {left[0].pid} of an earlier run in {run_dir} does not end")
+    end_marked(run_dir.resolve())
     for stale in ("sites", "submit", "workflow", steps.WATCH):
         shutil.rmtree(run_dir / stale, ignore_errors=True)
     run_dir.mkdir(parents=True, exist_ok=True)

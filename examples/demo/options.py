@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -10,35 +11,26 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class DemoOptions:
-    """``network_note`` says in a sentence why the network is simulated; empty where it is real.
-    ``started`` is the monotonic clock's reading when the demo began, the same in the box.
+    """``settings``: the example's own options and ``seed``. ``programs``: where each set of
+    packages is. ``network_note`` says in a sentence why the network is simulated; empty where it is
+    real. ``started`` is the monotonic clock's reading when the demo began, the same in the box.
     """
 
-    samples: int
-    chromosomes: int
-    seed: int
+    example: str
+    settings: Mapping[str, int]
     state: Path
     report: Path
+    programs: Mapping[str, Path]
     network_note: str
-    condor: Path
-    gridftp: Path
-    bio: Path
-    openvswitch: Path | None
     started: float
 
     def to_json(self) -> str:
         """One line of JSON."""
-        return json.dumps({k: _plain(v) for k, v in asdict(self).items()})
+        return json.dumps(asdict(self), default=str)
 
     @classmethod
     def from_json(cls, text: str) -> DemoOptions:
         """The inverse of :meth:`to_json`."""
         data: dict[str, Any] = json.loads(text)
-        for key in ("state", "report", "condor", "gridftp", "bio", "openvswitch"):
-            if data[key] is not None:
-                data[key] = Path(data[key])
-        return cls(**data)
-
-
-def _plain(value: Any) -> Any:
-    return str(value) if isinstance(value, Path) else value
+        data["programs"] = {name: Path(folder) for name, folder in data["programs"].items()}
+        return cls(**data | {name: Path(data[name]) for name in ("state", "report")})

@@ -12,29 +12,17 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from adon.machine import box, packages, syscalls
+from examples import scenario
 from examples.demo import line, steps
 from examples.demo.options import DemoOptions
 from network_provisioner.base.errors import AdonError, InputError
 from network_provisioner.base.units import format_size
 
 ROOM_BYTES = 200_000_000  # a run of the default size takes 30 to 70 MB
-
-
-@dataclass(frozen=True, slots=True)
-class DemoRequest:
-    """What the command line asked for."""
-
-    samples: int
-    chromosomes: int
-    seed: int
-    state: Path
-    report: Path
-    simulate: bool
 
 
 @contextlib.contextmanager
@@ -72,37 +60,33 @@ def check_room(state: Path, report: Path) -> None:
         raise InputError(f"{report}: {above} is no directory that can be written, expected one")
 
 
-def run(request: DemoRequest) -> int:
-    """Run the demo and return its exit code. Raises AdonError."""
+def run(
+    example: str, settings: Mapping[str, int], state: Path, report: Path, *, simulate: bool
+) -> int:
+    """Run the demo and return its exit code; arguments as in DemoOptions. Raises AdonError."""
     # When make is killed nobody is left to see the end, and a second run must find the field free.
     if not syscalls.tie_to(os.getppid()):
         raise AdonError("the process that started the demo has ended")
     started = time.monotonic()
     say = steps.clock(started)
-    with alone(request.state):
-        check_room(request.state, request.report)
-        note = "asked for with --simulate" if request.simulate else box.can_box()
-        real = note is None
-        if not real:
+    with alone(state):
+        check_room(state, report)
+        note = "asked for with --simulate" if simulate else box.can_box()
+        if note:
             say(f"simulated network: {note}")
-        fetched = {
-            name: packages.ensure(name, progress=say)
-            for name in ("condor", "gridftp", "bio", *(["openvswitch"] if real else []))
-        }
+        needed = ["condor", "gridftp", scenario.load(example).tools]
+        if note is None:
+            needed.append("openvswitch")
         options = DemoOptions(
-            samples=request.samples,
-            chromosomes=request.chromosomes,
-            seed=request.seed,
-            state=request.state.resolve(),
-            report=request.report.resolve(),
-            network_note="" if real else f"The network is simulated: {note}.",
-            condor=fetched["condor"],
-            gridftp=fetched["gridftp"],
-            bio=fetched["bio"],
-            openvswitch=fetched.get("openvswitch"),
+            example=example,
+            settings=settings,
+            state=state.resolve(),
+            report=report.resolve(),
+            programs={name: packages.ensure(name, progress=say) for name in needed},
+            network_note=f"The network is simulated: {note}." if note else "",
             started=started,
         )
-        if real:
+        if note is None:
             # Not "-m": the caller's working directory may be anywhere.
             start = (
                 f"import sys; sys.path.insert(0, {str(steps.ROOT)!r}); "

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Self, TypeVar
 
+from adon.service.poolsize import PoolSize
 from condor_plugins import dagman
 from condor_plugins.dagman import DagEnd
+from condor_plugins.pool.sitepool import SitePool
 from condor_plugins.waiting import Stuck
-from examples.demo.course import Ended
-from examples.demo.steps import Say
-from examples.demo.stuck import StuckJobs
+from examples.demo.demo_run import Ended
+from examples.demo.steps import ROOT, Say, asked_pool
 from examples.testbed.pool import Pool
 from monitors.archive.archive import Archive
-from monitors.workflows.facts.attempts import Attempt
+from monitors.workflows.facts.attempts import Attempt, Outcome
 from monitors.workflows.follower import Follower
 from monitors.workflows.logs.submit_dir import SubmitDir
 from monitors.workflows.status import State, Status, status_text
@@ -25,6 +28,11 @@ from network_provisioner.base.errors import AdonError
 from pegasus_hooks import pegasus_plan
 from pegasus_hooks.planner.model import PlannedWorkflow
 
+PATIENCE_S = 20.0
+_LOOK_EVERY_S = 15.0
+_SAY_AGAIN_S = 60.0
+_MOST_NAMES = 3
+_ANSWER_S = 10.0
 _LOOK_S = 0.1
 _LAST_LINES_S = 10.0
 _SHOW_EVERY_S = 2.0
@@ -187,3 +195,82 @@ def follow(
     if state != "success":
         say(f"the workflow ended: {state} {end.reason}".rstrip())
     return Ended(state, started, following.ended_at or time.time(), end.reason)
+
+
+class StuckJobs:
+    """Asks the pool when jobs have waited for long, and says what they wait for.
+
+    ``found`` is what the pool said last.
+    """
+
+    def __init__(self, pool: Pool, cluster: int, say: Say) -> None:
+        self.found: list[Stuck] = []
+        self._pool = pool
+        self._cluster = cluster
+        self._say = say
+        self._looked = 0.0
+        self._said: dict[str, float] = {}
+
+    def look(self, attempts: Iterable[Attempt], now: float) -> None:
+        """Ask, at ``now`` (Unix seconds), if any of ``attempts`` makes it worth it and the last
+        time was not just now. Raises AdonError where the pool does not answer."""
+        if now - self._looked < _LOOK_EVERY_S:
+            return
+        if not any(waits(attempt, now) for attempt in attempts):
+            self.found = []
+            return
+        self._looked = now
+        command = [sys.executable, "-m", "condor_plugins.waiting", "--dag", str(self._cluster)]
+        text = self._pool.run([*command, "--patience", str(PATIENCE_S)], cwd=ROOT)
+        self.found = [Stuck(**row) for row in json.loads(text)]
+        for words in stuck_words(self.found):
+            if now - self._said.get(words, -_SAY_AGAIN_S) >= _SAY_AGAIN_S:
+                self._said[words] = now
+                self._say(words)
+
+
+def waits(attempt: Attempt, now: float) -> bool:
+    """Whether a job is on hold, or has been in the queue for long."""
+    if attempt.outcome is Outcome.HELD:
+        return True
+    return attempt.outcome is Outcome.QUEUED and now - attempt.submit >= PATIENCE_S
+
+
+def stuck_words(found: Sequence[Stuck]) -> list[str]:
+    """A line for each reason, with the first of the jobs that wait for it."""
+    jobs: dict[str, list[str]] = {}
+    for stuck in found:
+        jobs.setdefault(stuck.why, []).append(stuck.job)
+    lines = []
+    for why, names in jobs.items():
+        if len(names) == 1:
+            lines.append(f"job {names[0]} {why}")
+            continue
+        more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+        lines.append(f"{len(names)} jobs wait, {', '.join(names[:_MOST_NAMES])}{more}: each {why}")
+    return lines
+
+
+class _PoolOf:
+    """The pool as one of its clients sees it: a broker need not be among them."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    def ask(self) -> Mapping[str, SitePool]:
+        """Every site now. Raises AdonError."""
+        return asked_pool(self._pool, _ANSWER_S)
+
+    def close(self) -> None:
+        """Nothing stays between two questions."""
+
+
+@contextlib.contextmanager
+def recorded_size(pool: Pool, archive: Archive) -> Iterator[None]:
+    """Meanwhile the archive learns how large the pool is, and how large it would have to be."""
+    size = PoolSize(_PoolOf(pool), archive, time.time)
+    size.start()
+    try:
+        yield
+    finally:
+        size.stop()

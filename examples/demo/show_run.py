@@ -1,19 +1,18 @@
-"""What happened: the figures at the top, transits, links, science, and what is left."""
+"""What happened: the figures at the top, transits, links, science, what is left, what failed."""
 
 from __future__ import annotations
 
 from examples.demo import markup
 from examples.demo.facts import RunFacts
 from examples.demo.loads import LAN, Load, end_of, load_words, loads_of
-from examples.demo.words import counted
+from examples.demo.words import counted, failure_words
+from monitors.workflows.report import Failure
 from network_provisioner.base.model import Transit
 from network_provisioner.base.units import format_rate, format_size
 
-# The goals of the main job: shares of the planted SNPs found, and of the found ones planted.
-RECALL_GOAL = 0.99
-PRECISION_GOAL = 0.97
 # Less than this share of a link's capacity at its busiest moment is told in words, not drawn.
 _QUIET = 0.05
+_MOST_FAILURES = 50
 _BAD = ' class="bad"'
 _TRANSIT_HEAD = (
     "from → to", "path", "asked at", "held", "asked for", "granted", "moved", "in", "goodput",
@@ -32,11 +31,7 @@ def cards(facts: RunFacts) -> str:
         ("between sites", format_size(sum(t.bytes for t in facts.transits))),
         ("on reserved paths", format_size(sum(t.bytes for t in held))),
     ]
-    if facts.science:
-        found += [
-            ("SNP recall", f"{facts.science['recall']:.4f}"),
-            ("SNP precision", f"{facts.science['precision']:.4f}"),
-        ]
+    found += [(f.headline, f.value) for f in facts.science.rows if f.headline]
     found.append(("paths / flows left", f"{facts.open_reservations} / {facts.flows_left}"))
     bad = {"workflow"} if facts.state != "success" else set()
     if facts.open_reservations or facts.flows_left:
@@ -113,42 +108,21 @@ def _chart(load: Load, number: int, facts: RunFacts) -> str:
     title = (
         f"{load.hop[0]} → {load.hop[1]} ({load.layer.upper()}, {format_rate(load.capacity_bps)})"
     )
-    drawn = markup.drawing(f"Load of {title}", "load", number)
+    drawn = markup.drawing(f"Load of {title}", "chart", number)
     words = load_words(load, facts.started)
     return f"<h3>{markup.text(title)}</h3>{drawn}{markup.note(words[0].upper() + words[1:] + '.')}"
 
 
 def science(facts: RunFacts) -> str:
-    """The result against the truth that was planted."""
-    s = facts.science
-    if not s:
+    """The result against what was expected."""
+    if not facts.science.rows:
         return f"<p>Not compared: the workflow ended as {markup.text(facts.state)}.</p>"
     numbers = frozenset({1})
     rows = [
-        ("SNPs planted", f"{s['planted_snps']:.0f}", ""),
-        *(
-            (words, f"{s[name]:.0f}", "")
-            for name, words in (
-                ("called_snps", "SNPs called"),
-                ("found_snps", "planted SNPs found"),
-            )
-            if name in s
-        ),
-        ("recall", f"{s['recall']:.4f}", _goal(s["recall"], RECALL_GOAL)),
-        ("precision", f"{s['precision']:.4f}", _goal(s["precision"], PRECISION_GOAL)),
+        markup.row([markup.text(cell) for cell in (f.name, f.value, f.goal)], numbers)
+        for f in facts.science.rows
     ]
-    if s.get("genotype_concordance") is not None:
-        rows.append(("genotype concordance", f"{s['genotype_concordance']:.4f}", ""))
-    return markup.table(
-        "Science",
-        ("figure", "value", "goal"),
-        [markup.row([markup.text(cell) for cell in row], numbers) for row in rows],
-        numbers,
-    )
-
-
-def _goal(value: float, goal: float) -> str:
-    return f"≥ {goal}: {'met' if value >= goal else 'missed'}"
+    return markup.table("Science", ("figure", "value", "goal"), rows, numbers)
 
 
 def left(facts: RunFacts) -> str:
@@ -161,3 +135,26 @@ def left(facts: RunFacts) -> str:
             "beside goodput and run times",
         ]
     )
+
+
+def failed(facts: RunFacts) -> str:
+    """The section's content; nothing for a success."""
+    if facts.state == "success":
+        return ""
+    told = [words for words in (facts.stopped, facts.reason, *facts.waiting) if words]
+    out = markup.bullets(told)
+    for index, failure in enumerate(facts.failures[:_MOST_FAILURES]):
+        out += markup.details(failure_words(failure), _about(failure), opened=index == 0)
+    if len(facts.failures) > _MOST_FAILURES:
+        more = counted(len(facts.failures) - _MOST_FAILURES, "more failed job")
+        out += markup.note(f"And {more}, see report.json.")
+    if facts.submit_dir:
+        out += markup.note(f"All files of the run are in {facts.submit_dir}")
+    return out or markup.note(f"The workflow ended as {facts.state}.")
+
+
+def _about(failure: Failure) -> str:
+    out = markup.note(f"HTCondor: {failure.reason}") if failure.reason else ""
+    if failure.tail:
+        out += markup.scroller(f"Last words of {failure.job}", markup.verbatim(failure.tail))
+    return out + markup.bullets(str(path) for path in failure.files)

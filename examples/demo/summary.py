@@ -139,13 +139,7 @@ def _way(transits: Sequence[Transit]) -> str:
 
 
 def _science(facts: RunFacts) -> list[str]:
-    if not facts.science:
-        return []
-    return _entry(
-        "science",
-        f"{facts.science['planted_snps']:.0f} SNPs planted, "
-        f"recall {facts.science['recall']:.4f}, precision {facts.science['precision']:.4f}",
-    )
+    return _entry("science", facts.science.words) if facts.science.words else []
 
 
 def changed(facts: RunFacts) -> list[str]:

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import os
-import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from examples.demo.facts import LinkSample
+from examples.testbed.procs import Daemon
 from monitors.watcher import registry
 from network_provisioner.base.errors import AdonError, BrokerError
 from network_provisioner.client.broker import BrokerClient
 from pegasus_hooks.prepost import WATCHER
 
 _READY_S = 90.0  # it waits 20 s for the switches; all else is a busy machine
+_STOP_S = 10.0
 _SAMPLE_EVERY_S = 0.5
 
 
@@ -35,18 +35,17 @@ class BrokerProcess:
         self.restarts = 0
         self._command = [sys.executable, "-m", "adon.service.serve", "--config", str(config)]
         self._log = log
-        self._process: subprocess.Popen[bytes] | None = None
         self._closing = threading.Event()
         self._watcher = threading.Thread(target=self._watch, name="broker-watch", daemon=True)
 
     def __enter__(self) -> Self:
         """Start it; :meth:`ready` waits until it answers."""
-        self._start()
+        self._process = self._start()
         return self
 
     def ready(self) -> None:
         """Wait until it answers, and watch it from then on. Raises AdonError with its last line."""
-        self._await_ready()
+        self._process.wait(self._answers, _READY_S)
         self._watcher.start()
 
     def __exit__(
@@ -59,7 +58,7 @@ class BrokerProcess:
         self._closing.set()
         if self._watcher.is_alive():
             self._watcher.join()
-        self._end()
+        self._process.stop(_STOP_S)
 
     @property
     def warnings(self) -> list[str]:
@@ -67,54 +66,27 @@ class BrokerProcess:
         times = "once" if self.restarts == 1 else f"{self.restarts} times"
         return [f"the broker died and was started again {times}"] if self.restarts else []
 
-    def _start(self) -> None:
-        with self._log.open("ab") as out:
-            self._process = subprocess.Popen(
-                [*self._command, "--tied-to", str(os.getpid())],
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=out,
-                # Ctrl-C at a terminal is told to whole groups: the broker has to outlive the run.
-                start_new_session=True,
-            )
+    def _start(self) -> Daemon:
+        return Daemon(self._command, self._log, name="the broker")
 
-    def _end(self) -> None:
-        if self._process is None:
-            return
-        self._process.terminate()
+    def _answers(self) -> bool:
         try:
-            self._process.wait(10)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-
-    def _await_ready(self) -> None:
-        deadline = time.monotonic() + _READY_S
-        while True:
-            try:
-                self.client.health()
-                return
-            except BrokerError as error:
-                if self._process is not None and self._process.poll() is not None:
-                    raise AdonError(f"the broker ended: {self._last_line()}") from None
-                if time.monotonic() > deadline:
-                    raise AdonError(f"the broker gave no answer: {error}") from None
-            time.sleep(0.05)
-
-    def _last_line(self) -> str:
-        lines = self._log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-        return lines[-1] if lines else "it said nothing"
+            self.client.health()
+        except BrokerError:
+            return False
+        return True
 
     def _watch(self) -> None:
         while not self._closing.wait(_SAMPLE_EVERY_S):
-            if self._process is not None and self._process.poll() is not None:
+            if not self._process.running():
+                self._process.stop()
                 self.restarts += 1
-                self._start()
+                self._process = self._start()
             # Away for a moment: the next sample will tell.
             with contextlib.suppress(BrokerError):
                 self.samples.extend(samples_of(self.client.counters()))
         # Here, since the kernel kills a broker that this thread started when this thread ends.
-        self._end()
+        self._process.stop(_STOP_S)
 
 
 @contextlib.contextmanager
@@ -128,24 +100,18 @@ def watching(config: Path, folder: Path) -> Iterator[None]:
     if lock is None:
         raise AdonError(f"{folder}: found a watcher, expected that of an earlier run to have ended")
     try:
-        command = registry.command(WATCHER, config, lock)
-        tied = ["setpriv", "--pdeathsig", "KILL", "--", *command, "--stay"]
-        process = subprocess.Popen(
-            tied,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
+        process = Daemon(
+            [*registry.command(WATCHER, config, lock), "--stay"],
+            folder.with_name("watcher.log"),
             pass_fds=(lock,),
-            start_new_session=True,
         )
     finally:
         os.close(lock)
     try:
         yield
     finally:
-        if process.poll() is None and not registry.end(folder):
-            process.kill()
-        process.wait()
+        registry.end(folder)
+        process.stop(0.0)
 
 
 def samples_of(answer: dict[str, Any]) -> list[LinkSample]:

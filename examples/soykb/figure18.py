@@ -5,7 +5,7 @@
 
 SoyKB and Neuroblastoma move data between the same two sites, which a fast layer-2 overlay and the
 slow routed network join. As root this happens on real Open vSwitch switches, with real TCP streams;
-without, or with --simulated, in a simulated network. Writes figure18.svg and figure18.json to DIR
+without, or with --simulated, in a simulated network. Writes figure18.html and figure18.json to DIR
 (default: figure18) and says what happens when. Exit code 2 where it cannot be run.
 """
 
@@ -19,28 +19,27 @@ import tempfile
 from dataclasses import asdict
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parents[1])]
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from fig18.plot import draw  # noqa: E402
-from fig18.story import TEMPLATES, Event, Story, World, tell  # noqa: E402
-from fig18.worlds import RealWorld, SimulatedWorld  # noqa: E402
+from adon.machine import box, packages
+from examples.soykb.fig18.plot import draw
+from examples.soykb.fig18.story import TEMPLATES, Event, Story, World, tell
+from examples.soykb.fig18.worlds import RealWorld, SimulatedWorld
+from examples.soykb.scenario import LAYOUT
+from examples.testbed.layout import IN_SWITCHES, OPENFLOW_LISTEN
+from examples.testbed.network import Network
+from network_provisioner.base.errors import AdonError
+from network_provisioner.broker import Broker
+from network_provisioner.controllers.base import Controller
+from network_provisioner.controllers.openflow.driver import OpenFlowController
+from network_provisioner.controllers.shaping.htb import TcShaper
+from network_provisioner.controllers.shaping.shapes import CommandRunner
+from network_provisioner.controllers.simulated import SimulatedController
+from network_provisioner.stores.sqlite import SqliteStore
+from network_provisioner.templates.data import templates_from_dict
+from network_provisioner.topology.data import topology_from_dict
 
-from adon.machine import box, packages  # noqa: E402
-from examples.testbed import plan  # noqa: E402
-from examples.testbed.network import Network  # noqa: E402
-from network_provisioner.base.errors import AdonError  # noqa: E402
-from network_provisioner.broker import Broker  # noqa: E402
-from network_provisioner.controllers.base import Controller  # noqa: E402
-from network_provisioner.controllers.openflow.driver import OpenFlowController  # noqa: E402
-from network_provisioner.controllers.shaping.htb import TcShaper  # noqa: E402
-from network_provisioner.controllers.shaping.shapes import CommandRunner  # noqa: E402
-from network_provisioner.controllers.simulated import SimulatedController  # noqa: E402
-from network_provisioner.stores.sqlite import SqliteStore  # noqa: E402
-from network_provisioner.templates.data import templates_from_dict  # noqa: E402
-from network_provisioner.topology.data import topology_from_dict  # noqa: E402
-
-_TOPOLOGY = topology_from_dict(plan.topology())
+_TOPOLOGY = topology_from_dict(LAYOUT.topology())
 _PATIENT_S = 60.0  # for the switches: the machine may be busy
 
 
@@ -89,11 +88,13 @@ def _simulated(out: Path) -> int:
 def _real(out: Path) -> int:
     with tempfile.TemporaryDirectory() as state:
         programs = packages.ensure("openvswitch", progress=print) / "wrap"
-        print("network: two switches, L2 200 Mb/s, L3 20 Mb/s, 53 ms round trip", flush=True)
-        with Network(programs, Path(state)):
-            into_switches = CommandRunner(["ip", "netns", "exec", plan.SWITCH_NETNS])
+        print(f"network: {LAYOUT}", flush=True)
+        with Network(LAYOUT, programs, Path(state)):
             controller: Controller = OpenFlowController(
-                _TOPOLOGY, plan.OPENFLOW_LISTEN, TcShaper(into_switches), reply_timeout_s=_PATIENT_S
+                _TOPOLOGY,
+                OPENFLOW_LISTEN,
+                TcShaper(CommandRunner(IN_SWITCHES)),
+                reply_timeout_s=_PATIENT_S,
             )
             broker = Broker(
                 _TOPOLOGY,
@@ -120,10 +121,10 @@ def _say(event: Event) -> None:
 
 
 def _write(story: Story, out: Path, real: bool) -> None:
-    (out / "figure18.svg").write_text(draw(story, real), encoding="utf-8")
+    (out / "figure18.html").write_text(draw(story, real), encoding="utf-8")
     data = {"network": "openflow" if real else "simulated", **asdict(story)}
     (out / "figure18.json").write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
-    print(f"written: {out / 'figure18.svg'}, {out / 'figure18.json'}")
+    print(f"written: {out / 'figure18.html'}, {out / 'figure18.json'}")
 
 
 if __name__ == "__main__":

@@ -10,22 +10,21 @@ from __future__ import annotations
 
 import os
 import pwd
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from adon.machine import box
-from examples.testbed import ca, netns, plan
+from examples.testbed import ca, netns
+from examples.testbed.layout import Layout, dtn_name
 from examples.testbed.ports import LOOPBACK, free_ports
 from examples.testbed.procs import Daemon
 from network_provisioner.base.errors import AdonError, MissingError
 
 SERVER, CLIENT = "globus-gridftp-server", "globus-url-copy"
 PORT = 2811  # registered with IANA for gsiftp
-_READY_S = 60.0
-_LOOK_S = 0.01
 _TCP_LISTEN = "0A"  # include/net/tcp_states.h, as /proc/net/tcp prints it
 
 
@@ -44,23 +43,16 @@ class Endpoint:
         return f"gsiftp://{self.host}:{self.port}"
 
 
-def box_endpoints() -> dict[str, Endpoint]:
-    """The servers of the testbed network, by site."""
-    return {s.name: Endpoint(s.dtn, s.address, PORT, s.netns) for s in plan.SITES.values()}
-
-
-def loopback_endpoints() -> dict[str, Endpoint]:
-    """Servers on free ports of 127.0.0.1, by site. Raises MissingError where there are none."""
-    ports = free_ports(len(plan.SITES))
+def endpoints(layout: Layout) -> dict[str, Endpoint]:
+    """The servers of a testbed, by site: at the sites' addresses in a box, else on free ports of
+    127.0.0.1. Raises MissingError where there are none."""
+    if box.inside():
+        return {s.name: Endpoint(s.dtn, s.address, PORT, s.netns) for s in layout.sites}
+    ports = free_ports(len(layout.sites))
     return {
-        name: Endpoint("localhost", LOOPBACK, port)
-        for name, port in zip(plan.SITES, ports, strict=True)
+        site.name: Endpoint("localhost", LOOPBACK, port)
+        for site, port in zip(layout.sites, ports, strict=True)
     }
-
-
-def endpoints() -> dict[str, Endpoint]:
-    """The endpoints that fit where this process runs: in a box, or not."""
-    return box_endpoints() if box.inside() else loopback_endpoints()
 
 
 class GridFtp:
@@ -88,14 +80,14 @@ class GridFtp:
                 )
         self._dir.mkdir(parents=True, exist_ok=True)
         # Both names, so that the same authority serves in a box and on loopback.
-        names = {name: (plan.SITES[name].dtn, "localhost") for name in self.sites}
+        names = {name: (dtn_name(name), "localhost") for name in self.sites}
         self._authority = ca.ensure(self._dir / "ca", names, _account())
         try:
             for name in self.sites:
                 if name not in self._servers:
                     self._servers[name] = self._server(name)
             for name, daemon in self._servers.items():
-                _wait_listening(daemon, self.sites[name].port)
+                daemon.wait(partial(_listens, daemon.pid, self.sites[name].port))
         except BaseException:
             self.stop()
             raise
@@ -147,7 +139,7 @@ class GridFtp:
             "GRIDMAP": str(self._authority.gridmap),
             "GLOBUS_GSSAPI_NAME_COMPATIBILITY": "STRICT_RFC2818",
         }
-        return Daemon(words, log, env=env)
+        return Daemon(words, log, name=SERVER, env=env)
 
     def transfer_log(self, site: str) -> Path:
         """The server's own record: one line per file, with bytes, streams and times."""
@@ -164,24 +156,17 @@ def _account() -> str:
         ) from err
 
 
-def _wait_listening(daemon: Daemon, port: int) -> None:
-    """Wait until ``daemon`` listens. Looks at its sockets from outside: a trial connection would
-    start a session."""
-    end = time.monotonic() + _READY_S
-    while not _listens(daemon.pid, port):
-        if not daemon.running():
-            raise AdonError(f"{daemon.name} ended at its start: {daemon.last_words()}")
-        if time.monotonic() > end:
-            raise AdonError(f"{daemon.name} does not listen on port {port} after {_READY_S:g} s")
-        time.sleep(_LOOK_S)
-
-
 def _listens(pid: int, port: int) -> bool:
     """Whether the process itself listens on TCP ``port``: it may be somebody else who does, and
-    our server is about to end because of that."""
+    our server is about to end because of that. Looked at from outside: a trial connection would
+    start a session."""
+    try:
+        table = Path(f"/proc/{pid}/net/tcp").read_text(encoding="ascii").splitlines()[1:]
+    except OSError:  # it has just ended
+        return False
     listening = {
         f"socket:[{words[9]}]"
-        for words in _tcp_table(pid)
+        for words in map(str.split, table)
         if words[3] == _TCP_LISTEN and int(words[1].rpartition(":")[2], 16) == port
     }
     return not listening.isdisjoint(_files(pid))
@@ -189,16 +174,7 @@ def _listens(pid: int, port: int) -> bool:
 
 def _files(pid: int) -> Iterator[str]:
     """What the open files of a process are."""
-    with suppress(OSError):  # it has just ended; the caller looks at that
+    with suppress(OSError):  # it has just ended
         for file in Path(f"/proc/{pid}/fd").iterdir():
             with suppress(OSError):
                 yield str(file.readlink())
-
-
-def _tcp_table(pid: int) -> Iterator[list[str]]:
-    try:
-        text = Path(f"/proc/{pid}/net/tcp").read_text(encoding="ascii")
-    except OSError:  # it has just ended; the caller looks at that
-        return
-    for line in text.splitlines()[1:]:
-        yield line.split()

@@ -52,9 +52,9 @@ class OpenDaylight:
         if not box.inside():
             raise MissingError("OpenDaylight listens on all addresses: start it in a box only")
         for attempt in range(1, _ATTEMPTS + 1):
-            self._launch()
+            self._daemon = self._launch()
             try:
-                if self._ready():
+                if self._ready(self._daemon):
                     return
             except BaseException:
                 self.stop()
@@ -64,17 +64,15 @@ class OpenDaylight:
                 self._progress("OpenDaylight: its user store did not come up, starting it again")
         raise AdonError(f"OpenDaylight let nobody in, {_ATTEMPTS} times; logs are in {self._dir}")
 
-    def stop(self) -> None:
+    def stop(self, timeout_s: float = _STOP_S) -> None:
         """End it; nothing happens where it does not run."""
-        daemon, self._daemon = self._daemon, None
-        if daemon is not None:
-            daemon.stop(_STOP_S)
+        if self._daemon is not None:
+            self._daemon.stop(timeout_s)
+            self._daemon = None
 
     def kill(self) -> None:
         """End it without warning."""
-        daemon, self._daemon = self._daemon, None
-        if daemon is not None:
-            daemon.stop(0.0)
+        self.stop(0.0)
 
     def __enter__(self) -> Self:
         self.start()
@@ -88,7 +86,7 @@ class OpenDaylight:
     ) -> None:
         self.stop()
 
-    def _launch(self) -> None:
+    def _launch(self) -> Daemon:
         shutil.rmtree(self._dir, ignore_errors=True)
         self._dir.mkdir(parents=True)
         for part in ("bin", "etc"):
@@ -97,24 +95,25 @@ class OpenDaylight:
         for part in ("lib", "system"):
             (self._dir / part).symlink_to(self._assembly.home / part)
         env = odl_assembly.java_environment(self._assembly.programs)
-        self._daemon = Daemon(
+        return Daemon(
             # "daemon" stays in the foreground, and is Java itself instead of a shell around it.
             [str(self._dir / "bin" / "karaf"), "daemon"],
             self._dir / "karaf.log",
+            name="OpenDaylight",
             env=env | {"JAVA_MAX_MEM": _MEMORY},
         )
 
-    def _ready(self) -> bool:
+    def _ready(self, daemon: Daemon) -> bool:
         """Wait; False where it will let nobody in.
 
         On a busy machine its password service sometimes misses its own configuration, and then
         every user is unknown for ever (AAA 0.18.6).
         """
         rest = Restconf("OpenDaylight", Access(URL, USER, PASSWORD))
-        daemon = self._daemon
         start = said = time.monotonic()
         shut_since: float | None = None
-        while daemon is not None and daemon.running():
+        while True:
+            daemon.check()
             now = time.monotonic()
             try:
                 # Refused until its parts have found each other, users last.
@@ -133,5 +132,3 @@ class OpenDaylight:
                 said = now
                 self._progress(f"OpenDaylight: starting, {now - start:.0f} s")
             time.sleep(_ASK_EVERY_S)
-        words = daemon.last_words() if daemon is not None else ""
-        raise AdonError(f"OpenDaylight ended while it started: {words}")

@@ -4,32 +4,31 @@ Each daemon family (a ``condor_master`` and what it starts) has a directory belo
 file of the machine's own HTCondor is read or written. HTCondor takes no jobs from uid 0, so for
 root they run in a user namespace (:mod:`examples.testbed.pooluser`).
 
-It ends with the process that brought it up (:mod:`examples.testbed.poolmasters`). Whatever survives
-even that is ended by the next ``up`` or ``down``.
+It ends with the thread that brought it up: every master is told by the kernel, and shuts its family
+down. Whatever survives even that is ended by the next ``up`` or ``down``.
 """
 
 from __future__ import annotations
 
 import base64
-import math
 import os
 import re
 import secrets
 import shutil
+import signal
 import socket
-import subprocess
 import sys
-import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
-from examples.testbed import leftovers, poolconfig
-from examples.testbed.poolconfig import Layout, SiteSpec
-from examples.testbed.poolmasters import Masters, log_text
+from examples.testbed import netns, poolconfig, procs
+from examples.testbed.poolconfig import FamilyPlace, SiteSpec
 from examples.testbed.pooluser import PoolUser
+from examples.testbed.procs import MARK, Daemon
 from network_provisioner.base.errors import AdonError, InputError, MissingError
 
-_UP_S, _POLL_S = 120.0, 0.05
+_UP_S, _DOWN_S = 120.0, 10.0
 _PARTS = ("log", "spool", "execute", "lock", "run", "local")
 
 
@@ -63,7 +62,7 @@ class Pool:
         self.hub_port = hub_port
         self.hub_settings = hub_settings
         self.user = PoolUser(self.run_dir)
-        self._masters = Masters(self.run_dir)
+        self._masters: dict[str, Daemon] = {}
 
     @property
     def config(self) -> Path:
@@ -78,7 +77,7 @@ class Pool:
         path = [p for p in env.get("PATH", "/usr/bin:/bin").split(":") if p != wrap]
         env["PATH"] = ":".join([wrap, *path])
         env["CONDOR_CONFIG"] = str(self.config)
-        env[leftovers.MARK] = str(self.run_dir)
+        env[MARK] = str(self.run_dir)
         env.update(HOME=str(self.user.home), USER=self.user.name, LOGNAME=self.user.name)
         return env
 
@@ -100,27 +99,9 @@ class Pool:
         :raises MissingError: when it is not there.
         :raises AdonError: when it fails or takes too long, with its last line.
         """
-        try:
-            done = subprocess.run(
-                self.command(command),
-                env={**self.env(), **(env or {})},
-                cwd=cwd,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                errors="replace",
-                check=False,
-                timeout=timeout_s,
-            )
-        except FileNotFoundError as error:
-            raise MissingError(f"{error.filename}: not found") from error
-        except subprocess.TimeoutExpired as error:
-            raise AdonError(f"{command[0]}: no answer within {timeout_s:g} s") from error
-        if done.returncode != 0:
-            wrote = (done.stderr.strip() or done.stdout.strip()).splitlines()
-            why = wrote[-1] if wrote else "it said nothing"
-            raise AdonError(f"{command[0]}: exit code {done.returncode}: {why}")
-        return done.stdout
+        words = self.command(command)
+        whole = {**self.env(), **(env or {})}
+        return procs.run(words, env=whole, cwd=cwd, timeout_s=timeout_s, name=command[0])
 
     def up(self, progress: Callable[[str], None] = lambda _line: None) -> None:
         """Bring the pool up, ready when every slot is seen and the schedd answers.
@@ -152,9 +133,9 @@ class Pool:
                 where = f"{self.hub_address} port {self.hub_port}"
                 raise MissingError(f"HTCondor's collector: {where}: {error.strerror}") from error
 
-    def _layout(self, name: str) -> Layout:
+    def _place(self, name: str) -> FamilyPlace:
         release = self.condor_dir / "root/usr"
-        return Layout(release, self.run_dir / name, self.run_dir / "secrets", self.user.name)
+        return FamilyPlace(release, self.run_dir / name, self.run_dir / "secrets", self.user.name)
 
     def _prepare(self) -> None:
         for name in ("hub", "secrets", "users", *self.sites):
@@ -175,15 +156,15 @@ class Pool:
             raise MissingError(f"HTCondor: jobs cannot run as an ordinary user: {error}") from None
 
     def _start_hub(self) -> None:
-        layout = self._layout("hub")
-        text = poolconfig.hub_config(layout, self.hub_address, self.hub_port)
+        place = self._place("hub")
+        text = poolconfig.hub_config(place, self.hub_address, self.hub_port)
         self._start("hub", text + self.hub_settings, None)
-        found = self.run_dir / "hub/log/.collector_address"
-        deadline = time.monotonic() + _UP_S
-        while not (match := re.search(r"<[^>]*?:(\d+)[?>]", log_text(found))):
-            self._masters.check("hub", deadline, "CollectorLog")
-            time.sleep(_POLL_S)
-        self.collector = f"{self.hub_address}:{match.group(1)}"
+        file = self.run_dir / "hub/log/.collector_address"
+
+        def port() -> re.Match[str] | None:
+            return re.search(r"<[^>]*?:(\d+)[?>]", file.read_text()) if file.exists() else None
+
+        self.collector = f"{self.hub_address}:{self._masters['hub'].wait(port, _UP_S)[1]}"
 
     def _start_site(self, name: str) -> None:
         spec = self.sites[name]
@@ -191,58 +172,60 @@ class Pool:
         state = self.run_dir / name / "metrics.json"
         # -I -S: no site-packages to read, it uses the standard library only.
         metrics = [sys.executable, "-I", "-S", str(program), spec.interface, str(state)]
-        layout = self._layout(name)
-        text = poolconfig.site_config(layout, name, spec, self.collector, metrics)
+        place = self._place(name)
+        text = poolconfig.site_config(place, name, spec, self.collector, metrics)
         self._start(name, text, spec.netns)
 
-    def _start(self, name: str, config: str, netns: str | None) -> None:
+    def _start(self, name: str, config: str, namespace: str | None) -> None:
         home = self.run_dir / name
         path = home / "condor_config"
         path.write_text(config)
-        inside = ["ip", "netns", "exec", netns] if netns else []
         master = self.command([str(self.condor_dir / "wrap/condor_master"), "-f"])
         # Transfer plug-ins and jobs inherit from daemons: they start with a clean environment.
         places = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
         clean = {"PATH": places, "LANG": "C.UTF-8"}
-        self._masters.start(
-            name, [*inside, *master], {**self.env(clean), "CONDOR_CONFIG": str(path)}
+        self._masters[name] = Daemon(
+            [*netns.execute(namespace), *master],
+            home / "log/master.out",
+            name=f"HTCondor at {name}",
+            env={**self.env(clean), "CONDOR_CONFIG": str(path)},
+            cwd=home,
+            orphaned=signal.SIGQUIT,
+            logs=[home / "log" / log for log in ("StartLog", "MasterLog")],
         )
 
     def _wait_ready(self) -> None:
-        deadline = time.monotonic() + _UP_S
-        while missing := self._missing_slots():
-            site = next(iter(missing))
-            self._masters.check(site, deadline, "StartLog")
-            time.sleep(_POLL_S)
-        while True:
-            try:
-                self.run(["condor_q", "-totals"], timeout_s=10)
-            except AdonError:
-                self._masters.check("hub", deadline, "SchedLog")
-                time.sleep(_POLL_S)
-            else:
-                return
+        for name in self.sites:
+            self._masters[name].wait(partial(self._has_slots, name), _UP_S)
+        self._masters["hub"].wait(lambda: self._answers("condor_q", "-totals") is not None, _UP_S)
 
-    def _missing_slots(self) -> dict[str, int]:
-        """How many slots of which sites the collector does not know yet."""
+    def _has_slots(self, site: str) -> bool:
+        """Whether the collector knows all slots of a site."""
+        seen = self._answers("condor_status", "-af", "PegasusSite") or ""
+        return seen.split().count(site) >= self.sites[site].workers
+
+    def _answers(self, *words: str) -> str | None:
         try:
-            seen = self.run(["condor_status", "-af", "PegasusSite"], timeout_s=10).split()
+            return self.run(words, timeout_s=10)
         except AdonError:
-            seen = []
-        counts = {name: spec.workers - seen.count(name) for name, spec in self.sites.items()}
-        return {name: count for name, count in counts.items() if count > 0}
+            return None
 
     def check(self) -> None:
         """Raise AdonError, with the last line of its log, where a family of daemons has ended."""
-        for name in self._masters:
-            self._masters.check(name, math.inf, "MasterLog")
+        for master in self._masters.values():
+            master.check()
 
     def down(self) -> None:
         """End every process of this pool, also those of a killed run; nothing runs afterwards.
 
         :raises AdonError: when a process cannot be ended.
         """
-        self._masters.end()
+        for master in self._masters.values():
+            master.send(signal.SIGQUIT)  # shut down fast, with all jobs
+        for master in self._masters.values():
+            master.stop(_DOWN_S, None)
+        self._masters.clear()
+        procs.end_marked(self.run_dir)
 
     def __enter__(self) -> Pool:
         self.up()

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from examples.testbed.leftovers import MARK
+from examples.testbed.procs import MARK
 from network_provisioner.base.errors import InputError
 
 DOMAIN = "adon.test"
@@ -39,8 +39,8 @@ class SiteSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
-    """Where a pool lives. ``release`` is HTCondor's /usr; ``home`` holds one daemon family."""
+class FamilyPlace:
+    """Where a family of daemons lives, in ``home``; ``release`` is HTCondor's /usr."""
 
     release: Path
     home: Path
@@ -60,10 +60,10 @@ def check_sites(sites: Mapping[str, SiteSpec]) -> None:
             raise InputError(f"site {name}: found {spec.workers} workers, expected at least 1")
 
 
-def _common(layout: Layout, name: str, address: str, collector: str) -> dict[str, str]:
-    home = layout.home
+def _common(place: FamilyPlace, name: str, address: str, collector: str) -> dict[str, str]:
+    home = place.home
     return {
-        "RELEASE_DIR": str(layout.release),
+        "RELEASE_DIR": str(place.release),
         "LOCAL_DIR": str(home),
         "BIN": "$(RELEASE_DIR)/bin",
         "SBIN": "$(RELEASE_DIR)/sbin",
@@ -103,7 +103,7 @@ def _common(layout: Layout, name: str, address: str, collector: str) -> dict[str
         # Jobs see the machine's own /tmp: a site's disks may be there, and Pegasus asks.
         "MOUNT_UNDER_SCRATCH": "",
         # Jobs of a killed run are found by the same mark as its daemons.
-        "STARTER_JOB_ENVIRONMENT": quoted([f"{MARK}={layout.home.parent}"]),
+        "STARTER_JOB_ENVIRONMENT": quoted([f"{MARK}={place.home.parent}"]),
     }
 
 
@@ -113,9 +113,9 @@ def quoted(words: Sequence[str]) -> str:
     return '"' + " ".join(f"'{word}'" for word in each) + '"'
 
 
-def _security(layout: Layout) -> dict[str, str]:
+def _security(place: FamilyPlace) -> dict[str, str]:
     """One user runs everything; only that user may write, submit or join."""
-    ours = f"{layout.user}@{DOMAIN}"
+    ours = f"{place.user}@{DOMAIN}"
     allowed = ("WRITE", "DAEMON", "NEGOTIATOR", "ADMINISTRATOR", "ADVERTISE_MASTER")
     also = ("ADVERTISE_STARTD", "ADVERTISE_SCHEDD", "CONFIG")
     return {
@@ -128,9 +128,9 @@ def _security(layout: Layout) -> dict[str, str]:
         # A family is one master's; a site's startd takes the hub's collector on the same machine
         # for family, and is refused.
         "SEC_USE_FAMILY_SESSION": "False",
-        "SEC_PASSWORD_DIRECTORY": str(layout.secrets),
-        "SEC_TOKEN_POOL_SIGNING_KEY_FILE": str(layout.secrets / "POOL"),
-        "SEC_TOKEN_SYSTEM_DIRECTORY": str(layout.secrets / "tokens.d"),
+        "SEC_PASSWORD_DIRECTORY": str(place.secrets),
+        "SEC_TOKEN_POOL_SIGNING_KEY_FILE": str(place.secrets / "POOL"),
+        "SEC_TOKEN_SYSTEM_DIRECTORY": str(place.secrets / "tokens.d"),
         "ALLOW_READ": "*",
         **{f"ALLOW_{level}": ours for level in (*allowed, *also)},
     }
@@ -181,13 +181,13 @@ def _text(values: Mapping[str, str]) -> str:
     return "".join(f"{key} = {value}\n" for key, value in values.items())
 
 
-def hub_config(layout: Layout, address: str, port: int) -> str:
+def hub_config(place: FamilyPlace, address: str, port: int) -> str:
     """The configuration of collector, negotiator and schedd, and of every client."""
     collector = f"{address}:{port}"
     return _text(
         {
-            **_common(layout, "hub", address, collector),
-            **_security(layout),
+            **_common(place, "hub", address, collector),
+            **_security(place),
             **_HUB_TIMING,
             **_DAGMAN,
             "DAEMON_LIST": "MASTER, COLLECTOR, NEGOTIATOR, SCHEDD",
@@ -202,7 +202,7 @@ def hub_config(layout: Layout, address: str, port: int) -> str:
 
 
 def site_config(
-    layout: Layout, name: str, site: SiteSpec, collector: str, metrics: Sequence[str]
+    place: FamilyPlace, name: str, site: SiteSpec, collector: str, metrics: Sequence[str]
 ) -> str:
     """The configuration of one site's startd.
 
@@ -213,8 +213,8 @@ def site_config(
     program, *arguments = metrics
     return _text(
         {
-            **_common(layout, name, site.address, collector),
-            **_security(layout),
+            **_common(place, name, site.address, collector),
+            **_security(place),
             **{key: f'"{value}"' for key, value in attributes.items()},
             "DAEMON_LIST": "MASTER, STARTD",
             "STARTD_NAME": f"{name}.{DOMAIN}",

@@ -13,21 +13,21 @@ import os
 import secrets
 import shutil
 import signal
-import time
 from pathlib import Path
 from types import TracebackType
 from urllib.parse import quote
 
-from examples.testbed import leftovers
+import psutil
+
 from examples.testbed.pooluser import PoolUser
 from examples.testbed.ports import LOOPBACK, free_port
-from examples.testbed.procs import Daemon, run
+from examples.testbed.procs import MARK, Daemon, kill_all, run, those
 from network_provisioner.base.errors import AdonError, InputError, MissingError
 
 USER, DATABASE = "adon", "postgres"
 _PORT = 5432  # part of the socket's name, too
 _PROGRAMS = ("postgres", "initdb")
-_READY_S, _STOP_S, _LOOK_S = 60.0, 20.0, 0.02
+_READY_S, _STOP_S = 60.0, 20.0
 _PIDFILE, _SEGMENT_LINE, _STATUS_LINE = "postmaster.pid", 6, 7
 _LONGEST_SOCKET = 107  # bytes of sun_path in sys/un.h, without the zero at its end
 _FAST = {"fsync": "off", "full_page_writes": "off"}
@@ -117,9 +117,15 @@ class Postgres:
         self._daemon = Daemon(
             self._user.command([str(self._bin / "postgres"), "-D", str(self._data), *words]),
             self._dir / "log",
+            name="PostgreSQL",
             env=self._env(),
         )
-        self._wait_ready(self._daemon)
+        status = self._data / _PIDFILE
+        try:
+            self._daemon.wait(lambda: _line(status, _STATUS_LINE) == "ready", _READY_S)
+        except AdonError:
+            self.kill()
+            raise
 
     def stop(self) -> None:
         """End it in order, or kill it after a while; also what a killed run left here."""
@@ -149,7 +155,7 @@ class Postgres:
 
     def _env(self) -> dict[str, str]:
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("PG", "LC_", "LANG"))}
-        return {**kept, "LC_ALL": "C", "TZ": "GMT", leftovers.MARK: str(self._dir)}
+        return {**kept, "LC_ALL": "C", "TZ": "GMT", MARK: str(self._dir)}
 
     def _init(self) -> None:
         new = self._dir / "data.new"  # renamed when it is whole: a killed run leaves no half one
@@ -165,26 +171,10 @@ class Postgres:
         run(self._user.command(command), env=self._env(), timeout_s=_READY_S)
         new.rename(self._data)
 
-    def _wait_ready(self, daemon: Daemon) -> None:
-        deadline = time.monotonic() + _READY_S
-        while _line(self._data / _PIDFILE, _STATUS_LINE) != "ready":
-            if not daemon.running() or time.monotonic() > deadline:
-                said = daemon.last_words()
-                self.kill()
-                raise AdonError(f"PostgreSQL did not get ready: {said}")
-            time.sleep(_LOOK_S)
-
     def _end_rest(self) -> None:
         """End whoever works in the data directory, and take away what only an orderly end does."""
         self._daemon = None
-        left = leftovers.wait_gone(self.processes(), _LOOK_S)
-        deadline = time.monotonic() + _STOP_S
-        while left:
-            leftovers.send(left, signal.SIGKILL)
-            leftovers.wait_gone(left, 1.0)
-            left = self.processes()
-            if left and time.monotonic() > deadline:
-                raise AdonError(f"process {left[0].pid} of {self._dir} does not end")
+        kill_all(self.processes)
         pidfile = self._data / _PIDFILE
         if pidfile.exists():
             _forget_segment(_line(pidfile, _SEGMENT_LINE))
@@ -192,17 +182,10 @@ class Postgres:
         for stale in self._dir.glob(".s.PGSQL.*"):
             stale.unlink(missing_ok=True)
 
-    def processes(self) -> list[leftovers.Process]:
+    def processes(self) -> list[psutil.Process]:
         """The server's processes: each works in its data directory. (What PostgreSQL shows in place
         of their arguments covers the mark in their environment.)"""
-        found = []
-        for entry in leftovers.PROC.iterdir():
-            # Another user's process, or one that has just ended: not ours.
-            with contextlib.suppress(OSError):
-                if entry.name.isdigit() and (entry / "cwd").readlink() == self._data:
-                    process = leftovers.identify(int(entry.name))
-                    found += [process] if process else []
-        return found
+        return those(lambda process: process.cwd() == str(self._data))
 
 
 def _line(file: Path, number: int) -> str:

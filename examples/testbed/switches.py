@@ -144,7 +144,7 @@ class Switches:
 
     def _run(self, program: str, *words: str, prefix: list[str] | None = None) -> str:
         directory = str(self._dir)
-        env = {f"OVS_{k}DIR": directory for k in ("RUN", "LOG", "DB", "SYSCONF")}
+        env = os.environ | {f"OVS_{k}DIR": directory for k in ("RUN", "LOG", "DB", "SYSCONF")}
         return run([*(prefix or []), str(self._bin / program), *words], env=env)
 
 

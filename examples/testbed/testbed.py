@@ -1,4 +1,4 @@
-"""The whole testbed: network, data transfer nodes and pool, up and down together.
+"""A whole testbed: network, data transfer nodes and pool, up and down together.
 
 With the real network it has to run inside a box (:mod:`adon.machine.box`); without, everything
 listens on loopback and the broker's controller is simulated.
@@ -14,31 +14,28 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from examples.testbed import plan
 from examples.testbed.gridftp import GridFtp, endpoints
-from examples.testbed.leftovers import MARK
+from examples.testbed.layout import HUB_ADDRESS, Layout, management_address
 from examples.testbed.network import Network
 from examples.testbed.pool import Pool
 from examples.testbed.poolconfig import COLLECTOR_PORT, SiteSpec
+from examples.testbed.procs import MARK
 from pegasus_hooks.pegasus_plan import find_planner
 
 Progress = Callable[[str], None]
-
-# Slots per site. Two at the campus, more at the HPC centre, one beside the data store's disks and
-# one on the submit host: the shape of the thesis's sites, at the size of one machine.
-WORKERS = {"mu": 2, "tacc": 4, "iplant": 1, plan.HUB: 1}
 
 
 @dataclass(frozen=True, slots=True)
 class Programs:
     """Directories of the private packages, as :func:`adon.machine.packages.ensure` returns them.
 
-    ``openvswitch`` is None where the network is simulated.
+    ``tools`` has what the workflow's jobs call; ``openvswitch`` is None where the network is
+    simulated.
     """
 
     condor: Path
     gridftp: Path
-    bio: Path
+    tools: Path
     openvswitch: Path | None = None
 
 
@@ -46,24 +43,25 @@ class Testbed:
     """A context manager: up on entry, all down on exit."""
 
     def __init__(
-        self, run_dir: Path, programs: Programs, progress: Progress = lambda _line: None
+        self, layout: Layout, run_dir: Path, programs: Programs, progress: Progress
     ) -> None:
+        self.layout = layout
         self.run_dir = run_dir.resolve()
         self.programs = programs
         self.real = programs.openvswitch is not None
         self._progress = progress
         self._stack = ExitStack()
         self.pool = self._make_pool()
-        self.gridftp = GridFtp(endpoints(), self.run_dir, programs.gridftp / "wrap")
+        self.gridftp = GridFtp(endpoints(layout), self.run_dir, programs.gridftp / "wrap")
 
     def _make_pool(self) -> Pool:
         specs = {}
-        for name, site in plan.SITES.items():
+        for site in self.layout.sites:
             netns = site.netns if self.real else None
-            specs[name] = SiteSpec(
-                workers=WORKERS[name],
+            specs[site.name] = SiteSpec(
+                workers=site.workers,
                 netns=netns,
-                address=plan.management_address(site.number) if netns else self._hub_address,
+                address=management_address(site.number) if netns else self._hub_address,
                 interface="dp0" if self.real else "lo",
             )
         port = COLLECTOR_PORT if self.real else 0
@@ -71,7 +69,7 @@ class Testbed:
 
     @property
     def _hub_address(self) -> str:
-        return plan.HUB_ADDRESS if self.real else "127.0.0.1"
+        return HUB_ADDRESS if self.real else "127.0.0.1"
 
     def __enter__(self) -> Self:
         """Network, then data transfer nodes, then the pool.
@@ -81,17 +79,18 @@ class Testbed:
         progress = self._progress
         try:
             if self.programs.openvswitch is not None:
-                progress("network: two switches, an L2 path of 200 Mb/s, an L3 path of 20 Mb/s")
-                self._stack.enter_context(Network(self.programs.openvswitch / "wrap", self.run_dir))
-            progress("GridFTP: a data transfer node at each of the four sites")
+                progress(f"network: {self.layout}")
+                programs = self.programs.openvswitch / "wrap"
+                self._stack.enter_context(Network(self.layout, programs, self.run_dir))
+            progress(f"GridFTP: a data transfer node at each of {len(self.layout.sites)} sites")
             self.gridftp.start()
             self._stack.callback(self.gridftp.stop)
             progress("HTCondor: a pool with an execute node at each site")
             self.pool.up()
             self._stack.callback(self.pool.down)
-            for site in plan.SITES:
+            for site in self.layout.sites:
                 for part in ("scratch", "storage"):
-                    (self.site_dir(site) / part).mkdir(parents=True, exist_ok=True)
+                    (self.site_dir(site.name) / part).mkdir(parents=True, exist_ok=True)
         except BaseException:
             self._stack.close()
             raise
@@ -116,18 +115,18 @@ class Testbed:
             "network": "openflow" if self.real else "simulated",
             "root": str(self.run_dir),
             "sites": {
-                name: {
-                    "scratch": str(self.site_dir(name) / "scratch"),
-                    "storage": str(self.site_dir(name) / "storage"),
-                    "url": self.gridftp.url(name),
-                    "workers": WORKERS[name],
+                site.name: {
+                    "scratch": str(self.site_dir(site.name) / "scratch"),
+                    "storage": str(self.site_dir(site.name) / "storage"),
+                    "url": self.gridftp.url(site.name),
+                    "workers": site.workers,
                 }
-                for name in plan.SITES
+                for site in self.layout.sites
             },
-            "topology": plan.topology(),
+            "topology": self.layout.topology(),
             # Pegasus starts DAGMan itself, with the environment of site local and no other.
             "transfer_env": {**self.gridftp.transfer_env(), MARK: str(self.pool.run_dir)},
-            "tools_bin": str(self.programs.bio / "wrap"),
+            "tools_bin": str(self.programs.tools / "wrap"),
             **_pegasus(),
         }
 

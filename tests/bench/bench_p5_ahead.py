@@ -19,7 +19,7 @@ from random import Random
 from statistics import fmean
 from typing import Literal
 
-from examples.testbed.plan import topology
+from examples.soykb.scenario import LAYOUT
 from monitors.planned.dag import PlannedDag, read_dag
 from network_provisioner.broker import Broker
 from network_provisioner.controllers.simulated import SimulatedController
@@ -61,7 +61,7 @@ class Here:
 @contextmanager
 def broker() -> Iterator[Here]:
     """On the demo's network, with the simulated controller."""
-    clock, network = Clock(), topology_from_dict(topology())
+    clock, network = Clock(), topology_from_dict(LAYOUT.topology())
     with tempfile.TemporaryDirectory(prefix="adon-bench-") as name:
         store = SqliteStore(Path(name) / "state.sqlite")
         controller = SimulatedController(network, clock)

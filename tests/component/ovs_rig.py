@@ -14,7 +14,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,7 +21,9 @@ from typing import Any, TypeVar
 import pytest
 
 from adon.machine import box, packages
-from examples.testbed import plan
+from examples.soykb.scenario import LAYOUT
+from examples.testbed import netns
+from examples.testbed.layout import IN_SWITCHES, OPENFLOW_LISTEN
 from examples.testbed.network import Network
 from network_provisioner.controllers.base import Circuit, Controller
 from network_provisioner.controllers.openflow.driver import OpenFlowController
@@ -30,12 +31,12 @@ from network_provisioner.controllers.shaping.htb import TcShaper
 from network_provisioner.controllers.shaping.shapes import CommandRunner
 from network_provisioner.topology.data import topology_from_dict
 from network_provisioner.topology.graph import Topology
+from tests.network_world import slower
 
 HERE = Path(__file__).resolve().parent
 L2 = ("mu", "s1", "s2", "tacc")
 L3 = ("mu", "s1", "r1", "s2", "tacc")
 BACKGROUND = ("local", "s1", "s2", "iplant")
-IN_SWITCHES = ("ip", "netns", "exec", plan.SWITCH_NETNS)
 TRANSIT = "cookie=0xad0e"
 MBPS = 1e6
 # The overlay link's rate in these tests: little enough for a busy machine to fill it.
@@ -67,17 +68,13 @@ def run_inside(tests: Path, tmp_path: Path, marked: str = "") -> None:
 def network_up(directory: Path) -> Iterator[Network]:
     """The network, up."""
     programs = packages.ensure("openvswitch", progress=print) / "wrap"
-    with Network(programs, directory) as network:
+    with Network(LAYOUT, programs, directory) as network:
         yield network
 
 
 def slow_topology() -> Topology:
     """The testbed's, with RATE_BPS on the overlay link."""
-    whole = topology_from_dict(plan.topology())
-    links = [
-        replace(link, capacity_bps=RATE_BPS) if link.layer == "l2" else link for link in whole.links
-    ]
-    return Topology(whole.nodes.values(), links)
+    return topology_from_dict(slower(RATE_BPS).topology())
 
 
 class OvsRig:
@@ -92,7 +89,7 @@ class OvsRig:
     def new_controller(self, **options: Any) -> OpenFlowController:
         shaper = TcShaper(CommandRunner(IN_SWITCHES))
         # A busy machine stops the switches for seconds, which is no refusal of theirs.
-        given = {"shaper": shaper, "listen": plan.OPENFLOW_LISTEN, "reply_timeout_s": 120.0}
+        given = {"shaper": shaper, "listen": OPENFLOW_LISTEN, "reply_timeout_s": 120.0}
         given |= options
         return OpenFlowController(self.topology, **given)
 
@@ -134,7 +131,7 @@ class OvsRig:
         os.kill(pid, signal.SIGKILL)
         self.wait_for("death of the switches", lambda: vswitchd(pid) != pid)
         subprocess.run([*IN_SWITCHES, *words], env=env, check=True, capture_output=True)
-        for bridge in plan.SWITCHES:
+        for bridge in LAYOUT.switches:
             # New sockets have small buffers again, and lose packets.
             self.network.switches.widen_buffers(bridge)
 
@@ -217,8 +214,7 @@ def vswitchd(pid: int = 0) -> int:
 
 
 def in_netns(site: str) -> list[str]:
-    netns = plan.SITES[site].netns
-    return ["ip", "netns", "exec", netns] if netns else []
+    return netns.execute(LAYOUT.host(site).netns)
 
 
 def load(site: str, *words: object) -> subprocess.Popen[str]:
@@ -230,7 +226,7 @@ def load(site: str, *words: object) -> subprocess.Popen[str]:
 @contextlib.contextmanager
 def sink(site: str, port: int) -> Iterator[Callable[[], dict[str, Any]]]:
     """Receive at a site; what is yielded waits for the end of one stream."""
-    process = load(site, "sink", plan.SITES[site].address, port)
+    process = load(site, "sink", LAYOUT.host(site).address, port)
     try:
         assert process.stdout is not None and process.stdout.readline() == "ready\n"
         yield lambda: json.loads(process.stdout.readline())  # type: ignore[union-attr]
@@ -242,7 +238,7 @@ def sink(site: str, port: int) -> Iterator[Callable[[], dict[str, Any]]]:
 def transfer(src: str, dst: str, seconds: float, port: int = 5001) -> dict[str, float]:
     """One stream between two sites: bytes, seconds and bits per second."""
     with sink(dst, port) as received:
-        sender = load(src, "send", plan.SITES[dst].address, port, 1, seconds)
+        sender = load(src, "send", LAYOUT.host(dst).address, port, 1, seconds)
         assert sender.wait(seconds + 240) == 0
         found = received()
     return {**found, "bps": 8 * found["bytes"] / found["seconds"]}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ovs_rig import L2, L3, MBPS, OvsRig, transfer
 
-from examples.testbed import plan
+from examples.soykb.scenario import LAYOUT
 from network_provisioner.base.flows import Flow
 from network_provisioner.controllers.base import Circuit, Part
 from network_provisioner.topology.discovery import Discovers, differences
@@ -28,7 +28,7 @@ def split(rig: OvsRig, **more: object) -> Circuit:
 
 def best_effort(rig: OvsRig) -> int:
     """Bytes on s1's route from mu to tacc."""
-    match = f"ip,nw_src={plan.SITES['mu'].address},nw_dst={plan.SITES['tacc'].address}"
+    match = f"ip,nw_src={LAYOUT.host('mu').address},nw_dst={LAYOUT.host('tacc').address}"
     text = rig.network.switches.ofctl("s1", "dump-flows", match)
     route = next(line for line in text.splitlines() if "cookie=0xad0f" in line)
     return int(route.partition("n_bytes=")[2].partition(",")[0])
@@ -102,7 +102,7 @@ class CircuitsWithPackets:
 
     def test_it_finds_how_the_switches_are_joined_and_leaves_nothing(self, rig: OvsRig) -> None:
         rig.controller.apply([rig.circuit()])
-        rules = {bridge: len(rig.flows(bridge)) for bridge in plan.SWITCHES}
+        rules = {bridge: len(rig.flows(bridge)) for bridge in LAYOUT.switches}
         assert isinstance(rig.controller, Discovers)
         # Frames may be longer on the way than they are waited for.
         tries = (rig.controller.discover() for _ in range(4))
@@ -110,7 +110,7 @@ class CircuitsWithPackets:
         assert found is not None and differences(rig.topology, found) == []
         assert found.links == {((1, 10), (2, 10))}  # the routed path lets no such frame through
         assert {n for n, port in found.ports[1].items() if port.up} >= {1, 4, 10, 11}
-        for bridge in plan.SWITCHES:
+        for bridge in LAYOUT.switches:
             assert len(rig.flows(bridge)) == rules[bridge]
             assert "0x88cc" not in rig.network.switches.ofctl(bridge, "dump-flows")
         assert rig.controller.installed() == ["a"]

@@ -19,7 +19,7 @@ from network_world import star
 
 from adon.cli.main import main
 from adon.machine.packages import ensure
-from examples.testbed import leftovers
+from examples.testbed import procs
 from examples.testbed.pool import Pool
 from examples.testbed.poolconfig import SiteSpec
 from examples.testbed.ports import free_port
@@ -229,7 +229,7 @@ def signalled(pids: list[int], number: signal.Signals) -> None:
 def daemons(pool: Pool, *words: str, but: str = "\n") -> list[int]:
     """Processes of the pool whose command line has all these words, and not another."""
     found = []
-    for process in leftovers.marked(pool.run_dir):
+    for process in procs.marked(pool.run_dir):
         try:
             line = Path(f"/proc/{process.pid}/cmdline").read_bytes().decode(errors="replace")
         except OSError:

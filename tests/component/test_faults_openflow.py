@@ -13,7 +13,8 @@ from faults_world import GIVEN_BACK_S, Service, nothing_held, until
 from ovs_rig import OvsRig, network_up, run_inside, vswitchd
 
 from adon.machine import box, packages
-from examples.testbed import plan
+from examples.soykb.scenario import LAYOUT
+from examples.testbed.layout import CONTROLLER
 from examples.testbed.pool import Pool
 from network_provisioner.base.model import ENDED
 
@@ -38,12 +39,7 @@ else:
     def service(rig: OvsRig, tmp_path: Path) -> Iterator[Service]:
         folder = tmp_path / "broker"
         folder.mkdir()
-        controller = {
-            "driver": "openflow",
-            "listen": plan.OPENFLOW_LISTEN,
-            "exec": ["ip", "netns", "exec", plan.SWITCH_NETNS],
-        }
-        with Service(folder, controller=controller, topology=plan.topology()) as up:
+        with Service(folder, controller=CONTROLLER, topology=LAYOUT.topology()) as up:
             yield up
 
     def test_while_transfers_hold_paths(

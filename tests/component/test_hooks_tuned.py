@@ -14,6 +14,7 @@ from Pegasus import transfer as pegasus_transfer
 from planned_world import File, Planned
 
 from adon.machine import packages
+from examples.soykb.scenario import LAYOUT
 from examples.testbed.gridftp import GridFtp, endpoints
 from monitors.planned import transferlist
 from pegasus_hooks.prepost import tuning
@@ -29,7 +30,7 @@ STREAMS, BUFFER_BYTES = 7, 100_000  # nobody's defaults, and less than any kerne
 @pytest.fixture
 def servers(tmp_path: Path) -> Iterator[GridFtp]:
     programs = packages.ensure("gridftp", progress=print) / "wrap"
-    grid = GridFtp(endpoints(), tmp_path / "gridftp", programs)
+    grid = GridFtp(endpoints(LAYOUT), tmp_path / "gridftp", programs)
     (tmp_path / "gridftp").mkdir()
     grid.start()
     yield grid

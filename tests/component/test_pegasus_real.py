@@ -13,7 +13,7 @@ from planner_world import MAPPING, RESULT, Case
 from adon.machine.packages import ensure
 from adon.planning.planner import plan_workflow
 from examples.demo import running
-from examples.demo.gather import Ended
+from examples.demo.demo_run import Ended
 from examples.testbed.pool import Pool
 from examples.testbed.poolconfig import SiteSpec
 from monitors.archive.archive import Archive

@@ -19,18 +19,17 @@ from typing import Any
 
 import pytest
 from dataplane_world import (
+    NARROW,
     TEMPLATES,
     Load,
     Network,
     Reading,
     Transfers,
     classes,
-    narrow,
-    topology,
 )
 
 from adon.machine import box, packages
-from examples.testbed import plan
+from examples.testbed.layout import CONTROLLER
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.client.broker import BrokerClient
 
@@ -75,19 +74,14 @@ else:
 
         def __init__(self, folder: Path, undo: ExitStack) -> None:
             programs = packages.ensure("openvswitch", progress=print) / "wrap"
-            narrow(undo.enter_context(Network(programs, folder)))
-            service = {
-                "driver": "openflow",
-                "listen": plan.OPENFLOW_LISTEN,
-                "exec": ["ip", "netns", "exec", plan.SWITCH_NETNS],
-            }
+            undo.enter_context(Network(NARROW, programs, folder))
             state = {name: str(folder / f"{name}.sqlite") for name in ("state", "archive")}
             config = folder / "adon.yml"
             config.write_text(
                 json.dumps(
                     {
-                        "topology": topology(),
-                        "controller": service,
+                        "topology": NARROW.topology(),
+                        "controller": CONTROLLER,
                         "broker": {"listen": URL, **state},
                         "templates": TEMPLATES,
                     }

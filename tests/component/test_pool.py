@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -12,14 +11,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from adon.machine.packages import ensure
 from condor_plugins import dagman
 from condor_plugins.pool.sitepool import SitePool, pool_from_json, workers
-from examples.testbed import leftovers
 from examples.testbed.pool import Pool
 from examples.testbed.poolconfig import SiteSpec
+from examples.testbed.procs import alive, marked
 from network_provisioner.base.errors import AdonError, MissingError
 
 pytestmark = pytest.mark.component
@@ -252,7 +252,7 @@ def test_a_port_in_use_is_told(pool: Pool, condor: Path, tmp_path: Path) -> None
     port = int(pool.collector.rpartition(":")[2])
     with pytest.raises(MissingError, match=f"port {port}: Address already in use"):
         Pool(tmp_path, condor, SITES, hub_port=port).up()
-    assert leftovers.marked(tmp_path) == []
+    assert marked(tmp_path) == []
 
 
 @pytest.mark.long
@@ -265,9 +265,9 @@ def test_down_leaves_no_process_not_even_a_running_job(condor: Path, tmp_path: P
     pool.run(["condor_submit", "j.sub"], cwd=tmp_path)
     log = tmp_path / "j.log"
     until(lambda: log.exists() and bool(events(log, "001")), "the job to start")
-    assert len(leftovers.marked(pool.run_dir)) > 5
+    assert len(marked(pool.run_dir)) > 5
     pool.down()
-    assert leftovers.marked(pool.run_dir) == []
+    assert marked(pool.run_dir) == []
 
 
 OWNER = """
@@ -291,7 +291,7 @@ def start_owner(run_dir: Path, condor: Path) -> subprocess.Popen[bytes]:
     return owner
 
 
-def command_of(process: leftovers.Process) -> bytes:
+def command_of(process: psutil.Process) -> bytes:
     """Nothing for one that has ended: some of a pool's processes live for a moment only."""
     try:
         return Path(f"/proc/{process.pid}/cmdline").read_bytes()
@@ -308,23 +308,24 @@ def end_owner(owner: subprocess.Popen[bytes]) -> None:
 def test_a_pool_ends_with_its_killed_owner(condor: Path, tmp_path: Path) -> None:
     owner = start_owner(tmp_path, condor)
     end_owner(owner)
-    until(lambda: leftovers.marked(tmp_path) == [], "the pool to end")
+    until(lambda: marked(tmp_path) == [], "the pool to end")
 
 
 @pytest.mark.long
 def test_what_outlived_a_killed_run_is_ended_by_the_next(condor: Path, tmp_path: Path) -> None:
     owner = start_owner(tmp_path, condor)
     # The masters and what watches their owner killed first: nobody tells the others.
-    rest = leftovers.marked(tmp_path)
+    rest = marked(tmp_path)
     masters = [p for p in rest if b"condor_master" in command_of(p)]
     assert masters
-    leftovers.send(masters, signal.SIGKILL)
+    for master in masters:
+        master.kill()
     end_owner(owner)
     with Pool(tmp_path, condor, {"mu": SiteSpec(1)}) as pool:
-        assert not any(leftovers.alive(process) for process in rest)
+        assert not any(alive(process) for process in rest)
         assert pool.run(["condor_status", "-af", "AdonSite"]).split() == ["mu"]
         assert pool.run(["condor_q", "-af", "ClusterId"]) == ""
-    assert leftovers.marked(tmp_path) == []
+    assert marked(tmp_path) == []
 
 
 @pytest.fixture
@@ -372,4 +373,4 @@ def test_execute_nodes_live_in_network_namespaces_of_their_own(
         assert dagman.wait(dag, cluster, 600) == dagman.DagEnd("success", 0)
         assert "10.253.2.2" in (tmp_path / "a.out").read_text()
         assert "10.253.1.2" not in (tmp_path / "a.out").read_text()
-    assert leftovers.marked(tmp_path) == []
+    assert marked(tmp_path) == []

@@ -23,8 +23,8 @@ from adon.cli.main import main
 from adon.machine.packages import ensure
 from adon.planning.planner import plan_workflow
 from examples.demo import running
-from examples.demo.gather import Ended
-from examples.testbed import leftovers
+from examples.demo.demo_run import Ended
+from examples.testbed import procs
 from examples.testbed.pool import Pool
 from examples.testbed.poolconfig import DOMAIN, SiteSpec
 from monitors.archive.archive import Archive
@@ -105,7 +105,7 @@ def configured(pool: Pool, folder: Path, **more: Any) -> Path:
         "release": str(pool.condor_dir / "root/usr"),
         "token_file": "token",
         "config": ONE_MACHINE,
-        "environment": {leftovers.MARK: str(pool.run_dir)},
+        "environment": {procs.MARK: str(pool.run_dir)},
     }
     data = {
         "topology": NETWORK,

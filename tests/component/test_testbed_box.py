@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from adon.machine import box, packages
+from examples.soykb.scenario import LAYOUT
 from examples.testbed.network import Network
 from network_provisioner.base.errors import MissingError
 
@@ -35,7 +36,7 @@ def boxes() -> None:
 
 def test_no_network_outside_a_box(tmp_path: Path) -> None:
     with pytest.raises(MissingError, match="can only be made inside a box"):
-        Network(tmp_path, tmp_path).up()
+        Network(LAYOUT, tmp_path, tmp_path).up()
 
 
 @pytest.mark.root

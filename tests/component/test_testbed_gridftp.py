@@ -14,6 +14,7 @@ import pytest
 from gridftp_rig import PATIENCE_S, gridftp_programs, pegasus_transfer
 
 from adon.machine import box
+from examples.soykb.scenario import LAYOUT
 from examples.testbed.gridftp import GridFtp, endpoints
 from network_provisioner.base.errors import AdonError, MissingError
 
@@ -24,7 +25,7 @@ HERE = Path(__file__).resolve()
 
 @pytest.fixture(scope="module")
 def loopback(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GridFtp]:
-    grid = GridFtp(endpoints(), tmp_path_factory.mktemp("grid"), gridftp_programs())
+    grid = GridFtp(endpoints(LAYOUT), tmp_path_factory.mktemp("grid"), gridftp_programs())
     grid.start()
     yield grid
     grid.stop()
@@ -56,7 +57,7 @@ class TestLoopback:
 
 def test_programs_that_are_not_there(tmp_path: Path) -> None:
     with pytest.raises(MissingError, match="globus-gridftp-server is not in"):
-        GridFtp(endpoints(), tmp_path, tmp_path).start()
+        GridFtp(endpoints(LAYOUT), tmp_path, tmp_path).start()
 
 
 @pytest.mark.root

@@ -27,7 +27,7 @@ def test_pegasus_plans_and_each_transfer_gives_back_what_it_got(tmp_path: Path) 
     assert report["workflow"]["dag_jobs"] > report["workflow"]["jobs"]
     assert report["science"]["recall"] >= 0.9 and not ran.warnings
 
-    (submit_dir,) = tmp_path.glob(".examples/testbed/submit/*/pegasus/soykb/run0001")
+    (submit_dir,) = tmp_path.glob(".adon/testbed/submit/*/pegasus/soykb/run0001")
     lists = {path.stem for path in submit_dir.rglob("stage_*.in")}
     assert len(lists) >= 2
     lines = submitdir.read_lines(submit_dir / submitdir.HOOK_JOURNAL)

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from adon.machine import box, packages
+from examples.soykb.scenario import LAYOUT
 from examples.testbed import odl_assembly
 from examples.testbed.network import Network
 from examples.testbed.opendaylight import OpenDaylight
@@ -56,7 +57,7 @@ def test(arguments: list[str]) -> int:
     programs = packages.ensure("openvswitch", progress=say) / "wrap"
     assembly = odl_assembly.ensure(progress=say)
     with (
-        Network(programs, RUN_DIR) as network,
+        Network(LAYOUT, programs, RUN_DIR) as network,
         OpenDaylight(assembly, RUN_DIR, say) as opendaylight,
     ):
         words = ["-v", "-p", "no:cacheprovider", f"--basetemp={RUN_DIR / 'tests'}", str(HERE)]

@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 from ovs_rig import (
     BACKGROUND,
-    IN_SWITCHES,
     L2,
     MBPS,
     OvsRig,
@@ -23,7 +22,8 @@ from ovs_rig import (
 )
 from packet_suite import CircuitsWithPackets
 
-from examples.testbed import plan
+from examples.soykb.scenario import LAYOUT
+from examples.testbed.layout import IN_SWITCHES
 from examples.testbed.opendaylight import PASSWORD, URL, USER
 from examples.testbed.ports import free_port
 from network_provisioner.base.errors import BrokerError
@@ -196,7 +196,7 @@ def test_stop_leaves_nothing_behind(rig: OdlRig) -> None:
     rig.controller.apply([rig.circuit()])
     assert rig.configured()
     rig.controller.stop()
-    for bridge in plan.SWITCHES:
+    for bridge in LAYOUT.switches:
         assert "cookie=0xad" not in rig.network.switches.ofctl(bridge, "dump-flows")
     assert rig.configured() == []
     for device in ("s1-a", "s2-a"):
@@ -210,7 +210,7 @@ def test_a_broker_with_opendaylight(rig: OdlRig, tmp_path: Path) -> None:
     address = f"127.0.0.1:{free_port()}"
     controller = {"driver": "opendaylight", "url": URL, "user": USER, "exec": list(IN_SWITCHES)}
     config = {
-        "topology": plan.topology(),
+        "topology": LAYOUT.topology(),
         "controller": controller | {"password_file": str(tmp_path / "password")},
         "broker": {
             "listen": address,

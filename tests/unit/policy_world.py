@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from examples.testbed import plan
+from examples.soykb.scenario import LAYOUT
 from network_provisioner.base.model import Transit, TransitState
 from network_provisioner.policies.registry import PolicyRegistry
 from network_provisioner.stores.sqlite import SqliteStore
 from network_provisioner.topology.data import topology_from_dict
 
 NOW = 1_795_269_600.0  # 2026-11-21T14:00:00Z
-TOPOLOGY = topology_from_dict(plan.topology())
+TOPOLOGY = topology_from_dict(LAYOUT.topology())
 L2 = ("mu", "s1", "s2", "tacc")
 L3 = ("mu", "s1", "r1", "s2", "tacc")
 LISTING_1: dict[str, Any] = {

@@ -13,11 +13,9 @@ from hypothesis import strategies as st
 
 from condor_plugins import dagman
 from condor_plugins.dagman import parse_cluster, submit_command, submit_dag
-from examples.testbed import leftovers
-from examples.testbed.leftovers import identify, marked, parse_stat
 from examples.testbed.pool import Pool
 from examples.testbed.poolconfig import (
-    Layout,
+    FamilyPlace,
     SiteSpec,
     check_sites,
     hub_config,
@@ -25,9 +23,10 @@ from examples.testbed.poolconfig import (
     site_config,
 )
 from examples.testbed.pooluser import user_table
+from examples.testbed.procs import MARK, end_marked, marked
 from network_provisioner.base.errors import AdonError, InputError
 
-LAYOUT = Layout(Path("/rel"), Path("/pool/mu"), Path("/pool/secrets"), "adon")
+PLACE = FamilyPlace(Path("/rel"), Path("/pool/mu"), Path("/pool/secrets"), "adon")
 
 
 def settings(text: str) -> dict[str, str]:
@@ -48,7 +47,7 @@ def test_a_site_needs_a_worker() -> None:
 @given(st.integers(1, 500), st.sampled_from(["10.254.1.2", "127.0.0.1"]))
 def test_a_site_has_as_many_slots_as_workers(workers: int, address: str) -> None:
     spec = SiteSpec(workers, address=address, attributes={"Rack": "r1"})
-    found = settings(site_config(LAYOUT, "mu", spec, "10.254.0.1:9618", ["/py", "m.py"]))
+    found = settings(site_config(PLACE, "mu", spec, "10.254.0.1:9618", ["/py", "m.py"]))
     assert found["NUM_SLOTS_TYPE_1"] == found["NUM_CPUS"] == str(workers)
     assert found["COLLECTOR_HOST"] == "10.254.0.1:9618"
     assert found["CONDOR_HOST"] == "10.254.0.1"
@@ -58,7 +57,7 @@ def test_a_site_has_as_many_slots_as_workers(workers: int, address: str) -> None
 
 
 def test_only_the_pools_own_user_may_write_or_join() -> None:
-    found = settings(hub_config(LAYOUT, "127.0.0.1", 0))
+    found = settings(hub_config(PLACE, "127.0.0.1", 0))
     allowed = {k: v for k, v in found.items() if k.startswith("ALLOW_") and k != "ALLOW_READ"}
     assert {"ALLOW_WRITE", "ALLOW_DAEMON", "ALLOW_ADVERTISE_STARTD"} <= set(allowed)
     assert set(allowed.values()) == {"adon@adon.test"}
@@ -95,24 +94,9 @@ def test_the_pools_user_takes_its_name_and_number_and_nobody_elses(
     assert kept == [row for row in rows if row[0] != "adon" and row[1] != 1000]
 
 
-@given(
-    st.text(st.characters(exclude_characters="\0", codec="utf-8")), st.integers(1), st.integers(0)
-)
-def test_a_programs_name_does_not_confuse_its_start_time(name: str, pid: int, start: int) -> None:
-    fields = ["S", "1", *["0"] * 17, str(start), "0"]
-    assert parse_stat(f"{pid} ({name}) {' '.join(fields)}\n") == ("S", 1, start)
-
-
-def test_this_process_is_known_and_an_earlier_one_with_its_id_is_not() -> None:
-    me = identify(os.getpid())
-    assert me is not None
-    assert leftovers.alive(me)
-    assert not leftovers.alive(leftovers.Process(me.pid, me.started - 1))
-
-
 def test_marked_processes_are_found_and_ended_and_others_spared(tmp_path: Path) -> None:
     def sleeper(directory: Path) -> subprocess.Popen[bytes]:
-        env = {**os.environ, leftovers.MARK: str(directory)}
+        env = {**os.environ, MARK: str(directory)}
         started = [sys.executable, "-c", "print(flush=True); import time; time.sleep(60)"]
         child = subprocess.Popen(started, env=env, stdout=subprocess.PIPE)
         assert child.stdout
@@ -122,7 +106,8 @@ def test_marked_processes_are_found_and_ended_and_others_spared(tmp_path: Path) 
     children = [sleeper(tmp_path / "a"), sleeper(tmp_path / "a/pool"), sleeper(tmp_path / "ab")]
     try:
         assert {p.pid for p in marked(tmp_path / "a")} == {c.pid for c in children[:2]}
-        assert leftovers.end_marked(tmp_path / "a") == []
+        end_marked(tmp_path / "a")
+        assert marked(tmp_path / "a") == []
         assert children[2].poll() is None
     finally:
         for child in children:
@@ -138,13 +123,6 @@ def test_clients_get_the_pools_configuration_and_no_foreign_overrides(tmp_path: 
     assert env["X"] == "1"
     assert "_CONDOR_COLLECTOR_HOST" not in env
     assert pool.env(env) == env
-
-
-@pytest.mark.parametrize("record", ["", "{", "[]", '{"masters": 7}', '{"masters": [["a", 1]]}'])
-def test_a_record_that_was_cut_short_is_no_obstacle(tmp_path: Path, record: str) -> None:
-    (tmp_path / "pool.json").write_text(record)
-    Pool(tmp_path, Path("/condor"), {"mu": SiteSpec(1)}).down()
-    assert not (tmp_path / "pool.json").exists()
 
 
 def test_scripts_of_a_dag_get_adons_and_the_named_variables() -> None:

@@ -219,31 +219,11 @@ def test_where_pegasus_is_installed_stands_at_every_site(tmp_path: Path) -> None
     assert {place.env["PEGASUS_HOME"] for place in places.values()} == {"/opt/pegasus"}
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"sites": None}, "found no sites"),
-        ({"pegasus_home": "opt"}, "pegasus_home: found 'opt', expected an absolute directory"),
-        ({"tools_bin": "bin"}, "tools_bin: found 'bin', expected an absolute directory"),
-        ({"transfer_env": {"PATH": 3}}, "transfer_env"),
-    ],
-)
-def test_a_bad_test_bed_is_refused(tmp_path: Path, change: dict[str, Any], message: str) -> None:
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"transfer_env": {}, "tools_bin": "/b"}'])
+def test_a_file_that_describes_no_test_bed_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "testbed.json"
-    path.write_text(json.dumps(bed(tmp_path) | change))
-    with pytest.raises(ExampleError, match=message):
-        sites.testbed_places(path)
-
-
-@pytest.mark.parametrize(
-    ("key", "value"), [("url", "http://x"), ("scratch", "rel"), ("workers", -1), ("storage", None)]
-)
-def test_a_bad_site_of_a_test_bed_is_named(tmp_path: Path, key: str, value: object) -> None:
-    path = tmp_path / "testbed.json"
-    described_bed = bed(tmp_path)
-    described_bed["sites"]["mu"][key] = value
-    path.write_text(json.dumps(described_bed))
-    with pytest.raises(ExampleError, match=rf"sites\.mu\.{key}: found"):
+    path.write_text(text)
+    with pytest.raises(ExampleError, match=r"expected a testbed\.json"):
         sites.testbed_places(path)
 
 

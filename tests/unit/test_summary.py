@@ -16,6 +16,7 @@ from examples.demo.gather import NO_MAPPING
 from examples.demo.page import render
 from examples.demo.summary import COLUMNS, changed, summary_text
 from examples.demo.words import failure_words
+from examples.scenario import CheckedResult
 from monitors.workflows.report import Failure
 
 REPORTS = (Path("/r/report.html"), Path("/r/report.json"))
@@ -32,7 +33,7 @@ BROKEN = Failure(
 
 
 def failed_run(**changes: object) -> RunFacts:
-    more = {"state": "failed", "science": {}, "failures": [BROKEN], "submit_dir": RUN}
+    more = {"state": "failed", "science": CheckedResult(), "failures": [BROKEN], "submit_dir": RUN}
     return facts(**(more | changes))
 
 
@@ -40,7 +41,8 @@ def early_end() -> RunFacts:
     """A run that was interrupted before sites were chosen."""
     return facts(
         planner="none", state="interrupted", jobs=0, dag_jobs=0, mapping=NO_MAPPING, edges=[],
-        transits=[], bars=[], links=[], samples=[], science={}, status_records=0, taught={},
+        transits=[], bars=[], links=[], samples=[], science=CheckedResult(), status_records=0,
+        taught={},
         stopped="interrupted by SIGINT, while the broker started",
     )  # fmt: skip
 
@@ -78,7 +80,7 @@ def test_transfers_over_one_path_are_told_together() -> None:
 
 
 def test_a_failed_run_has_no_science_in_its_summary() -> None:
-    text = summary_text(facts(state="failed", science={}), REPORTS)
+    text = summary_text(facts(state="failed", science=CheckedResult()), REPORTS)
     assert "failed: 1 of 3 jobs done in 20.0 s" in text and "recall" not in text
     assert "changed" not in text and "next time" not in text
 

@@ -1,16 +1,105 @@
-"""What the delay link reads from frames and from its control socket."""
+"""The emulated link keeps what it promises, whatever is sent through it."""
 
 from __future__ import annotations
 
+import math
 import struct
+from itertools import pairwise
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from examples.testbed.delaylink import DelayLink, frame_wire_bytes
-from examples.testbed.linkqueue import LinkQueue
-from network_provisioner.base.errors import InputError
+from examples.testbed.linkqueue import LinkQueue, wire_bytes
 
-IP_OFFSET, TCP_OFFSET, TCP_WORDS = 14, 34, 8
+RATES = st.floats(1e3, 1e10)
+DELAYS = st.floats(0, 1)
+PACKETS = st.lists(st.tuples(st.floats(0, 0.1), st.integers(1, 70_000)), max_size=60)
+
+
+def through(queue: LinkQueue, packets: list[tuple[float, int]]) -> list[tuple[float, float, int]]:
+    """Offer packets given as (gap, bytes); (offered, out, bytes) of those that come out."""
+    now, out = 0.0, []
+    for gap, n_bytes in packets:
+        now += gap
+        left = queue.offer(now, n_bytes)
+        if left is not None:
+            out.append((now, left, n_bytes))
+    return out
+
+
+@given(RATES, DELAYS, st.floats(0, 1e6), PACKETS)
+def test_every_packet_is_accepted_or_dropped(rate, delay, limit, packets):
+    queue = LinkQueue(rate, delay, limit)
+    out = through(queue, packets)
+    assert queue.accepted == len(out)
+    assert queue.accepted + queue.dropped == len(packets)
+    assert queue.accepted_bytes == sum(n for _, _, n in out)
+
+
+@given(RATES, DELAYS, st.floats(0, 1e6), PACKETS)
+def test_packets_keep_their_order_and_the_delay(rate, delay, limit, packets):
+    out = through(LinkQueue(rate, delay, limit), packets)
+    assert all(a[1] <= b[1] for a, b in pairwise(out))
+    assert all(left >= at + delay for at, left, _ in out)
+
+
+@given(RATES, DELAYS, st.floats(0, 1e6), PACKETS)
+def test_the_rate_is_never_exceeded(rate, delay, limit, packets):
+    out = through(LinkQueue(rate, delay, limit), packets)
+    for i, (_, first, _) in enumerate(out):
+        carried = 0
+        for _, left, n_bytes in out[i + 1 :]:
+            carried += n_bytes
+            assert carried * 8 <= (left - first) * rate * (1 + 1e-6) + 1e-3
+
+
+@given(RATES, st.floats(0, 1e6), PACKETS)
+def test_the_queue_stays_within_its_limit(rate, limit, packets):
+    queue, now, largest = LinkQueue(rate, 0.0, limit), 0.0, 0
+    for gap, n_bytes in packets:
+        now += gap
+        if queue.offer(now, n_bytes) is not None:
+            largest = max(largest, n_bytes)
+        # An idle link takes one packet of any size.
+        assert queue.backlog_bytes(now) <= max(limit, largest) * (1 + 1e-6) + 1e-3
+
+
+@given(RATES, DELAYS, PACKETS)
+def test_without_a_limit_nothing_is_dropped(rate, delay, packets):
+    queue = LinkQueue(rate, delay, math.inf)
+    assert len(through(queue, packets)) == len(packets)
+
+
+@given(PACKETS, DELAYS)
+def test_an_infinite_rate_only_delays(packets, delay):
+    out = through(LinkQueue(math.inf, delay, 0.0), packets)
+    assert len(out) == len(packets)
+    assert all(left == at + delay for at, left, _ in out)
+
+
+@given(st.lists(st.tuples(st.floats(0, 0.1), st.integers(1, 9000), DELAYS), max_size=40))
+def test_a_delay_that_shrinks_lets_nothing_overtake(packets):
+    queue, now, out = LinkQueue(1e8, 0.0, math.inf), 0.0, []
+    for gap, n_bytes, delay in packets:
+        now += gap
+        queue.delay_s = delay
+        out.append(queue.offer(now, n_bytes))
+    assert all(a <= b for a, b in pairwise(out))
+
+
+@given(st.integers(1, 65_000), st.integers(1, 9000), st.integers(34, 120))
+def test_wire_bytes_are_those_of_the_real_packets(payload, segment, header):
+    sizes = [min(segment, payload - at) + header for at in range(0, payload, segment)]
+    assert wire_bytes(header + payload, segment, header) == sum(sizes)
+
+
+def test_an_ordinary_frame_is_as_long_as_it_is():
+    assert wire_bytes(1514, 0, 54) == 1514
+
+
+TCP_OFFSET, TCP_WORDS = 34, 8
 
 
 def frame(payload: int, segment: int) -> bytes:
@@ -48,22 +137,3 @@ def test_settings_apply_to_both_directions(link):
         False,
     )
     assert state["limit_bytes"] == 1e5
-
-
-@pytest.mark.parametrize(
-    ("settings", "said"),
-    [
-        ([1], "delay link: found [1], expected a mapping of settings"),
-        ({"speed": 1}, "delay link: unknown setting 'speed', expected rate_bps, delay_s"),
-        ({"delay_s": -1}, "delay link: delay_s is -1, expected a number from 0 up"),
-        ({"loss": "much"}, "delay link: loss is 'much', expected a number from 0 up"),
-        ({"rate_bps": 0}, "delay link: rate_bps is 0, expected more"),
-        ({"rate_bps": float("nan")}, "delay link: rate_bps is nan, expected a number from 0 up"),
-    ],
-)
-def test_settings_that_make_no_sense_are_refused_as_a_whole(link, settings, said):
-    before = link.state()
-    with pytest.raises(InputError) as caught:
-        link.change(settings)
-    assert str(caught.value).startswith(said)
-    assert link.state() == before

@@ -18,7 +18,7 @@ child = os.fork()
 if child == 0:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     while True: time.sleep(60)
-os.write(int(sys.argv[1]), f"{child}".encode())
+print(child, flush=True)
 while True: time.sleep(60)
 """
 
@@ -33,7 +33,7 @@ def test_a_program_that_is_not_there():
 
 
 def test_a_program_that_fails_is_quoted():
-    with pytest.raises(AdonError, match=r"exit code 3, second\Z"):
+    with pytest.raises(AdonError, match=r": exit code 3: second\Z"):
         procs.run(["sh", "-c", "echo first >&2; echo second >&2; exit 3"])
 
 
@@ -43,12 +43,8 @@ def test_a_program_that_does_not_end():
 
 
 def test_a_daemon_stops_with_all_it_started(tmp_path: Path):
-    read, write = os.pipe()
-    daemon = procs.Daemon(
-        [sys.executable, "-c", FAMILY, str(write)], tmp_path / "log", pass_fds=(write,)
-    )
-    os.close(write)
-    grandchild = int(procs.wait_ready(read, daemon, 20))
+    daemon = procs.Daemon([sys.executable, "-c", FAMILY], tmp_path / "log")
+    grandchild = int(daemon.wait((tmp_path / "log").read_text))
     watch = os.pidfd_open(grandchild)
     assert daemon.running()
     daemon.stop()
@@ -59,12 +55,17 @@ def test_a_daemon_stops_with_all_it_started(tmp_path: Path):
 
 
 def test_a_daemon_that_ends_at_once_is_reported_with_its_last_words(tmp_path: Path):
-    read, write = os.pipe()
     words = [sys.executable, "-c", "raise SystemExit('no such device')"]
-    daemon = procs.Daemon(words, tmp_path / "log", pass_fds=(write,))
-    os.close(write)
-    with pytest.raises(AdonError, match="did not get ready: no such device"):
-        procs.wait_ready(read, daemon, 20)
+    daemon = procs.Daemon(words, tmp_path / "log", name="link")
+    with pytest.raises(AdonError, match="link ended: no such device"):
+        daemon.wait(lambda: False)
+    daemon.stop()
+
+
+def test_a_daemon_that_does_not_get_ready_is_reported(tmp_path: Path):
+    daemon = procs.Daemon(["sleep", "60"], tmp_path / "log")
+    with pytest.raises(AdonError, match="sleep did not get ready: it said nothing"):
+        daemon.wait(lambda: False, 0.0)
     daemon.stop()
 
 

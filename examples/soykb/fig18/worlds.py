@@ -6,14 +6,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 
-from examples.testbed import netns, plan
-from fig18.story import DST, SRC, Transfer
+from examples.soykb.fig18.story import DST, SRC, Transfer
+from examples.soykb.scenario import LAYOUT
+from examples.testbed import netns, traffic
 from network_provisioner.base.units import bytes_of
 from network_provisioner.controllers.base import Controller
-
-_LOAD = Path(__file__).with_name("load.py")
 
 
 class SimulatedWorld:
@@ -77,14 +75,14 @@ class RealWorld:
 
     def start(self, transfer: Transfer) -> None:
         """See World."""
-        address = plan.SITES[DST].address
+        address = LAYOUT.host(DST).address
         sink = _run(DST, "sink", address, transfer.port)
         self._sinks[transfer.name] = sink
         assert sink.stdout is not None
         if sink.stdout.readline() != "ready\n":
             raise RuntimeError(f"the receiver of {transfer.name} did not start")
-        size = transfer.size_bytes
-        self._senders[transfer.name] = _run(SRC, "send", address, transfer.port, size)
+        words = (address, transfer.port, "--bytes", transfer.size_bytes)
+        self._senders[transfer.name] = _run(SRC, "send", *words)
 
     def finished(self, transfer: Transfer) -> bool:
         """See World. Raises RuntimeError for a transfer that failed."""
@@ -99,5 +97,5 @@ class RealWorld:
 
 
 def _run(site: str, *words: object) -> subprocess.Popen[str]:
-    argv = [*netns.execute(plan.SITES[site].netns), sys.executable, str(_LOAD), *map(str, words)]
-    return subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
+    argv = [*netns.execute(LAYOUT.host(site).netns), sys.executable, traffic.__file__]
+    return subprocess.Popen([*argv, *map(str, words)], stdout=subprocess.PIPE, text=True)

@@ -23,7 +23,7 @@ from ovs_rig import (
 )
 
 from adon.machine import box, packages
-from examples.testbed import plan
+from examples.soykb.scenario import LAYOUT
 from examples.testbed.network import Network
 from network_provisioner.controllers.base import ControllerError, Queue
 from network_provisioner.controllers.openflow.driver import OpenFlowController
@@ -75,7 +75,7 @@ def test_best_effort_is_held_to_what_circuits_leave(metered: OvsRig) -> None:
     ours = metered.circuit(L3, min_bps=14 * MBPS, max_bps=14 * MBPS)
     metered.controller.apply([ours])
     with sink("iplant", 5002):
-        crowd = load("local", "send", plan.SITES["iplant"].address, 5002, 8, 600)
+        crowd = load("local", "send", LAYOUT.host("iplant").address, 5002, 8, 600)
         try:
             # A machine that is busy elsewhere makes a sender slower, never faster.
             tries = (transfer("mu", "tacc", 5.0)["bps"] for _ in range(3))

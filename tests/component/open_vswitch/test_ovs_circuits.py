@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 from ovs_rig import (
     BACKGROUND,
-    IN_SWITCHES,
     L2,
     L3,
     MBPS,
@@ -28,7 +27,8 @@ from ovs_rig import (
 )
 from packet_suite import CircuitsWithPackets
 
-from examples.testbed import plan
+from examples.soykb.scenario import LAYOUT
+from examples.testbed.layout import IN_SWITCHES, OPENFLOW_LISTEN
 from examples.testbed.network import Network
 from network_provisioner.base.flows import Flow
 from network_provisioner.controllers.base import ControllerError, Part
@@ -68,7 +68,7 @@ def test_a_reserved_rate_is_kept_and_changed_under_load(rig: OvsRig) -> None:
     crowd = rig.circuit(BACKGROUND, "crowd", max_bps=RATE_BPS)
     rig.controller.apply([crowd])
     with sink("iplant", 5002):
-        streams = load("local", "send", plan.SITES["iplant"].address, 5002, 8, 600)
+        streams = load("local", "send", LAYOUT.host("iplant").address, 5002, 8, 600)
         try:
             # The crowd may be stopped for a while, too: it leaves the more to others.
             tries = (transfer("local", "iplant", 4.0, port=5003)["bps"] for _ in range(4))
@@ -226,7 +226,7 @@ def test_switches_that_hang_are_an_error_and_come_back(rig: OvsRig) -> None:
 def test_stop_leaves_no_rule_and_no_class(rig: OvsRig) -> None:
     rig.controller.apply([rig.circuit()])
     rig.controller.stop()
-    for bridge in plan.SWITCHES:
+    for bridge in LAYOUT.switches:
         assert "cookie" not in rig.network.switches.ofctl(bridge, "dump-flows")
     for device in ("s1-a", "s2-a", "s1-b", "s2-b"):
         assert rig.classes(device) == {}
@@ -236,9 +236,9 @@ def test_stop_leaves_no_rule_and_no_class(rig: OvsRig) -> None:
 def two(rig: OvsRig) -> Iterator[tuple[OpenFlowController, OpenFlowController]]:
     """Two brokers' controllers, both of which the switches are connected to."""
     rig.controller.stop()
-    address, port = plan.OPENFLOW_LISTEN.rsplit(":", 1)
+    address, port = OPENFLOW_LISTEN.rsplit(":", 1)
     other = f"{address}:{int(port) + 1}"
-    targets = [f"tcp:{plan.OPENFLOW_LISTEN}", f"tcp:{other}"]
+    targets = [f"tcp:{OPENFLOW_LISTEN}", f"tcp:{other}"]
     point(rig, targets)
     pair = rig.new_controller(shared=True), rig.new_controller(listen=other, shared=True)
     try:
@@ -254,7 +254,7 @@ def two(rig: OvsRig) -> Iterator[tuple[OpenFlowController, OpenFlowController]]:
 
 def point(rig: OvsRig, targets: list[str]) -> None:
     """Set the controllers of both switches."""
-    for bridge in plan.SWITCHES:
+    for bridge in LAYOUT.switches:
         rig.network.switches.vsctl("set-controller", bridge, *targets)
         for controller in (
             rig.network.switches.vsctl("--bare", "get", "bridge", bridge, "controller")
@@ -269,7 +269,7 @@ def point(rig: OvsRig, targets: list[str]) -> None:
 
 def stamps(rig: OvsRig) -> list[str]:
     """The rules that say who changed each switch last."""
-    texts = [rig.network.switches.ofctl(name, "dump-flows") for name in plan.SWITCHES]
+    texts = [rig.network.switches.ofctl(name, "dump-flows") for name in LAYOUT.switches]
     found = [line for text in texts for line in text.splitlines() if "cookie=0xad0c" in line]
     return [line.split(",")[0] for line in found]
 

@@ -14,7 +14,8 @@ from dataclasses import replace
 import pytest
 from ovs_rig import L2, OvsRig, controlled, in_netns, slow_topology, transfer
 
-from examples.testbed import plan
+from examples.soykb.scenario import LAYOUT
+from examples.testbed.layout import Host
 from examples.testbed.network import Network
 from network_provisioner.base.flows import Flow
 from network_provisioner.topology.graph import Topology
@@ -55,11 +56,11 @@ def rig(up: OvsRig) -> OvsRig:
     return up
 
 
-def strangers() -> list[tuple[str, plan.Site]]:
+def strangers() -> list[tuple[str, Host]]:
     """The DTN's site and every other, both ways round."""
-    others = [name for name in plan.SITES if name != DTN]
+    others = [site.name for site in LAYOUT.sites if site.name != DTN]
     pairs = [(name, DTN) for name in others] + [(DTN, name) for name in others]
-    return [(site, plan.SITES[other]) for site, other in pairs]
+    return [(site, LAYOUT.host(other)) for site, other in pairs]
 
 
 def forget_neighbours() -> None:
@@ -71,7 +72,7 @@ def forget_neighbours() -> None:
 
 def knock(site: str, at: str = DTN, seconds: float = 60.0) -> str:
     """What becomes of a connection: without an answer to ARP, no route to host, after 3 s."""
-    words = [sys.executable, "-c", KNOCK, plan.SITES[at].address, str(seconds)]
+    words = [sys.executable, "-c", KNOCK, LAYOUT.host(at).address, str(seconds)]
     done = subprocess.run([*in_netns(site), *words], check=True, capture_output=True, text=True)
     return done.stdout.strip()
 
@@ -85,7 +86,7 @@ def unreachable(*pairs: tuple[str, str]) -> None:
 
 def neighbours(site: str, other: str) -> str:
     """What a site knows of another's address."""
-    words = ["ip", "neigh", "show", "to", plan.SITES[other].address, "dev", "dp0"]
+    words = ["ip", "neigh", "show", "to", LAYOUT.host(other).address, "dev", "dp0"]
     done = subprocess.run([*in_netns(site), *words], check=True, capture_output=True, text=True)
     return done.stdout
 

@@ -15,9 +15,10 @@ from gridftp_rig import PATIENCE_S, gridftp_programs, pegasus_transfer
 from ovs_rig import in_netns
 
 from adon.machine import packages
-from examples.testbed import plan
+from examples.soykb.scenario import LAYOUT
 from examples.testbed.gridftp import PORT, GridFtp, endpoints
-from examples.testbed.network import LINKS, Network
+from examples.testbed.layout import OPENFLOW_LISTEN
+from examples.testbed.network import Network
 from network_provisioner.base.errors import MissingError
 
 # HTCondor's jobs run as user 1000 of a user namespace that owns root's files.
@@ -26,16 +27,17 @@ AS_POOL_USER = ("unshare", "--user", "--map-user=1000", "--map-group=1000")
 
 # What is put on the switches: every address behind its port, the other switch over a path.
 def route(network: Network, layer: str) -> None:
-    for switch in plan.SWITCHES:
+    for switch in LAYOUT.switches:
         network.switches.ofctl(switch, "del-flows")
-        for site in plan.SITES.values():
+        for site in LAYOUT.sites:
             if site.switch == switch:
                 actions = f"set_field:{site.mac}->eth_dst,output:{site.number}"
             elif layer == "l2":
-                actions = f"output:{plan.L2_PORT}"
+                actions = f"output:{LAYOUT.port(LAYOUT.link('l2'), switch)}"
             else:
-                mac = plan.ROUTER_MACS[switch]
-                actions = f"set_field:{mac}->eth_dst,output:{plan.L3_PORT}"
+                (router,) = LAYOUT.routers
+                port = LAYOUT.port(router.link, switch)
+                actions = f"set_field:{router.macs[switch]}->eth_dst,output:{port}"
             flow = f"priority=10,ip,nw_dst={site.address},actions={actions}"
             network.switches.ofctl(switch, "add-flow", flow)
 
@@ -76,16 +78,16 @@ print(min(took))
 
 @pytest.fixture(scope="module")
 def grid(network: Network, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GridFtp]:
-    grid = GridFtp(endpoints(), tmp_path_factory.mktemp("grid"), gridftp_programs())
+    grid = GridFtp(endpoints(LAYOUT), tmp_path_factory.mktemp("grid"), gridftp_programs())
     grid.start()
     yield grid
     grid.stop()
-    for switch in plan.SWITCHES:
+    for switch in LAYOUT.switches:
         network.switches.ofctl(switch, "del-flows")
 
 
 def test_up_and_down_leave_the_box_as_it_was(tmp_path: Path) -> None:
-    network = Network(packages.ensure("openvswitch", progress=print) / "wrap", tmp_path)
+    network = Network(LAYOUT, packages.ensure("openvswitch", progress=print) / "wrap", tmp_path)
     before = state()
     for _ in range(2):
         network.up()
@@ -100,7 +102,7 @@ def test_up_and_down_leave_the_box_as_it_was(tmp_path: Path) -> None:
 def test_a_network_that_cannot_be_made_is_removed(tmp_path: Path) -> None:
     before = state()
     with pytest.raises(MissingError, match="ovsdb-tool is not in"):
-        Network(tmp_path, tmp_path).up()
+        Network(LAYOUT, tmp_path, tmp_path).up()
     reaped(before[2])
     assert state() == before
 
@@ -122,19 +124,19 @@ def state() -> tuple[str, str, int]:
 
 
 def test_switches_are_numbered_and_pointed_at_the_controller(network: Network) -> None:
-    for switch, dpid in plan.SWITCHES.items():
+    for switch, dpid in LAYOUT.switches.items():
         vsctl = network.switches.vsctl
-        assert vsctl("get-controller", switch).strip() == f"tcp:{plan.OPENFLOW_LISTEN}"
+        assert vsctl("get-controller", switch).strip() == f"tcp:{OPENFLOW_LISTEN}"
         assert vsctl("get-fail-mode", switch).strip() == "secure"
         shown = network.switches.ofctl(switch, "show")
         assert f"dpid:{dpid:016x}" in shown
-        for link in plan.topology()["links"]:
+        for link in LAYOUT.topology()["links"]:
             if switch in link["ports"]:
                 assert f"{link['ports'][switch]}({link['devices'][switch]})" in shown
 
 
 def test_secure_switches_forward_nothing_untold(network: Network) -> None:
-    for switch in plan.SWITCHES:
+    for switch in LAYOUT.switches:
         network.switches.ofctl(switch, "del-flows")
         assert "actions" not in network.switches.ofctl(switch, "dump-flows")
 
@@ -150,7 +152,7 @@ def test_the_round_trip_is_that_of_the_wide_area(
         [*words, end.address, str(end.port)], capture_output=True, text=True, check=True
     )
     # Never less than the link's delay; how much more is up to how busy this machine is.
-    assert float(done.stdout) >= 2 * plan.WAN_DELAY_S
+    assert float(done.stdout) >= 2 * LAYOUT.link("l2").delay_s
 
 
 @pytest.mark.parametrize(
@@ -163,7 +165,7 @@ def test_pegasus_transfer_crosses_the_path_it_was_given(
     size = 1_500_000
     source = tmp_path / "raw.fq"
     source.write_bytes(os.urandom(size))
-    other = next(name for name in LINKS if name != layer)
+    other = next(link.name for link in LAYOUT.links if link.name != layer)
     before, elsewhere = carried(network, layer), at_rest(network, other)
     start = time.monotonic()
     pegasus_transfer(grid, tmp_path, source, tmp_path / "mu" / "raw.fq", prefix)
@@ -171,7 +173,7 @@ def test_pegasus_transfer_crosses_the_path_it_was_given(
     assert carried(network, layer) - before >= size
     assert carried(network, other) == elsewhere
     # No faster than the link, whatever the machine does.
-    assert size * 8 / seconds <= LINKS[layer][1]
+    assert size * 8 / seconds <= LAYOUT.link(layer).rate_bps
     end = time.monotonic() + PATIENCE_S
     while forwarded(network, "s1", "10.10.0.1") < size and time.monotonic() < end:
         time.sleep(0.05)  # a switch's counters are a little behind
@@ -183,19 +185,19 @@ def test_a_link_is_changed_while_it_runs(network: Network) -> None:
     changed = network.link("l2", rate_bps=50e6, delay_s=0.01, loss=0.5, up=False)
     assert (changed["rate_bps"], changed["delay_s"], changed["up"]) == (50e6, 0.01, False)
     network.link("l2", rate_bps=before["rate_bps"], delay_s=before["delay_s"], loss=0, up=True)
-    assert network.link("l2")["rate_bps"] == plan.L2_BPS
+    assert network.link("l2")["rate_bps"] == LAYOUT.link("l2").rate_bps
 
 
 def test_every_packet_socket_of_the_switches_is_widened(network: Network) -> None:
     # A socket per port and switch-internal port, and the shared one for sending.
-    ports = len(plan.SITES) + 4
+    ports = len(LAYOUT.sites) + 4
     assert network.switches.widen_buffers("s1") > ports
 
 
 @pytest.mark.long
 def test_stopping_ends_transfers_in_flight(network: Network, tmp_path: Path) -> None:
     route(network, "l3")
-    sites = {name: replace(end, port=PORT + 1) for name, end in endpoints().items()}
+    sites = {name: replace(end, port=PORT + 1) for name, end in endpoints(LAYOUT).items()}
     grid = GridFtp(sites, tmp_path, gridftp_programs())
     before = state()[2]
     grid.start()

@@ -19,7 +19,7 @@ from ovs_rig import (
 )
 from packet_suite import WAYS, split, to_port
 
-from examples.testbed import plan
+from examples.soykb.scenario import LAYOUT
 from examples.testbed.network import Network
 from network_provisioner.controllers.base import Circuit, Queue
 
@@ -42,7 +42,7 @@ def rig(up: OvsRig) -> OvsRig:
 def busy(src: str, dst: str, port: int, streams: int = 4) -> Iterator[None]:
     """Streams that send for as long as the block runs."""
     with sink(dst, port):
-        sender = load(src, "send", plan.SITES[dst].address, port, streams, 600)
+        sender = load(src, "send", LAYOUT.host(dst).address, port, streams, 600)
         try:
             yield
         finally:
@@ -59,7 +59,7 @@ def reaches(rates: dict[int, float], src: str = "mu", dst: str = "tacc") -> dict
     for _ in range(4):
         with contextlib.ExitStack() as stack:
             results = {port: stack.enter_context(sink(dst, port)) for port in rates}
-            senders = [load(src, "send", plan.SITES[dst].address, p, 1, 4.0) for p in rates]
+            senders = [load(src, "send", LAYOUT.host(dst).address, p, 1, 4.0) for p in rates]
             assert all(sender.wait(120) == 0 for sender in senders)
             for port, result in results.items():
                 got = result()
@@ -94,7 +94,7 @@ def test_a_transfer_is_split_over_two_paths(rig: OvsRig) -> None:
     for _ in range(4):
         before = rig.sent()
         with sink("tacc", 5001) as received:
-            sender = load("mu", "send", plan.SITES["tacc"].address, 5001, 24, 5.0)
+            sender = load("mu", "send", LAYOUT.host("tacc").address, 5001, 24, 5.0)
             assert sender.wait(120) == 0
             streams = [received() for _ in range(24)]
         after = rig.sent()

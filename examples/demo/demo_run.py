@@ -1,4 +1,4 @@
-"""How far a run has come: what each of its steps gave, so that a run that is cut short can tell."""
+"""How far a run has come: what each step gave, so that a run that is cut short can tell."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import FrameType
-from typing import Any
 
 from adon.planning.placement import Placed
 from condor_plugins.waiting import Stuck
+from examples.scenario import CheckedResult
 from network_provisioner.base.errors import AdonError
 from pegasus_hooks.planner.model import PlannedWorkflow
 
@@ -39,21 +39,20 @@ class Ended:
 
 
 @dataclass(slots=True)
-class Course:
+class DemoRun:
     """The steps of one run. What has not been reached is None or empty.
 
     ``step`` goes on after "while", and ``trouble`` is what cut the run short.
     """
 
     step: str = "the testbed came up"
-    workflow: str = ""
     before: Placed | None = None
     placed: Placed | None = None
     planned: PlannedWorkflow | None = None
     submitted_at: float = 0.0
     end: Ended | None = None
     stuck: Sequence[Stuck] = ()
-    science: dict[str, Any] = field(default_factory=dict)
+    science: CheckedResult = field(default_factory=CheckedResult)
     trouble: AdonError | OSError | Interrupted | None = None
 
     @property

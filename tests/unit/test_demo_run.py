@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from examples.demo.course import Course, Ended, Interrupted, interruptible
-from examples.demo.gather import state_of
+from examples.demo.demo_run import DemoRun, Ended, Interrupted, interruptible
+from examples.demo.gather import ending
 from network_provisioner.base.errors import AdonError
 
 
@@ -35,8 +35,8 @@ from network_provisioner.base.errors import AdonError
     ],
 )
 def test_what_stopped_a_run(trouble: AdonError | None, state: str, words: str) -> None:
-    course = Course(step="sites were chosen", end=Ended("success", 1.0, 2.0), trouble=trouble)
-    assert (state_of(course), course.stopped) == (state, words)
+    run = DemoRun(step="sites were chosen", end=Ended("success", 1.0, 2.0), trouble=trouble)
+    assert (ending(run), run.stopped) == (state, words)
 
 
 Handler = Callable[[signal.Signals], object]
@@ -69,7 +69,7 @@ def test_the_first_signal_can_be_told_of(number: signal.Signals, handled: Handle
 
 STOPPED_TWICE = """
 import os, signal
-from examples.demo.course import Interrupted, interruptible
+from examples.demo.demo_run import Interrupted, interruptible
 signal.signal(signal.SIGINT, signal.SIG_DFL)
 signal.signal(signal.SIGTERM, signal.SIG_DFL)
 with interruptible():
@@ -82,7 +82,7 @@ with interruptible():
 """
 IGNORED = """
 import os, signal
-from examples.demo.course import interruptible
+from examples.demo.demo_run import interruptible
 signal.signal(signal.SIGHUP, signal.SIG_IGN)
 with interruptible():
     os.kill(os.getpid(), signal.SIGHUP)

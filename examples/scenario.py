@@ -1,0 +1,106 @@
+"""An example as the demo runs it: a testbed, a workflow on it, and how its results are judged.
+
+``examples/<name>/scenario.py`` has one as ``SCENARIO``; that is all it takes to plug in.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from examples.testbed.layout import HUB, Layout
+from network_provisioner.base.errors import AdonError, InputError
+
+DEFAULT = "soykb"
+_HERE = Path(__file__).resolve().parent
+_PROGRAM_S = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """An option of a scenario: a whole number from 1 to ``most``."""
+
+    help: str
+    default: int
+    most: int = 999
+
+
+@dataclass(frozen=True, slots=True)
+class ResultRow:
+    """One number of a result in the report; with a ``headline`` it is at the top as well."""
+
+    name: str
+    value: str
+    goal: str = ""
+    headline: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedResult:
+    """What a run's results are worth: ``numbers`` for ``report.json``, ``words`` for the summary,
+    ``rows`` for the page."""
+
+    numbers: Mapping[str, Any] = field(default_factory=dict)
+    words: str = ""
+    rows: Sequence[ResultRow] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """One example.
+
+    ``tools`` is the set of packages (:mod:`adon.machine.packages`) with what its jobs call.
+    ``templates`` are the broker's, of which the hooks use ``template``.
+
+    ``make(settings, testbed_json, out)`` writes data, ``out/workflow.yml`` and its catalogs, and
+    returns a sentence; ``settings`` has the ``options`` and ``seed``. ``check(out, results)``
+    compares what was staged out to ``output_site`` with what was expected. Both raise AdonError.
+    """
+
+    name: str
+    title: str
+    layout: Layout
+    tools: str
+    templates: Mapping[str, Any]
+    template: str
+    options: Mapping[str, Count]
+    make: Callable[[Mapping[str, int], Path, Path], str]
+    check: Callable[[Path, Path], CheckedResult]
+    output_site: str = HUB
+
+
+def names() -> list[str]:
+    """The examples that can be run."""
+    return sorted(file.parent.name for file in _HERE.glob("*/scenario.py"))
+
+
+def load(name: str) -> Scenario:
+    """The scenario of that name. Raises InputError."""
+    if name not in names():
+        raise InputError(f"example: found {name!r}, expected one of {', '.join(names())}")
+    scenario: Scenario = import_module(f"examples.{name}.scenario").SCENARIO
+    return scenario
+
+
+def run_program(script: Path, *words: str) -> str:
+    """Run a Python program of an example and return what it printed. Raises InputError where it
+    refuses its arguments with exit code 2, AdonError where it prints nothing."""
+    # Tied: after a killed demo it would go on to write where the next one makes its data.
+    done = subprocess.run(
+        ["setpriv", "--pdeathsig", "KILL", "--", sys.executable, str(script), *words],
+        capture_output=True,
+        text=True,
+        timeout=_PROGRAM_S,
+        check=False,
+    )
+    if done.returncode == 2:
+        raise InputError(done.stderr.strip().splitlines()[-1])
+    if not done.stdout:
+        code = done.returncode
+        raise AdonError(f"{script.name}: exit code {code}: {done.stderr.strip()[-200:]}")
+    return done.stdout
