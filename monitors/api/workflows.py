@@ -3,6 +3,7 @@ Figures 13 to 15)."""
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Response
@@ -67,7 +68,7 @@ def router(seen: Visible) -> APIRouter:
         ids = seen.known.inside(workflow, all_of_them) if whole else [workflow]
         made = analyse(seen.of(caller, "job", ids) + seen.transfers(caller, ids))
         head = {"workflow": workflow, "state": found.state, "workflows": ids}
-        return answers.answer(head | made.as_dict())
+        return answers.answer(head | asdict(made))
 
     @routes.get("/v1/workflows/{workflow:path}/jobs", response_model=list[JobAnswer])
     def list_jobs(

@@ -8,6 +8,7 @@ import re
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -287,6 +288,6 @@ def test_no_name_breaks_a_table(name: str, user: str, words: str, n: int, when: 
         (one,) = known.all(lambda _: True).values()
         row = one.as_dict() | {"source": words, "children": [], "history": known.changes(UUID, 5)}
         made = analyse(archive.query("job") + archive.query("job_transfer"))
-        analysis = {"workflows": [UUID]} | made.as_dict()
+        analysis = {"workflows": [UUID]} | asdict(made)
     for said in (list_text([row], when), status_text(row, [], when), analysis_text(row, analysis)):
         assert all(c.isprintable() or c == "\n" for c in said)
