@@ -23,7 +23,7 @@ from monitors.planned import submitdir
 from monitors.planned.submitdir import DECISION_ENDING
 from monitors.watcher.decision_file import DecisionFile
 from monitors.watcher.events import Event, What
-from monitors.workflows.logs.dagman import RunParser, Step
+from monitors.workflows.logs.dagman import Change, DagmanParser, Step
 from monitors.workflows.logs.events import EventParser, JobEvent, Kind
 from monitors.workflows.logs.tail import Tail
 from network_provisioner.base.errors import InputError
@@ -123,7 +123,7 @@ class Files:
         self._jobs = [_Log(Tail(path)) for path in own]
         self._dagman = _Log(Tail(self.dag.with_name(self.dag.name + ".dagman.log")))
         self._out = Tail(self.dag.with_name(self.dag.name + ".dagman.out"))
-        self._run = RunParser()
+        self._run = DagmanParser()
         self._seen: set[JobEvent] = set()
         self._submissions: dict[int, _Submission] = {}
         self._alive = alive
@@ -160,8 +160,10 @@ class Files:
     def _of_dagman(self) -> Iterator[Event]:
         for piece in self._out.read():
             if piece.first:
-                self._run = RunParser()
+                self._run = DagmanParser()
             for told in self._run.feed(piece.data):
+                if isinstance(told, Change):
+                    continue
                 if told.step is Step.PID:
                     self._pid = told.number
                 elif told.step is Step.STARTED:
@@ -173,7 +175,7 @@ class Files:
                     yield Event(what, told.at, code=told.number)
                 elif told.step is Step.SUBMITTED:
                     yield Event(What.SUBMITTED, told.at, told.node)
-                else:
+                elif told.step in _STEPS:
                     yield Event(_STEPS[told.step], told.at, told.node, told.number)
 
     def _of_job(self, told: JobEvent) -> Iterator[Event]:

@@ -20,7 +20,7 @@ from monitors.workflows.facts.attempts import Attempts
 from monitors.workflows.facts.jobs import JobFacts
 from monitors.workflows.facts.plan import workflow_facts
 from monitors.workflows.facts.runs import DAGMAN, ENDS, Runs, Statuses, is_same
-from monitors.workflows.logs.dagman import Begun, Change, PostEnded, StatusParser
+from monitors.workflows.logs.dagman import Change, DagmanParser, DagmanStep, Step
 from monitors.workflows.logs.events import EventTail, JobEvent, JobEvents, Kind
 from monitors.workflows.logs.submit_dir import JobKind, SubmitDir
 from monitors.workflows.logs.tail import Tail, state_of
@@ -43,7 +43,7 @@ class _Reading:
 
     def __init__(self, submit_dir: SubmitDir) -> None:
         self.jobs = JobFacts(submit_dir)
-        self.out, self.parser = Tail(submit_dir.dagman_out), StatusParser()
+        self.out, self.parser = Tail(submit_dir.dagman_out), DagmanParser()
         self.events = JobEvents(submit_dir.nodes_log, submit_dir.workflow_log)
         self.dagman = EventTail(submit_dir.dagman_log)
         self.runs = Runs()
@@ -243,20 +243,20 @@ class FollowedWorkflow:
         known = reading.runs.taken + reading.runs.waiting
         for piece in reading.out.read():
             if piece.first:
-                reading.parser = StatusParser(reading.parser)
-            for step in reading.parser.steps(piece.data):
-                if isinstance(step, PostEnded):
-                    reading.jobs.post_script_ended(step)
-                    continue
-                self._take_events(step.at if isinstance(step, Begun) else step.status.at)
-                if isinstance(step, Change):
-                    self._change(step.key, step.status)
-                else:
-                    self._next_run(step)
+                reading.parser = DagmanParser(reading.parser)
+            for told in reading.parser.feed(piece.data):
+                if isinstance(told, Change):
+                    self._take_events(told.status.at)
+                    self._change(told.key, told.status)
+                elif told.step is Step.STARTED:
+                    self._take_events(told.at)
+                    self._next_run(told)
+                elif told.step is Step.POST_ENDED:
+                    reading.jobs.post_script_ended(told)
         while reading.runs.taken < known:
             self._take_event()
 
-    def _next_run(self, begun: Begun) -> None:
+    def _next_run(self, begun: DagmanStep) -> None:
         """A DAGMan says that it began. What HTCondor told of it, and of the one before, is in its
         log by then; within a second, times do not say what was first."""
         runs = self._reading.runs

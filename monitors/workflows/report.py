@@ -8,6 +8,7 @@ come to that (it was killed), the event logs tell of the jobs that ran and faile
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,7 @@ from pathlib import Path
 from monitors.workflows.facts.attempts import Attempt, Outcome
 from monitors.workflows.followed import FollowedWorkflow
 from monitors.workflows.logs import kickstart
-from monitors.workflows.logs.dagman import StatusParser
+from monitors.workflows.logs.dagman import DagmanParser
 from monitors.workflows.logs.records import end_of, read_record, versions
 from monitors.workflows.logs.submit_dir import JobKind, PlannedJob
 
@@ -106,8 +107,8 @@ def failures(submit_dir: str | Path) -> list[Failure]:
     attempts: dict[str, list[Attempt]] = {}
     for attempt in workflow.attempts.all:
         attempts.setdefault(attempt.job.name, []).append(attempt)
-    dagman = StatusParser()
-    dagman.feed(end_of(workflow.dir.dagman_out, 1 << 22).encode())
+    dagman = DagmanParser()
+    deque(dagman.feed(end_of(workflow.dir.dagman_out, 1 << 22).encode()), maxlen=0)
     reasons = dagman.failed
     ran = [n for n, tries in attempts.items() if tries[-1].outcome is Outcome.FAILED]
     names = list(reasons) or ran

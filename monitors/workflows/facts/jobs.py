@@ -35,7 +35,7 @@ from monitors.workflows.facts.condor_transfers import (
 )
 from monitors.workflows.facts.plan import placement_facts
 from monitors.workflows.facts.transfers import Journal, listed, transfer_facts
-from monitors.workflows.logs.dagman import PostEnded
+from monitors.workflows.logs.dagman import DagmanStep
 from monitors.workflows.logs.events import JobEvent, Kind
 from monitors.workflows.logs.records import JobOutput, end_of, read_output
 from monitors.workflows.logs.submit_dir import PlannedJob, SubmitDir
@@ -67,7 +67,7 @@ class JobFacts:
         self._with_post: frozenset[str] | None = None
         self._pending: dict[str, Attempt] = {}  # by the job's name: their POST has not ended
         self._runs: list[tuple[float, int]] = []  # when DAGMan was submitted, and its number
-        self._scripts: dict[tuple[int, int], PostEnded] = {}  # how they ended
+        self._scripts: dict[tuple[int, int], DagmanStep] = {}  # how they ended
         self._lost: Counter[tuple[str, float]] = Counter()  # jobs that were never submitted
         self._held: set[str] = set()
         self._placed = False  # whether the placements were recorded
@@ -80,7 +80,7 @@ class JobFacts:
         """DAGMan's own job was put into the queue: retries count from 0 again."""
         self._runs.append((event.at, event.cluster))
 
-    def post_script_ended(self, posted: PostEnded) -> None:
+    def post_script_ended(self, posted: DagmanStep) -> None:
         """DAGMan says how a POST script ended: the event is lost where it emptied its log since."""
         self._scripts[posted.cluster, posted.proc] = posted
 
@@ -136,7 +136,7 @@ class JobFacts:
         # Numbers of jobs begin anew with each pool.
         if posted is None or posted.at < math.floor(attempt.end):
             return self._attempt_facts(attempt)
-        attempt.outcome = Outcome.FAILED if posted.returned else Outcome.DONE
+        attempt.outcome = Outcome.FAILED if posted.number else Outcome.DONE
         return self._attempt_facts(attempt, posted.at)
 
     def never_submitted(
