@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from monitors.planned import submitdir
+from monitors.workflows.planned import job_files
 from network_provisioner.base.errors import AdonError, InputError, MissingError
 from pegasus_hooks import hookscripts, properties
 from pegasus_hooks.planner.model import PlannedWorkflow, Sources
@@ -190,11 +190,11 @@ def _planned(done: Finished) -> PlannedWorkflow:
         raise AdonError(
             f"{PLANNER_NAME}: found {done.output[:80]!r}, expected JSON with its submit_dir"
         ) from None
-    dump = submitdir.braindump(submit_dir)
+    dump = job_files.braindump(submit_dir)
     return PlannedWorkflow(
         name=dump.get("dax_label", ""),
         submit_dir=submit_dir,
-        dag=submitdir.dag_file(submit_dir, dump),
+        dag=job_files.dag_file(submit_dir, dump),
         wf_uuid=dump.get("wf_uuid", ""),
         planner=PLANNER_NAME,
         output=f"Planned by {PLANNER_NAME} {dump.get('planner_version', '')} in {submit_dir}",

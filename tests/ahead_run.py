@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol
 
-from monitors.planned.dag import Node, PlannedDag
 from monitors.watcher.events import Event, Watched, What
+from monitors.workflows.planned.dag import Node, PlannedDag
 from network_provisioner.base.model import (
     ENDED,
     LIVE,

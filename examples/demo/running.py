@@ -19,7 +19,7 @@ from examples.testbed.pool import Pool
 from monitors.archive.archive import Archive
 from monitors.workflows.facts.attempts import Attempt
 from monitors.workflows.follower import Follower
-from monitors.workflows.logs.submit_dir import SubmitDir
+from monitors.workflows.planned.submit_dir import SubmitDir
 from monitors.workflows.status import State, Status, status_text
 from network_provisioner.base.errors import AdonError
 from pegasus_hooks import pegasus_plan

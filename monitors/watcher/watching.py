@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from monitors.planned import submitdir
 from monitors.watcher import loop, registry
 from monitors.watcher.actions import JobFiles
 from monitors.watcher.events import ListenerOf, Watched
@@ -21,6 +20,7 @@ from monitors.watcher.pending import Broker, Clients, PendingActions
 from monitors.watcher.registry import Entry
 from monitors.watcher.workflow_files import Files, elsewhere, process_alive
 from monitors.workflows.logs.watch import open_watch
+from monitors.workflows.planned import job_files
 from network_provisioner.base.errors import InputError
 from network_provisioner.client import hookconfig
 from network_provisioner.client.hookconfig import HookConfig
@@ -125,4 +125,4 @@ class Watching:
 
 def _journal(watched: Watched, lines: list[Mapping[str, Any]]) -> None:
     with suppress(OSError):  # the disk is full or the directory gone: the watcher's log has it
-        submitdir.append_lines(watched.submit_dir / submitdir.HOOK_JOURNAL, lines)
+        job_files.append_lines(watched.submit_dir / job_files.HOOK_JOURNAL, lines)

@@ -11,7 +11,6 @@ The logs of the jobs are read before DAGMan's, which tells of the same later.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -19,14 +18,13 @@ from heapq import merge
 from pathlib import Path
 from typing import Protocol
 
-from monitors.planned import submitdir
-from monitors.planned.submitdir import DECISION_ENDING
 from monitors.watcher.decision_file import DecisionFile
 from monitors.watcher.events import Event, What
 from monitors.workflows.logs.dagman import Change, DagmanParser, Step
 from monitors.workflows.logs.events import EventParser, JobEvent, Kind
 from monitors.workflows.logs.tail import Tail
-from network_provisioner.base.errors import InputError
+from monitors.workflows.planned.job_files import DECISION_ENDING
+from monitors.workflows.planned.submit_dir import DAG, SubmitDir
 
 _KINDS = {
     Kind.SUBMIT: What.SUBMITTED,
@@ -115,20 +113,18 @@ class Files:
     """The files of one submit directory. Raises InputError where it is none."""
 
     def __init__(self, submit_dir: Path, alive: Alive = process_alive) -> None:
-        dump = submitdir.braindump(submit_dir)
-        self.dag = submitdir.dag_file(submit_dir, dump)
-        own = [self.dag.with_name(self.dag.name + ".nodes.log")]
-        if dump.get("condor_log"):
-            own.append(submit_dir / dump["condor_log"])
+        plan = SubmitDir(submit_dir)
+        self.dag = plan.dag
+        own = [plan.nodes_log, *([plan.workflow_log] if plan.workflow_log else [])]
         self._jobs = [_Log(Tail(path)) for path in own]
-        self._dagman = _Log(Tail(self.dag.with_name(self.dag.name + ".dagman.log")))
-        self._out = Tail(self.dag.with_name(self.dag.name + ".dagman.out"))
+        self._dagman = _Log(Tail(plan.dagman_log))
+        self._out = Tail(plan.dagman_out)
         self._run = DagmanParser()
         self._seen: set[JobEvent] = set()
         self._submissions: dict[int, _Submission] = {}
         self._alive = alive
         self._pid = 0  # of the DAGMan that runs, 0 for none
-        self._folders = _Folders(submit_dir, self.dag)
+        self._folders = _Folders(plan)
 
     @property
     def logs(self) -> list[Path]:
@@ -207,17 +203,11 @@ class _Folders:
     # How many more looks a folder gets after one that found it changed: the times of files are
     # coarse, and what comes right after a look may not change them.
     _MORE = 3
-    _JOB = re.compile(rb"^\s*(?:JOB|FINAL|SERVICE|PROVISIONER)\s+\S+\s+(\S+)", re.M | re.I)
 
-    def __init__(self, submit_dir: Path, dag: Path) -> None:
-        try:
-            text = dag.read_bytes()
-        except (OSError, ValueError) as error:  # ValueError: a name with a zero byte in it
-            raise InputError(
-                f"{dag}: cannot be read: {error}, expected the workflow's DAG"
-            ) from None
-        subs = {os.path.dirname(os.fsdecode(name)) for name in self._JOB.findall(text)}  # noqa: PTH120
-        self._times = dict.fromkeys((submit_dir / folder for folder in sorted(subs)), (0, 0))
+    def __init__(self, plan: SubmitDir) -> None:
+        files = map(plan.submit_file, plan.job_names())
+        folders = {file.parent for file in files if file and file.suffix != DAG}
+        self._times = dict.fromkeys(sorted(folders), (0, 0))
         self._files: dict[Path, tuple[tuple[int, int], DecisionFile]] = {}
 
     def read(self) -> list[DecisionFile]:

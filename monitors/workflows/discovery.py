@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from monitors.workflows.condor import PATIENCE_S, Run, ads, printed
-from monitors.workflows.logs.submit_dir import dag_of, root_of
 from monitors.workflows.logs.watch import ANY, Watch, open_watch
+from monitors.workflows.planned.submit_dir import dag_of, root_of
 
 _log = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from monitors.archive.measurement import Measurement
 from monitors.workflows.discovery import FoundWorkflow
 from monitors.workflows.followed import FollowedWorkflow, SubEvent
 from monitors.workflows.logs.events import Kind
-from monitors.workflows.logs.submit_dir import SubmitDir, running, sub_workflows
+from monitors.workflows.planned.submit_dir import SubmitDir, running, sub_workflows
 from monitors.workflows.status import NOT_STARTED, State, Status, for_people, total
 from network_provisioner.base.errors import InputError
 

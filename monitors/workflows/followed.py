@@ -22,8 +22,8 @@ from monitors.workflows.facts.plan import workflow_facts
 from monitors.workflows.facts.runs import DAGMAN, ENDS, Runs, Statuses, is_same
 from monitors.workflows.logs.dagman import Change, DagmanParser, DagmanStep, Step
 from monitors.workflows.logs.events import EventTail, JobEvent, JobEvents, Kind
-from monitors.workflows.logs.submit_dir import JobKind, SubmitDir
 from monitors.workflows.logs.tail import Tail, state_of
+from monitors.workflows.planned.submit_dir import JobKind, SubmitDir
 from monitors.workflows.status import NOT_STARTED, State, Status
 from network_provisioner.base.errors import InputError
 
@@ -62,7 +62,7 @@ class FollowedWorkflow:
     """Reads what is new in a submit directory, as often as asked.
 
     ``root`` and ``parent`` are the UUIDs of the workflow that it is a part of and of the one whose
-    job runs it. Raises InputError as :class:`~monitors.workflows.logs.submit_dir.SubmitDir`.
+    job runs it. Raises InputError as :class:`~monitors.workflows.planned.submit_dir.SubmitDir`.
     """
 
     def __init__(self, path: str | Path | SubmitDir, root: str = "", parent: str = "") -> None:

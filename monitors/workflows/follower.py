@@ -21,8 +21,8 @@ from monitors.archive.measurement import Measurement
 from monitors.workflows.discovery import Discovery
 from monitors.workflows.family import Family, Member
 from monitors.workflows.inquiries import Inquiries
-from monitors.workflows.logs.submit_dir import SubmitDir, submit_dir_of
 from monitors.workflows.logs.watch import Watch, open_watch
+from monitors.workflows.planned.submit_dir import SubmitDir, submit_dir_of
 from monitors.workflows.sink import Requests, Sink, SinkError, known_status, record_what_fits
 from monitors.workflows.status import NOT_STARTED, Status
 
@@ -58,7 +58,7 @@ class Follower:
     while it runs, ``inquiries`` is asked where the files do not tell, ``requests`` are answered.
     With ``keep`` it goes on when all have ended; those of which nothing was written for
     ``give_up_s`` seconds are not waited for. Raises InputError as
-    :func:`~monitors.workflows.logs.submit_dir.submit_dir_of`.
+    :func:`~monitors.workflows.planned.submit_dir.submit_dir_of`.
     """
 
     def __init__(

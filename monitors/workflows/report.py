@@ -18,7 +18,7 @@ from monitors.workflows.followed import FollowedWorkflow
 from monitors.workflows.logs import kickstart
 from monitors.workflows.logs.dagman import DagmanParser
 from monitors.workflows.logs.records import end_of, read_record, versions
-from monitors.workflows.logs.submit_dir import JobKind, PlannedJob
+from monitors.workflows.planned.submit_dir import JobKind, PlannedJob
 
 
 @dataclass(frozen=True, slots=True)

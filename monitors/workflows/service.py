@@ -31,7 +31,7 @@ from monitors.workflows.discovery import (
 from monitors.workflows.followed import FollowedWorkflow
 from monitors.workflows.follower import Follower, OnStatus, refresh_key
 from monitors.workflows.inquiries import Fallback, Inquiries, inquiry_into
-from monitors.workflows.logs.submit_dir import DAG, SubmitDir, is_file, running
+from monitors.workflows.planned.submit_dir import DAG, SubmitDir, is_file, running
 from monitors.workflows.sink import Requests, Sink
 from monitors.workflows.status import Status
 from network_provisioner.base.errors import AdonError, InputError

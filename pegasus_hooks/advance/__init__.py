@@ -5,7 +5,8 @@
     events of the run ─► progress ─┘                          ▲
                                              what is held ────┘
 
-- :mod:`monitors.planned.dag` reads the planned DAG: jobs, what they move, who waits for whom
+- :mod:`monitors.workflows.planned.dag` reads the planned DAG: jobs, what they move, who waits
+  for whom
 - :mod:`pegasus_hooks.advance.beliefs` is how long jobs and bytes take, as site selection believes
 - :mod:`pegasus_hooks.advance.progress` is where a run stands, from what the watcher hears
 - :mod:`pegasus_hooks.advance.predict` says when each transfer will begin and end, in terms of

@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from monitors.planned import submitdir
-from monitors.planned.dag import Node, PlannedDag
 from monitors.workflows.facts.attempts import runtime_subject
-from monitors.workflows.logs.submit_dir import JobKind
+from monitors.workflows.planned import job_files
+from monitors.workflows.planned.dag import Node, PlannedDag
+from monitors.workflows.planned.submit_dir import JobKind
 from network_provisioner.base.errors import InputError
 from network_provisioner.topology.graph import Topology
 from pegasus_hooks.prepost import sizes
@@ -109,7 +109,7 @@ class _Files:
 
     @classmethod
     def of(cls, submit_dir: Path) -> _Files:
-        given = Path(submitdir.braindump(submit_dir).get("dax", "workflow.yml"))
+        given = Path(job_files.braindump(submit_dir).get("dax", "workflow.yml"))
         copies = (submit_dir / given.name, submit_dir / "workflow.yml")
         workflow = next((copy for copy in copies if copy.exists()), given)
         kinds = ("sites", "replicas", "transformations")

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from statistics import median
 
-from monitors.planned.dag import PlannedDag
 from monitors.watcher.events import Event, Watched, What
+from monitors.workflows.planned.dag import PlannedDag
 from network_provisioner.base.errors import AdonError
 from pegasus_hooks.advance.beliefs import Beliefs
 from pegasus_hooks.advance.booking import Booking

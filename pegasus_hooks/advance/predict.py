@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from monitors.planned.dag import Moving, Node, PlannedDag
+from monitors.workflows.planned.dag import Moving, Node, PlannedDag
 from network_provisioner.base.units import bits, transfer_time
 from pegasus_hooks.advance.asproblem import Parts, problem_of
 from pegasus_hooks.advance.beliefs import Beliefs

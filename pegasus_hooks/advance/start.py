@@ -10,8 +10,8 @@ from pathlib import Path
 
 from monitors.archive.archive import Archive
 from monitors.archive.knowledge import Knowledge
-from monitors.planned.dag import read_dag
 from monitors.watcher.events import Event, Watched
+from monitors.workflows.planned.dag import read_dag
 from network_provisioner.base.errors import AdonError
 from network_provisioner.base.model import TransitRequest
 from network_provisioner.client.hookclient import client_of

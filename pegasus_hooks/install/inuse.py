@@ -13,7 +13,7 @@ import subprocess
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from monitors.planned import submitdir
+from monitors.workflows.planned import job_files
 from network_provisioner.base.errors import AdonError
 from pegasus_hooks import plugin
 from pegasus_hooks.install.home import Place, real
@@ -78,7 +78,7 @@ def _plans(folder: Path, planner: Path | None) -> bool:
     ):
         return False
     with contextlib.suppress(AdonError):
-        return real(Path(submitdir.braindump(folder).get("planner", ""))) == real(planner)
+        return real(Path(job_files.braindump(folder).get("planner", ""))) == real(planner)
     return False
 
 

@@ -7,7 +7,7 @@ import socket
 from collections.abc import Mapping
 from pathlib import Path
 
-from monitors.planned.transferlist import Transfer
+from monitors.workflows.planned.transferlist import Transfer
 from pegasus_hooks.planner.model import PlannedJob, Sources
 from pegasus_hooks.planner.submitfile import RunFacts
 from site_selector.catalogs.workflow import Workflow

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from graphlib import TopologicalSorter
 from typing import Any
 
-from monitors.planned.transferlist import Mkdir, Remove, SiteUrl
+from monitors.workflows.planned.transferlist import Mkdir, Remove, SiteUrl
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.suggestions import did_you_mean
 from pegasus_hooks.planner.model import Kind, Options, PlannedJob, Task

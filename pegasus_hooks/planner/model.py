@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
-from monitors.planned.transferlist import Entry
+from monitors.workflows.planned.transferlist import Entry
 
 MAX_JOBS = {"cleanup": 4, "registration": 1, "stageout": 10, "stagein": 10}
 

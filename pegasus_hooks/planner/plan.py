@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from importlib import metadata, util
 from pathlib import Path
 
-from monitors.planned import transferlist
+from monitors.workflows.planned import transferlist
 from network_provisioner.base.errors import InputError, MissingError
 from pegasus_hooks.hookscripts import safe_path
 from pegasus_hooks.planner import jobrun

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from monitors.planned.transferlist import SiteUrl, Transfer
+from monitors.workflows.planned.transferlist import SiteUrl, Transfer
 from pegasus_hooks.planner.model import Kind, PlannedJob
 from pegasus_hooks.planner.places import SUBMIT_SITE, Places
 

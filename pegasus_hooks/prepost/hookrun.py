@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from monitors.planned import submitdir
-from monitors.planned.submitdir import DECISION_ENDING
+from monitors.workflows.planned import job_files
+from monitors.workflows.planned.job_files import DECISION_ENDING
 from network_provisioner.base.errors import AdonError
 from network_provisioner.base.model import Transit
 from network_provisioner.client import hookconfig
@@ -101,7 +101,7 @@ def _run_post(call: Call, sizes_kept: bool = False) -> None:
     postjob.run(call.submit_dir, call.job, call.retry, call.code, config, effects, keep)
     register = _register(call, config) if effects.warnings else None
     if register is not None:  # the watcher tries on, and may have been killed
-        workflow = submitdir.braindump(call.submit_dir).get("wf_uuid", "")
+        workflow = job_files.braindump(call.submit_dir).get("wf_uuid", "")
         register(call.submit_dir, workflow)
 
 
@@ -109,8 +109,8 @@ def _asked(call: Call) -> bool:
     """Whether PRE asked for the job, or would have had it come so far."""
     if "stage_" in call.job:
         return True
-    dag = submitdir.dag_file(call.submit_dir, submitdir.braindump(call.submit_dir))
-    return submitdir.job_file(call.submit_dir, dag, call.job, DECISION_ENDING).exists()
+    dag = job_files.dag_file(call.submit_dir, job_files.braindump(call.submit_dir))
+    return job_files.job_file(call.submit_dir, dag, call.job, DECISION_ENDING).exists()
 
 
 def _register(call: Call, config: HookConfig) -> Callable[[Path, str], None] | None:
@@ -206,4 +206,4 @@ def _harmless(argv: list[str], hook: str) -> Iterator[None]:
         }
         print(f"adon {hook} hook: {reason}", file=sys.stderr)
         with contextlib.suppress(OSError):  # disk full: standard error has it
-            submitdir.append_lines(Path.cwd() / submitdir.HOOK_JOURNAL, [record])
+            job_files.append_lines(Path.cwd() / job_files.HOOK_JOURNAL, [record])

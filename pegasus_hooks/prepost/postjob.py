@@ -12,9 +12,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from monitors.planned import jobsubmit, submitdir
-from monitors.planned.moves import Moves
 from monitors.watcher.decision_file import Pair
+from monitors.workflows.planned import job_files
+from monitors.workflows.planned.moves import Moves
 from network_provisioner.base.errors import AdonError, BrokerError
 from network_provisioner.base.model import Transit, TransitState
 from network_provisioner.base.units import goodput
@@ -53,7 +53,7 @@ def run(
     moves = moves_at(place, listing)
     if moves is None:
         return
-    decision = submitdir.read_json(decision_file)
+    decision = job_files.read_json(decision_file)
     pairs = _requested(decision, place, listing, moves, config)
     measured = measure(place, listing, moves, decision)
     outcome = "success" if exit_code == 0 else f"exit {exit_code}"
@@ -75,9 +75,9 @@ def run(
         decision["left_over"] = sorted(give_back(left, effects))
         done = all(line["given_back"] for line in lines)
         decision["given_back"] = done and not decision["left_over"]
-        submitdir.write_json(decision_file, decision)
+        job_files.write_json(decision_file, decision)
     lines += [{**head, "event": "warning", "reason": reason} for reason in effects.warnings]
-    submitdir.append_lines(submit_dir / submitdir.HOOK_JOURNAL, lines)
+    job_files.append_lines(submit_dir / job_files.HOOK_JOURNAL, lines)
 
 
 def measure(
@@ -87,13 +87,13 @@ def measure(
 
     Raises InputError where the submit directory cannot be read.
     """
-    job_files = listing.with_name(place.job)
-    known, estimates = sizes.sizes_for(moves.pairs, place.submit_dir, job_files, moves.site)
+    job_path = listing.with_name(place.job)
+    known, estimates = sizes.sizes_for(moves.pairs, place.submit_dir, job_path, moves.site)
     # Estimates are good enough to ask by, but nothing that was measured.
     known = {lfn: size for lfn, size in known.items() if lfn not in estimates}
     attempts = _attempts(listing, place.job, decision, moves)
     tuned = decision.get("tuned") if decision.get("retry") == place.retry else None
-    text = jobsubmit.read(listing.with_suffix(".sub"))
+    text = job_files.submit_text(listing.with_suffix(".sub"))
     return {
         (pair.src, pair.dst): (
             transferlog.pair_result(pair, attempts, known),

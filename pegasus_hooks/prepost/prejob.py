@@ -17,11 +17,11 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from monitors.planned import jobsubmit, submitdir
-from monitors.planned.moves import Moves, moves_of
-from monitors.planned.submitdir import DECISION_ENDING
-from monitors.planned.transferlist import SitePair
 from monitors.watcher.decision_file import Pair
+from monitors.workflows.planned import job_files
+from monitors.workflows.planned.job_files import DECISION_ENDING
+from monitors.workflows.planned.moves import Moves, moves_of
+from monitors.workflows.planned.transferlist import SitePair
 from network_provisioner.base.model import Service, TransitRequest
 from network_provisioner.client.hookconfig import HookConfig
 from network_provisioner.client.path_requests import (
@@ -81,17 +81,17 @@ class JobPlace:
 def place_of(submit_dir: Path, job: str, retry: int, now: float) -> tuple[JobPlace, Path, Path]:
     """The job, its transfer list and its decision file. Raises InputError for no submit directory
     of Pegasus, or a job that the DAG does not know."""
-    dump = submitdir.braindump(submit_dir)
-    dag = submitdir.dag_file(submit_dir, dump)
-    listing = submitdir.job_file(submit_dir, dag, job, ".in")
+    dump = job_files.braindump(submit_dir)
+    dag = job_files.dag_file(submit_dir, dump)
+    listing = job_files.job_file(submit_dir, dag, job, ".in")
     place = JobPlace(submit_dir, job, retry, dump.get("wf_uuid", ""), now, dump)
     return place, listing, listing.with_name(job + DECISION_ENDING)
 
 
 def moves_at(place: JobPlace, listing: Path) -> Moves | None:
     """What the job moves; None where it moves nothing. Raises InputError for a bad list."""
-    text = jobsubmit.read(listing.with_suffix(".sub"))
-    cache = submitdir.dag_file(place.submit_dir, place.facts).with_suffix(".cache")
+    text = job_files.submit_text(listing.with_suffix(".sub"))
+    cache = job_files.dag_file(place.submit_dir, place.facts).with_suffix(".cache")
     return moves_of(listing, place.job, text, cache)
 
 
@@ -110,9 +110,9 @@ def job_requests(
 ) -> list[JobRequest]:
     """What to ask for: a path for what moves when the job begins. What moves later is only told."""
     pairs = moves.pairs
-    job_files = listing.with_name(place.job)
-    known, estimates = sizes.sizes_for(pairs, place.submit_dir, job_files, moves.site)
-    text = jobsubmit.read(listing.with_suffix(".sub"))
+    job_path = listing.with_name(place.job)
+    known, estimates = sizes.sizes_for(pairs, place.submit_dir, job_path, moves.site)
+    text = job_files.submit_text(listing.with_suffix(".sub"))
     whose = asdict(identity_of(place.facts, text, config.project)) if pairs else {}
 
     def request_of(pair: SitePair, later: bool) -> JobRequest:
@@ -150,7 +150,7 @@ def run(
     place, listing, decision_file = place_of(submit_dir, job, retry, effects.now())
     moves = moves_at(place, listing)
     requests = job_requests(place, listing, moves, config) if moves else []
-    data = submitdir.read_json(decision_file)
+    data = job_files.read_json(decision_file)
     before = decisions.to_give_back(data)
     if not requests and not before:
         return 0
@@ -174,7 +174,7 @@ def run(
     others = {i: u for i, u in before.items() if not any(may_be(i, a) for a in ids)}
     decision.left_over = give_back(others, effects)
     waited_s = max(0.0, place.at - decision.since)
-    may_defer = submitdir.defers(submit_dir, place.facts, job, DEFER_STATUS)
+    may_defer = job_files.defers(submit_dir, place.facts, job, DEFER_STATUS)
     answers = Answers([])
     if requests:
         patience = Patience(config.patience_s, waited_s, may_defer)
@@ -228,4 +228,4 @@ def _journal(place: JobPlace, decision: Decision) -> None:
     if decision.tuned:
         lines.append({**head, "event": "tuned", **decision.tuned})
     lines += [{**head, "event": "warning", "reason": reason} for reason in decision.warnings]
-    submitdir.append_lines(place.submit_dir / submitdir.HOOK_JOURNAL, lines)
+    job_files.append_lines(place.submit_dir / job_files.HOOK_JOURNAL, lines)

@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from monitors.planned.moves import Moves
-from monitors.planned.transferlist import RELAY, SitePair
 from monitors.workflows.logs.transferlog import Attempt, parse, read_dir, seconds_of
+from monitors.workflows.planned.moves import Moves
+from monitors.workflows.planned.transferlist import RELAY, SitePair
 
 __all__ = ["Attempt", "PairResult", "pair_result", "parse", "placed", "read_dir"]
 

@@ -21,8 +21,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from monitors.planned import jobsubmit
-from monitors.planned.transferlist import SitePair, Transfer
+from monitors.workflows.planned import job_files
+from monitors.workflows.planned.transferlist import SitePair, Transfer
 from network_provisioner.base.model import Service
 
 TOOLS = Path(__file__).resolve().parents[1] / "tools" / "bin"
@@ -87,10 +87,10 @@ def edited(text: str, transfers: Sequence[Transfer], want: Wanted) -> tuple[str,
     text = restored(text)
     lines = text.split("\n")
     found = [_find(lines, name) for name in ("environment", "arguments")]
-    if jobsubmit.attribute(text, "pegasus_wf_xformation") != jobsubmit.TRANSFER or None in found:
+    if job_files.attribute(text, "pegasus_wf_xformation") != job_files.TRANSFER or None in found:
         return text, Wanted()
     at_environment, at_arguments = (n for n in found if n is not None)
-    here = jobsubmit.command(text, "universe").lower() in jobsubmit.LOCAL_UNIVERSES
+    here = job_files.command(text, "universe").lower() in job_files.LOCAL_UNIVERSES
     schemes = {scheme for t in transfers for scheme in t.schemes}
     gridftp, irods = bool(schemes & _GRIDFTP), bool(schemes & _IRODS)
     holds = Wanted(
@@ -134,7 +134,7 @@ def used(pair: SitePair, tuned: Mapping[str, object], submit_text: str) -> dict[
     ends = {t.schemes for t in pair.transfers}
     given = {k: v for k, v in tuned.items() if isinstance(v, int) and not isinstance(v, bool)}
     streams = 0
-    threads = _THREADS.search(jobsubmit.command(submit_text, "arguments"))
+    threads = _THREADS.search(job_files.command(submit_text, "arguments"))
     side_by_side = int(threads[2]) if threads else given.get("threads", 0)
     if ends and all(set(schemes) <= _GRIDFTP for schemes in ends):
         streams = given.get("streams", _USUAL_STREAMS)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from monitors.planned import submitdir
 from monitors.watcher.actions import Moved
 from monitors.watcher.decision_file import DecisionFile, Pair
 from monitors.watcher.events import Watched
+from monitors.workflows.planned import job_files
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.model import TransitRequest
 from pegasus_hooks.prepost import postjob, prejob
@@ -21,7 +21,7 @@ def requests_of(watched: Watched, decision: DecisionFile, /) -> list[TransitRequ
 
 def measure(watched: Watched, decision: DecisionFile, pair: Pair, /) -> Moved:
     """What the transfer of a pair moved, as its POST would tell it."""
-    data = submitdir.read_json(decision.file)
+    data = job_files.read_json(decision.file)
     if not decision.same_run(DecisionFile.of(decision.file, data)):
         return Moved()  # the records are of another run by now
     try:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from monitors.planned import submitdir
+from monitors.workflows.planned import job_files
 from network_provisioner.base.errors import AdonError, InputError
 from pegasus_hooks.provisioning.step import Step
 
@@ -27,8 +27,8 @@ class Place:
 
     def file(self, job: str, ending: str) -> Path:
         """A file of one of its jobs. Raises InputError where the DAG does not know the job."""
-        dag = submitdir.dag_file(self.submit_dir, self.facts)
-        return submitdir.job_file(self.submit_dir, dag, job, ending)
+        dag = job_files.dag_file(self.submit_dir, self.facts)
+        return job_files.job_file(self.submit_dir, dag, job, ending)
 
     def demand(self, step: Step) -> str:
         """The name of a stretch's demand for slots."""
@@ -46,7 +46,7 @@ def place_of(environ: Mapping[str, str], now: float) -> Place:
     named = environ.get("_PEGASUS_WF_SUBMIT_DIR", "")
     if not named:
         named = _folder_of_log(environ.get("_CONDOR_JOB_AD", ""))
-    facts = submitdir.braindump(Path(named))
+    facts = job_files.braindump(Path(named))
     return Place(Path(named), facts.get("wf_uuid", ""), facts, now)
 
 

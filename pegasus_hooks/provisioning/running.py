@@ -18,9 +18,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from monitors.planned import jobsubmit, submitdir
-from monitors.planned.submitdir import DECISION_ENDING
 from monitors.watcher.decision_file import Pair
+from monitors.workflows.planned import job_files
+from monitors.workflows.planned.job_files import DECISION_ENDING
 from network_provisioner.base.errors import AdonError, BrokerError
 from network_provisioner.base.model import TransitRequest
 from network_provisioner.client.hookconfig import HookConfig
@@ -90,7 +90,7 @@ def _paths(step: Step, world: World, act: Callable[[Step, World, Network], None]
 
 def _ask(step: Step, world: World, network: Network) -> None:
     place, job, config = world.place, dag_name(PROVISION, step.before), network.config
-    text = jobsubmit.read(place.file(job, ".sub"))
+    text = job_files.submit_text(place.file(job, ".sub"))
     whose = asdict(identity_of(place.facts, text, config.project))
     requests = [_request(step, place, need, job, config, whose) for need in step.paths]
     decision = Decision(
@@ -152,12 +152,12 @@ def _answered(pair: Pair, answer: RequestAnswer) -> Pair:
 
 def _give_back(step: Step, world: World, network: Network) -> None:
     file = world.place.file(dag_name(RELEASE, step.after), DECISION_ENDING)
-    data = submitdir.read_json(file)
+    data = job_files.read_json(file)
     ids = to_give_back(data) if data else {_id(step, world.place, n): True for n in step.paths}
     effects = Effects(network.broker, network.budget, warnings=world.warnings)
     left = give_back(ids, effects, outcome="provisioned")
     if data and not left:
-        submitdir.write_json(file, {**data, "given_back": True})
+        job_files.write_json(file, {**data, "given_back": True})
 
 
 def _enlarge(step: Step, place: Place) -> list[str]:
@@ -201,4 +201,4 @@ def _tell(place: Place, job: str, records: Sequence[Mapping[str, Any]]) -> None:
     head = {"at": place.at, "hook": "provision", "job": job}
     lines = [{**head, **record} for record in records]
     with contextlib.suppress(OSError):
-        submitdir.append_lines(place.submit_dir / submitdir.HOOK_JOURNAL, lines)
+        job_files.append_lines(place.submit_dir / job_files.HOOK_JOURNAL, lines)

@@ -21,7 +21,7 @@ from typing import Any
 
 import yaml
 
-from monitors.planned import transferlist
+from monitors.workflows.planned import transferlist
 from network_provisioner.client.broker import BrokerClient
 from pegasus_hooks.planner import Options, PlannedJob, Sources, plan
 from pegasus_hooks.prepost.keepsizes import RECORD_PREFIX

@@ -20,7 +20,7 @@ from statistics import fmean
 from typing import Literal
 
 from examples.testbed.plan import topology
-from monitors.planned.dag import PlannedDag, read_dag
+from monitors.workflows.planned.dag import PlannedDag, read_dag
 from network_provisioner.broker import Broker
 from network_provisioner.controllers.simulated import SimulatedController
 from network_provisioner.stores.sqlite import SqliteStore

@@ -29,8 +29,8 @@ from condor_plugins import dagman
 from examples.testbed.pool import Pool
 from examples.testbed.poolconfig import SiteSpec
 from examples.testbed.ports import free_port
-from monitors.planned import submitdir
 from monitors.watcher import registry
+from monitors.workflows.planned import job_files
 from network_provisioner.api import create_app
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.model import Transit, TransitRequest, TransitState
@@ -464,7 +464,7 @@ def show(flow: Flow) -> None:
     """What a test that fails is understood by."""
     for transit in flow.service.held(flow.id):
         print(transit.id, transit.state, transit.requested_at, transit.start, transit.end)
-    told = [flow.watch / registry.LOG, flow.folder / submitdir.HOOK_JOURNAL]
+    told = [flow.watch / registry.LOG, flow.folder / job_files.HOOK_JOURNAL]
     for path in [*told, *sorted(flow.folder.glob("*.nodes.log"))]:
         print(path.name, path.read_text() if path.exists() else "is not there", sep="\n")
 
@@ -559,7 +559,7 @@ def test_dagman_asks_again_and_submits_what_pre_wrote(pool: Pool, tmp_path: Path
         end = dagman.wait(dag, cluster, 600.0)
         told = dag.with_name(dag.name + ".dagman.out").read_text()
         assert end.state == "success", told[-3000:]
-        decision = submitdir.read_json(file.with_name(f"{INTER}.adon.json"))
+        decision = job_files.read_json(file.with_name(f"{INTER}.adon.json"))
         assert [p["state"] for p in decision["pairs"]] == ["installed"]
         assert len({x["id"] for x in seen()}) == 1
         ended = client.get(f"{WORKFLOW}:{INTER}:0:mu-tacc")

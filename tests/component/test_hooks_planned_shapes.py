@@ -16,7 +16,7 @@ from install_world import FakePegasus, make_pegasus
 from network_world import demo_network
 from planned_world import WORKFLOW, File, Planned, gsiftp
 
-from monitors.planned import submitdir
+from monitors.workflows.planned import job_files
 from network_provisioner.base.model import TransitState
 from network_provisioner.client.broker import BrokerClient
 from network_provisioner.client.hookconfig import HookConfig
@@ -185,7 +185,7 @@ def test_transfers_between_sites_ask_and_give_back_and_nothing_else_does(
     assert {t.job for t in ended} == ASKS.keys()
     assert {t.state for t in ended} == {TransitState.RELEASED}
     assert broker.health()["live"] == 0
-    assert submitdir.warnings(plan.where) == []
+    assert job_files.warnings(plan.where) == []
 
 
 @pytest.mark.parametrize("result", [1, -1002, -9])

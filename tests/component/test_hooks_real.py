@@ -33,7 +33,7 @@ from network_world import star
 from Pegasus import transfer as pegasus_transfer
 
 from monitors.archive.archive import Archive
-from monitors.planned import submitdir
+from monitors.workflows.planned import job_files
 from network_provisioner.api import create_app
 from network_provisioner.base.model import TransitState
 from network_provisioner.broker import Broker
@@ -161,7 +161,7 @@ def test_a_broker_that_stopped_in_between(broker: str, run_dir: Path, tmp_path: 
     archive = tmp_path / "archive.sqlite"
     away = config(run_dir, "http://127.0.0.1:9", archive=str(archive))
     assert hook(POST, run_dir, "--config", away, JOB, "0", "0").returncode == 0
-    assert "left to its lease" in submitdir.warnings(run_dir)[0]
+    assert "left to its lease" in job_files.warnings(run_dir)[0]
     with Archive(archive, read_only=True) as kept:
         (found,) = kept.query("throughput", "mu>tacc")
     assert found.details["bytes"] == SIZE
@@ -184,7 +184,7 @@ def test_a_broken_broker_costs_little_and_is_recorded(run_dir: Path, how: str) -
         spent = time.monotonic() - before
     # Not a measurement: without the limit the first of these would never end.
     assert spent < PATIENT_S
-    reasons = submitdir.warnings(run_dir)
+    reasons = job_files.warnings(run_dir)
     assert "best effort" in reasons[0]
     assert journal(run_dir)[0]["state"] == "unasked"
 
@@ -192,7 +192,7 @@ def test_a_broken_broker_costs_little_and_is_recorded(run_dir: Path, how: str) -
 def test_a_broker_that_is_down(run_dir: Path) -> None:
     file = config(run_dir, "http://127.0.0.1:9")
     assert hook(PRE, run_dir, "--config", file, JOB, "0", "2").returncode == 0
-    assert "127.0.0.1:9" in submitdir.warnings(run_dir)[0]
+    assert "127.0.0.1:9" in job_files.warnings(run_dir)[0]
 
 
 @pytest.mark.parametrize(
@@ -211,7 +211,7 @@ def test_a_damaged_submit_directory_stops_nobody(
     file = config(run_dir, "http://127.0.0.1:9")
     damage(run_dir)
     assert hook(PRE, run_dir, "--config", file, JOB, "0", "2").returncode == 0
-    assert words in submitdir.warnings(run_dir)[0]
+    assert words in job_files.warnings(run_dir)[0]
 
 
 def test_a_full_disk_stops_nobody(run_dir: Path) -> None:
@@ -242,4 +242,4 @@ def test_a_killed_hook_leaves_nothing_half_written(run_dir: Path, broker: str) -
     assert hook(PRE, run_dir, "--config", config(run_dir, broker), JOB, "1", "2").returncode == 0
     live = [t.id for t in BrokerClient(broker, PATIENT_S).list(state="installed")]
     assert live == [f"{WF_UUID}:{JOB}:1:mu-tacc"]
-    assert submitdir.warnings(run_dir) == []
+    assert job_files.warnings(run_dir) == []

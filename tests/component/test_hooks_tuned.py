@@ -15,7 +15,7 @@ from planned_world import File, Planned
 
 from adon.machine import packages
 from examples.testbed.gridftp import GridFtp, endpoints
-from monitors.planned import transferlist
+from monitors.workflows.planned import transferlist
 from pegasus_hooks.prepost import tuning
 from pegasus_hooks.prepost.tuning import Wanted
 

@@ -31,7 +31,7 @@ from monitors.workflows.discovery import FoundWorkflow, Queue
 from monitors.workflows.facts.attempts import Outcome
 from monitors.workflows.follower import Follower
 from monitors.workflows.inquiries import Inquiries, inquiry_into
-from monitors.workflows.logs.submit_dir import JobKind, SubmitDir, derived
+from monitors.workflows.planned.submit_dir import JobKind, SubmitDir, derived
 from monitors.workflows.report import timeline
 from monitors.workflows.status import State, Status
 from network_provisioner.base.errors import AdonError

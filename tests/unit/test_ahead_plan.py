@@ -16,9 +16,9 @@ from planner_world import FIXED, MAPPING, RAW, make_case
 from adon.cli.main import main
 from monitors.archive.archive import Archive
 from monitors.archive.measurement import Measurement
-from monitors.planned.dag import Moving, read_dag
 from monitors.watcher.events import Event, Watched, What
-from monitors.workflows.logs.submit_dir import JobKind
+from monitors.workflows.planned.dag import Moving, read_dag
+from monitors.workflows.planned.submit_dir import JobKind
 from network_provisioner.base.errors import BrokerError, InputError
 from network_provisioner.base.model import Transit, TransitState
 from network_provisioner.client.hookconfig import HookConfig

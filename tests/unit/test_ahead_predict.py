@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from monitors.planned.dag import Moving, Node, PlannedDag, in_order
-from monitors.workflows.logs.submit_dir import JobKind
+from monitors.workflows.planned.dag import Moving, Node, PlannedDag, in_order
+from monitors.workflows.planned.submit_dir import JobKind
 from network_provisioner.base.errors import InputError
 from pegasus_hooks.advance.beliefs import Beliefs
 from pegasus_hooks.advance.demand import demand

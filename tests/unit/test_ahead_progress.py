@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from monitor_files import executing, stamp, starting, submitted, terminated
 
-from monitors.planned.dag import Moving, Node, PlannedDag
 from monitors.watcher.events import Event, Watched, What
 from monitors.watcher.workflow_files import Files
-from monitors.workflows.logs.submit_dir import JobKind
+from monitors.workflows.planned.dag import Moving, Node, PlannedDag
+from monitors.workflows.planned.submit_dir import JobKind
 from network_provisioner.base.model import Transit, TransitRequest
 from network_provisioner.client.hookconfig import HookConfig
 from pegasus_hooks.advance.beliefs import Beliefs

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_ahead_predict import computes, dag_of, moves
 
-from monitors.planned.dag import Moving, Node, PlannedDag
-from monitors.workflows.logs.submit_dir import JobKind
+from monitors.workflows.planned.dag import Moving, Node, PlannedDag
+from monitors.workflows.planned.submit_dir import JobKind
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.model import LIVE, TransitRequest, TransitState
 from pegasus_hooks.advance.beliefs import Beliefs

@@ -30,8 +30,8 @@ from monitors.api.visible import Visible
 from monitors.archive.archive import Archive, ArchiveError, Measurement
 from monitors.rules import Rules
 from monitors.workflows.follower import Follower
-from monitors.workflows.logs.submit_dir import SubmitDir
 from monitors.workflows.overview import KnownWorkflows
+from monitors.workflows.planned.submit_dir import SubmitDir
 from monitors.workflows.service import KIND, Refresher, answer_id
 from monitors.workflows.status import State
 from network_provisioner.access import ANYBODY, Keyring

@@ -25,8 +25,8 @@ from monitors.archive.archive import Archive
 from monitors.archive.measurement import Measurement
 from monitors.workflows.analysis import analyse
 from monitors.workflows.follower import Follower
-from monitors.workflows.logs.submit_dir import SubmitDir
 from monitors.workflows.overview import KnownWorkflows
+from monitors.workflows.planned.submit_dir import SubmitDir
 from monitors.workflows.sink import BrokerRequests
 from monitors.workflows.status import State
 

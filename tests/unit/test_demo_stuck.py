@@ -13,7 +13,7 @@ from condor_plugins.waiting import Stuck
 from examples.demo.stuck import PATIENCE_S, StuckJobs, stuck_words, waits
 from examples.testbed.pool import Pool
 from monitors.workflows.facts.attempts import Attempt, Outcome
-from monitors.workflows.logs.submit_dir import JobKind, PlannedJob
+from monitors.workflows.planned.submit_dir import JobKind, PlannedJob
 
 NOW = 1_700_000_000.0
 WHY = "matches no slot: the pool has none"

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from hooks_world import WF_UUID, FakeBroker, journal, make_submit_dir, move
 
-from monitors.planned import submitdir
+from monitors.workflows.planned import job_files
 from network_provisioner.base.errors import BrokerError, InputError
 from network_provisioner.base.model import (
     RequestAnswer,
@@ -62,7 +62,7 @@ def submit_dir(tmp_path: Path) -> Path:
 
 
 def decision(submit_dir: Path, job: str = JOB) -> dict[str, object]:
-    return submitdir.read_json(submit_dir / "00/00" / f"{job}.adon.json")
+    return job_files.read_json(submit_dir / "00/00" / f"{job}.adon.json")
 
 
 def pairs_of(submit_dir: Path, job: str = JOB) -> list[dict[str, object]]:
@@ -98,7 +98,7 @@ def test_one_request_for_each_pair(submit_dir: Path) -> None:
 
 
 def test_sizes_of_intermediate_files_come_from_the_journal(submit_dir: Path) -> None:
-    submitdir.append_lines(submit_dir / submitdir.SIZE_JOURNAL, [{"lfn": "h", "bytes": 77}])
+    job_files.append_lines(submit_dir / job_files.SIZE_JOURNAL, [{"lfn": "h", "bytes": 77}])
     world = World(FakeBroker())
     run(submit_dir, world)
     assert [r.size_bytes for r in world.broker.asked] == [150, 77]
@@ -119,7 +119,7 @@ def test_a_broker_that_is_away_costs_one_try_and_a_warning(submit_dir: Path) -> 
     assert len(warnings) == 2
     assert all("no route to the broker" in str(w) for w in warnings)
     assert decision(submit_dir)["told"] is False  # which the watcher makes up for
-    assert submitdir.warnings(submit_dir)[0].startswith(f"{JOB}: a to mu: best effort")
+    assert job_files.warnings(submit_dir)[0].startswith(f"{JOB}: a to mu: best effort")
 
 
 def test_a_budget_ends_a_call_that_never_ends() -> None:
@@ -217,7 +217,7 @@ def test_where_ids_cannot_be_on_disk_nothing_is_asked_for(
 ) -> None:
     world = World(FakeBroker())
     run(submit_dir, world, retry=0)
-    monkeypatch.setattr(submitdir, "write_json", full)
+    monkeypatch.setattr(job_files, "write_json", full)
     with pytest.raises(OSError, match="No space left"):
         prejob.run(submit_dir, JOB, 1, CONFIG, world.effects())
     assert len(world.broker.asked) == 2  # those of the first run, which are given back
@@ -248,7 +248,7 @@ def test_without_a_watcher_the_transfer_has_its_path(submit_dir: Path) -> None:
     world = World(FakeBroker())
     prejob.run(submit_dir, JOB, 0, CONFIG, world.effects(), full)
     assert [p["state"] for p in pairs_of(submit_dir)] == ["installed"] * 2
-    assert "no watcher knows" in submitdir.warnings(submit_dir)[0]
+    assert "no watcher knows" in job_files.warnings(submit_dir)[0]
 
 
 def defer(submit_dir: Path) -> None:
@@ -316,7 +316,7 @@ def test_whether_dagman_would_ask_again_stands_in_the_dag(
     tmp_path: Path, line: str, defers: bool
 ) -> None:
     (tmp_path / "f.dag").write_text(f"JOB job job.sub\n{line}\n")
-    assert submitdir.defers(tmp_path, {"dag": "f.dag"}, "job", 4) is defers
+    assert job_files.defers(tmp_path, {"dag": "f.dag"}, "job", 4) is defers
 
 
 def test_what_the_templates_want_is_on_record(submit_dir: Path) -> None:

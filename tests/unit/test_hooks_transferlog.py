@@ -10,7 +10,7 @@ from hooks_world import move
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitors.planned import transferlist
+from monitors.workflows.planned import transferlist
 from pegasus_hooks.prepost import transferlog
 from pegasus_hooks.prepost.transferlog import Attempt
 

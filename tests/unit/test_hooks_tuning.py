@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from planned_world import SUBMIT_PATH, File, Planned, gsiftp
 from planner_world import FIXED, MAPPING, make_case
 
-from monitors.planned import jobsubmit, submitdir
-from monitors.planned.transferlist import SiteUrl, Transfer, site_pairs
+from monitors.workflows.planned import job_files
+from monitors.workflows.planned.transferlist import SiteUrl, Transfer, site_pairs
 from network_provisioner.base.model import Service
 from network_provisioner.client.hookconfig import HookConfig
 from network_provisioner.client.path_requests import Effects
@@ -70,7 +70,7 @@ def test_streams_and_buffer_go_into_the_environment(text: str) -> None:
 def test_files_side_by_side_are_an_argument(text: str) -> None:
     made, holds = tuning.edited(text, SERVERS, Wanted(threads=5))
     assert holds == Wanted(threads=5)
-    assert "--threads 5 " in jobsubmit.command(made, "arguments")
+    assert "--threads 5 " in job_files.command(made, "arguments")
     assert environment(made) == environment(text)
 
 
@@ -83,7 +83,7 @@ def test_irods_has_its_threads_for_each_file(text: str) -> None:
     made, holds = tuning.edited(text, [between("file", "irods")], Wanted(8, 1, 6))
     assert holds == Wanted(threads=6)
     assert environment(made)["ADON_THREADS"] == "6"
-    assert "--threads 2 " in jobsubmit.command(made, "arguments")
+    assert "--threads 2 " in job_files.command(made, "arguments")
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_a_job_at_a_site_has_none_of_our_tools(text: str) -> None:
     made, holds = tuning.edited(remote, SERVERS, Wanted(8, 4096, 5))
     assert holds == Wanted(threads=5)
     assert environment(made) == environment(remote)
-    assert "--threads 5 " in jobsubmit.command(made, "arguments")
+    assert "--threads 5 " in job_files.command(made, "arguments")
 
 
 WORDS = st.lists(
@@ -185,7 +185,7 @@ def test_pre_tunes_and_post_reports(plan: Planned, text: str) -> None:
 
     def before() -> dict[str, object]:
         prejob.run(plan.where, JOB, 0, config, Effects(broker, Budget(60.0)))
-        return submitdir.read_json(plan.folder / f"{JOB}.adon.json")
+        return job_files.read_json(plan.folder / f"{JOB}.adon.json")
 
     tuned = {"streams": 8, "buffer_bytes": 4096, "threads": 3}
     assert before()["tuned"] == tuned
@@ -213,9 +213,9 @@ def test_a_submit_file_that_cannot_be_written_costs_the_tuning_only(
     monkeypatch.setattr(tuning, "tune", full)
     config = HookConfig("http://127.0.0.1:1")
     prejob.run(plan.where, JOB, 0, config, Effects(broker, Budget(60.0)))
-    decision = submitdir.read_json(plan.folder / f"{JOB}.adon.json")
+    decision = job_files.read_json(plan.folder / f"{JOB}.adon.json")
     assert decision["pairs"][0]["state"] == "installed" and decision["tuned"] == {}
-    assert "not tuned" in submitdir.warnings(plan.where)[0]
+    assert "not tuned" in job_files.warnings(plan.where)[0]
     assert (plan.folder / f"{JOB}.sub").read_text() == text
 
 
@@ -341,4 +341,4 @@ def test_transfer_jobs_of_the_embedded_planner_can_be_tuned(tmp_path: Path) -> N
         made, holds = tuning.edited(text, SERVERS, Wanted(8, 4096, 5))
         assert holds == Wanted(8, 4096, 5) and tuning.restored(made) == text
         assert environment(made)["PATH"].startswith(f"{TOOLS}:")
-        assert "--threads 5" in jobsubmit.command(made, "arguments")
+        assert "--threads 5" in job_files.command(made, "arguments")

@@ -32,7 +32,7 @@ from monitors.archive.measurement import Measurement, to_row
 from monitors.workflows.facts.plan import FILE, placement_facts
 from monitors.workflows.followed import FollowedWorkflow
 from monitors.workflows.logs.records import TAIL_BYTES, read_output, tail
-from monitors.workflows.logs.submit_dir import JobKind, PlannedJob, SubmitDir
+from monitors.workflows.planned.submit_dir import JobKind, PlannedJob, SubmitDir
 from network_provisioner.base.errors import InputError
 
 ONE, TWO, STAGE = (name for name, *_ in Submitted.JOBS)

@@ -11,8 +11,8 @@ from hooks_world import FakeBroker
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitors.planned.submitdir import read_json
 from monitors.watcher.decision_file import Pair
+from monitors.workflows.planned.job_files import read_json
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.model import (
     RequestAnswer,

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from planner_world import FIXED, MAPPING, Case, by_gridftp, job, make_case, uses
 
-from monitors.planned.transferlist import Mkdir, Remove, Transfer
+from monitors.workflows.planned.transferlist import Mkdir, Remove, Transfer
 from network_provisioner.base.errors import InputError
 from pegasus_hooks.planner.layout import lay_out
 from pegasus_hooks.planner.model import Kind, Options, PlannedJob

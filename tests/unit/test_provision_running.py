@@ -12,7 +12,7 @@ from hooks_world import WF_UUID, FakeBroker, journal, make_submit_dir, write_con
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from monitors.planned import submitdir
+from monitors.workflows.planned import job_files
 from network_provisioner.base.errors import AdonError, BrokerError, InputError
 from network_provisioner.client.hookconfig import HookConfig
 from pegasus_hooks.provisioning import running
@@ -41,7 +41,7 @@ class FakePool:
 
 
 def world(submit: Path, broker: FakeBroker, pool: FakePool | None = None) -> World:
-    facts = submitdir.braindump(submit)
+    facts = job_files.braindump(submit)
     network = Network(HookConfig("http://127.0.0.1:1", timeout_s=60.0), broker)
     return World(Place(submit, facts["wf_uuid"], facts, 100.0), pool or FakePool(), network)
 
@@ -52,7 +52,7 @@ def submit(tmp_path: Path) -> Path:
 
 
 def decision(submit: Path) -> dict[str, object]:
-    return submitdir.read_json(submit / "00/00" / f"{JOBS[1]}.adon.json")
+    return job_files.read_json(submit / "00/00" / f"{JOBS[1]}.adon.json")
 
 
 def test_paths_and_slots_are_asked_for_in_one_call_each(submit: Path) -> None:

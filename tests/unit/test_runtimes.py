@@ -25,7 +25,7 @@ from monitors.workflows.facts.attempts import Attempts, Outcome
 from monitors.workflows.followed import FollowedWorkflow
 from monitors.workflows.logs.events import EventParser, JobEvent, Kind, TransferStep
 from monitors.workflows.logs.records import read_record
-from monitors.workflows.logs.submit_dir import JobKind, PlannedJob, SubmitDir, submit_dir_of
+from monitors.workflows.planned.submit_dir import JobKind, PlannedJob, SubmitDir, submit_dir_of
 from monitors.workflows.report import timeline
 from network_provisioner.base.errors import InputError
 

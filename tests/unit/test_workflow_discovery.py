@@ -27,7 +27,7 @@ from monitors.workflows.discovery import (
     of_user,
 )
 from monitors.workflows.follower import Follower
-from monitors.workflows.logs.submit_dir import SubmitDir, dag_of
+from monitors.workflows.planned.submit_dir import SubmitDir, dag_of
 from monitors.workflows.service import FollowService, Named
 from monitors.workflows.status import State, Status
 from network_provisioner.base.errors import InputError

@@ -38,7 +38,7 @@ from monitors.workflows.facts.transfers import Journal, listed, transfer_facts
 from monitors.workflows.logs.dagman import DagmanStep
 from monitors.workflows.logs.events import JobEvent, Kind
 from monitors.workflows.logs.records import JobOutput, end_of, read_output
-from monitors.workflows.logs.submit_dir import PlannedJob, SubmitDir
+from monitors.workflows.planned.submit_dir import PlannedJob, SubmitDir
 from network_provisioner.base.errors import InputError
 
 _log = logging.getLogger(__name__)

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from monitors.archive.measurement import Measurement
-from monitors.workflows.logs.submit_dir import SubmitDir
+from monitors.workflows.planned.submit_dir import SubmitDir
 
 FILE = "adon-placements.json"
 _MOST_BYTES = 1 << 28

@@ -17,10 +17,10 @@ from typing import Any
 from monitors.archive.measurement import Measurement
 from monitors.workflows.facts.attempts import Attempt
 from monitors.workflows.logs.records import JobOutput
-from monitors.workflows.logs.submit_dir import JobKind
 from monitors.workflows.logs.tail import Lines, Tail
 from monitors.workflows.logs.transferlog import Attempt as Moved
 from monitors.workflows.logs.transferlog import seconds_of
+from monitors.workflows.planned.submit_dir import JobKind
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.units import goodput
 

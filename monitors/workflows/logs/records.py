@@ -23,9 +23,9 @@ from pathlib import Path
 from typing import Any
 
 from monitors.workflows.logs import kickstart, transferlog
-from monitors.workflows.logs.submit_dir import TRANSFERS, PlannedJob
 from monitors.workflows.logs.transferlog import Attempt as Moved
 from monitors.workflows.logs.transferlog import Summary, summaries
+from monitors.workflows.planned.submit_dir import TRANSFERS, PlannedJob
 
 _TAIL_BYTES = 1 << 20  # records stand at the end, whatever the job printed before
 _MOST_RENAMED = 1000  # three digits
