@@ -26,9 +26,8 @@ from network_provisioner.base.model import TransitState as State
 from network_provisioner.broker import Broker
 from network_provisioner.client.hookconfig import HookConfig
 from pegasus_hooks.advance.beliefs import Beliefs
-from pegasus_hooks.advance.booking import Booking, reserved_in_advance
-from pegasus_hooks.advance.correct import Rules
-from pegasus_hooks.advance.listening import Ahead
+from pegasus_hooks.advance.booking import CorrectionRules, WorkflowReservations, reserved_in_advance
+from pegasus_hooks.advance.listening import AdvanceReservations
 from pegasus_hooks.advance.predict import Pair
 
 WATCHED = Watched("w", Path("/nowhere"), Path("/nowhere/w-0.dag"), HookConfig("http://127.0.0.1:1"))
@@ -123,7 +122,7 @@ class VirtualRun:
         beliefs: Beliefs,
         truth: Truth,
         reserve: Literal["always", "once", "never"] = "always",
-        rules: Rules | None = None,
+        rules: CorrectionRules | None = None,
         template: str = "default",
         step_s: float = 0.5,
         watch: Callable[[VirtualRun], None] = lambda _: None,
@@ -135,8 +134,10 @@ class VirtualRun:
         self.jobs = {name: _Job(node) for name, node in dag.nodes.items()}
         self.reserved = self.used = self.moved = 0.0  # bytes
         self.planned: dict[str, bool] = {}  # of each transfer: whether its path had been reserved
-        booking = Booking(dag.workflow, self.client, self.requests_of)
-        self.ahead = Ahead(dag, booking, lambda _: beliefs, rules or Rules(), lambda: rig.clock.now)
+        booking = WorkflowReservations(dag.workflow, self.client, self.requests_of)
+        self.ahead = AdvanceReservations(
+            dag, booking, lambda _: beliefs, rules or CorrectionRules(), lambda: rig.clock.now
+        )
         self.reserve = reserve
         self.events: list[Event] = []
 

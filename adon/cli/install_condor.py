@@ -19,7 +19,7 @@ from adon.cli.install_ask import add_options, agreed, closed
 from adon.cli.parsing import DEFAULT_BROKER, Nouns, add_command
 
 if TYPE_CHECKING:
-    from condor_plugins.transfers.setup import Settings
+    from condor_plugins.transfers.setup import TransferSettings
     from pegasus_hooks.install.changes import Change
 
 _CONDOR = """Put the network provisioner into an HTCondor access point, or take it out again.
@@ -157,13 +157,13 @@ def _refuse_foreign(folder: Path, path: Path, before: bytes | None) -> None:
         raise InputError(f"{found}, which is your own choice and is kept; expected it unset")
 
 
-def _settings(args: argparse.Namespace, hooks: Path) -> Settings:
-    from condor_plugins.transfers.setup import Settings
+def _settings(args: argparse.Namespace, hooks: Path) -> TransferSettings:
+    from condor_plugins.transfers.setup import TransferSettings
 
     # Not resolved: what a virtual environment's python links to does not know its packages.
     python = str(Path(sys.executable).absolute())
     token = args.watch_token_file
-    return Settings(
+    return TransferSettings(
         python, hooks, _daemon_user(), "" if token is None else str(Path(token).absolute())
     )
 

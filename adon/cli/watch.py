@@ -35,8 +35,8 @@ def _run(args: argparse.Namespace) -> int:
     from monitors.watcher import loop, program, registry
     from monitors.watcher.watching import Watching
     from network_provisioner.client import hookconfig
-    from pegasus_hooks.advance.listeners import listener_of
     from pegasus_hooks.prepost import watched_jobs
+    from pegasus_hooks.prepost.watched_jobs import listener_of
 
     config = hookconfig.load(args.config)
     folder = program.watch_folder(config, args.config)

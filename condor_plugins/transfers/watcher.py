@@ -13,19 +13,21 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
-from condor_plugins.transfers import requests
 from condor_plugins.transfers.decide import (
     Observed,
-    Queued,
+    OutputHistory,
+    QueuedJob,
     Release,
     Renew,
     actions_for,
+    due_requests,
+    nameless,
     of_schedd,
+    reports,
     settling,
 )
 from condor_plugins.transfers.events import RunEvent
-from condor_plugins.transfers.ids import parsed
-from condor_plugins.transfers.outputsize import Outputs
+from condor_plugins.transfers.request_builder import parsed
 from condor_plugins.transfers.run_state import RunStates
 from monitors.watcher.pending import AWAY, Broker, Later, PendingActions
 from network_provisioner.base.errors import AdonError, BrokerError
@@ -57,7 +59,7 @@ class Schedd(Protocol):
         """Its name, as it begins the GlobalJobId of its jobs."""
         ...
 
-    def jobs(self, names: Iterable[str]) -> Mapping[str, Queued]:
+    def jobs(self, names: Iterable[str]) -> Mapping[str, QueuedJob]:
         """Those of these jobs (GlobalJobIds with - for #) that are in its queue."""
         ...
 
@@ -80,7 +82,7 @@ class Watcher:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.config, self._schedd, self._events, self._now = config, schedd, events, now
-        self._runs, self._outputs = RunStates(), Outputs()
+        self._runs, self._outputs = RunStates(), OutputHistory()
         self._learned: set[str] = set()  # runs whose output was taken into account
         self._sent: dict[str, float] = {}  # what was asked or told, and when
         self._since = now()
@@ -104,21 +106,21 @@ class Watcher:
     def do(self, broker: Broker, /) -> None:
         """See PendingAction. Raises Later, always."""
         now = self._now()
-        for host in requests.nameless(self._runs):
+        for host in nameless(self._runs):
             self._log_once(host, AdonError("names no site, expected AdonSite in its STARTD_ATTRS"))
         live, queue = self._live(broker)
         for action in actions_for(live, Observed(self._runs, queue, now)):
             self._carry_out(action, broker)
         unsent = [
             (mark, request)
-            for mark, request in requests.requests(
+            for mark, request in due_requests(
                 self._runs, self._outputs, self.config, now, self._since
             )
             if mark not in self._sent
         ]
         for first in range(0, len(unsent), _MOST_AT_ONCE):
             self._ask(unsent[first : first + _MOST_AT_ONCE], broker)
-        for report in requests.reports(self._runs, self.config, now):
+        for report in reports(self._runs, self.config, now):
             if (mark := f"report {report.id}") not in self._sent:
                 self._carry_out(report, broker)
                 self._sent[mark] = now
@@ -144,7 +146,7 @@ class Watcher:
                 self._learned.add(name)
         self._learned &= names
 
-    def _live(self, broker: Broker) -> tuple[list[Transit], Mapping[str, Queued] | None]:
+    def _live(self, broker: Broker) -> tuple[list[Transit], Mapping[str, QueuedJob] | None]:
         """What the broker holds for runs of this access point, and what became of their jobs."""
         states = (TransitState.QUEUED, *sorted(LIVE))
         found = {t.id: t for state in states for t in broker.list(state=state)}

@@ -10,7 +10,7 @@ from types import FrameType
 from typing import Any
 
 from adon.planning.placement import Placed
-from condor_plugins.waiting import Stuck
+from condor_plugins.waiting import StuckJob
 from network_provisioner.base.errors import AdonError
 from pegasus_hooks.planner.model import PlannedWorkflow
 
@@ -52,7 +52,7 @@ class Course:
     planned: PlannedWorkflow | None = None
     submitted_at: float = 0.0
     end: Ended | None = None
-    stuck: Sequence[Stuck] = ()
+    stuck: Sequence[StuckJob] = ()
     science: dict[str, Any] = field(default_factory=dict)
     trouble: AdonError | OSError | Interrupted | None = None
 

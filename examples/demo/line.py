@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from adon.planning.planner import plan_workflow
-from condor_plugins.waiting import Stuck
+from condor_plugins.waiting import StuckJob
 from examples.demo import gather, poolsize, running, steps
 from examples.demo.course import Course, Interrupted, interruptible, reason
 from examples.demo.facts import RunFacts
@@ -126,7 +126,7 @@ def _go(
     course.step = "the workflow ran"
     course.submitted_at = time.time()
 
-    def on_stuck(found: Sequence[Stuck]) -> None:
+    def on_stuck(found: Sequence[StuckJob]) -> None:
         course.stuck = found
 
     with poolsize.recorded(testbed.pool, archive):

@@ -11,7 +11,7 @@ from typing import Self, TypeVar
 
 from condor_plugins import dagman
 from condor_plugins.dagman import DagEnd
-from condor_plugins.waiting import Stuck
+from condor_plugins.waiting import StuckJob
 from examples.demo.course import Ended
 from examples.demo.steps import Say
 from examples.demo.stuck import StuckJobs
@@ -150,7 +150,7 @@ def follow(
     pool: Pool,
     archive: Archive,
     say: Say,
-    on_stuck: Callable[[Sequence[Stuck]], None],
+    on_stuck: Callable[[Sequence[StuckJob]], None],
 ) -> Ended:
     """Start the workflow and follow it into the archive until it has left the queue.
 

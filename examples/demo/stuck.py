@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Iterable, Sequence
 
-from condor_plugins.waiting import Stuck
+from condor_plugins.waiting import StuckJob
 from examples.demo.steps import ROOT, Say
 from examples.testbed.pool import Pool
 from monitors.workflows.facts.attempts import Attempt, Outcome
@@ -24,7 +24,7 @@ class StuckJobs:
     """
 
     def __init__(self, pool: Pool, cluster: int, say: Say) -> None:
-        self.found: list[Stuck] = []
+        self.found: list[StuckJob] = []
         self._pool = pool
         self._cluster = cluster
         self._say = say
@@ -42,7 +42,7 @@ class StuckJobs:
         self._looked = now
         command = [sys.executable, "-m", "condor_plugins.waiting", "--dag", str(self._cluster)]
         text = self._pool.run([*command, "--patience", str(PATIENCE_S)], cwd=ROOT)
-        self.found = [Stuck(**row) for row in json.loads(text)]
+        self.found = [StuckJob(**row) for row in json.loads(text)]
         for words in stuck_words(self.found):
             if now - self._said.get(words, -_SAY_AGAIN_S) >= _SAY_AGAIN_S:
                 self._said[words] = now
@@ -56,7 +56,7 @@ def waits(attempt: Attempt, now: float) -> bool:
     return attempt.outcome is Outcome.QUEUED and now - attempt.submit >= PATIENCE_S
 
 
-def stuck_words(found: Sequence[Stuck]) -> list[str]:
+def stuck_words(found: Sequence[StuckJob]) -> list[str]:
     """A line for each reason, with the first of the jobs that wait for it."""
     jobs: dict[str, list[str]] = {}
     for stuck in found:

@@ -52,7 +52,7 @@ class Beliefs:
         return self.rate_bps.get(pair, DEFAULT_BANDWIDTH_BPS)
 
 
-class Believer:
+class BeliefReader:
     """What is believed of the jobs of one DAG. The planner's files are read once; what was
     measured, and what the run itself has written so far, each time anew."""
 
@@ -62,7 +62,7 @@ class Believer:
         self._inputs: Inputs | None = None
         self._catalog: Mapping[str, Site] = {}
         self._note = ""
-        files = _Files.of(dag.submit_dir)
+        files = _PlannerInputs.of(dag.submit_dir)
         try:
             self._inputs = load_inputs(
                 files.workflow, files.sites, files.replicas, files.transformations
@@ -99,7 +99,7 @@ class Believer:
 
 
 @dataclass(frozen=True, slots=True)
-class _Files:
+class _PlannerInputs:
     """What the planner was given, as it lies in the submit directory."""
 
     workflow: Path
@@ -108,7 +108,7 @@ class _Files:
     transformations: Path
 
     @classmethod
-    def of(cls, submit_dir: Path) -> _Files:
+    def of(cls, submit_dir: Path) -> _PlannerInputs:
         given = Path(job_files.braindump(submit_dir).get("dax", "workflow.yml"))
         copies = (submit_dir / given.name, submit_dir / "workflow.yml")
         workflow = next((copy for copy in copies if copy.exists()), given)

@@ -15,11 +15,15 @@ from typing import Any
 from monitors.workflows.planned.transferlist import Mkdir, Remove, SiteUrl
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.suggestions import did_you_mean
-from pegasus_hooks.planner.model import Kind, Options, PlannedJob, Task
-from pegasus_hooks.planner.places import Places
-from pegasus_hooks.planner.programs import Program, Programs, merged, split_arguments
-from pegasus_hooks.planner.refuse import unsupported_profile
-from pegasus_hooks.planner.staging import RawFile, Stager
+from pegasus_hooks.planner.model import Options, PlannedJob, PlannedKind, Task
+from pegasus_hooks.planner.programs import (
+    ExecutableCatalog,
+    JobExecutable,
+    merged,
+    split_arguments,
+    unsupported_profile,
+)
+from pegasus_hooks.planner.staging import RawFile, RunPaths, TransferJobs
 from site_selector.catalogs.workflow import Job
 from site_selector.inputs import Inputs
 
@@ -28,9 +32,9 @@ _JOBS_PER_FOLDER = 1024  # as many as Pegasus's own file creator puts side by si
 
 def lay_out(
     inputs: Inputs,
-    programs: Programs,
+    programs: ExecutableCatalog,
     mapping: Mapping[str, str],
-    places: Places,
+    places: RunPaths,
     output_site: str,
     options: Options,
 ) -> dict[str, PlannedJob]:
@@ -63,9 +67,9 @@ class _Layout:
     def __init__(
         self,
         inputs: Inputs,
-        programs: Programs,
+        programs: ExecutableCatalog,
         mapping: Mapping[str, str],
-        places: Places,
+        places: RunPaths,
         output_site: str,
         options: Options,
     ) -> None:
@@ -75,13 +79,13 @@ class _Layout:
         self.places = places
         self.flow = inputs.workflow
         self.options = options
-        self.stager = Stager(
+        self.stager = TransferJobs(
             places, output_site, options.stage_in_clusters, options.stage_out_clusters
         )
         self.compute: dict[str, PlannedJob] = {}  # by id in the abstract workflow
         raw_jobs = self.flow.document.root["jobs"]
         self.raw: dict[str, Mapping[str, Any]] = dict(zip(self.flow.jobs, raw_jobs, strict=True))
-        self.program: dict[str, Program] = {}
+        self.program: dict[str, JobExecutable] = {}
 
     def build(self) -> dict[str, PlannedJob]:
         used = dict.fromkeys(self.mapping[job_id] for job_id in self.flow.order)
@@ -121,7 +125,7 @@ class _Layout:
                 job.id, f"found {feature}, which the embedded planner cannot plan; use pegasus-plan"
             )
         name = f"{self.raw[job.id]['name']}_{job.id}".replace(".", "_")
-        planned = PlannedJob(name, Kind.COMPUTE, site, self.flow.level[job.id])
+        planned = PlannedJob(name, PlannedKind.COMPUTE, site, self.flow.level[job.id])
         planned.profiles = profiles
         planned.touches = {site}
         planned.task = self._task(job, found, site)
@@ -129,7 +133,7 @@ class _Layout:
         for parent in self.flow.parents[job.id]:
             planned.parents.add(self.compute[parent].name)
 
-    def _task(self, job: Job, program: Program, site: str) -> Task:
+    def _task(self, job: Job, program: JobExecutable, site: str) -> Task:
         raw = self.raw[job.id]
         try:
             arguments = split_arguments(raw.get("arguments") or [])
@@ -188,7 +192,9 @@ class _Layout:
         self.stager.stage_out(planned.name, planned.site, planned.level, wanted)
 
     def _create_dir(self, site: str) -> PlannedJob:
-        job = PlannedJob(f"create_dir_{_label(self.flow.name)}_0_{site}", Kind.CREATE_DIR, site, 0)
+        job = PlannedJob(
+            f"create_dir_{_label(self.flow.name)}_0_{site}", PlannedKind.CREATE_DIR, site, 0
+        )
         job.entries = [Mkdir(SiteUrl(site, f"file://{self.places.run_dir(site)}"))]
         job.touches = {site}
         return job
@@ -199,7 +205,9 @@ class _Layout:
         touching = {name for name, job in jobs.items() if site in job.touches}
         waited_for = {p for name in touching for p in jobs[name].parents}
         level = max(job.level for job in jobs.values()) + 1
-        job = PlannedJob(f"cleanup_{_label(self.flow.name)}_0_{site}", Kind.CLEANUP, site, level)
+        job = PlannedJob(
+            f"cleanup_{_label(self.flow.name)}_0_{site}", PlannedKind.CLEANUP, site, level
+        )
         job.entries = [Remove(SiteUrl(site, f"file://{self.places.run_dir(site)}"), recursive=True)]
         job.parents = touching - waited_for
         return job

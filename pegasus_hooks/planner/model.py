@@ -14,7 +14,7 @@ from monitors.workflows.planned.transferlist import Entry
 MAX_JOBS = {"cleanup": 4, "registration": 1, "stageout": 10, "stagein": 10}
 
 
-class Kind(StrEnum):
+class PlannedKind(StrEnum):
     """What a job of the executable workflow is for."""
 
     CREATE_DIR = "create_dir"
@@ -102,7 +102,7 @@ class PlannedJob:
     """
 
     name: str
-    kind: Kind
+    kind: PlannedKind
     site: str
     level: int
     parents: set[str] = field(default_factory=set)
@@ -116,7 +116,7 @@ class PlannedJob:
     @property
     def transfers(self) -> bool:
         """Whether Pegasus would call it a transfer job, which the pre-job hook is for."""
-        return self.kind in (Kind.STAGE_IN, Kind.STAGE_INTER, Kind.STAGE_OUT)
+        return self.kind in (PlannedKind.STAGE_IN, PlannedKind.STAGE_INTER, PlannedKind.STAGE_OUT)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,19 +22,25 @@ from monitors.workflows.planned import transferlist
 from network_provisioner.base.errors import InputError, MissingError
 from pegasus_hooks.hookscripts import safe_path
 from pegasus_hooks.planner import jobrun
-from pegasus_hooks.planner.braindump import braindump_text, metadata_text, properties_text
-from pegasus_hooks.planner.dagfile import write_dag
 from pegasus_hooks.planner.layout import lay_out
-from pegasus_hooks.planner.model import Kind, Options, PlannedJob, PlannedWorkflow, Sources
-from pegasus_hooks.planner.places import Places
-from pegasus_hooks.planner.programs import Programs, read_programs
-from pegasus_hooks.planner.refuse import OWN_POST, refuse_what_cannot_be_planned
+from pegasus_hooks.planner.model import Options, PlannedJob, PlannedKind, PlannedWorkflow, Sources
+from pegasus_hooks.planner.programs import (
+    OWN_POST,
+    ExecutableCatalog,
+    read_programs,
+    refuse_what_cannot_be_planned,
+)
+from pegasus_hooks.planner.staging import RunPaths
 from pegasus_hooks.planner.submitfile import (
     JOB_RUNNER,
     TASK_ENDING,
     RunFacts,
+    braindump_text,
+    metadata_text,
+    properties_text,
     script_words,
     submit_text,
+    write_dag,
 )
 from pegasus_hooks.prepost.prejob import MULTIPART_ENDING
 from site_selector.inputs import Inputs
@@ -74,7 +80,7 @@ def plan(
         _remove_leftovers(parent)
         for number in range(_next_run(parent), _MAX_RUNS):
             run = f"run{number:04d}"
-            places = Places(inputs.sites, f"{family}/{run}")
+            places = RunPaths(inputs.sites, f"{family}/{run}")
             jobs = lay_out(inputs, programs, mapping, places, output_site, options)
             facts = _facts(inputs, programs, parent / run, transfer_tool, options)
             draft = parent / f".{run}.{os.getpid()}"
@@ -123,7 +129,7 @@ def _transfer_tool() -> Path:
 
 
 def _facts(
-    inputs: Inputs, programs: Programs, submit_dir: Path, tool: Path, options: Options
+    inputs: Inputs, programs: ExecutableCatalog, submit_dir: Path, tool: Path, options: Options
 ) -> RunFacts:
     planned_at = time.time() if options.planned_at is None else options.planned_at
     return RunFacts(
@@ -195,7 +201,7 @@ def _scripts(
         return None, None
     pre = script_words(options.python, _HOOKS / "pre.py", hooks, _PRE) if job.transfers else None
     post = None
-    if job.transfers or job.kind is Kind.COMPUTE:
+    if job.transfers or job.kind is PlannedKind.COMPUTE:
         post = script_words(options.python, _HOOKS / "post.py", hooks, _POST)
     return pre, post
 

@@ -1,18 +1,33 @@
-"""HTCondor submit files, in the form Pegasus writes them."""
+"""What is written into a submit directory, in the form Pegasus gives it: submit files, the .dag,
+braindump, properties, metadata.
+
+The .dag is written by HTCondor's own DAG library. Four things of ``htcondor2.dags`` do not fit and
+are replaced here: it numbers every node (``name:0``); it writes absolute paths on JOB lines (hooks
+and monitors read the folder there, and the directory is renamed into place); it writes the limit of
+a category as ``CATEGORY name 4`` where DAGMan reads ``MAXJOBS name 4``; its edges are sets, copied
+whole for every node, so that two plans of one workflow differ and 1,000 jobs take 15 s.
+"""
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Mapping
+import socket
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from htcondor2.dags import DAG, NodeLayer, NodeNameFormatter, Script
+from htcondor2.dags.writer import DAGWriter
+
+from monitors.workflows.planned.transferlist import Transfer
 from network_provisioner.base.errors import InputError
 from pegasus_hooks.hookscripts import safe_path
-from pegasus_hooks.planner.model import Kind, Options, PlannedJob
-from pegasus_hooks.planner.places import SUBMIT_SITE
-from pegasus_hooks.planner.programs import TRANSFER, Programs
-from pegasus_hooks.prepost.prejob import MULTIPART_ENDING
+from pegasus_hooks.planner.model import Options, PlannedJob, PlannedKind, Sources
+from pegasus_hooks.planner.programs import TRANSFER, ExecutableCatalog
+from pegasus_hooks.planner.staging import SUBMIT_SITE
+from pegasus_hooks.prepost.prejob import DEFER_STATUS, MULTIPART_ENDING
+from site_selector.catalogs.workflow import Workflow
 
 JOB_RUNNER = "adon-jobrun.py"
 TASK_ENDING = ".task"
@@ -21,13 +36,16 @@ _PATH = "/usr/local/bin:/usr/bin:/bin"
 _HELD_TOO_LONG_S = 1800
 # `+pegasus_job_class` of Pegasus's planner
 _CLASSES = {
-    Kind.COMPUTE: 1, Kind.STAGE_IN: 2, Kind.STAGE_OUT: 3, Kind.STAGE_INTER: 5,
-    Kind.CREATE_DIR: 6, Kind.CLEANUP: 8,
+    PlannedKind.COMPUTE: 1, PlannedKind.STAGE_IN: 2, PlannedKind.STAGE_OUT: 3,
+    PlannedKind.STAGE_INTER: 5, PlannedKind.CREATE_DIR: 6, PlannedKind.CLEANUP: 8,
 }  # fmt: skip
-_XFORMATIONS = {Kind.CREATE_DIR: "pegasus::dirmanager", Kind.CLEANUP: "pegasus::cleanup"}
+_XFORMATIONS = {
+    PlannedKind.CREATE_DIR: "pegasus::dirmanager",
+    PlannedKind.CLEANUP: "pegasus::cleanup",
+}
 _PRIORITIES = {
-    Kind.CREATE_DIR: 800, Kind.STAGE_IN: 700, Kind.STAGE_INTER: 700, Kind.STAGE_OUT: 900,
-    Kind.CLEANUP: 1000,
+    PlannedKind.CREATE_DIR: 800, PlannedKind.STAGE_IN: 700, PlannedKind.STAGE_INTER: 700,
+    PlannedKind.STAGE_OUT: 900, PlannedKind.CLEANUP: 1000,
 }  # fmt: skip
 # pegasus profiles that are resource requests: key, submit command, unit
 _RESOURCES = (
@@ -45,7 +63,7 @@ class RunFacts:
     timestamp: str
     submit_dir: Path
     transfer_tool: Path
-    programs: Programs
+    programs: ExecutableCatalog
     options: Options
     version: str
 
@@ -72,7 +90,7 @@ def submit_text(job: PlannedJob, facts: RunFacts) -> str:
         "stream_output": "false",
         "environment": _environment(job, facts, local),
         "error": f"{base}.err",
-        "input": f"{base}{TASK_ENDING if job.kind is Kind.COMPUTE else '.in'}",
+        "input": f"{base}{TASK_ENDING if job.kind is PlannedKind.COMPUTE else '.in'}",
         "log": str(facts.submit_dir / f"{facts.name}.log"),
         "notification": "NEVER",
         "output": f"{base}.out",
@@ -113,7 +131,7 @@ def quoted_words(words: list[str], what: str) -> str:
 def _universe(job: PlannedJob) -> str:
     """What moves files for others runs at the submit host itself; at a site, the site's profile."""
     if job.site == SUBMIT_SITE:
-        if job.kind is not Kind.COMPUTE:
+        if job.kind is not PlannedKind.COMPUTE:
             return "local"
         return job.profiles.get("condor", {}).get("universe", "local")
     return job.profiles.get("condor", {}).get("universe", "vanilla")
@@ -136,7 +154,7 @@ def _program(job: PlannedJob, facts: RunFacts, local: bool) -> dict[str, str]:
             "when_to_transfer_output": "ON_EXIT",
             "+TransferOutput": '""',
         }
-    if job.kind is Kind.COMPUTE:
+    if job.kind is PlannedKind.COMPUTE:
         runner = facts.submit_dir / JOB_RUNNER
         if not at_hand:
             lines["transfer_input_files"] = str(runner)
@@ -178,7 +196,7 @@ def _environment(job: PlannedJob, facts: RunFacts, local: bool) -> str:
 
 
 def _resources(job: PlannedJob) -> dict[str, str]:
-    if job.kind is not Kind.COMPUTE:
+    if job.kind is not PlannedKind.COMPUTE:
         return {}
     wishes = job.profiles.get("pegasus", {})
     out = {}
@@ -225,8 +243,176 @@ def script_words(python: str, script: Path, config: Path, macros: list[str]) -> 
 def category_of(job: PlannedJob) -> str | None:
     """Pegasus's DAGMan categories, which MAXJOBS lines bound."""
     own: Mapping[str, str] = job.profiles.get("dagman", {})
-    if job.kind is Kind.COMPUTE:
+    if job.kind is PlannedKind.COMPUTE:
         return own.get("category")
     return {
-        Kind.STAGE_IN: "stagein", Kind.STAGE_INTER: "stageinter", Kind.STAGE_OUT: "stageout",
-    }.get(job.kind)  # fmt: skip
+        PlannedKind.STAGE_IN: "stagein",
+        PlannedKind.STAGE_INTER: "stageinter",
+        PlannedKind.STAGE_OUT: "stageout",
+    }.get(job.kind)
+
+
+JOBSTATE_LOG = "jobstate.log"
+
+
+class _PlainNames(NodeNameFormatter):  # type: ignore[misc]  # the library has no types
+    """Every layer is one node with the layer's own name."""
+
+    def generate(self, layer_name: str, node_index: int) -> str:
+        return layer_name
+
+    def parse(self, node_name: str) -> tuple[str, int]:
+        return node_name, 0
+
+
+class _PegasusShape(DAGWriter):  # type: ignore[misc]
+    """The library's writer with Pegasus's JOB and MAXJOBS lines."""
+
+    def __init__(self, dag: DAG, layers: list[NodeLayer], jobs: list[PlannedJob]) -> None:
+        super().__init__(dag, node_name_formatter=_PlainNames())
+        self._layers = layers
+        self._jobs = jobs
+        self._folders = {job.name: job.folder for job in jobs}
+
+    def yield_dag_file_lines(self) -> Iterator[str]:
+        yield from self.yield_dag_meta_lines()
+        for layer in self._layers:
+            yield ""
+            yield from self.yield_node_lines(layer)
+        yield ""
+        for job in self._jobs:
+            for parent in sorted(job.parents):
+                yield f"PARENT {parent} CHILD {job.name}"
+
+    def yield_dag_meta_lines(self) -> Iterator[str]:
+        for line in super().yield_dag_meta_lines():
+            yield line.replace("CATEGORY", "MAXJOBS", 1) if line.startswith("CATEGORY ") else line
+
+    def yield_layer_lines(self, layer: NodeLayer) -> Iterator[str]:
+        for line in super().yield_layer_lines(layer):
+            file = f"{self._folders[layer.name]}/{layer.name}.sub"
+            yield f"JOB {layer.name} {file}" if line.startswith("JOB ") else line
+
+
+def write_dag(
+    directory: Path,
+    file_name: str,
+    jobs: Iterable[PlannedJob],
+    scripts: Mapping[str, tuple[list[str] | None, list[str] | None]],
+    retries: int,
+    max_jobs: Mapping[str, int],
+    config: Mapping[str, str],
+    defer_s: int | None = None,
+) -> None:
+    """Write ``file_name`` into ``directory``.
+
+    ``scripts`` gives PRE and POST of a job as words, None for none. DAGMan runs a PRE that leaves
+    with DEFER_STATUS again after ``defer_s`` seconds; None: such a PRE has failed.
+    ``config`` holds DAGMan's own settings for this workflow.
+    """
+    dag = DAG(
+        max_jobs_by_category=dict(max_jobs),
+        dagman_config=dict(config) or None,
+        jobstate_log=Path(JOBSTATE_LOG),
+    )
+    planned = list(jobs)
+    layers: list[NodeLayer] = []
+    for job in planned:
+        pre, post = scripts.get(job.name, (None, None))
+        own_retries = job.profiles.get("dagman", {}).get("retry", "")
+        layer = dag.layer(
+            name=job.name,
+            submit_description=Path(f"{job.name}.sub"),
+            vars=[{"My.DAGNodeRetry": "$(RETRY)"}],
+            retries=int(own_retries) if own_retries.isdecimal() else retries,
+            pre=_script(pre, defer_s),
+            post=_script(post),
+            priority=priority_of(job),
+            category=category_of(job),
+        )
+        layers.append(layer)
+    _PegasusShape(dag, layers, planned).write(directory, dag_file_name=file_name)
+
+
+def _script(words: list[str] | None, defer_s: int | None = None) -> Script | None:
+    if not words:
+        return None
+    if defer_s is None:
+        return Script(words[0], words[1:])
+    return Script(words[0], words[1:], retry=True, retry_status=DEFER_STATUS, retry_delay=defer_s)
+
+
+PLANNER_VERSION = "ADON embedded planner (no Pegasus on this machine)"
+PROPERTIES = "pegasus.properties"
+
+
+def braindump_text(facts: RunFacts, workflow: Workflow, sources: Sources, output_site: str) -> str:
+    """``braindump.yml``: what Pegasus's own tools and the hooks need to know of a run."""
+    base = facts.submit_dir.parents[3]
+    values = {
+        "user": facts.options.user,
+        "grid_dn": None,
+        "submit_hostname": socket.gethostname(),
+        "root_wf_uuid": facts.wf_uuid,
+        "wf_uuid": facts.wf_uuid,
+        "dax": str(sources.workflow.absolute()),
+        "dax_label": facts.label,
+        "dax_index": "0",
+        "dax_version": str(workflow.document.root.get("pegasus", "")),
+        "pegasus_wf_name": facts.name,
+        "timestamp": facts.timestamp,
+        "basedir": str(base),
+        "submit_dir": str(facts.submit_dir),
+        "planner": "adon",
+        "planner_version": PLANNER_VERSION,
+        "pegasus_build": f"pegasus-wms.worker {facts.version}",
+        "planner_arguments": f"--output-sites {output_site} --dir {base}",
+        "jsd": "jobstate.log",
+        "rundir": str(facts.submit_dir.relative_to(base)),
+        "bindir": str(Path(facts.options.python).parent),
+        "vogroup": "pegasus",
+        "uses_pmc": "false",
+        "properties": PROPERTIES,
+        "app": "none",
+        "condor_log": f"{facts.name}.log",
+        "dag": f"{facts.name}.dag",
+        "type": "dag",
+        "notify": f"{facts.name}.notify",
+    }
+    return "".join(
+        f"{key}: {'null' if value is None else json.dumps(value)}\n"
+        for key, value in values.items()
+    )
+
+
+def properties_text(facts: RunFacts) -> str:
+    """The properties that this plan amounts to."""
+    catalogs = facts.submit_dir / "catalogs"
+    lines = ["# What a real pegasus-plan would be told for the same plan"]
+    for kind in ("site", "replica", "transformation"):
+        lines += [
+            f"pegasus.catalog.{kind}=YAML",
+            f"pegasus.catalog.{kind}.file={catalogs / f'{kind}s.yml'}",
+        ]
+    lines += ["pegasus.data.configuration=sharedfs", "pegasus.transfer.links=true"]
+    lines.append(f"pegasus.transfer.threads={facts.options.transfer_threads}")
+    return "\n".join(lines) + "\n"
+
+
+def metadata_text(facts: RunFacts, jobs: Mapping[str, PlannedJob]) -> str:
+    """``<wf>.metadata``: the sizes declared in each job's list."""
+    sizes = {
+        name: {
+            f"{entry.lfn}.size": str(entry.size_bytes)
+            for entry in job.entries
+            if isinstance(entry, Transfer) and entry.size_bytes is not None
+        }
+        for name, job in jobs.items()
+    }
+    data = {
+        "root_workflow_uuid": facts.wf_uuid,
+        "workflow_uuid": facts.wf_uuid,
+        "wf_metadata": {},
+        "graph": {"jobs": sizes},
+    }
+    return json.dumps(data, indent=2) + "\n"

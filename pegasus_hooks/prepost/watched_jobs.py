@@ -1,10 +1,16 @@
-"""What a job's own files say to the watcher: what it requests, and what its transfer moved."""
+"""What Pegasus's jobs are to the watcher: what they request, what their transfers moved, and who
+listens to their workflow.
+"""
 
 from __future__ import annotations
 
+import logging
+import site
+from importlib import import_module
+
 from monitors.watcher.actions import Moved
 from monitors.watcher.decision_file import DecisionFile, Pair
-from monitors.watcher.events import Watched
+from monitors.watcher.events import Watched, WorkflowListener
 from monitors.workflows.planned import job_files
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.model import TransitRequest
@@ -37,3 +43,22 @@ def measure(watched: Watched, decision: DecisionFile, pair: Pair, /) -> Moved:
     result, used = measured[pair.src, pair.dst]
     used = {**used, "retries": result.failed_attempts}
     return Moved(result.n_bytes or 0, result.seconds, used)
+
+
+log = logging.getLogger(__name__)
+
+_AHEAD = "pegasus_hooks.advance.listening"  # its ``listener_of`` is a ListenerOf
+
+
+def listener_of(watched: Watched) -> WorkflowListener | None:
+    """The listener of one workflow, None where there is none or it cannot be had."""
+    if not watched.config.ahead:
+        return None
+    try:
+        # The watcher starts without the packages of the site; predictions read YAML.
+        site.main()
+        made: WorkflowListener | None = import_module(_AHEAD).listener_of(watched)
+    except Exception:  # what is held is given back all the same
+        log.exception("%s: nothing is reserved in advance", watched.workflow)
+        return None
+    return made

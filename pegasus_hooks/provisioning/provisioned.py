@@ -8,11 +8,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from network_provisioner.base.errors import InputError
-from pegasus_hooks.provisioning.insertion import inserted, without
-from pegasus_hooks.provisioning.jobs import additions
-from pegasus_hooks.provisioning.levels import Stretch, stretches
-from pegasus_hooks.provisioning.needs import Needs, Whereabouts, needs_of
+from pegasus_hooks.provisioning.insertion import additions, inserted, without
 from pegasus_hooks.provisioning.step import Step
+from pegasus_hooks.provisioning.wide_levels import (
+    FileLocations,
+    LevelNeeds,
+    WideLevels,
+    needs_of,
+    stretches,
+)
 from site_selector.catalogs.documents import Document, parse_document
 from site_selector.catalogs.entries import ReplicaCatalog
 from site_selector.catalogs.workflow import WHAT, Workflow, workflow_of
@@ -21,11 +25,11 @@ _PROGRAM = Path(__file__).with_name("job.py")
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class ProvisioningOptions:
     """``min_width``: a level with fewer jobs is not wide. ``hooks`` and ``pool``: configuration
     files for the jobs, "" to leave network or pool as they are. ``lease_s`` is as in
     :class:`pegasus_hooks.provisioning.step.Step`, ``execution`` and ``between`` as in
-    :class:`pegasus_hooks.provisioning.needs.Whereabouts`."""
+    :class:`pegasus_hooks.provisioning.wide_levels.FileLocations`."""
 
     min_width: int
     hooks: str = ""
@@ -36,11 +40,11 @@ class Options:
 
 
 @dataclass(frozen=True, slots=True)
-class Provisioned:
+class ProvisionedWorkflow:
     """The new text, and what stands in it."""
 
     text: str
-    steps: tuple[tuple[Stretch, Step], ...]
+    steps: tuple[tuple[WideLevels, Step], ...]
 
 
 def program() -> list[str]:
@@ -56,9 +60,9 @@ def program() -> list[str]:
 def provisioned(
     document: Document,
     replicas: ReplicaCatalog | None,
-    options: Options,
+    options: ProvisioningOptions,
     words: Sequence[str],
-) -> Provisioned:
+) -> ProvisionedWorkflow:
     """``document`` with jobs around every wide stretch, those of an earlier time replaced.
 
     :param words: what runs the jobs, see :func:`program`.
@@ -74,11 +78,11 @@ def provisioned(
         needs = needs_of(workflow, stretch, where)
         steps.append((stretch, _step(stretch, needs, options)))
     if not steps:
-        return Provisioned(document.text, ())
-    return Provisioned(inserted(document, additions(steps, words)), tuple(steps))
+        return ProvisionedWorkflow(document.text, ())
+    return ProvisionedWorkflow(inserted(document, additions(steps, words)), tuple(steps))
 
 
-def _step(stretch: Stretch, needs: Needs, options: Options) -> Step:
+def _step(stretch: WideLevels, needs: LevelNeeds, options: ProvisioningOptions) -> Step:
     return Step(
         stretch.first,
         needs.slots,
@@ -93,9 +97,9 @@ def _step(stretch: Stretch, needs: Needs, options: Options) -> Step:
 
 
 def _whereabouts(
-    workflow: Workflow, replicas: ReplicaCatalog | None, options: Options
-) -> Whereabouts:
-    where = Whereabouts(options.execution, options.between)
+    workflow: Workflow, replicas: ReplicaCatalog | None, options: ProvisioningOptions
+) -> FileLocations:
+    where = FileLocations(options.execution, options.between)
     if replicas is None:
         return where
     sites, sizes = {}, {}

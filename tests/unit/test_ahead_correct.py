@@ -5,30 +5,39 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pegasus_hooks.advance.correct import Ask, Corrections, Held, Rules, corrections
+from pegasus_hooks.advance.booking import (
+    CorrectionRules,
+    Corrections,
+    NewReservation,
+    Reservation,
+    corrections,
+)
 from pegasus_hooks.advance.predict import Window
 
 T0 = 1_000_000.0
 PAIR = ("local", "mu")
-RULES = Rules(margin=0.0, margin_s=5.0)
+RULES = CorrectionRules(margin=0.0, margin_s=5.0)
 
 
 def window(job: str, start: float, end: float, size: float = 1e6) -> Window:
     return Window(job, PAIR, T0 + start, T0 + end, size)
 
 
-def held(job: str, start: float, end: float, min_bps: float = 1e9) -> Held:
-    return Held(f"w:{job}", job, PAIR, T0 + start, T0 + end, min_bps)
+def held(job: str, start: float, end: float, min_bps: float = 1e9) -> Reservation:
+    return Reservation(f"w:{job}", job, PAIR, T0 + start, T0 + end, min_bps)
 
 
-def changes(windows: list[Window], has: list[Held], *begun: str) -> Corrections:
+def changes(windows: list[Window], has: list[Reservation], *begun: str) -> Corrections:
     return corrections(windows, has, begun, (), T0, RULES, {})
 
 
 def test_what_is_not_reserved_is_asked_for_with_a_margin() -> None:
     found = changes([window("b", 20, 40), window("a", 10, 30)], [])
     assert found == Corrections(
-        ask=[Ask("a", PAIR, T0 + 10, T0 + 35, 10**6), Ask("b", PAIR, T0 + 20, T0 + 45, 10**6)]
+        ask=[
+            NewReservation("a", PAIR, T0 + 10, T0 + 35, 10**6),
+            NewReservation("b", PAIR, T0 + 20, T0 + 45, 10**6),
+        ]
     )
 
 

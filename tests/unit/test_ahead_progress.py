@@ -21,9 +21,9 @@ from monitors.workflows.planned.submit_dir import JobKind
 from network_provisioner.base.model import Transit, TransitRequest
 from network_provisioner.client.hookconfig import HookConfig
 from pegasus_hooks.advance.beliefs import Beliefs
-from pegasus_hooks.advance.booking import Booking
-from pegasus_hooks.advance.listening import EVERY_S, LOOK_S, REST_AT_MOST_S, Ahead
-from pegasus_hooks.advance.progress import NOT_BEGUN, Phase, Stand, after
+from pegasus_hooks.advance.booking import WorkflowReservations
+from pegasus_hooks.advance.listening import EVERY_S, LOOK_S, REST_AT_MOST_S, AdvanceReservations
+from pegasus_hooks.advance.progress import NOT_BEGUN, JobPhase, JobProgress, after
 
 T0 = 1_700_000_000.0
 IN, RUN, OUT = "stage_in", "run", "stage_out"
@@ -77,7 +77,7 @@ def attempts(draw: st.DrawFn) -> list[tuple[bool, Event]]:
     ]
 
 
-def stand_after(events: list[Event], retries: int) -> Stand:
+def stand_after(events: list[Event], retries: int) -> JobProgress:
     stand = NOT_BEGUN
     for event in events:
         stand = after(stand, event, retries)
@@ -97,7 +97,7 @@ def test_it_does_not_depend_on_when_the_logs_are_read(
         begin = max(begin, cut)
     found = stand_after(looks, retries)
     assert (found.phase, found.failures) == (in_turn.phase, in_turn.failures)
-    if found.phase not in (Phase.WAITING, Phase.NEVER):
+    if found.phase not in (JobPhase.WAITING, JobPhase.NEVER):
         assert found.since == in_turn.since
 
 
@@ -109,9 +109,9 @@ def test_one_that_failed_for_good_does_so_however_late_it_is_heard() -> None:
     ]
     of_dagman = [Event(What.PRE_STARTED, T0 - 1, "j"), Event(What.PRE_ENDED, T0 - 1, "j", 0),
                  Event(What.SUBMITTED, T0 + 5, "j")]  # fmt: skip
-    assert stand_after([*of_htcondor, *of_dagman], 0).phase is Phase.NEVER
+    assert stand_after([*of_htcondor, *of_dagman], 0).phase is JobPhase.NEVER
     again = stand_after([*of_htcondor, *of_dagman, Event(What.POST_ENDED, T0 + 6, "j", 1, 7)], 1)
-    assert (again.phase, again.failures) == (Phase.WAITING, 1)
+    assert (again.phase, again.failures) == (JobPhase.WAITING, 1)
 
 
 # -- a run -----------------------------------------------------------------------------------------
@@ -131,17 +131,17 @@ class Slow:
         return []
 
 
-def listening(broker: Slow | None = None) -> Ahead:
+def listening(broker: Slow | None = None) -> AdvanceReservations:
     broker = broker or Slow()
 
     def beliefs_of(now: float) -> Beliefs:
         return Beliefs({RUN: RUN_S}, rate_bps={("tacc", "mu"): 1e9, ("mu", "tacc"): 1e9})
 
-    booking = Booking("w", broker, lambda job: {})  # type: ignore[arg-type]
-    return Ahead(DAG, booking, beliefs_of, clock=lambda: broker.now)
+    booking = WorkflowReservations("w", broker, lambda job: {})  # type: ignore[arg-type]
+    return AdvanceReservations(DAG, booking, beliefs_of, clock=lambda: broker.now)
 
 
-def hear(ahead: Ahead, *events: Event) -> None:
+def hear(ahead: AdvanceReservations, *events: Event) -> None:
     for event in events:
         ahead.on(event, WATCHED)
 
@@ -153,7 +153,7 @@ def well(job: str, at: float, cluster: int) -> Iterator[Event]:
     yield Event(What.ENDED, at + 10, job, 0, cluster)
 
 
-def last_begins(ahead: Ahead, now: float) -> float:
+def last_begins(ahead: AdvanceReservations, now: float) -> float:
     """In how many seconds the last transfer is believed to begin."""
     ahead.look(now)
     (window,) = [w for w in ahead.prediction.windows if w.job == OUT]
@@ -245,8 +245,8 @@ def test_only_a_first_attempt_is_reserved_for(tmp_path: Path) -> None:
 
     beliefs = Beliefs({RUN: RUN_S})
     now = rig.clock.now
-    booking = Booking("w", Direct(rig), requests_of)
-    ahead = Ahead(DAG, booking, lambda _: beliefs, clock=lambda: rig.clock.now)
+    booking = WorkflowReservations("w", Direct(rig), requests_of)
+    ahead = AdvanceReservations(DAG, booking, lambda _: beliefs, clock=lambda: rig.clock.now)
     fails = [Event(What.PRE_STARTED, now + 1, IN), Event(What.PRE_ENDED, now + 2, IN, 1)]
     hear(ahead, Event(What.DAG_STARTED, now), fails[0])
     ahead.look(now + 1)

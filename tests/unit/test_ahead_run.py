@@ -19,8 +19,7 @@ from monitors.workflows.planned.submit_dir import JobKind
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.model import LIVE, TransitRequest, TransitState
 from pegasus_hooks.advance.beliefs import Beliefs
-from pegasus_hooks.advance.booking import Booking
-from pegasus_hooks.advance.correct import Rules
+from pegasus_hooks.advance.booking import CorrectionRules, WorkflowReservations
 
 MB = 10**6
 PAIRS = (("mu", "tacc"), ("tacc", "mu"), ("local", "tacc"), ("iplant", "mu"))
@@ -106,7 +105,7 @@ def test_a_broker_that_is_away_costs_nothing_but_the_reservation(
     def away(*_: object) -> None:
         raise BrokerError("the broker cannot be reached", "unreachable")
 
-    monkeypatch.setattr(Booking, "look", away)
+    monkeypatch.setattr(WorkflowReservations, "look", away)
     run.run()
     assert run.planned["w:out:0:tacc-mu"] is False
     assert {t.state for t in rig.broker.list()} == {TransitState.RELEASED}
@@ -207,7 +206,7 @@ def test_no_order_of_things_oversubscribes_a_link_or_leaves_anything(
     )  # fmt: skip
     judge = Judge(rng)
     beliefs = Beliefs(believed, {}, {}, RATES)
-    rules = Rules(horizon_s=rng.choice((20.0, 3600.0)))
+    rules = CorrectionRules(horizon_s=rng.choice((20.0, 3600.0)))
     VirtualRun(rig, dag, beliefs, truth, "always", rules, step_s=1.0, watch=judge).run()
     rig.controller.broken = None
     for name in judge.others:

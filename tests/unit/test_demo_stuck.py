@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from condor_plugins.waiting import Stuck
+from condor_plugins.waiting import StuckJob
 from examples.demo.stuck import PATIENCE_S, StuckJobs, stuck_words, waits
 from examples.testbed.pool import Pool
 from monitors.workflows.facts.attempts import Attempt, Outcome
@@ -27,7 +27,7 @@ def attempt(outcome: Outcome = Outcome.QUEUED, since: float = PATIENCE_S) -> Att
 class Answers:
     """A pool that tells of ``stuck`` jobs."""
 
-    def __init__(self, *stuck: Stuck) -> None:
+    def __init__(self, *stuck: StuckJob) -> None:
         self.stuck = stuck
         self.asked: list[Sequence[str]] = []
 
@@ -36,7 +36,7 @@ class Answers:
         return json.dumps([{"job": s.job, "why": s.why, "since": s.since} for s in self.stuck])
 
 
-def world(*stuck: Stuck) -> tuple[Answers, StuckJobs, list[str]]:
+def world(*stuck: StuckJob) -> tuple[Answers, StuckJobs, list[str]]:
     pool, said = Answers(*stuck), list[str]()
     return pool, StuckJobs(cast(Pool, cast(Any, pool)), 7, said.append), said
 
@@ -56,7 +56,7 @@ def test_who_makes_it_worth_asking(outcome: Outcome, since: float, told: bool) -
 
 
 def test_the_pool_is_not_asked_while_nothing_waits_and_not_again_at_once() -> None:
-    pool, stuck, said = world(Stuck("a", WHY, 1.0))
+    pool, stuck, said = world(StuckJob("a", WHY, 1.0))
     stuck.look([attempt(Outcome.RUNNING)], NOW)
     assert pool.asked == []
     for later in (0.0, 1.0, 14.0):
@@ -66,7 +66,7 @@ def test_the_pool_is_not_asked_while_nothing_waits_and_not_again_at_once() -> No
 
 
 def test_it_is_said_again_after_a_minute_and_forgotten_when_it_is_over() -> None:
-    pool, stuck, said = world(Stuck("a", WHY, 1.0))
+    pool, stuck, said = world(StuckJob("a", WHY, 1.0))
     for later in range(0, 100, 10):
         stuck.look([attempt()], NOW + later)
     assert len(said) == 2 and len(stuck.found) == 1
@@ -75,7 +75,7 @@ def test_it_is_said_again_after_a_minute_and_forgotten_when_it_is_over() -> None
 
 
 def test_jobs_that_wait_for_the_same_are_told_together() -> None:
-    found = [Stuck(f"j{n}", WHY, 1.0) for n in range(5)] + [Stuck("x", "is on hold: y", 2.0)]
+    found = [StuckJob(f"j{n}", WHY, 1.0) for n in range(5)] + [StuckJob("x", "is on hold: y", 2.0)]
     assert stuck_words(found) == [
         f"5 jobs wait, j0, j1, j2 and 2 more: each {WHY}",
         "job x is on hold: y",

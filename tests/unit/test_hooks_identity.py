@@ -11,7 +11,7 @@ from network_provisioner.client.hookconfig import HookConfig
 from network_provisioner.client.path_requests import Effects
 from network_provisioner.client.patience import Budget
 from pegasus_hooks.prepost import prejob
-from pegasus_hooks.prepost.identity import Identity, identity_of
+from pegasus_hooks.prepost.prejob import TransferIdentity, identity_of
 
 DUMP = {"user": "ada", "app": "none", "dax_label": "soykb", "vogroup": "pegasus"}
 
@@ -34,7 +34,7 @@ def test_the_project_is_the_submit_files(line: str, project: str) -> None:
 
 def test_without_a_submit_file_the_rest_is_known() -> None:
     found = identity_of(DUMP, "", None)
-    assert found == Identity(user="ada", experiment="soykb", application="soykb")
+    assert found == TransferIdentity(user="ada", experiment="soykb", application="soykb")
 
 
 def test_an_app_is_the_experiment() -> None:

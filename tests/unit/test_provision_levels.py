@@ -6,9 +6,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from provision_world import ancestors, graphs, workflow
 
-from pegasus_hooks.provisioning.levels import latest_common_ancestors, stretches
-from pegasus_hooks.provisioning.needs import Whereabouts, needs_of
 from pegasus_hooks.provisioning.step import PathNeed
+from pegasus_hooks.provisioning.wide_levels import (
+    FileLocations,
+    latest_common_ancestors,
+    needs_of,
+    stretches,
+)
 
 WIDE = [f"w{n}" for n in range(4)]
 FAN = {"split": [], **{w: ["split"] for w in WIDE}, "join": WIDE}
@@ -98,7 +102,7 @@ def test_needs_are_slots_and_bytes_by_pair_of_sites() -> None:
     big = {WIDE[0]: {"profiles": {"pegasus": {"cores": "2", "memory": "4096"}}}}
     flow = workflow(FAN, sizes=sizes, more=big)
     (stretch,) = stretches(flow, 3)
-    found = needs_of(flow, stretch, Whereabouts(("mu", "tacc")))
+    found = needs_of(flow, stretch, FileLocations(("mu", "tacc")))
     assert (found.slots, found.cores, found.memory_mb, found.input_bytes) == (4, 2, 4096, 1000)
     # The one file goes to both sites once, what each job writes leaves from one of them.
     assert found.paths == (
@@ -110,7 +114,7 @@ def test_needs_are_slots_and_bytes_by_pair_of_sites() -> None:
 def test_a_size_that_nobody_knows_is_not_made_up() -> None:
     flow = workflow(FAN, sizes={"split.out": 1000})
     (stretch,) = stretches(flow, 3)
-    found = needs_of(flow, stretch, Whereabouts(("mu",)))
+    found = needs_of(flow, stretch, FileLocations(("mu",)))
     assert found.paths == (PathNeed("local", "mu", 1000), PathNeed("mu", "local", None))
 
 
@@ -119,21 +123,21 @@ def test_inputs_come_from_where_their_replicas_are() -> None:
     flow = workflow(flat)
     (stretch,) = stretches(flow, 3)
     replicas, sizes = {f"{w}.in": "tacc" for w in WIDE}, {f"{w}.in": 5 for w in WIDE}
-    found = needs_of(flow, stretch, Whereabouts(("mu",), replicas=replicas, sizes=sizes))
+    found = needs_of(flow, stretch, FileLocations(("mu",), replicas=replicas, sizes=sizes))
     assert PathNeed("tacc", "mu", 20) in found.paths
 
 
 def test_nobody_knows_where_jobs_go_so_no_path_is_wanted() -> None:
     flow = workflow(FAN)
     (stretch,) = stretches(flow, 3)
-    assert needs_of(flow, stretch, Whereabouts()).paths == ()
+    assert needs_of(flow, stretch, FileLocations()).paths == ()
 
 
 def test_a_jobs_own_site_is_believed() -> None:
     hint = {w: {"profiles": {"selector": {"execution.site": "mu"}}} for w in WIDE}
     flow = workflow(FAN, sizes={"split.out": 7}, more=hint)
     (stretch,) = stretches(flow, 3)
-    found = needs_of(flow, stretch, Whereabouts(("tacc",)))
+    found = needs_of(flow, stretch, FileLocations(("tacc",)))
     assert found.paths == (PathNeed("local", "mu", 7), PathNeed("mu", "local", None))
 
 
@@ -144,7 +148,7 @@ def test_no_path_begins_where_it_ends_and_none_stands_twice(
 ) -> None:
     flow = workflow(parents, sizes={f"{job}.out": 3 for job in parents})
     for stretch in stretches(flow, 1):
-        paths = needs_of(flow, stretch, Whereabouts(tuple(sites))).paths
+        paths = needs_of(flow, stretch, FileLocations(tuple(sites))).paths
         pairs = [(need.src, need.dst) for need in paths]
         assert len(pairs) == len(set(pairs))
         assert all(src != dst for src, dst in pairs)

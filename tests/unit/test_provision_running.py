@@ -16,8 +16,7 @@ from monitors.workflows.planned import job_files
 from network_provisioner.base.errors import AdonError, BrokerError, InputError
 from network_provisioner.client.hookconfig import HookConfig
 from pegasus_hooks.provisioning import running
-from pegasus_hooks.provisioning.place import Place, place_of
-from pegasus_hooks.provisioning.running import Network, World
+from pegasus_hooks.provisioning.running import BrokerCalls, JobContext, RunningWorkflow, place_of
 from pegasus_hooks.provisioning.step import PathNeed, Step, to_arguments
 
 NEEDS = (PathNeed("local", "mu", 10**9), PathNeed("mu", "local", None))
@@ -40,10 +39,12 @@ class FakePool:
         return "it is on its way"
 
 
-def world(submit: Path, broker: FakeBroker, pool: FakePool | None = None) -> World:
+def world(submit: Path, broker: FakeBroker, pool: FakePool | None = None) -> JobContext:
     facts = job_files.braindump(submit)
-    network = Network(HookConfig("http://127.0.0.1:1", timeout_s=60.0), broker)
-    return World(Place(submit, facts["wf_uuid"], facts, 100.0), pool or FakePool(), network)
+    network = BrokerCalls(HookConfig("http://127.0.0.1:1", timeout_s=60.0), broker)
+    return JobContext(
+        RunningWorkflow(submit, facts["wf_uuid"], facts, 100.0), pool or FakePool(), network
+    )
 
 
 @pytest.fixture
