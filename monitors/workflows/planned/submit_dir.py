@@ -364,12 +364,18 @@ def _kind(name: str, job_class: str, transformation: str) -> JobKind:
     return JobKind.OTHER
 
 
+_KEYS = ("dag", "wf_uuid", "root_wf_uuid", "dax_label", "condor_log")
+_OPENING = frozenset("\"'[{")  # of what is no whole text
+
+
 def _braindump(folder: Path) -> dict[str, str]:
     if not (folder / "braindump.yml").exists():
         return {}
     known = braindump(folder)
-    if not known:
-        raise InputError(f"{folder}/braindump.yml: found no keys, expected Pegasus's braindump")
+    torn = [key for key in _KEYS if known.get(key, "")[:1] in _OPENING]
+    if not known or torn:
+        what = f"no text as {torn[0]}" if torn else "no keys"
+        raise InputError(f"{folder}/braindump.yml: found {what}, expected Pegasus's braindump")
     return {key: value for key, value in known.items() if value not in ("", "~", "null")}
 
 
