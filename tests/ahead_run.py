@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol
 
-from monitors.watcher.events import Event, Watched, What
+from monitors.watcher.events import Event, EventKind, Watched
 from monitors.workflows.planned.dag import Node, PlannedDag
 from network_provisioner.base.model import (
     ENDED,
@@ -158,7 +158,7 @@ class VirtualRun:
     def run(self, most_s: float = 50_000.0) -> float:
         """To the end, or to where nothing goes on; returns how many seconds it took."""
         start = self.rig.clock.now
-        self.tell(What.DAG_STARTED, "")
+        self.tell(EventKind.DAG_STARTED, "")
         self.next_jobs()
         while any(not job.done for job in self.jobs.values()):
             self.step()
@@ -166,7 +166,7 @@ class VirtualRun:
             if not self.anything_goes_on():
                 break
         took = self.rig.clock.now - start
-        self.tell(What.DAG_ENDED, "")
+        self.tell(EventKind.DAG_ENDED, "")
         for _ in range(3):
             self.step()
         return took
@@ -214,15 +214,15 @@ class VirtualRun:
                 if busy.get(site, 0) >= self.truth.workers.get(site, 4):
                     continue
                 busy[site] = busy.get(site, 0) + 1
-                self.tell(What.SUBMITTED, job.node.name)
-                self.tell(What.RUNNING, job.node.name)
+                self.tell(EventKind.SUBMITTED, job.node.name)
+                self.tell(EventKind.RUNNING, job.node.name)
             job.began, job.left = now, self.truth.run_s.get(job.node.name, 0.0)
             if job.node.first:
                 self.pre(job, now)
 
     def pre(self, job: _Job, now: float) -> None:
         name = job.node.name
-        self.tell(What.PRE_STARTED, name)
+        self.tell(EventKind.PRE_STARTED, name)
         for request in self.requests_of(name).values():
             held = [
                 t for t in self.rig.broker._active.all.values()
@@ -235,7 +235,7 @@ class VirtualRun:
             self.planned[request.id] = bool(held) and held[0].state in LIVE
             job.moving.append(_Moving(answer.transit.id, pair, self.truth.sizes[name, pair], now))
         job.left = self.truth.startup_s
-        self.tell(What.SUBMITTED, name)
+        self.tell(EventKind.SUBMITTED, name)
 
     def go_on(self, job: _Job, now: float) -> None:
         if not job.moving:
@@ -267,7 +267,9 @@ class VirtualRun:
             if on:
                 self.used += min(part, transit.requested_bps / 8 * self.step_s)
         if all(moving.left <= 0 for moving in job.moving):
-            self.tell(What.ENDED, job.node.name, 0 if job.node.name not in self.truth.lost else 1)
+            self.tell(
+                EventKind.ENDED, job.node.name, 0 if job.node.name not in self.truth.lost else 1
+            )
             for moving in job.moving:
                 seconds = now - moving.asked
                 self.client.release(moving.id, round(moving.moved), seconds, "success")
@@ -277,7 +279,7 @@ class VirtualRun:
         job.done = True
         lost = job.node.name in self.truth.lost
         if not told:
-            self.tell(What.ENDED, job.node.name, 1 if lost else 0)
+            self.tell(EventKind.ENDED, job.node.name, 1 if lost else 0)
         if not lost:
             self.next_jobs()
 
@@ -289,7 +291,7 @@ class VirtualRun:
     def is_over(self, name: str) -> bool:
         return self.jobs[name].done and name not in self.truth.lost
 
-    def tell(self, what: What, job: str, code: int | None = None) -> None:
+    def tell(self, what: EventKind, job: str, code: int | None = None) -> None:
         self.events.append(Event(what, self.rig.clock.now, job, code))
 
     # -- what came of it ---------------------------------------------------------------------------

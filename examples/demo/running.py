@@ -20,7 +20,7 @@ from monitors.archive.archive import Archive
 from monitors.workflows.facts.attempts import Attempt
 from monitors.workflows.follower import Follower
 from monitors.workflows.planned.submit_dir import SubmitDir
-from monitors.workflows.status import State, Status, status_text
+from monitors.workflows.status import Status, WorkflowState, status_text
 from network_provisioner.base.errors import AdonError
 from pegasus_hooks import pegasus_plan
 from pegasus_hooks.planner.model import PlannedWorkflow
@@ -76,9 +76,9 @@ def end_state(end: DagEnd, last: Status | None) -> str:
     Pegasus puts a program of its own around DAGMan, which leaves with 0 when its monitor did,
     whatever became of the workflow: a success has to stand in DAGMan's log as well.
     """
-    if end.state != "success" or (last is not None and last.state is State.DONE):
+    if end.state != "success" or (last is not None and last.state is WorkflowState.DONE):
         return end.state
-    return "removed" if last is not None and last.state is State.REMOVED else "failed"
+    return "removed" if last is not None and last.state is WorkflowState.REMOVED else "failed"
 
 
 class _Following:

@@ -148,7 +148,7 @@ class RefreshAnswer(Answer):
     workflow: WorkflowAnswer
 
 
-class AskedAnswer(Answer):
+class RefreshRequestAnswer(Answer):
     """A request to measure a workflow at once."""
 
     request: int

@@ -59,7 +59,7 @@ class Runtimes(Spread):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Waits(Spread):
+class WaitTimes(Spread):
     """How long compute jobs waited for a worker at one site, each attempt."""
 
     site: str
@@ -74,7 +74,7 @@ class UsedPath:
 
 
 @dataclass(frozen=True, slots=True)
-class Transfers:
+class TransferTotals:
     """What one tool moved from one site to another. ``bytes`` counts those whose size is known and
     ``unsized`` the others, ``best_effort`` those that had no path; ``goodput_bps`` is what they got
     together; rates are None where nothing was timed."""
@@ -133,8 +133,8 @@ class Analysis:
     retries: int = 0
     outcomes: Mapping[str, int] = field(default_factory=dict)
     runtimes: Sequence[Runtimes] = ()
-    waits: Sequence[Waits] = ()
-    transfers: Sequence[Transfers] = ()
+    waits: Sequence[WaitTimes] = ()
+    transfers: Sequence[TransferTotals] = ()
     failures: Sequence[FailedJob] = ()
 
 
@@ -200,15 +200,15 @@ def _runtimes(jobs: Sequence[Measurement]) -> list[Runtimes]:
                                        r.site, r.kind))  # fmt: skip
 
 
-def _waits(own: Sequence[Measurement]) -> list[Waits]:
+def _waits(own: Sequence[Measurement]) -> list[WaitTimes]:
     started = [m for m in own if m.details.get("started_at") is not None]
     return [
-        Waits.of([number(m, "queued_s") or 0.0 for m in group], site=site)
+        WaitTimes.of([number(m, "queued_s") or 0.0 for m in group], site=site)
         for (site,), group in _grouped(started, lambda m: (split_subject(m.subject)[1],))
     ]
 
 
-def _transfers(found: Sequence[Measurement]) -> list[Transfers]:
+def _transfers(found: Sequence[Measurement]) -> list[TransferTotals]:
     ways = [(src, dst, m) for src, dst, m in transfers_of(found)]
     groups: dict[tuple[str, str, str], list[Measurement]] = defaultdict(list)
     for src, dst, m in ways:
@@ -216,7 +216,7 @@ def _transfers(found: Sequence[Measurement]) -> list[Transfers]:
     return [_transfer_row(*ends, group) for ends, group in sorted(groups.items())]
 
 
-def _transfer_row(src: str, dst: str, tool: str, group: Sequence[Measurement]) -> Transfers:
+def _transfer_row(src: str, dst: str, tool: str, group: Sequence[Measurement]) -> TransferTotals:
     timed = [
         (m.value, seconds)
         for m in group
@@ -229,7 +229,7 @@ def _transfer_row(src: str, dst: str, tool: str, group: Sequence[Measurement]) -
         for m in group
         if isinstance(path := m.details.get("path"), list) and path
     )
-    return Transfers(
+    return TransferTotals(
         src=src,
         dst=dst,
         tool=tool,

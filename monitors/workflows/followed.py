@@ -20,11 +20,11 @@ from monitors.workflows.facts.attempts import Attempts
 from monitors.workflows.facts.jobs import JobFacts
 from monitors.workflows.facts.plan import workflow_facts
 from monitors.workflows.facts.runs import DAGMAN, ENDS, Runs, Statuses, is_same
-from monitors.workflows.logs.dagman import Change, DagmanParser, DagmanStep, Step
+from monitors.workflows.logs.dagman import DagmanParser, DagmanStep, StatusChange, StepKind
 from monitors.workflows.logs.events import EventTail, JobEvent, JobEvents, Kind
 from monitors.workflows.logs.tail import Tail, state_of
 from monitors.workflows.planned.submit_dir import JobKind, SubmitDir
-from monitors.workflows.status import NOT_STARTED, State, Status
+from monitors.workflows.status import NOT_STARTED, Status, WorkflowState
 from network_provisioner.base.errors import InputError
 
 _LATE_S = 10.0  # how often events after the end are read: all is read again for them
@@ -245,13 +245,13 @@ class FollowedWorkflow:
             if piece.first:
                 reading.parser = DagmanParser(reading.parser)
             for told in reading.parser.feed(piece.data):
-                if isinstance(told, Change):
+                if isinstance(told, StatusChange):
                     self._take_events(told.status.at)
                     self._change(told.key, told.status)
-                elif told.step is Step.STARTED:
+                elif told.step is StepKind.STARTED:
                     self._take_events(told.at)
                     self._next_run(told)
-                elif told.step is Step.POST_ENDED:
+                elif told.step is StepKind.POST_ENDED:
                     reading.jobs.post_script_ended(told)
         while reading.runs.taken < known:
             self._take_event()
@@ -281,14 +281,14 @@ class FollowedWorkflow:
                 break
             key = f"{first}.{number}"
         known.add(key)
-        self._change(key, replace(self.status, state=State.RUNNING, at=at, reason=""))
+        self._change(key, replace(self.status, state=WorkflowState.RUNNING, at=at, reason=""))
 
     def _change(self, key: str, status: Status, source: str = DAGMAN) -> None:
         self._reading.runs.tell(status.ended)
         new = self.statuses.add(key, status, source)
         if new is None:
             return
-        if new.state is State.FAILED:
+        if new.state is WorkflowState.FAILED:
             self._take_failed(new.at)
         self._measurements.append(new.measurement(self.dir.workflow, key, self.root, source))
 
@@ -335,9 +335,9 @@ class FollowedWorkflow:
         event = self._reading.runs.take(self.status)
         if event is None:
             return
-        state = State.DONE if event.returned == 0 else State.FAILED
+        state = WorkflowState.DONE if event.returned == 0 else WorkflowState.FAILED
         if event.kind is Kind.ABORTED:
-            state = State.REMOVED
+            state = WorkflowState.REMOVED
         key = f"dagman:{event.cluster}:{event.at:.3f}"
         status = replace(self.status or NOT_STARTED, state=state, at=event.at, reason="")
         self._change(key, status)

@@ -16,17 +16,17 @@ from typing import Any
 from monitors.archive.archive import Archive
 from monitors.archive.measurement import Measurement
 from monitors.workflows.analysis import number, split_subject, text, whole
-from monitors.workflows.status import FIELDS, NOT_STARTED, State, Status, stuck, total
+from monitors.workflows.status import FIELDS, NOT_STARTED, Status, WorkflowState, stuck, total
 from network_provisioner.access import Principal, Role
 
 PLANNED, STUCK = "planned", "stuck"
-STATES = (PLANNED, *(str(state) for state in State), STUCK)
+STATES = (PLANNED, *(str(state) for state in WorkflowState), STUCK)
 
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """One workflow. ``state`` is a :class:`State` or ``planned``, ``stuck`` why it does not go on,
-    ``totals`` of it with all workflows inside it. Instants in Unix seconds."""
+    """One workflow. ``state`` is a :class:`WorkflowState` or ``planned``, ``stuck`` why it does not
+    go on, ``totals`` of it with all workflows inside it. Instants in Unix seconds."""
 
     id: str
     name: str = ""

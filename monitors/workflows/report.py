@@ -17,7 +17,7 @@ from monitors.workflows.facts.attempts import Attempt, Outcome
 from monitors.workflows.followed import FollowedWorkflow
 from monitors.workflows.logs import kickstart
 from monitors.workflows.logs.dagman import DagmanParser
-from monitors.workflows.logs.records import end_of, read_record, versions
+from monitors.workflows.logs.records import OUR_RECORD, end_of, read_record, versions
 from monitors.workflows.planned.submit_dir import JobKind, PlannedJob
 
 
@@ -76,7 +76,6 @@ _MOST_COLUMNS = 400
 _COMPLAINT = re.compile(
     r"^[\d/:. -]{14,40}(?: \([^)]*\))* (ERROR[: ].+?|.*\bfatal\b.*?)\s*$", re.MULTILINE
 )
-_OUR_RECORD = "adon-job-record:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +159,7 @@ def _last_words(errors: Iterable[Path], outputs: Iterable[Path]) -> list[str]:
         # kickstart puts the program's standard error into its own document.
         if "- invocation:" in text:
             return tail_of(kickstart.standard_error(text))
-        lines = [line for line in text.splitlines() if not line.startswith(_OUR_RECORD)]
+        lines = [line for line in text.splitlines() if not line.startswith(OUR_RECORD)]
         if lines := tail_of("\n".join(lines)):
             return lines
     return []

@@ -13,7 +13,7 @@ from statistics import median
 
 from monitors.archive.archive import Archive
 from monitors.archive.knowledge import Knowledge
-from monitors.watcher.events import Event, Watched, What
+from monitors.watcher.events import Event, EventKind, Watched
 from monitors.workflows.planned.dag import PlannedDag, read_dag
 from network_provisioner.base.errors import AdonError
 from network_provisioner.base.model import TransitRequest
@@ -77,12 +77,12 @@ class AdvanceReservations:
     def on(self, event: Event, _workflow: Watched, /) -> None:
         """Take note of what happened."""
         self._news = True
-        if event.what is What.DAG_STARTED:
+        if event.what is EventKind.DAG_STARTED:
             at, goes_on = event.at, self._gone
             self._stands = {n: after_start(s, at, goes_on) for n, s in self._stands.items()}
             self._runs, self._gone, self._started = True, False, at
-        elif event.what in (What.DAG_ENDED, What.DAG_GONE):
-            self._runs, self._gone = False, event.what is What.DAG_GONE
+        elif event.what in (EventKind.DAG_ENDED, EventKind.DAG_GONE):
+            self._runs, self._gone = False, event.what is EventKind.DAG_GONE
         elif event.job in self.dag.nodes:
             was = self._stands.get(event.job, NOT_BEGUN)
             now = after(was, event, self.dag.nodes[event.job].retries)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import IntEnum
 
-from monitors.watcher.events import Event, What
+from monitors.watcher.events import Event, EventKind
 
 
 class JobPhase(IntEnum):
@@ -45,11 +45,11 @@ Progress = Mapping[str, JobProgress]
 NOT_BEGUN = JobProgress()
 
 _BECOMES = {
-    What.RUNNING: JobPhase.RUNNING,
-    What.HELD: JobPhase.SUBMITTED,
-    What.EVICTED: JobPhase.SUBMITTED,
-    What.UNHELD: JobPhase.SUBMITTED,
-    What.REMOVED: JobPhase.NEVER,
+    EventKind.RUNNING: JobPhase.RUNNING,
+    EventKind.HELD: JobPhase.SUBMITTED,
+    EventKind.EVICTED: JobPhase.SUBMITTED,
+    EventKind.UNHELD: JobPhase.SUBMITTED,
+    EventKind.REMOVED: JobPhase.NEVER,
 }
 
 
@@ -60,11 +60,11 @@ def after(stand: JobProgress, event: Event, retries: int) -> JobProgress:
     times. POST has the last word on what ended.
     """
     told = stand.submitted
-    if event.what is What.PRE_STARTED:
+    if event.what is EventKind.PRE_STARTED:
         return replace(told, phase=JobPhase.ASKED, since=event.at, before=told)
-    if event.what is What.PRE_ENDED:
+    if event.what is EventKind.PRE_ENDED:
         return _pre_failed(told, event.at, retries) if event.code else stand
-    if event.what is What.SUBMITTED:
+    if event.what is EventKind.SUBMITTED:
         return _submitted(told, event)
     if event.what in _BECOMES:
         return replace(told, phase=_BECOMES[event.what], since=event.at)

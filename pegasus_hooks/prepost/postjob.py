@@ -16,7 +16,7 @@ from typing import Any
 
 from monitors.watcher.decision_file import Pair
 from monitors.workflows.logs import transferlog
-from monitors.workflows.logs.transferlog import Attempt, seconds_of
+from monitors.workflows.logs.transferlog import TransferAttempt, seconds_of
 from monitors.workflows.planned import job_files
 from monitors.workflows.planned.moves import Moves
 from monitors.workflows.planned.transferlist import RELAY, SitePair
@@ -46,7 +46,7 @@ class PairResult:
     failed_attempts: int
 
 
-def placed(attempts: Iterable[Attempt], moves: Moves) -> list[Attempt]:
+def placed(attempts: Iterable[TransferAttempt], moves: Moves) -> list[TransferAttempt]:
     """The attempts with the sites that their ends really are at: the tool writes the labels of its
     list, and calls the machine that it relays over ``local`` wherever that is."""
 
@@ -57,7 +57,7 @@ def placed(attempts: Iterable[Attempt], moves: Moves) -> list[Attempt]:
 
 
 def pair_result(
-    pair: SitePair, attempts: Iterable[Attempt], known: Mapping[str, int]
+    pair: SitePair, attempts: Iterable[TransferAttempt], known: Mapping[str, int]
 ) -> PairResult:
     """Bytes and seconds of what ``pair`` moved.
 
@@ -167,7 +167,9 @@ def _requested(
     return [Pair(request.id, request.src, request.dst) for request in requests]
 
 
-def _attempts(listing: Path, job: str, decision: Mapping[str, Any], moves: Moves) -> list[Attempt]:
+def _attempts(
+    listing: Path, job: str, decision: Mapping[str, Any], moves: Moves
+) -> list[TransferAttempt]:
     since = decision.get("at", 0.0)
     since = since - _FILE_CLOCK_S if isinstance(since, int | float) else 0.0
     try:

@@ -16,7 +16,7 @@ from planner_world import FIXED, MAPPING, RAW, make_case
 from adon.cli.main import main
 from monitors.archive.archive import Archive
 from monitors.archive.measurement import Measurement
-from monitors.watcher.events import Event, Watched, What
+from monitors.watcher.events import Event, EventKind, Watched
 from monitors.workflows.planned.dag import Moving, read_dag
 from monitors.workflows.planned.submit_dir import JobKind
 from network_provisioner.base.errors import BrokerError, InputError
@@ -132,7 +132,7 @@ def test_where_the_catalogs_are_gone_the_archive_is_asked(planned: Path, tmp_pat
 # -- where a run stands ----------------------------------------------------------------------------
 
 
-def story(*what: tuple[What, int | None], retries: int = 1) -> list[JobPhase]:
+def story(*what: tuple[EventKind, int | None], retries: int = 1) -> list[JobPhase]:
     stand, phases = NOT_BEGUN, []
     for at, (event, code) in enumerate(what):
         stand = after(stand, Event(event, T0 + at, "j", code), retries)
@@ -140,21 +140,23 @@ def story(*what: tuple[What, int | None], retries: int = 1) -> list[JobPhase]:
     return phases
 
 
-PRE, PRE_ENDED = (What.PRE_STARTED, None), (What.PRE_ENDED, 0)
-SUBMITTED, RUNNING = (What.SUBMITTED, None), (What.RUNNING, None)
-FAILS = (RUNNING, (What.ENDED, 1), (What.POST_ENDED, 1))
+PRE, PRE_ENDED = (EventKind.PRE_STARTED, None), (EventKind.PRE_ENDED, 0)
+SUBMITTED, RUNNING = (EventKind.SUBMITTED, None), (EventKind.RUNNING, None)
+FAILS = (RUNNING, (EventKind.ENDED, 1), (EventKind.POST_ENDED, 1))
 
 
 def test_a_job_goes_from_phase_to_phase() -> None:
-    well = (PRE, PRE_ENDED, SUBMITTED, RUNNING, (What.ENDED, 0), (What.POST_ENDED, 0))
+    well = (PRE, PRE_ENDED, SUBMITTED, RUNNING, (EventKind.ENDED, 0), (EventKind.POST_ENDED, 0))
     assert story(*well) == [
         JobPhase.ASKED, JobPhase.ASKED, JobPhase.SUBMITTED, JobPhase.RUNNING, JobPhase.DONE,
         JobPhase.DONE,
     ]  # fmt: skip
-    assert story(RUNNING, (What.HELD, None), (What.UNHELD, None))[-1] is JobPhase.SUBMITTED
-    assert story(RUNNING, (What.EVICTED, None))[-1] is JobPhase.SUBMITTED
-    assert story(RUNNING, (What.REMOVED, None))[-1] is JobPhase.NEVER
-    done = after(JobProgress(JobPhase.DONE, T0), Event(What.POST_ENDED, T0 + 5, "j", 0), 0)
+    assert (
+        story(RUNNING, (EventKind.HELD, None), (EventKind.UNHELD, None))[-1] is JobPhase.SUBMITTED
+    )
+    assert story(RUNNING, (EventKind.EVICTED, None))[-1] is JobPhase.SUBMITTED
+    assert story(RUNNING, (EventKind.REMOVED, None))[-1] is JobPhase.NEVER
+    done = after(JobProgress(JobPhase.DONE, T0), Event(EventKind.POST_ENDED, T0 + 5, "j", 0), 0)
     assert done == JobProgress(JobPhase.DONE, T0)
 
 
@@ -162,10 +164,10 @@ def test_one_that_fails_waits_to_be_run_again_as_often_as_it_may() -> None:
     assert story(*FAILS)[1:] == [JobPhase.WAITING] * 2
     assert story(*FAILS, *FAILS)[-2:] == [JobPhase.NEVER] * 2
     assert story(*FAILS, retries=0)[1] is JobPhase.NEVER
-    assert story(RUNNING, (What.ENDED, 0), (What.POST_ENDED, 3))[-1] is JobPhase.WAITING
-    assert story(RUNNING, (What.ENDED, 1), (What.POST_ENDED, 0))[-1] is JobPhase.DONE
-    assert story(PRE, (What.PRE_ENDED, -9))[-1] is JobPhase.WAITING
-    assert story(PRE, (What.PRE_ENDED, None))[-1] is JobPhase.ASKED
+    assert story(RUNNING, (EventKind.ENDED, 0), (EventKind.POST_ENDED, 3))[-1] is JobPhase.WAITING
+    assert story(RUNNING, (EventKind.ENDED, 1), (EventKind.POST_ENDED, 0))[-1] is JobPhase.DONE
+    assert story(PRE, (EventKind.PRE_ENDED, -9))[-1] is JobPhase.WAITING
+    assert story(PRE, (EventKind.PRE_ENDED, None))[-1] is JobPhase.ASKED
 
 
 # -- at the broker ---------------------------------------------------------------------------------
@@ -338,7 +340,7 @@ def test_what_is_heard_while_the_plan_is_read_is_not_lost(rig: Rig, planned: Pat
         return ahead_of(planned, CONFIG, Direct(rig), rules=CorrectionRules(least_s=0.0))
 
     starting = StartingListener(make, "w")
-    starting.on(Event(What.DAG_STARTED, T0), watched)
+    starting.on(Event(EventKind.DAG_STARTED, T0), watched)
     starting.tick(T0)
     assert rig.broker.list() == []
     read.set()
@@ -352,6 +354,8 @@ def test_a_plan_that_cannot_be_read_costs_only_its_reservations(
 ) -> None:
     starting = listener_of(Watched("w", tmp_path, tmp_path / "w.dag", CONFIG))
     starting.join()
-    starting.on(Event(What.DAG_STARTED, T0), Watched("w", tmp_path, tmp_path / "w.dag", CONFIG))
+    starting.on(
+        Event(EventKind.DAG_STARTED, T0), Watched("w", tmp_path, tmp_path / "w.dag", CONFIG)
+    )
     starting.tick(T0)
     assert "w: nothing is reserved in advance" in caplog.text

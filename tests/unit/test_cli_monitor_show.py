@@ -28,14 +28,14 @@ from monitors.workflows.follower import Follower
 from monitors.workflows.overview import KnownWorkflows
 from monitors.workflows.planned.submit_dir import SubmitDir
 from monitors.workflows.sink import BrokerRequests
-from monitors.workflows.status import State
+from monitors.workflows.status import WorkflowState
 
 MEASURED = [
     *example(),
     workflow("w2", at=T0, name="outer", user="bob", submit_dir="/home/bob/w2"),
-    status("w2", T0 + 10, 5, State.DONE),
+    status("w2", T0 + 10, 5, WorkflowState.DONE),
     workflow("w3", at=T0, name="inner", user="bob", parent="w2", root="w2"),
-    status("w3", T0 + 5, 5, State.DONE),
+    status("w3", T0 + 5, 5, WorkflowState.DONE),
     job("join_ID9", key="w3", outcome="failed", exitcode=7, stderr="a\x1b[31mb\nlast words"),
 ]
 

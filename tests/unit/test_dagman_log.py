@@ -9,16 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from monitor_files import START, exiting, removal, stamp, starting, table, whole_run
 
-from monitors.workflows.logs.dagman import Change, DagmanParser, Step
-from monitors.workflows.status import State
+from monitors.workflows.logs.dagman import DagmanParser, StatusChange, StepKind
+from monitors.workflows.status import WorkflowState
 
 
-def read(text: str | bytes) -> list[Change]:
+def read(text: str | bytes) -> list[StatusChange]:
     return changes(DagmanParser(), text.encode() if isinstance(text, str) else text)
 
 
-def changes(parser: DagmanParser, data: bytes) -> list[Change]:
-    return [told for told in parser.feed(data) if isinstance(told, Change)]
+def changes(parser: DagmanParser, data: bytes) -> list[StatusChange]:
+    return [told for told in parser.feed(data) if isinstance(told, StatusChange)]
 
 
 def test_a_table_gives_the_eight_fields() -> None:
@@ -38,7 +38,7 @@ def test_a_table_gives_the_eight_fields() -> None:
     assert change.status.total == 30
     assert change.status.futile == 2
     assert change.status.at == START
-    assert change.status.state is State.RUNNING
+    assert change.status.state is WorkflowState.RUNNING
 
 
 def test_reads_the_tables_of_versions_without_futile() -> None:
@@ -70,21 +70,21 @@ def test_reads_seconds_since_1970() -> None:
 
 def test_a_run_ends_done() -> None:
     states = [change.status.state for change in read(whole_run())]
-    assert states[-1] is State.DONE
-    assert set(states[:-1]) == {State.RUNNING}
+    assert states[-1] is WorkflowState.DONE
+    assert set(states[:-1]) == {WorkflowState.RUNNING}
 
 
 @pytest.mark.parametrize(
     ("ending", "state"),
     [
-        (exiting(START + 9, 1), State.FAILED),
-        (exiting(START + 9, 2), State.FAILED),
-        (removal(START + 8) + exiting(START + 9, 2), State.REMOVED),
-        (exiting(START + 9, 3), State.RUNNING),
-        (exiting(START + 9, 0), State.DONE),
+        (exiting(START + 9, 1), WorkflowState.FAILED),
+        (exiting(START + 9, 2), WorkflowState.FAILED),
+        (removal(START + 8) + exiting(START + 9, 2), WorkflowState.REMOVED),
+        (exiting(START + 9, 3), WorkflowState.RUNNING),
+        (exiting(START + 9, 0), WorkflowState.DONE),
     ],
 )
-def test_every_end_has_its_state(ending: str, state: State) -> None:
+def test_every_end_has_its_state(ending: str, state: WorkflowState) -> None:
     parser = DagmanParser()
     changes(parser, (starting() + table(START, queued=1) + ending).encode())
     assert parser.current is not None
@@ -94,7 +94,7 @@ def test_every_end_has_its_state(ending: str, state: State) -> None:
 
 def test_an_end_before_any_table_is_told() -> None:
     (change,) = read(starting() + exiting(START + 1, 1))
-    assert change.status.state is State.FAILED
+    assert change.status.state is WorkflowState.FAILED
     assert change.status.total == 0
 
 
@@ -102,13 +102,19 @@ def test_a_rescue_run_in_the_same_file_runs_again() -> None:
     failed = starting() + table(START, done=1, fail=1) + exiting(START, 1)
     again = starting(START + 60, 4243) + table(START + 60, done=1, ready=1)
     states = [c.status.state for c in read(failed + again + exiting(START + 99, 0))]
-    assert states == [State.RUNNING, State.FAILED, State.RUNNING, State.RUNNING, State.DONE]
+    assert states == [
+        WorkflowState.RUNNING,
+        WorkflowState.FAILED,
+        WorkflowState.RUNNING,
+        WorkflowState.RUNNING,
+        WorkflowState.DONE,
+    ]
 
 
 def test_an_earlier_removal_does_not_colour_a_later_failure() -> None:
     first = starting() + table(START, queued=1) + removal(START) + exiting(START, 2)
     second = starting(START + 9) + table(START + 9, fail=1) + exiting(START + 9, 1)
-    assert [c.status.state for c in read(first + second)][-1] is State.FAILED
+    assert [c.status.state for c in read(first + second)][-1] is WorkflowState.FAILED
 
 
 def test_only_changes_are_told() -> None:
@@ -185,13 +191,15 @@ def test_starts_and_ends_are_told_before_the_changes_that_they_make() -> None:
         + table(START + 51, queued=1) + exiting(START + 52, 1) + starting(START + 60)
     )  # fmt: skip
     told = [
-        str(one.status.state) if isinstance(one, Change) else (one.step, one.at - START, one.again)
+        str(one.status.state)
+        if isinstance(one, StatusChange)
+        else (one.step, one.at - START, one.again)
         for one in DagmanParser().feed(text.encode())
-        if isinstance(one, Change) or one.step is not Step.PID
+        if isinstance(one, StatusChange) or one.step is not StepKind.PID
     ]
     assert told == [
-        (Step.STARTED, 0, False), "running", (Step.STARTED, 50, False), (Step.EXITED, 52, False),
-        "failed", (Step.STARTED, 60, True), "running",
+        (StepKind.STARTED, 0, False), "running", (StepKind.STARTED, 50, False),
+        (StepKind.EXITED, 52, False), "failed", (StepKind.STARTED, 60, True), "running",
     ]  # fmt: skip
 
 

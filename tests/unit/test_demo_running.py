@@ -14,24 +14,24 @@ from condor_plugins.dagman import DagEnd
 from examples.demo.course import Interrupted
 from examples.demo.running import _Following, behind, end_state
 from monitors.archive.archive import Archive
-from monitors.workflows.status import NOT_STARTED, State, Status
+from monitors.workflows.status import NOT_STARTED, Status, WorkflowState
 from network_provisioner.base.errors import AdonError
 
 
 @pytest.mark.parametrize(
     ("end", "last", "state"),
     [
-        ("success", State.DONE, "success"),
-        ("success", State.FAILED, "failed"),  # pegasus-dagman leaves with 0
-        ("success", State.REMOVED, "removed"),
-        ("success", State.RUNNING, "failed"),  # DAGMan never wrote its end
+        ("success", WorkflowState.DONE, "success"),
+        ("success", WorkflowState.FAILED, "failed"),  # pegasus-dagman leaves with 0
+        ("success", WorkflowState.REMOVED, "removed"),
+        ("success", WorkflowState.RUNNING, "failed"),  # DAGMan never wrote its end
         ("success", None, "failed"),
-        ("failed", State.FAILED, "failed"),
-        ("held", State.RUNNING, "held"),
-        ("removed", State.REMOVED, "removed"),
+        ("failed", WorkflowState.FAILED, "failed"),
+        ("held", WorkflowState.RUNNING, "held"),
+        ("removed", WorkflowState.REMOVED, "removed"),
     ],
 )
-def test_a_success_stands_in_both(end: str, last: State | None, state: str) -> None:
+def test_a_success_stands_in_both(end: str, last: WorkflowState | None, state: str) -> None:
     status = None if last is None else replace(NOT_STARTED, state=last)
     assert end_state(DagEnd(end), status) == state
 

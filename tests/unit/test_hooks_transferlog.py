@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from monitors.workflows.logs import transferlog
-from monitors.workflows.logs.transferlog import Attempt
+from monitors.workflows.logs.transferlog import TransferAttempt
 from monitors.workflows.planned import transferlist
 from pegasus_hooks.prepost.postjob import pair_result
 
@@ -44,8 +44,8 @@ THIRD_PARTY = """- transfer_attempts:
 """
 
 
-def attempt(lfn: str, start: float, duration: float, success: bool = True) -> Attempt:
-    return Attempt("x", "y", lfn, success, start, duration)
+def attempt(lfn: str, start: float, duration: float, success: bool = True) -> TransferAttempt:
+    return TransferAttempt("x", "y", lfn, success, start, duration)
 
 
 def pair(
@@ -58,7 +58,7 @@ def pair(
 def test_records_as_the_tool_writes_them() -> None:
     failed, again, upload = transferlog.parse(THIRD_PARTY)
     assert (failed.success, again.success, again.n_bytes) == (False, True, None)
-    assert upload == Attempt("local", "tacc", "b", True, 1700000005.0, 4.5, 42)
+    assert upload == TransferAttempt("local", "tacc", "b", True, 1700000005.0, 4.5, 42)
 
 
 def test_records_inside_a_kickstart_document() -> None:

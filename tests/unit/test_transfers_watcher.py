@@ -11,10 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transfers_world import AD, JOB, FakeEvents, FakeSchedd, event, move
 
+from condor_plugins.transfers.access_point import AccessPoint
 from condor_plugins.transfers.decide import OutputHistory, QueuedJob
 from condor_plugins.transfers.events import RunEvent
 from condor_plugins.transfers.request_builder import Run
-from condor_plugins.transfers.watcher import Watcher
+from monitors.watcher.watcher import Watcher
 from monitors.workflows.logs.events import Kind
 from monitors.workflows.logs.events import TransferStep as Step
 from network_provisioner.base.errors import BrokerError
@@ -39,8 +40,8 @@ class World:
 
     def new(self) -> Watcher:
         return Watcher(
-            CONFIG, self.schedd, self.events, lambda _config: self.broker,
-            lambda: self.now, lambda: self.passed,
+            AccessPoint(CONFIG, self.schedd, self.events, lambda: self.now),
+            lambda _config: self.broker, lambda: self.passed,
         )  # fmt: skip
 
     def look(self, *happened: RunEvent, later: float = 5.0) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 from condor_plugins.transfers.decide import QueuedJob
@@ -67,6 +68,9 @@ class FakeEvents:
 
     def __init__(self) -> None:
         self.new: list[RunEvent] = []
+
+    def files(self) -> list[Path]:
+        return []
 
     def read(self) -> list[RunEvent]:
         new, self.new = self.new, []

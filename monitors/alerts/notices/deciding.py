@@ -10,9 +10,9 @@ from typing import Any
 from monitors.alerts.notices.data import ANOMALY, FAILED, FINISHED, REMOVED, STUCK, Target
 from monitors.workflows.analysis import FailedJob
 from monitors.workflows.overview import Overview
-from monitors.workflows.status import State, Status, for_people
+from monitors.workflows.status import Status, WorkflowState, for_people
 
-_ENDS = {State.DONE: FINISHED, State.FAILED: FAILED, State.REMOVED: REMOVED}
+_ENDS = {WorkflowState.DONE: FINISHED, WorkflowState.FAILED: FAILED, WorkflowState.REMOVED: REMOVED}
 _SHOWN_FAILURES = 3
 _SHOWN_LINES = 8
 

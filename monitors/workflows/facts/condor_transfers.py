@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Protocol
 from urllib.parse import urlsplit
 
-from monitors.archive.measurement import Measurement
+from monitors.archive.measurement import Measurement, number_in
 from monitors.archive.transfers import SMALL_BYTES
 from monitors.workflows.condor import Ad, ads, printed
 from monitors.workflows.facts.attempts import Attempt
@@ -46,7 +46,6 @@ _FINISHED = {TransferStep.IN_FINISHED: "in", TransferStep.OUT_FINISHED: "out"}
 _PROGRAM = "condor_history"
 _TIMEOUT_S = 5.0
 _CLOCK_S = 3.0  # dates are in whole seconds, and are those of the end of the transfer
-_MOST = 2**53
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +192,7 @@ def plugin_facts(attempt: Attempt, ads: Iterable[Ad]) -> list[Measurement]:
 
 def _is_of(ad: Ad, attempt: Attempt) -> bool:
     """Numbers of clusters begin anew with each pool."""
-    written = _number(ad.get("EpochWriteDate"))
+    written = number_in(ad.get("EpochWriteDate"))
     return (
         ad.get("ClusterId") == attempt.cluster
         and ad.get("ProcId") == attempt.proc
@@ -221,7 +220,7 @@ def _durations(invocations: object) -> dict[str, float]:
     found: dict[str, float] = {}
     for one in invocations if isinstance(invocations, list) else []:
         if isinstance(one, dict):
-            seconds = _number(one.get("DurationInSeconds")) or 0.0
+            seconds = number_in(one.get("DurationInSeconds")) or 0.0
             for scheme in str(one.get("Schemes", "")).replace(",", " ").split():
                 found[scheme] = found.get(scheme, 0.0) + seconds
     return found
@@ -229,12 +228,6 @@ def _durations(invocations: object) -> dict[str, float]:
 
 def _volume(files: Sequence[Ad], seconds: float | None) -> Volume:
     done = [one for one in files if one.get("TransferSuccess") is True]
-    sizes = [_number(one.get("TransferTotalBytes")) for one in done]
+    sizes = [number_in(one.get("TransferTotalBytes")) for one in done]
     n_bytes = None if None in sizes else int(sum(size for size in sizes if size is not None))
     return Volume(n_bytes, seconds or None, len(done), len(files) - len(done))
-
-
-def _number(value: object) -> float | None:
-    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < _MOST:
-        return None
-    return float(value)

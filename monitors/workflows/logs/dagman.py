@@ -44,7 +44,7 @@ from enum import StrEnum
 from itertools import count
 
 from monitors.workflows.logs.tail import Lines, LocalClock
-from monitors.workflows.status import NOT_STARTED, State, Status, percent
+from monitors.workflows.status import NOT_STARTED, Status, WorkflowState, percent
 
 # `11/21/26 08:24:36`, with a fraction where DAGMAN_DEBUG has D_SUB_SECOND, as ISO date where
 # DEBUG_TIME_FORMAT says so, or the seconds since 1970 in brackets where it has D_TIMESTAMP; then
@@ -107,7 +107,7 @@ _EXIT_RESTART = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class StatusChange:
     """A status that differs from the one before.
 
     ``key`` is a function of what DAGMan wrote alone: whoever reads it, from whenever, in whatever
@@ -118,7 +118,7 @@ class Change:
     status: Status
 
 
-class Step(StrEnum):
+class StepKind(StrEnum):
     """What DAGMan says of itself and of single jobs."""
 
     STARTED = "started"
@@ -137,7 +137,7 @@ class DagmanStep:
     start after DAGMan had said that it ended, or an end after which the schedd is to start it
     again."""
 
-    step: Step
+    step: StepKind
     at: float
     node: str = ""
     number: int = 0
@@ -174,7 +174,7 @@ class DagmanParser:
             self.__dict__.update(before.__dict__)
         self._lines = Lines()
 
-    def feed(self, data: bytes) -> Iterator[Change | DagmanStep]:
+    def feed(self, data: bytes) -> Iterator[StatusChange | DagmanStep]:
         """What the next portion of the file tells. A start or an end comes before the change that
         it makes; :attr:`failed` is as it was when each was told."""
         for _, line in self._lines.feed(data):
@@ -182,7 +182,7 @@ class DagmanParser:
             if self._expected or self._lists or any(word in line for word in _WORDS):
                 yield from self._line(line)
 
-    def _line(self, line: bytes) -> Iterator[Change | DagmanStep]:
+    def _line(self, line: bytes) -> Iterator[StatusChange | DagmanStep]:
         message = _message_of(line, self._clock)
         if message is not None and _ASIDE.match(message[1]):
             return  # may stand in the middle of a table
@@ -205,7 +205,7 @@ class DagmanParser:
         else:
             yield from self._message(stamp, at, text)
 
-    def _message(self, stamp: bytes, at: float, text: bytes) -> Iterator[Change | DagmanStep]:
+    def _message(self, stamp: bytes, at: float, text: bytes) -> Iterator[StatusChange | DagmanStep]:
         status = self.current or NOT_STARTED
         if self._lists:
             self._list(text)
@@ -220,13 +220,13 @@ class DagmanParser:
             script, self._script = self._script, None
             if script is not None and script[1] == ended[1]:
                 job = (int(script[2]), int(script[3]))
-                yield DagmanStep(Step.POST_ENDED, at, _text(ended[1]), _status_of(ended), *job)
+                yield DagmanStep(StepKind.POST_ENDED, at, _text(ended[1]), _status_of(ended), *job)
         elif _START.match(text):
             self._removed, self.started_at, self.understood = False, at, True
             self._lists, self.failed = False, {}
-            yield DagmanStep(Step.STARTED, at, again=status.ended)
+            yield DagmanStep(StepKind.STARTED, at, again=status.ended)
             if status.ended:
-                yield from self._changed(stamp, replace(status, state=State.RUNNING, at=at))
+                yield from self._changed(stamp, replace(status, state=WorkflowState.RUNNING, at=at))
         elif _REMOVED.match(text):
             self._removed = True
         elif _FAILED.match(text):
@@ -234,7 +234,7 @@ class DagmanParser:
         elif exited := _EXIT.match(text):
             self._lists = False
             number = int(exited[1])
-            yield DagmanStep(Step.EXITED, at, number=number, again=number == _EXIT_RESTART)
+            yield DagmanStep(StepKind.EXITED, at, number=number, again=number == _EXIT_RESTART)
             yield from self._changed(stamp, replace(status, state=self._end_state(number), at=at))
 
     def _list(self, text: bytes) -> None:
@@ -256,19 +256,19 @@ class DagmanParser:
             fail=counts["fail"],
             percent_done=percent(counts["done"], self._total),
             total=self._total,
-            state=State.RUNNING,
+            state=WorkflowState.RUNNING,
             at=at,
             futile=counts.get("futile", 0),
         )
 
-    def _end_state(self, exit_status: int) -> State:
+    def _end_state(self, exit_status: int) -> WorkflowState:
         if exit_status == _EXIT_RESTART:
-            return State.RUNNING
+            return WorkflowState.RUNNING
         if self._removed:
-            return State.REMOVED
-        return State.FAILED if exit_status else State.DONE
+            return WorkflowState.REMOVED
+        return WorkflowState.FAILED if exit_status else WorkflowState.DONE
 
-    def _changed(self, stamp: bytes, status: Status) -> Iterator[Change]:
+    def _changed(self, stamp: bytes, status: Status) -> Iterator[StatusChange]:
         if self.current is not None and replace(self.current, at=status.at) == status:
             return
         if self.current is not None and status.at < self.current.at:
@@ -285,7 +285,7 @@ class DagmanParser:
                 break
             key = f"{key[:20]}.{again}"
         self._keys.add(key)
-        yield Change(key, status)
+        yield StatusChange(key, status)
 
 
 def _message_of(line: bytes, clock: LocalClock) -> tuple[float, bytes] | None:
@@ -299,13 +299,13 @@ def _message_of(line: bytes, clock: LocalClock) -> tuple[float, bytes] | None:
 def _step_of(at: float, text: bytes) -> DagmanStep | None:
     """The step that a message tells for itself."""
     if submitted := _SUBMITTED.match(text):
-        return DagmanStep(Step.SUBMITTED, at, _text(submitted[1]), cluster=int(submitted[2]))
+        return DagmanStep(StepKind.SUBMITTED, at, _text(submitted[1]), cluster=int(submitted[2]))
     if started := _PRE_STARTED.match(text):
-        return DagmanStep(Step.PRE_STARTED, at, _text(started[1]))
+        return DagmanStep(StepKind.PRE_STARTED, at, _text(started[1]))
     if ended := _PRE_ENDED.match(text):
-        return DagmanStep(Step.PRE_ENDED, at, _text(ended[1]), _status_of(ended))
+        return DagmanStep(StepKind.PRE_ENDED, at, _text(ended[1]), _status_of(ended))
     if pid := _PID.match(text):
-        return DagmanStep(Step.PID, at, number=int(pid[1]))
+        return DagmanStep(StepKind.PID, at, number=int(pid[1]))
     return None
 
 

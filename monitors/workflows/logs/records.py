@@ -23,13 +23,13 @@ from pathlib import Path
 from typing import Any
 
 from monitors.workflows.logs import kickstart, transferlog
-from monitors.workflows.logs.transferlog import Attempt as Moved
 from monitors.workflows.logs.transferlog import Summary, summaries
+from monitors.workflows.logs.transferlog import TransferAttempt as Moved
 from monitors.workflows.planned.submit_dir import TRANSFERS, PlannedJob
 
 _TAIL_BYTES = 1 << 20  # records stand at the end, whatever the job printed before
 _MOST_RENAMED = 1000  # three digits
-_PREFIX = "adon-job-record:"
+OUR_RECORD = "adon-job-record:"
 _CLOCK_S = 2.0  # how far clocks and whole-second event times may disagree
 
 
@@ -114,7 +114,7 @@ def end_of(path: Path, most_bytes: int = _TAIL_BYTES) -> str:
 
 def records_in(text: str) -> list[JobRecord]:
     """All whole records in a job's output: lines of the embedded planner's, then documents."""
-    found = [_from_line(line) for line in text.splitlines() if line.startswith(_PREFIX)]
+    found = [_from_line(line) for line in text.splitlines() if line.startswith(OUR_RECORD)]
     found += [
         JobRecord(
             start=one.start,
@@ -133,7 +133,7 @@ def records_in(text: str) -> list[JobRecord]:
 
 def _from_line(line: str) -> JobRecord | None:
     try:
-        data = json.loads(line[len(_PREFIX) :])
+        data = json.loads(line[len(OUR_RECORD) :])
         record = JobRecord(
             start=float(data["start"]),
             end=float(data["end"]),
@@ -160,7 +160,6 @@ def _sizes(data: Any) -> dict[str, int]:
 TAIL_BYTES = 4096  # of what a job said that are kept
 _READ_BYTES = 1 << 20
 _FILE_CLOCK_S = 3.0  # clocks of submit host and file system; some count whole seconds
-_OUR_RECORD = "adon-job-record:"
 _MULTIPART = ".multipart"
 
 
@@ -233,7 +232,7 @@ def _complaint(job: PlannedJob, text: str, ending: str, started: float, ended: f
                 return tail(words)
     if "- invocation:" in text:
         return ""
-    return tail("\n".join(x for x in text.splitlines() if not x.startswith(_OUR_RECORD)).strip())
+    return tail("\n".join(x for x in text.splitlines() if not x.startswith(OUR_RECORD)).strip())
 
 
 def tail(text: str) -> str:
