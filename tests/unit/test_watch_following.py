@@ -346,7 +346,8 @@ def test_in_whatever_order_all_is_given_back_once(steps: list[str], end: str, po
 def act(world: World, step: str) -> None:
     events = {
         "submit": EventKind.SUBMITTED, "run": EventKind.RUNNING, "hold": EventKind.HELD,
-        "unhold": EventKind.UNHELD, "evict": EventKind.EVICTED, "gone": EventKind.DAG_GONE, "restart": EventKind.DAG_STARTED,
+        "unhold": EventKind.UNHELD, "evict": EventKind.EVICTED, "gone": EventKind.DAG_GONE,
+        "restart": EventKind.DAG_STARTED,
     }  # fmt: skip
     if step in events:
         world.tell(events[step])
