@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, fields
+from dataclasses import fields
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -122,5 +122,5 @@ def shown(found: Measurement) -> dict[str, Any]:
 
 def shown_estimate(metric: str, subject: str, found: Estimate, now: float) -> dict[str, Any]:
     """As :class:`EstimateAnswer`."""
-    head = {"metric": metric, "subject": subject}
-    return head | asdict(found) | {"age_s": found.age_s(now)}
+    known = {field.name: getattr(found, field.name) for field in fields(Estimate)}
+    return known | {"metric": metric, "subject": subject, "age_s": found.age_s(now)}

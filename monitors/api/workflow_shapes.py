@@ -82,63 +82,6 @@ class AnalysisAnswer(Analysis):
     workflows: Sequence[str]
 
 
-class PlacementAnswer(Answer):
-    """Why a job was put at a site; ``seconds`` is what was expected of it there."""
-
-    site: str
-    seconds: float
-    reason: str
-
-
-class JobAnswer(Answer):
-    """An attempt of a job that has ended; null is what nobody told."""
-
-    workflow: str
-    job: str
-    task: str
-    kind: str
-    transformation: str
-    site: str
-    host: str | None
-    attempt: int
-    retry: int
-    outcome: str
-    exitcode: int | None
-    submitted_at: float | None
-    started_at: float | None
-    ended_at: float
-    seconds: float
-    queued_s: float | None
-    cpu_s: float | None
-    bytes_in: int | None
-    bytes_out: int | None
-    stderr: str
-    output: str
-    placement: PlacementAnswer | None
-
-
-class JobTransferAnswer(Answer):
-    """What an attempt of a job moved from one site to another. ``path`` is null where nobody asked
-    for one, and empty where it went as best effort."""
-
-    workflow: str
-    job: str
-    attempt: int
-    src: str
-    dst: str
-    ended_at: float
-    bytes: int | None
-    seconds: float | None
-    goodput_bps: float | None
-    files: int | None
-    retries: int
-    outcome: str
-    path: list[str] | None
-    transit: str
-    tool: str
-    direction: str
-
-
 class RefreshAnswer(Answer):
     """Whether a workflow was measured at once, and where it stands; ``request`` is the number under
     which it was asked."""

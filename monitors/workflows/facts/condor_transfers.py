@@ -27,7 +27,6 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
 from urllib.parse import urlsplit
 
 from monitors.archive.measurement import Measurement, number_in
@@ -49,7 +48,7 @@ _CLOCK_S = 3.0  # dates are in whole seconds, and are those of the end of the tr
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class DirectionMoved:
     """One direction of one execution: Unix seconds (0 where not told) and bytes."""
 
     began: float = 0.0
@@ -63,7 +62,7 @@ class CondorTransfers:
     def __init__(self, log: Path | None) -> None:
         self._log = log
         self._events = None if log is None else EventTail(log, _KINDS)
-        self._ways: dict[tuple[int, int], dict[str, Way]] = {}  # of the job's execution
+        self._ways: dict[tuple[int, int], dict[str, DirectionMoved]] = {}  # of the job's execution
         self._ended: dict[tuple[int, int], float] = {}
 
     def facts(self, attempt: Attempt) -> list[Measurement]:
@@ -94,14 +93,14 @@ class CondorTransfers:
             return
         ways = self._ways.setdefault(job, {})
         if event.step in _STARTED:
-            ways[_STARTED[event.step]] = Way(began=event.at)
+            ways[_STARTED[event.step]] = DirectionMoved(began=event.at)
         elif event.step in _FINISHED:
             way = _FINISHED[event.step]
-            ways[way] = replace(ways.get(way, Way()), ended=event.at)
+            ways[way] = replace(ways.get(way, DirectionMoved()), ended=event.at)
         elif event.kind is Kind.TERMINATED:
             self._ended[job] = event.at
             for way, n_bytes in (("in", event.received_bytes), ("out", event.sent_bytes)):
-                ways[way] = replace(ways.get(way, Way()), n_bytes=n_bytes or 0)
+                ways[way] = replace(ways.get(way, DirectionMoved()), n_bytes=n_bytes or 0)
 
 
 def without(facts: Sequence[Measurement], plugins: Sequence[Measurement]) -> list[Measurement]:
@@ -121,7 +120,7 @@ def without(facts: Sequence[Measurement], plugins: Sequence[Measurement]) -> lis
     return kept
 
 
-def _fact(attempt: Attempt, direction: str, way: Way) -> Measurement:
+def _fact(attempt: Attempt, direction: str, way: DirectionMoved) -> Measurement:
     ends = (ACCESS_POINT, attempt.job.site)
     fact = transfer_fact(
         attempt,
@@ -135,13 +134,6 @@ def _fact(attempt: Attempt, direction: str, way: Way) -> Measurement:
     return replace(fact, at=way.ended)
 
 
-class History(Protocol):
-    """Somebody who knows of past transfers."""
-
-    def ads(self, clusters: Sequence[int]) -> list[Ad]:
-        """All that is known of these jobs' transfers. Never raises."""
-
-
 class CondorHistory:
     """The access point's own history, by ``condor_history``. Where that cannot be asked, it is not
     asked again."""
@@ -150,7 +142,7 @@ class CondorHistory:
         self._away = False
 
     def ads(self, clusters: Sequence[int]) -> list[Ad]:
-        """See :class:`History`."""
+        """All that is known of these jobs' transfers. Never raises."""
         program = shutil.which(_PROGRAM)
         if self._away or program is None or not clusters:
             return []

@@ -29,7 +29,6 @@ from monitors.workflows.facts.attempts import (
 from monitors.workflows.facts.condor_transfers import (
     CondorHistory,
     CondorTransfers,
-    History,
     plugin_facts,
     without,
 )
@@ -61,7 +60,7 @@ _ASKED_TOGETHER = 50  # jobs in one question to HTCondor
 class JobFacts:
     """Of the workflow in ``submit_dir``, fed event by event, in the order of its logs."""
 
-    def __init__(self, submit_dir: SubmitDir, history: History | None = None) -> None:
+    def __init__(self, submit_dir: SubmitDir) -> None:
         self.dir = submit_dir
         self.attempts = Attempts(submit_dir.job, submit_dir.workflow)
         self._with_post: frozenset[str] | None = None
@@ -73,7 +72,7 @@ class JobFacts:
         self._placed = False  # whether the placements were recorded
         self._journal = Journal(submit_dir.path)
         self._condor = CondorTransfers(submit_dir.workflow_log)
-        self._history = history or CondorHistory()
+        self._history = CondorHistory()
         self._asking: list[tuple[Attempt, list[Measurement]]] = []
 
     def run_submitted(self, event: JobEvent) -> None:
