@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from monitors.archive.measurement import Measurement, to_row
+from monitors.archive.measurement import Measurement
 from monitors.workflows.facts.attempts import (
     Attempt,
     Attempts,
@@ -85,9 +85,6 @@ class JobFacts:
 
     def feed(self, event: JobEvent) -> list[Measurement]:
         """What the next event tells."""
-        return _recordable(self._event_facts(event))
-
-    def _event_facts(self, event: JobEvent) -> list[Measurement]:
         facts: list[Measurement] = []
         if not self._placed:
             self._placed = True
@@ -127,7 +124,7 @@ class JobFacts:
             facts += self._facts_without_post(attempt)
         self._pending.clear()
         facts += self._ask() if self._asking else []
-        return _recordable(facts)
+        return facts
 
     def _facts_without_post(self, attempt: Attempt) -> list[Measurement]:
         """An attempt whose POST is in no event log."""
@@ -158,7 +155,7 @@ class JobFacts:
                 lost = Attempt(self.dir.job(name), 0, number, 0, at, end=at, outcome=Outcome.FAILED)
                 lost.workflow = self.dir.workflow
                 facts.append(_job_fact(lost, JobOutput(stderr=reason)))
-        return _recordable(facts)
+        return facts
 
     def _held_facts(self, event: JobEvent) -> list[Measurement]:
         """How many jobs are held, where this event changed that: with all of them held, nothing
@@ -281,20 +278,6 @@ def _job_fact(attempt: Attempt, left: JobOutput) -> Measurement:
             "output": _shown(job.output),
         },
     )
-
-
-def _recordable(facts: Sequence[Measurement]) -> list[Measurement]:
-    """Those that an archive takes. What programs wrote into a job's files may be anything, and one
-    bad name must not keep everything else from being recorded."""
-    kept = []
-    for fact in facts:
-        try:
-            to_row(fact)
-        except InputError as error:
-            _log.warning("%s", error)
-        else:
-            kept.append(fact)
-    return kept
 
 
 def _sum(values: Sequence[float | None]) -> float | None:
