@@ -7,14 +7,13 @@ import json
 import os
 import signal
 import socket
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-import uvicorn
+from broker_service import BrokerService
 from network_world import star
 
 from adon.cli.main import main
@@ -22,15 +21,8 @@ from adon.machine.packages import ensure
 from examples.testbed import leftovers
 from examples.testbed.pool import Pool
 from examples.testbed.poolconfig import SiteSpec
-from examples.testbed.ports import free_port
-from network_provisioner.api import create_app
 from network_provisioner.base.model import ENDED, Transit, TransitRequest, TransitState
-from network_provisioner.broker import Broker
-from network_provisioner.client.broker import BrokerClient
-from network_provisioner.controllers.simulated import SimulatedController
-from network_provisioner.stores.sqlite import SqliteStore
-from network_provisioner.templates.data import BUILT_IN, templates_from_dict
-from network_provisioner.topology.data import topology_from_dict
+from network_provisioner.templates.data import BUILT_IN
 
 pytestmark = pytest.mark.component
 
@@ -63,40 +55,10 @@ printf '[ TransferSuccess = true; TransferUrl = "held://x/y"; TransferFileName =
 """
 
 
-class Service:
-    """A broker that can go away and come back, always at the same address."""
+class Service(BrokerService):
+    """And the file that configures the hooks which ask it."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self.port = free_port()
-        self.url = f"http://127.0.0.1:{self.port}"
-        self.client = BrokerClient(self.url, LONG_S)
-        self._stop: Callable[[], None] = lambda: None
-        self.hooks = folder  # the file that configures them
-
-    def start(self) -> None:
-        topology = topology_from_dict(NETWORK)
-        store = SqliteStore(self._folder / "broker.sqlite")
-        templates = templates_from_dict({"default": {**BUILT_IN["default"], "patience": "1 h"}})
-        broker = Broker(topology, templates, SimulatedController(topology), store)
-        broker.start()
-        sock = socket.create_server(("127.0.0.1", self.port))
-        settings = uvicorn.Config(create_app(broker), log_level="warning", access_log=False)
-        server = uvicorn.Server(settings)
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [sock]}, daemon=True)
-        thread.start()
-
-        def stop() -> None:
-            server.should_exit = True
-            thread.join(60)
-            broker.stop()
-            sock.close()
-
-        self._stop = stop
-
-    def stop(self) -> None:
-        self._stop()
-        self._stop = lambda: None
+    hooks: Path
 
     def of_job(self, cluster: str) -> list[Transit]:
         return [t for t in self.client.list() if f"-{cluster}.0-" in t.id]
@@ -104,10 +66,9 @@ class Service:
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    service = Service(tmp_path_factory.mktemp("broker"))
-    service.start()
-    yield service
-    service.stop()
+    patient = {"default": {**BUILT_IN["default"], "patience": "1 h"}}
+    with Service(tmp_path_factory.mktemp("broker"), NETWORK, patient) as service:
+        yield service
 
 
 @pytest.fixture(scope="module")
@@ -337,12 +298,12 @@ def test_a_killed_watcher_is_started_again_and_goes_on(
 def test_without_a_broker_jobs_run_and_it_learns_why_later(
     pool: Pool, service: Service, jobs: Path
 ) -> None:
-    service.stop()
+    service.down()
     try:
         cluster = submit(pool, jobs, QUICK)
         job_over(pool, jobs)
     finally:
-        service.start()
+        service.up()
 
     def told_of() -> list[Transit]:
         return [t for t in service.of_job(cluster) if ":in:1" in t.id]
@@ -357,11 +318,11 @@ def test_without_a_broker_jobs_run_and_it_learns_why_later(
 @pytest.fixture
 def silent(service: Service) -> Iterator[None]:
     """In the broker's place somebody who accepts and says nothing."""
-    service.stop()
+    service.down()
     with socket.create_server(("127.0.0.1", service.port)):
         yield
     configure(service, **PATIENT)
-    service.start()
+    service.up()
 
 
 @pytest.mark.long
