@@ -112,10 +112,10 @@ def _ahead(args: argparse.Namespace) -> AdvanceReservations:
 
 
 def _release(booking: WorkflowReservations, now: float, as_json: bool) -> int:
-    from pegasus_hooks.advance.booking import Cancellation, Corrections
+    from pegasus_hooks.advance.booking import Corrections
 
     booking.look()
-    back = [Cancellation(held, "asked for") for held in booking.held.values()]
+    back = list(booking.held.values())
     done = booking.carry_out(Corrections(back=back), now)
     if as_json:
         print_json({"given_back": done.back})

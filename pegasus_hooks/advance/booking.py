@@ -90,19 +90,11 @@ class Shift:
 
 
 @dataclass(frozen=True, slots=True)
-class Cancellation:
-    """Give this one back."""
-
-    held: Reservation
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
 class Corrections:
     """In the order in which they find room: first what frees it, what goes later before what comes
     sooner, and new ones at the end."""
 
-    back: list[Cancellation] = field(default_factory=list)
+    back: list[Reservation] = field(default_factory=list)
     later: list[Shift] = field(default_factory=list)
     sooner: list[Shift] = field(default_factory=list)
     ask: list[NewReservation] = field(default_factory=list)
@@ -128,7 +120,7 @@ def corrections(
     for key, one in has.items():
         window = wanted.get(key)
         if window is None:
-            found.back.append(Cancellation(one, "its job will not run, or moves nothing"))
+            found.back.append(one)  # its job will not run, or moves nothing
             continue
         moved = _moved(one, window, now, rules)
         if moved is not None:
@@ -287,7 +279,7 @@ class WorkflowReservations:
         done = CorrectionCounts()
         for back in changes.back:
             if go_on():
-                self._back(back.held, done)
+                self._back(back, done)
         for shift in (*changes.later, *changes.sooner):
             if self._stuck.get(shift.held.key, now) <= now and go_on():
                 self._shift(shift, now, done)

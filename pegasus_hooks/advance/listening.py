@@ -23,7 +23,6 @@ from network_provisioner.stores.database_url import place
 from network_provisioner.topology.graph import Topology
 from pegasus_hooks.advance.beliefs import BeliefReader, Beliefs
 from pegasus_hooks.advance.booking import (
-    Cancellation,
     CorrectionRules,
     Corrections,
     ReservingBroker,
@@ -126,9 +125,7 @@ class AdvanceReservations:
             windows = [w for w in self._predicted(now).windows if w.job not in tried]
             done = self.booking.fit(windows, begun, now, self.rules, go_on)
         else:
-            over = [
-                Cancellation(held, "the workflow has ended") for held in self.booking.held.values()
-            ]
+            over = list(self.booking.held.values())
             done = self.booking.carry_out(Corrections(back=over), now, go_on)
         if done:
             log.info(

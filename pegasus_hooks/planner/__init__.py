@@ -1,7 +1,7 @@
 """The embedded planner: an executable workflow for DAGMan, on machines without Pegasus.
 
-It writes a submit directory of Pegasus's own shape and leaves the work to HTCondor's DAG library,
-DAGMan and ``pegasus-transfer``. It is no second Pegasus: what it cannot plan it refuses.
+It writes a submit directory of Pegasus's own shape and leaves the work to DAGMan and
+``pegasus-transfer``. It is no second Pegasus: what it cannot plan it refuses.
 
     abstract workflow + site per job ─► layout (pure) ─► submit files, lists, .dag ─► run0001/
 """

@@ -166,11 +166,7 @@ def _write(
     for job in jobs.values():
         _write_job(draft / job.folder, job, facts)
     scripts = {job.name: _scripts(job, facts.options, hooks) for job in jobs.values()}
-    options = facts.options
-    write_dag(
-        draft, f"{facts.name}.dag", jobs.values(), scripts,
-        options.retries, options.max_jobs, options.dagman_config, options.defer_s,
-    )  # fmt: skip
+    write_dag(draft, f"{facts.name}.dag", jobs.values(), scripts, facts.options)
     (draft / "braindump.yml").write_text(
         braindump_text(facts, inputs.workflow, sources, output_site), encoding="utf-8"
     )

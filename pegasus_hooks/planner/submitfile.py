@@ -1,12 +1,5 @@
 """What is written into a submit directory, in the form Pegasus gives it: submit files, the .dag,
-braindump, properties, metadata.
-
-The .dag is written by HTCondor's own DAG library. Four things of ``htcondor2.dags`` do not fit and
-are replaced here: it numbers every node (``name:0``); it writes absolute paths on JOB lines (hooks
-and monitors read the folder there, and the directory is renamed into place); it writes the limit of
-a category as ``CATEGORY name 4`` where DAGMan reads ``MAXJOBS name 4``; its edges are sets, copied
-whole for every node, so that two plans of one workflow differ and 1,000 jobs take 15 s.
-"""
+braindump, properties, metadata."""
 
 from __future__ import annotations
 
@@ -16,9 +9,6 @@ import socket
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-
-from htcondor2.dags import DAG, NodeLayer, NodeNameFormatter, Script
-from htcondor2.dags.writer import DAGWriter
 
 from monitors.workflows.planned.transferlist import Transfer
 from network_provisioner.base.errors import InputError
@@ -252,46 +242,7 @@ def category_of(job: PlannedJob) -> str | None:
     }.get(job.kind)
 
 
-JOBSTATE_LOG = "jobstate.log"
-
-
-class _PlainNames(NodeNameFormatter):  # type: ignore[misc]  # the library has no types
-    """Every layer is one node with the layer's own name."""
-
-    def generate(self, layer_name: str, node_index: int) -> str:
-        return layer_name
-
-    def parse(self, node_name: str) -> tuple[str, int]:
-        return node_name, 0
-
-
-class _PegasusShape(DAGWriter):  # type: ignore[misc]
-    """The library's writer with Pegasus's JOB and MAXJOBS lines."""
-
-    def __init__(self, dag: DAG, layers: list[NodeLayer], jobs: list[PlannedJob]) -> None:
-        super().__init__(dag, node_name_formatter=_PlainNames())
-        self._layers = layers
-        self._jobs = jobs
-        self._folders = {job.name: job.folder for job in jobs}
-
-    def yield_dag_file_lines(self) -> Iterator[str]:
-        yield from self.yield_dag_meta_lines()
-        for layer in self._layers:
-            yield ""
-            yield from self.yield_node_lines(layer)
-        yield ""
-        for job in self._jobs:
-            for parent in sorted(job.parents):
-                yield f"PARENT {parent} CHILD {job.name}"
-
-    def yield_dag_meta_lines(self) -> Iterator[str]:
-        for line in super().yield_dag_meta_lines():
-            yield line.replace("CATEGORY", "MAXJOBS", 1) if line.startswith("CATEGORY ") else line
-
-    def yield_layer_lines(self, layer: NodeLayer) -> Iterator[str]:
-        for line in super().yield_layer_lines(layer):
-            file = f"{self._folders[layer.name]}/{layer.name}.sub"
-            yield f"JOB {layer.name} {file}" if line.startswith("JOB ") else line
+JOBSTATE_LOG, DAGMAN_CONFIG = "jobstate.log", "dagman.config"
 
 
 def write_dag(
@@ -299,47 +250,43 @@ def write_dag(
     file_name: str,
     jobs: Iterable[PlannedJob],
     scripts: Mapping[str, tuple[list[str] | None, list[str] | None]],
-    retries: int,
-    max_jobs: Mapping[str, int],
-    config: Mapping[str, str],
-    defer_s: int | None = None,
+    options: Options,
 ) -> None:
-    """Write ``file_name`` into ``directory``.
+    """Write ``file_name`` into ``directory``, and DAGMan's settings for this workflow beside it.
 
     ``scripts`` gives PRE and POST of a job as words, None for none. DAGMan runs a PRE that leaves
-    with DEFER_STATUS again after ``defer_s`` seconds; None: such a PRE has failed.
-    ``config`` holds DAGMan's own settings for this workflow.
+    with DEFER_STATUS again after ``defer_s`` seconds of the options.
     """
-    dag = DAG(
-        max_jobs_by_category=dict(max_jobs),
-        dagman_config=dict(config) or None,
-        jobstate_log=Path(JOBSTATE_LOG),
-    )
-    planned = list(jobs)
-    layers: list[NodeLayer] = []
-    for job in planned:
-        pre, post = scripts.get(job.name, (None, None))
-        own_retries = job.profiles.get("dagman", {}).get("retry", "")
-        layer = dag.layer(
-            name=job.name,
-            submit_description=Path(f"{job.name}.sub"),
-            vars=[{"My.DAGNodeRetry": "$(RETRY)"}],
-            retries=int(own_retries) if own_retries.isdecimal() else retries,
-            pre=_script(pre, defer_s),
-            post=_script(post),
-            priority=priority_of(job),
-            category=category_of(job),
-        )
-        layers.append(layer)
-    _PegasusShape(dag, layers, planned).write(directory, dag_file_name=file_name)
+    jobs = list(jobs)
+    lines = [f"JOBSTATE_LOG {JOBSTATE_LOG}"]
+    if options.dagman_config:
+        settings = "\n".join(f"{key} = {value}" for key, value in options.dagman_config.items())
+        (directory / DAGMAN_CONFIG).write_text(settings, encoding="utf-8")
+        lines.insert(0, f"CONFIG {DAGMAN_CONFIG}")
+    lines += [f"MAXJOBS {category} {most}" for category, most in options.max_jobs.items()]
+    for job in jobs:
+        lines += ["", *_dag_lines(job, *scripts.get(job.name, (None, None)), options)]
+    lines.append("")
+    lines += [f"PARENT {parent} CHILD {j.name}" for j in jobs for parent in sorted(j.parents)]
+    (directory / file_name).write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-def _script(words: list[str] | None, defer_s: int | None = None) -> Script | None:
-    if not words:
-        return None
-    if defer_s is None:
-        return Script(words[0], words[1:])
-    return Script(words[0], words[1:], retry=True, retry_status=DEFER_STATUS, retry_delay=defer_s)
+def _dag_lines(
+    job: PlannedJob, pre: list[str] | None, post: list[str] | None, options: Options
+) -> Iterator[str]:
+    name, retries = job.name, job.profiles.get("dagman", {}).get("retry", "")
+    yield f"JOB {name} {job.folder}/{name}.sub"
+    yield f'VARS {name} My.DAGNodeRetry="$(RETRY)"'
+    yield f"RETRY {name} {int(retries) if retries.isdecimal() else options.retries}"
+    if pre:
+        defer = "" if options.defer_s is None else f"DEFER {DEFER_STATUS} {options.defer_s} "
+        yield f"SCRIPT {defer}PRE {name} {' '.join(pre)}"
+    if post:
+        yield f"SCRIPT POST {name} {' '.join(post)}"
+    if priority := priority_of(job):
+        yield f"PRIORITY {name} {priority}"
+    if category := category_of(job):
+        yield f"CATEGORY {name} {category}"
 
 
 PLANNER_VERSION = "ADON embedded planner (no Pegasus on this machine)"

@@ -12,10 +12,9 @@ from pegasus_hooks.provisioning.insertion import additions, inserted, without
 from pegasus_hooks.provisioning.step import Step
 from pegasus_hooks.provisioning.wide_levels import (
     FileLocations,
-    LevelNeeds,
     WideLevels,
     needs_of,
-    stretches,
+    wide_levels,
 )
 from site_selector.catalogs.documents import Document, parse_document
 from site_selector.catalogs.entries import ReplicaCatalog
@@ -72,31 +71,20 @@ def provisioned(
     if bare != document.text:
         document = parse_document(bare, document.name, WHAT)
     workflow = workflow_of(document)
-    where = _whereabouts(workflow, replicas, options)
+    where = _locations(workflow, replicas, options)
     steps = []
-    for stretch in stretches(workflow, options.min_width):
-        needs = needs_of(workflow, stretch, where)
-        steps.append((stretch, _step(stretch, needs, options)))
+    for levels in wide_levels(workflow, options.min_width):
+        step = needs_of(workflow, levels, where)
+        paths = step.paths if options.hooks else ()
+        hooks = options.hooks if paths else ""
+        step = replace(step, lease_s=options.lease_s, paths=paths, hooks=hooks, pool=options.pool)
+        steps.append((levels, step))
     if not steps:
         return ProvisionedWorkflow(document.text, ())
     return ProvisionedWorkflow(inserted(document, additions(steps, words)), tuple(steps))
 
 
-def _step(stretch: WideLevels, needs: LevelNeeds, options: ProvisioningOptions) -> Step:
-    return Step(
-        stretch.first,
-        needs.slots,
-        needs.cores,
-        needs.memory_mb,
-        needs.input_bytes,
-        options.lease_s,
-        needs.paths if options.hooks else (),
-        options.hooks if needs.paths else "",
-        options.pool,
-    )
-
-
-def _whereabouts(
+def _locations(
     workflow: Workflow, replicas: ReplicaCatalog | None, options: ProvisioningOptions
 ) -> FileLocations:
     where = FileLocations(options.execution, options.between)

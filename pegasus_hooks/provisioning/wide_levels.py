@@ -18,7 +18,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from pegasus_hooks.provisioning.step import PathNeed
+from pegasus_hooks.provisioning.step import PathNeed, Step
 from site_selector.catalogs.workflow import Job, Workflow
 from site_selector.inputs import SUBMIT_SITE
 
@@ -49,7 +49,7 @@ def needs_pool(workflow: Workflow, job: str) -> bool:
     return found.kind == "job" and found.site_hint != SUBMIT_SITE
 
 
-def stretches(workflow: Workflow, min_width: int) -> list[WideLevels]:
+def wide_levels(workflow: Workflow, min_width: int) -> list[WideLevels]:
     """The stretches of levels with at least ``min_width`` jobs for the pool, from the first on."""
     by_level: dict[int, list[str]] = {}
     for job in workflow.jobs:
@@ -112,29 +112,19 @@ class FileLocations:
     sizes: Mapping[str, int] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class LevelNeeds:
-    """``slots`` with ``cores`` and ``memory_mb`` (0: nobody says) each; ``input_bytes`` is what the
-    stretch reads as far as sizes are known, each file once; ``paths`` by pair of sites."""
-
-    slots: int
-    cores: int
-    memory_mb: int
-    input_bytes: int
-    paths: tuple[PathNeed, ...]
-
-
-def needs_of(workflow: Workflow, stretch: WideLevels, where: FileLocations) -> LevelNeeds:
-    """What ``stretch`` needs."""
-    jobs = [workflow.jobs[name] for name in stretch.jobs]
+def needs_of(workflow: Workflow, levels: WideLevels, where: FileLocations) -> Step:
+    """What the levels need: a slot for each of the widest one's jobs, of the size of the largest;
+    what they read as far as sizes are known, each file once; and paths by pair of sites."""
+    jobs = [workflow.jobs[name] for name in levels.jobs]
     read = dict.fromkeys(lfn for job in jobs for lfn in job.inputs)
     sizes = [_size(workflow, lfn, where) for lfn in read]
-    return LevelNeeds(
-        stretch.width,
+    return Step(
+        levels.first,
+        levels.width,
         max(job.cores for job in jobs),
         math.ceil(max((job.memory_mb or 0 for job in jobs), default=0)),
         sum(size for size in sizes if size is not None),
-        _paths(workflow, jobs, where),
+        paths=_paths(workflow, jobs, where),
     )
 
 

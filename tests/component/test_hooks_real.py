@@ -17,7 +17,7 @@ from typing import Any
 
 import hooks_world
 import pytest
-import uvicorn
+from broker_service import BrokerService
 from hooks_world import (
     PATIENT_S,
     POST,
@@ -34,14 +34,8 @@ from Pegasus import transfer as pegasus_transfer
 
 from monitors.archive.archive import Archive
 from monitors.workflows.planned import job_files
-from network_provisioner.api import create_app
 from network_provisioner.base.model import TransitState
-from network_provisioner.broker import Broker
 from network_provisioner.client.broker import BrokerClient
-from network_provisioner.controllers.simulated import SimulatedController
-from network_provisioner.stores.sqlite import SqliteStore
-from network_provisioner.templates.data import templates_from_dict
-from network_provisioner.topology.data import topology_from_dict
 
 pytestmark = pytest.mark.component
 
@@ -62,21 +56,8 @@ TEMPLATES = {
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[str]:
-    """A broker behind its REST API, on the simulated controller."""
-    topology = topology_from_dict(NETWORK)
-    controller = SimulatedController(topology)
-    store = SqliteStore(tmp_path / "broker.sqlite")
-    service = Broker(topology, templates_from_dict(TEMPLATES), controller, store)
-    service.start()
-    sock = socket.create_server(("127.0.0.1", 0))
-    settings = uvicorn.Config(create_app(service), log_level="warning", access_log=False)
-    server = uvicorn.Server(settings)
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [sock]}, daemon=True)
-    thread.start()
-    yield f"http://127.0.0.1:{sock.getsockname()[1]}"
-    server.should_exit = True
-    thread.join(PATIENT_S)
-    service.stop()
+    with BrokerService(tmp_path, NETWORK, TEMPLATES) as service:
+        yield service.url
 
 
 @pytest.fixture

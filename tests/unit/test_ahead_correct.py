@@ -73,7 +73,7 @@ def test_what_frees_room_comes_first() -> None:
         held("x", 1, 2),
     ]
     found = changes(windows, has)
-    assert [back.held.job for back in found.back] == ["x"]
+    assert [back.job for back in found.back] == ["x"]
     assert [shift.held.job for shift in found.later] == ["a", "b"]
     assert [shift.held.job for shift in found.sooner] == ["c", "d"]
     assert [ask.job for ask in found.ask] == ["e"]
@@ -95,7 +95,7 @@ def test_one_that_is_too_short_is_made_longer() -> None:
 def test_what_has_begun_is_left_alone_and_what_will_not_run_goes_back() -> None:
     assert changes([window("a", 50, 60)], [held("a", 10, 20)], "a") == Corrections()
     assert changes([], [held("a", 10, 20)], "a") == Corrections()
-    assert [back.held.job for back in changes([], [held("a", 10, 20)]).back] == ["a"]
+    assert [back.job for back in changes([], [held("a", 10, 20)]).back] == ["a"]
 
 
 TIMES = st.floats(0, 5000)
@@ -114,7 +114,7 @@ def test_once_corrected_nothing_is_left_to_correct(
     found = changes(windows, before, *begun)
     after = {one.job: one for one in before}
     for back in found.back:
-        del after[back.held.job]
+        del after[back.job]
     for shift in (*found.later, *found.sooner):
         after[shift.held.job] = held(shift.held.job, shift.start - T0, shift.end - T0)
     for ask in found.ask:
