@@ -51,6 +51,8 @@ def test_braindump_values_come_back(
     text = "".join(f"{key}: {json.dumps(value)}\n" for key, value in values.items())
     (folder / "braindump.yml").write_text(text)
     assert job_files.braindump(folder) == values
+    (folder / "braindump.yml").write_text(json.dumps(values))
+    assert job_files.braindump(folder) == values
 
 
 def _append(path: Path) -> None:

@@ -39,6 +39,9 @@ def braindump(submit_dir: Path) -> dict[str, str]:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: found {error}, expected Pegasus's braindump.yml") from None
+    if text.startswith("{"):  # the same as JSON, which is YAML, too
+        with suppress(ValueError, AttributeError):
+            return {key: str(value) for key, value in json.loads(text).items() if value is not None}
     out = {}
     for line in text.splitlines():
         key, colon, value = line.partition(":")
