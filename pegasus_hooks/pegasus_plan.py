@@ -41,7 +41,7 @@ class Finished:
     errors: str
 
 
-class Runner(Protocol):
+class PlannerRunner(Protocol):
     """Runs a command to its end."""
 
     def __call__(self, command: Sequence[str]) -> Finished:
@@ -62,7 +62,7 @@ def plan(
     output_site: str,
     hooks: Path | None = None,
     user_properties: Path | None = None,
-    run: Runner | None = None,
+    run: PlannerRunner | None = None,
 ) -> PlannedWorkflow:
     """Plan with Pegasus; the submit directory is where Pegasus puts it below ``base_dir``.
 
@@ -93,7 +93,7 @@ def plan(
     return planned
 
 
-def start(submit_dir: Path, run: Runner | None = None) -> int:
+def start(submit_dir: Path, run: PlannerRunner | None = None) -> int:
     """Start a planned workflow with ``pegasus-run``, which also starts Pegasus's own monitoring;
     the cluster of its DAGMan. Raises MissingError without Pegasus, AdonError where it refuses.
     """
@@ -217,7 +217,7 @@ def _last_line(done: Finished) -> str:
 
 def runner(
     env: Mapping[str, str] | None = None, wrap: Callable[[Sequence[str]], list[str]] = list
-) -> Runner:
+) -> PlannerRunner:
     """Runs commands with an environment (or this process's), after ``wrap`` changed them: clients
     of a pool can need both. The planner itself looks for HTCondor's programs on PATH."""
 
