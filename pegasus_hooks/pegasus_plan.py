@@ -16,7 +16,6 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from monitors.planned import submitdir
 from network_provisioner.base.errors import AdonError, InputError, MissingError
@@ -41,12 +40,8 @@ class Finished:
     errors: str
 
 
-class PlannerRunner(Protocol):
-    """Runs a command to its end."""
-
-    def __call__(self, command: Sequence[str]) -> Finished:
-        """Raises OSError where it cannot be started."""
-        ...
+PlannerRunner = Callable[[Sequence[str]], Finished]
+"""Runs a command to its end. Raises OSError where it cannot be started."""
 
 
 def find_planner() -> Path | None:
