@@ -16,7 +16,6 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from monitors.workflows.planned import job_files
 from network_provisioner.base.errors import AdonError, InputError, MissingError
@@ -41,12 +40,8 @@ class Finished:
     errors: str
 
 
-class Runner(Protocol):
-    """Runs a command to its end."""
-
-    def __call__(self, command: Sequence[str]) -> Finished:
-        """Raises OSError where it cannot be started."""
-        ...
+PlannerRunner = Callable[[Sequence[str]], Finished]
+"""Runs a command to its end. Raises OSError where it cannot be started."""
 
 
 def find_planner() -> Path | None:
@@ -62,7 +57,7 @@ def plan(
     output_site: str,
     hooks: Path | None = None,
     user_properties: Path | None = None,
-    run: Runner | None = None,
+    run: PlannerRunner | None = None,
 ) -> PlannedWorkflow:
     """Plan with Pegasus; the submit directory is where Pegasus puts it below ``base_dir``.
 
@@ -93,7 +88,7 @@ def plan(
     return planned
 
 
-def start(submit_dir: Path, run: Runner | None = None) -> int:
+def start(submit_dir: Path, run: PlannerRunner | None = None) -> int:
     """Start a planned workflow with ``pegasus-run``, which also starts Pegasus's own monitoring;
     the cluster of its DAGMan. Raises MissingError without Pegasus, AdonError where it refuses.
     """
@@ -217,7 +212,7 @@ def _last_line(done: Finished) -> str:
 
 def runner(
     env: Mapping[str, str] | None = None, wrap: Callable[[Sequence[str]], list[str]] = list
-) -> Runner:
+) -> PlannerRunner:
     """Runs commands with an environment (or this process's), after ``wrap`` changed them: clients
     of a pool can need both. The planner itself looks for HTCondor's programs on PATH."""
 

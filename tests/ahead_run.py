@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal
+
+from broker_rig import Rig
 
 from monitors.watcher.events import Event, EventKind, Watched
 from monitors.workflows.planned.dag import Node, PlannedDag
@@ -23,7 +25,6 @@ from network_provisioner.base.model import (
     TransitRequest,
 )
 from network_provisioner.base.model import TransitState as State
-from network_provisioner.broker import Broker
 from network_provisioner.client.hookconfig import HookConfig
 from pegasus_hooks.advance.beliefs import Beliefs
 from pegasus_hooks.advance.booking import CorrectionRules, WorkflowReservations, reserved_in_advance
@@ -35,23 +36,10 @@ BEST_EFFORT_BPS = 10e6
 PATIENCE_S = 20.0
 
 
-class Settable(Protocol):
-    """Unix seconds that pass when told to."""
-
-    now: float
-
-
-class World(Protocol):
-    """A broker, and the clock it looks at."""
-
-    broker: Broker
-    clock: Settable
-
-
 class Direct:
     """A broker's client without a network between."""
 
-    def __init__(self, rig: World) -> None:
+    def __init__(self, rig: Rig) -> None:
         self.broker = rig.broker
         self.calls = 0
 
@@ -117,7 +105,7 @@ class VirtualRun:
 
     def __init__(
         self,
-        rig: World,
+        rig: Rig,
         dag: PlannedDag,
         beliefs: Beliefs,
         truth: Truth,

@@ -11,7 +11,7 @@ from adon.cli.parsing import Nouns, add_command, add_json, names, whole
 
 if TYPE_CHECKING:
     from pegasus_hooks.provisioning.provisioned import ProvisionedWorkflow, ProvisioningOptions
-    from pegasus_hooks.provisioning.step import Step
+    from pegasus_hooks.provisioning.step import ProvisioningStep
     from pegasus_hooks.provisioning.wide_levels import WideLevels
     from site_selector.catalogs.documents import Document
     from site_selector.catalogs.entries import ReplicaCatalog
@@ -169,7 +169,7 @@ def _print(found: ProvisionedWorkflow, options: ProvisioningOptions, written: st
         print(f"written to {written}")
 
 
-def _told(stretch: WideLevels, step: Step) -> list[str]:
+def _told(stretch: WideLevels, step: ProvisioningStep) -> list[str]:
     from network_provisioner.base.units import format_size
 
     levels = str(stretch.first)

@@ -79,38 +79,28 @@ def fitting(rows: Iterable[Sequence[str]], cores: int, memory_mb: int) -> int:
     return count
 
 
-@dataclass(frozen=True, slots=True)
-class CollectorSlots:
-    """A pool by its collector, asked with HTCondor's own program: bindings would take the settings
-    of this process, and those that it has are not the workers'."""
+def slots_present(settings: StartdSettings, config: Path, cores: int, memory_mb: int) -> int:
+    """Slots that the pool has for such jobs without our workers. Raises AdonError.
 
-    release: Path
-    config: Path
-    collector: str
-
-    def present(self, site: str, cores: int, memory_mb: int) -> int:
-        """Slots of the pool for such jobs, at ``site`` where that is named. Raises AdonError."""
-        ours = f"{DEMAND_ATTRIBUTE} is undefined"
-        there = f' && PegasusSite == "{site}"' if site else ""
-        words = [str(self.release / "bin/condor_status"), "-pool", self.collector]
-        words += ["-constraint", ours + there, "-af", *_FIELDS]
-        try:
-            done = subprocess.run(
-                words,
-                env={"PATH": "/usr/bin:/bin", "CONDOR_CONFIG": str(self.config)},
-                capture_output=True,
-                text=True,
-                errors="replace",
-                timeout=_ASK_S,
-                check=False,
-            )
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise AdonError(f"condor_status: {error}") from None
-        if done.returncode != 0:
-            said = done.stderr.strip().splitlines()
-            raise AdonError(f"condor_status: {said[-1] if said else 'it failed'}")
-        rows = (line.split() for line in done.stdout.splitlines())
-        return fitting((row for row in rows if len(row) == len(_FIELDS)), cores, memory_mb)
+    Its collector is asked with HTCondor's own program: bindings would take the settings of this
+    process, and those that it has are not the workers'.
+    """
+    ours = f"{DEMAND_ATTRIBUTE} is undefined"
+    there = f' && PegasusSite == "{settings.site}"' if settings.site else ""
+    words = [str(settings.release / "bin/condor_status"), "-pool", settings.collector]
+    words += ["-constraint", ours + there, "-af", *_FIELDS]
+    try:
+        done = subprocess.run(
+            words, env={"PATH": "/usr/bin:/bin", "CONDOR_CONFIG": str(config)},
+            capture_output=True, text=True, errors="replace", timeout=_ASK_S, check=False,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise AdonError(f"condor_status: {error}") from None
+    if done.returncode != 0:
+        said = done.stderr.strip().splitlines()
+        raise AdonError(f"condor_status: {said[-1] if said else 'it failed'}")
+    rows = (line.split() for line in done.stdout.splitlines())
+    return fitting((row for row in rows if len(row) == len(_FIELDS)), cores, memory_mb)
 
 
 _RECORD = "worker.json"
@@ -202,11 +192,10 @@ class StartdExpansion:
             raise InputError(f"{token}: {error.strerror}, expected a token of the pool") from None
 
     def _present(self, demand: SlotDemand) -> tuple[int, str]:
-        folder, settings = self._settings.directory, self._settings
-        pool = CollectorSlots(settings.release, folder / "client/condor_config", settings.collector)
+        settings, config = self._settings, self._settings.directory / "client/condor_config"
         try:
             memory = demand.memory_mb or settings.memory_mb
-            return pool.present(settings.site, demand.cores, memory), ""
+            return slots_present(settings, config, demand.cores, memory), ""
         except AdonError as error:
             return 0, f"slots that are there already are not counted: {error}"
 

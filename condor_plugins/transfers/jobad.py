@@ -8,8 +8,6 @@ since most jobs of some pools have no files moved at all.
 
 from __future__ import annotations
 
-import os
-import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 Value = str | int | float | bool
@@ -100,8 +98,15 @@ Size = Callable[[str], int]
 
 
 def bytes_sent(ad: JobAd, size: Size | None = None) -> int | None:
-    """Bytes, None where nobody knows. ``size`` gives those of a file or folder by its absolute
-    path and raises OSError."""
+    """Bytes that an access point sends to a slot before a job runs, None where nobody knows.
+
+    Asked are the files themselves, as the job's owner and right before they are sent. What HTCondor
+    noted when the job was submitted (whole MiB) stands in where they do not tell: too many of them,
+    or not to be seen from here. ``size`` gives the bytes of a file or folder by its absolute path
+    and raises OSError.
+    """
+    import os  # noqa: PLC0415 - jobs whose files nobody moves never get here
+
     names = list(_names(ad))
     measure = size or _Sizes()
     base = text(ad, "Iwd")
@@ -132,6 +137,9 @@ class _Sizes:
         self._left = _MOST_FILES
 
     def __call__(self, path: str) -> int:
+        import os  # noqa: PLC0415
+        import stat  # noqa: PLC0415
+
         self._left -= 1
         if self._left < 0:
             raise OSError("too many files")

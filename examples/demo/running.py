@@ -65,7 +65,7 @@ def start(planned: PlannedWorkflow, pool: Pool) -> int:
     return dagman.submit_dag(planned.dag, pool.run)
 
 
-def pegasus_runner(pool: Pool) -> pegasus_plan.Runner:
+def pegasus_runner(pool: Pool) -> pegasus_plan.PlannerRunner:
     """Runs Pegasus's tools as clients of the pool: they look for HTCondor's on PATH."""
     return pegasus_plan.runner(pool.env(), pool.command)
 

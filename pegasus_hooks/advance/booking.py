@@ -50,7 +50,7 @@ class CorrectionRules:
 
 
 @dataclass(frozen=True, slots=True)
-class Reservation:
+class AdvanceReservation:
     """What is reserved, or ``waits`` for room, for one job and pair. Unix seconds; ``min_bps`` is
     what the broker keeps for it."""
 
@@ -83,7 +83,7 @@ class NewReservation:
 class Shift:
     """Hold this one from ``start`` to ``end`` (Unix seconds) instead."""
 
-    held: Reservation
+    held: AdvanceReservation
     start: float
     end: float
     size_bytes: int
@@ -94,7 +94,7 @@ class Corrections:
     """In the order in which they find room: first what frees it, what goes later before what comes
     sooner, and new ones at the end."""
 
-    back: list[Reservation] = field(default_factory=list)
+    back: list[AdvanceReservation] = field(default_factory=list)
     later: list[Shift] = field(default_factory=list)
     sooner: list[Shift] = field(default_factory=list)
     ask: list[NewReservation] = field(default_factory=list)
@@ -102,7 +102,7 @@ class Corrections:
 
 def corrections(
     windows: Iterable[Window],
-    held: Iterable[Reservation],
+    held: Iterable[AdvanceReservation],
     begun: Collection[str],
     declined: Collection[Key],
     now: float,
@@ -149,7 +149,9 @@ def _times(
     return start, start + length * (1 + rules.margin) + rules.margin_s
 
 
-def _moved(held: Reservation, window: Window, now: float, rules: CorrectionRules) -> Shift | None:
+def _moved(
+    held: AdvanceReservation, window: Window, now: float, rules: CorrectionRules
+) -> Shift | None:
     """Where it should be instead, None where it is well enough."""
     start, end = _times(window, now, held.min_bps, rules)
     off = max(rules.close_s, rules.part * (start - now))
@@ -203,7 +205,7 @@ RequestsOf = Callable[[str], Mapping[Pair, TransitRequest]]
 """What the PRE of a job will ask for, by pair of sites. Raises InputError, OSError."""
 
 
-def reserved_in_advance(transit: Transit) -> Reservation | None:
+def reserved_in_advance(transit: Transit) -> AdvanceReservation | None:
     """What a transit holds, or waits for, in advance of its job; None for any other."""
     own = f"{transit.workflow}:{transit.job}:0:{transit.src}-{transit.dst}"
     if transit.state not in _WAITS or not transit.end or not transit.id.startswith(own):
@@ -211,7 +213,7 @@ def reserved_in_advance(transit: Transit) -> Reservation | None:
     start = transit.start or transit.requested_at
     pair = transit.src, transit.dst
     waits = transit.state is TransitState.QUEUED
-    return Reservation(
+    return AdvanceReservation(
         transit.id, transit.job, pair, start, transit.end, transit.requested_bps, waits
     )
 
@@ -240,7 +242,7 @@ class WorkflowReservations:
     workflow: str
     broker: ReservingBroker
     requests_of: RequestsOf
-    held: dict[Key, Reservation] = field(default_factory=dict)
+    held: dict[Key, AdvanceReservation] = field(default_factory=dict)
     declined: dict[Key, str] = field(default_factory=dict)
     min_bps: dict[Pair, float] = field(default_factory=dict)
     _stuck: dict[Key, float] = field(default_factory=dict)  # until when
@@ -290,7 +292,7 @@ class WorkflowReservations:
 
     # -- within ----------------------------------------------------------------------------------
 
-    def _back(self, held: Reservation, done: CorrectionCounts) -> None:
+    def _back(self, held: AdvanceReservation, done: CorrectionCounts) -> None:
         # By now its job may have begun it.
         if reserved_in_advance(self.broker.get(held.id)) is not None:
             self.broker.release(held.id, outcome="not needed")

@@ -333,7 +333,7 @@ def demand(windows: Iterable[Window]) -> list[RateInterval]:
     for window in windows:
         if window.end > window.start:
             of.setdefault(window.pair, []).append(window)
-    return [stretch for pair in sorted(of) for stretch in _steps(pair, of[pair])]
+    return [one for pair in sorted(of) for one in _steps(pair, of[pair])]
 
 
 def _steps(pair: Pair, windows: list[Window]) -> list[RateInterval]:

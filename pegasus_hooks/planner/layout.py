@@ -15,7 +15,7 @@ from typing import Any
 from monitors.workflows.planned.transferlist import Mkdir, Remove, SiteUrl
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.suggestions import did_you_mean
-from pegasus_hooks.planner.model import Options, PlannedJob, PlannedKind, Task
+from pegasus_hooks.planner.model import ComputeTask, ExecutableJob, Options, PlannedKind
 from pegasus_hooks.planner.programs import (
     ExecutableCatalog,
     JobExecutable,
@@ -37,7 +37,7 @@ def lay_out(
     places: RunPaths,
     output_site: str,
     options: Options,
-) -> dict[str, PlannedJob]:
+) -> dict[str, ExecutableJob]:
     """The jobs by name, parents before children. Raises InputError that names the job or site."""
     check_mapping(inputs, mapping)
     return _Layout(inputs, programs, mapping, places, output_site, options).build()
@@ -82,12 +82,12 @@ class _Layout:
         self.stager = TransferJobs(
             places, output_site, options.stage_in_clusters, options.stage_out_clusters
         )
-        self.compute: dict[str, PlannedJob] = {}  # by id in the abstract workflow
+        self.compute: dict[str, ExecutableJob] = {}  # by id in the abstract workflow
         raw_jobs = self.flow.document.root["jobs"]
         self.raw: dict[str, Mapping[str, Any]] = dict(zip(self.flow.jobs, raw_jobs, strict=True))
         self.program: dict[str, JobExecutable] = {}
 
-    def build(self) -> dict[str, PlannedJob]:
+    def build(self) -> dict[str, ExecutableJob]:
         used = dict.fromkeys(self.mapping[job_id] for job_id in self.flow.order)
         for job_id in self.flow.order:
             self._add_compute(self.flow.jobs[job_id])
@@ -125,7 +125,7 @@ class _Layout:
                 job.id, f"found {feature}, which the embedded planner cannot plan; use pegasus-plan"
             )
         name = f"{self.raw[job.id]['name']}_{job.id}".replace(".", "_")
-        planned = PlannedJob(name, PlannedKind.COMPUTE, site, self.flow.level[job.id])
+        planned = ExecutableJob(name, PlannedKind.COMPUTE, site, self.flow.level[job.id])
         planned.profiles = profiles
         planned.touches = {site}
         planned.task = self._task(job, found, site)
@@ -133,14 +133,14 @@ class _Layout:
         for parent in self.flow.parents[job.id]:
             planned.parents.add(self.compute[parent].name)
 
-    def _task(self, job: Job, program: JobExecutable, site: str) -> Task:
+    def _task(self, job: Job, program: JobExecutable, site: str) -> ComputeTask:
         raw = self.raw[job.id]
         try:
             arguments = split_arguments(raw.get("arguments") or [])
         except ValueError as error:
             raise self.flow.job_error(job.id, f"arguments: {error}") from None
         staged = program.staged
-        return Task(
+        return ComputeTask(
             id=job.id,
             transformation=job.transformation,
             directory=self.places.run_dir(site),
@@ -191,21 +191,21 @@ class _Layout:
         planned = self.compute[job.id]
         self.stager.stage_out(planned.name, planned.site, planned.level, wanted)
 
-    def _create_dir(self, site: str) -> PlannedJob:
-        job = PlannedJob(
+    def _create_dir(self, site: str) -> ExecutableJob:
+        job = ExecutableJob(
             f"create_dir_{_label(self.flow.name)}_0_{site}", PlannedKind.CREATE_DIR, site, 0
         )
         job.entries = [Mkdir(SiteUrl(site, f"file://{self.places.run_dir(site)}"))]
         job.touches = {site}
         return job
 
-    def _cleanup(self, site: str, jobs: Mapping[str, PlannedJob]) -> PlannedJob:
+    def _cleanup(self, site: str, jobs: Mapping[str, ExecutableJob]) -> ExecutableJob:
         """Runs after every job that touches the site; those that a later one waits for need no
         edge of their own."""
         touching = {name for name, job in jobs.items() if site in job.touches}
         waited_for = {p for name in touching for p in jobs[name].parents}
         level = max(job.level for job in jobs.values()) + 1
-        job = PlannedJob(
+        job = ExecutableJob(
             f"cleanup_{_label(self.flow.name)}_0_{site}", PlannedKind.CLEANUP, site, level
         )
         job.entries = [Remove(SiteUrl(site, f"file://{self.places.run_dir(site)}"), recursive=True)]
@@ -214,7 +214,9 @@ class _Layout:
 
 
 def _depend_on_create_dir(
-    todo: Iterable[PlannedJob], jobs: Mapping[str, PlannedJob], created: Mapping[str, PlannedJob]
+    todo: Iterable[ExecutableJob],
+    jobs: Mapping[str, ExecutableJob],
+    created: Mapping[str, ExecutableJob],
 ) -> None:
     """A job waits for a site's directory unless a job it waits for already does."""
     for job in todo:
@@ -225,7 +227,7 @@ def _depend_on_create_dir(
                 job.parents.add(created[site].name)
 
 
-def _parents_first(jobs: Mapping[str, PlannedJob]) -> dict[str, PlannedJob]:
+def _parents_first(jobs: Mapping[str, ExecutableJob]) -> dict[str, ExecutableJob]:
     graph = {name: sorted(job.parents) for name, job in jobs.items()}
     return {name: jobs[name] for name in TopologicalSorter(graph).static_order()}
 
@@ -234,8 +236,8 @@ def _label(name: str) -> str:
     return name.replace(".", "_")
 
 
-def _by_name(jobs: Iterable[PlannedJob], workflow: str) -> dict[str, PlannedJob]:
-    out: dict[str, PlannedJob] = {}
+def _by_name(jobs: Iterable[ExecutableJob], workflow: str) -> dict[str, ExecutableJob]:
+    out: dict[str, ExecutableJob] = {}
     for job in jobs:
         if job.name in out:
             raise InputError(

@@ -76,7 +76,7 @@ class Options:
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class ComputeTask:
     """What a compute job runs: the input of ``jobrun.py``. Paths are in the site's run directory
     unless absolute."""
 
@@ -94,7 +94,7 @@ class Task:
 
 
 @dataclass(slots=True)
-class PlannedJob:
+class ExecutableJob:
     """One job of the executable workflow.
 
     ``site`` is where it runs. ``entries`` is the transfer list of every kind but compute, which
@@ -107,7 +107,7 @@ class PlannedJob:
     level: int
     parents: set[str] = field(default_factory=set)
     entries: list[Entry] = field(default_factory=list)
-    task: Task | None = None
+    task: ComputeTask | None = None
     profiles: dict[str, dict[str, str]] = field(default_factory=dict)
     # Sites whose run directory the job reads or writes.
     touches: set[str] = field(default_factory=set)
@@ -132,5 +132,5 @@ class PlannedWorkflow:
     dag: Path
     wf_uuid: str
     planner: str
-    jobs: Mapping[str, PlannedJob] = field(default_factory=dict)
+    jobs: Mapping[str, ExecutableJob] = field(default_factory=dict)
     output: str = ""

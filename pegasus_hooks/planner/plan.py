@@ -23,7 +23,13 @@ from network_provisioner.base.errors import InputError, MissingError
 from pegasus_hooks.hookscripts import safe_path
 from pegasus_hooks.planner import jobrun
 from pegasus_hooks.planner.layout import lay_out
-from pegasus_hooks.planner.model import Options, PlannedJob, PlannedKind, PlannedWorkflow, Sources
+from pegasus_hooks.planner.model import (
+    ExecutableJob,
+    Options,
+    PlannedKind,
+    PlannedWorkflow,
+    Sources,
+)
 from pegasus_hooks.planner.programs import (
     OWN_POST,
     ExecutableCatalog,
@@ -34,7 +40,7 @@ from pegasus_hooks.planner.staging import RunPaths
 from pegasus_hooks.planner.submitfile import (
     JOB_RUNNER,
     TASK_ENDING,
-    RunFacts,
+    SubmitFacts,
     braindump_text,
     metadata_text,
     properties_text,
@@ -130,9 +136,9 @@ def _transfer_tool() -> Path:
 
 def _facts(
     inputs: Inputs, programs: ExecutableCatalog, submit_dir: Path, tool: Path, options: Options
-) -> RunFacts:
+) -> SubmitFacts:
     planned_at = time.time() if options.planned_at is None else options.planned_at
-    return RunFacts(
+    return SubmitFacts(
         label=inputs.workflow.name,
         wf_uuid=options.wf_uuid or str(uuid.uuid4()),
         timestamp=datetime.fromtimestamp(planned_at, UTC).strftime("%Y%m%dT%H%M%S%z"),
@@ -146,8 +152,8 @@ def _facts(
 
 def _write(
     draft: Path,
-    facts: RunFacts,
-    jobs: Mapping[str, PlannedJob],
+    facts: SubmitFacts,
+    jobs: Mapping[str, ExecutableJob],
     inputs: Inputs,
     sources: Sources,
     output_site: str,
@@ -172,7 +178,7 @@ def _write(
     )
 
 
-def _write_job(folder: Path, job: PlannedJob, facts: RunFacts) -> None:
+def _write_job(folder: Path, job: ExecutableJob, facts: SubmitFacts) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / f"{job.name}.sub").write_text(submit_text(job, facts), encoding="utf-8")
     if job.task is not None:
@@ -185,7 +191,7 @@ def _write_job(folder: Path, job: PlannedJob, facts: RunFacts) -> None:
 
 
 def _scripts(
-    job: PlannedJob, options: Options, hooks: Path | None
+    job: ExecutableJob, options: Options, hooks: Path | None
 ) -> tuple[list[str] | None, list[str] | None]:
     """PRE on transfer jobs, as by the route on ``pegasus::transfer``; POST also on compute jobs,
     whose output sizes it keeps. A job's own POST stands in place of ours, as in Pegasus."""

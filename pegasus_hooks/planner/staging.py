@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from monitors.workflows.planned.transferlist import SiteUrl, Transfer
 from network_provisioner.base.errors import InputError
-from pegasus_hooks.planner.model import PlannedJob, PlannedKind
+from pegasus_hooks.planner.model import ExecutableJob, PlannedKind
 from site_selector.catalogs.entries import Directory, Site
 
 SCRATCH = ("sharedScratch",)
@@ -124,7 +124,7 @@ class TransferJobs:
     output_site: str
     stage_in_clusters: int
     stage_out_clusters: int
-    jobs: dict[str, PlannedJob] = field(default_factory=dict)
+    jobs: dict[str, ExecutableJob] = field(default_factory=dict)
     # (site, lfn) to the job that brings the file there
     brought: dict[tuple[str, str], str] = field(default_factory=dict)
     _turns: dict[tuple[str, str, str, int], int] = field(default_factory=dict)
@@ -231,5 +231,5 @@ class TransferJobs:
         self._turns[place] = turn + 1
         return turn % clusters
 
-    def _job(self, name: str, kind: PlannedKind, site: str, level: int) -> PlannedJob:
-        return self.jobs.setdefault(name, PlannedJob(name, kind, site, level))
+    def _job(self, name: str, kind: PlannedKind, site: str, level: int) -> ExecutableJob:
+        return self.jobs.setdefault(name, ExecutableJob(name, kind, site, level))

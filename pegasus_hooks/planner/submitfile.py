@@ -13,7 +13,7 @@ from pathlib import Path
 from monitors.workflows.planned.transferlist import Transfer
 from network_provisioner.base.errors import InputError
 from pegasus_hooks.hookscripts import safe_path
-from pegasus_hooks.planner.model import Options, PlannedJob, PlannedKind, Sources
+from pegasus_hooks.planner.model import ExecutableJob, Options, PlannedKind, Sources
 from pegasus_hooks.planner.programs import TRANSFER, ExecutableCatalog
 from pegasus_hooks.planner.staging import SUBMIT_SITE
 from pegasus_hooks.prepost.prejob import DEFER_STATUS, MULTIPART_ENDING
@@ -45,7 +45,7 @@ _RESOURCES = (
 
 
 @dataclass(frozen=True, slots=True)
-class RunFacts:
+class SubmitFacts:
     """What every submit file of a run says."""
 
     label: str
@@ -63,7 +63,7 @@ class RunFacts:
         return f"{self.label}-0"
 
 
-def priority_of(job: PlannedJob) -> int:
+def priority_of(job: ExecutableJob) -> int:
     """Pegasus's priorities: what frees or feeds sites first, then deeper levels."""
     own = job.profiles.get("dagman", {}).get("priority")
     if own is not None and own.lstrip("-").isdecimal():
@@ -71,7 +71,7 @@ def priority_of(job: PlannedJob) -> int:
     return _PRIORITIES.get(job.kind, 10 * (job.level + 2))
 
 
-def submit_text(job: PlannedJob, facts: RunFacts) -> str:
+def submit_text(job: ExecutableJob, facts: SubmitFacts) -> str:
     """The submit file of ``job``. Raises InputError for paths that HTCondor could not carry."""
     local = _universe(job) == "local"
     base = facts.submit_dir / job.folder / job.name
@@ -118,7 +118,7 @@ def quoted_words(words: list[str], what: str) -> str:
     return '"' + " ".join(out) + '"'
 
 
-def _universe(job: PlannedJob) -> str:
+def _universe(job: ExecutableJob) -> str:
     """What moves files for others runs at the submit host itself; at a site, the site's profile."""
     if job.site == SUBMIT_SITE:
         if job.kind is not PlannedKind.COMPUTE:
@@ -127,7 +127,7 @@ def _universe(job: PlannedJob) -> str:
     return job.profiles.get("condor", {}).get("universe", "vanilla")
 
 
-def _program(job: PlannedJob, facts: RunFacts, local: bool) -> dict[str, str]:
+def _program(job: ExecutableJob, facts: SubmitFacts, local: bool) -> dict[str, str]:
     """Executable, arguments, and what HTCondor carries to the site beside them.
 
     The submit directory need not be visible at the site: HTCondor brings lists and task
@@ -162,13 +162,13 @@ def _program(job: PlannedJob, facts: RunFacts, local: bool) -> dict[str, str]:
     return lines | {"executable": executable, "arguments": quoted_words(words, job.name)}
 
 
-def _carries(job: PlannedJob) -> bool:
+def _carries(job: ExecutableJob) -> bool:
     """Whether HTCondor has to bring files to the site, because it does not see ours."""
     wish = job.profiles.get("condor", {}).get("should_transfer_files", "YES")
     return wish.strip().upper() != "NO"
 
 
-def _environment(job: PlannedJob, facts: RunFacts, local: bool) -> str:
+def _environment(job: ExecutableJob, facts: SubmitFacts, local: bool) -> str:
     values = {
         "LANG": "C.UTF-8",
         "PATH": _PATH,
@@ -185,7 +185,7 @@ def _environment(job: PlannedJob, facts: RunFacts, local: bool) -> str:
     return quoted_words([f"{k}={v}" for k, v in values.items()], f"job {job.name}: environment")
 
 
-def _resources(job: PlannedJob) -> dict[str, str]:
+def _resources(job: ExecutableJob) -> dict[str, str]:
     if job.kind is not PlannedKind.COMPUTE:
         return {}
     wishes = job.profiles.get("pegasus", {})
@@ -204,7 +204,7 @@ def _resources(job: PlannedJob) -> dict[str, str]:
     return out
 
 
-def _attributes(job: PlannedJob, facts: RunFacts) -> dict[str, str]:
+def _attributes(job: ExecutableJob, facts: SubmitFacts) -> dict[str, str]:
     task = job.task
     xformation = task.transformation if task else _XFORMATIONS.get(job.kind, TRANSFER)
     values = {
@@ -230,7 +230,7 @@ def script_words(python: str, script: Path, config: Path, macros: list[str]) -> 
     return [safe_path(word, "hook script") for word in words] + macros
 
 
-def category_of(job: PlannedJob) -> str | None:
+def category_of(job: ExecutableJob) -> str | None:
     """Pegasus's DAGMan categories, which MAXJOBS lines bound."""
     own: Mapping[str, str] = job.profiles.get("dagman", {})
     if job.kind is PlannedKind.COMPUTE:
@@ -248,7 +248,7 @@ JOBSTATE_LOG, DAGMAN_CONFIG = "jobstate.log", "dagman.config"
 def write_dag(
     directory: Path,
     file_name: str,
-    jobs: Iterable[PlannedJob],
+    jobs: Iterable[ExecutableJob],
     scripts: Mapping[str, tuple[list[str] | None, list[str] | None]],
     options: Options,
 ) -> None:
@@ -272,7 +272,7 @@ def write_dag(
 
 
 def _dag_lines(
-    job: PlannedJob, pre: list[str] | None, post: list[str] | None, options: Options
+    job: ExecutableJob, pre: list[str] | None, post: list[str] | None, options: Options
 ) -> Iterator[str]:
     name, retries = job.name, job.profiles.get("dagman", {}).get("retry", "")
     yield f"JOB {name} {job.folder}/{name}.sub"
@@ -293,7 +293,9 @@ PLANNER_VERSION = "ADON embedded planner (no Pegasus on this machine)"
 PROPERTIES = "pegasus.properties"
 
 
-def braindump_text(facts: RunFacts, workflow: Workflow, sources: Sources, output_site: str) -> str:
+def braindump_text(
+    facts: SubmitFacts, workflow: Workflow, sources: Sources, output_site: str
+) -> str:
     """``braindump.yml``: what Pegasus's own tools and the hooks need to know of a run."""
     base = facts.submit_dir.parents[3]
     values = {
@@ -332,7 +334,7 @@ def braindump_text(facts: RunFacts, workflow: Workflow, sources: Sources, output
     )
 
 
-def properties_text(facts: RunFacts) -> str:
+def properties_text(facts: SubmitFacts) -> str:
     """The properties that this plan amounts to."""
     catalogs = facts.submit_dir / "catalogs"
     lines = ["# What a real pegasus-plan would be told for the same plan"]
@@ -346,7 +348,7 @@ def properties_text(facts: RunFacts) -> str:
     return "\n".join(lines) + "\n"
 
 
-def metadata_text(facts: RunFacts, jobs: Mapping[str, PlannedJob]) -> str:
+def metadata_text(facts: SubmitFacts, jobs: Mapping[str, ExecutableJob]) -> str:
     """``<wf>.metadata``: the sizes declared in each job's list."""
     sizes = {
         name: {

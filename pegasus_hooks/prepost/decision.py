@@ -29,7 +29,7 @@ from network_provisioner.client.path_requests import UNASKED
 
 
 @dataclass(slots=True)
-class Decision:
+class PathDecision:
     """The file's content; see the module. ``left_over`` says of each id whether it is one that was
     never answered for."""
 

@@ -37,7 +37,7 @@ from network_provisioner.client.path_requests import (
 )
 from pegasus_hooks.prepost import decision as decisions
 from pegasus_hooks.prepost import sizes, tuning
-from pegasus_hooks.prepost.decision import Decision
+from pegasus_hooks.prepost.decision import PathDecision
 
 _PROJECT = re.compile(
     r"^[ \t]*(?:(?:\+|MY\.)ProjectName|accounting_group)[ \t]*=[ \t]*(.*?)[ \t]*$", re.I | re.M
@@ -195,7 +195,7 @@ def run(
         return 0
     if register is not None:
         _register(register, place, effects)
-    decision = Decision(
+    decision = PathDecision(
         job, retry, place.workflow, place.at, decisions.since(data, retry, place.at),
         [one.decision() for one in requests], left_over=before, warnings=effects.warnings,
     )  # fmt: skip
@@ -258,7 +258,7 @@ def _tune(
         return {}
 
 
-def _journal(place: HookedJob, decision: Decision) -> None:
+def _journal(place: HookedJob, decision: PathDecision) -> None:
     head = {"at": place.at, "hook": "pre", "job": place.job, "retry": place.retry}
     event = "deferred" if decision.deferred else "decision"
     lines: list[dict[str, Any]] = [

@@ -21,7 +21,13 @@ import yaml
 from Pegasus.api import Job, Namespace, Transformation
 
 from network_provisioner.base.errors import InputError
-from pegasus_hooks.provisioning.step import NAMESPACE, PROVISION, RELEASE, Step, to_arguments
+from pegasus_hooks.provisioning.step import (
+    NAMESPACE,
+    PROVISION,
+    RELEASE,
+    ProvisioningStep,
+    to_arguments,
+)
 from pegasus_hooks.provisioning.wide_levels import WideLevels
 from site_selector.catalogs.documents import Document, Key, parse_document
 from site_selector.catalogs.workflow import WHAT
@@ -40,21 +46,23 @@ class Additions:
     transformations: Sequence[Mapping[str, Any]]
 
 
-def additions(steps: Sequence[tuple[WideLevels, Step]], program: Sequence[str]) -> Additions:
+def additions(
+    steps: Sequence[tuple[WideLevels, ProvisioningStep]], program: Sequence[str]
+) -> Additions:
     """Jobs, dependencies and programs for ``steps``. ``program`` is the interpreter and what it is
     told before the arguments of a job."""
     interpreter, *before = program
     jobs: list[dict[str, Any]] = []
     dependencies: list[dict[str, Any]] = []
-    for stretch, step in steps:
+    for levels, step in steps:
         for verb, name in ((PROVISION, step.before), (RELEASE, step.after)):
             job = Job(verb, _id=name, namespace=NAMESPACE, version=_VERSION)
             job.add_args(*before, *to_arguments(verb, step))
             job.add_selector_profile(execution_site=SUBMIT_SITE)
             jobs.append(_plain(job))
-        dependencies += [{"id": parent, "children": [step.before]} for parent in stretch.after]
-        dependencies.append({"id": step.before, "children": list(stretch.first_jobs)})
-        dependencies += [{"id": parent, "children": [step.after]} for parent in stretch.last_jobs]
+        dependencies += [{"id": parent, "children": [step.before]} for parent in levels.after]
+        dependencies.append({"id": step.before, "children": list(levels.first_jobs)})
+        dependencies += [{"id": parent, "children": [step.after]} for parent in levels.last_jobs]
     programs = []
     for verb in (PROVISION, RELEASE):
         found = Transformation(

@@ -1,4 +1,4 @@
-"""From a workflow's text to the same with provisioning jobs around its wide stretches."""
+"""From a workflow's text to the same with provisioning jobs around its wide levels."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from network_provisioner.base.errors import InputError
 from pegasus_hooks.provisioning.insertion import additions, inserted, without
-from pegasus_hooks.provisioning.step import Step
+from pegasus_hooks.provisioning.step import ProvisioningStep
 from pegasus_hooks.provisioning.wide_levels import (
     FileLocations,
     WideLevels,
@@ -27,7 +27,7 @@ _PROGRAM = Path(__file__).with_name("job.py")
 class ProvisioningOptions:
     """``min_width``: a level with fewer jobs is not wide. ``hooks`` and ``pool``: configuration
     files for the jobs, "" to leave network or pool as they are. ``lease_s`` is as in
-    :class:`pegasus_hooks.provisioning.step.Step`, ``execution`` and ``between`` as in
+    :class:`pegasus_hooks.provisioning.step.ProvisioningStep`, ``execution`` and ``between`` as in
     :class:`pegasus_hooks.provisioning.wide_levels.FileLocations`."""
 
     min_width: int
@@ -43,7 +43,7 @@ class ProvisionedWorkflow:
     """The new text, and what stands in it."""
 
     text: str
-    steps: tuple[tuple[WideLevels, Step], ...]
+    steps: tuple[tuple[WideLevels, ProvisioningStep], ...]
 
 
 def program() -> list[str]:
@@ -62,7 +62,7 @@ def provisioned(
     options: ProvisioningOptions,
     words: Sequence[str],
 ) -> ProvisionedWorkflow:
-    """``document`` with jobs around every wide stretch, those of an earlier time replaced.
+    """``document`` with jobs around its wide levels, those of an earlier time replaced.
 
     :param words: what runs the jobs, see :func:`program`.
     :raises InputError: for a workflow that is none, or is not written as Pegasus writes it.

@@ -31,11 +31,11 @@ from network_provisioner.client.path_requests import Answer, Effects, give_back
 from network_provisioner.client.patience import Broker, Budget
 from pegasus_hooks.prepost import WATCHER
 from pegasus_hooks.prepost.decision import (
-    Decision,
+    PathDecision,
     to_give_back,
 )
 from pegasus_hooks.prepost.prejob import identity_of
-from pegasus_hooks.provisioning.step import PROVISION, RELEASE, PathNeed, Step, dag_name
+from pegasus_hooks.provisioning.step import PROVISION, RELEASE, PathNeed, ProvisioningStep, dag_name
 
 if TYPE_CHECKING:
     from network_provisioner.base.model import RequestAnswer
@@ -57,8 +57,8 @@ class RunningWorkflow:
         dag = job_files.dag_file(self.submit_dir, self.facts)
         return job_files.job_file(self.submit_dir, dag, job, ending)
 
-    def demand(self, step: Step) -> str:
-        """The name of a stretch's demand for slots."""
+    def demand(self, step: ProvisioningStep) -> str:
+        """The name of the levels' demand for slots."""
         return f"{self.workflow}:level{step.level}"
 
 
@@ -135,7 +135,7 @@ class JobContext:
     warnings: list[str] = field(default_factory=list)
 
 
-def provision(step: Step, world: JobContext) -> None:
+def provision(step: ProvisioningStep, world: JobContext) -> None:
     """Ask for paths and slots. Nothing is raised for what the broker or the pool refuses."""
     _paths(step, world, _ask)
     if step.pool:
@@ -143,7 +143,7 @@ def provision(step: Step, world: JobContext) -> None:
     _warn(world, dag_name(PROVISION, step.before))
 
 
-def release(step: Step, world: JobContext) -> None:
+def release(step: ProvisioningStep, world: JobContext) -> None:
     """Give everything back, also where the other job left no word of it."""
     _paths(step, world, _give_back)
     if step.pool:
@@ -153,7 +153,9 @@ def release(step: Step, world: JobContext) -> None:
 
 
 def _paths(
-    step: Step, world: JobContext, act: Callable[[Step, JobContext, BrokerCalls], None]
+    step: ProvisioningStep,
+    world: JobContext,
+    act: Callable[[ProvisioningStep, JobContext, BrokerCalls], None],
 ) -> None:
     if world.network is None or not step.paths:
         return
@@ -163,12 +165,12 @@ def _paths(
         world.warnings.append(f"paths: {error}")
 
 
-def _ask(step: Step, world: JobContext, network: BrokerCalls) -> None:
+def _ask(step: ProvisioningStep, world: JobContext, network: BrokerCalls) -> None:
     place, job, config = world.place, dag_name(PROVISION, step.before), network.config
     text = job_files.submit_text(place.file(job, ".sub"))
     whose = asdict(identity_of(place.facts, text, config.project))
     requests = [_request(step, place, need, job, config, whose) for need in step.paths]
-    decision = Decision(
+    decision = PathDecision(
         dag_name(RELEASE, step.after),
         0,
         place.workflow,
@@ -194,7 +196,7 @@ def _ask(step: Step, world: JobContext, network: BrokerCalls) -> None:
 
 
 def _request(
-    step: Step,
+    step: ProvisioningStep,
     place: RunningWorkflow,
     need: PathNeed,
     job: str,
@@ -214,7 +216,7 @@ def _request(
     )
 
 
-def _id(step: Step, place: RunningWorkflow, need: PathNeed) -> str:
+def _id(step: ProvisioningStep, place: RunningWorkflow, need: PathNeed) -> str:
     return f"{place.workflow}:{PROVISION}:{step.level}:{need.src}-{need.dst}"
 
 
@@ -225,7 +227,7 @@ def _answered(pair: Pair, answer: RequestAnswer) -> Pair:
     return pair.answered(Answer(transit.id, str(transit.state), transit.reason, True, transit))
 
 
-def _give_back(step: Step, world: JobContext, network: BrokerCalls) -> None:
+def _give_back(step: ProvisioningStep, world: JobContext, network: BrokerCalls) -> None:
     file = world.place.file(dag_name(RELEASE, step.after), DECISION_ENDING)
     data = job_files.read_json(file)
     ids = to_give_back(data) if data else {_id(step, world.place, n): True for n in step.paths}
@@ -235,7 +237,7 @@ def _give_back(step: Step, world: JobContext, network: BrokerCalls) -> None:
         job_files.write_json(file, {**data, "given_back": True})
 
 
-def _enlarge(step: Step, place: RunningWorkflow) -> list[str]:
+def _enlarge(step: ProvisioningStep, place: RunningWorkflow) -> list[str]:
     figures = {
         "slots": step.slots,
         "cores": step.cores,
@@ -247,7 +249,7 @@ def _enlarge(step: Step, place: RunningWorkflow) -> list[str]:
     return [*words, *(w for name, value in figures.items() for w in (f"--{name}", str(value)))]
 
 
-def _pool(step: Step, world: JobContext, job: str, words: Sequence[str]) -> None:
+def _pool(step: ProvisioningStep, world: JobContext, job: str, words: Sequence[str]) -> None:
     try:
         said = world.pool(words)
     except AdonError as error:
@@ -256,7 +258,7 @@ def _pool(step: Step, world: JobContext, job: str, words: Sequence[str]) -> None
         _tell(world.place, job, [{"event": "pool", "slots": step.slots, "said": said}])
 
 
-def _have_it_watched(watch: str, step: Step, world: JobContext) -> None:
+def _have_it_watched(watch: str, step: ProvisioningStep, world: JobContext) -> None:
     from monitors.watcher import registry  # noqa: PLC0415
 
     folder = registry.folder_of(watch)

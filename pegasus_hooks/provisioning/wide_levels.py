@@ -18,7 +18,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from pegasus_hooks.provisioning.step import PathNeed, Step
+from pegasus_hooks.provisioning.step import PathNeed, ProvisioningStep
 from site_selector.catalogs.workflow import Job, Workflow
 from site_selector.inputs import SUBMIT_SITE
 
@@ -28,8 +28,8 @@ class WideLevels:
     """Levels ``first`` to ``last``, the widest of which has ``width`` jobs.
 
     ``jobs``   all of them, in the order of the workflow
-    ``first_jobs``  those that wait for no other job of the stretch
-    ``last_jobs``   those that no other job of the stretch waits for
+    ``first_jobs``  those that wait for no other job of them
+    ``last_jobs``   those that no other job of them waits for
     ``after``  the latest jobs that all of ``first_jobs`` wait for anyhow: what comes after these
                delays nobody. Empty where they have none in common
     """
@@ -50,7 +50,7 @@ def needs_pool(workflow: Workflow, job: str) -> bool:
 
 
 def wide_levels(workflow: Workflow, min_width: int) -> list[WideLevels]:
-    """The stretches of levels with at least ``min_width`` jobs for the pool, from the first on."""
+    """Runs of levels that have at least ``min_width`` jobs for the pool each, from the first on."""
     by_level: dict[int, list[str]] = {}
     for job in workflow.jobs:
         if needs_pool(workflow, job):
@@ -61,10 +61,10 @@ def wide_levels(workflow: Workflow, min_width: int) -> list[WideLevels]:
         [level for _, level in run]
         for _, run in groupby(enumerate(wide), key=lambda pair: pair[1] - pair[0])
     ]
-    return [_stretch(workflow, run, by_level) for run in runs]
+    return [_levels(workflow, run, by_level) for run in runs]
 
 
-def _stretch(workflow: Workflow, run: list[int], by_level: dict[int, list[str]]) -> WideLevels:
+def _levels(workflow: Workflow, run: list[int], by_level: dict[int, list[str]]) -> WideLevels:
     members = {job for level in run for job in by_level[level]}
     firsts = [j for j in workflow.jobs if j in members and _apart(workflow.parents[j], members)]
     lasts = [j for j in workflow.jobs if j in members and _apart(workflow.children[j], members)]
@@ -112,13 +112,13 @@ class FileLocations:
     sizes: Mapping[str, int] | None = None
 
 
-def needs_of(workflow: Workflow, levels: WideLevels, where: FileLocations) -> Step:
+def needs_of(workflow: Workflow, levels: WideLevels, where: FileLocations) -> ProvisioningStep:
     """What the levels need: a slot for each of the widest one's jobs, of the size of the largest;
     what they read as far as sizes are known, each file once; and paths by pair of sites."""
     jobs = [workflow.jobs[name] for name in levels.jobs]
     read = dict.fromkeys(lfn for job in jobs for lfn in job.inputs)
     sizes = [_size(workflow, lfn, where) for lfn in read]
-    return Step(
+    return ProvisioningStep(
         levels.first,
         levels.width,
         max(job.cores for job in jobs),

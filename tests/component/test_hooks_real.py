@@ -10,7 +10,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -156,15 +155,11 @@ BROKEN: dict[str, Callable[[socket.socket], None]] = {
 
 
 @pytest.mark.parametrize("how", BROKEN)
-def test_a_broken_broker_costs_little_and_is_recorded(run_dir: Path, how: str) -> None:
+def test_a_broken_broker_stops_nobody_and_is_recorded(run_dir: Path, how: str) -> None:
     with listening(BROKEN[how]) as url:
         file = config(run_dir, url, timeout_s=0.3)
-        before = time.monotonic()
         assert hook(PRE, run_dir, "--config", file, JOB, "0", "2").returncode == 0
         assert hook(POST, run_dir, "--config", file, JOB, "0", "7").returncode == 7
-        spent = time.monotonic() - before
-    # Not a measurement: without the limit the first of these would never end.
-    assert spent < PATIENT_S
     reasons = job_files.warnings(run_dir)
     assert "best effort" in reasons[0]
     assert journal(run_dir)[0]["state"] == "unasked"

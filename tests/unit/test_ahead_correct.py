@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pegasus_hooks.advance.booking import (
+    AdvanceReservation,
     CorrectionRules,
     Corrections,
     NewReservation,
-    Reservation,
     corrections,
 )
 from pegasus_hooks.advance.predict import Window
@@ -23,11 +23,11 @@ def window(job: str, start: float, end: float, size: float = 1e6) -> Window:
     return Window(job, PAIR, T0 + start, T0 + end, size)
 
 
-def held(job: str, start: float, end: float, min_bps: float = 1e9) -> Reservation:
-    return Reservation(f"w:{job}", job, PAIR, T0 + start, T0 + end, min_bps)
+def held(job: str, start: float, end: float, min_bps: float = 1e9) -> AdvanceReservation:
+    return AdvanceReservation(f"w:{job}", job, PAIR, T0 + start, T0 + end, min_bps)
 
 
-def changes(windows: list[Window], has: list[Reservation], *begun: str) -> Corrections:
+def changes(windows: list[Window], has: list[AdvanceReservation], *begun: str) -> Corrections:
     return corrections(windows, has, begun, (), T0, RULES, {})
 
 

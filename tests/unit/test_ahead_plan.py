@@ -291,13 +291,6 @@ def test_a_refusal_to_give_back_is_told(rig: Rig, tmp_path: Path) -> None:
 # -- the whole of it -------------------------------------------------------------------------------
 
 
-def test_a_planned_workflow_reserves_for_its_transfers(rig: Rig, planned: Path) -> None:
-    ahead = ahead_of(planned, CONFIG, Direct(rig), rules=CorrectionRules(least_s=0.0))
-    pairs = {m.pair for node in ahead.dag.nodes.values() for m in node.first}
-    windows = predict(ahead.dag, ahead.beliefs_of(T0), {}, T0).windows
-    assert {w.pair for w in windows} == pairs
-
-
 def test_the_command_shows_the_demand(planned: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["workflow", "reserve", str(planned), "--dry-run"]) == 0
     shown = capsys.readouterr().out

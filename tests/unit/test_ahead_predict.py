@@ -128,13 +128,6 @@ def test_a_site_without_workers_is_never() -> None:
     assert shown(predict(CHAIN, beliefs, {}, T0)) == {"in": (0, 4)}
 
 
-def test_a_window_is_long_enough_for_what_is_kept() -> None:
-    window = Window("in", ("local", "mu"), T0, T0 + 5, 4000, 1.0)
-    assert window.until(8000.0) == T0 + 5
-    assert window.until(800.0) == T0 + 41
-    assert window.until(0.0) == T0 + 5
-
-
 def test_jobs_that_wait_for_each_other_or_for_nobody_are_refused() -> None:
     with pytest.raises(InputError, match="wait for each other: a - b - a"):
         dag_of(computes("a", "b"), computes("b", "a"))

@@ -103,24 +103,6 @@ def test_it_does_not_depend_on_when_the_logs_are_read(
         assert found.since == in_turn.since
 
 
-def test_one_that_failed_for_good_does_so_however_late_it_is_heard() -> None:
-    of_htcondor = [
-        Event(EventKind.SUBMITTED, T0, "j", None, 7),
-        Event(EventKind.RUNNING, T0 + 1, "j", None, 7),
-        Event(EventKind.ENDED, T0 + 2, "j", 1, 7),
-    ]
-    of_dagman = [
-        Event(EventKind.PRE_STARTED, T0 - 1, "j"),
-        Event(EventKind.PRE_ENDED, T0 - 1, "j", 0),
-        Event(EventKind.SUBMITTED, T0 + 5, "j"),
-    ]
-    assert stand_after([*of_htcondor, *of_dagman], 0).phase is JobPhase.NEVER
-    again = stand_after(
-        [*of_htcondor, *of_dagman, Event(EventKind.POST_ENDED, T0 + 6, "j", 1, 7)], 1
-    )
-    assert (again.phase, again.failures) == (JobPhase.WAITING, 1)
-
-
 # -- a run -----------------------------------------------------------------------------------------
 
 

@@ -111,26 +111,6 @@ def test_a_broker_that_is_away_costs_nothing_but_the_reservation(
     assert {t.state for t in rig.broker.list()} == {TransitState.RELEASED}
 
 
-def test_switches_that_refuse_leave_the_run_alone(rig: Rig) -> None:
-    dag = line()
-
-    def breaks(run: VirtualRun) -> None:
-        since = run.rig.clock.now - 1_000_000.0
-        run.rig.controller.broken = refusing() if 50 < since < 70 else None
-
-    truth = truth_of(dag, {"run": 100.0})
-    run = VirtualRun(rig, dag, Beliefs({"run": 30.0}, {}, {}, RATES), truth, watch=breaks)
-    run.run()
-    assert run.left() == [] and rig.reserved() == {}
-
-
-def test_nothing_is_reserved_for_transfers_that_end_at_once(rig: Rig) -> None:
-    dag = line(size=4 * MB)
-    run = run_of(rig, dag, {"run": 10.0}, truth_of(dag, {"run": 10.0}))
-    run.run()
-    assert not any(run.planned.values()) and run.ahead.booking.held == {}
-
-
 # -- whatever happens ------------------------------------------------------------------------------
 
 

@@ -123,16 +123,6 @@ def test_what_the_broker_never_heard_of_is_no_warning(submit_dir: Path) -> None:
     assert [line["event"] for line in lines] == ["transfer"] * 2
 
 
-def test_running_twice_is_harmless(submit_dir: Path) -> None:
-    broker = FakeBroker()
-    before(submit_dir, broker)
-    record(submit_dir)
-    first = after(submit_dir, broker)
-    again = after(submit_dir, broker)
-    assert again[: len(first)] == first
-    assert {r[0] for r in broker.released} == set(IDS)
-
-
 @pytest.mark.parametrize("folder", [True, False])
 def test_kickstart_output_serves_where_there_are_no_records(submit_dir: Path, folder: bool) -> None:
     if folder:

@@ -16,7 +16,7 @@ from install_world import PYTHON, FakePegasus, hooks, jar, make_pegasus, part
 from network_provisioner.base.errors import InputError
 from network_provisioner.client.hookconfig import HookConfig
 from pegasus_hooks import plugin, properties
-from pegasus_hooks.install.edits import FileEdit, carry_out, locked, reversed_edits
+from pegasus_hooks.install.edits import FileEdit, carry_out, locked
 from pegasus_hooks.install.home import (
     InstallTarget,
     home_at,
@@ -68,20 +68,6 @@ def test_settings_and_program_come_and_go(pegasus: FakePegasus) -> None:
     assert said["pegasus.metrics.app"] == "none"
     undo(place)
     assert pegasus.tree() == before
-
-
-@pytest.mark.parametrize("own", [None, b"", b"a=b", OWN])
-def test_a_second_time_there_is_nothing_to_do(tmp_path: Path, own: bytes | None) -> None:
-    pegasus = make_pegasus(tmp_path / "p", own)
-    before, place = pegasus.tree(), place_for_all(pegasus.home)
-    assert not needed(changes_to_undo(place))
-    install(place, part())
-    after = pegasus.tree()
-    assert not needed(changes_to_install(place, [part()]))
-    assert pegasus.tree() == after
-    undo(place)
-    assert pegasus.tree() == before
-    assert not needed(changes_to_undo(place))
 
 
 def test_another_version_replaces_what_is_there(pegasus: FakePegasus) -> None:
@@ -280,16 +266,6 @@ def test_one_installation_at_a_time(pegasus: FakePegasus) -> None:
         pass
 
 
-def test_undoing_brings_back_an_earlier_version(pegasus: FakePegasus) -> None:
-    place = place_for_all(pegasus.home)
-    install(place, part("one"))
-    before = pegasus.tree()
-    wanted = changes_to_install(place, [part("two")])
-    carry_out(wanted, place.own)
-    carry_out(reversed_edits(wanted), place.own)
-    assert pegasus.tree() == before
-
-
 def killed_at(number: int, place: InstallTarget, wanted: list[FileEdit]) -> bool:
     """Carry the changes out in a process that ends at its ``number``-th effect on the disk; whether
     it came that far."""
@@ -383,12 +359,6 @@ def test_one_user_gets_both_halves_from_the_shell(tmp_path: Path) -> None:
     assert not place.jars.exists()
 
 
-def test_one_users_own_choice_is_kept_too(tmp_path: Path) -> None:
-    (tmp_path / ".pegasusrc").write_text("pegasus.selector.site=Random\n")
-    with pytest.raises(InputError, match=r"\.pegasusrc:1: found pegasus.selector.site = Random"):
-        changes_to_install(place_for_user(tmp_path, "/bin/zsh", False), [part()])
-
-
 def test_the_callout_of_one_user_needs_properties_only(tmp_path: Path) -> None:
     place = place_for_user(tmp_path, "/bin/bash", True)
     install(place, callout_part("/usr/bin/python3", Path("/etc/adon.yml"), 12.5))
@@ -404,18 +374,3 @@ def test_the_callout_of_one_user_needs_properties_only(tmp_path: Path) -> None:
 def test_a_callout_that_pegasus_would_split_is_refused() -> None:
     with pytest.raises(InputError, match="found white space"):
         callout_part("/opt/my python/python3", None, None)
-
-
-def test_of_one_users_two_ways_the_later_one_stays(tmp_path: Path) -> None:
-    (tmp_path / ".bashrc").write_text("alias ll='ls -l'\n")
-    shell, rc = (place_for_user(tmp_path, "/bin/bash", callout) for callout in (False, True))
-    install(shell, part())
-    carry_out(
-        changes_to_install(rc, [callout_part("/usr/bin/python3", None, None)], [shell]), rc.own
-    )
-    assert (tmp_path / ".bashrc").read_text() == "alias ll='ls -l'\n"
-    assert not shell.jars.exists()
-    carry_out(changes_to_install(shell, [part()], [rc]), shell.own)
-    assert not (tmp_path / ".pegasusrc").exists()
-    carry_out(changes_to_undo(rc, [shell]), rc.own)
-    assert [path.name for path in tmp_path.iterdir() if path.is_file()] == [".bashrc"]

@@ -29,12 +29,6 @@ def test_taken_out_it_was_never_there(content: bytes | None) -> None:
 
 
 @given(contents)
-def test_putting_it_twice_is_putting_it_once(content: bytes | None) -> None:
-    once = with_block(content, LINES, "f")
-    assert with_block(once, LINES, "f") == once
-
-
-@given(contents)
 def test_a_newer_block_replaces_an_older_one(content: bytes | None) -> None:
     upgraded = with_block(with_block(content, OTHER, "f"), LINES, "f")
     assert upgraded == with_block(content, LINES, "f")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,6 @@ from hypothesis import strategies as st
 from install_world import PYTHON, FakePegasus, hooks, make_pegasus, part
 
 from network_provisioner.base.errors import InputError
-from network_provisioner.client import hookconfig
 from network_provisioner.client.hookconfig import HookConfig
 from pegasus_hooks import plugin, properties
 from pegasus_hooks.install.edits import carry_out
@@ -70,14 +68,6 @@ def test_settings_name_scripts_that_are_there(pegasus: FakePegasus, place: Insta
     assert pegasus.tree() == before
 
 
-def test_the_configuration_is_what_the_hooks_read(
-    pegasus: FakePegasus, place: InstallTarget
-) -> None:
-    wanted = HookConfig("http://broker:1", archive="/a/b.sqlite", token_file="~/t", watch="~/w")
-    install(place, hooks(place, wanted))
-    assert hookconfig.load(pegasus.hooks[2]) == wanted
-
-
 @pytest.mark.parametrize(("name", "other"), [(SELECTOR, HOOKS), (HOOKS, SELECTOR)])
 def test_one_part_comes_and_goes_while_the_other_stays(
     pegasus: FakePegasus, place: InstallTarget, name: str, other: str
@@ -99,16 +89,6 @@ def test_one_part_comes_and_goes_while_the_other_stays(
     assert f"# {name}: " in text and f"# {other}: " not in text
     undo(place)
     assert pegasus.tree() == before
-
-
-def test_the_order_of_the_parts_is_always_the_same(
-    pegasus: FakePegasus, place: InstallTarget
-) -> None:
-    install(place, part(), hooks(place))
-    both = pegasus.tree()
-    undo(place, HOOKS)
-    install(place, part(), keep=(HOOKS,))
-    assert pegasus.tree() == both
 
 
 @pytest.mark.parametrize(
@@ -312,8 +292,3 @@ def test_the_queue_is_asked_where_there_is_one(
     monkeypatch.setenv("PATH", str(tmp_path))
     found = list(queued_dags())
     assert found == ([] if how == "absent" else [Path("/run1"), Path("/run2")])
-
-
-def test_the_configuration_is_plain_json(pegasus: FakePegasus, place: InstallTarget) -> None:
-    install(place, hooks(place))
-    assert json.loads(pegasus.hooks[2].read_text())["broker"] == "http://127.0.0.1:8470"

@@ -15,7 +15,7 @@ from planner_world import FIXED, MAPPING, Case, by_gridftp, job, make_case, uses
 from monitors.workflows.planned.transferlist import Mkdir, Remove, Transfer
 from network_provisioner.base.errors import InputError
 from pegasus_hooks.planner.layout import lay_out
-from pegasus_hooks.planner.model import Options, PlannedJob, PlannedKind
+from pegasus_hooks.planner.model import ExecutableJob, Options, PlannedKind
 from pegasus_hooks.planner.programs import read_programs
 from pegasus_hooks.planner.staging import RunPaths
 
@@ -30,14 +30,14 @@ def planned(
     mapping: Mapping[str, str] = MAPPING,
     output: str = "store",
     options: Options = FIXED,
-) -> dict[str, PlannedJob]:
+) -> dict[str, ExecutableJob]:
     inputs = case.inputs()
     programs = read_programs(case.sources, inputs)
     places = RunPaths(inputs.sites, "u/pegasus/mini/run0001")
     return lay_out(inputs, programs, mapping, places, output, options)
 
 
-def moves(job: PlannedJob) -> list[tuple[str, str, str]]:
+def moves(job: ExecutableJob) -> list[tuple[str, str, str]]:
     return [
         (e.lfn, e.source.site, e.destination.site) for e in job.entries if isinstance(e, Transfer)
     ]
@@ -202,7 +202,7 @@ def flows(draw: st.DrawFn) -> tuple[list[dict[str, Any]], dict[str, str]]:
     return jobs, mapping
 
 
-def ancestors(jobs: Mapping[str, PlannedJob]) -> dict[str, set[str]]:
+def ancestors(jobs: Mapping[str, ExecutableJob]) -> dict[str, set[str]]:
     """Of each job; the jobs come parents first, or this fails."""
     found: dict[str, set[str]] = {}
     for name, one in jobs.items():

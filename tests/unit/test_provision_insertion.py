@@ -24,7 +24,7 @@ from pegasus_hooks.provisioning.step import (
     PROVISION,
     RELEASE,
     PathNeed,
-    Step,
+    ProvisioningStep,
     from_arguments,
     to_arguments,
 )
@@ -56,7 +56,7 @@ def test_the_jobs_are_told_what_to_do() -> None:
     assert words[:3] == PROGRAM[1:]
     paths = (PathNeed("local", "mu", 5), PathNeed("mu", "local", None))
     assert from_arguments(words[3:]) == (
-        PROVISION, Step(1, 4, 1, 0, 5, 60, (paths[0],), "/h.json", "/adon.yml"),
+        PROVISION, ProvisioningStep(1, 4, 1, 0, 5, 60, (paths[0],), "/h.json", "/adon.yml"),
     )  # fmt: skip
 
 
@@ -165,7 +165,7 @@ counts = st.integers(0, 10**15)
 
 @given(
     st.builds(
-        Step,
+        ProvisioningStep,
         level=counts, slots=counts, cores=counts, memory_mb=counts, bytes=counts, lease_s=counts,
         paths=st.lists(
             st.builds(PathNeed, words, words, st.none() | counts), max_size=4
@@ -174,7 +174,7 @@ counts = st.integers(0, 10**15)
     ),
     st.sampled_from([PROVISION, RELEASE]),
 )  # fmt: skip
-def test_what_a_job_is_told_arrives_through_every_shell(step: Step, verb: str) -> None:
+def test_what_a_job_is_told_arrives_through_every_shell(step: ProvisioningStep, verb: str) -> None:
     told = to_arguments(verb, step)
     plain = set(string.ascii_letters + string.digits + "-_=.,:/%@+")
     assert all(word and set(word) <= plain for word in told)

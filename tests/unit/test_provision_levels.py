@@ -50,17 +50,6 @@ def test_what_runs_at_the_submit_host_makes_no_level_wide() -> None:
 
 @settings(max_examples=20)
 @given(graphs(), st.integers(1, 4))
-def test_nobody_waits_for_a_job_that_it_did_not_wait_for_before(
-    parents: dict[str, list[str]], min_width: int
-) -> None:
-    flow, above = workflow(parents), ancestors(parents)
-    for found in wide_levels(flow, min_width):
-        for job in found.first_jobs:
-            assert set(found.after) <= above[job]
-
-
-@settings(max_examples=20)
-@given(graphs(), st.integers(1, 4))
 def test_a_stretch_lies_between_its_two_jobs(parents: dict[str, list[str]], min_width: int) -> None:
     flow, above = workflow(parents), ancestors(parents)
     for found in wide_levels(flow, min_width):
@@ -116,15 +105,6 @@ def test_a_size_that_nobody_knows_is_not_made_up() -> None:
     (stretch,) = wide_levels(flow, 3)
     found = needs_of(flow, stretch, FileLocations(("mu",)))
     assert found.paths == (PathNeed("local", "mu", 1000), PathNeed("mu", "local", None))
-
-
-def test_inputs_come_from_where_their_replicas_are() -> None:
-    flat: dict[str, list[str]] = {w: [] for w in WIDE}
-    flow = workflow(flat)
-    (stretch,) = wide_levels(flow, 3)
-    replicas, sizes = {f"{w}.in": "tacc" for w in WIDE}, {f"{w}.in": 5 for w in WIDE}
-    found = needs_of(flow, stretch, FileLocations(("mu",), replicas=replicas, sizes=sizes))
-    assert PathNeed("tacc", "mu", 20) in found.paths
 
 
 def test_nobody_knows_where_jobs_go_so_no_path_is_wanted() -> None:
