@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from adon.config.adon_yml import Config
 from condor_plugins.pool.command import CommandExpansion
-from condor_plugins.pool.demand import Limits
+from condor_plugins.pool.demand import ExpansionLimits
 from condor_plugins.pool.startd import StartdExpansion
 from condor_plugins.pool.workerconfig import StartdSettings
 from network_provisioner.base.errors import InputError
 
 if TYPE_CHECKING:
-    from condor_plugins.pool.driver import Expansion
+    from condor_plugins.pool.demand import Expansion
 
 
 def expansion_of(config: Config, path: Path) -> Expansion:
@@ -39,5 +39,5 @@ def expansion_of(config: Config, path: Path) -> Expansion:
             found.config,
             found.environment,
         ),
-        Limits(found.most, found.per_worker),
+        ExpansionLimits(found.most, found.per_worker),
     )

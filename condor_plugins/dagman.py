@@ -1,7 +1,7 @@
 """DAGs into the pool and out of it: submit, follow to the end, remove.
 
-HTCondor's own tools do the work, run by whoever may submit: a :class:`Runner` is handed in, since
-clients of a pool can need another user or environment than this process has.
+HTCondor's own tools do the work, run by whoever may submit: a :class:`PoolClient` is handed in,
+since clients of a pool can need another user or environment than this process has.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _POLL_S = 0.2
 _ENDS = {Kind.TERMINATED: "ended", Kind.ABORTED: "removed", Kind.HELD: "held"}
 
 
-class Runner(Protocol):
+class PoolClient(Protocol):
     """Runs a client of the pool to its end and returns what it wrote; raises AdonError."""
 
     def __call__(
@@ -88,7 +88,7 @@ def parse_cluster(text: str) -> int:
 
 def submit_dag(
     dag_file: Path,
-    run: Runner,
+    run: PoolClient,
     *,
     env: Mapping[str, str] | None = None,
     force: bool = False,
@@ -116,7 +116,7 @@ def submit_dag(
     return parse_cluster(run(command, env=given, cwd=dag_file.parent))
 
 
-def remove(cluster: int, run: Runner) -> None:
+def remove(cluster: int, run: PoolClient) -> None:
     """Remove a DAG and the jobs it submitted. Raises AdonError."""
     run(["condor_rm", str(cluster)])
 

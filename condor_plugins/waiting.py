@@ -32,7 +32,7 @@ _WHOLE = {"Cpus": "TotalSlotCpus", "Memory": "TotalSlotMemory", "Disk": "TotalSl
 
 
 @dataclass(frozen=True, slots=True)
-class Stuck:
+class StuckJob:
     """A job that waits in vain since ``since`` (Unix seconds). ``why`` goes on after its name."""
 
     job: str
@@ -45,7 +45,7 @@ def find_stuck(
     slots: Sequence[classad2.ClassAd],
     now: float,
     patience_s: float,
-) -> list[Stuck]:
+) -> list[StuckJob]:
     """Those of ``jobs`` that are on hold, or have been idle for ``patience_s`` and fit no slot.
 
     A job that fits a slot which is busy only has to wait for it, and is not among them.
@@ -66,7 +66,7 @@ def find_stuck(
         else:
             continue
         if why:
-            found.append(Stuck(_name(job), why, since))
+            found.append(StuckJob(_name(job), why, since))
     return sorted(found, key=lambda stuck: (stuck.since, stuck.job))
 
 
@@ -185,7 +185,7 @@ def _one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def read(dag: int | None, patience_s: float) -> list[Stuck]:
+def read(dag: int | None, patience_s: float) -> list[StuckJob]:
     """The stuck jobs of the pool that ``CONDOR_CONFIG`` names, of the DAG with this cluster id or
     of everybody. Raises AdonError."""
     mine = "true" if dag is None else f"DAGManJobId == {dag}"

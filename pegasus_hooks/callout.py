@@ -11,7 +11,7 @@ from posix import environ, fstat, getppid, getuid, write
 HEAD = b"adon callout 2\n"
 
 
-class Job:
+class CalloutJob:
     """What the planner says of a job; ``offered`` are the sites it may go to, in its order."""
 
     def __init__(self, text: bytes) -> None:
@@ -44,7 +44,7 @@ def answers(pid: int) -> bytes:
     )  # fmt: skip
 
 
-def choose(job: Job, table: bytes) -> bytes:
+def choose(job: CalloutJob, table: bytes) -> bytes:
     """The mapping's site for a job where it is offered, else any that is: jobs are spread by id."""
     entry = b"\n" + job.id + b"\t"
     at = table.find(entry) + len(entry)
@@ -56,7 +56,7 @@ def choose(job: Job, table: bytes) -> bytes:
 
 def main() -> None:
     """Answer the planner, whatever happens: one without an answer waits for minutes."""
-    job = Job(read(sys.argv[1].encode("utf-8", "surrogateescape") if sys.argv[1:] else b""))
+    job = CalloutJob(read(sys.argv[1].encode("utf-8", "surrogateescape") if sys.argv[1:] else b""))
     table = read(answers(getppid()), own=True)
     if job.offered and not table.startswith(HEAD):
         sys.path.insert(0, __file__.rpartition("/")[0].rpartition("/")[0])

@@ -16,9 +16,8 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
-from monitors.planned import submitdir
+from monitors.workflows.planned import job_files
 from network_provisioner.base.errors import AdonError, InputError, MissingError
 from pegasus_hooks import hookscripts, properties
 from pegasus_hooks.planner.model import PlannedWorkflow, Sources
@@ -41,12 +40,8 @@ class Finished:
     errors: str
 
 
-class Runner(Protocol):
-    """Runs a command to its end."""
-
-    def __call__(self, command: Sequence[str]) -> Finished:
-        """Raises OSError where it cannot be started."""
-        ...
+PlannerRunner = Callable[[Sequence[str]], Finished]
+"""Runs a command to its end. Raises OSError where it cannot be started."""
 
 
 def find_planner() -> Path | None:
@@ -62,7 +57,7 @@ def plan(
     output_site: str,
     hooks: Path | None = None,
     user_properties: Path | None = None,
-    run: Runner | None = None,
+    run: PlannerRunner | None = None,
 ) -> PlannedWorkflow:
     """Plan with Pegasus; the submit directory is where Pegasus puts it below ``base_dir``.
 
@@ -93,7 +88,7 @@ def plan(
     return planned
 
 
-def start(submit_dir: Path, run: Runner | None = None) -> int:
+def start(submit_dir: Path, run: PlannerRunner | None = None) -> int:
     """Start a planned workflow with ``pegasus-run``, which also starts Pegasus's own monitoring;
     the cluster of its DAGMan. Raises MissingError without Pegasus, AdonError where it refuses.
     """
@@ -190,11 +185,11 @@ def _planned(done: Finished) -> PlannedWorkflow:
         raise AdonError(
             f"{PLANNER_NAME}: found {done.output[:80]!r}, expected JSON with its submit_dir"
         ) from None
-    dump = submitdir.braindump(submit_dir)
+    dump = job_files.braindump(submit_dir)
     return PlannedWorkflow(
         name=dump.get("dax_label", ""),
         submit_dir=submit_dir,
-        dag=submitdir.dag_file(submit_dir, dump),
+        dag=job_files.dag_file(submit_dir, dump),
         wf_uuid=dump.get("wf_uuid", ""),
         planner=PLANNER_NAME,
         output=f"Planned by {PLANNER_NAME} {dump.get('planner_version', '')} in {submit_dir}",
@@ -217,7 +212,7 @@ def _last_line(done: Finished) -> str:
 
 def runner(
     env: Mapping[str, str] | None = None, wrap: Callable[[Sequence[str]], list[str]] = list
-) -> Runner:
+) -> PlannerRunner:
     """Runs commands with an environment (or this process's), after ``wrap`` changed them: clients
     of a pool can need both. The planner itself looks for HTCondor's programs on PATH."""
 

@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal
 
-from monitors.planned.dag import Node, PlannedDag
-from monitors.watcher.events import Event, Watched, What
+from broker_rig import Rig
+
+from monitors.watcher.events import Event, EventKind, Watched
+from monitors.workflows.planned.dag import Node, PlannedDag
 from network_provisioner.base.model import (
     ENDED,
     LIVE,
@@ -23,12 +25,10 @@ from network_provisioner.base.model import (
     TransitRequest,
 )
 from network_provisioner.base.model import TransitState as State
-from network_provisioner.broker import Broker
 from network_provisioner.client.hookconfig import HookConfig
 from pegasus_hooks.advance.beliefs import Beliefs
-from pegasus_hooks.advance.booking import Booking, reserved_in_advance
-from pegasus_hooks.advance.correct import Rules
-from pegasus_hooks.advance.listening import Ahead
+from pegasus_hooks.advance.booking import CorrectionRules, WorkflowReservations, reserved_in_advance
+from pegasus_hooks.advance.listening import AdvanceReservations
 from pegasus_hooks.advance.predict import Pair
 
 WATCHED = Watched("w", Path("/nowhere"), Path("/nowhere/w-0.dag"), HookConfig("http://127.0.0.1:1"))
@@ -36,23 +36,10 @@ BEST_EFFORT_BPS = 10e6
 PATIENCE_S = 20.0
 
 
-class Settable(Protocol):
-    """Unix seconds that pass when told to."""
-
-    now: float
-
-
-class World(Protocol):
-    """A broker, and the clock it looks at."""
-
-    broker: Broker
-    clock: Settable
-
-
 class Direct:
     """A broker's client without a network between."""
 
-    def __init__(self, rig: World) -> None:
+    def __init__(self, rig: Rig) -> None:
         self.broker = rig.broker
         self.calls = 0
 
@@ -118,12 +105,12 @@ class VirtualRun:
 
     def __init__(
         self,
-        rig: World,
+        rig: Rig,
         dag: PlannedDag,
         beliefs: Beliefs,
         truth: Truth,
         reserve: Literal["always", "once", "never"] = "always",
-        rules: Rules | None = None,
+        rules: CorrectionRules | None = None,
         template: str = "default",
         step_s: float = 0.5,
         watch: Callable[[VirtualRun], None] = lambda _: None,
@@ -135,8 +122,10 @@ class VirtualRun:
         self.jobs = {name: _Job(node) for name, node in dag.nodes.items()}
         self.reserved = self.used = self.moved = 0.0  # bytes
         self.planned: dict[str, bool] = {}  # of each transfer: whether its path had been reserved
-        booking = Booking(dag.workflow, self.client, self.requests_of)
-        self.ahead = Ahead(dag, booking, lambda _: beliefs, rules or Rules(), lambda: rig.clock.now)
+        booking = WorkflowReservations(dag.workflow, self.client, self.requests_of)
+        self.ahead = AdvanceReservations(
+            dag, booking, lambda _: beliefs, rules or CorrectionRules(), lambda: rig.clock.now
+        )
         self.reserve = reserve
         self.events: list[Event] = []
 
@@ -157,7 +146,7 @@ class VirtualRun:
     def run(self, most_s: float = 50_000.0) -> float:
         """To the end, or to where nothing goes on; returns how many seconds it took."""
         start = self.rig.clock.now
-        self.tell(What.DAG_STARTED, "")
+        self.tell(EventKind.DAG_STARTED, "")
         self.next_jobs()
         while any(not job.done for job in self.jobs.values()):
             self.step()
@@ -165,7 +154,7 @@ class VirtualRun:
             if not self.anything_goes_on():
                 break
         took = self.rig.clock.now - start
-        self.tell(What.DAG_ENDED, "")
+        self.tell(EventKind.DAG_ENDED, "")
         for _ in range(3):
             self.step()
         return took
@@ -213,15 +202,15 @@ class VirtualRun:
                 if busy.get(site, 0) >= self.truth.workers.get(site, 4):
                     continue
                 busy[site] = busy.get(site, 0) + 1
-                self.tell(What.SUBMITTED, job.node.name)
-                self.tell(What.RUNNING, job.node.name)
+                self.tell(EventKind.SUBMITTED, job.node.name)
+                self.tell(EventKind.RUNNING, job.node.name)
             job.began, job.left = now, self.truth.run_s.get(job.node.name, 0.0)
             if job.node.first:
                 self.pre(job, now)
 
     def pre(self, job: _Job, now: float) -> None:
         name = job.node.name
-        self.tell(What.PRE_STARTED, name)
+        self.tell(EventKind.PRE_STARTED, name)
         for request in self.requests_of(name).values():
             held = [
                 t for t in self.rig.broker._active.all.values()
@@ -234,7 +223,7 @@ class VirtualRun:
             self.planned[request.id] = bool(held) and held[0].state in LIVE
             job.moving.append(_Moving(answer.transit.id, pair, self.truth.sizes[name, pair], now))
         job.left = self.truth.startup_s
-        self.tell(What.SUBMITTED, name)
+        self.tell(EventKind.SUBMITTED, name)
 
     def go_on(self, job: _Job, now: float) -> None:
         if not job.moving:
@@ -266,7 +255,9 @@ class VirtualRun:
             if on:
                 self.used += min(part, transit.requested_bps / 8 * self.step_s)
         if all(moving.left <= 0 for moving in job.moving):
-            self.tell(What.ENDED, job.node.name, 0 if job.node.name not in self.truth.lost else 1)
+            self.tell(
+                EventKind.ENDED, job.node.name, 0 if job.node.name not in self.truth.lost else 1
+            )
             for moving in job.moving:
                 seconds = now - moving.asked
                 self.client.release(moving.id, round(moving.moved), seconds, "success")
@@ -276,7 +267,7 @@ class VirtualRun:
         job.done = True
         lost = job.node.name in self.truth.lost
         if not told:
-            self.tell(What.ENDED, job.node.name, 1 if lost else 0)
+            self.tell(EventKind.ENDED, job.node.name, 1 if lost else 0)
         if not lost:
             self.next_jobs()
 
@@ -288,7 +279,7 @@ class VirtualRun:
     def is_over(self, name: str) -> bool:
         return self.jobs[name].done and name not in self.truth.lost
 
-    def tell(self, what: What, job: str, code: int | None = None) -> None:
+    def tell(self, what: EventKind, job: str, code: int | None = None) -> None:
         self.events.append(Event(what, self.rig.clock.now, job, code))
 
     # -- what came of it ---------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from hooks_world import POST, PRE, ROOT, move
 
 from condor_plugins import dagman
 from examples.testbed.pool import Pool
-from monitors.planned import submitdir, transferlist
+from monitors.workflows.planned import job_files, transferlist
 from network_provisioner.base.model import Transit
 
 FAULT = ROOT / "tests" / "hook_fault.py"
@@ -163,7 +163,7 @@ class Flow:
 
     def journal(self) -> list[dict[str, Any]]:
         """What the hooks wrote."""
-        return submitdir.read_lines(self.folder / submitdir.HOOK_JOURNAL)
+        return job_files.read_lines(self.folder / job_files.HOOK_JOURNAL)
 
     def transits(self) -> list[Transit]:
         """Its transits, as the broker knows them."""

@@ -19,7 +19,7 @@ from network_world import star
 
 from examples.testbed.ports import free_port
 from examples.testbed.procs import Daemon
-from monitors.planned import submitdir
+from monitors.workflows.planned import job_files
 from network_provisioner.base.errors import AdonError, BrokerError
 from network_provisioner.base.model import ENDED, Transit, TransitState
 from network_provisioner.client.broker import BrokerClient
@@ -176,7 +176,7 @@ class Service(Kept):
 
     def told(self, event: str) -> list[dict[str, Any]]:
         """What became of hooks, as :mod:`hook_fault` has it."""
-        lines = submitdir.read_lines(self.folder / "log")
+        lines = job_files.read_lines(self.folder / "log")
         return [line for line in lines if line["event"] == event]
 
     def slowest_s(self) -> float:

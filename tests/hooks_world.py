@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from monitors.planned import transferlist
-from monitors.planned.transferlist import Entry, SiteUrl, Transfer
+from monitors.workflows.planned import transferlist
+from monitors.workflows.planned.transferlist import Entry, SiteUrl, Transfer
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.model import (
     RequestAnswer,

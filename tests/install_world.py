@@ -9,8 +9,8 @@ from pathlib import Path
 
 from network_provisioner.client.hookconfig import HookConfig
 from pegasus_hooks import plugin
-from pegasus_hooks.install.home import Home, Place, home_at
-from pegasus_hooks.install.parts import Part, hooks_part, plugin_part
+from pegasus_hooks.install.home import InstallTarget, PegasusHome, home_at
+from pegasus_hooks.install.parts import InstallPart, hooks_part, plugin_part
 
 PYTHON = "/opt/python 3/bin/python"
 # Says what the real one says, by what stands in etc/pegasus.properties and the file "mood".
@@ -53,12 +53,12 @@ def jar(content: str = "one") -> bytes:
     return out.getvalue()
 
 
-def part(content: str = "one", config: str | None = None) -> Part:
+def part(content: str = "one", config: str | None = None) -> InstallPart:
     """The plug-in part."""
     return plugin_part(jar(content), PYTHON, Path(config) if config else None, None)
 
 
-def hooks(place: Place, config: HookConfig | None = None) -> Part:
+def hooks(place: InstallTarget, config: HookConfig | None = None) -> InstallPart:
     """The hooks part, for an installation at ``place``."""
     config = config or HookConfig("http://127.0.0.1:8470")
     return hooks_part(place.programs, PYTHON, Path("/opt/pegasus/bin/pegasus-exitcode"), config)
@@ -71,7 +71,7 @@ class FakePegasus:
     root: Path
 
     @property
-    def home(self) -> Home:
+    def home(self) -> PegasusHome:
         return home_at(self.root)
 
     @property

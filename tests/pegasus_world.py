@@ -17,8 +17,9 @@ from planner_world import ROOT, Case, by_file, make_case
 
 from examples.testbed.pool import Pool
 from pegasus_hooks import pegasus_plan
+from pegasus_hooks.install.edits import carry_out
 from pegasus_hooks.install.home import home_at, place_for_all
-from pegasus_hooks.install.installing import carry_out, changes_to_undo
+from pegasus_hooks.install.installing import changes_to_undo
 
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
 
@@ -29,7 +30,7 @@ def copy_pegasus(where: Path) -> Path:
     assert planner is not None
     shutil.copytree(planner.resolve().parents[1], where, symlinks=True)
     place = place_for_all(home_at(where))
-    carry_out(place, changes_to_undo(place))
+    carry_out(changes_to_undo(place), place.own)
     return where
 
 

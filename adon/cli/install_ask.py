@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pegasus_hooks.install.changes import Change
-    from pegasus_hooks.install.home import Place
-    from pegasus_hooks.install.parts import Part
-    from pegasus_hooks.install.verify import Verdict
+    from pegasus_hooks.install.edits import FileEdit
+    from pegasus_hooks.install.home import InstallTarget
+    from pegasus_hooks.install.parts import InstallPart
+    from pegasus_hooks.install.verify import Verification
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -29,7 +29,7 @@ def closed(python: Path) -> Path | None:
     return next((one for one in way if not one.stat().st_mode & stat.S_IXOTH), None)
 
 
-def agreed(args: argparse.Namespace, needed: Sequence[Change]) -> bool:
+def agreed(args: argparse.Namespace, needed: Sequence[FileEdit]) -> bool:
     """Show the diff, and ask where nobody said yes. Raises InputError where nobody can be asked."""
     from network_provisioner.base.errors import InputError
 
@@ -49,15 +49,15 @@ def agreed(args: argparse.Namespace, needed: Sequence[Change]) -> bool:
 
 
 def conclude(
-    place: Place,
-    wanted: Sequence[Change],
-    parts: Sequence[Part],
-    verified: Callable[[], Verdict] | None,
+    place: InstallTarget,
+    wanted: Sequence[FileEdit],
+    parts: Sequence[InstallPart],
+    verified: Callable[[], Verification] | None,
 ) -> bool:
     """Carry out, verify (None: no planner to ask), and take back what is not accepted."""
-    from pegasus_hooks.install.installing import carry_out, undoing
+    from pegasus_hooks.install.edits import carry_out, reversed_edits
 
-    carry_out(place, wanted)
+    carry_out(wanted, place.own)
     for part in parts:
         print(f"installed: {part.what}")
     if verified is None:
@@ -67,15 +67,15 @@ def conclude(
         print("verifying: pegasus-plan plans a workflow of two jobs", flush=True)
         good = _say(verified())
     except BaseException:
-        carry_out(place, undoing(wanted))
+        carry_out(reversed_edits(wanted), place.own)
         raise
     if not good:
-        carry_out(place, undoing(wanted))
+        carry_out(reversed_edits(wanted), place.own)
         print("taken back: all files are as they were")
     return good
 
 
-def _say(verdict: Verdict) -> bool:
+def _say(verdict: Verification) -> bool:
     if verdict.good is None:
         print(f"not verified: {verdict.said}")
         return True
@@ -83,10 +83,10 @@ def _say(verdict: Verdict) -> bool:
     return verdict.good
 
 
-def undo(args: argparse.Namespace, places: Sequence[Place], keep: Collection[str]) -> int:
+def undo(args: argparse.Namespace, places: Sequence[InstallTarget], keep: Collection[str]) -> int:
     """Take out what is at the places, the parts ``keep`` excepted. Raises InputError."""
-    from pegasus_hooks.install.changes import check_writable
-    from pegasus_hooks.install.installing import carry_out, changes_to_undo
+    from pegasus_hooks.install.edits import carry_out, check_writable
+    from pegasus_hooks.install.installing import changes_to_undo
 
     place = places[0]
     in_use = still_needed(place, keep)
@@ -99,19 +99,19 @@ def undo(args: argparse.Namespace, places: Sequence[Place], keep: Collection[str
     check_writable(needed)
     if not agreed(args, needed):
         return 0 if args.dry_run else 1
-    carry_out(place, wanted)
+    carry_out(wanted, place.own)
     print("taken out: " + ", ".join(str(change.path) for change in needed))
     return 0
 
 
-def still_needed(place: Place, keep: Collection[str]) -> Collection[str]:
+def still_needed(place: InstallTarget, keep: Collection[str]) -> Collection[str]:
     """The parts, ``keep`` excepted, whose programs workflows need that run now; says so."""
-    from pegasus_hooks.install import inuse
+    from pegasus_hooks.install.installing import needing
     from pegasus_hooks.install.parts import NAMES
 
     if set(NAMES) <= set(keep):
         return ()
-    found = {name: busy for name, busy in inuse.needing(place).items() if name not in keep}
+    found = {name: busy for name, busy in needing(place).items() if name not in keep}
     for name, busy in found.items():
         where = place.jars if name == "selector" else place.programs
         print(

@@ -13,14 +13,16 @@ from adon.cli import install_hooks
 from adon.cli.install_ask import agreed, conclude, undo
 
 if TYPE_CHECKING:
-    from pegasus_hooks.install.home import Home, Place
+    from pegasus_hooks.install.home import InstallTarget, PegasusHome
 
 
-def run(args: argparse.Namespace, home_of: Callable[[argparse.Namespace], Home | None]) -> int:
+def run(
+    args: argparse.Namespace, home_of: Callable[[argparse.Namespace], PegasusHome | None]
+) -> int:
     """Install or undo. Raises InputError."""
     from network_provisioner.base.errors import InputError
     from pegasus_hooks.install.catalog import place_for_catalog
-    from pegasus_hooks.install.changes import locked
+    from pegasus_hooks.install.edits import locked
 
     for name, given in (
         ("--user", args.user), ("--callout", args.callout), ("--timeout", args.timeout),
@@ -37,9 +39,9 @@ def run(args: argparse.Namespace, home_of: Callable[[argparse.Namespace], Home |
         return _install(args, home, place)
 
 
-def _install(args: argparse.Namespace, home: Home, place: Place) -> int:
+def _install(args: argparse.Namespace, home: PegasusHome, place: InstallTarget) -> int:
     from pegasus_hooks.install.catalog import catalog_part, changes_for_catalog, entry
-    from pegasus_hooks.install.changes import check_writable
+    from pegasus_hooks.install.edits import check_writable
     from pegasus_hooks.install.verify import verify
 
     python = str(Path(sys.executable).absolute())

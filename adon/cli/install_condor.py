@@ -19,8 +19,8 @@ from adon.cli.install_ask import add_options, agreed, closed
 from adon.cli.parsing import DEFAULT_BROKER, Nouns, add_command
 
 if TYPE_CHECKING:
-    from condor_plugins.transfers.setup import Settings
-    from pegasus_hooks.install.changes import Change
+    from condor_plugins.transfers.setup import TransferSettings
+    from pegasus_hooks.install.edits import FileEdit
 
 _CONDOR = """Put the network provisioner into an HTCondor access point, or take it out again.
 
@@ -81,7 +81,7 @@ def add(verbs: Nouns[argparse.ArgumentParser]) -> None:
 
 def _run(args: argparse.Namespace) -> int:
     from network_provisioner.base.errors import InputError
-    from pegasus_hooks.install.changes import apply, check_writable, locked, remove_parts
+    from pegasus_hooks.install.edits import carry_out, check_writable, locked
 
     folder = args.config_dir.expanduser().absolute()
     if not folder.is_dir():
@@ -96,8 +96,7 @@ def _run(args: argparse.Namespace) -> int:
         check_writable(needed)
         if not agreed(args, needed):
             return 0 if args.dry_run else 1
-        remove_parts([change.path for change in needed])
-        apply(needed)
+        carry_out(needed)
     if args.undo:
         print("taken out: " + ", ".join(str(change.path) for change in needed))
     else:
@@ -108,10 +107,10 @@ def _run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _to_install(args: argparse.Namespace, folder: Path) -> list[Change]:
+def _to_install(args: argparse.Namespace, folder: Path) -> list[FileEdit]:
     from condor_plugins.transfers import setup
     from network_provisioner.base.errors import InputError
-    from pegasus_hooks.install.changes import Change, read
+    from pegasus_hooks.install.edits import FileEdit, read
 
     if not args.site:
         raise InputError("found no --site, expected the site that this access point stands at")
@@ -121,14 +120,14 @@ def _to_install(args: argparse.Namespace, folder: Path) -> list[Change]:
     if hooks_before is not None and (before is None or setup.hooks_of(before) != hooks):
         raise InputError(f"{hooks}: found a file that is not ours, expected none of this name")
     return [
-        Change(hooks, hooks_before, _hooks_text(args).encode()),
-        Change(path, before, setup.text(_settings(args, hooks)).encode()),
+        FileEdit(hooks, hooks_before, _hooks_text(args).encode()),
+        FileEdit(path, before, setup.text(_settings(args, hooks)).encode()),
     ]
 
 
-def _to_undo(folder: Path) -> list[Change]:
+def _to_undo(folder: Path) -> list[FileEdit]:
     from condor_plugins.transfers import setup
-    from pegasus_hooks.install.changes import Change, read
+    from pegasus_hooks.install.edits import FileEdit, read
 
     path = folder / NAME
     before = read(path)
@@ -137,8 +136,8 @@ def _to_undo(folder: Path) -> list[Change]:
     _refuse_foreign(folder, path, before)
     hooks = setup.hooks_of(before)
     # Settings first: none shall name a file that is no more.
-    also = [] if hooks is None else [Change(hooks, read(hooks), None)]
-    return [Change(path, before, None), *also]
+    also = [] if hooks is None else [FileEdit(hooks, read(hooks), None)]
+    return [FileEdit(path, before, None), *also]
 
 
 def _refuse_foreign(folder: Path, path: Path, before: bytes | None) -> None:
@@ -157,13 +156,13 @@ def _refuse_foreign(folder: Path, path: Path, before: bytes | None) -> None:
         raise InputError(f"{found}, which is your own choice and is kept; expected it unset")
 
 
-def _settings(args: argparse.Namespace, hooks: Path) -> Settings:
-    from condor_plugins.transfers.setup import Settings
+def _settings(args: argparse.Namespace, hooks: Path) -> TransferSettings:
+    from condor_plugins.transfers.setup import TransferSettings
 
     # Not resolved: what a virtual environment's python links to does not know its packages.
     python = str(Path(sys.executable).absolute())
     token = args.watch_token_file
-    return Settings(
+    return TransferSettings(
         python, hooks, _daemon_user(), "" if token is None else str(Path(token).absolute())
     )
 

@@ -22,9 +22,9 @@ from adon.cli.install_ask import (
 from adon.cli.parsing import Nouns, add_command
 
 if TYPE_CHECKING:
-    from pegasus_hooks.install.home import Home, Place
-    from pegasus_hooks.install.parts import Part
-    from pegasus_hooks.install.verify import Verdict
+    from pegasus_hooks.install.home import InstallTarget, PegasusHome
+    from pegasus_hooks.install.parts import InstallPart
+    from pegasus_hooks.install.verify import Verification
 
 _PEGASUS = """Install ADON into a Pegasus, or take it out again: site selection, and the hooks.
 
@@ -95,7 +95,7 @@ def _seconds(text: str) -> float:
 
 
 def _run(args: argparse.Namespace) -> int:
-    from pegasus_hooks.install.changes import locked
+    from pegasus_hooks.install.edits import locked
 
     if args.catalog is not None:
         return install_catalog.run(args, _home)
@@ -107,7 +107,7 @@ def _run(args: argparse.Namespace) -> int:
         return _install(args, home, places)
 
 
-def _home(args: argparse.Namespace) -> Home | None:
+def _home(args: argparse.Namespace) -> PegasusHome | None:
     """The Pegasus; what is one user's can be changed without."""
     from network_provisioner.base.errors import InputError
     from pegasus_hooks.install.home import home_at, home_on_path
@@ -124,7 +124,7 @@ def _home(args: argparse.Namespace) -> Home | None:
         raise
 
 
-def _places(args: argparse.Namespace, home: Home | None) -> list[Place]:
+def _places(args: argparse.Namespace, home: PegasusHome | None) -> list[InstallTarget]:
     from pegasus_hooks.install.home import place_for_all, place_for_user
 
     if not args.user:
@@ -143,7 +143,9 @@ def _keep(args: argparse.Namespace) -> Collection[str]:
     return {name for name in _PARTS if args.only is not None and name != args.only}
 
 
-def _parts(args: argparse.Namespace, home: Home | None, place: Place) -> list[Part]:
+def _parts(
+    args: argparse.Namespace, home: PegasusHome | None, place: InstallTarget
+) -> list[InstallPart]:
     from adon.config.adon_yml import load_config
     from pegasus_hooks.install.parts import hooks_part
 
@@ -162,7 +164,7 @@ def _parts(args: argparse.Namespace, home: Home | None, place: Place) -> list[Pa
     return parts
 
 
-def _selector(args: argparse.Namespace, python: str) -> Part:
+def _selector(args: argparse.Namespace, python: str) -> InstallPart:
     from adon.planning.jar import planner_jar
     from network_provisioner.base.errors import InputError
     from pegasus_hooks.install.parts import callout_part, plugin_part
@@ -177,8 +179,10 @@ def _selector(args: argparse.Namespace, python: str) -> Part:
     return plugin_part(content, python, args.config, args.timeout)
 
 
-def _install(args: argparse.Namespace, home: Home | None, places: Sequence[Place]) -> int:
-    from pegasus_hooks.install.changes import check_writable
+def _install(
+    args: argparse.Namespace, home: PegasusHome | None, places: Sequence[InstallTarget]
+) -> int:
+    from pegasus_hooks.install.edits import check_writable
     from pegasus_hooks.install.installing import changes_to_install
 
     place = places[0]
@@ -224,7 +228,9 @@ def _warm() -> None:
         print(f"note: not compiled beforehand: {said[-1] if said else done.returncode}")
 
 
-def _notes(args: argparse.Namespace, place: Place, parts: Sequence[Part]) -> Iterator[str]:
+def _notes(
+    args: argparse.Namespace, place: InstallTarget, parts: Sequence[InstallPart]
+) -> Iterator[str]:
     """What keeps an installation from being one, for some or for all."""
     from pegasus_hooks.install.installing import own_choice, own_post
 
@@ -251,7 +257,9 @@ def _notes(args: argparse.Namespace, place: Place, parts: Sequence[Part]) -> Ite
     yield from install_hooks.notes(args)
 
 
-def _verified(args: argparse.Namespace, home: Home, place: Place, parts: Sequence[Part]) -> Verdict:
+def _verified(
+    args: argparse.Namespace, home: PegasusHome, place: InstallTarget, parts: Sequence[InstallPart]
+) -> Verification:
     """Plan two jobs and judge."""
     from pegasus_hooks.install.installing import environment
     from pegasus_hooks.install.verify import verify

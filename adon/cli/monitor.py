@@ -21,7 +21,7 @@ from adon.cli.parsing import DEFAULT_BROKER, Nouns, Parser, add_command, add_jso
 
 if TYPE_CHECKING:
     from monitors.workflows.follower import Follower
-    from monitors.workflows.logs.submit_dir import SubmitDir
+    from monitors.workflows.planned.submit_dir import SubmitDir
     from monitors.workflows.sink import Requests, Sink
     from monitors.workflows.status import Status
     from network_provisioner.client.http1 import Tls
@@ -108,7 +108,7 @@ def _run(args: argparse.Namespace) -> int:
     from monitors.workflows.family import ended_well
     from monitors.workflows.follower import Follower
     from monitors.workflows.inquiries import Fallback, Inquiries, inquiry_into
-    from monitors.workflows.logs.submit_dir import is_file, submit_dir_of
+    from monitors.workflows.planned.submit_dir import is_file, submit_dir_of
     from network_provisioner.base.errors import InputError
     from network_provisioner.base.units import parse_duration
 

@@ -8,6 +8,7 @@ import os
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import quote, urlencode
@@ -145,7 +146,7 @@ class ArchiveSource:
             for metric in ("job", "job_transfer")
             for m in self._archive.query(metric, workflow=one)
         )
-        return {"workflow": key, "state": found[key].state, "workflows": ids} | made.as_dict()
+        return {"workflow": key, "state": found[key].state, "workflows": ids} | asdict(made)
 
     def refresh(self, key: str) -> bool:
         """See :class:`Source`."""

@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from adon.config.adon_yml import Config
-    from condor_plugins.pool.demand import Worker
-    from condor_plugins.pool.driver import Expansion
+    from condor_plugins.pool.demand import Expansion, Worker
 
 _ENLARGE = """Have room in the pool for so many jobs at once.
 
@@ -99,11 +98,11 @@ def _opened(args: argparse.Namespace) -> tuple[Config, Expansion]:
 
 def _enlarge(args: argparse.Namespace) -> int:
     from adon.cli.pool_record import enlarged, record
-    from condor_plugins.pool.demand import Demand
+    from condor_plugins.pool.demand import SlotDemand
 
     config, expansion = _opened(args)
     lease_s = _lease(args.lease, config)
-    demand = Demand(
+    demand = SlotDemand(
         args.demand,
         args.slots,
         time.time() + lease_s,

@@ -11,12 +11,11 @@ from network_provisioner.base.units import format_size
 
 if TYPE_CHECKING:
     from adon.config.adon_yml import Config
-    from condor_plugins.pool.demand import Demand
-    from condor_plugins.pool.driver import Grown
+    from condor_plugins.pool.demand import Expanded, SlotDemand
     from monitors.archive.measurement import Measurement
 
 
-def enlarged(demand: Demand, grown: Grown, now: float) -> Measurement:
+def enlarged(demand: SlotDemand, grown: Expanded, now: float) -> Measurement:
     """A demand and what came of it: the value is the slots that were asked for."""
     from monitors.archive.measurement import Measurement
 

@@ -32,21 +32,22 @@ def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
 def _run(args: argparse.Namespace) -> int:
     import logging
 
-    from monitors.watcher import loop, program, registry
-    from monitors.watcher.watching import Watching
+    from monitors.watcher import program, registry, watcher
+    from monitors.watcher.registered import RegisteredWorkflows
     from network_provisioner.client import hookconfig
-    from pegasus_hooks.advance.listeners import listener_of
     from pegasus_hooks.prepost import watched_jobs
+    from pegasus_hooks.prepost.watched_jobs import listener_of
 
     config = hookconfig.load(args.config)
     folder = program.watch_folder(config, args.config)
     logging.basicConfig(level=logging.INFO, format="adon: %(message)s")
-    stop = loop.stopped()
+    stop = watcher.stopped()
     lock = registry.hold(folder)
     if lock is None:
         print(f"adon: another watcher has {folder}; waiting for its end", flush=True)
     while lock is None and not stop.wait(1.0):
         lock = registry.hold(folder)
     if lock is not None:
-        program.watch(Watching(folder, config, watched_jobs, listener_of), lock, stop)
+        workflows = RegisteredWorkflows(folder, config, watched_jobs, listener_of)
+        program.watch(workflows, lock, stop)
     return 0

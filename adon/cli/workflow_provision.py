@@ -10,9 +10,9 @@ from adon.cli.output import print_json
 from adon.cli.parsing import Nouns, add_command, add_json, names, whole
 
 if TYPE_CHECKING:
-    from pegasus_hooks.provisioning.levels import Stretch
-    from pegasus_hooks.provisioning.provisioned import Options, Provisioned
-    from pegasus_hooks.provisioning.step import Step
+    from pegasus_hooks.provisioning.provisioned import ProvisionedWorkflow, ProvisioningOptions
+    from pegasus_hooks.provisioning.step import ProvisioningStep
+    from pegasus_hooks.provisioning.wide_levels import WideLevels
     from site_selector.catalogs.documents import Document
     from site_selector.catalogs.entries import ReplicaCatalog
 
@@ -105,13 +105,13 @@ def _undo(args: argparse.Namespace, document: Document) -> int:
     return 0
 
 
-def _options(args: argparse.Namespace) -> Options:
+def _options(args: argparse.Namespace) -> ProvisioningOptions:
     from adon.cli.quantities import above_0
     from adon.config.adon_yml import load_config
     from network_provisioner.base.errors import InputError
     from network_provisioner.base.units import parse_duration
     from network_provisioner.client import hookconfig
-    from pegasus_hooks.provisioning.provisioned import Options
+    from pegasus_hooks.provisioning.provisioned import ProvisioningOptions
 
     if args.config is None and args.hooks is None:
         raise InputError(
@@ -124,7 +124,7 @@ def _options(args: argparse.Namespace) -> Options:
         hookconfig.load(args.hooks)
     lease_s = above_0(parse_duration, args.lease, "--lease")
     assert lease_s is not None
-    return Options(
+    return ProvisioningOptions(
         args.min_width,
         "" if args.hooks is None else str(args.hooks.absolute()),
         "" if args.config is None else str(args.config.absolute()),
@@ -158,7 +158,7 @@ def _write(args: argparse.Namespace, document: Document, text: str) -> str:
     return str(target)
 
 
-def _print(found: Provisioned, options: Options, written: str) -> None:
+def _print(found: ProvisionedWorkflow, options: ProvisioningOptions, written: str) -> None:
     if not found.steps:
         print(f"no level has {options.min_width} jobs or more: nothing to provision")
     for stretch, step in found.steps:
@@ -169,7 +169,7 @@ def _print(found: Provisioned, options: Options, written: str) -> None:
         print(f"written to {written}")
 
 
-def _told(stretch: Stretch, step: Step) -> list[str]:
+def _told(stretch: WideLevels, step: ProvisioningStep) -> list[str]:
     from network_provisioner.base.units import format_size
 
     levels = str(stretch.first)
@@ -187,7 +187,7 @@ def _told(stretch: Stretch, step: Step) -> list[str]:
     return lines
 
 
-def _as_json(found: Provisioned, written: str) -> dict[str, Any]:
+def _as_json(found: ProvisionedWorkflow, written: str) -> dict[str, Any]:
     from dataclasses import asdict
 
     return {

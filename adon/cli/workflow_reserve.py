@@ -12,8 +12,8 @@ from adon.cli.output import duration, print_json
 from adon.cli.parsing import Nouns, add_command, add_json
 
 if TYPE_CHECKING:
-    from pegasus_hooks.advance.booking import Booking
-    from pegasus_hooks.advance.listening import Ahead
+    from pegasus_hooks.advance.booking import WorkflowReservations
+    from pegasus_hooks.advance.listening import AdvanceReservations
     from pegasus_hooks.advance.predict import Prediction, Window
 
 _RESERVE = """Reserve the paths that a planned workflow will need, before it runs.
@@ -66,12 +66,12 @@ def add(verbs: Nouns[argparse.ArgumentParser]) -> None:
 def _run(args: argparse.Namespace) -> int:
     from adon.cli.times import instant_of
     from network_provisioner.base.units import parse_duration
-    from pegasus_hooks.advance.correct import Rules
+    from pegasus_hooks.advance.booking import CorrectionRules
     from pegasus_hooks.advance.predict import predict
 
     now = time.time()
     start = max(instant_of(args.start, "--start", now) or now, now)
-    rules = Rules(horizon_s=start - now + parse_duration(args.horizon, "--horizon"))
+    rules = CorrectionRules(horizon_s=start - now + parse_duration(args.horizon, "--horizon"))
     ahead = _ahead(args)
     booking = ahead.booking
     if args.release:
@@ -91,14 +91,14 @@ def _run(args: argparse.Namespace) -> int:
     return 1 if any(held.waits for held in booking.held.values()) else 0
 
 
-def _ahead(args: argparse.Namespace) -> Ahead:
+def _ahead(args: argparse.Namespace) -> AdvanceReservations:
     """Raises InputError."""
     from adon.planning.placement import configured
     from network_provisioner.base.errors import InputError
     from network_provisioner.client import hookconfig
     from network_provisioner.client.hookclient import client_of
     from network_provisioner.client.hookconfig import HookConfig
-    from pegasus_hooks.advance.start import ahead_of
+    from pegasus_hooks.advance.listening import ahead_of
 
     if args.hooks is None and not args.dry_run:
         raise InputError("found no --hooks, expected the hooks' configuration, or --dry-run")
@@ -111,11 +111,11 @@ def _ahead(args: argparse.Namespace) -> Ahead:
     return ahead_of(args.submit_dir, config, client_of(config), topology)
 
 
-def _release(booking: Booking, now: float, as_json: bool) -> int:
-    from pegasus_hooks.advance.correct import Back, Corrections
+def _release(booking: WorkflowReservations, now: float, as_json: bool) -> int:
+    from pegasus_hooks.advance.booking import Corrections
 
     booking.look()
-    back = [Back(held, "asked for") for held in booking.held.values()]
+    back = list(booking.held.values())
     done = booking.carry_out(Corrections(back=back), now)
     if as_json:
         print_json({"given_back": done.back})
@@ -128,7 +128,7 @@ def _release(booking: Booking, now: float, as_json: bool) -> int:
 class _Shown:
     """What is told of it: the demand and, where it was reserved, what became of each transfer."""
 
-    booking: Booking
+    booking: WorkflowReservations
     found: Prediction
     start: float
     note: str
@@ -136,7 +136,7 @@ class _Shown:
 
     def as_json(self) -> dict[str, Any]:
         """For programs."""
-        from pegasus_hooks.advance.demand import demand
+        from pegasus_hooks.advance.predict import demand
 
         return {
             "start": self.start,
@@ -172,7 +172,7 @@ class _Shown:
         """For people."""
         from adon.cli.output import table
         from network_provisioner.base.units import format_rate, format_size
-        from pegasus_hooks.advance.demand import demand
+        from pegasus_hooks.advance.predict import demand
 
         steps = [
             (

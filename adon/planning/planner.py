@@ -8,7 +8,7 @@ from pathlib import Path
 
 from network_provisioner.base.errors import InputError
 from pegasus_hooks import pegasus_plan
-from pegasus_hooks.pegasus_plan import Runner
+from pegasus_hooks.pegasus_plan import PlannerRunner
 from pegasus_hooks.planner.model import Options, PlannedWorkflow, Sources
 from pegasus_hooks.planner.plan import plan
 from site_selector.inputs import Inputs
@@ -25,7 +25,7 @@ def plan_workflow(
     output_site: str,
     hooks: Path | None = None,
     options: Options | None = None,
-    run: Runner | None = None,
+    run: PlannerRunner | None = None,
 ) -> PlannedWorkflow:
     """A submit directory that follows ``mapping``, with a file that says why.
 

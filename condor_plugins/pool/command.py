@@ -18,8 +18,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from condor_plugins.pool.demand import RUNNING, Demand, Worker
-from condor_plugins.pool.driver import Grown
+from condor_plugins.pool.demand import RUNNING, Expanded, SlotDemand, Worker
 from network_provisioner.base.errors import AdonError, MissingError
 
 
@@ -30,11 +29,11 @@ class CommandExpansion:
         self._command = list(command)
         self._timeout_s = timeout_s
 
-    def enlarge(self, demand: Demand) -> Grown:
-        """See :class:`condor_plugins.pool.driver.Expansion`. Raises AdonError."""
+    def enlarge(self, demand: SlotDemand) -> Expanded:
+        """See :class:`condor_plugins.pool.demand.Expansion`. Raises AdonError."""
         answer = self._call({"action": "enlarge", "demand": demand.as_dict()})
         found = [w for w in self._workers(answer) if w.demand == demand.id]
-        return Grown(tuple(found), str(answer.get("note", "")))
+        return Expanded(tuple(found), str(answer.get("note", "")))
 
     def shrink(self, demand_id: str) -> int:
         """The same; 0 where the program tells no workers."""

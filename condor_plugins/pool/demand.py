@@ -1,7 +1,8 @@
 """What is wanted of the pool, what there is, and what to start and stop: pure functions of values.
 
 Demands add up: two workflows that want ten slots each get twenty, as far as ``Limits`` go. Slots
-that the pool has without us are counted once for each demand, since nobody owns them.
+that the pool has without us are counted once for each demand, since nobody owns them. A driver of
+pool expansion (:class:`Expansion`) says no by raising; silence means that it is done.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from network_provisioner.base.errors import InputError
 
@@ -20,7 +21,7 @@ _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:@+-]{0,199}\Z")
 
 
 @dataclass(frozen=True, slots=True)
-class Demand:
+class SlotDemand:
     """``slots`` of ``cores`` and ``memory_mb`` each (0: as many as a worker's slot has anyway) for
     whoever goes by ``id``, until the Unix time ``until``. ``bytes`` is what the jobs read, 0 for
     unknown; ``reason`` is for people.
@@ -66,7 +67,7 @@ class Worker:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ExpansionLimits:
     """``most`` slots in all workers together, ``per_worker`` of them in each."""
 
     most: int = 16
@@ -74,7 +75,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ExpansionPlan:
     """Workers to start, by their numbers of slots; to stop and to keep longer, by their names.
     ``refused``: slots that are wanted, and beyond the limits."""
 
@@ -84,7 +85,9 @@ class Plan:
     refused: int = 0
 
 
-def plan(demand: Demand, workers: Sequence[Worker], present: int, limits: Limits) -> Plan:
+def plan(
+    demand: SlotDemand, workers: Sequence[Worker], present: int, limits: ExpansionLimits
+) -> ExpansionPlan:
     """What makes the pool fit ``demand``, given all ``workers`` that are there and ``present``
     slots that the pool has without them.
 
@@ -107,4 +110,34 @@ def plan(demand: Demand, workers: Sequence[Worker], present: int, limits: Limits
     granted = min(missing, max(0, limits.most - used))
     full, rest = divmod(granted, limits.per_worker)
     start = (limits.per_worker,) * full + ((rest,) if rest else ())
-    return Plan(start, tuple(stop), tuple(keep), missing - granted)
+    return ExpansionPlan(start, tuple(stop), tuple(keep), missing - granted)
+
+
+@dataclass(frozen=True, slots=True)
+class Expanded:
+    """What came of a demand: the workers that serve it, and ``note`` where that is not all that was
+    wanted, in words."""
+
+    workers: tuple[Worker, ...]
+    note: str = ""
+
+
+class Expansion(Protocol):
+    """Makes a pool larger and smaller. Every method may be called again with the same values, and
+    then changes nothing."""
+
+    def enlarge(self, demand: SlotDemand) -> Expanded:
+        """Make room for ``demand``, or fit what was made for one of this id to it.
+
+        Returns as soon as the workers are on their way. Raises AdonError where nothing can be done.
+        """
+        ...
+
+    def shrink(self, demand_id: str) -> int:
+        """Let the workers of a demand go when their jobs have ended; returns how many there were.
+        Raises AdonError."""
+        ...
+
+    def workers(self) -> Sequence[Worker]:
+        """Those that are there, as far as this driver knows."""
+        ...

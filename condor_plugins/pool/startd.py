@@ -16,22 +16,92 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from condor_plugins.pool.demand import ENDING, RUNNING, Demand, Limits, Plan, Worker, plan
-from condor_plugins.pool.driver import Grown
-from condor_plugins.pool.process import Process, identify
-from condor_plugins.pool.slots import Pool
+from condor_plugins.pool.demand import (
+    ENDING,
+    RUNNING,
+    Expanded,
+    ExpansionLimits,
+    ExpansionPlan,
+    SlotDemand,
+    Worker,
+    plan,
+)
 from condor_plugins.pool.workerconfig import (
-    Shape,
+    DEMAND_ATTRIBUTE,
     StartdSettings,
+    WorkerShape,
     client_config,
     worker_config,
 )
 from network_provisioner.base.errors import AdonError, InputError, MissingError
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessIdentity:
+    """``started`` in clock ticks since the machine was booted."""
+
+    pid: int
+    started: int
+
+
+def identify(pid: int) -> ProcessIdentity | None:
+    """The process that has this id now, None where none runs (zombies have ended)."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+        # A name may hold anything, parentheses too.
+        fields = text.rpartition(")")[2].split()
+        return None if fields[0] in "ZX" else ProcessIdentity(pid, int(fields[19]))
+    except (OSError, IndexError, ValueError):
+        return None
+
+
+_FIELDS = ("SlotType", "TotalSlotCpus", "TotalSlotMemory")
+_ASK_S = 10.0
+
+
+def fitting(rows: Iterable[Sequence[str]], cores: int, memory_mb: int) -> int:
+    """How many jobs of ``cores`` and ``memory_mb`` fit at once into slots given as ``_FIELDS``.
+
+    A partitionable slot holds as many as its cores and memory do; those that were carved out of one
+    are counted with it.
+    """
+    count = 0
+    for kind, cpus, memory in rows:
+        if kind == "Dynamic" or not cpus.isdecimal() or not memory.isdecimal():
+            continue
+        room = min(int(cpus) // cores, int(memory) // memory_mb if memory_mb else int(cpus))
+        count += room if kind == "Partitionable" else min(1, room)
+    return count
+
+
+def slots_present(settings: StartdSettings, config: Path, cores: int, memory_mb: int) -> int:
+    """Slots that the pool has for such jobs without our workers. Raises AdonError.
+
+    Its collector is asked with HTCondor's own program: bindings would take the settings of this
+    process, and those that it has are not the workers'.
+    """
+    ours = f"{DEMAND_ATTRIBUTE} is undefined"
+    there = f' && PegasusSite == "{settings.site}"' if settings.site else ""
+    words = [str(settings.release / "bin/condor_status"), "-pool", settings.collector]
+    words += ["-constraint", ours + there, "-af", *_FIELDS]
+    try:
+        done = subprocess.run(
+            words, env={"PATH": "/usr/bin:/bin", "CONDOR_CONFIG": str(config)},
+            capture_output=True, text=True, errors="replace", timeout=_ASK_S, check=False,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise AdonError(f"condor_status: {error}") from None
+    if done.returncode != 0:
+        said = done.stderr.strip().splitlines()
+        raise AdonError(f"condor_status: {said[-1] if said else 'it failed'}")
+    rows = (line.split() for line in done.stdout.splitlines())
+    return fitting((row for row in rows if len(row) == len(_FIELDS)), cores, memory_mb)
+
 
 _RECORD = "worker.json"
 _LAST = "last-ended"
@@ -52,7 +122,7 @@ class StartdExpansion:
     def __init__(
         self,
         settings: StartdSettings,
-        limits: Limits,
+        limits: ExpansionLimits,
         clock: Callable[[], float] = time.time,
     ) -> None:
         if not settings.collector:
@@ -64,8 +134,8 @@ class StartdExpansion:
         if not self._master.exists():
             raise MissingError(f"{self._master}: not found, expected HTCondor below its 'release'")
 
-    def enlarge(self, demand: Demand) -> Grown:
-        """See :class:`condor_plugins.pool.driver.Expansion`. Raises AdonError."""
+    def enlarge(self, demand: SlotDemand) -> Expanded:
+        """See :class:`condor_plugins.pool.demand.Expansion`. Raises AdonError."""
         with self._turn():
             self._prepare()
             found = self._living()
@@ -79,7 +149,7 @@ class StartdExpansion:
         if todo.refused:
             more = f"{todo.refused} slots more are beyond the limit of {self._limits.most}"
             note = "; ".join(filter(None, (note, more)))
-        return Grown(grown, note)
+        return Expanded(grown, note)
 
     def shrink(self, demand_id: str) -> int:
         """The same."""
@@ -121,17 +191,19 @@ class StartdExpansion:
         except OSError as error:
             raise InputError(f"{token}: {error.strerror}, expected a token of the pool") from None
 
-    def _present(self, demand: Demand) -> tuple[int, str]:
-        folder, settings = self._settings.directory, self._settings
-        pool = Pool(settings.release, folder / "client/condor_config", settings.collector)
+    def _present(self, demand: SlotDemand) -> tuple[int, str]:
+        settings, config = self._settings, self._settings.directory / "client/condor_config"
         try:
             memory = demand.memory_mb or settings.memory_mb
-            return pool.present(settings.site, demand.cores, memory), ""
+            return slots_present(settings, config, demand.cores, memory), ""
         except AdonError as error:
             return 0, f"slots that are there already are not counted: {error}"
 
     def _carry_out(
-        self, todo: Plan, demand: Demand, found: dict[str, tuple[Worker, Process]]
+        self,
+        todo: ExpansionPlan,
+        demand: SlotDemand,
+        found: dict[str, tuple[Worker, ProcessIdentity]],
     ) -> None:
         for name in todo.stop:
             self._stop(*found[name])
@@ -140,12 +212,12 @@ class StartdExpansion:
         for slots in todo.start:
             self._start(demand, slots)
 
-    def _start(self, demand: Demand, slots: int) -> None:
+    def _start(self, demand: SlotDemand, slots: int) -> None:
         name = f"adon-{secrets.token_hex(4)}"
         home = self._settings.directory / name
         for part in _PARTS:
             (home / part).mkdir(parents=True)
-        shape = Shape(name, demand.id, slots, demand.cores, demand.memory_mb, demand.until)
+        shape = WorkerShape(name, demand.id, slots, demand.cores, demand.memory_mb, demand.until)
         (home / "condor_config").write_text(worker_config(self._settings, shape))
         # A clean environment: transfer plug-ins inherit from daemons, and HTCondor's marks of the
         # job that we may be part of would have the worker end with it.
@@ -175,13 +247,13 @@ class StartdExpansion:
         worker = Worker(name, demand.id, slots, demand.until)
         self._record(worker, process, demand)
 
-    def _keep(self, worker: Worker, process: Process, demand: Demand) -> None:
+    def _keep(self, worker: Worker, process: ProcessIdentity, demand: SlotDemand) -> None:
         """A lease is only ever made longer; HTCondor reads its settings anew upon SIGHUP."""
         if demand.until <= worker.until + 1:
             return
         home = self._settings.directory / worker.name
         row = _read(home / _RECORD)
-        shape = Shape(
+        shape = WorkerShape(
             worker.name, worker.demand, worker.slots, int(row["cores"]), int(row["memory_mb"]),
             demand.until,
         )  # fmt: skip
@@ -191,13 +263,13 @@ class StartdExpansion:
         self._record(replace(worker, until=demand.until), process, demand)
         _signal(process, signal.SIGHUP)
 
-    def _stop(self, worker: Worker, process: Process) -> None:
+    def _stop(self, worker: Worker, process: ProcessIdentity) -> None:
         if worker.state == RUNNING:
             row = _read(self._settings.directory / worker.name / _RECORD)
             self._write(worker.name, {**row, "state": ENDING})
         _signal(process, signal.SIGTERM)
 
-    def _record(self, worker: Worker, process: Process, demand: Demand) -> None:
+    def _record(self, worker: Worker, process: ProcessIdentity, demand: SlotDemand) -> None:
         more = {"cores": demand.cores, "memory_mb": demand.memory_mb}
         marks = {"pid": process.pid, "started": process.started}
         self._write(worker.name, {**worker.as_dict(), **more, **marks})
@@ -208,7 +280,7 @@ class StartdExpansion:
         draft.write_text(json.dumps(row) + "\n")
         draft.replace(path)
 
-    def _living(self) -> dict[str, tuple[Worker, Process]]:
+    def _living(self) -> dict[str, tuple[Worker, ProcessIdentity]]:
         """Workers whose processes run; the folders of others are cleared away."""
         out = {}
         for path in sorted(self._settings.directory.glob(f"*/{_RECORD}")):
@@ -218,7 +290,7 @@ class StartdExpansion:
                     str(row["name"]), str(row["demand"]), int(row["slots"]), float(row["until"]),
                     str(row["state"]),
                 )  # fmt: skip
-                process = Process(int(row["pid"]), int(row["started"]))
+                process = ProcessIdentity(int(row["pid"]), int(row["started"]))
             except (OSError, ValueError, KeyError, TypeError):
                 continue  # being written, or being cleared away by somebody else
             if identify(process.pid) == process:
@@ -252,7 +324,7 @@ def _write_secret(path: Path, content: bytes) -> None:
     draft.replace(path)
 
 
-def _signal(process: Process, number: signal.Signals) -> None:
+def _signal(process: ProcessIdentity, number: signal.Signals) -> None:
     with contextlib.suppress(ProcessLookupError):
         if identify(process.pid) == process:
             os.kill(process.pid, number)

@@ -47,7 +47,7 @@ class StartdSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class WorkerShape:
     """A worker: ``slots`` static slots of ``cores`` and ``memory_mb`` each, for ``demand``, until
     ``until`` (Unix seconds)."""
 
@@ -108,7 +108,7 @@ def client_config(settings: StartdSettings) -> str:
     return _text({**_common(settings, settings.directory / "client"), **settings.config})
 
 
-def worker_config(settings: StartdSettings, shape: Shape) -> str:
+def worker_config(settings: StartdSettings, shape: WorkerShape) -> str:
     """For a ``condor_master`` with one startd.
 
     Static slots: a pool's own jobs see at once how many there are, and what was asked for.

@@ -1,17 +1,24 @@
-"""What the watcher has to do: a pure function of what is so now.
+"""What the watcher has to do: pure functions of what is so now.
 
 It compares what the broker holds for runs with what those runs still need, so that it makes no
-difference what was missed, done twice, or done by a watcher that was killed meanwhile.
+difference what was missed, done twice, or done by a watcher that was killed meanwhile. It also asks
+for paths for output, and tells why input went without one and what transfers came to.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections import OrderedDict, deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import median
 
-from condor_plugins.transfers.ids import Direction, Run, parsed, queue_number
+from condor_plugins.pool.sites import site_of_match
+from condor_plugins.transfers import request_builder
+from condor_plugins.transfers.jobad import JobAd, no_transfer, number, text
+from condor_plugins.transfers.request_builder import Direction, Run, parsed, queue_number
 from condor_plugins.transfers.run_state import Phase, RunState, RunStates
-from network_provisioner.base.model import ON_SWITCHES, Transit
+from network_provisioner.base.model import ON_SWITCHES, Transit, TransitRequest
+from network_provisioner.client.hookconfig import HookConfig
 
 # The event right after the end of a transfer says whether it succeeded, and how much was sent.
 _SETTLES_S = 1.0
@@ -22,7 +29,7 @@ _HOLDING = (2, 6, 7)  # JobStatus of a job that has a slot: running, sending out
 
 
 @dataclass(frozen=True, slots=True)
-class Queued:
+class QueuedJob:
     """What the schedd says of a job. ``executing_since`` is in Unix seconds, 0 where it never
     began; ``sending`` is None where it does not say."""
 
@@ -56,7 +63,7 @@ class Observed:
     queue; it is None where it did not answer. ``now`` is in Unix seconds."""
 
     runs: RunStates
-    queue: Mapping[str, Queued] | None
+    queue: Mapping[str, QueuedJob] | None
     now: float
 
 
@@ -105,7 +112,7 @@ def _over(
 
 
 def _over_by_queue(
-    transit: Transit, run: Run, way: Direction, state: RunState | None, job: Queued | None
+    transit: Transit, run: Run, way: Direction, state: RunState | None, job: QueuedJob | None
 ) -> str:
     """The same, of a run whose events tell nothing or were missed."""
     if job is None:
@@ -139,7 +146,7 @@ def _out_over(state: RunState) -> str:
     return "success" if state.phase is Phase.MOVED else "broken off"
 
 
-def _has_slot(job: Queued, run: Run) -> bool:
+def _has_slot(job: QueuedJob, run: Run) -> bool:
     return job.status in _HOLDING and job.starts == run.starts
 
 
@@ -162,3 +169,108 @@ def _is_sure(run: Run, state: RunState | None, known: Observed) -> bool:
     if job is not None:
         return _has_slot(job, run)
     return state is not None and state.phase in (Phase.INPUT, Phase.OUTPUT)
+
+
+_LAST, _KINDS = 7, 1000  # runs remembered of each kind of job, and kinds of jobs
+
+
+class OutputHistory:
+    """Bytes that runs sent back, by what they ran: the transformation where Pegasus names it, else
+    the program, for each owner."""
+
+    def __init__(self) -> None:
+        self._seen: OrderedDict[tuple[str, str], deque[int]] = OrderedDict()
+
+    def learn(self, ad: JobAd, sent_bytes: int) -> None:
+        """Remember what a run sent."""
+        seen = self._seen.setdefault(_kind(ad), deque(maxlen=_LAST))
+        seen.append(sent_bytes)
+        self._seen.move_to_end(_kind(ad))
+        if len(self._seen) > _KINDS:
+            self._seen.popitem(last=False)
+
+    def expected(self, ad: JobAd) -> int | None:
+        """The median of what its like sent; else what its sandbox holds beyond its input, the most
+        it can send; None where neither is known."""
+        if seen := self._seen.get(_kind(ad)):
+            return int(median(seen))
+        used, got = number(ad, "DiskUsage"), number(ad, "AdonInBytes")
+        return None if used is None else max(0, int(used * 1024 - (got or 0)))
+
+
+def _kind(ad: JobAd) -> tuple[str, str]:
+    return text(ad, "Owner"), text(ad, "pegasus_wf_xformation", "Cmd")
+
+
+RECENT_S = 3600.0  # what happened earlier is nobody's business any more
+_TOO_LATE = "best effort: output had been sent before a path could be asked for"
+_SILENT = "best effort: the hook before the transfer did not answer"
+
+
+def due_requests(
+    runs: RunStates, outputs: OutputHistory, config: HookConfig, now: float, since: float
+) -> Iterator[tuple[str, TransitRequest]]:
+    """Every request with a mark by which one that was made is known again. ``since`` is when
+    somebody began to make them, in Unix seconds: what output went before that is not known."""
+    for state in runs:
+        if now - state.at > RECENT_S or not _crosses(state, config):
+            continue
+        mark = f"{state.run.transit('out')}@{state.output.start}"
+        if state.phase is Phase.OUTPUT and state.output.start:
+            yield mark, _request(state, "out", outputs.expected(state.ad), config)
+        elif (sent := _arrived(state)) and state.output.start >= since:
+            request = _request(state, "out", sent, config)
+            yield mark, replace(request, best_effort=_TOO_LATE)
+        if reason := _untold(state):
+            size = number(state.ad, "AdonInBytes")
+            request = _request(state, "in", None if size is None else int(size), config)
+            yield request.id, replace(request, best_effort=reason)
+
+
+def reports(runs: RunStates, config: HookConfig, now: float) -> Iterator[Release]:
+    """What transfers came to that arrived, of those, too, that went without a path: what best
+    effort reaches is what paths are weighed against. A report says nothing new of a transit that
+    was given back with one."""
+    for state in runs:
+        if now - state.at > RECENT_S or not _crosses(state, config):
+            continue
+        answer, size = state.ad.get("AdonInState"), number(state.ad, "AdonInBytes")
+        if state.ran and answer != "none" and size and state.input.seconds:
+            name = text(state.ad, "AdonInId") or state.run.transit("in")
+            yield Release(name, int(size), state.input.seconds, "success")
+        if sent := _arrived(state):
+            yield Release(state.run.transit("out"), sent, state.output.seconds, "success")
+
+
+def _arrived(state: RunState) -> int:
+    """Bytes of output that arrived, 0 where none did or nobody knows how long it took."""
+    known = state.how == "success" and state.output.seconds
+    return state.sent_bytes or 0 if known else 0
+
+
+def nameless(runs: RunStates) -> Iterator[str]:
+    """Slots without a site that files were sent to: nothing can be asked for them."""
+    for state in runs:
+        if state.input.start and not no_transfer(state.ad) and not site_of_match(state.ad):
+            yield text(state.ad, "RemoteHost").rpartition("@")[2] or "a slot"
+
+
+def _request(
+    state: RunState, way: Direction, size: int | None, config: HookConfig
+) -> TransitRequest:
+    return request_builder.request(state.ad, state.run, way, size, config)
+
+
+def _crosses(state: RunState, config: HookConfig) -> bool:
+    return not no_transfer(state.ad) and not request_builder.unmarked(state.ad, config.site or "")
+
+
+def _untold(state: RunState) -> str:
+    """Why input goes without a path where the broker does not know it, empty elsewhere."""
+    if not state.input.start:
+        return ""
+    if "AdonInState" not in state.ad:
+        return _SILENT  # killed, or it could not be started
+    if state.ad.get("AdonInTold") is not False:
+        return ""
+    return text(state.ad, "AdonInReason") or _SILENT

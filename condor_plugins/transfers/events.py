@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from condor_plugins.transfers import jobad
-from condor_plugins.transfers.ids import job_name
 from condor_plugins.transfers.jobad import JobAd
+from condor_plugins.transfers.request_builder import job_name
 from monitors.workflows.logs.events import JobEvent, Kind, TransferStep
 
 ADS = frozenset({Kind.JOB_AD})

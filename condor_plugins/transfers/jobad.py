@@ -1,12 +1,14 @@
-"""ClassAds as HTCondor prints them, one ``Name = value`` a line: what hooks and event logs have.
+"""ClassAds of jobs as HTCondor prints them, one ``Name = value`` a line: what hooks and event logs
+have; and what they say of a job's transfers.
 
 Values are texts, numbers and truth values; any other expression stays as its text. HTCondor's own
-bindings would take ten times as long to import as a hook has to run.
+bindings would take ten times as long to import as a hook has to run; nothing slow is imported here,
+since most jobs of some pools have no files moved at all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 Value = str | int | float | bool
 JobAd = Mapping[str, Value]
@@ -67,3 +69,96 @@ def number(ad: JobAd, name: str) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return float(value) if abs(value) < _HUGE else None  # neither infinite nor no number
+
+
+_WITH_TRANSFER = (5, 10, 13)  # universes: vanilla (containers, too), java, vm
+_PEGASUS_OWN = "pegasus::"  # transfer, cleanup, dirmanager, …
+
+
+def no_transfer(ad: JobAd) -> str:
+    """Why nothing that needs a path moves between access point and slot; empty where it may."""
+    universe = ad.get("JobUniverse")
+    if universe not in _WITH_TRANSFER:
+        return f"jobs of universe {universe} have no files moved"
+    setting = text(ad, "ShouldTransferFiles").upper()
+    if setting == "NO":
+        return "the job wants no files moved"
+    shared = text(ad, "FileSystemDomain")
+    if setting == "IF_NEEDED" and shared and shared == text(ad, "MachineAttrFileSystemDomain0"):
+        return "access point and slot share a file system"
+    if text(ad, "pegasus_wf_xformation").startswith(_PEGASUS_OWN):
+        return "Pegasus's own job: the paths of its transfers are asked for by PRE"
+    return ""
+
+
+_MOST_FILES = 2000  # looked at: about 10 ms on a local disk
+_NOTHING = ("", "/dev/null")
+
+Size = Callable[[str], int]
+
+
+def bytes_sent(ad: JobAd, size: Size | None = None) -> int | None:
+    """Bytes that an access point sends to a slot before a job runs, None where nobody knows.
+
+    Asked are the files themselves, as the job's owner and right before they are sent. What HTCondor
+    noted when the job was submitted (whole MiB) stands in where they do not tell: too many of them,
+    or not to be seen from here. ``size`` gives the bytes of a file or folder by its absolute path
+    and raises OSError.
+    """
+    import os  # noqa: PLC0415 - jobs whose files nobody moves never get here
+
+    names = list(_names(ad))
+    measure = size or _Sizes()
+    base = text(ad, "Iwd")
+    try:
+        # os.path, since a hook that runs before every job has no time for pathlib.
+        return sum(measure(os.path.join(base, name)) for name in names)  # noqa: PTH118
+    except OSError:
+        noted = number(ad, "TransferInputSizeMB")
+        return None if noted is None or noted < 0 else int(noted * 2**20)
+
+
+def _names(ad: JobAd) -> Iterator[str]:
+    """What is sent from here; what a URL names comes from elsewhere."""
+    for name in text(ad, "TransferInput").split(","):
+        if name.strip() and "://" not in name:
+            yield name.strip()
+    if ad.get("TransferExecutable", True) is not False and text(ad, "Cmd"):
+        yield text(ad, "Cmd")
+    sent = ad.get("TransferIn", True) is not False and ad.get("StreamIn", False) is not True
+    if sent and text(ad, "In") not in _NOTHING:
+        yield text(ad, "In")
+
+
+class _Sizes:
+    """Sizes from the file system; raises OSError where there is too much to look at."""
+
+    def __init__(self) -> None:
+        self._left = _MOST_FILES
+
+    def __call__(self, path: str) -> int:
+        import os  # noqa: PLC0415
+        import stat  # noqa: PLC0415
+
+        self._left -= 1
+        if self._left < 0:
+            raise OSError("too many files")
+        found = os.stat(path)  # noqa: PTH116 - see bytes_sent
+        if not stat.S_ISDIR(found.st_mode):
+            return found.st_size
+        with os.scandir(path) as entries:
+            return sum(self(entry.path) for entry in entries)
+
+
+MACHINE_ATTRIBUTES = ("AdonSite", "PegasusSite", "FileSystemDomain")
+"""Of a slot, kept in the ad of the job that gets it (``SYSTEM_JOB_MACHINE_ATTRS``)."""
+
+EVENT_ATTRIBUTES = (
+    "GlobalJobId", "NumShadowStarts", "RemoteHost",
+    *(f"MachineAttr{name}0" for name in MACHINE_ATTRIBUTES),
+    "Owner", "JobUniverse", "ShouldTransferFiles", "FileSystemDomain", "Cmd", "DiskUsage",
+    "DAGNodeName", "JobBatchName", "ProjectName", "AcctGroup", "AccountingGroup", "AdonSite",
+    "AdonApplication", "pegasus_site", "pegasus_wf_uuid", "pegasus_wf_name", "pegasus_wf_app",
+    "pegasus_wf_xformation", "AdonInId", "AdonInState", "AdonInReason", "AdonInBytes", "AdonInTold",
+)  # fmt: skip
+"""Of a job, written with each of its events (``EVENT_LOG_JOB_AD_INFORMATION_ATTRS``)."""

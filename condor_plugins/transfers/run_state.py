@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 
 from condor_plugins.transfers.events import RunEvent
-from condor_plugins.transfers.ids import Run
 from condor_plugins.transfers.jobad import JobAd, number
+from condor_plugins.transfers.request_builder import Run
 from monitors.workflows.logs.events import Kind, TransferStep
 
 

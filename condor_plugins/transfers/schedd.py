@@ -7,8 +7,8 @@ from typing import Any
 
 import htcondor2
 
-from condor_plugins.transfers.decide import Queued
-from condor_plugins.transfers.ids import job_name, queue_number
+from condor_plugins.transfers.decide import QueuedJob
+from condor_plugins.transfers.request_builder import job_name, queue_number
 from network_provisioner.base.errors import AdonError
 
 _AT_ONCE = 200  # jobs in one question
@@ -34,10 +34,10 @@ class LocalSchedd:
             self._name = job_name(str(found["Name"]))
         return self._name
 
-    def jobs(self, names: Iterable[str]) -> dict[str, Queued]:
+    def jobs(self, names: Iterable[str]) -> dict[str, QueuedJob]:
         """See watcher.Schedd."""
         numbers = sorted({number[1:] for name in names if (number := queue_number(name))})
-        found: dict[str, Queued] = {}
+        found: dict[str, QueuedJob] = {}
         for first in range(0, len(numbers), _AT_ONCE):
             for ad in self._query(numbers[first : first + _AT_ONCE]):
                 found[job_name(str(ad.get("GlobalJobId", "")))] = queued(ad)
@@ -52,10 +52,10 @@ class LocalSchedd:
         return ads
 
 
-def queued(ad: Mapping[str, Any]) -> Queued:
+def queued(ad: Mapping[str, Any]) -> QueuedJob:
     """What a job's ad in the queue says."""
     sending = ad.get("TransferringOutput")
-    return Queued(
+    return QueuedJob(
         status=int(ad.get("JobStatus", 0)),
         starts=int(ad.get("NumShadowStarts", 0)),
         executing_since=float(ad.get("JobCurrentStartExecutingDate", 0)),

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from condor_plugins.transfers import attributes
+from condor_plugins.transfers.jobad import EVENT_ATTRIBUTES, MACHINE_ATTRIBUTES
 from network_provisioner.base.errors import InputError
 
 KEYWORD = "ADON"
@@ -21,7 +21,7 @@ _SET = re.compile(rf"^[ \t]*({SETTING}|{FORCED})[ \t]*=[ \t]*(\S.*?)[ \t]*$", re
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class TransferSettings:
     """``python`` runs both; ``hooks`` is their configuration; ``daemon_user`` is who the watcher
     runs as where condor_master is root's, empty elsewhere; ``token_file`` is the watcher's own."""
 
@@ -31,7 +31,7 @@ class Settings:
     token_file: str = ""
 
 
-def text(settings: Settings) -> str:
+def text(settings: TransferSettings) -> str:
     """A file for HTCondor's ``config.d``. Raises InputError for a path that HTCondor would change.
 
     The shell in front of the hook sees to it that a hook which cannot even be started does no harm:
@@ -58,14 +58,14 @@ def text(settings: Settings) -> str:
         f"HoldReasonCode =?= {_HELD_BY_HOOK} && HoldReasonSubCode < 0",
         "",
         "# The site of the slot that a job is given.",
-        "SYSTEM_JOB_MACHINE_ATTRS = $(SYSTEM_JOB_MACHINE_ATTRS) " + " ".join(attributes.MACHINE),
+        "SYSTEM_JOB_MACHINE_ATTRS = $(SYSTEM_JOB_MACHINE_ATTRS) " + " ".join(MACHINE_ATTRIBUTES),
         "",
         "# What becomes of every job, for the watcher, which gives paths back.",
         "if ! defined EVENT_LOG",
         "  EVENT_LOG = $(LOG)/EventLog",
         "endif",
         "EVENT_LOG_JOB_AD_INFORMATION_ATTRS = $(EVENT_LOG_JOB_AD_INFORMATION_ATTRS) "
-        + " ".join(attributes.EVENT),
+        + " ".join(EVENT_ATTRIBUTES),
         f"DAEMON_LIST = $(DAEMON_LIST) {DAEMON}",
         "# By env, for condor_master keeps from Python by which path it was called.",
         f"{DAEMON} = /usr/bin/env",

@@ -35,14 +35,11 @@ def main(argv: list[str]) -> int:
 
 def prepare(argv: list[str], text: str) -> "dict[str, str | int | float | bool]":
     """What is to be printed for the job whose ad is ``text``. Raises AdonError and OSError."""
-    from condor_plugins.transfers.jobad import parse  # noqa: PLC0415
-    from condor_plugins.transfers.transfer_need import no_transfer  # noqa: PLC0415
+    from condor_plugins.transfers.jobad import bytes_sent, no_transfer, parse  # noqa: PLC0415
 
     ad = parse(text.splitlines())
     if why := no_transfer(ad):
         return {"AdonInState": "none", "AdonInReason": why}
-    from condor_plugins.transfers.inputsize import bytes_sent  # noqa: PLC0415
-
     size = bytes_sent(ad)
     if size == 0:
         return {"AdonInState": "none", "AdonInReason": "the job has no input"}
@@ -57,7 +54,6 @@ def _sent(
     from pathlib import Path  # noqa: PLC0415
 
     from condor_plugins.transfers import request_builder  # noqa: PLC0415
-    from condor_plugins.transfers.ids import run_of  # noqa: PLC0415
     from network_provisioner.base.errors import InputError  # noqa: PLC0415
     from network_provisioner.client import hookconfig  # noqa: PLC0415
     from network_provisioner.client.path_requests import Effects, Patience, ask  # noqa: PLC0415
@@ -66,7 +62,7 @@ def _sent(
     if len(argv) != 2 or argv[0] != "--config":
         raise InputError(f"found arguments {argv}, expected --config FILE")
     config = hookconfig.load(Path(argv[1]))
-    run = run_of(ad)
+    run = request_builder.run_of(ad)
     if run is None or not config.site:
         lacking = "GlobalJobId and NumShadowStarts" if run is None else "'site'"
         where = "the job's ad" if run is None else argv[1]

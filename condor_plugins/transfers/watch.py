@@ -12,51 +12,62 @@ import argparse
 import logging
 import os
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from condor_plugins.transfers.access_point import AccessPoint
 from condor_plugins.transfers.events import ADS, RunEvent, run_events
 from condor_plugins.transfers.schedd import LocalSchedd
-from condor_plugins.transfers.watcher import Watcher
-from monitors.watcher import loop
+from monitors.watcher import watcher
+from monitors.watcher.watcher import Watcher
 from monitors.workflows.logs.events import EventTail
 from network_provisioner.base.errors import AdonError, InputError
 from network_provisioner.client import hookconfig
 from network_provisioner.client.hookclient import client_of, expand_by_user
+from network_provisioner.client.hookconfig import HookConfig
 
 
 class EventLog:
     """HTCondor's event log, through its rotations."""
 
     def __init__(self, path: Path) -> None:
-        self._events = EventTail(path, ADS)
+        self._path, self._events = path, EventTail(path, ADS)
+
+    def files(self) -> list[Path]:
+        """See access_point.Events."""
+        return [self._path]
 
     def read(self) -> Iterator[RunEvent]:
         """What is new in it. Raises InputError where it cannot be read."""
         return run_events(self._events.read())
 
 
+class _WithParent(threading.Event):
+    """Set, too, when whoever started this has ended."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._parent = os.getppid()
+
+    def is_set(self) -> bool:
+        """See threading.Event."""
+        return super().is_set() or os.getppid() != self._parent
+
+
 def main(words: Sequence[str] | None = None) -> int:
     """See the module's text. Exit code 2 with one line where it cannot run as asked."""
     options = _parser().parse_args(words)
     try:
-        watcher = _watcher(options)
+        config = _config(options)
+        broker = client_of(config, os.environ, options.token_file, expand_by_user)
+        watcher.log_to(options.log)
     except (AdonError, OSError) as error:
         print(f"adon transfers watch: {error}", file=sys.stderr)
         return 2
-    stop, master = loop.stopped(), os.getppid()
-
-    def step() -> bool:
-        if os.getppid() != master:
-            stop.set()
-        try:
-            return watcher.step()
-        except Exception:  # whatever it stumbled over, everybody else's paths go on being followed
-            logging.exception("a look failed")
-            return True
-
     logging.info("watching %s", options.event_log)
-    loop.run(step, lambda: {options.event_log}, stop)
+    access_point = AccessPoint(config, LocalSchedd(), EventLog(options.event_log))
+    Watcher(access_point, lambda _config: broker).run(watcher.stopped(_WithParent()))
     return 0
 
 
@@ -69,13 +80,11 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _watcher(options: argparse.Namespace) -> Watcher:
+def _config(options: argparse.Namespace) -> HookConfig:
     config = hookconfig.load(options.config)
     if not config.site:
         raise InputError(f"{options.config}: found no key 'site', expected the access point's site")
-    broker = client_of(config, os.environ, options.token_file, expand_by_user)
-    loop.log_to(options.log)
-    return Watcher(config, LocalSchedd(), EventLog(options.event_log), lambda _config: broker)
+    return config
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from types import FrameType
 
 from adon.planning.placement import Placed
-from condor_plugins.waiting import Stuck
+from condor_plugins.waiting import StuckJob
 from examples.scenario import CheckedResult
 from network_provisioner.base.errors import AdonError
 from pegasus_hooks.planner.model import PlannedWorkflow
@@ -51,7 +51,7 @@ class DemoRun:
     planned: PlannedWorkflow | None = None
     submitted_at: float = 0.0
     end: Ended | None = None
-    stuck: Sequence[Stuck] = ()
+    stuck: Sequence[StuckJob] = ()
     science: CheckedResult = field(default_factory=CheckedResult)
     trouble: AdonError | OSError | Interrupted | None = None
 

@@ -13,9 +13,9 @@ from examples.demo.facts import Bar, RunFacts, live
 from examples.demo.running import stuck_words
 from examples.demo.supervise import BrokerProcess
 from monitors.archive.archive import Archive
-from monitors.planned import submitdir
 from monitors.workflows.facts.attempts import Outcome
-from monitors.workflows.logs.submit_dir import TRANSFERS, JobKind, SubmitDir
+from monitors.workflows.planned import job_files
+from monitors.workflows.planned.submit_dir import TRANSFERS, JobKind, SubmitDir
 from monitors.workflows.report import JobTimes, failures, last_complaint, timeline
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.model import Transit
@@ -78,7 +78,7 @@ def hook_warnings(submit_dir: Path) -> list[str]:
     """What the hooks could not do, in their own words, from their journal."""
     return [
         f"{line.get('job', '')}: {line.get('reason', '')}"
-        for line in submitdir.read_lines(submit_dir / submitdir.HOOK_JOURNAL)
+        for line in job_files.read_lines(submit_dir / job_files.HOOK_JOURNAL)
         if line.get("event") == "warning"
     ]
 

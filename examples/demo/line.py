@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from adon.planning.planner import plan_workflow
-from condor_plugins.waiting import Stuck
+from condor_plugins.waiting import StuckJob
 from examples import scenario as scenarios
 from examples.demo import gather, running, steps
 from examples.demo.demo_run import DemoRun, Interrupted, interruptible, reason
@@ -134,7 +134,7 @@ def _go(
     state.step = "the workflow ran"
     state.submitted_at = time.time()
 
-    def on_stuck(found: Sequence[Stuck]) -> None:
+    def on_stuck(found: Sequence[StuckJob]) -> None:
         state.stuck = found
 
     with running.recorded_size(testbed.pool, archive):

@@ -15,15 +15,15 @@ from adon.service.poolsize import PoolSize
 from condor_plugins import dagman
 from condor_plugins.dagman import DagEnd
 from condor_plugins.pool.sitepool import SitePool
-from condor_plugins.waiting import Stuck
+from condor_plugins.waiting import StuckJob
 from examples.demo.demo_run import Ended
 from examples.demo.steps import ROOT, Say, asked_pool
 from examples.testbed.pool import Pool
 from monitors.archive.archive import Archive
 from monitors.workflows.facts.attempts import Attempt, Outcome
 from monitors.workflows.follower import Follower
-from monitors.workflows.logs.submit_dir import SubmitDir
-from monitors.workflows.status import State, Status, status_text
+from monitors.workflows.planned.submit_dir import SubmitDir
+from monitors.workflows.status import Status, WorkflowState, status_text
 from network_provisioner.base.errors import AdonError
 from pegasus_hooks import pegasus_plan
 from pegasus_hooks.planner.model import PlannedWorkflow
@@ -73,7 +73,7 @@ def start(planned: PlannedWorkflow, pool: Pool) -> int:
     return dagman.submit_dag(planned.dag, pool.run)
 
 
-def pegasus_runner(pool: Pool) -> pegasus_plan.Runner:
+def pegasus_runner(pool: Pool) -> pegasus_plan.PlannerRunner:
     """Runs Pegasus's tools as clients of the pool: they look for HTCondor's on PATH."""
     return pegasus_plan.runner(pool.env(), pool.command)
 
@@ -84,9 +84,9 @@ def end_state(end: DagEnd, last: Status | None) -> str:
     Pegasus puts a program of its own around DAGMan, which leaves with 0 when its monitor did,
     whatever became of the workflow: a success has to stand in DAGMan's log as well.
     """
-    if end.state != "success" or (last is not None and last.state is State.DONE):
+    if end.state != "success" or (last is not None and last.state is WorkflowState.DONE):
         return end.state
-    return "removed" if last is not None and last.state is State.REMOVED else "failed"
+    return "removed" if last is not None and last.state is WorkflowState.REMOVED else "failed"
 
 
 class _Following:
@@ -158,7 +158,7 @@ def follow(
     pool: Pool,
     archive: Archive,
     say: Say,
-    on_stuck: Callable[[Sequence[Stuck]], None],
+    on_stuck: Callable[[Sequence[StuckJob]], None],
 ) -> Ended:
     """Start the workflow and follow it into the archive until it has left the queue.
 
@@ -204,7 +204,7 @@ class StuckJobs:
     """
 
     def __init__(self, pool: Pool, cluster: int, say: Say) -> None:
-        self.found: list[Stuck] = []
+        self.found: list[StuckJob] = []
         self._pool = pool
         self._cluster = cluster
         self._say = say
@@ -222,7 +222,7 @@ class StuckJobs:
         self._looked = now
         command = [sys.executable, "-m", "condor_plugins.waiting", "--dag", str(self._cluster)]
         text = self._pool.run([*command, "--patience", str(PATIENCE_S)], cwd=ROOT)
-        self.found = [Stuck(**row) for row in json.loads(text)]
+        self.found = [StuckJob(**row) for row in json.loads(text)]
         for words in stuck_words(self.found):
             if now - self._said.get(words, -_SAY_AGAIN_S) >= _SAY_AGAIN_S:
                 self._said[words] = now
@@ -236,7 +236,7 @@ def waits(attempt: Attempt, now: float) -> bool:
     return attempt.outcome is Outcome.QUEUED and now - attempt.submit >= PATIENCE_S
 
 
-def stuck_words(found: Sequence[Stuck]) -> list[str]:
+def stuck_words(found: Sequence[StuckJob]) -> list[str]:
     """A line for each reason, with the first of the jobs that wait for it."""
     jobs: dict[str, list[str]] = {}
     for stuck in found:

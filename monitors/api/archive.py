@@ -9,7 +9,6 @@ from fastapi import APIRouter, Query, Response
 
 from monitors.api.archive_shapes import (
     LatestAnswer,
-    MeasurementAnswer,
     MeasurementsBody,
     PageAnswer,
     RecordedAnswer,
@@ -102,7 +101,7 @@ def router(archive: Archive, rules: Rules) -> APIRouter:
                 series.append({"metric": name, "subjects": subjects})
         return answers.answer({"series": series})
 
-    @routes.get("/v1/measurements/by-id/{measurement_id:path}", response_model=MeasurementAnswer)
+    @routes.get("/v1/measurements/by-id/{measurement_id:path}", response_model=Measurement)
     def get_measurement(measurement_id: str, caller: Caller) -> Response:
         """One measurement."""
         caller.need(May.SEE)

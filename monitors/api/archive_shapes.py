@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -13,6 +14,7 @@ from network_provisioner.api.shapes import MOST, Answer, Body
 Number = Annotated[float, Field(ge=-1e300, le=1e300)]
 Moment = Annotated[float, Field(ge=0, le=MOST)]
 MOST_SENT = 5000
+_FIELDS = tuple(field.name for field in fields(Measurement))
 
 
 class MeasurementBody(Body):
@@ -49,31 +51,17 @@ class RecordedAnswer(Answer):
     known: int
 
 
-class MeasurementAnswer(Answer):
-    """A measurement."""
-
-    id: str
-    metric: str
-    subject: str
-    value: float
-    unit: str
-    at: float
-    source: str
-    workflow: str
-    details: dict[str, Any]
-
-
 class PageAnswer(Answer):
     """Measurements, and what to pass as ``cursor`` for those that follow; null where none do."""
 
-    measurements: list[MeasurementAnswer]
+    measurements: list[Measurement]
     next: str | None
 
 
 class LatestAnswer(Answer):
     """The newest measurement of each subject."""
 
-    measurements: list[MeasurementAnswer]
+    measurements: list[Measurement]
 
 
 class SeriesAnswer(Answer):
@@ -128,30 +116,11 @@ class RollUpsAnswer(Answer):
 
 
 def shown(found: Measurement) -> dict[str, Any]:
-    """As :class:`MeasurementAnswer`."""
-    return {
-        "id": found.id,
-        "metric": found.metric,
-        "subject": found.subject,
-        "value": found.value,
-        "unit": found.unit,
-        "at": found.at,
-        "source": found.source,
-        "workflow": found.workflow,
-        "details": dict(found.details),
-    }
+    """JSON-ready."""
+    return {name: getattr(found, name) for name in _FIELDS} | {"details": dict(found.details)}
 
 
 def shown_estimate(metric: str, subject: str, found: Estimate, now: float) -> dict[str, Any]:
     """As :class:`EstimateAnswer`."""
-    return {
-        "metric": metric,
-        "subject": subject,
-        "value": found.value,
-        "spread": found.spread,
-        "unit": found.unit,
-        "count": found.count,
-        "at": found.at,
-        "age_s": found.age_s(now),
-        "source": found.source,
-    }
+    known = {field.name: getattr(found, field.name) for field in fields(Estimate)}
+    return known | {"metric": metric, "subject": subject, "age_s": found.age_s(now)}

@@ -12,7 +12,7 @@ from fastapi.responses import StreamingResponse
 
 from monitors.api.archive import Names
 from monitors.api.archive_shapes import shown
-from monitors.api.streams import Room, Stream
+from monitors.api.streams import AnswerLimit, Stream
 from monitors.archive.archive import Measurement
 from monitors.archive.feed import Feed, Numbered
 from monitors.archive.stores.base import check_texts
@@ -32,7 +32,7 @@ MOST_FEEDS = 200  # of the 500 connections there may be: transits need some too
 def router(feed: Feed, rules: Rules) -> APIRouter:
     """The route."""
     routes = APIRouter(tags=["measurements"])
-    room = Room(MOST_FEEDS, "feeds")
+    room = AnswerLimit(MOST_FEEDS, "feeds")
 
     @routes.get(
         "/v1/feed",

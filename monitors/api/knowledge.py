@@ -12,7 +12,7 @@ from fastapi.responses import StreamingResponse
 
 from monitors.api.archive import Instant, Name, Names
 from monitors.api.archive_shapes import EstimateAnswer, RollUpsAnswer, shown_estimate
-from monitors.api.streams import Room, Stream
+from monitors.api.streams import AnswerLimit, Stream
 from monitors.archive import knowledge
 from monitors.archive.archive import Archive, Estimate, Measurement, Selection
 from monitors.archive.export import check_format, csv_parts, write_parquet
@@ -39,7 +39,7 @@ def router(archive: Archive, rules: Rules, clock: Callable[[], float]) -> APIRou
     """The routes. ``clock`` gives Unix seconds. Every one raises BrokerError for what it refuses,
     ArchiveError where the archive cannot be read just now."""
     routes = APIRouter(tags=["measurements"])
-    room = Room(MOST_EXPORTS, "exports")
+    room = AnswerLimit(MOST_EXPORTS, "exports")
 
     def need(caller: Caller, metric: str, subject: str) -> None:
         caller.need(May.SEE)
@@ -160,7 +160,7 @@ def router(archive: Archive, rules: Rules, clock: Callable[[], float]) -> APIRou
 
 
 def _file(
-    room: Room, parts: Iterator[str] | Iterator[bytes], kind: str, name: str
+    room: AnswerLimit, parts: Iterator[str] | Iterator[bytes], kind: str, name: str
 ) -> StreamingResponse:
     headers = {"Content-Disposition": f'attachment; filename="{name}"'}
     return Stream(room, parts, media_type=kind, headers=headers)

@@ -12,7 +12,7 @@ from fastapi import APIRouter, FastAPI, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 
 from monitors.api.visible import Visible
-from monitors.api.workflow_shapes import AskedAnswer, RefreshAnswer
+from monitors.api.workflow_shapes import RefreshAnswer, RefreshRequestAnswer
 from monitors.workflows.service import KIND, LOOK_S, Refresher, RefreshRequest
 from network_provisioner.access import May, Principal
 from network_provisioner.api import answers
@@ -121,7 +121,7 @@ def router(seen: Visible, refresher: Refresher) -> APIRouter:
         }  # fmt: skip
         return answers.answer(shown, 200 if refreshed else 202)
 
-    @routes.get("/v1/refreshes", response_model=list[AskedAnswer])
+    @routes.get("/v1/refreshes", response_model=list[RefreshRequestAnswer])
     async def list_refreshes(
         request: Request,
         caller: Caller,

@@ -11,7 +11,7 @@ from network_provisioner.api.gate import Message, Receive, Send
 from network_provisioner.base.errors import BrokerError
 
 
-class Room:
+class AnswerLimit:
     """Room for ``most`` answers at once, in one event loop; ``what`` says of which kind."""
 
     def __init__(self, most: int, what: str) -> None:
@@ -35,7 +35,7 @@ class Room:
 class Stream(StreamingResponse):
     """A streamed answer that needs room while it is sent, however it ends."""
 
-    def __init__(self, room: Room, content: Any, **more: Any) -> None:
+    def __init__(self, room: AnswerLimit, content: Any, **more: Any) -> None:
         super().__init__(content, **more)
         self._room = room
 

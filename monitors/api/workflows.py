@@ -3,6 +3,7 @@ Figures 13 to 15)."""
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Response
@@ -10,14 +11,12 @@ from fastapi import APIRouter, Query, Response
 from monitors.api.visible import Visible
 from monitors.api.workflow_shapes import (
     AnalysisAnswer,
-    JobAnswer,
-    JobTransferAnswer,
     WorkflowAnswer,
     WorkflowDetailsAnswer,
 )
 from monitors.archive.measurement import Measurement
 from monitors.workflows.analysis import analyse, text
-from monitors.workflows.overview import job_row, transfer_row
+from monitors.workflows.overview import JobRow, TransferRow, job_row, transfer_row
 from network_provisioner.api import answers
 from network_provisioner.api.callers import Caller
 from network_provisioner.api.shapes import MOST
@@ -67,9 +66,9 @@ def router(seen: Visible) -> APIRouter:
         ids = seen.known.inside(workflow, all_of_them) if whole else [workflow]
         made = analyse(seen.of(caller, "job", ids) + seen.transfers(caller, ids))
         head = {"workflow": workflow, "state": found.state, "workflows": ids}
-        return answers.answer(head | made.as_dict())
+        return answers.answer(head | asdict(made))
 
-    @routes.get("/v1/workflows/{workflow:path}/jobs", response_model=list[JobAnswer])
+    @routes.get("/v1/workflows/{workflow:path}/jobs", response_model=list[JobRow])
     def list_jobs(
         workflow: str,
         caller: Caller,
@@ -88,9 +87,9 @@ def router(seen: Visible) -> APIRouter:
         page = seen.some(caller, "job", workflow, offset, limit, newest, wanted)
         names = {text(job, name) for job in page for name in ("job", "task")}
         placements = seen.placements(caller, workflow, names - {""})
-        return answers.answer([job_row(job, placements) for job in page])
+        return answers.answer([asdict(job_row(job, placements)) for job in page])
 
-    @routes.get("/v1/workflows/{workflow:path}/transfers", response_model=list[JobTransferAnswer])
+    @routes.get("/v1/workflows/{workflow:path}/transfers", response_model=list[TransferRow])
     def list_transfers(
         workflow: str,
         caller: Caller,
@@ -101,7 +100,7 @@ def router(seen: Visible) -> APIRouter:
         """What its jobs moved between sites, oldest or ``newest`` first."""
         seen.one(caller, workflow)
         page = seen.some(caller, "job_transfer", workflow, offset, limit, newest)
-        return answers.answer([transfer_row(moved) for moved in seen.with_paths(page)])
+        return answers.answer([asdict(transfer_row(moved)) for moved in seen.with_paths(page)])
 
     @routes.get("/v1/workflows/{workflow:path}", response_model=WorkflowDetailsAnswer)
     def get_workflow(

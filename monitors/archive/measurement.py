@@ -140,6 +140,13 @@ def from_row(row: tuple[Any, ...]) -> Measurement:
 _DECODER = json.JSONDecoder(parse_constant=lambda _: None)
 
 
+def number_in(value: object, most: float = 2**53) -> float | None:
+    """A number of foreign JSON from 0 to below ``most``; None for anything else."""
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < most:
+        return None
+    return float(value)
+
+
 def storable(text: str) -> bool:
     """Whether both databases take it: neither has half a character (a lone surrogate), nor one of
     them a zero."""

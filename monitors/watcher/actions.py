@@ -7,10 +7,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from monitors.planned import submitdir
 from monitors.watcher.decision_file import DecisionFile, Pair
 from monitors.watcher.events import Watched
 from monitors.watcher.pending import Broker, Later
+from monitors.workflows.planned import job_files
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.model import ENDED, LIVE, Transit, TransitRequest, TransitState
 from network_provisioner.client.hookconfig import HookConfig
@@ -241,8 +241,8 @@ def _known(broker: Broker, transit_id: str) -> Transit | None:
 
 def _write_down(decision: DecisionFile) -> None:
     """Put the new ids where POST finds them; a PRE that wrote in the meantime is not disturbed."""
-    data = submitdir.read_json(decision.file)
+    data = job_files.read_json(decision.file)
     if decision.same_run(DecisionFile.of(decision.file, data)):
         data["pairs"] = [pair.as_json() for pair in decision.pairs]
         with suppress(OSError):  # disk full: the watcher itself remembers
-            submitdir.write_json(decision.file, data)
+            job_files.write_json(decision.file, data)

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from monitors.planned import submitdir
-from monitors.planned.submitdir import DECISION_ENDING
+from monitors.workflows.planned import job_files
+from monitors.workflows.planned.job_files import DECISION_ENDING
 from network_provisioner.client.path_requests import UNASKED, RequestOutcome
 
 
@@ -86,7 +86,7 @@ class DecisionFile:
     @classmethod
     def read(cls, file: Path) -> DecisionFile:
         """The file as it is now. What is missing or of the wrong kind counts for nothing."""
-        return cls.of(file, submitdir.read_json(file))
+        return cls.of(file, job_files.read_json(file))
 
     @classmethod
     def of(cls, file: Path, data: Mapping[str, Any]) -> DecisionFile:

@@ -11,7 +11,7 @@ from typing import Protocol
 from network_provisioner.client.hookconfig import HookConfig
 
 
-class What(StrEnum):
+class EventKind(StrEnum):
     """The kinds of events. Those of the DAG have no job."""
 
     PRE_STARTED = "pre_started"
@@ -37,7 +37,7 @@ class Event:
     HTCondor's number for the submission of the job; SUBMITTED comes twice, without a number when
     DAGMan has heard of it."""
 
-    what: What
+    what: EventKind
     at: float
     job: str = ""
     code: int | None = None

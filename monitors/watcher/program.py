@@ -9,10 +9,11 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
-from monitors.watcher import loop, registry
+from monitors.watcher import registry, watcher
 from monitors.watcher.actions import JobFiles
 from monitors.watcher.events import ListenerOf
-from monitors.watcher.watching import Watching
+from monitors.watcher.registered import RegisteredWorkflows
+from monitors.watcher.watcher import Watcher
 from network_provisioner.base.errors import InputError
 from network_provisioner.client import hookconfig
 from network_provisioner.client.hookconfig import HookConfig
@@ -34,9 +35,9 @@ def main(argv: Sequence[str], files: JobFiles, listener_of: ListenerOf) -> int:
     lock = options.lock if options.lock is not None else registry.hold(folder)
     if lock is None:
         return 0
-    loop.log_to(folder / registry.LOG)
-    watching = Watching(folder, config, files, listener_of)
-    watch(watching, lock, loop.stopped(), None if options.stay else IDLE_S)
+    watcher.log_to(folder / registry.LOG)
+    workflows = RegisteredWorkflows(folder, config, files, listener_of)
+    watch(workflows, lock, watcher.stopped(), None if options.stay else IDLE_S)
     return 0
 
 
@@ -48,7 +49,10 @@ def watch_folder(config: HookConfig, file: Path) -> Path:
 
 
 def watch(
-    watching: Watching, lock: int, stop: threading.Event, idle_s: float | None = None
+    workflows: RegisteredWorkflows,
+    lock: int,
+    stop: threading.Event,
+    idle_s: float | None = None,
 ) -> None:
     """Watch until ``stop`` is set, or for ``idle_s`` seconds nothing was left to watch. Takes the
     lock over and gives it up."""
@@ -56,13 +60,13 @@ def watch(
     while held is not None:
         try:
             _say_who(held)
-            log.info("watching %s", watching.folder)
-            watching.run(stop, idle_s)
+            log.info("watching %s", workflows.folder)
+            Watcher(workflows).run(stop, idle_s)
         finally:
             os.close(held)
         # A PRE that found the lock held has left its workflow in the folder before it looked.
-        left = not stop.is_set() and any(registry.entries(watching.folder))
-        held = registry.hold(watching.folder) if left else None
+        left = not stop.is_set() and any(registry.entries(workflows.folder))
+        held = registry.hold(workflows.folder) if left else None
     log.info("the watcher ends")
 
 

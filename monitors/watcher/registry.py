@@ -36,7 +36,7 @@ _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ01234567
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class Registration:
     """A registered workflow. ``host`` says on which machine, and among which of its processes, its
     DAGMan runs; ``touched`` tells a later registration from this one."""
 
@@ -139,7 +139,7 @@ def end(folder: Path, patience_s: float = 5.0) -> bool:
     return True
 
 
-def entries(folder: Path) -> Iterator[Entry]:
+def entries(folder: Path) -> Iterator[Registration]:
     """All that is registered. Files that are no entries are passed over."""
     with suppress(OSError), os.scandir(folder) as found:
         names = sorted(f.name for f in found)
@@ -150,7 +150,7 @@ def entries(folder: Path) -> Iterator[Entry]:
                     yield entry
 
 
-def drop(entry: Entry) -> bool:
+def drop(entry: Registration) -> bool:
     """Forget a workflow, unless it was registered again since ``entry`` was read; whether it is
     forgotten."""
     away = entry.file.with_name(f".{entry.file.name}.away")
@@ -180,11 +180,11 @@ def outlasting(environment: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in environment.items() if not name.startswith(_CONDORS)}
 
 
-def _read(file: Path) -> Entry | None:
+def _read(file: Path) -> Registration | None:
     try:
         touched = file.stat().st_mtime_ns
         data = json.loads(file.read_text(encoding="utf-8"))
-        return Entry(
+        return Registration(
             file=file,
             workflow=str(data["workflow"]),
             submit_dir=Path(data["submit_dir"]),

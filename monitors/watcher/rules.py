@@ -24,7 +24,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from monitors.watcher.events import Event, What
+from monitors.watcher.events import Event, EventKind
 
 SOON_S = 1.0
 BRIEF_S = 2.0
@@ -32,18 +32,18 @@ POST_S = 6.0
 DAG_ENDED, DAGMAN_GONE = "dag_ended", "dagman_gone"  # outcomes
 _CLOCKS_S = 2.0  # two logs may write the time of one event differently
 
-_PRE = frozenset({What.PRE_STARTED, What.PRE_ENDED})
-_DAG = frozenset({What.DAG_STARTED, What.DAG_ENDED, What.DAG_GONE})
+_PRE = frozenset({EventKind.PRE_STARTED, EventKind.PRE_ENDED})
+_DAG = frozenset({EventKind.DAG_STARTED, EventKind.DAG_ENDED, EventKind.DAG_GONE})
 _WAITS_S = {
-    What.HELD: BRIEF_S,
-    What.EVICTED: POST_S,
-    What.ENDED: POST_S,
-    What.REMOVED: POST_S,
-    What.POST_ENDED: SOON_S,
+    EventKind.HELD: BRIEF_S,
+    EventKind.EVICTED: POST_S,
+    EventKind.ENDED: POST_S,
+    EventKind.REMOVED: POST_S,
+    EventKind.POST_ENDED: SOON_S,
 }
-_DAG_WAITS_S = {What.DAG_ENDED: BRIEF_S, What.DAG_GONE: POST_S}
-_OVER = frozenset({What.ENDED, What.REMOVED, What.POST_ENDED})
-_PAUSED = frozenset({What.HELD, What.EVICTED})
+_DAG_WAITS_S = {EventKind.DAG_ENDED: BRIEF_S, EventKind.DAG_GONE: POST_S}
+_OVER = frozenset({EventKind.ENDED, EventKind.REMOVED, EventKind.POST_ENDED})
+_PAUSED = frozenset({EventKind.HELD, EventKind.EVICTED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Fact:
     heard: float
 
     @property
-    def what(self) -> What:
+    def what(self) -> EventKind:
         """What happened."""
         return self.event.what
 
@@ -81,7 +81,7 @@ class JobState:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class DecisionTime:
     """When a PRE asked, in Unix seconds; the first look that found its decision file; and whether
     nothing of it is left to give back."""
 
@@ -103,12 +103,12 @@ def after(state: JobState, fact: Fact) -> JobState:
     event = fact.event
     if event.what in _PRE:
         return replace(state, pre=fact)
-    if event.what is What.SUBMITTED:
+    if event.what is EventKind.SUBMITTED:
         return _submitted(state, fact)
     over = state.attempt is not None and state.attempt.what in _OVER
-    if event.cluster != state.cluster or (over and event.what is not What.POST_ENDED):
+    if event.cluster != state.cluster or (over and event.what is not EventKind.POST_ENDED):
         return state  # a late word about an earlier submission, or one that was told before
-    own_end = event.what in (What.ENDED, What.REMOVED)
+    own_end = event.what in (EventKind.ENDED, EventKind.REMOVED)
     returned = event.code if own_end else state.returned
     return replace(state, attempt=fact, returned=returned)
 
@@ -131,12 +131,12 @@ def dag_after(dag: Fact | None, fact: Fact) -> Fact | None:
         return dag
     if dag is not None and dag.what is fact.what:
         return dag  # two logs tell of it; the first word counts
-    if dag is not None and (dag.what, fact.what) == (What.DAG_ENDED, What.DAG_GONE):
+    if dag is not None and (dag.what, fact.what) == (EventKind.DAG_ENDED, EventKind.DAG_GONE):
         return dag
     return fact
 
 
-def due(decision: Decision, state: JobState | None, dag: Fact | None, now: float) -> Due | None:
+def due(decision: DecisionTime, state: JobState | None, dag: Fact | None, now: float) -> Due | None:
     """What is due now; None where the job may need its paths still, or they are given back.
 
     ``state`` is of the decision's job, ``now`` by the clock of ``heard``.
@@ -150,30 +150,30 @@ def due(decision: Decision, state: JobState | None, dag: Fact | None, now: float
     over = None
     if dag is not None and now - dag.heard >= _DAG_WAITS_S.get(dag.what, math.inf):
         over = dag.what
-    if over is What.DAG_ENDED:
+    if over is EventKind.DAG_ENDED:
         if found is not None and not found.pause:
             return found  # a failed PRE says more than the end that came of it
         ended = last is not None and state is not None and last.what in _OVER
         return Due(outcome_of(state) if ended and state is not None else DAG_ENDED)
     # Whatever was submitted runs on without its DAGMan.
-    if over is What.DAG_GONE and (last is None or last.what in _PRE):
+    if over is EventKind.DAG_GONE and (last is None or last.what in _PRE):
         return found or Due(DAGMAN_GONE)
     return found
 
 
-def runs_again(decision: Decision, state: JobState | None) -> bool:
+def runs_again(decision: DecisionTime, state: JobState | None) -> bool:
     """Whether a job whose paths were given back while it was paused is running now."""
     last = state.last if state is not None else None
     return (
         last is not None
-        and last.what is What.RUNNING
+        and last.what is EventKind.RUNNING
         and not decision.given_back
         and _counts(last, decision)
     )
 
 
 def _of_job(state: JobState, last: Fact, now: float) -> Due | None:
-    if last.what is What.PRE_ENDED:
+    if last.what is EventKind.PRE_ENDED:
         failed = last.event.code != 0 and now - last.heard >= SOON_S
         return Due("pre_failed") if failed else None
     wait_s = _WAITS_S.get(last.what)
@@ -194,7 +194,7 @@ def outcome_of(state: JobState) -> str:
     return f"exit {code}" if code else "success"
 
 
-def _counts(fact: Fact, decision: Decision) -> bool:
+def _counts(fact: Fact, decision: DecisionTime) -> bool:
     at = fact.event.at
     since = decision.at if at % 1 else math.floor(decision.at)
     return fact.look > decision.look or at >= since

@@ -11,7 +11,6 @@ The logs of the jobs are read before DAGMan's, which tells of the same later.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -19,37 +18,36 @@ from heapq import merge
 from pathlib import Path
 from typing import Protocol
 
-from monitors.planned import submitdir
-from monitors.planned.submitdir import DECISION_ENDING
 from monitors.watcher.decision_file import DecisionFile
-from monitors.watcher.events import Event, What
-from monitors.workflows.logs.dagman import RunParser, Step
+from monitors.watcher.events import Event, EventKind
+from monitors.workflows.logs.dagman import DagmanParser, StatusChange, StepKind
 from monitors.workflows.logs.events import EventParser, JobEvent, Kind
 from monitors.workflows.logs.tail import Tail
-from network_provisioner.base.errors import InputError
+from monitors.workflows.planned.job_files import DECISION_ENDING
+from monitors.workflows.planned.submit_dir import DAG, SubmitDir
 
 _KINDS = {
-    Kind.SUBMIT: What.SUBMITTED,
-    Kind.EXECUTE: What.RUNNING,
-    Kind.EVICTED: What.EVICTED,
-    Kind.SHADOW_EXCEPTION: What.EVICTED,
-    Kind.TERMINATED: What.ENDED,
-    Kind.ABORTED: What.REMOVED,
-    Kind.HELD: What.HELD,
-    Kind.RELEASED: What.UNHELD,
-    Kind.POST_SCRIPT_TERMINATED: What.POST_ENDED,
+    Kind.SUBMIT: EventKind.SUBMITTED,
+    Kind.EXECUTE: EventKind.RUNNING,
+    Kind.EVICTED: EventKind.EVICTED,
+    Kind.SHADOW_EXCEPTION: EventKind.EVICTED,
+    Kind.TERMINATED: EventKind.ENDED,
+    Kind.ABORTED: EventKind.REMOVED,
+    Kind.HELD: EventKind.HELD,
+    Kind.RELEASED: EventKind.UNHELD,
+    Kind.POST_SCRIPT_TERMINATED: EventKind.POST_ENDED,
 }
 _DAGMANS = {
-    Kind.EXECUTE: What.DAG_STARTED,
-    Kind.EVICTED: What.DAG_GONE,
-    Kind.SHADOW_EXCEPTION: What.DAG_GONE,
-    Kind.HELD: What.DAG_GONE,
-    Kind.TERMINATED: What.DAG_ENDED,
-    Kind.ABORTED: What.DAG_ENDED,
+    Kind.EXECUTE: EventKind.DAG_STARTED,
+    Kind.EVICTED: EventKind.DAG_GONE,
+    Kind.SHADOW_EXCEPTION: EventKind.DAG_GONE,
+    Kind.HELD: EventKind.DAG_GONE,
+    Kind.TERMINATED: EventKind.DAG_ENDED,
+    Kind.ABORTED: EventKind.DAG_ENDED,
 }
 _STEPS = {
-    Step.PRE_STARTED: What.PRE_STARTED,
-    Step.PRE_ENDED: What.PRE_ENDED,
+    StepKind.PRE_STARTED: EventKind.PRE_STARTED,
+    StepKind.PRE_ENDED: EventKind.PRE_ENDED,
 }
 
 
@@ -58,7 +56,7 @@ Alive = Callable[[int], bool | None]
 where nobody can tell from here."""
 
 
-class Source(Protocol):
+class JobSource(Protocol):
     """What the watcher sees of one workflow."""
 
     def events(self) -> list[Event]:
@@ -115,20 +113,18 @@ class Files:
     """The files of one submit directory. Raises InputError where it is none."""
 
     def __init__(self, submit_dir: Path, alive: Alive = process_alive) -> None:
-        dump = submitdir.braindump(submit_dir)
-        self.dag = submitdir.dag_file(submit_dir, dump)
-        own = [self.dag.with_name(self.dag.name + ".nodes.log")]
-        if dump.get("condor_log"):
-            own.append(submit_dir / dump["condor_log"])
+        plan = SubmitDir(submit_dir)
+        self.dag = plan.dag
+        own = [plan.nodes_log, *([plan.workflow_log] if plan.workflow_log else [])]
         self._jobs = [_Log(Tail(path)) for path in own]
-        self._dagman = _Log(Tail(self.dag.with_name(self.dag.name + ".dagman.log")))
-        self._out = Tail(self.dag.with_name(self.dag.name + ".dagman.out"))
-        self._run = RunParser()
+        self._dagman = _Log(Tail(plan.dagman_log))
+        self._out = Tail(plan.dagman_out)
+        self._run = DagmanParser()
         self._seen: set[JobEvent] = set()
         self._submissions: dict[int, _Submission] = {}
         self._alive = alive
         self._pid = 0  # of the DAGMan that runs, 0 for none
-        self._folders = _Folders(submit_dir, self.dag)
+        self._folders = _Folders(plan)
 
     @property
     def logs(self) -> list[Path]:
@@ -136,20 +132,20 @@ class Files:
         return [*(log.tail.path for log in self._jobs), self._out.path, self._dagman.tail.path]
 
     def events(self) -> list[Event]:
-        """See :class:`Source`."""
+        """See :class:`JobSource`."""
         found = [event for log in self._jobs for told in log.read() for event in self._of_job(told)]
         # Neither tells all of it, and which came first is known to the second.
         return [*found, *merge(self._of_schedd(), self._of_dagman(), key=lambda e: int(e.at))]
 
     def decision_files(self) -> list[DecisionFile]:
-        """See :class:`Source`."""
+        """See :class:`JobSource`."""
         return self._folders.read()
 
     def gone(self, now: float) -> list[Event]:
-        """See :class:`Source`."""
+        """See :class:`JobSource`."""
         if self._pid and self._alive(self._pid) is False:
             self._pid = 0
-            return [Event(What.DAG_GONE, now)]
+            return [Event(EventKind.DAG_GONE, now)]
         return []
 
     def _of_schedd(self) -> Iterator[Event]:
@@ -160,20 +156,22 @@ class Files:
     def _of_dagman(self) -> Iterator[Event]:
         for piece in self._out.read():
             if piece.first:
-                self._run = RunParser()
+                self._run = DagmanParser()
             for told in self._run.feed(piece.data):
-                if told.step is Step.PID:
+                if isinstance(told, StatusChange):
+                    continue
+                if told.step is StepKind.PID:
                     self._pid = told.number
-                elif told.step is Step.STARTED:
+                elif told.step is StepKind.STARTED:
                     self._pid = 0  # that of the one before; its own comes next
-                    yield Event(What.DAG_STARTED, told.at)
-                elif told.step is Step.EXITED:
+                    yield Event(EventKind.DAG_STARTED, told.at)
+                elif told.step is StepKind.EXITED:
                     self._pid = 0
-                    what = What.DAG_GONE if told.again else What.DAG_ENDED
+                    what = EventKind.DAG_GONE if told.again else EventKind.DAG_ENDED
                     yield Event(what, told.at, code=told.number)
-                elif told.step is Step.SUBMITTED:
-                    yield Event(What.SUBMITTED, told.at, told.node)
-                else:
+                elif told.step is StepKind.SUBMITTED:
+                    yield Event(EventKind.SUBMITTED, told.at, told.node)
+                elif told.step in _STEPS:
                     yield Event(_STEPS[told.step], told.at, told.node, told.number)
 
     def _of_job(self, told: JobEvent) -> Iterator[Event]:
@@ -187,7 +185,7 @@ class Files:
                     self._submissions[told.cluster] = _Submission(told.node, {told.proc})
                 else:
                     known.procs.add(told.proc)
-                yield Event(What.SUBMITTED, told.at, told.node, cluster=told.cluster)
+                yield Event(EventKind.SUBMITTED, told.at, told.node, cluster=told.cluster)
             return
         known = self._submissions.get(told.cluster)
         if known is None:
@@ -205,17 +203,11 @@ class _Folders:
     # How many more looks a folder gets after one that found it changed: the times of files are
     # coarse, and what comes right after a look may not change them.
     _MORE = 3
-    _JOB = re.compile(rb"^\s*(?:JOB|FINAL|SERVICE|PROVISIONER)\s+\S+\s+(\S+)", re.M | re.I)
 
-    def __init__(self, submit_dir: Path, dag: Path) -> None:
-        try:
-            text = dag.read_bytes()
-        except (OSError, ValueError) as error:  # ValueError: a name with a zero byte in it
-            raise InputError(
-                f"{dag}: cannot be read: {error}, expected the workflow's DAG"
-            ) from None
-        subs = {os.path.dirname(os.fsdecode(name)) for name in self._JOB.findall(text)}  # noqa: PTH120
-        self._times = dict.fromkeys((submit_dir / folder for folder in sorted(subs)), (0, 0))
+    def __init__(self, plan: SubmitDir) -> None:
+        files = map(plan.submit_file, plan.job_names())
+        folders = {file.parent for file in files if file and file.suffix != DAG}
+        self._times = dict.fromkeys(sorted(folders), (0, 0))
         self._files: dict[Path, tuple[tuple[int, int], DecisionFile]] = {}
 
     def read(self) -> list[DecisionFile]:

@@ -2,6 +2,7 @@
 pegasus-statistics and pegasus-analyzer tell, while it runs as well as afterwards.
 
 Everything here is a function of measurements; when they were read, and from where, changes nothing.
+The broker answers these dataclasses as they are.
 """
 
 from __future__ import annotations
@@ -9,8 +10,8 @@ from __future__ import annotations
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Self
 
 from monitors.archive.measurement import Measurement
 from monitors.workflows.facts.transfers import transfers_of
@@ -29,51 +30,54 @@ class Spread:
     max_s: float = 0.0
 
     @classmethod
-    def of(cls, values: Sequence[float]) -> Spread:
-        """What is to be said of ``values``."""
+    def of(cls, values: Sequence[float], **more: Any) -> Self:
+        """What is to be said of ``values``, and ``more`` of what they are of."""
         if not values:
-            return cls()
-        total = sum(values)
-        mean = min(max(total / len(values), min(values)), max(values))  # rounding may leave them
-        return cls(len(values), total, min(values), mean, statistics.median(values), max(values))
+            return cls(**more)
+        total, least, most = sum(values), min(values), max(values)
+        return cls(
+            count=len(values),
+            total_s=total,
+            min_s=least,
+            mean_s=min(max(total / len(values), least), most),  # rounding may leave them
+            median_s=statistics.median(values),
+            max_s=most,
+            **more,
+        )
 
 
-@dataclass(frozen=True, slots=True)
-class Runtimes:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Runtimes(Spread):
     """Of one transformation at one site: how long attempts that ended well ran; ``failed`` did
     not. ``cpu_s`` is None where no record tells."""
 
     transformation: str
     site: str
     kind: str
-    runtime: Spread
     failed: int
     cpu_s: float | None
 
-    def as_dict(self) -> dict[str, Any]:
-        """JSON-ready."""
-        head = {"transformation": self.transformation, "site": self.site, "kind": self.kind}
-        return head | asdict(self.runtime) | {"failed": self.failed, "cpu_s": self.cpu_s}
 
-
-@dataclass(frozen=True, slots=True)
-class Waits:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitTimes(Spread):
     """How long compute jobs waited for a worker at one site, each attempt."""
 
     site: str
-    wait: Spread
-
-    def as_dict(self) -> dict[str, Any]:
-        """JSON-ready."""
-        shown = asdict(self.wait)
-        del shown["total_s"]
-        return {"site": self.site} | shown
 
 
 @dataclass(frozen=True, slots=True)
-class Transfers:
-    """What one tool moved from one site to another. ``bytes`` counts those whose size is known, and
-    ``goodput_bps`` is what they got together; rates are None where nothing was timed."""
+class UsedPath:
+    """A path that transfers took, and how many."""
+
+    path: Sequence[str]
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class TransferTotals:
+    """What one tool moved from one site to another. ``bytes`` counts those whose size is known and
+    ``unsized`` the others, ``best_effort`` those that had no path; ``goodput_bps`` is what they got
+    together; rates are None where nothing was timed."""
 
     src: str
     dst: str
@@ -88,18 +92,13 @@ class Transfers:
     goodput_bps: float | None
     median_bps: float | None
     best_effort: int
-    paths: Sequence[tuple[Sequence[str], int]]
-
-    def as_dict(self) -> dict[str, Any]:
-        """JSON-ready."""
-        shown = {name: getattr(self, name) for name in self.__slots__}
-        shown["paths"] = [{"path": list(path), "count": count} for path, count in self.paths]
-        return shown
+    paths: Sequence[UsedPath]
 
 
 @dataclass(frozen=True, slots=True)
 class FailedJob:
-    """A job with an attempt that did not end well; ``retried`` where a later one did."""
+    """A job with an attempt that did not end well, the last such; ``retried`` where a later one
+    did. ``stderr`` is the end of what it said, ``reason`` why DAGMan never submitted it."""
 
     workflow: str
     job: str
@@ -115,10 +114,6 @@ class FailedJob:
     reason: str
     stderr: str
     output: str
-
-    def as_dict(self) -> dict[str, Any]:
-        """JSON-ready."""
-        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,17 +133,9 @@ class Analysis:
     retries: int = 0
     outcomes: Mapping[str, int] = field(default_factory=dict)
     runtimes: Sequence[Runtimes] = ()
-    waits: Sequence[Waits] = ()
-    transfers: Sequence[Transfers] = ()
+    waits: Sequence[WaitTimes] = ()
+    transfers: Sequence[TransferTotals] = ()
     failures: Sequence[FailedJob] = ()
-
-    def as_dict(self) -> dict[str, Any]:
-        """JSON-ready."""
-        shown = {name: getattr(self, name) for name in self.__slots__}
-        shown["outcomes"] = dict(self.outcomes)
-        for name in ("runtimes", "waits", "transfers", "failures"):
-            shown[name] = [one.as_dict() for one in shown[name]]
-        return shown
 
 
 DONE = "done"
@@ -199,29 +186,29 @@ def _runtimes(jobs: Sequence[Measurement]) -> list[Runtimes]:
         known = [one for one in cpu if one is not None]
         done = [m.value for m in group if _done(m)]
         rows.append(
-            Runtimes(
+            Runtimes.of(
+                done,
                 transformation=name,
                 site=site,
                 kind=kind,
-                runtime=Spread.of(done),
                 failed=len(group) - len(done),
                 cpu_s=sum(known) if known else None,
             )
         )
     # The workflow's own work first, and of it what takes longest.
-    return sorted(rows, key=lambda r: (r.kind != COMPUTE, -r.runtime.total_s, r.transformation,
+    return sorted(rows, key=lambda r: (r.kind != COMPUTE, -r.total_s, r.transformation,
                                        r.site, r.kind))  # fmt: skip
 
 
-def _waits(own: Sequence[Measurement]) -> list[Waits]:
+def _waits(own: Sequence[Measurement]) -> list[WaitTimes]:
     started = [m for m in own if m.details.get("started_at") is not None]
     return [
-        Waits(site, Spread.of([number(m, "queued_s") or 0.0 for m in group]))
+        WaitTimes.of([number(m, "queued_s") or 0.0 for m in group], site=site)
         for (site,), group in _grouped(started, lambda m: (split_subject(m.subject)[1],))
     ]
 
 
-def _transfers(found: Sequence[Measurement]) -> list[Transfers]:
+def _transfers(found: Sequence[Measurement]) -> list[TransferTotals]:
     ways = [(src, dst, m) for src, dst, m in transfers_of(found)]
     groups: dict[tuple[str, str, str], list[Measurement]] = defaultdict(list)
     for src, dst, m in ways:
@@ -229,7 +216,7 @@ def _transfers(found: Sequence[Measurement]) -> list[Transfers]:
     return [_transfer_row(*ends, group) for ends, group in sorted(groups.items())]
 
 
-def _transfer_row(src: str, dst: str, tool: str, group: Sequence[Measurement]) -> Transfers:
+def _transfer_row(src: str, dst: str, tool: str, group: Sequence[Measurement]) -> TransferTotals:
     timed = [
         (m.value, seconds)
         for m in group
@@ -242,7 +229,7 @@ def _transfer_row(src: str, dst: str, tool: str, group: Sequence[Measurement]) -
         for m in group
         if isinstance(path := m.details.get("path"), list) and path
     )
-    return Transfers(
+    return TransferTotals(
         src=src,
         dst=dst,
         tool=tool,
@@ -256,7 +243,10 @@ def _transfer_row(src: str, dst: str, tool: str, group: Sequence[Measurement]) -
         goodput_bps=goodput(int(sum(n for n, _ in timed)), seconds) if rates else None,
         median_bps=statistics.median(rates) if rates else None,
         best_effort=sum(1 for m in group if m.details.get("path") == []),
-        paths=sorted(paths.items(), key=lambda item: (-item[1], item[0])),
+        paths=[
+            UsedPath(list(path), number_of)
+            for path, number_of in sorted(paths.items(), key=lambda item: (-item[1], item[0]))
+        ],
     )
 
 

@@ -19,8 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from monitors.archive.measurement import number_in
 from monitors.workflows.logs.events import schedd_of
-from monitors.workflows.status import State
+from monitors.workflows.status import WorkflowState
 from network_provisioner.base.errors import printable
 
 _log = logging.getLogger(__name__)
@@ -86,7 +87,7 @@ class Dagman:
 class Gone:
     """It is not there any more. ``at``: since when (Unix seconds), None where nobody knows."""
 
-    state: State
+    state: WorkflowState
     why: str
     at: float | None = None
 
@@ -121,13 +122,13 @@ class Schedd:
             ["condor_history", "-json", "-attributes", _WANTED, "-constraint", only]
         ))  # fmt: skip
         for ad in past or ():
-            queued = _number(ad.get("QDate"))
+            queued = number_in(ad.get("QDate"))
             if queued is not None and abs(queued - dagman.submitted) <= _SAME_S:
                 return _ended(ad, dagman)
         if past or past is None or not self._is_where(dagman):
             return None
         return Gone(
-            State.FAILED,
+            WorkflowState.FAILED,
             f"its DAGMan (job {dagman.cluster}) never said how it ended, and HTCondor has it"
             " neither in the queue nor in the history",
         )
@@ -164,20 +165,14 @@ class Schedd:
 def _ended(ad: Ad, dagman: Dagman) -> Gone | None:
     """How a job in the history ended."""
     job = f"its DAGMan (job {dagman.cluster})"
-    at = _number(ad.get("CompletionDate")) or _number(ad.get("EnteredCurrentStatus"))
+    at = number_in(ad.get("CompletionDate")) or number_in(ad.get("EnteredCurrentStatus"))
     if ad.get("JobStatus") == _REMOVED:
-        at = _number(ad.get("EnteredCurrentStatus")) or at
+        at = number_in(ad.get("EnteredCurrentStatus")) or at
         why = printable(str(ad.get("RemoveReason") or "nobody says why")[:200])
-        return Gone(State.REMOVED, f"{job} was removed: {why}", at)
+        return Gone(WorkflowState.REMOVED, f"{job} was removed: {why}", at)
     if ad.get("JobStatus") != _COMPLETED:
         return None
     code = ad.get("ExitCode")
-    state = State.DONE if code == 0 else State.FAILED
+    state = WorkflowState.DONE if code == 0 else WorkflowState.FAILED
     how = f"with exit code {code}" if isinstance(code, int) else "by a signal"
     return Gone(state, f"{job} ended {how}, which HTCondor's history alone tells", at)
-
-
-def _number(value: object) -> float | None:
-    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < 2**53:
-        return None
-    return float(value)

@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from monitors.workflows.condor import PATIENCE_S, Run, ads, printed
-from monitors.workflows.logs.submit_dir import dag_of, root_of
-from monitors.workflows.logs.watch import ANY, Watch, open_watch
+from monitors.workflows.logs.watch import ANY, FileWatch, open_watch
+from monitors.workflows.planned.submit_dir import dag_of, root_of
 
 _log = logging.getLogger(__name__)
 
@@ -130,7 +130,7 @@ class PegasusDatabase:
         ]
 
 
-class Queue:
+class CondorQueue:
     """DAGMan's jobs in the schedd's queue, of one user or (``user`` "") of all.
 
     ``ask`` runs a command and gives what it prints, None where it could not.
@@ -166,13 +166,13 @@ def _of_job(job: Mapping[str, Any]) -> FoundWorkflow | None:
 def of_user(since: Callable[[], float]) -> list[WorkflowSource]:
     """Where the workflows of whoever this process runs as are known."""
     home, name = Path.home(), pwd.getpwuid(os.getuid()).pw_name
-    return [Registry(home / REGISTRY), PegasusDatabase(home / DATABASE, since), Queue(name)]
+    return [Registry(home / REGISTRY), PegasusDatabase(home / DATABASE, since), CondorQueue(name)]
 
 
 def of_all(since: Callable[[], float]) -> list[WorkflowSource]:
     """Where the workflows of all users of this machine are known, as far as they may be read."""
     homes = {Path(user.pw_dir) for user in pwd.getpwall()} | {Path.home()}
-    sources: list[WorkflowSource] = [Queue("")]
+    sources: list[WorkflowSource] = [CondorQueue("")]
     for home in sorted(homes):
         if home != Path("/") and os.access(home, os.R_OK | os.X_OK) and home.is_dir():
             sources += [Registry(home / REGISTRY), PegasusDatabase(home / DATABASE, since)]
@@ -186,7 +186,7 @@ class Discovery:
         self,
         sources: Sequence[WorkflowSource],
         every_s: float = LOOK_EVERY_S,
-        watch: Callable[[Mapping[Path, Iterable[str]]], Watch] = open_watch,
+        watch: Callable[[Mapping[Path, Iterable[str]]], FileWatch] = open_watch,
     ) -> None:
         self._sources, self._every_s, self._open_watch = sources, every_s, watch
         self._found: set[FoundWorkflow] = set()

@@ -13,8 +13,8 @@ from monitors.archive.measurement import Measurement
 from monitors.workflows.discovery import FoundWorkflow
 from monitors.workflows.followed import FollowedWorkflow, SubEvent
 from monitors.workflows.logs.events import Kind
-from monitors.workflows.logs.submit_dir import SubmitDir, running, sub_workflows
-from monitors.workflows.status import NOT_STARTED, State, Status, for_people, total
+from monitors.workflows.planned.submit_dir import SubmitDir, running, sub_workflows
+from monitors.workflows.status import NOT_STARTED, Status, WorkflowState, for_people, total
 from network_provisioner.base.errors import InputError
 
 _log = logging.getLogger(__name__)
@@ -23,16 +23,18 @@ _WHOLE_S = 1.0  # HTCondor's logs may have whole seconds
 _DEEPEST = 50  # workflows within workflows; a DAG that holds itself must not hold us
 
 
-class Member(FollowedWorkflow):
+class FamilyMember(FollowedWorkflow):
     """One workflow among those that are followed."""
 
-    def __init__(self, submit_dir: SubmitDir, parent: Member | None = None) -> None:
+    def __init__(self, submit_dir: SubmitDir, parent: FamilyMember | None = None) -> None:
         root, above = ("", "") if parent is None else (parent.root, parent.dir.workflow)
         super().__init__(submit_dir, root, above)
         self.above = parent
         self.depth: int = 0 if parent is None else parent.depth + 1
-        self.inside: dict[str, list[Member]] = {}  # by the job that runs it, the newest plan last
-        self.run_by: dict[str, Member] = {}  # the plan that the job's newest DAGMan runs
+        self.inside: dict[
+            str, list[FamilyMember]
+        ] = {}  # by the job that runs it, the newest plan last
+        self.run_by: dict[str, FamilyMember] = {}  # the plan that the job's newest DAGMan runs
         self.waiting: list[SubEvent] = []  # of jobs whose workflow is not there yet
         self.is_new = True
         self.is_gone = False
@@ -60,23 +62,23 @@ class Family:
     def __init__(
         self,
         complain: Callable[[Path, str], None],
-        added: Callable[[Member], None],
+        added: Callable[[FamilyMember], None],
         rests: bool = False,
         left: Callable[[Path], None] = lambda _: None,
     ) -> None:
         self._complain, self._added, self._rests, self._left = complain, added, rests, left
-        self._by_dag: dict[Path, Member] = {}
-        self._by_uuid: dict[str, Member] = {}
-        self._by_folder: dict[Path, list[Member]] = {}
-        self._found: dict[FoundWorkflow, Member] = {}
+        self._by_dag: dict[Path, FamilyMember] = {}
+        self._by_uuid: dict[str, FamilyMember] = {}
+        self._by_folder: dict[Path, list[FamilyMember]] = {}
+        self._found: dict[FoundWorkflow, FamilyMember] = {}
 
     @property
-    def members(self) -> list[Member]:
+    def members(self) -> list[FamilyMember]:
         """All."""
         return list(self._by_dag.values())
 
     @property
-    def roots(self) -> list[Member]:
+    def roots(self) -> list[FamilyMember]:
         """Those that are a part of no other."""
         return [member for member in self._by_dag.values() if member.above is None]
 
@@ -85,29 +87,29 @@ class Family:
         """Whether nothing more is to come of any."""
         return all(member.is_over for member in self._by_dag.values() if member.above is None)
 
-    def of(self, workflow: str) -> Member | None:
+    def of(self, workflow: str) -> FamilyMember | None:
         """By its UUID."""
         return self._by_uuid.get(workflow)
 
-    def in_folder(self, folder: Path) -> Sequence[Member]:
+    def in_folder(self, folder: Path) -> Sequence[FamilyMember]:
         """Those whose files are there."""
         return self._by_folder.get(folder, ())
 
-    def below(self, member: Member) -> list[Member]:
+    def below(self, member: FamilyMember) -> list[FamilyMember]:
         """All inside one, and inside those."""
-        found: list[Member] = []
+        found: list[FamilyMember] = []
         for plans in member.inside.values():
             for plan in plans:
                 found += [plan, *self.below(plan)]
         return found
 
-    def total_of(self, member: Member) -> Status:
+    def total_of(self, member: FamilyMember) -> Status:
         """Of a workflow with all that is inside it."""
         inside = [plans[-1] for plans in member.inside.values()]
         parts = [self.total_of(one) for one in inside if one.status is not None or one.inside]
         return total([member.status or NOT_STARTED, *parts])
 
-    def to_look_at(self, ended_too: bool) -> list[Member]:
+    def to_look_at(self, ended_too: bool) -> list[FamilyMember]:
         """Those that may have changed although no notice came."""
         for member in self.roots:
             if member.is_gone or (member.ended and not ended_too) or _is_there(member.dir.path):
@@ -143,7 +145,7 @@ class Family:
             return
         self._found[found] = member
 
-    def add(self, submit_dir: SubmitDir, parent: Member | None = None) -> Member:
+    def add(self, submit_dir: SubmitDir, parent: FamilyMember | None = None) -> FamilyMember:
         """Follow a workflow; the one that is followed already where its DAG is."""
         dag = submit_dir.dag.absolute().resolve()
         known = self._by_dag.get(dag)
@@ -151,7 +153,7 @@ class Family:
             if known.above is None and parent is not None and not _is_within(parent, known):
                 known.above = parent  # it was found by itself, before what it is a part of
             return known
-        member = Member(submit_dir, parent)
+        member = FamilyMember(submit_dir, parent)
         self._by_dag[dag] = member
         self._by_uuid[member.dir.workflow] = member
         here = [m for m in self._by_folder.get(member.files[0], ()) if m is not known]
@@ -161,7 +163,9 @@ class Family:
 
     # ---------------------------------------------------------------- one of them
 
-    def step(self, member: Member) -> tuple[list[Measurement], list[Status], list[Member]]:
+    def step(
+        self, member: FamilyMember
+    ) -> tuple[list[Measurement], list[Status], list[FamilyMember]]:
         """What is new of one: measurements, changes of status, and which others to read next."""
         was_over = member.is_over
         try:
@@ -197,16 +201,16 @@ class Family:
                 self._complain(member.dir.path, f"{member.dir.path}: {quiet}")
                 self._give_up_on(member, True)
 
-    def _give_up_on(self, member: Member, value: bool) -> None:
+    def _give_up_on(self, member: FamilyMember, value: bool) -> None:
         top = member
         while top.above is not None:
             top = top.above
         top.is_given_up = value
 
-    def _sub_events(self, member: Member) -> list[Member]:
+    def _sub_events(self, member: FamilyMember) -> list[FamilyMember]:
         """Tells the workflows inside what happened to their DAGMans; those that it changed."""
         events, member.waiting = [*member.waiting, *member.take_sub_events()], []
-        changed: dict[Member, None] = {}
+        changed: dict[FamilyMember, None] = {}
         for event in events:
             if event.event.kind is Kind.SUBMIT or event.job not in member.inside:
                 plans = self._plans(member, event.job)
@@ -221,7 +225,7 @@ class Family:
             changed[plan] = None
         return list(changed)
 
-    def _plans(self, member: Member, job: str) -> list[Member]:
+    def _plans(self, member: FamilyMember, job: str) -> list[FamilyMember]:
         if member.depth >= _DEEPEST:
             return []
         try:
@@ -232,7 +236,7 @@ class Family:
         plans = [self.add(submit_dir, member) for submit_dir in found]
         return [plan for plan in plans if plan.above is member]
 
-    def _ended_with(self, member: Member, above: Member) -> None:
+    def _ended_with(self, member: FamilyMember, above: FamilyMember) -> None:
         """It has not said how it ended and never will: what runs it has ended."""
         status = above.status
         while status is None and above.above is not None:
@@ -240,7 +244,9 @@ class Family:
             status = above.status
         if status is None or member.status is None or not status.ended:
             return
-        state = State.REMOVED if status.state is State.REMOVED else State.FAILED
+        state = (
+            WorkflowState.REMOVED if status.state is WorkflowState.REMOVED else WorkflowState.FAILED
+        )
         member.note(
             replace(member.status, state=state, at=max(status.at, member.status.at)),
             f"with:{above.dir.workflow}:{status.at:.3f}",
@@ -248,7 +254,7 @@ class Family:
         )
 
 
-def _plan_at(plans: Sequence[Member], at: float) -> Member:
+def _plan_at(plans: Sequence[FamilyMember], at: float) -> FamilyMember:
     """The newest that was there at a time (Unix seconds): who begins to follow late finds those
     that came later too. Where no file says so, the newest of all."""
     for plan in reversed(plans):
@@ -258,9 +264,9 @@ def _plan_at(plans: Sequence[Member], at: float) -> Member:
     return plans[-1]
 
 
-def _is_within(member: Member, other: Member) -> bool:
+def _is_within(member: FamilyMember, other: FamilyMember) -> bool:
     """Whether one is the other or inside it, however deep."""
-    above: Member | None = member
+    above: FamilyMember | None = member
     while above is not None and above is not other:
         above = above.above
     return above is not None
@@ -270,6 +276,6 @@ def _is_there(folder: Path) -> bool:
     return os.path.isdir(folder)  # noqa: PTH112  # Path's raises where one may not look
 
 
-def ended_well(members: Iterable[Member]) -> bool:
+def ended_well(members: Iterable[FamilyMember]) -> bool:
     """Whether all are done."""
-    return all(m.status is not None and m.status.state is State.DONE for m in members)
+    return all(m.status is not None and m.status.state is WorkflowState.DONE for m in members)

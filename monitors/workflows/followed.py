@@ -20,11 +20,11 @@ from monitors.workflows.facts.attempts import Attempts
 from monitors.workflows.facts.jobs import JobFacts
 from monitors.workflows.facts.plan import workflow_facts
 from monitors.workflows.facts.runs import DAGMAN, ENDS, Runs, Statuses, is_same
-from monitors.workflows.logs.dagman import Begun, Change, PostEnded, StatusParser
+from monitors.workflows.logs.dagman import DagmanParser, DagmanStep, StatusChange, StepKind
 from monitors.workflows.logs.events import EventTail, JobEvent, JobEvents, Kind
-from monitors.workflows.logs.submit_dir import JobKind, SubmitDir
 from monitors.workflows.logs.tail import Tail, state_of
-from monitors.workflows.status import NOT_STARTED, State, Status
+from monitors.workflows.planned.submit_dir import JobKind, SubmitDir
+from monitors.workflows.status import NOT_STARTED, Status, WorkflowState
 from network_provisioner.base.errors import InputError
 
 _LATE_S = 10.0  # how often events after the end are read: all is read again for them
@@ -43,7 +43,7 @@ class _Reading:
 
     def __init__(self, submit_dir: SubmitDir) -> None:
         self.jobs = JobFacts(submit_dir)
-        self.out, self.parser = Tail(submit_dir.dagman_out), StatusParser()
+        self.out, self.parser = Tail(submit_dir.dagman_out), DagmanParser()
         self.events = JobEvents(submit_dir.nodes_log, submit_dir.workflow_log)
         self.dagman = EventTail(submit_dir.dagman_log)
         self.runs = Runs()
@@ -62,7 +62,7 @@ class FollowedWorkflow:
     """Reads what is new in a submit directory, as often as asked.
 
     ``root`` and ``parent`` are the UUIDs of the workflow that it is a part of and of the one whose
-    job runs it. Raises InputError as :class:`~monitors.workflows.logs.submit_dir.SubmitDir`.
+    job runs it. Raises InputError as :class:`~monitors.workflows.planned.submit_dir.SubmitDir`.
     """
 
     def __init__(self, path: str | Path | SubmitDir, root: str = "", parent: str = "") -> None:
@@ -243,20 +243,20 @@ class FollowedWorkflow:
         known = reading.runs.taken + reading.runs.waiting
         for piece in reading.out.read():
             if piece.first:
-                reading.parser = StatusParser(reading.parser)
-            for step in reading.parser.steps(piece.data):
-                if isinstance(step, PostEnded):
-                    reading.jobs.post_script_ended(step)
-                    continue
-                self._take_events(step.at if isinstance(step, Begun) else step.status.at)
-                if isinstance(step, Change):
-                    self._change(step.key, step.status)
-                else:
-                    self._next_run(step)
+                reading.parser = DagmanParser(reading.parser)
+            for told in reading.parser.feed(piece.data):
+                if isinstance(told, StatusChange):
+                    self._take_events(told.status.at)
+                    self._change(told.key, told.status)
+                elif told.step is StepKind.STARTED:
+                    self._take_events(told.at)
+                    self._next_run(told)
+                elif told.step is StepKind.POST_ENDED:
+                    reading.jobs.post_script_ended(told)
         while reading.runs.taken < known:
             self._take_event()
 
-    def _next_run(self, begun: Begun) -> None:
+    def _next_run(self, begun: DagmanStep) -> None:
         """A DAGMan says that it began. What HTCondor told of it, and of the one before, is in its
         log by then; within a second, times do not say what was first."""
         runs = self._reading.runs
@@ -281,14 +281,14 @@ class FollowedWorkflow:
                 break
             key = f"{first}.{number}"
         known.add(key)
-        self._change(key, replace(self.status, state=State.RUNNING, at=at, reason=""))
+        self._change(key, replace(self.status, state=WorkflowState.RUNNING, at=at, reason=""))
 
     def _change(self, key: str, status: Status, source: str = DAGMAN) -> None:
         self._reading.runs.tell(status.ended)
         new = self.statuses.add(key, status, source)
         if new is None:
             return
-        if new.state is State.FAILED:
+        if new.state is WorkflowState.FAILED:
             self._take_failed(new.at)
         self._measurements.append(new.measurement(self.dir.workflow, key, self.root, source))
 
@@ -335,9 +335,9 @@ class FollowedWorkflow:
         event = self._reading.runs.take(self.status)
         if event is None:
             return
-        state = State.DONE if event.returned == 0 else State.FAILED
+        state = WorkflowState.DONE if event.returned == 0 else WorkflowState.FAILED
         if event.kind is Kind.ABORTED:
-            state = State.REMOVED
+            state = WorkflowState.REMOVED
         key = f"dagman:{event.cluster}:{event.at:.3f}"
         status = replace(self.status or NOT_STARTED, state=state, at=event.at, reason="")
         self._change(key, status)

@@ -19,10 +19,10 @@ from pathlib import Path
 from monitors.archive.archive import ArchiveError
 from monitors.archive.measurement import Measurement
 from monitors.workflows.discovery import Discovery
-from monitors.workflows.family import Family, Member
+from monitors.workflows.family import Family, FamilyMember
 from monitors.workflows.inquiries import Inquiries
-from monitors.workflows.logs.submit_dir import SubmitDir, submit_dir_of
-from monitors.workflows.logs.watch import Watch, open_watch
+from monitors.workflows.logs.watch import FileWatch, open_watch
+from monitors.workflows.planned.submit_dir import SubmitDir, submit_dir_of
 from monitors.workflows.sink import Requests, Sink, SinkError, known_status, record_what_fits
 from monitors.workflows.status import NOT_STARTED, Status
 
@@ -58,7 +58,7 @@ class Follower:
     while it runs, ``inquiries`` is asked where the files do not tell, ``requests`` are answered.
     With ``keep`` it goes on when all have ended; those of which nothing was written for
     ``give_up_s`` seconds are not waited for. Raises InputError as
-    :func:`~monitors.workflows.logs.submit_dir.submit_dir_of`.
+    :func:`~monitors.workflows.planned.submit_dir.submit_dir_of`.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Follower:
         sink: Sink,
         *,
         on_status: OnStatus | None = None,
-        watch: Callable[[Mapping[Path, Iterable[str]]], Watch] = open_watch,
+        watch: Callable[[Mapping[Path, Iterable[str]]], FileWatch] = open_watch,
         discovery: Discovery | None = None,
         inquiries: Inquiries | None = None,
         requests: Requests | None = None,
@@ -78,7 +78,7 @@ class Follower:
         paths = [submit_dirs] if isinstance(submit_dirs, str | Path) else submit_dirs
         self._sink, self._on_status = sink, on_status
         self._open_watch = watch
-        self._watch: Watch | None = None
+        self._watch: FileWatch | None = None
         self._discovery, self._requests = discovery, requests
         self._inquiries, self._give_up_s, self._clock = inquiries, give_up_s, clock
         self._asked = 0  # number of the last request that was answered
@@ -87,7 +87,9 @@ class Follower:
         self._lock = threading.RLock()
         self._unrecorded: list[Measurement] = []
         self._untold: list[tuple[SubmitDir, Status]] = []
-        self._unread: dict[Member, None] = {}  # those that changed and were not read yet, in order
+        self._unread: dict[
+            FamilyMember, None
+        ] = {}  # those that changed and were not read yet, in order
         self._sink_at, self._again_s = 0.0, _AGAIN_S
         self._complaints: dict[Path, str] = {}
         self.family = Family(self._complain, self._added, rests=keep, left=self._left)
@@ -97,7 +99,7 @@ class Follower:
     # ---------------------------------------------------------------- use
 
     @property
-    def workflows(self) -> list[Member]:
+    def workflows(self) -> list[FamilyMember]:
         """Those that are a part of no other."""
         return self.family.roots
 
@@ -160,7 +162,7 @@ class Follower:
 
     # ---------------------------------------------------------------- turns
 
-    def _loop(self, watch: Watch, stop: threading.Event) -> None:
+    def _loop(self, watch: FileWatch, stop: threading.Event) -> None:
         looked = looked_at_ended = -1e9
         while not stop.is_set():
             now = time.monotonic()
@@ -189,7 +191,7 @@ class Follower:
         self._read()
         self._record_if_due(1)
 
-    def _changed(self, members: Iterable[Member]) -> None:
+    def _changed(self, members: Iterable[FamilyMember]) -> None:
         self._unread.update(dict.fromkeys(members))
 
     def _read(self) -> None:
@@ -226,7 +228,7 @@ class Follower:
             for submit_dir, status in told:
                 self._on_status(submit_dir, status)
 
-    def _added(self, member: Member) -> None:
+    def _added(self, member: FamilyMember) -> None:
         """A workflow is followed from now on."""
         member.statuses.recorded = partial(known_status, self._sink, member.dir.workflow)
         self._unrecorded.append(member.facts())

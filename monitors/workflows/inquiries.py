@@ -25,8 +25,8 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from monitors.workflows.condor import Dagman, Dagmans, Gone, printed
-from monitors.workflows.family import Member
-from monitors.workflows.status import State, Status
+from monitors.workflows.family import FamilyMember
+from monitors.workflows.status import Status, WorkflowState
 
 Key = TypeVar("Key", bound=Hashable)
 Answer = TypeVar("Answer")
@@ -95,7 +95,11 @@ _NAMES = {
     "fail": "failed",
     "total": "total",
 }
-_STATES = {"Running": State.RUNNING, "Success": State.DONE, "Failure": State.FAILED}
+_STATES = {
+    "Running": WorkflowState.RUNNING,
+    "Success": WorkflowState.DONE,
+    "Failure": WorkflowState.FAILED,
+}
 _MOST_JOBS = 10**9
 
 Ask = Callable[[Path], str | None]
@@ -180,12 +184,12 @@ class Inquiries:
     dagmans: Inquiry[Dagman, Gone] | None = None
     silent_s: float = SILENT_S
 
-    def look(self, members: Collection[Member], now: float) -> list[Member]:
+    def look(self, members: Collection[FamilyMember], now: float) -> list[FamilyMember]:
         """Notes what was answered, and asks about what there is to ask now (Unix seconds); which
         workflows it changed. Never waits."""
         return [*self._by_pegasus(members), *self._by_condor(members, now)]
 
-    def _by_pegasus(self, members: Collection[Member]) -> list[Member]:
+    def _by_pegasus(self, members: Collection[FamilyMember]) -> list[FamilyMember]:
         if self.fallback is None:
             return []
         unclear = {m.dir.path: m for m in members if m.unclear and m.is_planned}
@@ -194,10 +198,10 @@ class Inquiries:
             unclear[folder].note(status, key_of(status), "pegasus-status")
         return [unclear[folder] for folder in answers]
 
-    def _by_condor(self, members: Collection[Member], now: float) -> list[Member]:
+    def _by_condor(self, members: Collection[FamilyMember], now: float) -> list[FamilyMember]:
         if self.dagmans is None:
             return []
-        silent: dict[Dagman, Member] = {}
+        silent: dict[Dagman, FamilyMember] = {}
         for member in members:
             dagman = None if member.is_over else member.dagman
             if dagman is None:

@@ -10,23 +10,24 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, fields
+from typing import Any, TypeVar
 
 from monitors.archive.archive import Archive
 from monitors.archive.measurement import Measurement
 from monitors.workflows.analysis import number, split_subject, text, whole
-from monitors.workflows.status import FIELDS, NOT_STARTED, State, Status, stuck, total
+from monitors.workflows.status import FIELDS, NOT_STARTED, Status, WorkflowState, stuck, total
 from network_provisioner.access import Principal, Role
 
+R = TypeVar("R")
 PLANNED, STUCK = "planned", "stuck"
-STATES = (PLANNED, *(str(state) for state in State), STUCK)
+STATES = (PLANNED, *(str(state) for state in WorkflowState), STUCK)
 
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """One workflow. ``state`` is a :class:`State` or ``planned``, ``stuck`` why it does not go on,
-    ``totals`` of it with all workflows inside it. Instants in Unix seconds."""
+    """One workflow. ``state`` is a :class:`WorkflowState` or ``planned``, ``stuck`` why it does not
+    go on, ``totals`` of it with all workflows inside it. Instants in Unix seconds."""
 
     id: str
     name: str = ""
@@ -259,61 +260,114 @@ def _without(hidden: set[str], found: Mapping[str, Measurement]) -> dict[str, Me
     return {key: one for key, one in found.items() if key not in hidden}
 
 
-def job_row(job: Measurement, placements: Mapping[str, Measurement]) -> dict[str, Any]:
-    """One attempt of one job. ``placements`` are by job, or by task of the abstract workflow."""
-    name, task = text(job, "job"), text(job, "task")
-    transformation, site = split_subject(job.subject)
-    placed = placements.get(name) or placements.get(task)
-    return {
-        "workflow": job.workflow,
-        "job": name,
-        "task": task,
-        "kind": text(job, "kind"),
-        "transformation": transformation,
-        "site": site,
-        "host": text(job, "host") or None,
-        "attempt": whole(job, "attempt") or 0,
-        "retry": whole(job, "retry") or 0,
-        "outcome": text(job, "outcome"),
-        "exitcode": whole(job, "exitcode"),
-        "submitted_at": number(job, "submitted_at"),
-        "started_at": number(job, "started_at"),
-        "ended_at": job.at,
-        "seconds": job.value,
-        "queued_s": number(job, "queued_s"),
-        "cpu_s": number(job, "cpu_s"),
-        "bytes_in": whole(job, "bytes_in"),
-        "bytes_out": whole(job, "bytes_out"),
-        "stderr": text(job, "stderr"),
-        "output": text(job, "output"),
-        "placement": None if placed is None else placement_row(placed),
-    }
-
-
-def placement_row(placed: Measurement) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class PlacementRow:
     """Why a job was put where it is; ``seconds`` is what was expected of it there in all."""
-    return {"site": placed.subject, "seconds": placed.value, "reason": text(placed, "reason")}
+
+    site: str
+    seconds: float
+    reason: str
 
 
-def transfer_row(moved: Measurement) -> dict[str, Any]:
-    """What one attempt of one job moved from one site to another."""
+@dataclass(frozen=True, slots=True)
+class JobRow:
+    """One attempt of one job that has ended; None is what nobody told."""
+
+    workflow: str
+    job: str
+    task: str
+    kind: str
+    transformation: str
+    site: str
+    host: str | None
+    attempt: int
+    retry: int
+    outcome: str
+    exitcode: int | None
+    submitted_at: float | None
+    started_at: float | None
+    ended_at: float
+    seconds: float
+    queued_s: float | None
+    cpu_s: float | None
+    bytes_in: int | None
+    bytes_out: int | None
+    stderr: str
+    output: str
+    placement: PlacementRow | None
+
+
+@dataclass(frozen=True, slots=True)
+class TransferRow:
+    """What one attempt of one job moved from one site to another. ``path`` is None where nobody
+    asked for one, and empty where it went as best effort."""
+
+    workflow: str
+    job: str
+    attempt: int
+    src: str
+    dst: str
+    ended_at: float
+    bytes: int | None
+    seconds: float | None
+    goodput_bps: float | None
+    files: int | None
+    retries: int
+    outcome: str
+    path: Sequence[str] | None
+    transit: str
+    tool: str
+    direction: str
+
+
+_OF_DETAILS: dict[str, Callable[[Measurement, str], object]] = {
+    "str": text,
+    "str | None": lambda found, name: text(found, name) or None,
+    "int": lambda found, name: whole(found, name) or 0,
+    "int | None": whole,
+    "float | None": number,
+}
+
+
+def _row(row: type[R], found: Measurement, **known: object) -> R:
+    """What is not ``known`` stands in the details under its name."""
+    told = {
+        field.name: _OF_DETAILS[str(field.type)](found, field.name)
+        for field in fields(row)  # type: ignore[arg-type]
+        if field.name not in known
+    }
+    make: Callable[..., R] = row
+    return make(**known, **told)
+
+
+def job_row(job: Measurement, placements: Mapping[str, Measurement]) -> JobRow:
+    """``placements`` are by job, or by task of the abstract workflow."""
+    transformation, site = split_subject(job.subject)
+    placed = placements.get(text(job, "job")) or placements.get(text(job, "task"))
+    placement = placed and PlacementRow(placed.subject, placed.value, text(placed, "reason"))
+    return _row(
+        JobRow,
+        job,
+        workflow=job.workflow,
+        transformation=transformation,
+        site=site,
+        ended_at=job.at,
+        seconds=job.value,
+        placement=placement,
+    )
+
+
+def transfer_row(moved: Measurement) -> TransferRow:
+    """From a ``job_transfer`` measurement."""
     src, _, dst = moved.subject.partition(">")
     path = moved.details.get("path")
-    return {
-        "workflow": moved.workflow,
-        "job": text(moved, "job"),
-        "attempt": whole(moved, "attempt") or 0,
-        "src": src,
-        "dst": dst,
-        "ended_at": moved.at,
-        "bytes": None if moved.details.get("bytes") is None else int(moved.value),
-        "seconds": number(moved, "seconds"),
-        "goodput_bps": number(moved, "goodput_bps"),
-        "files": whole(moved, "files"),
-        "retries": whole(moved, "retries") or 0,
-        "outcome": text(moved, "outcome"),
-        "path": [str(node) for node in path] if isinstance(path, list) else None,
-        "transit": text(moved, "transit"),
-        "tool": text(moved, "tool"),
-        "direction": text(moved, "direction"),
-    }
+    return _row(
+        TransferRow,
+        moved,
+        workflow=moved.workflow,
+        src=src,
+        dst=dst,
+        ended_at=moved.at,
+        bytes=None if moved.details.get("bytes") is None else int(moved.value),
+        path=[str(node) for node in path] if isinstance(path, list) else None,
+    )

@@ -6,20 +6,11 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Protocol
 
-from monitors.archive.measurement import Measurement
+from monitors.archive.archive import Archive
 
 _MOST = 50_000  # workflows that are remembered
 _AGAIN_S = 1.0  # before what was not known is looked up again
-
-
-class Source(Protocol):
-    """Where workflows are recorded; :class:`monitors.archive.archive.Archive` is one."""
-
-    def query(self, metric: str, subject: str | None = None) -> list[Measurement]:
-        """Raises AdonError."""
-        ...
 
 
 class Owners:
@@ -29,7 +20,7 @@ class Owners:
     the archive's errors.
     """
 
-    def __init__(self, archive: Source, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, archive: Archive, clock: Callable[[], float] = time.monotonic) -> None:
         """``clock`` gives seconds that never go back."""
         self._archive, self._clock = archive, clock
         self._lock = threading.Lock()

@@ -8,6 +8,7 @@ come to that (it was killed), the event logs tell of the jobs that ran and faile
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,9 +16,9 @@ from pathlib import Path
 from monitors.workflows.facts.attempts import Attempt, Outcome
 from monitors.workflows.followed import FollowedWorkflow
 from monitors.workflows.logs import kickstart
-from monitors.workflows.logs.dagman import StatusParser
-from monitors.workflows.logs.records import end_of, read_record, versions
-from monitors.workflows.logs.submit_dir import JobKind, PlannedJob
+from monitors.workflows.logs.dagman import DagmanParser
+from monitors.workflows.logs.records import OUR_RECORD, end_of, read_record, versions
+from monitors.workflows.planned.submit_dir import JobKind, PlannedJob
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +76,6 @@ _MOST_COLUMNS = 400
 _COMPLAINT = re.compile(
     r"^[\d/:. -]{14,40}(?: \([^)]*\))* (ERROR[: ].+?|.*\bfatal\b.*?)\s*$", re.MULTILINE
 )
-_OUR_RECORD = "adon-job-record:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +106,8 @@ def failures(submit_dir: str | Path) -> list[Failure]:
     attempts: dict[str, list[Attempt]] = {}
     for attempt in workflow.attempts.all:
         attempts.setdefault(attempt.job.name, []).append(attempt)
-    dagman = StatusParser()
-    dagman.feed(end_of(workflow.dir.dagman_out, 1 << 22).encode())
+    dagman = DagmanParser()
+    deque(dagman.feed(end_of(workflow.dir.dagman_out, 1 << 22).encode()), maxlen=0)
     reasons = dagman.failed
     ran = [n for n, tries in attempts.items() if tries[-1].outcome is Outcome.FAILED]
     names = list(reasons) or ran
@@ -159,7 +159,7 @@ def _last_words(errors: Iterable[Path], outputs: Iterable[Path]) -> list[str]:
         # kickstart puts the program's standard error into its own document.
         if "- invocation:" in text:
             return tail_of(kickstart.standard_error(text))
-        lines = [line for line in text.splitlines() if not line.startswith(_OUR_RECORD)]
+        lines = [line for line in text.splitlines() if not line.startswith(OUR_RECORD)]
         if lines := tail_of("\n".join(lines)):
             return lines
     return []

@@ -31,8 +31,8 @@ from monitors.workflows.discovery import (
 from monitors.workflows.followed import FollowedWorkflow
 from monitors.workflows.follower import Follower, OnStatus, refresh_key
 from monitors.workflows.inquiries import Fallback, Inquiries, inquiry_into
-from monitors.workflows.logs.submit_dir import DAG, SubmitDir, is_file, running
-from monitors.workflows.sink import Requests, Sink
+from monitors.workflows.planned.submit_dir import DAG, SubmitDir, is_file, running
+from monitors.workflows.sink import Requests, Sink, record_what_fits
 from monitors.workflows.status import Status
 from network_provisioner.base.errors import AdonError, InputError
 
@@ -249,5 +249,5 @@ class Refresher:
         except InputError as error:
             _log.warning("%s", error)
             return False
-        self._archive.record_many(found)
+        record_what_fits(self._archive, found)
         return bool(found)

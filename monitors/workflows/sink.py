@@ -19,7 +19,8 @@ from monitors.archive.measurement import Measurement, check_sendable, to_row
 from monitors.background import Background
 from monitors.workflows.status import Status
 from network_provisioner.base.errors import AdonError, BrokerError, InputError, printable
-from network_provisioner.client.http1 import Server, Tls
+from network_provisioner.client.broker import BrokerClient
+from network_provisioner.client.http1 import Tls
 
 _log = logging.getLogger(__name__)
 
@@ -108,8 +109,7 @@ class BrokerSink:
         tls: Tls | None = None,
         timeout_s: float = 15.0,
     ) -> None:
-        headers = {"Authorization": f"Bearer {token}"} if token else {}
-        self._server = Server(url, timeout_s, headers, tls or Tls())
+        self._client = BrokerClient(url, timeout_s, token, tls)
         self._refused: Counter[str] = Counter()
 
     def record_many(self, measurements: Iterable[Measurement]) -> int:
@@ -129,19 +129,11 @@ class BrokerSink:
             return 0
 
     def _post(self, batch: Sequence[dict[str, Any]]) -> int:
-        status, text = self._server.ask("POST", "/v1/measurements", {"measurements": [*batch]})
+        answer = self._client.call("POST", "/v1/measurements", {"measurements": [*batch]})
         try:
-            answer = json.loads(text)
-            if 200 <= status < 300:
-                return int(answer["recorded"])
-            error = answer["error"]
-            message, code = str(error["message"]), str(error["code"])
-        except (ValueError, KeyError, TypeError, RecursionError):
-            raise SinkError(
-                f"{self._server.url} answered {status} with {text[:80]!r}, expected JSON of a"
-                " broker"
-            ) from None
-        raise BrokerError(message, code)
+            return int(answer["recorded"])
+        except (LookupError, TypeError, ValueError):
+            raise SinkError(f"{self._client.url} answered {answer!r:.80}: no broker's") from None
 
     def _say(self, item: dict[str, Any], error: str) -> None:
         """Each reason once, and again when it was met ten times as often."""
@@ -183,8 +175,7 @@ class BrokerRequests:
     those who do not wait any more. Raises InputError for a URL or a token that is none."""
 
     def __init__(self, url: str, token: str | None = None, tls: Tls | None = None) -> None:
-        headers = {"Authorization": f"Bearer {token}"} if token else {}
-        self._server = Server(url, _WAIT_S + 15.0, headers, tls or Tls())
+        self._client = BrokerClient(url, _WAIT_S + 15.0, token, tls)
         self._thread = Background("requests", self._run)
         self._stop = self._thread.stopping
         self._lock = threading.Lock()
@@ -224,16 +215,8 @@ class BrokerRequests:
             first = False
 
     def _ask(self, after: int, wait_s: float) -> list[tuple[int, str, float]]:
-        status, text = self._server.ask("GET", f"/v1/refreshes?after={after}&wait_s={wait_s:g}")
+        rows = self._client.call("GET", f"/v1/refreshes?after={after}&wait_s={wait_s:g}")
         try:
-            rows = json.loads(text if status == 200 else "")
             return [(int(r["request"]), str(r["workflow"]), float(r["at"])) for r in rows]
-        except (ValueError, KeyError, TypeError, RecursionError):
-            raise AdonError(_refusal(self._server.url, status, text)) from None
-
-
-def _refusal(url: str, status: int, text: str | bytes) -> str:
-    try:
-        return str(json.loads(text)["error"]["message"])
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return f"{url} answered {status}: {text[:80]!r}"
+        except (LookupError, TypeError, ValueError):
+            raise AdonError(f"{self._client.url} answered {rows!r:.80}: no broker's") from None

@@ -17,7 +17,7 @@ from monitors.archive.measurement import Measurement
 FIELDS = ("unready", "ready", "pre", "in_queue", "post", "done", "fail", "percent_done")
 
 
-class State(StrEnum):
+class WorkflowState(StrEnum):
     """``removed`` means that someone took the workflow out of the queue."""
 
     RUNNING = "running"
@@ -26,7 +26,7 @@ class State(StrEnum):
     REMOVED = "removed"
 
 
-ENDED = frozenset({State.DONE, State.FAILED, State.REMOVED})
+ENDED = frozenset({WorkflowState.DONE, WorkflowState.FAILED, WorkflowState.REMOVED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Status:
     fail: int
     percent_done: float
     total: int
-    state: State
+    state: WorkflowState
     at: float
     futile: int = 0
     reason: str = ""
@@ -88,10 +88,10 @@ class Status:
         """The inverse of :meth:`measurement`."""
         details: Mapping[str, Any] = measurement.details
         known = {name: details[name] for name in cls.__dataclass_fields__ if name in details}
-        return cls(**(known | {"state": State(details["state"]), "at": measurement.at}))
+        return cls(**(known | {"state": WorkflowState(details["state"]), "at": measurement.at}))
 
 
-NOT_STARTED = Status(0, 0, 0, 0, 0, 0, 0, 0.0, 0, State.RUNNING, 0.0)
+NOT_STARTED = Status(0, 0, 0, 0, 0, 0, 0, 0.0, 0, WorkflowState.RUNNING, 0.0)
 
 
 def percent(done: int, total: int) -> float:
@@ -162,7 +162,7 @@ def stuck(
     It is where nothing changed for ``after_s`` seconds, or where all that it has in the queue is
     held, and no script runs, for a minute or ``after_s``, whichever is less.
     """
-    if status.state is not State.RUNNING or not status.total:
+    if status.state is not WorkflowState.RUNNING or not status.total:
         return ""
     busy = status.pre or status.post or status.ready
     if status.in_queue and held >= status.in_queue and not busy:

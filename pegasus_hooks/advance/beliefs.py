@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from monitors.planned import submitdir
-from monitors.planned.dag import Node, PlannedDag
 from monitors.workflows.facts.attempts import runtime_subject
-from monitors.workflows.logs.submit_dir import JobKind
+from monitors.workflows.planned import job_files
+from monitors.workflows.planned.dag import Node, PlannedDag
+from monitors.workflows.planned.submit_dir import JobKind
 from network_provisioner.base.errors import InputError
 from network_provisioner.topology.graph import Topology
 from pegasus_hooks.prepost import sizes
@@ -53,7 +53,7 @@ class Beliefs:
         return self.rate_bps.get(pair, DEFAULT_BANDWIDTH_BPS)
 
 
-class Believer:
+class BeliefReader:
     """What is believed of the jobs of one DAG. The planner's files are read once; what was
     measured, and what the run itself has written so far, each time anew."""
 
@@ -63,7 +63,7 @@ class Believer:
         self._inputs: Inputs | None = None
         self._catalog: Mapping[str, Site] = {}
         self._note = ""
-        files = _Files.of(dag.submit_dir)
+        files = _PlannerInputs.of(dag.submit_dir)
         try:
             self._inputs = load_inputs(
                 files.workflow, files.sites, files.replicas, files.transformations
@@ -100,7 +100,7 @@ class Believer:
 
 
 @dataclass(frozen=True, slots=True)
-class _Files:
+class _PlannerInputs:
     """What the planner was given, as it lies in the submit directory."""
 
     workflow: Path
@@ -109,8 +109,8 @@ class _Files:
     transformations: Path
 
     @classmethod
-    def of(cls, submit_dir: Path) -> _Files:
-        given = Path(submitdir.braindump(submit_dir).get("dax", "workflow.yml"))
+    def of(cls, submit_dir: Path) -> _PlannerInputs:
+        given = Path(job_files.braindump(submit_dir).get("dax", "workflow.yml"))
         copies = (submit_dir / given.name, submit_dir / "workflow.yml")
         workflow = next((copy for copy in copies if copy.exists()), given)
         kinds = ("sites", "replicas", "transformations")

@@ -1,4 +1,8 @@
-"""Reserving at the broker: what is held there for a workflow in advance, and changing it.
+"""What is reserved in advance for one workflow, and what to change when the prediction has changed.
+
+What begins soon is kept close to the prediction; what lies far ahead moves only once it is off by
+a good part of the time until then, so that a job which ends a second late does not move all that
+comes after it. Jobs that have begun are left alone: their paths are the business of their hooks.
 
 A reservation has the id that the job's PRE will ask for, and the same terms but for its times: so
 PRE begins it by asking (``network_provisioner/broker.py``). One that PRE has begun has no times
@@ -20,16 +24,142 @@ from network_provisioner.base.model import (
     TransitRequest,
     TransitState,
 )
-from pegasus_hooks.advance.correct import (
-    Ask,
-    Corrections,
-    Held,
-    Key,
-    Rules,
-    Shift,
-    corrections,
-)
 from pegasus_hooks.advance.predict import Pair, Window
+
+Key = tuple[str, Pair]
+
+
+@dataclass(frozen=True, slots=True)
+class CorrectionRules:
+    """How closely what is held follows the prediction. Seconds, but for parts.
+
+    ``horizon_s``   nothing that begins later is reserved: should everything die that could give it
+                    back, it is held no longer than so
+    ``least_s``     a transfer that is over sooner is not worth a reservation
+    ``close_s``, ``part``  what is held may be off by so much, and so much of the time until then
+    ``margin_s``, ``margin``  it is held for longer than the transfer should take, by so much and
+                    by so much of its time
+    """
+
+    horizon_s: float = 3600.0
+    least_s: float = 2.0
+    close_s: float = 2.0
+    part: float = 0.1
+    margin_s: float = 5.0
+    margin: float = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class AdvanceReservation:
+    """What is reserved, or ``waits`` for room, for one job and pair. Unix seconds; ``min_bps`` is
+    what the broker keeps for it."""
+
+    id: str
+    job: str
+    pair: Pair
+    start: float
+    end: float
+    min_bps: float
+    waits: bool = False
+
+    @property
+    def key(self) -> Key:
+        """Whose it is."""
+        return self.job, self.pair
+
+
+@dataclass(frozen=True, slots=True)
+class NewReservation:
+    """Reserve this. Unix seconds."""
+
+    job: str
+    pair: Pair
+    start: float
+    end: float
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Shift:
+    """Hold this one from ``start`` to ``end`` (Unix seconds) instead."""
+
+    held: AdvanceReservation
+    start: float
+    end: float
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Corrections:
+    """In the order in which they find room: first what frees it, what goes later before what comes
+    sooner, and new ones at the end."""
+
+    back: list[AdvanceReservation] = field(default_factory=list)
+    later: list[Shift] = field(default_factory=list)
+    sooner: list[Shift] = field(default_factory=list)
+    ask: list[NewReservation] = field(default_factory=list)
+
+
+def corrections(
+    windows: Iterable[Window],
+    held: Iterable[AdvanceReservation],
+    begun: Collection[str],
+    declined: Collection[Key],
+    now: float,
+    rules: CorrectionRules,
+    min_bps: Mapping[Pair, float],
+) -> Corrections:
+    """What to change so that ``held`` fits ``windows``, at Unix second ``now``.
+
+    ``begun`` are the jobs whose hooks have asked or are over; ``declined`` is what the broker would
+    not reserve; ``min_bps`` what it keeps for a pair, as far as that is known.
+    """
+    found = Corrections()
+    wanted = {(w.job, w.pair): w for w in windows if w.job not in begun}
+    has = {h.key: h for h in held if h.job not in begun}
+    for key, one in has.items():
+        window = wanted.get(key)
+        if window is None:
+            found.back.append(one)  # its job will not run, or moves nothing
+            continue
+        moved = _moved(one, window, now, rules)
+        if moved is not None:
+            (found.later if moved.start > one.start else found.sooner).append(moved)
+    for key, window in wanted.items():
+        if key not in has and key not in declined and _is_worth_it(window, now, rules):
+            start, end = _times(window, now, min_bps.get(window.pair, 0.0), rules)
+            found.ask.append(NewReservation(*key, start, end, round(window.size_bytes)))
+    found.later.sort(key=lambda shift: (-shift.start, shift.held.id))
+    found.sooner.sort(key=lambda shift: (shift.start, shift.held.id))
+    found.ask.sort(key=lambda ask: (ask.start, ask.job, ask.pair))
+    return found
+
+
+def _is_worth_it(window: Window, now: float, rules: CorrectionRules) -> bool:
+    if window.start > now + rules.horizon_s:
+        return False
+    return window.end - window.start - window.setup_s >= rules.least_s
+
+
+def _times(
+    window: Window, now: float, min_bps: float, rules: CorrectionRules
+) -> tuple[float, float]:
+    start = max(window.start, now)
+    length = window.until(min_bps) - window.start
+    return start, start + length * (1 + rules.margin) + rules.margin_s
+
+
+def _moved(
+    held: AdvanceReservation, window: Window, now: float, rules: CorrectionRules
+) -> Shift | None:
+    """Where it should be instead, None where it is well enough."""
+    start, end = _times(window, now, held.min_bps, rules)
+    off = max(rules.close_s, rules.part * (start - now))
+    # Shorter than needed is worse than longer: it is given back as soon as the transfer is over.
+    if abs(start - held.start) <= off and -off <= held.end - end <= off + 0.5 * (end - start):
+        return None
+    return Shift(held, start, end, round(window.size_bytes))
+
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +173,7 @@ _PASSING = frozenset({"controller_unavailable", "store_unavailable", "busy", "ti
 _REFUSALS = frozenset({"conflict", "bad_time", "controller_unavailable", "store_unavailable"})
 
 
-class Broker(Protocol):
+class ReservingBroker(Protocol):
     """The part of :class:`~network_provisioner.client.broker.BrokerClient` that reserving needs."""
 
     def ask(self, requests: Sequence[TransitRequest], /) -> list[RequestAnswer]:
@@ -75,7 +205,7 @@ RequestsOf = Callable[[str], Mapping[Pair, TransitRequest]]
 """What the PRE of a job will ask for, by pair of sites. Raises InputError, OSError."""
 
 
-def reserved_in_advance(transit: Transit) -> Held | None:
+def reserved_in_advance(transit: Transit) -> AdvanceReservation | None:
     """What a transit holds, or waits for, in advance of its job; None for any other."""
     own = f"{transit.workflow}:{transit.job}:0:{transit.src}-{transit.dst}"
     if transit.state not in _WAITS or not transit.end or not transit.id.startswith(own):
@@ -83,11 +213,13 @@ def reserved_in_advance(transit: Transit) -> Held | None:
     start = transit.start or transit.requested_at
     pair = transit.src, transit.dst
     waits = transit.state is TransitState.QUEUED
-    return Held(transit.id, transit.job, pair, start, transit.end, transit.requested_bps, waits)
+    return AdvanceReservation(
+        transit.id, transit.job, pair, start, transit.end, transit.requested_bps, waits
+    )
 
 
 @dataclass(slots=True)
-class Done:
+class CorrectionCounts:
     """How many were asked for, moved, given back, and could not be moved."""
 
     asked: int = 0
@@ -100,7 +232,7 @@ class Done:
 
 
 @dataclass(slots=True)
-class Booking:
+class WorkflowReservations:
     """What is held for one workflow. Not thread-safe.
 
     ``declined`` is what the broker will not reserve, with its reason; ``min_bps`` what it keeps for
@@ -108,9 +240,9 @@ class Booking:
     """
 
     workflow: str
-    broker: Broker
+    broker: ReservingBroker
     requests_of: RequestsOf
-    held: dict[Key, Held] = field(default_factory=dict)
+    held: dict[Key, AdvanceReservation] = field(default_factory=dict)
     declined: dict[Key, str] = field(default_factory=dict)
     min_bps: dict[Pair, float] = field(default_factory=dict)
     _stuck: dict[Key, float] = field(default_factory=dict)  # until when
@@ -127,9 +259,9 @@ class Booking:
         windows: Iterable[Window],
         begun: Collection[str],
         now: float,
-        rules: Rules,
+        rules: CorrectionRules,
         go_on: Callable[[], bool] = lambda: True,
-    ) -> Done:
+    ) -> CorrectionCounts:
         """Have what is held be as ``windows`` need it; see :func:`~.correct.corrections` and
         :meth:`carry_out`."""
         held, known = self.held.values(), self.min_bps
@@ -143,13 +275,13 @@ class Booking:
 
     def carry_out(
         self, changes: Corrections, now: float, go_on: Callable[[], bool] = lambda: True
-    ) -> Done:
+    ) -> CorrectionCounts:
         """Make the changes at Unix second ``now``, as many as there is time for. Raises BrokerError
         where the broker does not answer: what was done until then is known here."""
-        done = Done()
+        done = CorrectionCounts()
         for back in changes.back:
             if go_on():
-                self._back(back.held, done)
+                self._back(back, done)
         for shift in (*changes.later, *changes.sooner):
             if self._stuck.get(shift.held.key, now) <= now and go_on():
                 self._shift(shift, now, done)
@@ -160,14 +292,14 @@ class Booking:
 
     # -- within ----------------------------------------------------------------------------------
 
-    def _back(self, held: Held, done: Done) -> None:
+    def _back(self, held: AdvanceReservation, done: CorrectionCounts) -> None:
         # By now its job may have begun it.
         if reserved_in_advance(self.broker.get(held.id)) is not None:
             self.broker.release(held.id, outcome="not needed")
             done.back += 1
         self.held.pop(held.key, None)
 
-    def _shift(self, shift: Shift, now: float, done: Done) -> None:
+    def _shift(self, shift: Shift, now: float, done: CorrectionCounts) -> None:
         held = shift.held
         try:
             moved = self.broker.shift(held.id, shift.start, shift.end, shift.size_bytes)
@@ -186,7 +318,7 @@ class Booking:
         self._note(moved, held.key)
         done.moved += 1
 
-    def _ask(self, asks: Sequence[Ask], done: Done) -> None:
+    def _ask(self, asks: Sequence[NewReservation], done: CorrectionCounts) -> None:
         requests, keys = [], []
         for ask in asks:
             key = ask.job, ask.pair

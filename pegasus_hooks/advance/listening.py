@@ -3,19 +3,34 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
 from statistics import median
 
-from monitors.planned.dag import PlannedDag
-from monitors.watcher.events import Event, Watched, What
+from monitors.archive.archive import Archive
+from monitors.archive.knowledge import Knowledge
+from monitors.watcher.events import Event, EventKind, Watched
+from monitors.workflows.planned.dag import PlannedDag, read_dag
 from network_provisioner.base.errors import AdonError
-from pegasus_hooks.advance.beliefs import Beliefs
-from pegasus_hooks.advance.booking import Booking
-from pegasus_hooks.advance.correct import Back, Corrections, Rules
-from pegasus_hooks.advance.predict import Prediction, predict
-from pegasus_hooks.advance.progress import NOT_BEGUN, Phase, Stand, after, after_start
+from network_provisioner.base.model import TransitRequest
+from network_provisioner.client.hookclient import client_of
+from network_provisioner.client.hookconfig import HookConfig
+from network_provisioner.stores.database_url import place
+from network_provisioner.topology.graph import Topology
+from pegasus_hooks.advance.beliefs import BeliefReader, Beliefs
+from pegasus_hooks.advance.booking import (
+    CorrectionRules,
+    Corrections,
+    ReservingBroker,
+    WorkflowReservations,
+)
+from pegasus_hooks.advance.predict import Pair, Prediction, predict
+from pegasus_hooks.advance.progress import NOT_BEGUN, JobPhase, JobProgress, after, after_start
+from pegasus_hooks.prepost import prejob
 
 log = logging.getLogger(__name__)
 
@@ -28,23 +43,23 @@ BELIEVE_S = 10.0  # until what is believed is asked for anew
 LOOK_S = 30.0  # until the broker is asked what it holds
 FIRST_LAG_S = 2.0  # what DAGMan takes between two jobs, until that is known
 LAGS = 20  # that are remembered
-_BEGUN = frozenset({Phase.ASKED, Phase.SUBMITTED, Phase.RUNNING})
+_BEGUN = frozenset({JobPhase.ASKED, JobPhase.SUBMITTED, JobPhase.RUNNING})
 
 
 @dataclass(slots=True)
-class Ahead:
+class AdvanceReservations:
     """One workflow's reservations in advance.
 
     ``beliefs_of`` gives what is believed at a Unix second; ``clock`` seconds that never go back.
     """
 
     dag: PlannedDag
-    booking: Booking
+    booking: WorkflowReservations
     beliefs_of: Callable[[float], Beliefs]
-    rules: Rules = field(default_factory=Rules)
+    rules: CorrectionRules = field(default_factory=CorrectionRules)
     clock: Callable[[], float] = time.monotonic
     prediction: Prediction = field(default_factory=lambda: Prediction(()))
-    _stands: dict[str, Stand] = field(default_factory=dict)
+    _stands: dict[str, JobProgress] = field(default_factory=dict)
     _runs: bool = False
     _gone: bool = False  # its DAGMan, and another may go on
     _started: float = 0.0  # the DAGMan that runs (Unix seconds)
@@ -61,16 +76,16 @@ class Ahead:
     def on(self, event: Event, _workflow: Watched, /) -> None:
         """Take note of what happened."""
         self._news = True
-        if event.what is What.DAG_STARTED:
+        if event.what is EventKind.DAG_STARTED:
             at, goes_on = event.at, self._gone
             self._stands = {n: after_start(s, at, goes_on) for n, s in self._stands.items()}
             self._runs, self._gone, self._started = True, False, at
-        elif event.what in (What.DAG_ENDED, What.DAG_GONE):
-            self._runs, self._gone = False, event.what is What.DAG_GONE
+        elif event.what in (EventKind.DAG_ENDED, EventKind.DAG_GONE):
+            self._runs, self._gone = False, event.what is EventKind.DAG_GONE
         elif event.job in self.dag.nodes:
             was = self._stands.get(event.job, NOT_BEGUN)
             now = after(was, event, self.dag.nodes[event.job].retries)
-            if was == NOT_BEGUN and now.phase in (Phase.ASKED, Phase.SUBMITTED):
+            if was == NOT_BEGUN and now.phase in (JobPhase.ASKED, JobPhase.SUBMITTED):
                 self._learn_lag(event)
             self._stands[event.job] = now
             if now.phase in _BEGUN:
@@ -110,7 +125,7 @@ class Ahead:
             windows = [w for w in self._predicted(now).windows if w.job not in tried]
             done = self.booking.fit(windows, begun, now, self.rules, go_on)
         else:
-            over = [Back(held, "the workflow has ended") for held in self.booking.held.values()]
+            over = list(self.booking.held.values())
             done = self.booking.carry_out(Corrections(back=over), now, go_on)
         if done:
             log.info(
@@ -135,7 +150,92 @@ class Ahead:
         DAGMan saw both."""
         parents = self.dag.nodes[event.job].parents
         ends = [self._stands.get(parent, NOT_BEGUN) for parent in parents]
-        if self._runs and ends and all(stand.phase is Phase.DONE for stand in ends):
+        if self._runs and ends and all(stand.phase is JobPhase.DONE for stand in ends):
             last = max(stand.since for stand in ends)
             if self._started <= last <= event.at:
                 self._lags = [*self._lags[1 - LAGS :], event.at - last]
+
+
+def ahead_of(
+    submit_dir: Path,
+    config: HookConfig,
+    broker: ReservingBroker,
+    topology: Topology | None = None,
+    rules: CorrectionRules | None = None,
+) -> AdvanceReservations:
+    """What reserves for the workflow planned to ``submit_dir``. Raises InputError."""
+    dag = read_dag(submit_dir)
+    booking = WorkflowReservations(dag.workflow, broker, partial(requests_of, submit_dir, config))
+    believer = BeliefReader(dag, topology)
+    archive = place(config.archive) if config.archive else None
+    return AdvanceReservations(
+        dag, booking, partial(believed_of, believer, archive), rules or CorrectionRules()
+    )
+
+
+def requests_of(submit_dir: Path, config: HookConfig, job: str) -> dict[Pair, TransitRequest]:
+    """What the first PRE of ``job`` will ask for. Raises InputError."""
+    place, listing, _ = prejob.place_of(submit_dir, job, 0, 0.0)
+    found = prejob.requests_of(place, listing, config)
+    return {(request.src, request.dst): request for request, _ in found}
+
+
+def believed_of(believer: BeliefReader, archive: str | Path | None, now: float) -> Beliefs:
+    """What is believed at Unix second ``now``, with what ``archive`` has by then. Raises
+    InputError."""
+    if archive is None or (isinstance(archive, Path) and not archive.exists()):
+        return believer(None, now)
+    with Archive(archive, read_only=True) as measured:
+        return believer(Knowledge(measured), now)
+
+
+class StartingListener:
+    """Listens from the start, while the submit directory of a large workflow is still being read:
+    the watcher has others to look after meanwhile."""
+
+    def __init__(self, make: Callable[[], AdvanceReservations], workflow: str) -> None:
+        self._make = make
+        self._workflow = workflow
+        self._heard: list[tuple[Event, Watched]] = []
+        self.listener: AdvanceReservations | None = None
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def on(self, event: Event, workflow: Watched, /) -> None:
+        """Pass it on, or keep it until there is who listens."""
+        ahead = self._ready()
+        if ahead is not None:
+            ahead.on(event, workflow)
+        elif self._reader.is_alive():
+            self._heard.append((event, workflow))
+
+    def tick(self, now: float, /) -> None:
+        """Pass it on."""
+        ahead = self._ready()
+        if ahead is not None:
+            ahead.tick(now)
+
+    def join(self) -> None:
+        """Wait until everything is read."""
+        self._reader.join()
+
+    def _ready(self) -> AdvanceReservations | None:
+        if self._reader.is_alive() or self.listener is None:
+            return None
+        for event, workflow in self._heard:
+            self.listener.on(event, workflow)
+        self._heard.clear()
+        return self.listener
+
+    def _read(self) -> None:
+        try:
+            self.listener = self._make()
+        except (AdonError, OSError) as error:
+            log.warning("%s: nothing is reserved in advance: %s", self._workflow, error)
+
+
+def listener_of(watched: Watched) -> StartingListener:
+    """What the watcher tells of a workflow. Raises InputError for a broker that cannot be."""
+    broker = client_of(watched.config)
+    make = partial(ahead_of, watched.submit_dir, watched.config, broker)
+    return StartingListener(make, watched.workflow)

@@ -15,18 +15,98 @@ A door is a place beside a site where nobody waits for a worker.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 
-from monitors.planned.dag import Moving, Node, PlannedDag
+from monitors.workflows.planned.dag import Moving, Node, PlannedDag
 from network_provisioner.base.units import bits, transfer_time
-from pegasus_hooks.advance.asproblem import Parts, problem_of
 from pegasus_hooks.advance.beliefs import Beliefs
-from pegasus_hooks.advance.progress import NOT_BEGUN, Phase, Progress, Stand
+from pegasus_hooks.advance.progress import NOT_BEGUN, JobPhase, JobProgress, Progress
+from site_selector.cost import Array
+from site_selector.estimates.believe import DEFAULT_WORKERS
 from site_selector.mapping.estimator import Estimator, Schedule
-from site_selector.problem import NEVER_S
+from site_selector.problem import NEVER_S, Problem
+
+SitePlace = tuple[str, bool]
+"""A site, and whether its door is meant, where nobody waits for a worker."""
+
+
+@dataclass(slots=True)
+class SimulatedJobs:
+    """Jobs in topological order, each with its place, seconds and parents; and files, each with the
+    job that sends it, the job that receives it, and its bytes."""
+
+    places: dict[SitePlace, int] = field(default_factory=dict)
+    at: list[int] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
+    parents: list[tuple[int, ...]] = field(default_factory=list)
+    files: list[tuple[int, int, float]] = field(default_factory=list)
+
+    def add(self, place: SitePlace, seconds: float, after: Sequence[int]) -> int:
+        """One more job; its number."""
+        self.at.append(self.places.setdefault(place, len(self.places)))
+        self.seconds.append(seconds)
+        self.parents.append(tuple(after))
+        return len(self.at) - 1
+
+
+def problem_of(parts: SimulatedJobs, beliefs: Beliefs, lag_s: float) -> Problem:
+    """The problem in which every job has one place to be; ``lag_s`` comes before every T_q."""
+    places, jobs, files = len(parts.places), len(parts.at), len(parts.files)
+    children: list[list[int]] = [[] for _ in range(jobs)]
+    for child, above in enumerate(parts.parents):
+        for parent in above:
+            children[parent].append(child)
+    writes: list[tuple[int, ...]] = [()] * jobs
+    reads: list[tuple[int, ...]] = [()] * jobs
+    for file, (send, got, _) in enumerate(parts.files):
+        writes[send], reads[got] = (file,), (file,)
+    per_byte = _seconds_per_byte([site for site, _ in parts.places], beliefs)
+    return Problem(
+        jobs=tuple(map(str, range(jobs))),
+        places=tuple(site for site, _ in parts.places),
+        n_sites=places,
+        files=tuple(map(str, range(files))),
+        parents=tuple(parts.parents),
+        children=tuple(map(tuple, children)),
+        reads=tuple(reads),
+        writes=tuple(writes),
+        readers=tuple((got,) for _, got, _ in parts.files),
+        producer=tuple(send for send, _, _ in parts.files),
+        holders=((),) * files,
+        returns=(False,) * files,
+        size=tuple(size for _, _, size in parts.files),
+        guessed=(False,) * files,
+        allowed=tuple((place,) for place in parts.at),
+        level=(0,) * jobs,
+        input_bytes=np.zeros(jobs),
+        compute_s=np.repeat(np.array(parts.seconds)[:, None], places, axis=1),
+        queue_s=np.array(
+            [0.0 if door else beliefs.queue_s.get(site, 0.0) + lag_s for site, door in parts.places]
+        ),
+        workers=tuple(
+            jobs if door else beliefs.workers.get(site, DEFAULT_WORKERS)
+            for site, door in parts.places
+        ),
+        seconds_per_byte=per_byte,
+        occupied_per_byte=per_byte,
+        setup_s=np.zeros((places, places)),
+        output=-1,
+        compute=(),
+    )
+
+
+def _seconds_per_byte(names: list[str], beliefs: Beliefs) -> Array:
+    out = np.zeros((len(names), len(names)))
+    for a, src in enumerate(names):
+        for b, dst in enumerate(names):
+            if src != dst:
+                out[a, b] = transfer_time(1, beliefs.rate((src, dst)))
+    return out
+
 
 LEAST_LEFT = 0.25  # of the time a job has run, where it has run longer than was believed
 LEAST_MOVED = 0.05  # of a transfer is still to come as long as its job has not ended
@@ -84,20 +164,20 @@ def predict(
     ``lag_s`` is what DAGMan takes to notice that a job has ended and to begin the next. A file of
     unknown size is taken to move in no time, and has no window.
     """
-    cast = _Cast(beliefs, now, lag_s)
+    cast = _ProblemBuilder(beliefs, now, lag_s)
     for node in dag.nodes.values():
         cast.add(node, progress.get(node.name, NOT_BEGUN))
     return cast.play()
 
 
-class _Cast:
+class _ProblemBuilder:
     """The jobs of a :class:`Problem`, as they are put together."""
 
     def __init__(self, beliefs: Beliefs, now: float, lag_s: float) -> None:
         self.beliefs = beliefs
         self.now = now
         self.lag_s = lag_s
-        self.parts = Parts()
+        self.parts = SimulatedJobs()
         self.urgency: list[float] = []
         self.ends: dict[str, tuple[int, ...]] = {}  # the jobs whose end is a node's end
         self.begins: dict[str, int] = {}
@@ -107,18 +187,18 @@ class _Cast:
 
     # -- who plays -------------------------------------------------------------------------------
 
-    def add(self, node: Node, stand: Stand) -> None:
+    def add(self, node: Node, stand: JobProgress) -> None:
         """A node, after all its parents."""
-        if stand.phase is Phase.DONE:
+        if stand.phase is JobPhase.DONE:
             self.ends[node.name] = ()
             return
-        if stand.phase is Phase.NEVER or not self.never.isdisjoint(node.parents):
+        if stand.phase is JobPhase.NEVER or not self.never.isdisjoint(node.parents):
             self.never.add(node.name)
             return
         after = tuple(dict.fromkeys(j for parent in node.parents for j in self.ends[parent]))
-        ran_s = self.now - stand.since if stand.phase is Phase.RUNNING else None
+        ran_s = self.now - stand.since if stand.phase is JobPhase.RUNNING else None
         if node.takes_worker:
-            self._compute(node, after, ran_s, stand.phase is Phase.WAITING)
+            self._compute(node, after, ran_s, stand.phase is JobPhase.WAITING)
         elif node.first:
             self._transfer(node, after, stand)
         else:
@@ -144,8 +224,8 @@ class _Cast:
             known = zip(node.first, brings, strict=True)
             self.lites += [(node, moving, job, taken) for moving, taken in known]
 
-    def _transfer(self, node: Node, after: tuple[int, ...], stand: Stand) -> None:
-        begun = stand.phase is not Phase.WAITING
+    def _transfer(self, node: Node, after: tuple[int, ...], stand: JobProgress) -> None:
+        begun = stand.phase is not JobPhase.WAITING
         ran_s = self.now - stand.since if begun else 0.0
         ends = []
         for moving in node.first:
@@ -227,3 +307,41 @@ def _left(seconds: float, ran_s: float | None) -> float:
     if ran_s is None:
         return seconds
     return max(seconds - ran_s, LEAST_LEFT * ran_s if ran_s > seconds else 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class RateInterval:
+    """From ``start`` to ``end`` (Unix seconds) the same ``transfers`` go on between two sites and
+    move so many bytes; ``rate_bps`` is what they need to end when they are believed to."""
+
+    pair: Pair
+    start: float
+    end: float
+    transfers: int
+    size_bytes: float
+
+    @property
+    def rate_bps(self) -> float:
+        """Bits per second on average."""
+        return bits(self.size_bytes) / (self.end - self.start)
+
+
+def demand(windows: Iterable[Window]) -> list[RateInterval]:
+    """The demand as steps, pair by pair, each in order of time. Bytes are spread evenly over a
+    transfer's time."""
+    of: dict[Pair, list[Window]] = {}
+    for window in windows:
+        if window.end > window.start:
+            of.setdefault(window.pair, []).append(window)
+    return [one for pair in sorted(of) for one in _steps(pair, of[pair])]
+
+
+def _steps(pair: Pair, windows: list[Window]) -> list[RateInterval]:
+    instants = sorted({at for w in windows for at in (w.start, w.end)})
+    found = []
+    for start, end in pairwise(instants):
+        there = [w for w in windows if w.start <= start and end <= w.end]
+        if there:
+            size = sum(w.size_bytes * (end - start) / (w.end - w.start) for w in there)
+            found.append(RateInterval(pair, start, end, len(there), size))
+    return found

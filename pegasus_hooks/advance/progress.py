@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import IntEnum
 
-from monitors.watcher.events import Event, What
+from monitors.watcher.events import Event, EventKind
 
 
-class Phase(IntEnum):
+class JobPhase(IntEnum):
     """How far a job has come. One that is not spoken of is WAITING."""
 
     WAITING = 0
@@ -26,82 +26,86 @@ class Phase(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Stand:
+class JobProgress:
     """A job's phase, since which Unix second, and how often it has failed. Where it is ASKED,
     ``before`` is where it stood otherwise."""
 
-    phase: Phase = Phase.WAITING
+    phase: JobPhase = JobPhase.WAITING
     since: float = 0.0
     failures: int = 0
-    before: Stand | None = None
+    before: JobProgress | None = None
 
     @property
-    def submitted(self) -> Stand:
+    def submitted(self) -> JobProgress:
         """Where it stands by what HTCondor tells."""
         return self.before or self
 
 
-Progress = Mapping[str, Stand]
-NOT_BEGUN = Stand()
+Progress = Mapping[str, JobProgress]
+NOT_BEGUN = JobProgress()
 
 _BECOMES = {
-    What.RUNNING: Phase.RUNNING,
-    What.HELD: Phase.SUBMITTED,
-    What.EVICTED: Phase.SUBMITTED,
-    What.UNHELD: Phase.SUBMITTED,
-    What.REMOVED: Phase.NEVER,
+    EventKind.RUNNING: JobPhase.RUNNING,
+    EventKind.HELD: JobPhase.SUBMITTED,
+    EventKind.EVICTED: JobPhase.SUBMITTED,
+    EventKind.UNHELD: JobPhase.SUBMITTED,
+    EventKind.REMOVED: JobPhase.NEVER,
 }
 
 
-def after(stand: Stand, event: Event, retries: int) -> Stand:
+def after(stand: JobProgress, event: Event, retries: int) -> JobProgress:
     """Where a job stands after one more event of its own.
 
     One that fails, or whose PRE does, waits to be run again, as long as DAGMan does so: ``retries``
     times. POST has the last word on what ended.
     """
     told = stand.submitted
-    if event.what is What.PRE_STARTED:
-        return replace(told, phase=Phase.ASKED, since=event.at, before=told)
-    if event.what is What.PRE_ENDED:
+    if event.what is EventKind.PRE_STARTED:
+        return replace(told, phase=JobPhase.ASKED, since=event.at, before=told)
+    if event.what is EventKind.PRE_ENDED:
         return _pre_failed(told, event.at, retries) if event.code else stand
-    if event.what is What.SUBMITTED:
+    if event.what is EventKind.SUBMITTED:
         return _submitted(told, event)
     if event.what in _BECOMES:
         return replace(told, phase=_BECOMES[event.what], since=event.at)
     return _ended(told, event, retries)
 
 
-def after_start(stand: Stand, at: float, goes_on: bool) -> Stand:
+def after_start(stand: JobProgress, at: float, goes_on: bool) -> JobProgress:
     """Where a job stands when a DAGMan starts at Unix second ``at``. One that ``goes_on`` where
     another was killed knows of what that did; any other runs again what is not done."""
     told = stand.submitted
-    if goes_on or told.phase is Phase.DONE or told.since >= int(at):
+    if goes_on or told.phase is JobPhase.DONE or told.since >= int(at):
         return told
     return NOT_BEGUN
 
 
-def _pre_failed(told: Stand, at: float, retries: int) -> Stand:
-    if told.phase is Phase.WAITING:
+def _pre_failed(told: JobProgress, at: float, retries: int) -> JobProgress:
+    if told.phase is JobPhase.WAITING:
         return _failed(told, max(told.since, at), retries)
     return replace(told, failures=told.failures + 1)  # it was tried again since
 
 
-def _submitted(told: Stand, event: Event) -> Stand:
+def _submitted(told: JobProgress, event: Event) -> JobProgress:
     if not event.cluster and told != NOT_BEGUN:
         return told
-    failures = 0 if told.phase is Phase.NEVER else told.failures  # another DAGMan runs it
-    return Stand(Phase.SUBMITTED, event.at, failures)
+    failures = 0 if told.phase is JobPhase.NEVER else told.failures  # another DAGMan runs it
+    return JobProgress(JobPhase.SUBMITTED, event.at, failures)
 
 
-def _ended(told: Stand, event: Event, retries: int) -> Stand:
+def _ended(told: JobProgress, event: Event, retries: int) -> JobProgress:
     if event.code == 0:
-        return told if told.phase is Phase.DONE else replace(told, phase=Phase.DONE, since=event.at)
-    if told.phase in (Phase.WAITING, Phase.NEVER):  # POST says again what the job's end said
+        return (
+            told
+            if told.phase is JobPhase.DONE
+            else replace(told, phase=JobPhase.DONE, since=event.at)
+        )
+    if told.phase in (JobPhase.WAITING, JobPhase.NEVER):  # POST says again what the job's end said
         return told
     return _failed(told, event.at, retries)
 
 
-def _failed(stand: Stand, at: float, retries: int) -> Stand:
+def _failed(stand: JobProgress, at: float, retries: int) -> JobProgress:
     failures = stand.failures + 1
-    phase = Phase.NEVER if failures > retries else Phase.WAITING
-    return Stand(phase, at, failures)
+    phase = JobPhase.NEVER if failures > retries else JobPhase.WAITING
+    return JobProgress(phase, at, failures)

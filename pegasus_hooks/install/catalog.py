@@ -18,10 +18,9 @@ from network_provisioner.base.errors import InputError
 from network_provisioner.client.hookconfig import HookConfig
 from pegasus_hooks import hookscripts
 from pegasus_hooks.hookscripts import Commands, safe_path
-from pegasus_hooks.install import block, changes, ours
-from pegasus_hooks.install.changes import Change
-from pegasus_hooks.install.home import Home, Place, real
-from pegasus_hooks.install.parts import HOOKS, Part, hook_files
+from pegasus_hooks.install.edits import FileEdit, find_block, heading, read, with_block
+from pegasus_hooks.install.home import InstallTarget, PegasusHome, real
+from pegasus_hooks.install.parts import HOOKS, InstallPart, hook_files, program_edit
 from site_selector.catalogs.documents import parse_document
 
 _LIST, _INLINE = "transformations", "transformationCatalog"
@@ -29,21 +28,23 @@ _WHAT = "transformation catalog"
 _OUR_POST = "ADON"  # Pegasus's name of a POST that is not one of its own
 
 
-def place_for_catalog(catalog: Path) -> Place:
+def place_for_catalog(catalog: Path) -> InstallTarget:
     """The catalog, and a folder beside it named like it."""
     file = real(catalog)
     folder = file.with_name(f"{file.stem}.adon")
-    return Place(file, folder, folder, own=(folder,))
+    return InstallTarget(file, folder, folder, own=(folder,))
 
 
-def catalog_part(place: Place, home: Home, python: str, config: HookConfig) -> Part:
+def catalog_part(
+    place: InstallTarget, home: PegasusHome, python: str, config: HookConfig
+) -> InstallPart:
     """PRE and POST of transfer jobs. Raises InputError for paths that DAGMan would split."""
     folder = place.programs
     exitcode = home.root / "bin" / "pegasus-exitcode"
     commands = Commands(python, str(folder / hookscripts.CONFIG_NAME), str(exitcode))
     pre, post = folder / hookscripts.PRE_NAME, folder / hookscripts.POST_NAME
     script = hookscripts.catalog_exitcode_script(commands)
-    return Part(
+    return InstallPart(
         HOOKS,
         "a path before each transfer planned with this catalog, and its return",
         {},
@@ -52,7 +53,7 @@ def catalog_part(place: Place, home: Home, python: str, config: HookConfig) -> P
     )
 
 
-def entry(home: Home, part: Part, indent: str = "") -> list[str]:
+def entry(home: PegasusHome, part: InstallPart, indent: str = "") -> list[str]:
     """The catalog's entry, line by line; its dash stands behind ``indent``."""
     pre, post = part.scripts or ("", "")
     transfer = home.root / "bin" / "pegasus-transfer"
@@ -74,24 +75,26 @@ def entry(home: Home, part: Part, indent: str = "") -> list[str]:
     return [indent + line for line in lines]
 
 
-def changes_for_catalog(place: Place, home: Home, part: Part) -> list[Change]:
+def changes_for_catalog(
+    place: InstallTarget, home: PegasusHome, part: InstallPart
+) -> list[FileEdit]:
     """Programs first, then the entry.
 
     Raises InputError for what is no catalog in block style, and for one that has an entry
     ``pegasus::transfer`` of its own: two of them would be one too many for the planner.
     """
     file = place.settings
-    content = changes.read(file)
+    content = read(file)
     if content is None:
         raise InputError(f"{file}: found no such file, expected a {_WHAT}")
-    rest = block.find(content, str(file)).rest
+    rest = find_block(content, str(file)).rest
     entries, at, indent = _list_in(rest, str(file))
     _refuse_own_entry(entries, str(file), part)
-    lines = [block.heading(part.name, part.what), *entry(home, part, indent)]
-    after = block.put(content, lines, str(file), at=at)
+    lines = [heading(part.name, part.what), *entry(home, part, indent)]
+    after = with_block(content, lines, str(file), at=at)
     _check(after, entries, str(file))
-    scripts = [ours.program(place.programs / name, new) for name, new in part.programs.items()]
-    return [*scripts, Change(file, content, after)]
+    scripts = [program_edit(place.programs / name, new) for name, new in part.programs.items()]
+    return [*scripts, FileEdit(file, content, after)]
 
 
 def _list_in(content: bytes, name: str) -> tuple[Sequence[Any], int, str]:
@@ -124,7 +127,7 @@ def _value(node: yaml.Node | None, key: str) -> yaml.Node | None:
     return next((value for name, value in node.value if name.value == key), None)
 
 
-def _refuse_own_entry(entries: Sequence[Any], name: str, part: Part) -> None:
+def _refuse_own_entry(entries: Sequence[Any], name: str, part: InstallPart) -> None:
     for one in entries:
         if not isinstance(one, dict):
             continue

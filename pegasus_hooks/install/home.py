@@ -13,7 +13,7 @@ PROPERTIES = "pegasus.properties"
 
 
 @dataclass(frozen=True, slots=True)
-class Home:
+class PegasusHome:
     """A Pegasus installation. ``etc`` holds the settings of all its users (lowest precedence),
     ``java`` what is on the planner's class path."""
 
@@ -40,7 +40,7 @@ def real(path: Path) -> Path:
         raise InputError(f"{path}: found a loop of symbolic links, expected a file") from None
 
 
-def home_at(root: Path) -> Home:
+def home_at(root: Path) -> PegasusHome:
     """The Pegasus in ``root``. Raises InputError where there is none."""
     root = root.expanduser().absolute()
     if not root.is_dir():
@@ -54,10 +54,10 @@ def home_at(root: Path) -> Home:
             )
     # As pegasus-config has it: distribution packages keep their settings in /etc.
     etc = Path("/etc/pegasus") if root == Path("/usr") else root / "etc"
-    return Home(root, etc, java)
+    return PegasusHome(root, etc, java)
 
 
-def home_on_path() -> Home:
+def home_on_path() -> PegasusHome:
     """The Pegasus whose ``pegasus-plan`` is on PATH. Raises InputError."""
     found = shutil.which(PLANNER)
     if found is None:
@@ -66,7 +66,7 @@ def home_on_path() -> Home:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class InstallTarget:
     """Where an installation writes: ``settings`` is the file that takes the block, in the form of a
     property file or (``shell``) of a shell's start file; ``jars`` the folder for what the planner
     loads, ``programs`` the one for what DAGMan runs. Folders of ours (``own``) go with what is in
@@ -98,14 +98,14 @@ class Place:
         return folder
 
 
-def place_for_all(home: Home) -> Place:
+def place_for_all(home: PegasusHome) -> InstallTarget:
     """For all users of a Pegasus."""
     jars = real(home.java)
     programs = jars.parent / "adon"
-    return Place(home.properties, jars, programs, own=(programs,), planner=home.planner)
+    return InstallTarget(home.properties, jars, programs, own=(programs,), planner=home.planner)
 
 
-def place_for_user(home: Path, shell: str, callout: bool) -> Place:
+def place_for_user(home: Path, shell: str, callout: bool) -> InstallTarget:
     """For one user, who may write nowhere else.
 
     The callout needs properties only. The plug-in's jar is found by the variable CLASSPATH, and a
@@ -115,6 +115,6 @@ def place_for_user(home: Path, shell: str, callout: bool) -> Place:
     rc = real(home / ".pegasusrc")
     ours = home / ".local" / "share" / "adon"
     if callout:
-        return Place(rc, ours, ours, own=(ours,))
+        return InstallTarget(rc, ours, ours, own=(ours,))
     start = {"bash": ".bashrc", "zsh": ".zshenv"}.get(Path(shell).name, ".profile")
-    return Place(real(home / start), ours, ours, True, (ours,), rc)
+    return InstallTarget(real(home / start), ours, ours, True, (ours,), rc)

@@ -1,27 +1,52 @@
-"""From parts and a place to the changes of files that install them, or take them out."""
+"""From parts and a place to the edits that install them, or take them out; and which workflows that
+are queued or run need what is installed, and would fail without it.
+
+Asked for those are the kernel, for DAGMan processes, and HTCondor's queue, where there is one: it
+also knows those that wait for their DAGMan to start.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import os
 import shlex
-from collections.abc import Collection, Iterator, Sequence
+import shutil
+import subprocess
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from network_provisioner.base.errors import InputError
-from pegasus_hooks import hookscripts, properties
-from pegasus_hooks.install import block, changes, ours
-from pegasus_hooks.install.changes import Change
-from pegasus_hooks.install.home import Place
-from pegasus_hooks.install.parts import HOOKS, NAMES, SELECTOR, Part
+from monitors.workflows.planned import job_files
+from network_provisioner.base.errors import AdonError, InputError
+from pegasus_hooks import hookscripts, plugin, properties
+from pegasus_hooks.install.edits import (
+    FileEdit,
+    block_parts,
+    find_block,
+    heading,
+    read,
+    with_block,
+    without_block,
+)
+from pegasus_hooks.install.home import InstallTarget, real
+from pegasus_hooks.install.parts import (
+    HOOKS,
+    JARS,
+    NAMES,
+    PROGRAMS,
+    SELECTOR,
+    InstallPart,
+    jar_edit,
+    program_edit,
+)
 
 
 def changes_to_install(
-    place: Place,
-    parts: Sequence[Part],
-    others: Sequence[Place] = (),
+    place: InstallTarget,
+    parts: Sequence[InstallPart],
+    others: Sequence[InstallTarget] = (),
     keep: Collection[str] = (),
     in_use: Collection[str] = (),
-) -> list[Change]:
+) -> list[FileEdit]:
     """Programs first: settings that name them come when they are there. What was installed at
     ``others``, places that share their programs, is taken out; parts named in ``keep`` stay as they
     are everywhere, and of those ``in_use`` the programs.
@@ -34,8 +59,8 @@ def changes_to_install(
     jars = {name: content for part in parts for name, content in part.jars.items()}
     programs = {name: file for part in parts for name, file in part.programs.items()}
     return [
-        *(ours.jar(place.jars / name, content) for name, content in jars.items()),
-        *(ours.program(place.programs / name, file) for name, file in programs.items()),
+        *(jar_edit(place.jars / name, content) for name, content in jars.items()),
+        *(program_edit(place.programs / name, file) for name, file in programs.items()),
         *(_with_block(place, file, parts, keep) for file in place.files),
         *(_without_block(file, keep) for file in _files(others) if file not in place.files),
         # What an earlier installation brought and this one does not, last: no setting names it.
@@ -44,11 +69,11 @@ def changes_to_install(
 
 
 def changes_to_undo(
-    place: Place,
-    others: Sequence[Place] = (),
+    place: InstallTarget,
+    others: Sequence[InstallTarget] = (),
     keep: Collection[str] = (),
     in_use: Collection[str] = (),
-) -> list[Change]:
+) -> list[FileEdit]:
     """Settings first, then programs; of ``others`` that share them, too. Parts named in ``keep``
     stay, and of those ``in_use``, which workflows still need, the programs.
 
@@ -61,27 +86,29 @@ def changes_to_undo(
     ]
 
 
-def _files(places: Sequence[Place]) -> list[Path]:
+def _files(places: Sequence[InstallTarget]) -> list[Path]:
     return list(dict.fromkeys(file for place in places for file in place.files))
 
 
 def _removals(
-    place: Place, keep: Collection[str], installed: Collection[str] = ()
-) -> Iterator[Change]:
+    place: InstallTarget, keep: Collection[str], installed: Collection[str] = ()
+) -> Iterator[FileEdit]:
     if SELECTOR not in keep:
-        for name in ours.JARS:
+        for name in JARS:
             if name not in installed:
-                yield ours.jar(place.jars / name, None)
+                yield jar_edit(place.jars / name, None)
     if HOOKS not in keep:
-        for name in ours.PROGRAMS:
+        for name in PROGRAMS:
             if name not in installed:
-                yield ours.program(place.programs / name, None)
+                yield program_edit(place.programs / name, None)
 
 
-def _with_block(place: Place, file: Path, parts: Sequence[Part], keep: Collection[str]) -> Change:
+def _with_block(
+    place: InstallTarget, file: Path, parts: Sequence[InstallPart], keep: Collection[str]
+) -> FileEdit:
     """The block of one of the place's files, with the parts that go there."""
-    content = changes.read(file)
-    said = block.sections(content, str(file))
+    content = read(file)
+    said = block_parts(content, str(file))
     for part in parts:
         if _file_of(place, part) == file:
             said[part.name] = list(_lines(place, part))
@@ -94,50 +121,25 @@ def _with_block(place: Place, file: Path, parts: Sequence[Part], keep: Collectio
         for line in said.get(name, ())
     ]
     if not lines:
-        return Change(file, content, block.take_out(content, str(file)))
-    after = block.put(content, lines, str(file), not file.parent.exists())
-    return Change(file, content, after)
+        return FileEdit(file, content, without_block(content, str(file)))
+    after = with_block(content, lines, str(file), not file.parent.exists())
+    return FileEdit(file, content, after)
 
 
-def _without_block(file: Path, keep: Collection[str]) -> Change:
-    content = changes.read(file)
-    said = block.sections(content, str(file))
+def _without_block(file: Path, keep: Collection[str]) -> FileEdit:
+    content = read(file)
+    said = block_parts(content, str(file))
     lines = [line for name in NAMES if name in keep for line in said.get(name, ())]
     if lines:
-        return Change(file, content, block.put(content, lines, str(file)))
-    return Change(file, content, block.take_out(content, str(file)))
+        return FileEdit(file, content, with_block(content, lines, str(file)))
+    return FileEdit(file, content, without_block(content, str(file)))
 
 
-def carry_out(place: Place, wanted: Sequence[Change]) -> None:
-    """Make the changes, all or none, and remove folders made for what is no more.
-
-    Raises InputError.
-    """
-    changes.remove_parts([change.path for change in wanted])
-    changes.check_writable([change for change in wanted if change.needed])
-    changes.apply(wanted)
-    gone = [change for change in wanted if change.before is not None and change.after is None]
-    folders = [
-        change.path.parent
-        for change in gone
-        if block.find(change.before or b"", str(change.path)).folder
-    ]
-    # Ours also where a killed installation made it, and nothing in it.
-    for folder in (*place.own, *folders):
-        with contextlib.suppress(OSError):  # it is not there, or others use it
-            folder.rmdir()
-
-
-def undoing(wanted: Sequence[Change]) -> list[Change]:
-    """The changes that bring back what ``wanted`` changed."""
-    return [change.reverse() for change in reversed(wanted)]
-
-
-def own_choice(path: Path, parts: Sequence[Part]) -> str | None:
+def own_choice(path: Path, parts: Sequence[InstallPart]) -> str | None:
     """Where a property file says otherwise than the parts, in one line; None where it does not."""
     try:
         for part in parts:
-            _refuse_conflict(path, changes.read(path) or b"", part)
+            _refuse_conflict(path, read(path) or b"", part)
     except InputError as error:
         return str(error).partition(", which")[0]
     return None
@@ -145,13 +147,13 @@ def own_choice(path: Path, parts: Sequence[Part]) -> str | None:
 
 def own_post(path: Path) -> str | None:
     """Where a property file has another POST than Pegasus's, in one line; None where it has not."""
-    for number, key, value in _entries(path, changes.read(path) or b""):
+    for number, key, value in _entries(path, read(path) or b""):
         if key == hookscripts.POST_PROPERTY and value.strip() not in hookscripts.PEGASUS_POSTS:
             return f"{path}:{number}: found {key} = {value.strip()}"
     return None
 
 
-def environment(place: Place, parts: Sequence[Part]) -> dict[str, str]:
+def environment(place: InstallTarget, parts: Sequence[InstallPart]) -> dict[str, str]:
     """The variables that a shell's start file gets; Pegasus reads ``_PEGASUS__A__B`` as
     ``pegasus.a.b``, and nothing else from variables."""
     parts = [part for part in parts if part.variables]
@@ -164,18 +166,18 @@ def environment(place: Place, parts: Sequence[Part]) -> dict[str, str]:
     return found | ({"CLASSPATH": ":".join(jars)} if jars else {})
 
 
-def _file_of(place: Place, part: Part) -> Path:
+def _file_of(place: InstallTarget, part: InstallPart) -> Path:
     """Where its settings go."""
     if place.properties is not None and not part.variables:
         return place.properties
     return place.settings
 
 
-def _lines(place: Place, part: Part) -> Iterator[str]:
+def _lines(place: InstallTarget, part: InstallPart) -> Iterator[str]:
     if not (place.shell and part.variables):
         yield from part.lines()
         return
-    yield block.heading(part.name, part.what)
+    yield heading(part.name, part.what)
     for name, value in environment(place, [part]).items():
         for_shell = shlex.quote(value)
         if not for_shell.isascii() or "\n" in for_shell:
@@ -184,14 +186,14 @@ def _lines(place: Place, part: Part) -> Iterator[str]:
         yield f"export {name}={for_shell}{rest}"
 
 
-def _refuse_conflicts(place: Place, part: Part) -> None:
+def _refuse_conflicts(place: InstallTarget, part: InstallPart) -> None:
     """Variables come after all files: what ``properties`` says would be overruled, too."""
     files = [file for file in place.files if not (place.shell and file == place.settings)]
     for file in files:
-        _refuse_conflict(file, changes.read(file) or b"", part)
+        _refuse_conflict(file, read(file) or b"", part)
 
 
-def _refuse_conflict(path: Path, content: bytes, part: Part) -> None:
+def _refuse_conflict(path: Path, content: bytes, part: InstallPart) -> None:
     for number, key, value in _entries(path, content):
         if key in part.settings and value.strip() != part.settings[key]:
             other = SELECTOR if part.name == HOOKS else HOOKS
@@ -203,10 +205,81 @@ def _refuse_conflict(path: Path, content: bytes, part: Part) -> None:
 
 def _entries(path: Path, content: bytes) -> list[tuple[int, str, str]]:
     """What a property file says outside our block, by line. Raises InputError."""
-    found = block.find(content, str(path))
+    found = find_block(content, str(path))
     # With the block's own lines empty, the numbers of all others are right.
     content = found.before + b"\n" * found.block.count(b"\n") + found.after
     try:
         return list(properties.entries(content.decode("utf-8", "surrogateescape")))
     except ValueError as error:
         raise InputError(f"{path}: {error}, expected a property file that Pegasus reads") from None
+
+
+PROC = Path("/proc")
+_OPTION = b"-Dag"  # by which DAGMan, and Pegasus's program around it, are told what to run
+_PLANNING = b".pre.sh "  # the PRE by which DAGMan plans a sub-workflow
+_QUEUE = ("condor_q", "-allusers", "-constraint", "JobUniverse == 7", "-af", "Iwd")
+_QUEUE_S = 20.0
+
+Folders = Callable[[], Iterable[Path]]
+
+
+def needing(place: InstallTarget, sources: Iterable[Folders] = ()) -> dict[str, list[Path]]:
+    """By part the submit directories, as far as the user may see them, that need its programs;
+    parts that nobody needs are left out. ``sources`` tell where DAGs run."""
+    found = sorted(
+        {folder for source in sources or (running_dags, queued_dags) for folder in source()}
+    )
+    needs = {
+        SELECTOR: [folder for folder in found if _plans(folder, place.planner)],
+        HOOKS: [folder for folder in found if _calls(folder, os.fsencode(place.programs) + b"/")],
+    }
+    return {name: folders for name, folders in needs.items() if folders}
+
+
+def running_dags(proc: Path = PROC) -> Iterator[Path]:
+    """Where this machine's DAGMan processes run."""
+    for process in proc.glob("[0-9]*"):
+        try:
+            if _OPTION in (process / "cmdline").read_bytes().split(b"\0"):
+                yield (process / "cwd").readlink()
+        except OSError:  # it ended, or is somebody else's
+            continue
+
+
+def queued_dags() -> Iterator[Path]:
+    """Where the jobs run that DAGMan is to HTCondor; nowhere without an HTCondor that answers."""
+    if shutil.which(_QUEUE[0]) is None:
+        return
+    try:
+        done = subprocess.run(
+            _QUEUE, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
+            timeout=_QUEUE_S, check=False,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired):
+        return
+    yield from (Path(line) for line in done.stdout.splitlines() if line.startswith("/"))
+
+
+def _calls(folder: Path, scripts: bytes) -> bool:
+    """Whether jobs have one of the ``scripts``."""
+    return any(b" " + scripts in text for text in _texts(folder, "*.dag"))
+
+
+def _plans(folder: Path, planner: Path | None) -> bool:
+    """Whether there are sub-workflows, which ``planner`` is still to plan with the selector."""
+    if planner is None:  # DAGMan does not get the CLASSPATH of a user's shell
+        return False
+    selector = plugin.SITE_SELECTOR_CLASS.encode()
+    if not any(_PLANNING in text for text in _texts(folder, "*.dag")) or not any(
+        selector in text for text in _texts(folder, "pegasus.*.properties")
+    ):
+        return False
+    with contextlib.suppress(AdonError):
+        return real(Path(job_files.braindump(folder).get("planner", ""))) == real(planner)
+    return False
+
+
+def _texts(folder: Path, pattern: str) -> Iterator[bytes]:
+    for file in folder.glob(pattern):
+        with contextlib.suppress(OSError):
+            yield file.read_bytes()

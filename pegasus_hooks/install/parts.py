@@ -1,12 +1,15 @@
 """What can be installed: parts, each some settings of Pegasus and the programs they name.
 
 There are two: the site selector, in two kinds, and the hooks around transfers. The rest of this
-package does not ask what a part is.
+package does not ask what a part is. Files that are ours alone are told here from somebody else's of
+the same name.
 """
 
 from __future__ import annotations
 
+import io
 import json
+import zipfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -15,7 +18,8 @@ from network_provisioner.base.errors import InputError
 from network_provisioner.client.hookconfig import HookConfig
 from pegasus_hooks import hookscripts, plugin, properties
 from pegasus_hooks.hookscripts import Commands
-from pegasus_hooks.install import block
+from pegasus_hooks.install.edits import FileEdit, heading, read
+from pegasus_hooks.install.home import real
 
 SELECTOR, HOOKS = "selector", "hooks"
 NAMES = (SELECTOR, HOOKS)
@@ -25,7 +29,7 @@ _ENV_PROPERTY = "pegasus.selector.site.env."
 
 
 @dataclass(frozen=True, slots=True)
-class File:
+class ProgramFile:
     """A file that is installed; ``mode`` as chmod has it."""
 
     content: bytes
@@ -33,7 +37,7 @@ class File:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class InstallPart:
     """Something to install: ``settings`` of Pegasus, ``jars`` for its class path and ``programs``
     that DAGMan runs, both by file name.
 
@@ -48,7 +52,7 @@ class Part:
     settings: Mapping[str, str]
     wished: Mapping[str, str] = field(default_factory=dict)
     jars: Mapping[str, bytes] = field(default_factory=dict)
-    programs: Mapping[str, File] = field(default_factory=dict)
+    programs: Mapping[str, ProgramFile] = field(default_factory=dict)
     variables: bool = False
     answered: str = ""
     failed: str = ""
@@ -58,10 +62,12 @@ class Part:
         """The settings as lines of a property file."""
         every = {**self.settings, **self.wished}
         said = [f"{key} = {properties.escape(value)}" for key, value in every.items()]
-        return [block.heading(self.name, self.what), *said]
+        return [heading(self.name, self.what), *said]
 
 
-def plugin_part(jar: bytes, python: str, config: Path | None, timeout_s: float | None) -> Part:
+def plugin_part(
+    jar: bytes, python: str, config: Path | None, timeout_s: float | None
+) -> InstallPart:
     """The planner plug-in: asked once per workflow."""
     command = [python, "-I", "-m", "adon.planner_request"]
     settings = {
@@ -72,7 +78,7 @@ def plugin_part(jar: bytes, python: str, config: Path | None, timeout_s: float |
         settings[plugin.CONFIG_PROPERTY] = str(config.absolute())
     if timeout_s is not None:
         settings[plugin.TIMEOUT_PROPERTY] = f"{timeout_s:g}"
-    return Part(
+    return InstallPart(
         SELECTOR,
         "ADON chooses sites, asked once per workflow",
         settings,
@@ -83,7 +89,7 @@ def plugin_part(jar: bytes, python: str, config: Path | None, timeout_s: float |
     )
 
 
-def callout_part(python: str, config: Path | None, timeout_s: float | None) -> Part:
+def callout_part(python: str, config: Path | None, timeout_s: float | None) -> InstallPart:
     """The documented callout: asked once per job, after each of which the planner sleeps 5 s.
 
     Raises InputError for paths that the planner would split: it knows no quotes.
@@ -102,7 +108,7 @@ def callout_part(python: str, config: Path | None, timeout_s: float | None) -> P
         settings[f"{_ENV_PROPERTY}ADON_CONFIG"] = str(config.absolute())
     if timeout_s is not None:
         settings[f"{_ENV_PROPERTY}ADON_CALLOUT_TIMEOUT"] = f"{timeout_s:g}"
-    return Part(
+    return InstallPart(
         SELECTOR,
         "ADON chooses sites, asked once per job (5 s each; the plug-in is asked once)",
         settings,
@@ -112,12 +118,12 @@ def callout_part(python: str, config: Path | None, timeout_s: float | None) -> P
     )
 
 
-def hooks_part(programs: Path, python: str, exitcode: Path, config: HookConfig) -> Part:
+def hooks_part(programs: Path, python: str, exitcode: Path, config: HookConfig) -> InstallPart:
     """PRE and POST of every job; ``programs`` is the folder that they will stand in, ``exitcode``
     Pegasus's own check of a job. Raises InputError for paths that DAGMan would split."""
     commands = Commands(python, str(programs / hookscripts.CONFIG_NAME), str(exitcode))
     pre, post = programs / hookscripts.PRE_NAME, programs / hookscripts.POST_NAME
-    return Part(
+    return InstallPart(
         HOOKS,
         "a path before each transfer, and its return",
         hookscripts.settings(pre, post),
@@ -127,11 +133,64 @@ def hooks_part(programs: Path, python: str, exitcode: Path, config: HookConfig) 
     )
 
 
-def hook_files(commands: Commands, exitcode_script: str, config: HookConfig) -> dict[str, File]:
+def hook_files(
+    commands: Commands, exitcode_script: str, config: HookConfig
+) -> dict[str, ProgramFile]:
     """The hooks' scripts and their configuration, by file name."""
     said = {key: value for key, value in asdict(config).items() if value is not None}
     return {
-        hookscripts.CONFIG_NAME: File((json.dumps(said, indent=1) + "\n").encode()),
-        hookscripts.PRE_NAME: File(hookscripts.pre_script(commands).encode(), 0o755),
-        hookscripts.POST_NAME: File(exitcode_script.encode(), 0o755),
+        hookscripts.CONFIG_NAME: ProgramFile((json.dumps(said, indent=1) + "\n").encode()),
+        hookscripts.PRE_NAME: ProgramFile(hookscripts.pre_script(commands).encode(), 0o755),
+        hookscripts.POST_NAME: ProgramFile(exitcode_script.encode(), 0o755),
     }
+
+
+# Every file that any part ever brought, so that a later version can take it out; of a jar a class
+# in it by which it is known as ours.
+JARS = {plugin.JAR_NAME: plugin.SITE_SELECTOR_CLASS.replace(".", "/") + ".class"}
+# The configuration last: it is there as long as a script that names it.
+PROGRAMS = (hookscripts.PRE_NAME, hookscripts.POST_NAME, hookscripts.CONFIG_NAME)
+
+
+def jar_edit(path: Path, content: bytes | None) -> FileEdit:
+    """A change of one of our jars. Raises InputError where a file of that name is somebody's."""
+    path = real(path)
+    before = read(path)
+    size = len(content if content is not None else before or b"")
+    shown = f"ADON's planner plug-in, {size} bytes"
+    return _change(FileEdit(path, before, content, shown), before is None or _our_jar(path, before))
+
+
+def program_edit(path: Path, file: ProgramFile | None) -> FileEdit:
+    """A change of a script or its configuration. Raises InputError as above."""
+    path = real(path)
+    before = read(path)
+    after, mode = (file.content, file.mode) if file else (None, 0o644)
+    known = before is None or _our_program(path, before)
+    return _change(FileEdit(path, before, after, mode=mode), known)
+
+
+def _change(change: FileEdit, is_ours: bool) -> FileEdit:
+    if is_ours or not change.needed:
+        return change
+    if change.after is None:
+        return FileEdit(change.path, change.before, change.before)
+    raise InputError(f"{change.path}: found a file that is not ADON's, expected none of this name")
+
+
+def _our_jar(path: Path, content: bytes) -> bool:
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as opened:
+            return JARS.get(path.name) in opened.namelist()
+    except zipfile.BadZipFile:
+        return False
+
+
+def _our_program(path: Path, content: bytes) -> bool:
+    if path.name != hookscripts.CONFIG_NAME:
+        return b"\n" + hookscripts.MARK.encode() in content
+    try:
+        data = json.loads(content)
+    except ValueError:
+        return False
+    return isinstance(data, dict) and "broker" in data

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pegasus_hooks.install.home import Home
-from pegasus_hooks.install.parts import Part
+from pegasus_hooks.install.home import PegasusHome
+from pegasus_hooks.install.parts import InstallPart
 
 LIMIT_S = 180.0
 _SITES = ("adon-a", "adon-b")
@@ -23,7 +23,7 @@ _CAUSE = re.compile(r"^(?:\s*\[\d+\]|Caused by:) (?:[\w.$]+(?:Exception|Error): 
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Verification:
     """``good``: the planner planned, and the part answered. None: it cannot plan here whatever is
     installed, so nothing was found out. ``said`` is one line for the user."""
 
@@ -32,12 +32,12 @@ class Verdict:
 
 
 def verify(
-    home: Home,
-    parts: Sequence[Part],
+    home: PegasusHome,
+    parts: Sequence[InstallPart],
     environ: Mapping[str, str],
     own_home: bool,
     catalog_entry: str = "",
-) -> Verdict:
+) -> Verification:
     """Plan two jobs with ``home`` and see whether the ``parts`` are in the plan.
 
     ``environ`` is the environment of the planner; without ``own_home`` the user's settings are kept
@@ -61,32 +61,36 @@ def verify(
         verdicts = [_judge(part, code, log, work, env) for part in parts]
         refused = next((verdict for verdict in verdicts if verdict.good is False), None)
         if refused is not None or code == 0:
-            return refused or Verdict(True, "; ".join(verdict.said for verdict in verdicts))
+            return refused or Verification(True, "; ".join(verdict.said for verdict in verdicts))
         other, control = _plan(home, work, [*user, "-Dpegasus.selector.site=Random"], env, "second")
         if other == 0:
-            return Verdict(False, f"the planner stopped: {_last(log)}")
+            return Verification(False, f"the planner stopped: {_last(log)}")
         lame = f"with or without ADON this planner cannot plan here: {_last(control)}"
         answered = next((verdict for verdict in verdicts if verdict.good), None)
-        return Verdict(True, f"{answered.said}; {lame}") if answered else Verdict(None, lame)
+        return (
+            Verification(True, f"{answered.said}; {lame}") if answered else Verification(None, lame)
+        )
 
 
-def _judge(part: Part, code: int, log: str, work: Path, env: Mapping[str, str]) -> Verdict:
+def _judge(
+    part: InstallPart, code: int, log: str, work: Path, env: Mapping[str, str]
+) -> Verification:
     """What a plan that ended with ``code`` says of one part; None where it says nothing."""
     if part.scripts is not None:
-        return _scripts_in(work / "first", *part.scripts) if code == 0 else Verdict(None, "")
+        return _scripts_in(work / "first", *part.scripts) if code == 0 else Verification(None, "")
     answered = re.search(rf"^.*({part.answered}.*)$", log, re.MULTILINE)
     failed = next((x for x in log.splitlines() if part.failed and part.failed in x), None)
     if failed is not None:
-        return Verdict(False, f"ADON did not answer: {_plain(failed)}")
+        return Verification(False, f"ADON did not answer: {_plain(failed)}")
     if answered is not None:
         how = f": {_placed(work) or _plain(answered[1])}" if code == 0 else ""
-        return Verdict(True, f"ADON answered{how}")
+        return Verification(True, f"ADON answered{how}")
     if code == 0:
-        return Verdict(False, f"the planner planned, but did not ask ADON{_other_home(env)}")
-    return Verdict(None, "")
+        return Verification(False, f"the planner planned, but did not ask ADON{_other_home(env)}")
+    return Verification(None, "")
 
 
-def _scripts_in(submit: Path, pre: str, post: str) -> Verdict:
+def _scripts_in(submit: Path, pre: str, post: str) -> Verification:
     """Whether every transfer job of the plan has PRE and POST of ours, and whether they run."""
     text = "".join(file.read_text(errors="replace") for file in submit.rglob("*.dag"))
     jobs = re.findall(r"^JOB (stage_\S+)", text, re.MULTILINE)
@@ -95,11 +99,11 @@ def _scripts_in(submit: Path, pre: str, post: str) -> Verdict:
         without = [job for job in jobs if job not in said]
         if without or not jobs:
             missing = f"{kind} of {without[0]} is not ADON's" if jobs else "there is no transfer"
-            return Verdict(False, f"the planner planned, but {missing}")
+            return Verification(False, f"the planner planned, but {missing}")
     trouble = _trouble(pre, submit)
     if trouble:
-        return Verdict(False, f"{pre} does not run: {trouble}")
-    return Verdict(True, f"PRE and POST around its {len(jobs)} transfer jobs")
+        return Verification(False, f"{pre} does not run: {trouble}")
+    return Verification(True, f"PRE and POST around its {len(jobs)} transfer jobs")
 
 
 def _trouble(pre: str, cwd: Path) -> str:
@@ -116,7 +120,7 @@ def _trouble(pre: str, cwd: Path) -> str:
 
 
 def _plan(
-    home: Home, work: Path, options: list[str], env: dict[str, str], submit: str
+    home: PegasusHome, work: Path, options: list[str], env: dict[str, str], submit: str
 ) -> tuple[int, str]:
     command = [
         str(home.planner), *options,
@@ -161,7 +165,7 @@ def _last(log: str) -> str:
     return (causes or lines or ["nothing"])[-1][:300]
 
 
-def _write_workflow(work: Path, home: Home, catalog_entry: str) -> None:
+def _write_workflow(work: Path, home: PegasusHome, catalog_entry: str) -> None:
     """``first`` writes what ``second`` reads, at one of two sites, of which adon-b is faster."""
     sites = []
     for site in ("local", *_SITES):

@@ -12,14 +12,18 @@ from collections.abc import Iterable, Mapping
 from graphlib import TopologicalSorter
 from typing import Any
 
-from monitors.planned.transferlist import Mkdir, Remove, SiteUrl
+from monitors.workflows.planned.transferlist import Mkdir, Remove, SiteUrl
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.suggestions import did_you_mean
-from pegasus_hooks.planner.model import Kind, Options, PlannedJob, Task
-from pegasus_hooks.planner.places import Places
-from pegasus_hooks.planner.programs import Program, Programs, merged, split_arguments
-from pegasus_hooks.planner.refuse import unsupported_profile
-from pegasus_hooks.planner.staging import RawFile, Stager
+from pegasus_hooks.planner.model import ComputeTask, ExecutableJob, Options, PlannedKind
+from pegasus_hooks.planner.programs import (
+    ExecutableCatalog,
+    JobExecutable,
+    merged,
+    split_arguments,
+    unsupported_profile,
+)
+from pegasus_hooks.planner.staging import RawFile, RunPaths, TransferJobs
 from site_selector.catalogs.workflow import Job
 from site_selector.inputs import Inputs
 
@@ -28,12 +32,12 @@ _JOBS_PER_FOLDER = 1024  # as many as Pegasus's own file creator puts side by si
 
 def lay_out(
     inputs: Inputs,
-    programs: Programs,
+    programs: ExecutableCatalog,
     mapping: Mapping[str, str],
-    places: Places,
+    places: RunPaths,
     output_site: str,
     options: Options,
-) -> dict[str, PlannedJob]:
+) -> dict[str, ExecutableJob]:
     """The jobs by name, parents before children. Raises InputError that names the job or site."""
     check_mapping(inputs, mapping)
     return _Layout(inputs, programs, mapping, places, output_site, options).build()
@@ -63,9 +67,9 @@ class _Layout:
     def __init__(
         self,
         inputs: Inputs,
-        programs: Programs,
+        programs: ExecutableCatalog,
         mapping: Mapping[str, str],
-        places: Places,
+        places: RunPaths,
         output_site: str,
         options: Options,
     ) -> None:
@@ -75,15 +79,15 @@ class _Layout:
         self.places = places
         self.flow = inputs.workflow
         self.options = options
-        self.stager = Stager(
+        self.stager = TransferJobs(
             places, output_site, options.stage_in_clusters, options.stage_out_clusters
         )
-        self.compute: dict[str, PlannedJob] = {}  # by id in the abstract workflow
+        self.compute: dict[str, ExecutableJob] = {}  # by id in the abstract workflow
         raw_jobs = self.flow.document.root["jobs"]
         self.raw: dict[str, Mapping[str, Any]] = dict(zip(self.flow.jobs, raw_jobs, strict=True))
-        self.program: dict[str, Program] = {}
+        self.program: dict[str, JobExecutable] = {}
 
-    def build(self) -> dict[str, PlannedJob]:
+    def build(self) -> dict[str, ExecutableJob]:
         used = dict.fromkeys(self.mapping[job_id] for job_id in self.flow.order)
         for job_id in self.flow.order:
             self._add_compute(self.flow.jobs[job_id])
@@ -121,7 +125,7 @@ class _Layout:
                 job.id, f"found {feature}, which the embedded planner cannot plan; use pegasus-plan"
             )
         name = f"{self.raw[job.id]['name']}_{job.id}".replace(".", "_")
-        planned = PlannedJob(name, Kind.COMPUTE, site, self.flow.level[job.id])
+        planned = ExecutableJob(name, PlannedKind.COMPUTE, site, self.flow.level[job.id])
         planned.profiles = profiles
         planned.touches = {site}
         planned.task = self._task(job, found, site)
@@ -129,14 +133,14 @@ class _Layout:
         for parent in self.flow.parents[job.id]:
             planned.parents.add(self.compute[parent].name)
 
-    def _task(self, job: Job, program: Program, site: str) -> Task:
+    def _task(self, job: Job, program: JobExecutable, site: str) -> ComputeTask:
         raw = self.raw[job.id]
         try:
             arguments = split_arguments(raw.get("arguments") or [])
         except ValueError as error:
             raise self.flow.job_error(job.id, f"arguments: {error}") from None
         staged = program.staged
-        return Task(
+        return ComputeTask(
             id=job.id,
             transformation=job.transformation,
             directory=self.places.run_dir(site),
@@ -187,26 +191,32 @@ class _Layout:
         planned = self.compute[job.id]
         self.stager.stage_out(planned.name, planned.site, planned.level, wanted)
 
-    def _create_dir(self, site: str) -> PlannedJob:
-        job = PlannedJob(f"create_dir_{_label(self.flow.name)}_0_{site}", Kind.CREATE_DIR, site, 0)
+    def _create_dir(self, site: str) -> ExecutableJob:
+        job = ExecutableJob(
+            f"create_dir_{_label(self.flow.name)}_0_{site}", PlannedKind.CREATE_DIR, site, 0
+        )
         job.entries = [Mkdir(SiteUrl(site, f"file://{self.places.run_dir(site)}"))]
         job.touches = {site}
         return job
 
-    def _cleanup(self, site: str, jobs: Mapping[str, PlannedJob]) -> PlannedJob:
+    def _cleanup(self, site: str, jobs: Mapping[str, ExecutableJob]) -> ExecutableJob:
         """Runs after every job that touches the site; those that a later one waits for need no
         edge of their own."""
         touching = {name for name, job in jobs.items() if site in job.touches}
         waited_for = {p for name in touching for p in jobs[name].parents}
         level = max(job.level for job in jobs.values()) + 1
-        job = PlannedJob(f"cleanup_{_label(self.flow.name)}_0_{site}", Kind.CLEANUP, site, level)
+        job = ExecutableJob(
+            f"cleanup_{_label(self.flow.name)}_0_{site}", PlannedKind.CLEANUP, site, level
+        )
         job.entries = [Remove(SiteUrl(site, f"file://{self.places.run_dir(site)}"), recursive=True)]
         job.parents = touching - waited_for
         return job
 
 
 def _depend_on_create_dir(
-    todo: Iterable[PlannedJob], jobs: Mapping[str, PlannedJob], created: Mapping[str, PlannedJob]
+    todo: Iterable[ExecutableJob],
+    jobs: Mapping[str, ExecutableJob],
+    created: Mapping[str, ExecutableJob],
 ) -> None:
     """A job waits for a site's directory unless a job it waits for already does."""
     for job in todo:
@@ -217,7 +227,7 @@ def _depend_on_create_dir(
                 job.parents.add(created[site].name)
 
 
-def _parents_first(jobs: Mapping[str, PlannedJob]) -> dict[str, PlannedJob]:
+def _parents_first(jobs: Mapping[str, ExecutableJob]) -> dict[str, ExecutableJob]:
     graph = {name: sorted(job.parents) for name, job in jobs.items()}
     return {name: jobs[name] for name in TopologicalSorter(graph).static_order()}
 
@@ -226,8 +236,8 @@ def _label(name: str) -> str:
     return name.replace(".", "_")
 
 
-def _by_name(jobs: Iterable[PlannedJob], workflow: str) -> dict[str, PlannedJob]:
-    out: dict[str, PlannedJob] = {}
+def _by_name(jobs: Iterable[ExecutableJob], workflow: str) -> dict[str, ExecutableJob]:
+    out: dict[str, ExecutableJob] = {}
     for job in jobs:
         if job.name in out:
             raise InputError(

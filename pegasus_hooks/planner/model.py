@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
-from monitors.planned.transferlist import Entry
+from monitors.workflows.planned.transferlist import Entry
 
 MAX_JOBS = {"cleanup": 4, "registration": 1, "stageout": 10, "stagein": 10}
 
 
-class Kind(StrEnum):
+class PlannedKind(StrEnum):
     """What a job of the executable workflow is for."""
 
     CREATE_DIR = "create_dir"
@@ -76,7 +76,7 @@ class Options:
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class ComputeTask:
     """What a compute job runs: the input of ``jobrun.py``. Paths are in the site's run directory
     unless absolute."""
 
@@ -94,7 +94,7 @@ class Task:
 
 
 @dataclass(slots=True)
-class PlannedJob:
+class ExecutableJob:
     """One job of the executable workflow.
 
     ``site`` is where it runs. ``entries`` is the transfer list of every kind but compute, which
@@ -102,12 +102,12 @@ class PlannedJob:
     """
 
     name: str
-    kind: Kind
+    kind: PlannedKind
     site: str
     level: int
     parents: set[str] = field(default_factory=set)
     entries: list[Entry] = field(default_factory=list)
-    task: Task | None = None
+    task: ComputeTask | None = None
     profiles: dict[str, dict[str, str]] = field(default_factory=dict)
     # Sites whose run directory the job reads or writes.
     touches: set[str] = field(default_factory=set)
@@ -116,7 +116,7 @@ class PlannedJob:
     @property
     def transfers(self) -> bool:
         """Whether Pegasus would call it a transfer job, which the pre-job hook is for."""
-        return self.kind in (Kind.STAGE_IN, Kind.STAGE_INTER, Kind.STAGE_OUT)
+        return self.kind in (PlannedKind.STAGE_IN, PlannedKind.STAGE_INTER, PlannedKind.STAGE_OUT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,5 +132,5 @@ class PlannedWorkflow:
     dag: Path
     wf_uuid: str
     planner: str
-    jobs: Mapping[str, PlannedJob] = field(default_factory=dict)
+    jobs: Mapping[str, ExecutableJob] = field(default_factory=dict)
     output: str = ""

@@ -18,23 +18,35 @@ from datetime import UTC, datetime
 from importlib import metadata, util
 from pathlib import Path
 
-from monitors.planned import transferlist
+from monitors.workflows.planned import transferlist
 from network_provisioner.base.errors import InputError, MissingError
 from pegasus_hooks.hookscripts import safe_path
 from pegasus_hooks.planner import jobrun
-from pegasus_hooks.planner.braindump import braindump_text, metadata_text, properties_text
-from pegasus_hooks.planner.dagfile import write_dag
 from pegasus_hooks.planner.layout import lay_out
-from pegasus_hooks.planner.model import Kind, Options, PlannedJob, PlannedWorkflow, Sources
-from pegasus_hooks.planner.places import Places
-from pegasus_hooks.planner.programs import Programs, read_programs
-from pegasus_hooks.planner.refuse import OWN_POST, refuse_what_cannot_be_planned
+from pegasus_hooks.planner.model import (
+    ExecutableJob,
+    Options,
+    PlannedKind,
+    PlannedWorkflow,
+    Sources,
+)
+from pegasus_hooks.planner.programs import (
+    OWN_POST,
+    ExecutableCatalog,
+    read_programs,
+    refuse_what_cannot_be_planned,
+)
+from pegasus_hooks.planner.staging import RunPaths
 from pegasus_hooks.planner.submitfile import (
     JOB_RUNNER,
     TASK_ENDING,
-    RunFacts,
+    SubmitFacts,
+    braindump_text,
+    metadata_text,
+    properties_text,
     script_words,
     submit_text,
+    write_dag,
 )
 from pegasus_hooks.prepost.prejob import MULTIPART_ENDING
 from site_selector.inputs import Inputs
@@ -74,7 +86,7 @@ def plan(
         _remove_leftovers(parent)
         for number in range(_next_run(parent), _MAX_RUNS):
             run = f"run{number:04d}"
-            places = Places(inputs.sites, f"{family}/{run}")
+            places = RunPaths(inputs.sites, f"{family}/{run}")
             jobs = lay_out(inputs, programs, mapping, places, output_site, options)
             facts = _facts(inputs, programs, parent / run, transfer_tool, options)
             draft = parent / f".{run}.{os.getpid()}"
@@ -123,10 +135,10 @@ def _transfer_tool() -> Path:
 
 
 def _facts(
-    inputs: Inputs, programs: Programs, submit_dir: Path, tool: Path, options: Options
-) -> RunFacts:
+    inputs: Inputs, programs: ExecutableCatalog, submit_dir: Path, tool: Path, options: Options
+) -> SubmitFacts:
     planned_at = time.time() if options.planned_at is None else options.planned_at
-    return RunFacts(
+    return SubmitFacts(
         label=inputs.workflow.name,
         wf_uuid=options.wf_uuid or str(uuid.uuid4()),
         timestamp=datetime.fromtimestamp(planned_at, UTC).strftime("%Y%m%dT%H%M%S%z"),
@@ -140,8 +152,8 @@ def _facts(
 
 def _write(
     draft: Path,
-    facts: RunFacts,
-    jobs: Mapping[str, PlannedJob],
+    facts: SubmitFacts,
+    jobs: Mapping[str, ExecutableJob],
     inputs: Inputs,
     sources: Sources,
     output_site: str,
@@ -160,17 +172,13 @@ def _write(
     for job in jobs.values():
         _write_job(draft / job.folder, job, facts)
     scripts = {job.name: _scripts(job, facts.options, hooks) for job in jobs.values()}
-    options = facts.options
-    write_dag(
-        draft, f"{facts.name}.dag", jobs.values(), scripts,
-        options.retries, options.max_jobs, options.dagman_config, options.defer_s,
-    )  # fmt: skip
+    write_dag(draft, f"{facts.name}.dag", jobs.values(), scripts, facts.options)
     (draft / "braindump.yml").write_text(
         braindump_text(facts, inputs.workflow, sources, output_site), encoding="utf-8"
     )
 
 
-def _write_job(folder: Path, job: PlannedJob, facts: RunFacts) -> None:
+def _write_job(folder: Path, job: ExecutableJob, facts: SubmitFacts) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / f"{job.name}.sub").write_text(submit_text(job, facts), encoding="utf-8")
     if job.task is not None:
@@ -183,7 +191,7 @@ def _write_job(folder: Path, job: PlannedJob, facts: RunFacts) -> None:
 
 
 def _scripts(
-    job: PlannedJob, options: Options, hooks: Path | None
+    job: ExecutableJob, options: Options, hooks: Path | None
 ) -> tuple[list[str] | None, list[str] | None]:
     """PRE on transfer jobs, as by the route on ``pegasus::transfer``; POST also on compute jobs,
     whose output sizes it keeps. A job's own POST stands in place of ours, as in Pegasus."""
@@ -195,7 +203,7 @@ def _scripts(
         return None, None
     pre = script_words(options.python, _HOOKS / "pre.py", hooks, _PRE) if job.transfers else None
     post = None
-    if job.transfers or job.kind is Kind.COMPUTE:
+    if job.transfers or job.kind is PlannedKind.COMPUTE:
         post = script_words(options.python, _HOOKS / "post.py", hooks, _POST)
     return pre, post
 

@@ -1,4 +1,5 @@
-"""What a job runs: the executable of its transformation at its site, its arguments and profiles.
+"""What a job runs: the executable of its transformation at its site, its arguments and profiles;
+and what the embedded planner cannot plan, refused by name before anything is written.
 
 Profiles of one namespace add up; where two say the same key, the job's own beats the
 transformation's, which beats the site's, as in Pegasus.
@@ -6,9 +7,11 @@ transformation's, which beats the site's, as in Pegasus.
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from network_provisioner.base.errors import InputError
@@ -16,14 +19,82 @@ from pegasus_hooks.planner.model import Sources
 from site_selector.catalogs.documents import read_document
 from site_selector.catalogs.entries import Site, Transformation
 from site_selector.catalogs.fields import full_name
+from site_selector.catalogs.workflow import Job, Workflow
 from site_selector.inputs import TRANSFORMATION_CATALOG, Inputs
+
+NAME = re.compile(r"[A-Za-z0-9_.-]+\Z")
+_LFN = re.compile(r"[A-Za-z0-9_.,:=@+%~-][A-Za-z0-9_.,:=@+%~/-]*\Z")
+_DAGMAN_KEYS = ("retry", "priority", "category", "post", "post.path.user")
+OWN_POST = "user"  # of profile dagman: post: the script that post.path.user names
+_STYLES = ("condor",)
+
+
+def refuse_what_cannot_be_planned(workflow: Workflow) -> None:
+    """Raises InputError that names the job and the feature."""
+    if not NAME.match(workflow.name):
+        raise InputError(
+            f"workflow name {workflow.name!r}: expected letters, digits and any of _ . -"
+        )
+    root = workflow.document.root
+    if root.get("hooks"):
+        raise InputError(_message("the workflow", "shell hooks (notifications)"))
+    raw_jobs = root["jobs"]
+    for raw, job in zip(raw_jobs, workflow.jobs.values(), strict=True):
+        feature = _feature(job, raw)
+        if feature:
+            raise workflow.job_error(job.id, _message("the job", feature))
+    for lfn in workflow.files:
+        if not _LFN.match(lfn) or ".." in Path(lfn).parts:
+            raise InputError(
+                f"file {lfn!r}: expected letters, digits and any of _ . , : = @ + % ~ - and "
+                "slashes inside, which every transfer tool carries unharmed"
+            )
+
+
+def _feature(job: Job, raw: Mapping[str, Any]) -> str:
+    if job.kind != "job":
+        return f"a sub-workflow ({job.kind})"
+    if not NAME.match(job.id):
+        return f"an id other than letters, digits and any of _ . - ({job.id!r})"
+    if not NAME.match(str(raw.get("name"))):
+        return f"a transformation named {raw.get('name')!r}, with other than letters, digits, _ . -"
+    if raw.get("hooks"):
+        return "shell hooks (notifications)"
+    for use in raw.get("uses") or ():
+        if use.get("type") == "checkpoint":
+            return f"a checkpoint file ({use['lfn']!r})"
+    return unsupported_profile(job.profiles)
+
+
+def unsupported_profile(profiles: Mapping[str, Mapping[str, str]]) -> str:
+    """The profile that asks for what cannot be planned; empty where there is none."""
+    for key in profiles.get("pegasus", {}):
+        if key.startswith(("clusters.", "job.aggregator")):
+            return f"clustering (profile pegasus: {key})"
+    style = profiles.get("pegasus", {}).get("style", "condor")
+    if style not in _STYLES:
+        return f"profile pegasus: style {style!r} (only condor)"
+    for key, value in profiles.get("dagman", {}).items():
+        if key.lower() not in _DAGMAN_KEYS:
+            return f"profile dagman: {key}"
+        if key.lower() == "post" and value != OWN_POST:
+            return f"profile dagman: {key}: {value!r} (only {OWN_POST})"
+    for namespace in profiles:
+        if namespace not in ("condor", "env", "pegasus", "dagman", "selector", "metadata", "hints"):
+            return f"profiles of namespace {namespace!r}"
+    return ""
+
+
+def _message(who: str, feature: str) -> str:
+    return f"{who} asks for {feature}, which the embedded planner cannot plan; use pegasus-plan"
+
 
 Profiles = Mapping[str, Mapping[str, str]]
 TRANSFER = "pegasus::transfer"
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class JobExecutable:
     """An executable: ``pfn`` at ``site``, to be staged to where the job runs if ``staged``."""
 
     pfn: str
@@ -37,20 +108,20 @@ class Program:
 
 
 @dataclass(frozen=True, slots=True)
-class Programs:
+class ExecutableCatalog:
     """The transformation catalog, with what site selection has no use for: pfns and profiles."""
 
     entries: Mapping[str, Mapping[str, Any]]
     sites: Mapping[str, Site]
     transformations: Mapping[str, Transformation]
 
-    def find(self, transformation: str, site: str) -> Program | None:
+    def find(self, transformation: str, site: str) -> JobExecutable | None:
         """Installed at ``site``, else one that can be staged there; None where there is none."""
         entry = self.entries.get(transformation)
         if entry is None:
             return None
         general = _profiles(entry)
-        stageable: Program | None = None
+        stageable: JobExecutable | None = None
         known = self.transformations[transformation].executables
         for place, executable in zip(entry["sites"], known, strict=True):
             pfn = place.get("pfn")
@@ -63,13 +134,13 @@ class Programs:
                 )
             profiles = merged(general, _profiles(place))
             if executable.site == site and not executable.stageable:
-                return Program(pfn, site, False, profiles)
+                return JobExecutable(pfn, site, False, profiles)
             if executable.stageable and stageable is None and executable.fits(self.sites[site]):
-                stageable = Program(pfn, executable.site, True, profiles)
+                stageable = JobExecutable(pfn, executable.site, True, profiles)
         return stageable
 
 
-def read_programs(sources: Sources, inputs: Inputs) -> Programs:
+def read_programs(sources: Sources, inputs: Inputs) -> ExecutableCatalog:
     """The catalogs again, in a file and inside the workflow, for pfns and profiles. Raises
     InputError."""
     file = sources.catalog("transformation")
@@ -81,7 +152,7 @@ def read_programs(sources: Sources, inputs: Inputs) -> Programs:
     for entry in (entry for root in roots for entry in root.get("transformations") or ()):
         name = full_name(entry.get("namespace"), entry["name"], entry.get("version"))
         entries[name] = entry
-    return Programs(entries, inputs.sites, inputs.transformations)
+    return ExecutableCatalog(entries, inputs.sites, inputs.transformations)
 
 
 def merged(*layers: Profiles) -> dict[str, dict[str, str]]:

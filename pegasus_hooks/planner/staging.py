@@ -1,4 +1,4 @@
-"""Which file goes where by which transfer job: stage-in, stage-inter and stage-out lists.
+"""Where a run's files are, and which file goes where by which transfer job.
 
     raw input, elsewhere       stage_in_local_<site>_<level>_<n>     driven from the submit host
     raw input, at the site     stage_in_remote_<site>_<level>_<n>    a symbolic link, made there
@@ -13,10 +13,96 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from urllib.parse import urlsplit
 
-from monitors.planned.transferlist import SiteUrl, Transfer
-from pegasus_hooks.planner.model import Kind, PlannedJob
-from pegasus_hooks.planner.places import SUBMIT_SITE, Places
+from monitors.workflows.planned.transferlist import SiteUrl, Transfer
+from network_provisioner.base.errors import InputError
+from pegasus_hooks.planner.model import ExecutableJob, PlannedKind
+from site_selector.catalogs.entries import Directory, Site
+
+SCRATCH = ("sharedScratch",)
+STORAGE = ("sharedStorage", "localStorage")
+SUBMIT_SITE = "local"
+_SERVES = {"get": ("get", "all"), "put": ("put", "all")}
+
+
+@dataclass(frozen=True, slots=True)
+class RunPaths:
+    """Paths and URLs of one run. ``run`` is the run's folder below every site's scratch."""
+
+    sites: Mapping[str, Site]
+    run: str
+
+    def run_dir(self, site: str) -> str:
+        """Absolute path of the run's directory at ``site``. Raises InputError."""
+        return f"{self._directory(site, SCRATCH).path.rstrip('/')}/{self.run}"
+
+    def scratch_url(self, site: str, lfn: str, operation: str) -> str:
+        """URL of a file in the run's directory, to ``get`` or to ``put``. Raises InputError."""
+        base = _server(site, self._directory(site, SCRATCH), operation)
+        return f"{base}/{self.run}/{lfn}"
+
+    def storage_url(self, site: str, lfn: str) -> str:
+        """URL to put a result of the workflow at. Raises InputError."""
+        return f"{_server(site, self._directory(site, STORAGE), 'put')}/{lfn}"
+
+    def storage_path(self, site: str, lfn: str) -> str:
+        """Path of a result at ``site``. Raises InputError."""
+        return f"{self._directory(site, STORAGE).path.rstrip('/')}/{lfn}"
+
+    def path_at(self, site: str, pfn: str) -> str | None:
+        """The path of ``pfn`` for jobs at ``site``: itself, or by the file server that serves it.
+
+        None where the URL belongs to no directory of that site.
+        """
+        scheme = urlsplit(pfn).scheme
+        if scheme in ("", "file"):
+            return urlsplit(pfn).path if scheme else pfn
+        known = self.sites.get(site)
+        for directory in known.directories if known else ():
+            for server in directory.servers:
+                rest = pfn.removeprefix(server.url.rstrip("/"))
+                if rest != pfn and rest.startswith("/"):
+                    return directory.path.rstrip("/") + rest
+        return None
+
+    def url_of(self, site: str, pfn: str, lfn: str) -> str:
+        """A URL under which the submit host reaches ``pfn`` at ``site``. Raises InputError."""
+        scheme = urlsplit(pfn).scheme
+        if scheme not in ("", "file"):
+            return pfn
+        path = urlsplit(pfn).path if scheme else pfn
+        if site == SUBMIT_SITE:
+            return f"file://{path}"
+        known = self.sites.get(site)
+        for directory in known.directories if known else ():
+            rest = path.removeprefix(directory.path.rstrip("/"))
+            if rest != path and rest.startswith("/") and directory.servers:
+                return _server(site, directory, "get") + rest
+        raise InputError(
+            f"replica {lfn!r}: found the path {path} at site {site!r}, expected a URL, or a path "
+            "below a directory of the site catalog that has a file server"
+        )
+
+    def _directory(self, site: str, kinds: tuple[str, ...]) -> Directory:
+        known = self.sites.get(site)
+        if known is None:
+            raise InputError(f"site {site!r}: not in the site catalog ({', '.join(self.sites)})")
+        for kind in kinds:
+            for directory in known.directories:
+                if directory.kind == kind:
+                    return directory
+        raise InputError(f"site {site!r}: found no directory of type {' or '.join(kinds)}")
+
+
+def _server(site: str, directory: Directory, operation: str) -> str:
+    for server in directory.servers:
+        if server.operation in _SERVES[operation]:
+            return server.url.rstrip("/")
+    raise InputError(
+        f"site {site!r}: directory {directory.path} has no file server to {operation} files with"
+    )
+
 
 _TOP_PRIORITY, _PRIORITY_STEP = 100, 10
 
@@ -31,14 +117,14 @@ class RawFile:
 
 
 @dataclass(slots=True)
-class Stager:
+class TransferJobs:
     """Collects transfer jobs while the layout walks the workflow."""
 
-    places: Places
+    places: RunPaths
     output_site: str
     stage_in_clusters: int
     stage_out_clusters: int
-    jobs: dict[str, PlannedJob] = field(default_factory=dict)
+    jobs: dict[str, ExecutableJob] = field(default_factory=dict)
     # (site, lfn) to the job that brings the file there
     brought: dict[tuple[str, str], str] = field(default_factory=dict)
     _turns: dict[tuple[str, str, str, int], int] = field(default_factory=dict)
@@ -55,7 +141,7 @@ class Stager:
             if side not in turns:  # all files of one reader go into the same bundle
                 turns[side] = self._turn(("in", side, site, level), self.stage_in_clusters)
             name = f"stage_in_{side}_{site}_{level}_{turns[side]}"
-            job = self._job(name, Kind.STAGE_IN, runs_at, level)
+            job = self._job(name, PlannedKind.STAGE_IN, runs_at, level)
             job.entries.append(transfer)
             job.touches.add(site)
             self.brought[site, file.lfn] = name
@@ -72,7 +158,7 @@ class Stager:
             name = self.brought.get((site, lfn))
             if name is None:
                 name = f"stage_inter_local_{reader}_0"
-                job = self._job(name, Kind.STAGE_INTER, SUBMIT_SITE, level)
+                job = self._job(name, PlannedKind.STAGE_INTER, SUBMIT_SITE, level)
                 job.entries.append(
                     Transfer(
                         lfn,
@@ -98,7 +184,9 @@ class Stager:
         runs_at = site if at_home else SUBMIT_SITE
         side = "local" if runs_at == SUBMIT_SITE else "remote"
         turn = self._turn(("out", side, site, level), self.stage_out_clusters)
-        job = self._job(f"stage_out_{side}_{site}_{level}_{turn}", Kind.STAGE_OUT, runs_at, level)
+        job = self._job(
+            f"stage_out_{side}_{site}_{level}_{turn}", PlannedKind.STAGE_OUT, runs_at, level
+        )
         job.parents.add(producer)
         job.touches.add(site)
         for lfn, size_bytes in lfns.items():
@@ -143,5 +231,5 @@ class Stager:
         self._turns[place] = turn + 1
         return turn % clusters
 
-    def _job(self, name: str, kind: Kind, site: str, level: int) -> PlannedJob:
-        return self.jobs.setdefault(name, PlannedJob(name, kind, site, level))
+    def _job(self, name: str, kind: PlannedKind, site: str, level: int) -> ExecutableJob:
+        return self.jobs.setdefault(name, ExecutableJob(name, kind, site, level))

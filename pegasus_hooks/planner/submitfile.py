@@ -1,18 +1,23 @@
-"""HTCondor submit files, in the form Pegasus writes them."""
+"""What is written into a submit directory, in the form Pegasus gives it: submit files, the .dag,
+braindump, properties, metadata."""
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Mapping
+import socket
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from monitors.workflows.planned.transferlist import Transfer
 from network_provisioner.base.errors import InputError
 from pegasus_hooks.hookscripts import safe_path
-from pegasus_hooks.planner.model import Kind, Options, PlannedJob
-from pegasus_hooks.planner.places import SUBMIT_SITE
-from pegasus_hooks.planner.programs import TRANSFER, Programs
-from pegasus_hooks.prepost.prejob import MULTIPART_ENDING
+from pegasus_hooks.planner.model import ExecutableJob, Options, PlannedKind, Sources
+from pegasus_hooks.planner.programs import TRANSFER, ExecutableCatalog
+from pegasus_hooks.planner.staging import SUBMIT_SITE
+from pegasus_hooks.prepost.prejob import DEFER_STATUS, MULTIPART_ENDING
+from site_selector.catalogs.workflow import Workflow
 
 JOB_RUNNER = "adon-jobrun.py"
 TASK_ENDING = ".task"
@@ -21,13 +26,16 @@ _PATH = "/usr/local/bin:/usr/bin:/bin"
 _HELD_TOO_LONG_S = 1800
 # `+pegasus_job_class` of Pegasus's planner
 _CLASSES = {
-    Kind.COMPUTE: 1, Kind.STAGE_IN: 2, Kind.STAGE_OUT: 3, Kind.STAGE_INTER: 5,
-    Kind.CREATE_DIR: 6, Kind.CLEANUP: 8,
+    PlannedKind.COMPUTE: 1, PlannedKind.STAGE_IN: 2, PlannedKind.STAGE_OUT: 3,
+    PlannedKind.STAGE_INTER: 5, PlannedKind.CREATE_DIR: 6, PlannedKind.CLEANUP: 8,
 }  # fmt: skip
-_XFORMATIONS = {Kind.CREATE_DIR: "pegasus::dirmanager", Kind.CLEANUP: "pegasus::cleanup"}
+_XFORMATIONS = {
+    PlannedKind.CREATE_DIR: "pegasus::dirmanager",
+    PlannedKind.CLEANUP: "pegasus::cleanup",
+}
 _PRIORITIES = {
-    Kind.CREATE_DIR: 800, Kind.STAGE_IN: 700, Kind.STAGE_INTER: 700, Kind.STAGE_OUT: 900,
-    Kind.CLEANUP: 1000,
+    PlannedKind.CREATE_DIR: 800, PlannedKind.STAGE_IN: 700, PlannedKind.STAGE_INTER: 700,
+    PlannedKind.STAGE_OUT: 900, PlannedKind.CLEANUP: 1000,
 }  # fmt: skip
 # pegasus profiles that are resource requests: key, submit command, unit
 _RESOURCES = (
@@ -37,7 +45,7 @@ _RESOURCES = (
 
 
 @dataclass(frozen=True, slots=True)
-class RunFacts:
+class SubmitFacts:
     """What every submit file of a run says."""
 
     label: str
@@ -45,7 +53,7 @@ class RunFacts:
     timestamp: str
     submit_dir: Path
     transfer_tool: Path
-    programs: Programs
+    programs: ExecutableCatalog
     options: Options
     version: str
 
@@ -55,7 +63,7 @@ class RunFacts:
         return f"{self.label}-0"
 
 
-def priority_of(job: PlannedJob) -> int:
+def priority_of(job: ExecutableJob) -> int:
     """Pegasus's priorities: what frees or feeds sites first, then deeper levels."""
     own = job.profiles.get("dagman", {}).get("priority")
     if own is not None and own.lstrip("-").isdecimal():
@@ -63,7 +71,7 @@ def priority_of(job: PlannedJob) -> int:
     return _PRIORITIES.get(job.kind, 10 * (job.level + 2))
 
 
-def submit_text(job: PlannedJob, facts: RunFacts) -> str:
+def submit_text(job: ExecutableJob, facts: SubmitFacts) -> str:
     """The submit file of ``job``. Raises InputError for paths that HTCondor could not carry."""
     local = _universe(job) == "local"
     base = facts.submit_dir / job.folder / job.name
@@ -72,7 +80,7 @@ def submit_text(job: PlannedJob, facts: RunFacts) -> str:
         "stream_output": "false",
         "environment": _environment(job, facts, local),
         "error": f"{base}.err",
-        "input": f"{base}{TASK_ENDING if job.kind is Kind.COMPUTE else '.in'}",
+        "input": f"{base}{TASK_ENDING if job.kind is PlannedKind.COMPUTE else '.in'}",
         "log": str(facts.submit_dir / f"{facts.name}.log"),
         "notification": "NEVER",
         "output": f"{base}.out",
@@ -110,16 +118,16 @@ def quoted_words(words: list[str], what: str) -> str:
     return '"' + " ".join(out) + '"'
 
 
-def _universe(job: PlannedJob) -> str:
+def _universe(job: ExecutableJob) -> str:
     """What moves files for others runs at the submit host itself; at a site, the site's profile."""
     if job.site == SUBMIT_SITE:
-        if job.kind is not Kind.COMPUTE:
+        if job.kind is not PlannedKind.COMPUTE:
             return "local"
         return job.profiles.get("condor", {}).get("universe", "local")
     return job.profiles.get("condor", {}).get("universe", "vanilla")
 
 
-def _program(job: PlannedJob, facts: RunFacts, local: bool) -> dict[str, str]:
+def _program(job: ExecutableJob, facts: SubmitFacts, local: bool) -> dict[str, str]:
     """Executable, arguments, and what HTCondor carries to the site beside them.
 
     The submit directory need not be visible at the site: HTCondor brings lists and task
@@ -136,7 +144,7 @@ def _program(job: PlannedJob, facts: RunFacts, local: bool) -> dict[str, str]:
             "when_to_transfer_output": "ON_EXIT",
             "+TransferOutput": '""',
         }
-    if job.kind is Kind.COMPUTE:
+    if job.kind is PlannedKind.COMPUTE:
         runner = facts.submit_dir / JOB_RUNNER
         if not at_hand:
             lines["transfer_input_files"] = str(runner)
@@ -154,13 +162,13 @@ def _program(job: PlannedJob, facts: RunFacts, local: bool) -> dict[str, str]:
     return lines | {"executable": executable, "arguments": quoted_words(words, job.name)}
 
 
-def _carries(job: PlannedJob) -> bool:
+def _carries(job: ExecutableJob) -> bool:
     """Whether HTCondor has to bring files to the site, because it does not see ours."""
     wish = job.profiles.get("condor", {}).get("should_transfer_files", "YES")
     return wish.strip().upper() != "NO"
 
 
-def _environment(job: PlannedJob, facts: RunFacts, local: bool) -> str:
+def _environment(job: ExecutableJob, facts: SubmitFacts, local: bool) -> str:
     values = {
         "LANG": "C.UTF-8",
         "PATH": _PATH,
@@ -177,8 +185,8 @@ def _environment(job: PlannedJob, facts: RunFacts, local: bool) -> str:
     return quoted_words([f"{k}={v}" for k, v in values.items()], f"job {job.name}: environment")
 
 
-def _resources(job: PlannedJob) -> dict[str, str]:
-    if job.kind is not Kind.COMPUTE:
+def _resources(job: ExecutableJob) -> dict[str, str]:
+    if job.kind is not PlannedKind.COMPUTE:
         return {}
     wishes = job.profiles.get("pegasus", {})
     out = {}
@@ -196,7 +204,7 @@ def _resources(job: PlannedJob) -> dict[str, str]:
     return out
 
 
-def _attributes(job: PlannedJob, facts: RunFacts) -> dict[str, str]:
+def _attributes(job: ExecutableJob, facts: SubmitFacts) -> dict[str, str]:
     task = job.task
     xformation = task.transformation if task else _XFORMATIONS.get(job.kind, TRANSFER)
     values = {
@@ -222,11 +230,138 @@ def script_words(python: str, script: Path, config: Path, macros: list[str]) -> 
     return [safe_path(word, "hook script") for word in words] + macros
 
 
-def category_of(job: PlannedJob) -> str | None:
+def category_of(job: ExecutableJob) -> str | None:
     """Pegasus's DAGMan categories, which MAXJOBS lines bound."""
     own: Mapping[str, str] = job.profiles.get("dagman", {})
-    if job.kind is Kind.COMPUTE:
+    if job.kind is PlannedKind.COMPUTE:
         return own.get("category")
     return {
-        Kind.STAGE_IN: "stagein", Kind.STAGE_INTER: "stageinter", Kind.STAGE_OUT: "stageout",
-    }.get(job.kind)  # fmt: skip
+        PlannedKind.STAGE_IN: "stagein",
+        PlannedKind.STAGE_INTER: "stageinter",
+        PlannedKind.STAGE_OUT: "stageout",
+    }.get(job.kind)
+
+
+JOBSTATE_LOG, DAGMAN_CONFIG = "jobstate.log", "dagman.config"
+
+
+def write_dag(
+    directory: Path,
+    file_name: str,
+    jobs: Iterable[ExecutableJob],
+    scripts: Mapping[str, tuple[list[str] | None, list[str] | None]],
+    options: Options,
+) -> None:
+    """Write ``file_name`` into ``directory``, and DAGMan's settings for this workflow beside it.
+
+    ``scripts`` gives PRE and POST of a job as words, None for none. DAGMan runs a PRE that leaves
+    with DEFER_STATUS again after ``defer_s`` seconds of the options.
+    """
+    jobs = list(jobs)
+    lines = [f"JOBSTATE_LOG {JOBSTATE_LOG}"]
+    if options.dagman_config:
+        settings = "\n".join(f"{key} = {value}" for key, value in options.dagman_config.items())
+        (directory / DAGMAN_CONFIG).write_text(settings, encoding="utf-8")
+        lines.insert(0, f"CONFIG {DAGMAN_CONFIG}")
+    lines += [f"MAXJOBS {category} {most}" for category, most in options.max_jobs.items()]
+    for job in jobs:
+        lines += ["", *_dag_lines(job, *scripts.get(job.name, (None, None)), options)]
+    lines.append("")
+    lines += [f"PARENT {parent} CHILD {j.name}" for j in jobs for parent in sorted(j.parents)]
+    (directory / file_name).write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def _dag_lines(
+    job: ExecutableJob, pre: list[str] | None, post: list[str] | None, options: Options
+) -> Iterator[str]:
+    name, retries = job.name, job.profiles.get("dagman", {}).get("retry", "")
+    yield f"JOB {name} {job.folder}/{name}.sub"
+    yield f'VARS {name} My.DAGNodeRetry="$(RETRY)"'
+    yield f"RETRY {name} {int(retries) if retries.isdecimal() else options.retries}"
+    if pre:
+        defer = "" if options.defer_s is None else f"DEFER {DEFER_STATUS} {options.defer_s} "
+        yield f"SCRIPT {defer}PRE {name} {' '.join(pre)}"
+    if post:
+        yield f"SCRIPT POST {name} {' '.join(post)}"
+    if priority := priority_of(job):
+        yield f"PRIORITY {name} {priority}"
+    if category := category_of(job):
+        yield f"CATEGORY {name} {category}"
+
+
+PLANNER_VERSION = "ADON embedded planner (no Pegasus on this machine)"
+PROPERTIES = "pegasus.properties"
+
+
+def braindump_text(
+    facts: SubmitFacts, workflow: Workflow, sources: Sources, output_site: str
+) -> str:
+    """``braindump.yml``: what Pegasus's own tools and the hooks need to know of a run."""
+    base = facts.submit_dir.parents[3]
+    values = {
+        "user": facts.options.user,
+        "grid_dn": None,
+        "submit_hostname": socket.gethostname(),
+        "root_wf_uuid": facts.wf_uuid,
+        "wf_uuid": facts.wf_uuid,
+        "dax": str(sources.workflow.absolute()),
+        "dax_label": facts.label,
+        "dax_index": "0",
+        "dax_version": str(workflow.document.root.get("pegasus", "")),
+        "pegasus_wf_name": facts.name,
+        "timestamp": facts.timestamp,
+        "basedir": str(base),
+        "submit_dir": str(facts.submit_dir),
+        "planner": "adon",
+        "planner_version": PLANNER_VERSION,
+        "pegasus_build": f"pegasus-wms.worker {facts.version}",
+        "planner_arguments": f"--output-sites {output_site} --dir {base}",
+        "jsd": "jobstate.log",
+        "rundir": str(facts.submit_dir.relative_to(base)),
+        "bindir": str(Path(facts.options.python).parent),
+        "vogroup": "pegasus",
+        "uses_pmc": "false",
+        "properties": PROPERTIES,
+        "app": "none",
+        "condor_log": f"{facts.name}.log",
+        "dag": f"{facts.name}.dag",
+        "type": "dag",
+        "notify": f"{facts.name}.notify",
+    }
+    return "".join(
+        f"{key}: {'null' if value is None else json.dumps(value)}\n"
+        for key, value in values.items()
+    )
+
+
+def properties_text(facts: SubmitFacts) -> str:
+    """The properties that this plan amounts to."""
+    catalogs = facts.submit_dir / "catalogs"
+    lines = ["# What a real pegasus-plan would be told for the same plan"]
+    for kind in ("site", "replica", "transformation"):
+        lines += [
+            f"pegasus.catalog.{kind}=YAML",
+            f"pegasus.catalog.{kind}.file={catalogs / f'{kind}s.yml'}",
+        ]
+    lines += ["pegasus.data.configuration=sharedfs", "pegasus.transfer.links=true"]
+    lines.append(f"pegasus.transfer.threads={facts.options.transfer_threads}")
+    return "\n".join(lines) + "\n"
+
+
+def metadata_text(facts: SubmitFacts, jobs: Mapping[str, ExecutableJob]) -> str:
+    """``<wf>.metadata``: the sizes declared in each job's list."""
+    sizes = {
+        name: {
+            f"{entry.lfn}.size": str(entry.size_bytes)
+            for entry in job.entries
+            if isinstance(entry, Transfer) and entry.size_bytes is not None
+        }
+        for name, job in jobs.items()
+    }
+    data = {
+        "root_workflow_uuid": facts.wf_uuid,
+        "workflow_uuid": facts.wf_uuid,
+        "wf_metadata": {},
+        "graph": {"jobs": sizes},
+    }
+    return json.dumps(data, indent=2) + "\n"

@@ -27,7 +27,7 @@ _MOST_BYTES = 200_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundReplicas:
     """Pairs of site and URL of one file, and its bytes where they are known."""
 
     places: tuple[tuple[str, str], ...]
@@ -39,17 +39,17 @@ def find_replicas(
     files: Sequence[tuple[str | None, str]],
     directories: Sequence[str],
     note: Note,
-) -> dict[str, Found]:
+) -> dict[str, FoundReplicas]:
     """The files named ``wanted``. Of two sources that know one, the first is believed: the order of
     ``directories``, then that of ``files`` (pairs of Pegasus's catalog type and path)."""
     names = set(wanted)
-    found: dict[str, Found] = {}
+    found: dict[str, FoundReplicas] = {}
     for directory in directories:
         for lfn in names - found.keys():
             path = Path(directory) / lfn
             size = _size_of(path)
             if size is not None:
-                found[lfn] = Found(((SUBMIT_SITE, str(path)),), size)
+                found[lfn] = FoundReplicas(((SUBMIT_SITE, str(path)),), size)
     for kind, name in files:
         missing = names - found.keys()
         if missing:
@@ -81,13 +81,13 @@ def _size_of(path: Path) -> int | None:
         return None
 
 
-def _read(kind: str | None, path: Path, wanted: set[str]) -> Mapping[str, Found]:
+def _read(kind: str | None, path: Path, wanted: set[str]) -> Mapping[str, FoundReplicas]:
     yaml = path.suffix.lower() in (".yml", ".yaml")
     if (kind or ("YAML" if yaml else "File")).lower() == "yaml":
         catalog = replicas_of(read_document(path, "Pegasus 5 replica catalog"))
         entries = {lfn: catalog.find(lfn) for lfn in wanted}
         return {
-            lfn: Found(entry.places, entry.size_bytes)
+            lfn: FoundReplicas(entry.places, entry.size_bytes)
             for lfn, entry in entries.items()
             if entry is not None
         }
@@ -96,7 +96,7 @@ def _read(kind: str | None, path: Path, wanted: set[str]) -> Mapping[str, Found]
     raise InputError(f"replica catalog of type {kind}: expected YAML or File")
 
 
-def _read_text(path: Path, wanted: set[str]) -> dict[str, Found]:
+def _read_text(path: Path, wanted: set[str]) -> dict[str, FoundReplicas]:
     """Lines ``lfn pfn key="value" …``, of which the key ``site`` (once ``pool``) matters."""
     places: dict[str, list[tuple[str, str]]] = {}
     sizes: dict[str, int] = {}
@@ -121,7 +121,7 @@ def _read_text(path: Path, wanted: set[str]) -> dict[str, Found]:
         size = positive_number(_plain(keys.get("size", "")))
         if size is not None and size < 1 << 63:
             sizes.setdefault(lfn, int(size))
-    return {lfn: Found(tuple(found), sizes.get(lfn)) for lfn, found in places.items()}
+    return {lfn: FoundReplicas(tuple(found), sizes.get(lfn)) for lfn, found in places.items()}
 
 
 def _plain(word: str) -> str:

@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class RequestedTransformation:
     """A transformation: the sites that can run it, and the catalog's ``pegasus: runtime`` there."""
 
     name: str
@@ -33,7 +33,7 @@ class Program:
 
 
 @dataclass(frozen=True, slots=True)
-class File:
+class RequestedFile:
     """A logical file. ``places`` are pairs of site and URL, of an input of the workflow."""
 
     lfn: str
@@ -43,7 +43,7 @@ class File:
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class RequestedJob:
     """A job. ``sites`` are those that can run it, one only where the user fixed it (``fixed``).
 
     ``group``: jobs of one name go to one site. ``cluster``: they become one job afterwards.
@@ -78,9 +78,9 @@ class Request:
     input_directories: tuple[str, ...]
     replica_files: tuple[tuple[str | None, str], ...]
     sites: Mapping[str, Mapping[str, str]]
-    programs: tuple[Program, ...]
-    files: tuple[File, ...]
-    tasks: tuple[Task, ...]
+    programs: tuple[RequestedTransformation, ...]
+    files: tuple[RequestedFile, ...]
+    tasks: tuple[RequestedJob, ...]
     submit_dir: str | None = None
 
 
@@ -195,15 +195,15 @@ class _Entry:
         return value
 
 
-def _program(entry: _Entry) -> Program:
+def _program(entry: _Entry) -> RequestedTransformation:
     runtimes = {
         site: _number(entry, f"runtime at {site}", value)
         for site, value in entry.table("runtimes").items()
     }
-    return Program(entry.name("name"), entry.texts("sites"), runtimes)
+    return RequestedTransformation(entry.name("name"), entry.texts("sites"), runtimes)
 
 
-def _file(entry: _Entry) -> File:
+def _file(entry: _Entry) -> RequestedFile:
     size = entry.get("size", int, None)
     if size is not None and not 0 <= size < 1 << 63:
         raise entry.error("size", size, "0 bytes or more")
@@ -212,10 +212,12 @@ def _file(entry: _Entry) -> File:
         if not isinstance(item, list) or len(item) != 2 or not all(_named(x) for x in item):
             raise entry.error("places", item, "pairs of site and URL")
         places.append((item[0], item[1]))
-    return File(entry.name("lfn"), size, entry.get("wanted", bool, False), tuple(places))
+    return RequestedFile(entry.name("lfn"), size, entry.get("wanted", bool, False), tuple(places))
 
 
-def _task(entry: _Entry, programs: Sequence[Program], files: int, jobs: int) -> Task:
+def _task(
+    entry: _Entry, programs: Sequence[RequestedTransformation], files: int, jobs: int
+) -> RequestedJob:
     job = entry.name("id")
     kind = entry.get("kind", str, "job")
     if kind not in KINDS:
@@ -228,7 +230,7 @@ def _task(entry: _Entry, programs: Sequence[Program], files: int, jobs: int) -> 
     if not sites:
         raise InputError(f"{WHAT}: job {job} can run at no site, expected one at least")
     runtime, cores = entry.get("runtime", str, None), entry.get("cores", str, None)
-    return Task(
+    return RequestedJob(
         job,
         kind,
         program,

@@ -25,7 +25,7 @@ MOST_TRIALS = 400
 
 
 @dataclass(frozen=True, slots=True)
-class Merged:
+class MergedProblem:
     """A problem whose clusters are single jobs. ``part[j]`` is the job of ``problem`` that job j of
     the original one is part of."""
 
@@ -37,14 +37,14 @@ class Merged:
         return [assignment[i] for i in self.part]
 
 
-def merge(problem: Problem, cluster: Mapping[str, str]) -> Merged | None:
+def merge(problem: Problem, cluster: Mapping[str, str]) -> MergedProblem | None:
     """Every cluster (by job name) as one job, which has the name of its first one.
 
     None where the clusters could not run as single jobs: two of them wait for each other, or no
     site can run all jobs of one.
     """
     if not cluster:
-        return Merged(problem, tuple(range(len(problem.jobs))))
+        return MergedProblem(problem, tuple(range(len(problem.jobs))))
     number: dict[str, int] = {}
     part: list[int] = []
     members: list[list[int]] = []
@@ -70,7 +70,7 @@ def merge(problem: Problem, cluster: Mapping[str, str]) -> Merged | None:
     allowed = [_common(problem, members[old]) for old in order]
     if not all(allowed):
         return None
-    return Merged(
+    return MergedProblem(
         _merged(
             problem,
             [members[old] for old in order],
@@ -141,23 +141,23 @@ def _merged(
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class SharedSite:
     """A problem with its clusters merged, and the jobs of ``merged.problem`` that have to share a
     site. ``loose``: the clusters could not be merged and are among those groups."""
 
-    merged: Merged
+    merged: MergedProblem
     groups: tuple[tuple[int, ...], ...]
     loose: bool
 
 
-def bind(problem: Problem, names: Mapping[str, tuple[str | None, str | None]]) -> Bound:
+def bind(problem: Problem, names: Mapping[str, tuple[str | None, str | None]]) -> SharedSite:
     """What has to stay together. ``names`` are each job's group and cluster, None without one."""
     clusters = {job: cluster for job, (_, cluster) in names.items() if cluster is not None}
     merged = merge(problem, clusters)
-    whole = merged or Merged(problem, tuple(range(len(problem.jobs))))
+    whole = merged or MergedProblem(problem, tuple(range(len(problem.jobs))))
     pairs = [names[job] if merged is None else (names[job][0], None) for job in problem.jobs]
     groups = [sorted({whole.part[job] for job in jobs}) for jobs in connected(pairs)]
-    return Bound(whole, tuple(tuple(jobs) for jobs in groups if len(jobs) > 1), merged is None)
+    return SharedSite(whole, tuple(tuple(jobs) for jobs in groups if len(jobs) > 1), merged is None)
 
 
 def settle(

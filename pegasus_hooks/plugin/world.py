@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 
 from network_provisioner.base.errors import InputError
-from pegasus_hooks.plugin.replicas import SUBMIT_SITE, Found, Note, measured
-from pegasus_hooks.plugin.request import WHAT, Request, Task
+from pegasus_hooks.plugin.replicas import SUBMIT_SITE, FoundReplicas, Note, measured
+from pegasus_hooks.plugin.request import WHAT, Request, RequestedJob
 from site_selector.catalogs.documents import Document
 from site_selector.catalogs.entries import Executable, ReplicaCatalog, Site, Transformation
 from site_selector.catalogs.fields import positive_number
@@ -22,7 +22,7 @@ from site_selector.inputs import Inputs
 DEFAULT_INPUT_BYTES = 100_000_000  # where no input of the workflow has a size; order of magnitude
 _SHARED = ("sharedfs",)
 
-Look = Callable[[Sequence[str]], Mapping[str, Found]]
+Look = Callable[[Sequence[str]], Mapping[str, FoundReplicas]]
 
 
 def inputs_of(request: Request, find: Look, note: Note) -> Inputs:
@@ -81,11 +81,13 @@ def _sites(request: Request) -> dict[str, Site]:
     return found
 
 
-def _kind_name(request: Request, task: Task) -> str:
+def _kind_name(request: Request, task: RequestedJob) -> str:
     return request.programs[task.program].name if task.kind == "job" else f"pegasus::{task.kind}"
 
 
-def _transformation(request: Request, task: Task, sites: Mapping[str, Site]) -> Transformation:
+def _transformation(
+    request: Request, task: RequestedJob, sites: Mapping[str, Site]
+) -> Transformation:
     program = request.programs[task.program]
     name = _kind_name(request, task)
     executables = []
@@ -157,7 +159,7 @@ def _raw(
     read = dict.fromkeys(file for task in request.tasks for file in task.reads)
     raw = [request.files[file] for file in read if file not in written]
     found = find([file.lfn for file in raw if not file.places])
-    nothing = Found((), None)
+    nothing = FoundReplicas((), None)
     sizes: dict[str, int | None] = {}
     places: dict[str, tuple[str, ...]] = {}
     for file in raw:

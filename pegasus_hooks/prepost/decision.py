@@ -23,13 +23,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from monitors.planned import submitdir
 from monitors.watcher.decision_file import Pair
+from monitors.workflows.planned import job_files
 from network_provisioner.client.path_requests import UNASKED
 
 
 @dataclass(slots=True)
-class Decision:
+class PathDecision:
     """The file's content; see the module. ``left_over`` says of each id whether it is one that was
     never answered for."""
 
@@ -47,7 +47,7 @@ class Decision:
 
     def write(self, path: Path) -> None:
         """Put it in place, whole. Raises OSError."""
-        submitdir.write_json(
+        job_files.write_json(
             path,
             {
                 "job": self.job,

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from monitors.planned import submitdir
-from monitors.planned.submitdir import DECISION_ENDING
+from monitors.workflows.planned import job_files
+from monitors.workflows.planned.job_files import DECISION_ENDING
 from network_provisioner.base.errors import AdonError
 from network_provisioner.base.model import Transit
 from network_provisioner.client import hookconfig
@@ -30,7 +30,7 @@ _MAX_EXIT = 255
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class HookArguments:
     """A hook's arguments. ``code`` is the job's own result, 0 for PRE."""
 
     config: Path
@@ -85,7 +85,7 @@ def _around_exitcode(argv: list[str]) -> int:
     return _EXEC_FAILED
 
 
-def _run_post(call: Call, sizes_kept: bool = False) -> None:
+def _run_post(call: HookArguments, sizes_kept: bool = False) -> None:
     """``sizes_kept``: whether somebody else keeps the sizes of what jobs wrote."""
     if not sizes_kept and "stage_" not in call.job:
         from pegasus_hooks.prepost import keepsizes  # noqa: PLC0415
@@ -101,19 +101,19 @@ def _run_post(call: Call, sizes_kept: bool = False) -> None:
     postjob.run(call.submit_dir, call.job, call.retry, call.code, config, effects, keep)
     register = _register(call, config) if effects.warnings else None
     if register is not None:  # the watcher tries on, and may have been killed
-        workflow = submitdir.braindump(call.submit_dir).get("wf_uuid", "")
+        workflow = job_files.braindump(call.submit_dir).get("wf_uuid", "")
         register(call.submit_dir, workflow)
 
 
-def _asked(call: Call) -> bool:
+def _asked(call: HookArguments) -> bool:
     """Whether PRE asked for the job, or would have had it come so far."""
     if "stage_" in call.job:
         return True
-    dag = submitdir.dag_file(call.submit_dir, submitdir.braindump(call.submit_dir))
-    return submitdir.job_file(call.submit_dir, dag, call.job, DECISION_ENDING).exists()
+    dag = job_files.dag_file(call.submit_dir, job_files.braindump(call.submit_dir))
+    return job_files.job_file(call.submit_dir, dag, call.job, DECISION_ENDING).exists()
 
 
-def _register(call: Call, config: HookConfig) -> Callable[[Path, str], None] | None:
+def _register(call: HookArguments, config: HookConfig) -> Callable[[Path, str], None] | None:
     """Has the watcher look after the workflow, where the configuration says that there is one."""
     if not config.watch:
         return None
@@ -155,14 +155,14 @@ def _keeper(archive_path: str) -> Callable[[Transit], None]:
     return keep
 
 
-def _call(argv: list[str]) -> Call:
+def _call(argv: list[str]) -> HookArguments:
     config, rest = _config(argv)
     if len(rest) < 2 or not rest[1].lstrip("-").isdecimal():
         raise AdonError(f"found arguments {argv}, expected --config FILE JOB RETRY …")
-    return Call(config, Path.cwd(), rest[0], int(rest[1]), _exit_code(rest[-1]))
+    return HookArguments(config, Path.cwd(), rest[0], int(rest[1]), _exit_code(rest[-1]))
 
 
-def _call_of_exitcode(ours: list[str], theirs: list[str]) -> Call:
+def _call_of_exitcode(ours: list[str], theirs: list[str]) -> HookArguments:
     """The job from pegasus-exitcode's arguments, ``-r $RETURN -R $RETRY … ./00/00/<job>.out``."""
     config, _ = _config(ours)
     options = dict(pairwise(theirs))
@@ -171,7 +171,9 @@ def _call_of_exitcode(ours: list[str], theirs: list[str]) -> Call:
         raise AdonError(f"found arguments {theirs}, expected pegasus-exitcode's, ending in a .out")
     retry = options.get("-R", "0")
     code = _exit_code(options.get("-r", "0"))
-    return Call(config, Path.cwd(), output.stem, int(retry) if retry.isdecimal() else 0, code)
+    return HookArguments(
+        config, Path.cwd(), output.stem, int(retry) if retry.isdecimal() else 0, code
+    )
 
 
 def _config(argv: list[str]) -> tuple[Path, list[str]]:
@@ -206,4 +208,4 @@ def _harmless(argv: list[str], hook: str) -> Iterator[None]:
         }
         print(f"adon {hook} hook: {reason}", file=sys.stderr)
         with contextlib.suppress(OSError):  # disk full: standard error has it
-            submitdir.append_lines(Path.cwd() / submitdir.HOOK_JOURNAL, [record])
+            job_files.append_lines(Path.cwd() / job_files.HOOK_JOURNAL, [record])

@@ -8,8 +8,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from monitors.planned import submitdir
 from monitors.workflows.logs import kickstart
+from monitors.workflows.planned import job_files
 
 RECORD_PREFIX = "adon-job-record:"
 _TAIL_BYTES = 1 << 20
@@ -21,14 +21,14 @@ def keep_sizes(submit_dir: Path, job: str) -> None:
     Raises InputError for no submit directory of Pegasus, or a job that the DAG does not know,
     OSError where the journal cannot be written.
     """
-    dag = submitdir.dag_file(submit_dir, submitdir.braindump(submit_dir))
-    output = submitdir.job_file(submit_dir, dag, job, ".out")
+    dag = job_files.dag_file(submit_dir, job_files.braindump(submit_dir))
+    output = job_files.job_file(submit_dir, dag, job, ".out")
     outputs = last_record(output).get("outputs")
     if outputs is None:
         outputs = _kickstarts_outputs(output)
     if isinstance(outputs, dict):
         lines = [{"lfn": lfn, "bytes": size} for lfn, size in sorted(outputs.items())]
-        submitdir.append_lines(submit_dir / submitdir.SIZE_JOURNAL, lines)
+        job_files.append_lines(submit_dir / job_files.SIZE_JOURNAL, lines)
 
 
 def last_record(output: Path) -> dict[str, Any]:

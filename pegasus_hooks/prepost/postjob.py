@@ -1,35 +1,82 @@
 """After a job: give every path back, with what the transfer moved.
 
-The job's decision file names its transits; the records of ``pegasus-transfer`` tell bytes and
-seconds of each pair. Releasing twice is harmless, so this may run again; what cannot be given back
-because the broker is away is recorded, and the watcher or its lease ends it.
+The job's decision file names its transits; the records of ``pegasus-transfer``
+(:mod:`monitors.workflows.logs.transferlog`) tell bytes and seconds of each pair. Releasing twice is
+harmless, so this may run again; what cannot be given back because the broker is away is recorded,
+and the watcher or its lease ends it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from monitors.planned import jobsubmit, submitdir
-from monitors.planned.moves import Moves
 from monitors.watcher.decision_file import Pair
+from monitors.workflows.logs import transferlog
+from monitors.workflows.logs.transferlog import TransferAttempt, seconds_of
+from monitors.workflows.planned import job_files
+from monitors.workflows.planned.moves import Moves
+from monitors.workflows.planned.transferlist import RELAY, SitePair
 from network_provisioner.base.errors import AdonError, BrokerError
 from network_provisioner.base.model import Transit, TransitState
 from network_provisioner.base.units import goodput
 from network_provisioner.client.hookconfig import HookConfig
 from network_provisioner.client.path_requests import UNASKED, Effects, give_back, ids_of
-from pegasus_hooks.prepost import sizes, transferlog, tuning
+from pegasus_hooks.prepost import sizes, tuning
 from pegasus_hooks.prepost.decision import to_give_back
 from pegasus_hooks.prepost.prejob import (
     MULTIPART_ENDING,
-    JobPlace,
+    HookedJob,
     job_requests,
     moves_at,
     place_of,
 )
-from pegasus_hooks.prepost.transferlog import Attempt, PairResult
+
+
+@dataclass(frozen=True, slots=True)
+class PairResult:
+    """What became of one site pair. ``n_bytes`` is None where a size is known to nobody."""
+
+    n_bytes: int | None
+    seconds: float
+    files: int
+    failed_attempts: int
+
+
+def placed(attempts: Iterable[TransferAttempt], moves: Moves) -> list[TransferAttempt]:
+    """The attempts with the sites that their ends really are at: the tool writes the labels of its
+    list, and calls the machine that it relays over ``local`` wherever that is."""
+
+    def site(label: str, url: str) -> str:
+        return moves.site if label == RELAY else moves.site_of(label, url)
+
+    return [replace(a, src=site(a.src, a.src_url), dst=site(a.dst, a.dst_url)) for a in attempts]
+
+
+def pair_result(
+    pair: SitePair, attempts: Iterable[TransferAttempt], known: Mapping[str, int]
+) -> PairResult:
+    """Bytes and seconds of what ``pair`` moved.
+
+    Bytes are those of the record, else the declared size, else ``known`` (by lfn). Files that one
+    call of a tool moved share start and duration and count their time once; calls that ran side by
+    side count no more than the span from first start to last end.
+    """
+    # pegasus-transfer writes site labels with "_" for "-".
+    ends = (pair.src.replace("-", "_"), pair.dst.replace("-", "_"))
+    mine = [a for a in attempts if (a.src.replace("-", "_"), a.dst.replace("-", "_")) == ends]
+    done = [a for a in mine if a.success]
+    declared = {t.lfn: t.size_bytes for t in pair.transfers}
+    total: int | None = 0
+    for lfn, n_bytes in {a.lfn: a.n_bytes for a in done}.items():
+        size = n_bytes if n_bytes is not None else declared.get(lfn)
+        size = size if size is not None else known.get(lfn)
+        total = None if total is None or size is None else total + size
+    return PairResult(total if done else None, seconds_of(done), len(done), len(mine) - len(done))
+
 
 _FILE_CLOCK_S = 2.0  # coarse file times must not hide a record written right after PRE
 
@@ -53,7 +100,7 @@ def run(
     moves = moves_at(place, listing)
     if moves is None:
         return
-    decision = submitdir.read_json(decision_file)
+    decision = job_files.read_json(decision_file)
     pairs = _requested(decision, place, listing, moves, config)
     measured = measure(place, listing, moves, decision)
     outcome = "success" if exit_code == 0 else f"exit {exit_code}"
@@ -75,28 +122,28 @@ def run(
         decision["left_over"] = sorted(give_back(left, effects))
         done = all(line["given_back"] for line in lines)
         decision["given_back"] = done and not decision["left_over"]
-        submitdir.write_json(decision_file, decision)
+        job_files.write_json(decision_file, decision)
     lines += [{**head, "event": "warning", "reason": reason} for reason in effects.warnings]
-    submitdir.append_lines(submit_dir / submitdir.HOOK_JOURNAL, lines)
+    job_files.append_lines(submit_dir / job_files.HOOK_JOURNAL, lines)
 
 
 def measure(
-    place: JobPlace, listing: Path, moves: Moves, decision: Mapping[str, Any]
+    place: HookedJob, listing: Path, moves: Moves, decision: Mapping[str, Any]
 ) -> dict[tuple[str, str], tuple[PairResult, dict[str, int]]]:
     """By (source, destination) what the job moved, and what it used as ``release`` takes it.
 
     Raises InputError where the submit directory cannot be read.
     """
-    job_files = listing.with_name(place.job)
-    known, estimates = sizes.sizes_for(moves.pairs, place.submit_dir, job_files, moves.site)
+    job_path = listing.with_name(place.job)
+    known, estimates = sizes.sizes_for(moves.pairs, place.submit_dir, job_path, moves.site)
     # Estimates are good enough to ask by, but nothing that was measured.
     known = {lfn: size for lfn, size in known.items() if lfn not in estimates}
     attempts = _attempts(listing, place.job, decision, moves)
     tuned = decision.get("tuned") if decision.get("retry") == place.retry else None
-    text = jobsubmit.read(listing.with_suffix(".sub"))
+    text = job_files.submit_text(listing.with_suffix(".sub"))
     return {
         (pair.src, pair.dst): (
-            transferlog.pair_result(pair, attempts, known),
+            pair_result(pair, attempts, known),
             tuning.used(pair, tuned if isinstance(tuned, dict) else {}, text),
         )
         for pair in moves.pairs
@@ -105,7 +152,7 @@ def measure(
 
 def _requested(
     decision: Mapping[str, Any],
-    place: JobPlace,
+    place: HookedJob,
     listing: Path,
     moves: Moves,
     config: HookConfig,
@@ -120,7 +167,9 @@ def _requested(
     return [Pair(request.id, request.src, request.dst) for request in requests]
 
 
-def _attempts(listing: Path, job: str, decision: Mapping[str, Any], moves: Moves) -> list[Attempt]:
+def _attempts(
+    listing: Path, job: str, decision: Mapping[str, Any], moves: Moves
+) -> list[TransferAttempt]:
     since = decision.get("at", 0.0)
     since = since - _FILE_CLOCK_S if isinstance(since, int | float) else 0.0
     try:
@@ -131,7 +180,7 @@ def _attempts(listing: Path, job: str, decision: Mapping[str, Any], moves: Moves
             found = transferlog.parse(output.read_text(encoding="utf-8", errors="replace"))
     except OSError:
         return []
-    return transferlog.placed(found, moves)
+    return placed(found, moves)
 
 
 def _release(
@@ -162,7 +211,7 @@ def _release(
     return transit, True
 
 
-def _as_transit(pair: Pair, result: PairResult, place: JobPlace) -> Transit:
+def _as_transit(pair: Pair, result: PairResult, place: HookedJob) -> Transit:
     """What the broker would know if it could be told."""
     return Transit(
         id=pair.id,

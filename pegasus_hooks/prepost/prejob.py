@@ -12,16 +12,17 @@ given back.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from monitors.planned import jobsubmit, submitdir
-from monitors.planned.moves import Moves, moves_of
-from monitors.planned.submitdir import DECISION_ENDING
-from monitors.planned.transferlist import SitePair
 from monitors.watcher.decision_file import Pair
+from monitors.workflows.planned import job_files
+from monitors.workflows.planned.job_files import DECISION_ENDING
+from monitors.workflows.planned.moves import Moves, moves_of
+from monitors.workflows.planned.transferlist import SitePair
 from network_provisioner.base.model import Service, TransitRequest
 from network_provisioner.client.hookconfig import HookConfig
 from network_provisioner.client.path_requests import (
@@ -36,8 +37,46 @@ from network_provisioner.client.path_requests import (
 )
 from pegasus_hooks.prepost import decision as decisions
 from pegasus_hooks.prepost import sizes, tuning
-from pegasus_hooks.prepost.decision import Decision
-from pegasus_hooks.prepost.identity import identity_of
+from pegasus_hooks.prepost.decision import PathDecision
+
+_PROJECT = re.compile(
+    r"^[ \t]*(?:(?:\+|MY\.)ProjectName|accounting_group)[ \t]*=[ \t]*(.*?)[ \t]*$", re.I | re.M
+)
+_LONGEST = 200  # characters of a name that is passed on
+
+
+@dataclass(frozen=True, slots=True)
+class TransferIdentity:
+    """Empty where nobody knows."""
+
+    user: str = ""
+    project: str = ""
+    experiment: str = ""
+    application: str = ""
+
+
+def identity_of(dump: Mapping[str, str], submit_text: str, project: str | None) -> TransferIdentity:
+    """The identity of a job, by the braindump and the text of its submit file; ``project`` holds
+    where that names none."""
+    app = dump.get("app", "")
+    label = dump.get("dax_label", "")
+    return TransferIdentity(
+        user=_name(dump.get("user", "")),
+        project=_name(_project(submit_text) or project or ""),
+        experiment=_name(app if app not in ("", "none", "null") else label),
+        application=_name(label),
+    )
+
+
+def _project(submit_text: str) -> str:
+    found = [value.strip("\"'") for value in _PROJECT.findall(submit_text)]
+    return found[-1] if found else ""  # as condor_submit: the last one counts
+
+
+def _name(text: str) -> str:
+    """What the broker takes as a name: printable, and no longer than a name should be."""
+    return "".join(c for c in text if c.isprintable())[:_LONGEST]
+
 
 MULTIPART_ENDING = ".multipart"
 DEFER_STATUS = 4  # of a PRE that is to be run again later: ``SCRIPT DEFER 4 30 PRE <job> …``
@@ -66,7 +105,7 @@ class JobRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class JobPlace:
+class HookedJob:
     """One job of one workflow, what Pegasus noted of the workflow (braindump.yml), and when the
     hook began (Unix seconds)."""
 
@@ -78,25 +117,25 @@ class JobPlace:
     facts: Mapping[str, str] = field(default_factory=dict)
 
 
-def place_of(submit_dir: Path, job: str, retry: int, now: float) -> tuple[JobPlace, Path, Path]:
+def place_of(submit_dir: Path, job: str, retry: int, now: float) -> tuple[HookedJob, Path, Path]:
     """The job, its transfer list and its decision file. Raises InputError for no submit directory
     of Pegasus, or a job that the DAG does not know."""
-    dump = submitdir.braindump(submit_dir)
-    dag = submitdir.dag_file(submit_dir, dump)
-    listing = submitdir.job_file(submit_dir, dag, job, ".in")
-    place = JobPlace(submit_dir, job, retry, dump.get("wf_uuid", ""), now, dump)
+    dump = job_files.braindump(submit_dir)
+    dag = job_files.dag_file(submit_dir, dump)
+    listing = job_files.job_file(submit_dir, dag, job, ".in")
+    place = HookedJob(submit_dir, job, retry, dump.get("wf_uuid", ""), now, dump)
     return place, listing, listing.with_name(job + DECISION_ENDING)
 
 
-def moves_at(place: JobPlace, listing: Path) -> Moves | None:
+def moves_at(place: HookedJob, listing: Path) -> Moves | None:
     """What the job moves; None where it moves nothing. Raises InputError for a bad list."""
-    text = jobsubmit.read(listing.with_suffix(".sub"))
-    cache = submitdir.dag_file(place.submit_dir, place.facts).with_suffix(".cache")
+    text = job_files.submit_text(listing.with_suffix(".sub"))
+    cache = job_files.dag_file(place.submit_dir, place.facts).with_suffix(".cache")
     return moves_of(listing, place.job, text, cache)
 
 
 def requests_of(
-    place: JobPlace, listing: Path, config: HookConfig
+    place: HookedJob, listing: Path, config: HookConfig
 ) -> list[tuple[TransitRequest, int]]:
     """One request, and its number of files, for each site pair whose files move when the job
     begins. Raises InputError for a bad list."""
@@ -106,13 +145,13 @@ def requests_of(
 
 
 def job_requests(
-    place: JobPlace, listing: Path, moves: Moves, config: HookConfig
+    place: HookedJob, listing: Path, moves: Moves, config: HookConfig
 ) -> list[JobRequest]:
     """What to ask for: a path for what moves when the job begins. What moves later is only told."""
     pairs = moves.pairs
-    job_files = listing.with_name(place.job)
-    known, estimates = sizes.sizes_for(pairs, place.submit_dir, job_files, moves.site)
-    text = jobsubmit.read(listing.with_suffix(".sub"))
+    job_path = listing.with_name(place.job)
+    known, estimates = sizes.sizes_for(pairs, place.submit_dir, job_path, moves.site)
+    text = job_files.submit_text(listing.with_suffix(".sub"))
     whose = asdict(identity_of(place.facts, text, config.project)) if pairs else {}
 
     def request_of(pair: SitePair, later: bool) -> JobRequest:
@@ -150,13 +189,13 @@ def run(
     place, listing, decision_file = place_of(submit_dir, job, retry, effects.now())
     moves = moves_at(place, listing)
     requests = job_requests(place, listing, moves, config) if moves else []
-    data = submitdir.read_json(decision_file)
+    data = job_files.read_json(decision_file)
     before = decisions.to_give_back(data)
     if not requests and not before:
         return 0
     if register is not None:
         _register(register, place, effects)
-    decision = Decision(
+    decision = PathDecision(
         job, retry, place.workflow, place.at, decisions.since(data, retry, place.at),
         [one.decision() for one in requests], left_over=before, warnings=effects.warnings,
     )  # fmt: skip
@@ -174,7 +213,7 @@ def run(
     others = {i: u for i, u in before.items() if not any(may_be(i, a) for a in ids)}
     decision.left_over = give_back(others, effects)
     waited_s = max(0.0, place.at - decision.since)
-    may_defer = submitdir.defers(submit_dir, place.facts, job, DEFER_STATUS)
+    may_defer = job_files.defers(submit_dir, place.facts, job, DEFER_STATUS)
     answers = RequestOutcomes([])
     if requests:
         patience = Patience(config.patience_s, waited_s, may_defer)
@@ -193,7 +232,7 @@ def run(
     return DEFER_STATUS if answers.deferred else 0
 
 
-def _register(register: Register, place: JobPlace, effects: Effects) -> None:
+def _register(register: Register, place: HookedJob, effects: Effects) -> None:
     try:
         register(place.submit_dir, place.workflow)
     except (OSError, RuntimeError) as error:  # leases end what no watcher gives back
@@ -219,7 +258,7 @@ def _tune(
         return {}
 
 
-def _journal(place: JobPlace, decision: Decision) -> None:
+def _journal(place: HookedJob, decision: PathDecision) -> None:
     head = {"at": place.at, "hook": "pre", "job": place.job, "retry": place.retry}
     event = "deferred" if decision.deferred else "decision"
     lines: list[dict[str, Any]] = [
@@ -228,4 +267,4 @@ def _journal(place: JobPlace, decision: Decision) -> None:
     if decision.tuned:
         lines.append({**head, "event": "tuned", **decision.tuned})
     lines += [{**head, "event": "warning", "reason": reason} for reason in decision.warnings]
-    submitdir.append_lines(place.submit_dir / submitdir.HOOK_JOURNAL, lines)
+    job_files.append_lines(place.submit_dir / job_files.HOOK_JOURNAL, lines)

@@ -27,8 +27,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from monitors.planned import submitdir
-from monitors.planned.transferlist import RELAY, SitePair
+from monitors.workflows.planned import job_files
+from monitors.workflows.planned.transferlist import RELAY, SitePair
 
 DECLARED, KNOWN, ESTIMATED, UNKNOWN = "declared", "known", "estimated", "unknown"
 _META_LINE = re.compile(rb'^(\S+) (?:[^\n]*? )?size="(\d{1,18})"', re.M)
@@ -112,13 +112,13 @@ def of_workflow(folder: Path) -> dict[str, int]:
             except OSError:  # gone since
                 continue
             known |= {os.fsdecode(lfn): int(size) for lfn, size in line.findall(text)}
-    return known | submitdir.known_sizes(folder)
+    return known | job_files.known_sizes(folder)
 
 
 def _parents(submit_dir: Path) -> Iterator[Path]:
     """The submit directories that ``submit_dir`` lies in, the nearest first: Pegasus plans a
     sub-workflow into a folder of its parent's."""
-    dump = submitdir.braindump(submit_dir)
+    dump = job_files.braindump(submit_dir)
     if dump.get("wf_uuid") == dump.get("root_wf_uuid", dump.get("wf_uuid")):
         return
     for folder in list(submit_dir.absolute().parents)[:_MOST_PARENTS]:

@@ -21,8 +21,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from monitors.planned import jobsubmit
-from monitors.planned.transferlist import SitePair, Transfer
+from monitors.workflows.planned import job_files
+from monitors.workflows.planned.transferlist import SitePair, Transfer
 from network_provisioner.base.model import Service
 
 TOOLS = Path(__file__).resolve().parents[1] / "tools" / "bin"
@@ -37,7 +37,7 @@ _THREADS = re.compile(r"(--threads[ =])(\d+)")
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class TransferTuning:
     """0 for what is to stay as it is."""
 
     streams: int = 0
@@ -49,10 +49,10 @@ class Wanted:
         return {name: value for name in self.__slots__ if (value := getattr(self, name))}
 
 
-def wanted(services: Iterable[Service]) -> Wanted:
+def wanted(services: Iterable[Service]) -> TransferTuning:
     """The most that any of a job's templates wants: its pairs share one call of the tool."""
     found = list(services)
-    return Wanted(
+    return TransferTuning(
         *(
             max((getattr(s, name) for s in found), default=0)
             for name in ("streams", "buffer_bytes", "threads")
@@ -60,7 +60,7 @@ def wanted(services: Iterable[Service]) -> Wanted:
     )
 
 
-def tune(submit_file: Path, pairs: Sequence[SitePair], want: Wanted) -> dict[str, int]:
+def tune(submit_file: Path, pairs: Sequence[SitePair], want: TransferTuning) -> dict[str, int]:
     """Have the job's submit file say what is wanted, or what it said before us; returns what now
     holds of it. Raises OSError where the file cannot be written."""
     try:
@@ -82,18 +82,20 @@ def tune(submit_file: Path, pairs: Sequence[SitePair], want: Wanted) -> dict[str
     return holds.as_json()
 
 
-def edited(text: str, transfers: Sequence[Transfer], want: Wanted) -> tuple[str, Wanted]:
+def edited(
+    text: str, transfers: Sequence[Transfer], want: TransferTuning
+) -> tuple[str, TransferTuning]:
     """The submit file for what is wanted, and what of that it can say."""
     text = restored(text)
     lines = text.split("\n")
     found = [_find(lines, name) for name in ("environment", "arguments")]
-    if jobsubmit.attribute(text, "pegasus_wf_xformation") != jobsubmit.TRANSFER or None in found:
-        return text, Wanted()
+    if job_files.attribute(text, "pegasus_wf_xformation") != job_files.TRANSFER or None in found:
+        return text, TransferTuning()
     at_environment, at_arguments = (n for n in found if n is not None)
-    here = jobsubmit.command(text, "universe").lower() in jobsubmit.LOCAL_UNIVERSES
+    here = job_files.command(text, "universe").lower() in job_files.LOCAL_UNIVERSES
     schemes = {scheme for t in transfers for scheme in t.schemes}
     gridftp, irods = bool(schemes & _GRIDFTP), bool(schemes & _IRODS)
-    holds = Wanted(
+    holds = TransferTuning(
         want.streams if here and gridftp and want.streams != _USUAL_STREAMS else 0,
         want.buffer_bytes if here and gridftp else 0,
         want.threads if not irods or here else 0,
@@ -134,7 +136,7 @@ def used(pair: SitePair, tuned: Mapping[str, object], submit_text: str) -> dict[
     ends = {t.schemes for t in pair.transfers}
     given = {k: v for k, v in tuned.items() if isinstance(v, int) and not isinstance(v, bool)}
     streams = 0
-    threads = _THREADS.search(jobsubmit.command(submit_text, "arguments"))
+    threads = _THREADS.search(job_files.command(submit_text, "arguments"))
     side_by_side = int(threads[2]) if threads else given.get("threads", 0)
     if ends and all(set(schemes) <= _GRIDFTP for schemes in ends):
         streams = given.get("streams", _USUAL_STREAMS)

@@ -1,11 +1,17 @@
-"""What a job's own files say to the watcher: what it requests, and what its transfer moved."""
+"""What Pegasus's jobs are to the watcher: what they request, what their transfers moved, and who
+listens to their workflow.
+"""
 
 from __future__ import annotations
 
-from monitors.planned import submitdir
+import logging
+import site
+from importlib import import_module
+
 from monitors.watcher.actions import Moved
 from monitors.watcher.decision_file import DecisionFile, Pair
-from monitors.watcher.events import Watched
+from monitors.watcher.events import Watched, WorkflowListener
+from monitors.workflows.planned import job_files
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.model import TransitRequest
 from pegasus_hooks.prepost import postjob, prejob
@@ -21,7 +27,7 @@ def requests_of(watched: Watched, decision: DecisionFile, /) -> list[TransitRequ
 
 def measure(watched: Watched, decision: DecisionFile, pair: Pair, /) -> Moved:
     """What the transfer of a pair moved, as its POST would tell it."""
-    data = submitdir.read_json(decision.file)
+    data = job_files.read_json(decision.file)
     if not decision.same_run(DecisionFile.of(decision.file, data)):
         return Moved()  # the records are of another run by now
     try:
@@ -37,3 +43,22 @@ def measure(watched: Watched, decision: DecisionFile, pair: Pair, /) -> Moved:
     result, used = measured[pair.src, pair.dst]
     used = {**used, "retries": result.failed_attempts}
     return Moved(result.n_bytes or 0, result.seconds, used)
+
+
+log = logging.getLogger(__name__)
+
+_AHEAD = "pegasus_hooks.advance.listening"  # its ``listener_of`` is a ListenerOf
+
+
+def listener_of(watched: Watched) -> WorkflowListener | None:
+    """The listener of one workflow, None where there is none or it cannot be had."""
+    if not watched.config.ahead:
+        return None
+    try:
+        # The watcher starts without the packages of the site; predictions read YAML.
+        site.main()
+        made: WorkflowListener | None = import_module(_AHEAD).listener_of(watched)
+    except Exception:  # what is held is given back all the same
+        log.exception("%s: nothing is reserved in advance", watched.workflow)
+        return None
+    return made

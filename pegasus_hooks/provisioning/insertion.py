@@ -1,4 +1,10 @@
-"""Jobs put into the text of a workflow, and taken out again: all else stays as it is written.
+"""The jobs that provision and release, made with Pegasus's own API, put into the text of a workflow
+and taken out again: all else stays as it is written.
+
+They run where the workflow is submitted from: site ``local`` and HTCondor's local universe, which
+needs no slot of a pool that may have none yet. Their POST is a program that always succeeds, so
+that the workflow goes on whatever becomes of them, killed ones too. Both stand at the program, for
+what a site catalog says of the universe goes before what a job says (tried with the planner).
 
 What is added stands between two marks at the top of the workflow's lists; taking it out leaves the
 very file that was there before. The workflow must be block-style YAML, as Pegasus writes it.
@@ -12,13 +18,73 @@ from dataclasses import dataclass
 from typing import Any
 
 import yaml
+from Pegasus.api import Job, Namespace, Transformation
 
 from network_provisioner.base.errors import InputError
-from pegasus_hooks.provisioning.jobs import Additions
-from pegasus_hooks.provisioning.step import NAMESPACE, PROVISION, RELEASE
+from pegasus_hooks.provisioning.step import (
+    NAMESPACE,
+    PROVISION,
+    RELEASE,
+    ProvisioningStep,
+    to_arguments,
+)
+from pegasus_hooks.provisioning.wide_levels import WideLevels
 from site_selector.catalogs.documents import Document, Key, parse_document
 from site_selector.catalogs.workflow import WHAT
-from site_selector.inputs import TRANSFORMATION_CATALOG
+from site_selector.inputs import SUBMIT_SITE, TRANSFORMATION_CATALOG
+
+_VERSION = "1.0"
+_SUCCEEDS = "/bin/true"
+
+
+@dataclass(frozen=True, slots=True)
+class Additions:
+    """What is added to the lists of a workflow, as Pegasus writes it."""
+
+    jobs: Sequence[Mapping[str, Any]]
+    dependencies: Sequence[Mapping[str, Any]]
+    transformations: Sequence[Mapping[str, Any]]
+
+
+def additions(
+    steps: Sequence[tuple[WideLevels, ProvisioningStep]], program: Sequence[str]
+) -> Additions:
+    """Jobs, dependencies and programs for ``steps``. ``program`` is the interpreter and what it is
+    told before the arguments of a job."""
+    interpreter, *before = program
+    jobs: list[dict[str, Any]] = []
+    dependencies: list[dict[str, Any]] = []
+    for levels, step in steps:
+        for verb, name in ((PROVISION, step.before), (RELEASE, step.after)):
+            job = Job(verb, _id=name, namespace=NAMESPACE, version=_VERSION)
+            job.add_args(*before, *to_arguments(verb, step))
+            job.add_selector_profile(execution_site=SUBMIT_SITE)
+            jobs.append(_plain(job))
+        dependencies += [{"id": parent, "children": [step.before]} for parent in levels.after]
+        dependencies.append({"id": step.before, "children": list(levels.first_jobs)})
+        dependencies += [{"id": parent, "children": [step.after]} for parent in levels.last_jobs]
+    programs = []
+    for verb in (PROVISION, RELEASE):
+        found = Transformation(
+            verb, namespace=NAMESPACE, version=_VERSION, site=SUBMIT_SITE, pfn=interpreter
+        )
+        found.add_condor_profile(universe="local")
+        found.add_profiles(Namespace.DAGMAN, "POST", "user")
+        found.add_profiles(Namespace.DAGMAN, "POST.PATH.user", _SUCCEEDS)
+        programs.append(_plain(found))
+    return Additions(jobs, dependencies, programs)
+
+
+def _plain(value: Any) -> Any:
+    """Pegasus's objects as dicts, lists and text."""
+    if hasattr(value, "__json__"):
+        return _plain(value.__json__())
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set):
+        return [_plain(item) for item in value]
+    return value
+
 
 _BEGIN = "# >>> adon: written by 'adon workflow provision', taken out by its '--undo' >>>"
 _END = "# <<< adon <<<"
@@ -29,7 +95,7 @@ _ENTRY = re.compile(r"( *)- ")
 
 
 @dataclass(frozen=True, slots=True)
-class _Edit:
+class _LineEdit:
     """``text`` before line ``number`` (from 0), or in its place."""
 
     number: int
@@ -77,7 +143,7 @@ def _edit(
     lines: Sequence[str],
     path: tuple[str, ...],
     entries: Sequence[Mapping[str, Any]],
-) -> _Edit:
+) -> _LineEdit:
     """``entries`` before the first of a list, in place of an empty one, or as a section of their
     own before the workflow's jobs."""
     found: Any = document.root
@@ -87,15 +153,15 @@ def _edit(
     for key in reversed(path):
         section = {key: section}
     if path[0] not in document.root:
-        return _Edit(_line(document, lines, ("jobs",), re.compile(r"jobs *:")), _block(section))
+        return _LineEdit(_line(document, lines, ("jobs",), re.compile(r"jobs *:")), _block(section))
     if path[1:] == () and found == []:
         number = _line(document, lines, path, re.compile(rf"{path[0]} *: *\[ *\] *$"))
-        return _Edit(number, _block(section, instead=lines[number]), replaces=True)
+        return _LineEdit(number, _block(section, instead=lines[number]), replaces=True)
     if not isinstance(found, list) or not found:
         raise _unexpected(document, path[:1])
     number = _line(document, lines, (*path, 0), _ENTRY)
     indent = lines[number].partition("-")[0]
-    return _Edit(number, _block(list(entries), indent))
+    return _LineEdit(number, _block(list(entries), indent))
 
 
 def _line(

@@ -17,15 +17,17 @@ def main(argv: list[str]) -> int:
     from network_provisioner.base.errors import AdonError  # noqa: PLC0415
     from network_provisioner.client import hookconfig  # noqa: PLC0415
     from network_provisioner.client.hookclient import client_of  # noqa: PLC0415
-    from pegasus_hooks.provisioning import place, running  # noqa: PLC0415
+    from pegasus_hooks.provisioning import running  # noqa: PLC0415
     from pegasus_hooks.provisioning.step import PROVISION, from_arguments  # noqa: PLC0415
 
     try:
         verb, step = from_arguments(argv)
-        world = running.World(place.place_of(os.environ, time.time()), place.pool_command())
+        world = running.JobContext(
+            running.place_of(os.environ, time.time()), running.pool_command()
+        )
         if step.hooks:
             config = hookconfig.load(Path(step.hooks))
-            world.network = running.Network(config, client_of(config))
+            world.network = running.BrokerSession(config, client_of(config))
         (running.provision if verb == PROVISION else running.release)(step, world)
         for warning in world.warnings:
             print(f"adon {verb}: {warning}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""From a workflow's text to the same with provisioning jobs around its wide stretches."""
+"""From a workflow's text to the same with provisioning jobs around its wide levels."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from network_provisioner.base.errors import InputError
-from pegasus_hooks.provisioning.insertion import inserted, without
-from pegasus_hooks.provisioning.jobs import additions
-from pegasus_hooks.provisioning.levels import Stretch, stretches
-from pegasus_hooks.provisioning.needs import Needs, Whereabouts, needs_of
-from pegasus_hooks.provisioning.step import Step
+from pegasus_hooks.provisioning.insertion import additions, inserted, without
+from pegasus_hooks.provisioning.step import ProvisioningStep
+from pegasus_hooks.provisioning.wide_levels import (
+    FileLocations,
+    WideLevels,
+    needs_of,
+    wide_levels,
+)
 from site_selector.catalogs.documents import Document, parse_document
 from site_selector.catalogs.entries import ReplicaCatalog
 from site_selector.catalogs.workflow import WHAT, Workflow, workflow_of
@@ -21,11 +24,11 @@ _PROGRAM = Path(__file__).with_name("job.py")
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class ProvisioningOptions:
     """``min_width``: a level with fewer jobs is not wide. ``hooks`` and ``pool``: configuration
     files for the jobs, "" to leave network or pool as they are. ``lease_s`` is as in
-    :class:`pegasus_hooks.provisioning.step.Step`, ``execution`` and ``between`` as in
-    :class:`pegasus_hooks.provisioning.needs.Whereabouts`."""
+    :class:`pegasus_hooks.provisioning.step.ProvisioningStep`, ``execution`` and ``between`` as in
+    :class:`pegasus_hooks.provisioning.wide_levels.FileLocations`."""
 
     min_width: int
     hooks: str = ""
@@ -36,11 +39,11 @@ class Options:
 
 
 @dataclass(frozen=True, slots=True)
-class Provisioned:
+class ProvisionedWorkflow:
     """The new text, and what stands in it."""
 
     text: str
-    steps: tuple[tuple[Stretch, Step], ...]
+    steps: tuple[tuple[WideLevels, ProvisioningStep], ...]
 
 
 def program() -> list[str]:
@@ -56,10 +59,10 @@ def program() -> list[str]:
 def provisioned(
     document: Document,
     replicas: ReplicaCatalog | None,
-    options: Options,
+    options: ProvisioningOptions,
     words: Sequence[str],
-) -> Provisioned:
-    """``document`` with jobs around every wide stretch, those of an earlier time replaced.
+) -> ProvisionedWorkflow:
+    """``document`` with jobs around its wide levels, those of an earlier time replaced.
 
     :param words: what runs the jobs, see :func:`program`.
     :raises InputError: for a workflow that is none, or is not written as Pegasus writes it.
@@ -68,34 +71,23 @@ def provisioned(
     if bare != document.text:
         document = parse_document(bare, document.name, WHAT)
     workflow = workflow_of(document)
-    where = _whereabouts(workflow, replicas, options)
+    where = _locations(workflow, replicas, options)
     steps = []
-    for stretch in stretches(workflow, options.min_width):
-        needs = needs_of(workflow, stretch, where)
-        steps.append((stretch, _step(stretch, needs, options)))
+    for levels in wide_levels(workflow, options.min_width):
+        step = needs_of(workflow, levels, where)
+        paths = step.paths if options.hooks else ()
+        hooks = options.hooks if paths else ""
+        step = replace(step, lease_s=options.lease_s, paths=paths, hooks=hooks, pool=options.pool)
+        steps.append((levels, step))
     if not steps:
-        return Provisioned(document.text, ())
-    return Provisioned(inserted(document, additions(steps, words)), tuple(steps))
+        return ProvisionedWorkflow(document.text, ())
+    return ProvisionedWorkflow(inserted(document, additions(steps, words)), tuple(steps))
 
 
-def _step(stretch: Stretch, needs: Needs, options: Options) -> Step:
-    return Step(
-        stretch.first,
-        needs.slots,
-        needs.cores,
-        needs.memory_mb,
-        needs.input_bytes,
-        options.lease_s,
-        needs.paths if options.hooks else (),
-        options.hooks if needs.paths else "",
-        options.pool,
-    )
-
-
-def _whereabouts(
-    workflow: Workflow, replicas: ReplicaCatalog | None, options: Options
-) -> Whereabouts:
-    where = Whereabouts(options.execution, options.between)
+def _locations(
+    workflow: Workflow, replicas: ReplicaCatalog | None, options: ProvisioningOptions
+) -> FileLocations:
+    where = FileLocations(options.execution, options.between)
     if replicas is None:
         return where
     sites, sizes = {}, {}

@@ -12,35 +12,108 @@ alone so long, and give them back whatever becomes of that job.
 from __future__ import annotations
 
 import contextlib
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from monitors.planned import jobsubmit, submitdir
-from monitors.planned.submitdir import DECISION_ENDING
 from monitors.watcher.decision_file import Pair
-from network_provisioner.base.errors import AdonError, BrokerError
+from monitors.workflows.planned import job_files
+from monitors.workflows.planned.job_files import DECISION_ENDING
+from network_provisioner.base.errors import AdonError, BrokerError, InputError
 from network_provisioner.base.model import TransitRequest
 from network_provisioner.client.hookconfig import HookConfig
 from network_provisioner.client.path_requests import Effects, RequestOutcome, give_back
 from network_provisioner.client.patience import BrokerCalls, Budget
 from pegasus_hooks.prepost import WATCHER
 from pegasus_hooks.prepost.decision import (
-    Decision,
+    PathDecision,
     to_give_back,
 )
-from pegasus_hooks.prepost.identity import identity_of
-from pegasus_hooks.provisioning.place import Place, PoolCommand
-from pegasus_hooks.provisioning.step import PROVISION, RELEASE, PathNeed, Step, dag_name
+from pegasus_hooks.prepost.prejob import identity_of
+from pegasus_hooks.provisioning.step import PROVISION, RELEASE, PathNeed, ProvisioningStep, dag_name
 
 if TYPE_CHECKING:
     from network_provisioner.base.model import RequestAnswer
 
+_POOL_S = 60.0  # a driver may have to ask a cloud
+
+
+@dataclass(frozen=True, slots=True)
+class RunningWorkflow:
+    """The workflow that a provisioning job is part of, and when the job began (Unix seconds)."""
+
+    submit_dir: Path
+    workflow: str
+    facts: Mapping[str, str]
+    at: float
+
+    def file(self, job: str, ending: str) -> Path:
+        """A file of one of its jobs. Raises InputError where the DAG does not know the job."""
+        dag = job_files.dag_file(self.submit_dir, self.facts)
+        return job_files.job_file(self.submit_dir, dag, job, ending)
+
+    def demand(self, step: ProvisioningStep) -> str:
+        """The name of the levels' demand for slots."""
+        return f"{self.workflow}:level{step.level}"
+
+
+# Runs ``adon pool`` with these words; what it says. Raises AdonError.
+PoolCommand = Callable[[Sequence[str]], str]
+
+
+def place_of(environ: Mapping[str, str], now: float) -> RunningWorkflow:
+    """Where the job runs, by the environment that Pegasus and HTCondor give it: Pegasus names the
+    submit directory to jobs of its PegasusLite; of others HTCondor's job ad knows the log in it.
+    Raises InputError."""
+    named = environ.get("_PEGASUS_WF_SUBMIT_DIR", "")
+    if not named:
+        named = _folder_of_log(environ.get("_CONDOR_JOB_AD", ""))
+    facts = job_files.braindump(Path(named))
+    return RunningWorkflow(Path(named), facts.get("wf_uuid", ""), facts, now)
+
+
+def _folder_of_log(ad: str) -> str:
+    try:
+        lines = Path(ad).read_text(encoding="utf-8", errors="replace").splitlines() if ad else []
+    except OSError:
+        lines = []
+    for line in lines:
+        name, _, value = line.partition("=")
+        if name.strip() == "UserLog":
+            return str(Path(value.strip().strip('"')).parent)
+    raise InputError(
+        "found neither _PEGASUS_WF_SUBMIT_DIR nor a job ad with UserLog, expected to be run by "
+        "Pegasus on HTCondor"
+    )
+
+
+def pool_command(timeout_s: float = _POOL_S) -> PoolCommand:
+    """``adon pool`` as a process of the same Python: this layer knows nothing of the pool's."""
+
+    def run(words: Sequence[str]) -> str:
+        command = [sys.executable, "-I", "-m", "adon", "pool", *words]
+        try:
+            done = subprocess.run(
+                command, capture_output=True, text=True, errors="replace", timeout=timeout_s,
+                check=False, env=dict(os.environ), stdin=subprocess.DEVNULL,
+            )  # fmt: skip
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise AdonError(f"adon pool: {error}") from None
+        if done.returncode != 0:
+            said = done.stderr.strip().splitlines()
+            raise AdonError(said[-1] if said else f"adon pool: exit code {done.returncode}")
+        return " ".join(done.stdout.split())
+
+    return run
+
 
 @dataclass(slots=True)
-class Network:
+class BrokerSession:
     """A broker, all calls of which together may take ``timeout_s`` of the hooks' configuration."""
 
     config: HookConfig
@@ -52,17 +125,17 @@ class Network:
 
 
 @dataclass(slots=True)
-class World:
+class JobContext:
     """Where the job runs, its effects, and what went wrong. ``network`` is None where no broker is
     to be asked."""
 
-    place: Place
+    place: RunningWorkflow
     pool: PoolCommand
-    network: Network | None = None
+    network: BrokerSession | None = None
     warnings: list[str] = field(default_factory=list)
 
 
-def provision(step: Step, world: World) -> None:
+def provision(step: ProvisioningStep, world: JobContext) -> None:
     """Ask for paths and slots. Nothing is raised for what the broker or the pool refuses."""
     _paths(step, world, _ask)
     if step.pool:
@@ -70,7 +143,7 @@ def provision(step: Step, world: World) -> None:
     _warn(world, dag_name(PROVISION, step.before))
 
 
-def release(step: Step, world: World) -> None:
+def release(step: ProvisioningStep, world: JobContext) -> None:
     """Give everything back, also where the other job left no word of it."""
     _paths(step, world, _give_back)
     if step.pool:
@@ -79,7 +152,11 @@ def release(step: Step, world: World) -> None:
     _warn(world, dag_name(RELEASE, step.after))
 
 
-def _paths(step: Step, world: World, act: Callable[[Step, World, Network], None]) -> None:
+def _paths(
+    step: ProvisioningStep,
+    world: JobContext,
+    act: Callable[[ProvisioningStep, JobContext, BrokerSession], None],
+) -> None:
     if world.network is None or not step.paths:
         return
     try:
@@ -88,12 +165,12 @@ def _paths(step: Step, world: World, act: Callable[[Step, World, Network], None]
         world.warnings.append(f"paths: {error}")
 
 
-def _ask(step: Step, world: World, network: Network) -> None:
+def _ask(step: ProvisioningStep, world: JobContext, network: BrokerSession) -> None:
     place, job, config = world.place, dag_name(PROVISION, step.before), network.config
-    text = jobsubmit.read(place.file(job, ".sub"))
+    text = job_files.submit_text(place.file(job, ".sub"))
     whose = asdict(identity_of(place.facts, text, config.project))
     requests = [_request(step, place, need, job, config, whose) for need in step.paths]
-    decision = Decision(
+    decision = PathDecision(
         dag_name(RELEASE, step.after),
         0,
         place.workflow,
@@ -119,8 +196,8 @@ def _ask(step: Step, world: World, network: Network) -> None:
 
 
 def _request(
-    step: Step,
-    place: Place,
+    step: ProvisioningStep,
+    place: RunningWorkflow,
     need: PathNeed,
     job: str,
     config: HookConfig,
@@ -139,7 +216,7 @@ def _request(
     )
 
 
-def _id(step: Step, place: Place, need: PathNeed) -> str:
+def _id(step: ProvisioningStep, place: RunningWorkflow, need: PathNeed) -> str:
     return f"{place.workflow}:{PROVISION}:{step.level}:{need.src}-{need.dst}"
 
 
@@ -152,17 +229,17 @@ def _answered(pair: Pair, answer: RequestAnswer) -> Pair:
     )
 
 
-def _give_back(step: Step, world: World, network: Network) -> None:
+def _give_back(step: ProvisioningStep, world: JobContext, network: BrokerSession) -> None:
     file = world.place.file(dag_name(RELEASE, step.after), DECISION_ENDING)
-    data = submitdir.read_json(file)
+    data = job_files.read_json(file)
     ids = to_give_back(data) if data else {_id(step, world.place, n): True for n in step.paths}
     effects = Effects(network.broker, network.budget, warnings=world.warnings)
     left = give_back(ids, effects, outcome="provisioned")
     if data and not left:
-        submitdir.write_json(file, {**data, "given_back": True})
+        job_files.write_json(file, {**data, "given_back": True})
 
 
-def _enlarge(step: Step, place: Place) -> list[str]:
+def _enlarge(step: ProvisioningStep, place: RunningWorkflow) -> list[str]:
     figures = {
         "slots": step.slots,
         "cores": step.cores,
@@ -174,7 +251,7 @@ def _enlarge(step: Step, place: Place) -> list[str]:
     return [*words, *(w for name, value in figures.items() for w in (f"--{name}", str(value)))]
 
 
-def _pool(step: Step, world: World, job: str, words: Sequence[str]) -> None:
+def _pool(step: ProvisioningStep, world: JobContext, job: str, words: Sequence[str]) -> None:
     try:
         said = world.pool(words)
     except AdonError as error:
@@ -183,7 +260,7 @@ def _pool(step: Step, world: World, job: str, words: Sequence[str]) -> None:
         _tell(world.place, job, [{"event": "pool", "slots": step.slots, "said": said}])
 
 
-def _have_it_watched(watch: str, step: Step, world: World) -> None:
+def _have_it_watched(watch: str, step: ProvisioningStep, world: JobContext) -> None:
     from monitors.watcher import registry  # noqa: PLC0415
 
     folder = registry.folder_of(watch)
@@ -194,13 +271,13 @@ def _have_it_watched(watch: str, step: Step, world: World) -> None:
         world.warnings.append(f"{folder}: nobody watches over the paths: {error}")
 
 
-def _warn(world: World, job: str) -> None:
+def _warn(world: JobContext, job: str) -> None:
     _tell(world.place, job, [{"event": "warning", "reason": r} for r in world.warnings])
 
 
-def _tell(place: Place, job: str, records: Sequence[Mapping[str, Any]]) -> None:
+def _tell(place: RunningWorkflow, job: str, records: Sequence[Mapping[str, Any]]) -> None:
     """To the journal; where that cannot be written, standard error says it, too."""
     head = {"at": place.at, "hook": "provision", "job": job}
     lines = [{**head, **record} for record in records]
     with contextlib.suppress(OSError):
-        submitdir.append_lines(place.submit_dir / submitdir.HOOK_JOURNAL, lines)
+        job_files.append_lines(place.submit_dir / job_files.HOOK_JOURNAL, lines)

@@ -20,7 +20,7 @@ _PLAIN = "/.:_-@+"
 
 @dataclass(frozen=True, slots=True)
 class PathNeed:
-    """Bytes that a stretch moves from one site to another; None where nobody knows."""
+    """Bytes that wide levels move from one site to another; None where nobody knows."""
 
     src: str
     dst: str
@@ -28,11 +28,11 @@ class PathNeed:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """One stretch for its two jobs.
+class ProvisioningStep:
+    """Wide levels, for the two jobs around them.
 
-    ``level``   the first level of the stretch, by which the jobs are known
-    ``slots``, ``cores``, ``memory_mb``, ``bytes``, ``paths``  as in :mod:`.needs`
+    ``level``   the first of them, by which the jobs are known
+    ``slots``, ``cores``, ``memory_mb``, ``bytes``, ``paths``  as ``needs_of`` has them
     ``lease_s``  how long pool and paths are asked for
     ``hooks``   the hooks' configuration file, "" to ask no broker
     ``pool``    the adon.yml that says how the pool grows, "" to leave it as it is
@@ -64,10 +64,10 @@ def dag_name(verb: str, job: str) -> str:
     return f"{verb}_{job}"
 
 
-def to_arguments(verb: str, step: Step) -> list[str]:
+def to_arguments(verb: str, step: ProvisioningStep) -> list[str]:
     """``verb`` is PROVISION or RELEASE."""
     words = [verb]
-    for field in fields(Step):
+    for field in fields(ProvisioningStep):
         value = getattr(step, field.name)
         if field.name == "paths":
             words += [f"--path={_path(need)}" for need in value]
@@ -76,12 +76,12 @@ def to_arguments(verb: str, step: Step) -> list[str]:
     return words
 
 
-def from_arguments(words: Sequence[str]) -> tuple[str, Step]:
+def from_arguments(words: Sequence[str]) -> tuple[str, ProvisioningStep]:
     """Verb and step out of a job's arguments. Raises InputError."""
     verb = words[0] if words else ""
     if verb not in (PROVISION, RELEASE):
         raise InputError(f"found {verb!r}, expected {PROVISION} or {RELEASE}")
-    kinds = {f.name: str(f.type) for f in fields(Step) if f.name != "paths"}
+    kinds = {f.name: str(f.type) for f in fields(ProvisioningStep) if f.name != "paths"}
     given: dict[str, Any] = {}
     paths: list[PathNeed] = []
     for word in words[1:]:
@@ -99,7 +99,7 @@ def from_arguments(words: Sequence[str]) -> tuple[str, Step]:
     missing = {"level", "slots"} - set(given)
     if missing:
         raise InputError(f"found no --{min(missing)}, expected it")
-    return verb, Step(**given, paths=tuple(paths))
+    return verb, ProvisioningStep(**given, paths=tuple(paths))
 
 
 def _coded(text: str) -> str:

@@ -21,9 +21,9 @@ from typing import Any
 
 import yaml
 
-from monitors.planned import transferlist
+from monitors.workflows.planned import transferlist
 from network_provisioner.client.broker import BrokerClient
-from pegasus_hooks.planner import Options, PlannedJob, Sources, plan
+from pegasus_hooks.planner import ExecutableJob, Options, Sources, plan
 from pegasus_hooks.prepost.keepsizes import RECORD_PREFIX
 from pegasus_hooks.prepost.prejob import MULTIPART_ENDING
 from site_selector.inputs import load_inputs
@@ -82,7 +82,7 @@ def broker(folder: Path) -> Iterator[str]:
             process.terminate()
 
 
-def planned(folder: Path) -> tuple[Path, list[PlannedJob]]:
+def planned(folder: Path) -> tuple[Path, list[ExecutableJob]]:
     """A submit directory of the embedded planner with jobs everywhere, and its jobs."""
     workflow = soykb(folder / "soykb", SAMPLES, CHROMOSOMES)
     inputs, rng = load_inputs(workflow), Random(5)
@@ -101,7 +101,7 @@ def spawn(command: Sequence[str], cwd: Path, code: int = 0) -> float:
     return spent
 
 
-def move_files(submit_dir: Path, job: PlannedJob) -> None:
+def move_files(submit_dir: Path, job: ExecutableJob) -> None:
     """Write what pegasus-transfer would tell after having moved every file of a job's list."""
     folder = submit_dir / job.folder
     records = [
@@ -120,7 +120,7 @@ def move_files(submit_dir: Path, job: PlannedJob) -> None:
     )
 
 
-def write_record(submit_dir: Path, job: PlannedJob) -> None:
+def write_record(submit_dir: Path, job: ExecutableJob) -> None:
     """Write what a compute job's own record would say about its outputs."""
     outputs = dict.fromkeys(job.task.outputs if job.task else (), 1_000_000)
     record = {"start": time.time() - 1, "end": time.time(), "exitcode": 0, "outputs": outputs}
@@ -150,7 +150,7 @@ def hook_cost(tell: Tell) -> Iterable[Figure]:
 
 
 def measure(
-    submit_dir: Path, jobs: Iterable[PlannedJob], url: str, config: Path
+    submit_dir: Path, jobs: Iterable[ExecutableJob], url: str, config: Path
 ) -> dict[str, list[float]]:
     """Milliseconds of every hook and peer, taken in turn so that all see the same machine."""
     config.write_text(json.dumps({"broker": url, "template": TEMPLATE}))

@@ -20,13 +20,13 @@ from statistics import fmean
 from typing import Literal
 
 from examples.soykb.scenario import LAYOUT
-from monitors.planned.dag import PlannedDag, read_dag
+from monitors.workflows.planned.dag import PlannedDag, read_dag
 from network_provisioner.broker import Broker
 from network_provisioner.controllers.simulated import SimulatedController
 from network_provisioner.stores.sqlite import SqliteStore
 from network_provisioner.templates.data import templates_from_dict
 from network_provisioner.topology.data import topology_from_dict
-from pegasus_hooks.advance.beliefs import Beliefs, Believer
+from pegasus_hooks.advance.beliefs import BeliefReader, Beliefs
 from pegasus_hooks.planner import Options, Sources, plan
 from site_selector.inputs import load_inputs
 from tests.ahead_run import Truth, VirtualRun
@@ -123,7 +123,7 @@ def reserved_and_used(tell: Tell) -> Iterable[Figure]:
         for what, size, offs in (("9 GB", LARGE, (0.3, 0.6)), ("21 MB", DEMO, (0.3,))):
             tell(f"SoyKB with {what} of input is planned (not measured)")
             dag = planned(Path(name) / what.replace(" ", ""), size)
-            beliefs = Believer(dag)(None, START)
+            beliefs = BeliefReader(dag)(None, START)
             for off in offs:
                 always = runs(dag, beliefs, off, "always")
                 peers = {

@@ -30,7 +30,7 @@ from examples.testbed.poolconfig import SiteSpec
 from monitors.workflows.report import timeline
 from network_provisioner.client.broker import BrokerClient
 from pegasus_hooks import hookscripts
-from pegasus_hooks.planner import PlannedJob
+from pegasus_hooks.planner import ExecutableJob
 from tests.bench import Figure, Tell, bench
 from tests.bench.bench_p5 import SITES, TEMPLATE, TRUE, broker, planned
 
@@ -66,7 +66,7 @@ class Lane:
     name: str
     submit_dir: Path
     dag: Path
-    jobs: Sequence[PlannedJob]
+    jobs: Sequence[ExecutableJob]
 
     def site(self, site: str) -> str:
         """Its own part of a site."""
@@ -123,7 +123,7 @@ def lane(folder: Path, name: str) -> Lane:
     return made
 
 
-def sleeping(lane: Lane, job: PlannedJob) -> str:
+def sleeping(lane: Lane, job: ExecutableJob) -> str:
     """The submit file of a job that sleeps as long as the same job of the other workflow."""
     at_site = job.task is not None
     share = int.from_bytes(sha256(job.name.encode()).digest()[:4]) / 2**32

@@ -7,14 +7,13 @@ import json
 import os
 import signal
 import socket
-import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-import uvicorn
+from broker_service import BrokerService
 from network_world import star
 
 from adon.cli.main import main
@@ -22,62 +21,44 @@ from adon.machine.packages import ensure
 from examples.testbed import procs
 from examples.testbed.pool import Pool
 from examples.testbed.poolconfig import SiteSpec
-from examples.testbed.ports import free_port
-from network_provisioner.api import create_app
 from network_provisioner.base.model import ENDED, Transit, TransitRequest, TransitState
-from network_provisioner.broker import Broker
-from network_provisioner.client.broker import BrokerClient
-from network_provisioner.controllers.simulated import SimulatedController
-from network_provisioner.stores.sqlite import SqliteStore
-from network_provisioner.templates.data import BUILT_IN, templates_from_dict
-from network_provisioner.topology.data import topology_from_dict
+from network_provisioner.templates.data import BUILT_IN
 
 pytestmark = pytest.mark.component
 
 SITES = {"mu": SiteSpec(1), "tacc": SiteSpec(1)}
 NETWORK = star("mu", "tacc", "local")
-QUICK, SLOW = 30 * 2**20, 3 * 2**30  # bytes: a moment, and half a minute, that nobody waits for
+QUICK = 30 * 2**20  # bytes that are sent in a moment
 LONG_S = 300.0  # nothing here takes nearly as long
 # A hook waits so long for a broker that does not answer, and for a path: the shadow lets it live
 # for 120 s.
 PATIENT = {"timeout_s": 60.0, "patience_s": 80.0}
-TRIES = 5
+# A transfer plug-in of the job's own, by which one of its files comes: it says that it was called,
+# and ends once that is taken back, or all are let go, or its starter has ended.
+HELD_FILE = r"""#!/bin/sh
+if [ "$1" = -classad ]; then
+    printf '%s\n' 'MultipleFileSupport = true' 'PluginType = "FileTransfer"' \
+        'PluginVersion = "1"' 'SupportedMethods = "held"'
+    exit 0
+fi
+while [ $# -gt 0 ]; do
+    case $1 in -infile) wanted=$2 ;; -outfile) results=$2 ;; esac
+    shift
+done
+sign={folder}/held.$$
+touch "$sign"
+until [ ! -e "$sign" ] || [ -e {folder}/all ] || ! kill -0 $PPID 2>/dev/null; do sleep 0.1; done
+name=$(sed -n 's/.*LocalFileName *= *"\([^"]*\)".*/\1/p' "$wanted")
+: > "$name"
+printf '[ TransferSuccess = true; TransferUrl = "held://x/y"; TransferFileName = "%s"; ]\n' \
+    "$name" > "$results"
+"""
 
 
-class Service:
-    """A broker that can go away and come back, always at the same address."""
+class Service(BrokerService):
+    """And the file that configures the hooks which ask it."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self.port = free_port()
-        self.url = f"http://127.0.0.1:{self.port}"
-        self.client = BrokerClient(self.url, LONG_S)
-        self._stop: Callable[[], None] = lambda: None
-        self.hooks = folder  # the file that configures them
-
-    def start(self) -> None:
-        topology = topology_from_dict(NETWORK)
-        store = SqliteStore(self._folder / "broker.sqlite")
-        templates = templates_from_dict({"default": {**BUILT_IN["default"], "patience": "1 h"}})
-        broker = Broker(topology, templates, SimulatedController(topology), store)
-        broker.start()
-        sock = socket.create_server(("127.0.0.1", self.port))
-        settings = uvicorn.Config(create_app(broker), log_level="warning", access_log=False)
-        server = uvicorn.Server(settings)
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [sock]}, daemon=True)
-        thread.start()
-
-        def stop() -> None:
-            server.should_exit = True
-            thread.join(60)
-            broker.stop()
-            sock.close()
-
-        self._stop = stop
-
-    def stop(self) -> None:
-        self._stop()
-        self._stop = lambda: None
+    hooks: Path
 
     def of_job(self, cluster: str) -> list[Transit]:
         return [t for t in self.client.list() if f"-{cluster}.0-" in t.id]
@@ -85,10 +66,9 @@ class Service:
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    service = Service(tmp_path_factory.mktemp("broker"))
-    service.start()
-    yield service
-    service.stop()
+    patient = {"default": {**BUILT_IN["default"], "patience": "1 h"}}
+    with Service(tmp_path_factory.mktemp("broker"), NETWORK, patient) as service:
+        yield service
 
 
 @pytest.fixture(scope="module")
@@ -129,6 +109,7 @@ def jobs(pool: Pool, tmp_path: Path) -> Iterator[Path]:
     yield tmp_path
     if queue(pool, "JobStatus =!= 3"):  # being removed already
         pool.run(["condor_rm", "-all"])
+    (tmp_path / "all").touch()
     until(lambda: not queue(pool), "an empty queue")
 
 
@@ -148,8 +129,9 @@ def queue(pool: Pool, constraint: str = "true") -> list[str]:
     return pool.run(["condor_q", "-constraint", constraint, "-af", "ClusterId"]).split()
 
 
-def submit(pool: Pool, folder: Path, size: int, *more: str) -> str:
-    """A job at tacc with an input of so many bytes, none for 0; it sends back what it got."""
+def submit(pool: Pool, folder: Path, size: int, *more: str, held: bool = False) -> str:
+    """A job at tacc with an input of so many bytes, none for 0; it sends back what it got. A
+    ``held`` one has another input, see HELD_FILE."""
     lines = [
         "executable = /bin/true", "transfer_executable = false", "should_transfer_files = YES",
         'requirements = AdonSite == "tacc"', "log = j.log", *more,
@@ -158,7 +140,8 @@ def submit(pool: Pool, folder: Path, size: int, *more: str) -> str:
         with (folder / "in.dat").open("wb") as file:
             file.truncate(size)
         (folder / "in.dat").chmod(0o644)
-        lines += ["transfer_input_files = in.dat", "transfer_output_files = in.dat"]
+        names = "in.dat, held://x/y" if held else "in.dat"
+        lines += [f"transfer_input_files = {names}", "transfer_output_files = in.dat"]
     (folder / "j.sub").write_text("\n".join([*lines, "queue\n"]))
     return pool.run(["condor_submit", "-terse", "j.sub"], cwd=folder).split(".")[0]
 
@@ -173,11 +156,6 @@ def happened(folder: Path, text: str) -> list[str]:
 
 
 STARTED = "Started transferring input"
-
-
-def sends_input(folder: Path) -> bool:
-    started = len(happened(folder, STARTED))
-    return started > len(happened(folder, "Finished transferring input"))
 
 
 def over(service: Service, transit_id: str) -> bool:
@@ -200,30 +178,20 @@ def all_back(service: Service, cluster: str) -> list[Transit]:
 
 @contextmanager
 def sending(pool: Pool, service: Service, folder: Path) -> Iterator[tuple[str, Transit]]:
-    """A job whose input is being sent, and its path; what receives it stands still inside, so that
-    it is sent also where this process does not look for a while."""
-    for _ in range(TRIES):
-        before = len(happened(folder, STARTED))
-        cluster = submit(pool, folder, SLOW)
-        until(lambda n=before: len(happened(folder, STARTED)) > n, "input to be sent")  # type: ignore[misc]
-        starters = daemons(pool, "condor_starter")
-        try:
-            signalled(starters, signal.SIGSTOP)
-            if sends_input(folder):
-                (path,) = service.of_job(cluster)
-                assert path.state is TransitState.INSTALLED
-                yield cluster, path
-                return
-        finally:
-            signalled(starters, signal.SIGCONT)
-        job_over(pool, folder)
-    raise AssertionError("this process was too slow to see any input being sent")
-
-
-def signalled(pids: list[int], number: signal.Signals) -> None:
-    for pid in pids:
-        with suppress(ProcessLookupError):
-            os.kill(pid, number)
+    """A job whose input is being sent until the block ends, and its path. Runs that come later have
+    their input held, too."""
+    plugin = folder / "held.sh"
+    plugin.write_text(HELD_FILE.replace("{folder}", str(folder)))
+    plugin.chmod(0o755)
+    cluster = submit(pool, folder, QUICK, "transfer_plugins = held=held.sh", held=True)
+    until(lambda: [*folder.glob("held.[0-9]*")], "input to be sent")
+    (path,) = service.of_job(cluster)
+    assert path.state is TransitState.INSTALLED
+    try:
+        yield cluster, path
+    finally:
+        for sign in folder.glob("held.[0-9]*"):
+            sign.unlink()
 
 
 def daemons(pool: Pool, *words: str, but: str = "\n") -> list[int]:
@@ -309,13 +277,13 @@ def test_a_killed_end_of_a_transfer_gives_its_path_back(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("command", ["condor_rm", "condor_hold", "condor_vacate_job"])
+@pytest.mark.parametrize("command", ["condor_rm", "condor_hold", "condor_vacate_job -fast"])
 def test_a_job_that_is_stopped_gives_its_path_back(
     pool: Pool, service: Service, jobs: Path, command: str
 ) -> None:
     with sending(pool, service, jobs) as (cluster, path):
-        pool.run([command, cluster])
-    assert given_back(service, path.id).outcome != "success"
+        pool.run([*command.split(), cluster])
+        assert given_back(service, path.id).outcome != "success"
 
 
 def test_a_killed_watcher_is_started_again_and_goes_on(
@@ -330,12 +298,12 @@ def test_a_killed_watcher_is_started_again_and_goes_on(
 def test_without_a_broker_jobs_run_and_it_learns_why_later(
     pool: Pool, service: Service, jobs: Path
 ) -> None:
-    service.stop()
+    service.down()
     try:
         cluster = submit(pool, jobs, QUICK)
         job_over(pool, jobs)
     finally:
-        service.start()
+        service.up()
 
     def told_of() -> list[Transit]:
         return [t for t in service.of_job(cluster) if ":in:1" in t.id]
@@ -350,11 +318,11 @@ def test_without_a_broker_jobs_run_and_it_learns_why_later(
 @pytest.fixture
 def silent(service: Service) -> Iterator[None]:
     """In the broker's place somebody who accepts and says nothing."""
-    service.stop()
+    service.down()
     with socket.create_server(("127.0.0.1", service.port)):
         yield
     configure(service, **PATIENT)
-    service.start()
+    service.up()
 
 
 @pytest.mark.long

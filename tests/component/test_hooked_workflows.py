@@ -9,16 +9,14 @@ import json
 import os
 import re
 import signal
-import socket
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-import uvicorn
+from broker_service import BrokerService
 from hooks_world import PATIENT_S, POST, PRE, journal, make_submit_dir, move, write_config
 from http_load import broker_process
 from network_world import demo_network, star
@@ -28,18 +26,12 @@ from adon.machine import packages
 from condor_plugins import dagman
 from examples.testbed.pool import Pool
 from examples.testbed.poolconfig import SiteSpec
-from examples.testbed.ports import free_port
-from monitors.planned import submitdir
 from monitors.watcher import registry
-from network_provisioner.api import create_app
+from monitors.workflows.planned import job_files
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.model import Transit, TransitRequest, TransitState
-from network_provisioner.broker import Broker
 from network_provisioner.client.broker import BrokerClient
-from network_provisioner.controllers.simulated import SimulatedController
-from network_provisioner.stores.sqlite import SqliteStore
-from network_provisioner.templates.data import templates_from_dict
-from network_provisioner.topology.data import topology_from_dict, topology_to_dict
+from network_provisioner.topology.data import topology_to_dict
 from pegasus_hooks.prepost import WATCHER, tuning
 
 pytestmark = pytest.mark.component
@@ -65,50 +57,6 @@ queue
 """
 
 
-@dataclass
-class Service:
-    """A broker behind its REST API, which can go away and come back at the same address."""
-
-    folder: Path
-    port: int = field(default_factory=free_port)
-    server: uvicorn.Server | None = None
-    thread: threading.Thread | None = None
-    broker: Broker | None = None
-    url: str = field(init=False, default="")
-
-    def up(self) -> None:
-        topology = topology_from_dict(NETWORK)
-        store = SqliteStore(self.folder / "broker.sqlite")
-        self.broker = Broker(
-            topology, templates_from_dict(None), SimulatedController(topology), store
-        )
-        self.broker.start()
-        sock = socket.create_server(("127.0.0.1", self.port))
-        self.url = f"http://127.0.0.1:{self.port}"
-        settings = uvicorn.Config(create_app(self.broker), log_level="warning", access_log=False)
-        self.server = uvicorn.Server(settings)
-        self.thread = threading.Thread(
-            target=self.server.run, kwargs={"sockets": [sock]}, daemon=True
-        )
-        self.thread.start()
-
-    def down(self) -> None:
-        if self.server is not None and self.thread is not None and self.broker is not None:
-            self.server.should_exit = True
-            self.thread.join(WAIT_S)
-            self.broker.stop()
-        self.server = None
-
-    def held(self, workflow: str) -> list[Transit]:
-        """What is reserved for a workflow now."""
-        client = BrokerClient(self.url, WAIT_S)
-        ended = {TransitState.RELEASED, TransitState.EXPIRED, TransitState.BEST_EFFORT}
-        return [t for t in client.list(workflow=workflow) if t.state not in ended]
-
-    def get(self, transit_id: str) -> Transit:
-        return BrokerClient(self.url, WAIT_S).get(transit_id)
-
-
 @pytest.fixture(scope="module")
 def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pool]:
     condor = packages.ensure("condor", progress=print)
@@ -117,11 +65,9 @@ def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pool]:
 
 
 @pytest.fixture
-def service(tmp_path: Path) -> Iterator[Service]:
-    found = Service(tmp_path)
-    found.up()
-    yield found
-    found.down()
+def service(tmp_path: Path) -> Iterator[BrokerService]:
+    with BrokerService(tmp_path, NETWORK) as found:
+        yield found
 
 
 @dataclass
@@ -129,7 +75,7 @@ class Flow:
     """A workflow of one transfer job that runs for a while, with real hooks."""
 
     pool: Pool
-    service: Service
+    service: BrokerService
     folder: Path
     watch: Path
     cluster: str = ""
@@ -174,11 +120,11 @@ class Flow:
         return [t.id for t in self.service.held(self.id)]
 
     def outcome(self, number: str = "") -> str:
-        return self.service.get(self.transit + number).outcome
+        return self.service.client.get(self.transit + number).outcome
 
     def known(self, transit_id: str) -> bool:
         try:
-            self.service.get(transit_id)
+            self.service.client.get(transit_id)
         except BrokerError:
             return False
         return True
@@ -201,7 +147,7 @@ class Flow:
         start = time.monotonic()
         until(lambda: self.service.held(self.id) == [])
         spent_s = time.monotonic() - start
-        known = BrokerClient(self.service.url, WAIT_S).list(workflow=self.id)
+        known = self.service.client.list(workflow=self.id)
         assert {t.state for t in known} == {TransitState.RELEASED}
         return spent_s
 
@@ -214,14 +160,14 @@ class Flow:
 
 
 @pytest.fixture
-def flow(pool: Pool, service: Service, tmp_path: Path) -> Iterator[Flow]:
+def flow(pool: Pool, service: BrokerService, tmp_path: Path) -> Iterator[Flow]:
     """Planned, not submitted."""
     made = plan(pool, service, tmp_path / f"wf-{tmp_path.name}")
     yield made
     made.end()
 
 
-def plan(pool: Pool, service: Service, folder: Path) -> Flow:
+def plan(pool: Pool, service: BrokerService, folder: Path) -> Flow:
     make_submit_dir(folder, {JOB: [move("reads.fq", "mu", "tacc", 5_000_000_000)]})
     (folder / "braindump.yml").write_text(
         f"wf_uuid: {folder.name}\ndag: flow-0.dag\ncondor_log: flow-0.log\n"
@@ -285,7 +231,7 @@ def test_a_job_is_removed(flow: Flow) -> None:
 
 @pytest.mark.long
 def test_the_promise_is_kept_where_the_machine_has_the_time(
-    pool: Pool, service: Service, tmp_path: Path
+    pool: Pool, service: BrokerService, tmp_path: Path
 ) -> None:
     took: list[float] = []
     while len(took) < 6 and min(took, default=PROMISED_S) >= PROMISED_S:
@@ -402,7 +348,7 @@ def test_the_broker_hears_later_of_a_transfer_without_a_path(flow: Flow) -> None
     until(lambda: flow.job("JobStatus") == "2")
     flow.service.up()
     until(lambda: flow.known(flow.transit))
-    told = flow.service.get(flow.transit)
+    told = flow.service.client.get(flow.transit)
     assert told.state is TransitState.BEST_EFFORT
     assert "cannot be reached" in told.reason
 
@@ -415,7 +361,7 @@ SIZE = 40_000_000_000
 
 
 @pytest.fixture
-def line(pool: Pool, service: Service, tmp_path: Path) -> Iterator[Flow]:
+def line(pool: Pool, service: BrokerService, tmp_path: Path) -> Iterator[Flow]:
     """in ─► run ─► out, each as long as it is told; submitted, with its first job running."""
     made = plan_line(pool, service, tmp_path / f"wf-{tmp_path.name}")
     made.submit()
@@ -427,7 +373,7 @@ def line(pool: Pool, service: Service, tmp_path: Path) -> Iterator[Flow]:
     made.end()
 
 
-def plan_line(pool: Pool, service: Service, folder: Path) -> Flow:
+def plan_line(pool: Pool, service: BrokerService, folder: Path) -> Flow:
     lists = {FIRST: [move("f", "mu", "tacc", SIZE)], LAST: [move("g", "tacc", "mu", SIZE)]}
     make_submit_dir(folder, lists, [RUN])
     (folder / "braindump.yml").write_text(
@@ -464,7 +410,7 @@ def show(flow: Flow) -> None:
     """What a test that fails is understood by."""
     for transit in flow.service.held(flow.id):
         print(transit.id, transit.state, transit.requested_at, transit.start, transit.end)
-    told = [flow.watch / registry.LOG, flow.folder / submitdir.HOOK_JOURNAL]
+    told = [flow.watch / registry.LOG, flow.folder / job_files.HOOK_JOURNAL]
     for path in [*told, *sorted(flow.folder.glob("*.nodes.log"))]:
         print(path.name, path.read_text() if path.exists() else "is not there", sep="\n")
 
@@ -494,7 +440,7 @@ def test_the_last_transfers_path_is_there_before_it_asks(line: Flow) -> None:
     assert (now.id, now.start, now.state) == (before.id, 0, TransitState.INSTALLED)
     let_go(line, LAST, 0)
     line.given_back()
-    assert line.service.get(before.id).state is TransitState.RELEASED
+    assert line.service.client.get(before.id).state is TransitState.RELEASED
 
 
 @pytest.mark.long
@@ -505,7 +451,7 @@ def test_what_will_not_run_is_given_back(line: Flow) -> None:
     until(lambda: line.job() == "")
     until(lambda: not line.dagman())
     line.given_back()
-    assert line.service.get(before.id).state is TransitState.RELEASED
+    assert line.service.client.get(before.id).state is TransitState.RELEASED
 
 
 # -- deferred and tuned ---------------------------------------------------------------------------
@@ -559,7 +505,7 @@ def test_dagman_asks_again_and_submits_what_pre_wrote(pool: Pool, tmp_path: Path
         end = dagman.wait(dag, cluster, 600.0)
         told = dag.with_name(dag.name + ".dagman.out").read_text()
         assert end.state == "success", told[-3000:]
-        decision = submitdir.read_json(file.with_name(f"{INTER}.adon.json"))
+        decision = job_files.read_json(file.with_name(f"{INTER}.adon.json"))
         assert [p["state"] for p in decision["pairs"]] == ["installed"]
         assert len({x["id"] for x in seen()}) == 1
         ended = client.get(f"{WORKFLOW}:{INTER}:0:mu-tacc")

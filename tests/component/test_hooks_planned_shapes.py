@@ -16,15 +16,16 @@ from install_world import FakePegasus, make_pegasus
 from network_world import demo_network
 from planned_world import WORKFLOW, File, Planned, gsiftp
 
-from monitors.planned import submitdir
+from monitors.workflows.planned import job_files
 from network_provisioner.base.model import TransitState
 from network_provisioner.client.broker import BrokerClient
 from network_provisioner.client.hookconfig import HookConfig
 from network_provisioner.topology.data import topology_to_dict
 from pegasus_hooks import hookscripts
 from pegasus_hooks.install.catalog import catalog_part, changes_for_catalog, place_for_catalog
+from pegasus_hooks.install.edits import carry_out
 from pegasus_hooks.install.home import place_for_all
-from pegasus_hooks.install.installing import carry_out, changes_to_install
+from pegasus_hooks.install.installing import changes_to_install
 from pegasus_hooks.install.parts import hooks_part
 
 pytestmark = pytest.mark.component
@@ -69,7 +70,7 @@ def by_properties(pegasus: FakePegasus, config: HookConfig, _folder: Path) -> Pa
     place = place_for_all(pegasus.home)
     exitcode = pegasus.root / "bin" / "pegasus-exitcode"
     part = hooks_part(place.programs, sys.executable, exitcode, config)
-    carry_out(place, changes_to_install(place, [part]))
+    carry_out(changes_to_install(place, [part]), place.own)
     return place.programs
 
 
@@ -78,7 +79,7 @@ def by_catalog(pegasus: FakePegasus, config: HookConfig, folder: Path) -> Path:
     catalog.write_text("pegasus: '5.0'\ntransformations:\n- name: a\n  sites: []\n")
     place = place_for_catalog(catalog)
     part = catalog_part(place, pegasus.home, sys.executable, config)
-    carry_out(place, changes_for_catalog(place, pegasus.home, part))
+    carry_out(changes_for_catalog(place, pegasus.home, part), place.own)
     return place.programs
 
 
@@ -185,7 +186,7 @@ def test_transfers_between_sites_ask_and_give_back_and_nothing_else_does(
     assert {t.job for t in ended} == ASKS.keys()
     assert {t.state for t in ended} == {TransitState.RELEASED}
     assert broker.health()["live"] == 0
-    assert submitdir.warnings(plan.where) == []
+    assert job_files.warnings(plan.where) == []
 
 
 @pytest.mark.parametrize("result", [1, -1002, -9])

@@ -10,14 +10,13 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import hooks_world
 import pytest
-import uvicorn
+from broker_service import BrokerService
 from hooks_world import (
     PATIENT_S,
     POST,
@@ -33,15 +32,9 @@ from network_world import star
 from Pegasus import transfer as pegasus_transfer
 
 from monitors.archive.archive import Archive
-from monitors.planned import submitdir
-from network_provisioner.api import create_app
+from monitors.workflows.planned import job_files
 from network_provisioner.base.model import TransitState
-from network_provisioner.broker import Broker
 from network_provisioner.client.broker import BrokerClient
-from network_provisioner.controllers.simulated import SimulatedController
-from network_provisioner.stores.sqlite import SqliteStore
-from network_provisioner.templates.data import templates_from_dict
-from network_provisioner.topology.data import topology_from_dict
 
 pytestmark = pytest.mark.component
 
@@ -62,21 +55,8 @@ TEMPLATES = {
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[str]:
-    """A broker behind its REST API, on the simulated controller."""
-    topology = topology_from_dict(NETWORK)
-    controller = SimulatedController(topology)
-    store = SqliteStore(tmp_path / "broker.sqlite")
-    service = Broker(topology, templates_from_dict(TEMPLATES), controller, store)
-    service.start()
-    sock = socket.create_server(("127.0.0.1", 0))
-    settings = uvicorn.Config(create_app(service), log_level="warning", access_log=False)
-    server = uvicorn.Server(settings)
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [sock]}, daemon=True)
-    thread.start()
-    yield f"http://127.0.0.1:{sock.getsockname()[1]}"
-    server.should_exit = True
-    thread.join(PATIENT_S)
-    service.stop()
+    with BrokerService(tmp_path, NETWORK, TEMPLATES) as service:
+        yield service.url
 
 
 @pytest.fixture
@@ -161,7 +141,7 @@ def test_a_broker_that_stopped_in_between(broker: str, run_dir: Path, tmp_path: 
     archive = tmp_path / "archive.sqlite"
     away = config(run_dir, "http://127.0.0.1:9", archive=str(archive))
     assert hook(POST, run_dir, "--config", away, JOB, "0", "0").returncode == 0
-    assert "left to its lease" in submitdir.warnings(run_dir)[0]
+    assert "left to its lease" in job_files.warnings(run_dir)[0]
     with Archive(archive, read_only=True) as kept:
         (found,) = kept.query("throughput", "mu>tacc")
     assert found.details["bytes"] == SIZE
@@ -175,16 +155,12 @@ BROKEN: dict[str, Callable[[socket.socket], None]] = {
 
 
 @pytest.mark.parametrize("how", BROKEN)
-def test_a_broken_broker_costs_little_and_is_recorded(run_dir: Path, how: str) -> None:
+def test_a_broken_broker_stops_nobody_and_is_recorded(run_dir: Path, how: str) -> None:
     with listening(BROKEN[how]) as url:
         file = config(run_dir, url, timeout_s=0.3)
-        before = time.monotonic()
         assert hook(PRE, run_dir, "--config", file, JOB, "0", "2").returncode == 0
         assert hook(POST, run_dir, "--config", file, JOB, "0", "7").returncode == 7
-        spent = time.monotonic() - before
-    # Not a measurement: without the limit the first of these would never end.
-    assert spent < PATIENT_S
-    reasons = submitdir.warnings(run_dir)
+    reasons = job_files.warnings(run_dir)
     assert "best effort" in reasons[0]
     assert journal(run_dir)[0]["state"] == "unasked"
 
@@ -192,7 +168,7 @@ def test_a_broken_broker_costs_little_and_is_recorded(run_dir: Path, how: str) -
 def test_a_broker_that_is_down(run_dir: Path) -> None:
     file = config(run_dir, "http://127.0.0.1:9")
     assert hook(PRE, run_dir, "--config", file, JOB, "0", "2").returncode == 0
-    assert "127.0.0.1:9" in submitdir.warnings(run_dir)[0]
+    assert "127.0.0.1:9" in job_files.warnings(run_dir)[0]
 
 
 @pytest.mark.parametrize(
@@ -211,7 +187,7 @@ def test_a_damaged_submit_directory_stops_nobody(
     file = config(run_dir, "http://127.0.0.1:9")
     damage(run_dir)
     assert hook(PRE, run_dir, "--config", file, JOB, "0", "2").returncode == 0
-    assert words in submitdir.warnings(run_dir)[0]
+    assert words in job_files.warnings(run_dir)[0]
 
 
 def test_a_full_disk_stops_nobody(run_dir: Path) -> None:
@@ -242,4 +218,4 @@ def test_a_killed_hook_leaves_nothing_half_written(run_dir: Path, broker: str) -
     assert hook(PRE, run_dir, "--config", config(run_dir, broker), JOB, "1", "2").returncode == 0
     live = [t.id for t in BrokerClient(broker, PATIENT_S).list(state="installed")]
     assert live == [f"{WF_UUID}:{JOB}:1:mu-tacc"]
-    assert submitdir.warnings(run_dir) == []
+    assert job_files.warnings(run_dir) == []

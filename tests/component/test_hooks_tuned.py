@@ -16,9 +16,9 @@ from planned_world import File, Planned
 from adon.machine import packages
 from examples.soykb.scenario import LAYOUT
 from examples.testbed.gridftp import GridFtp, endpoints
-from monitors.planned import transferlist
+from monitors.workflows.planned import transferlist
 from pegasus_hooks.prepost import tuning
-from pegasus_hooks.prepost.tuning import Wanted
+from pegasus_hooks.prepost.tuning import TransferTuning
 
 pytestmark = pytest.mark.component
 TRANSFER = Path(pegasus_transfer.__file__).parent / "cli" / "pegasus-transfer.py"
@@ -55,7 +55,7 @@ def test_servers_see_the_streams_that_the_template_wants(
     file = plan.transfer_job(JOB, [File(source.name, "mu", here, "tacc", there)])
     listing = file.with_suffix(".in")
     pairs = transferlist.site_pairs(transferlist.read(listing))
-    want = Wanted(STREAMS, BUFFER_BYTES) if tuned else Wanted()
+    want = TransferTuning(STREAMS, BUFFER_BYTES) if tuned else TransferTuning()
     assert tuning.tune(file, pairs, want) == want.as_json()
     given = environment_of(file)
     theirs = servers.transfer_env()

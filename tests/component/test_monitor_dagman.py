@@ -27,13 +27,13 @@ from examples.testbed.pool import Pool
 from examples.testbed.poolconfig import SiteSpec
 from monitors.archive.archive import Archive
 from monitors.workflows.condor import Schedd
-from monitors.workflows.discovery import FoundWorkflow, Queue
+from monitors.workflows.discovery import CondorQueue, FoundWorkflow
 from monitors.workflows.facts.attempts import Outcome
 from monitors.workflows.follower import Follower
 from monitors.workflows.inquiries import Inquiries, inquiry_into
-from monitors.workflows.logs.submit_dir import JobKind, SubmitDir, derived
+from monitors.workflows.planned.submit_dir import JobKind, SubmitDir, derived
 from monitors.workflows.report import timeline
-from monitors.workflows.status import State, Status
+from monitors.workflows.status import Status, WorkflowState
 from network_provisioner.base.errors import AdonError
 
 pytestmark = pytest.mark.component
@@ -130,7 +130,7 @@ def test_a_workflow_from_start_to_done(pool: Pool, tmp_path: Path, archive: Arch
     submit(pool, folder)
     thread.join(WAIT_S)
     assert not thread.is_alive()
-    assert seen[-1].state is State.DONE
+    assert seen[-1].state is WorkflowState.DONE
     assert (seen[0].done, seen[-1].done, seen[-1].total) == (0, 4, 4)
     assert seen[-1].percent_done == 100.0
     assert any(status.in_queue for status in seen)
@@ -172,7 +172,7 @@ def test_a_failure_ends_and_its_rescue_is_followed(
     submit(pool, folder)
     thread.join(WAIT_S)
     assert not thread.is_alive()
-    assert (seen[-1].state, seen[-1].fail, seen[-1].futile) == (State.FAILED, 1, 3)
+    assert (seen[-1].state, seen[-1].fail, seen[-1].futile) == (WorkflowState.FAILED, 1, 3)
     assert archive.query("runtime") == []
 
     (folder / "stop").unlink()
@@ -180,7 +180,7 @@ def test_a_failure_ends_and_its_rescue_is_followed(
     thread, seen = follow(folder, archive)  # begins while the old end is all there is to read
     thread.join(WAIT_S)
     assert not thread.is_alive()
-    assert seen[-1].state is State.DONE
+    assert seen[-1].state is WorkflowState.DONE
     states = [m.details["state"] for m in archive.query("status")]
     assert states.count("failed") == states.count("done") == 1
     assert [t.attempt for t in timeline(folder) if t.job == "stage_in_0"] == [0, 1]
@@ -224,8 +224,8 @@ def submit_outer(pool: Pool, folder: Path) -> str:
     return found[1]
 
 
-def asking(pool: Pool) -> Queue:
-    return Queue("", lambda command: pool.run(list(command)))
+def asking(pool: Pool) -> CondorQueue:
+    return CondorQueue("", lambda command: pool.run(list(command)))
 
 
 def test_dags_within_dags_have_a_status_each(pool: Pool, tmp_path: Path, archive: Archive) -> None:
@@ -248,8 +248,10 @@ def test_dags_within_dags_have_a_status_each(pool: Pool, tmp_path: Path, archive
     assert not thread.is_alive()
     last = dict(seen)
     assert {name: (s.state, s.done, s.total) for name, s in last.items()} == {
-        "outer": (State.DONE, 2, 2), "inner": (State.DONE, 2, 2), "deep": (State.DONE, 1, 1),
-    }  # fmt: skip
+        "outer": (WorkflowState.DONE, 2, 2),
+        "inner": (WorkflowState.DONE, 2, 2),
+        "deep": (WorkflowState.DONE, 1, 1),
+    }
     (outer,) = follower.family.roots
     assert follower.family.total_of(outer).fields()["done"] == 5
     ids = {m.details["name"]: m.subject for m in archive.query("workflow")}
@@ -321,7 +323,7 @@ def test_a_killed_dagman_is_followed_into_its_recovery(
     thread.join(WAIT_S)
     assert not thread.is_alive()
     (outer,) = follower.family.roots
-    assert outer.status is not None and outer.status.state is State.DONE
+    assert outer.status is not None and outer.status.state is WorkflowState.DONE
     with Archive(":memory:") as afterwards:
         again = Follower((), afterwards)
         again.family.found(FoundWorkflow(folder, "outer.dag"))
@@ -424,16 +426,16 @@ def test_htcondor_tells_of_a_dagman_that_never_said_how_it_ended(
         return last
 
     there = end_of(archive, within_s=30.0)
-    assert there is not None and there.state is State.RUNNING  # it is in the queue
+    assert there is not None and there.state is WorkflowState.RUNNING  # it is in the queue
     pool.run(["condor_rm", cluster])
     until(lambda: not pool.run(["condor_q", cluster, "-af", "ClusterId"]).strip())
     removed = end_of(archive)
-    assert removed is not None and removed.state is State.REMOVED
+    assert removed is not None and removed.state is WorkflowState.REMOVED
     assert "condor_rm" in removed.reason
     forgets = True
     with Archive(":memory:") as another:
         gone = end_of(another)
-    assert gone is not None and gone.state is State.FAILED
+    assert gone is not None and gone.state is WorkflowState.FAILED
     assert f"job {cluster}" in gone.reason and "neither in the queue" in gone.reason
 
 

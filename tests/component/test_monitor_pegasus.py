@@ -26,7 +26,7 @@ from monitors.workflows.analysis import Analysis, analyse
 from monitors.workflows.discovery import DATABASE, FoundWorkflow, PegasusDatabase
 from monitors.workflows.follower import Follower
 from monitors.workflows.inquiries import ask, parsed
-from monitors.workflows.status import FIELDS, State
+from monitors.workflows.status import FIELDS, WorkflowState
 
 pytestmark = [
     pytest.mark.component,
@@ -192,7 +192,10 @@ def test_a_users_workflows_are_found_and_followed_with_those_inside(
     assert last["outer"]["total"] == _fields(theirs["totals"])
     assert {name: last["outer"][name] for name in FIELDS} == _fields(theirs["dags"]["root"])
     said = parsed(json.dumps(theirs), 1.0)
-    assert said is not None and (said.done, said.state) == (last["outer"]["done"], State.DONE)
+    assert said is not None and (said.done, said.state) == (
+        last["outer"]["done"],
+        WorkflowState.DONE,
+    )
     assert parsed(ask(submit), 1.0) == said  # as it is asked where DAGMan is not understood
     home = Path(user.types(["sh", "-c", "echo $HOME"], case.root).strip())
     assert FoundWorkflow(submit) in PegasusDatabase(home / DATABASE, lambda: 0.0).look()

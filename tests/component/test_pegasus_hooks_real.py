@@ -24,7 +24,7 @@ from planner_world import MAPPING, RESULT, SITES, Case
 from adon.machine.packages import ensure
 from examples.testbed.pool import Pool
 from examples.testbed.poolconfig import SiteSpec
-from monitors.planned import submitdir
+from monitors.workflows.planned import job_files
 from network_provisioner.base.model import Transit, TransitState
 from network_provisioner.client.broker import BrokerClient
 
@@ -205,7 +205,7 @@ def transfer_jobs(submit: Path) -> set[str]:
 
 def transits(site: Site, submit: Path) -> dict[str, list[Transit]]:
     """What the broker knows of a workflow, by job."""
-    workflow = submitdir.braindump(submit)["wf_uuid"]
+    workflow = job_files.braindump(submit)["wf_uuid"]
     found: dict[str, list[Transit]] = {}
     for transit in site.broker.list(workflow=workflow):
         found.setdefault(transit.job, []).append(transit)
@@ -225,7 +225,7 @@ def check_every_transfer_had_its_path(run: Run, site: Site, submit: Path) -> Non
         assert transit.bytes > 0 and transit.released_at >= transit.installed_at > 0
     # Pegasus judged its jobs itself, with all that it gives its check.
     assert all(list(submit.glob(f"*.{ending}")) for ending in ("exitcode.log", "cache.meta"))
-    assert submitdir.warnings(submit) == []
+    assert job_files.warnings(submit) == []
 
 
 @pytest.mark.parametrize("name", ["plain", "catalog"])

@@ -250,14 +250,11 @@ def test_a_process_that_is_too_slow_is_ended_with_what_it_started(tmp_path: Path
         f"open({str(tmp_path / 'pids')!r}, 'w').write(f'{{os.getpid()}} {{child.pid}}')\n"
         "time.sleep(600)"
     )
-    for limit_s in (8, 60):  # which a busy machine may need to start it
-        scene = chain(3000, command=script(tmp_path / "slow.py", body), timeout_s=limit_s)
-        found = fake_plan(scene)
-        (line,) = found.warnings
-        assert f"no answer within {limit_s:#.3g} s (pegasus.selector.site.adon.timeout)" in line
-        assert len(found.sites) == 3000
-        if (tmp_path / "pids").exists():
-            break
+    # As long as a busy machine may need to start it.
+    found = fake_plan(chain(3000, command=script(tmp_path / "slow.py", body), timeout_s=60))
+    (line,) = found.warnings
+    assert "no answer within 60.0 s (pegasus.selector.site.adon.timeout)" in line
+    assert len(found.sites) == 3000
     pids = (tmp_path / "pids").read_text().split()
     assert pids and all(gone(int(pid)) for pid in pids)
 

@@ -15,7 +15,7 @@ from adon.machine.packages import ensure
 from condor_plugins import dagman
 from examples.testbed.pool import Pool
 from examples.testbed.poolconfig import SiteSpec
-from monitors.planned import submitdir
+from monitors.workflows.planned import job_files
 from monitors.workflows.report import failures
 from pegasus_hooks.planner import Options, PlannedWorkflow, plan
 
@@ -56,7 +56,7 @@ def test_a_planned_workflow_runs_to_its_results(case: Case, pool: Pool) -> None:
     for site in ("mu", "tacc"):  # the run's directories are gone
         assert not (case.scratch(site) / "u/pegasus/mini/run0001").exists()
     # Sizes of what jobs wrote were known to the transfers after them.
-    sizes = submitdir.known_sizes(planned.submit_dir)
+    sizes = job_files.known_sizes(planned.submit_dir)
     assert sizes == {"a.txt": 8, "b.txt": 11, "out/A.txt": 8, "n.txt": 2, "result.txt": 10}
     moved = [line for line in journal(planned.submit_dir) if line["event"] == "transfer"]
     assert {(m["src"], m["dst"], m["bytes"], m["outcome"]) for m in moved} == {
@@ -67,7 +67,7 @@ def test_a_planned_workflow_runs_to_its_results(case: Case, pool: Pool) -> None:
         ("tacc", "store", 10, "success"),
     }
     # No broker was there: each transfer says so, none failed.
-    assert any("best effort" in reason for reason in submitdir.warnings(planned.submit_dir))
+    assert any("best effort" in reason for reason in job_files.warnings(planned.submit_dir))
     states = (planned.submit_dir / "jobstate.log").read_text()
     assert "join_ID4 JOB_SUCCESS" in states
 

@@ -4,18 +4,16 @@ with a broker that gives it paths, and nothing of either is left afterwards."""
 from __future__ import annotations
 
 import json
-import socket
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import uvicorn
 import yaml
-from hooks_world import PATIENT_S, journal, write_config
+from broker_service import BrokerService
+from hooks_world import journal, write_config
 from network_world import star
 from planner_world import Case, by_file, job, make_case, uses
 
@@ -28,14 +26,8 @@ from examples.testbed import procs
 from examples.testbed.pool import Pool
 from examples.testbed.poolconfig import DOMAIN, SiteSpec
 from monitors.archive.archive import Archive
-from network_provisioner.api import create_app
 from network_provisioner.base.model import LIVE, TransitState
-from network_provisioner.broker import Broker
 from network_provisioner.client.broker import BrokerClient
-from network_provisioner.controllers.simulated import SimulatedController
-from network_provisioner.stores.sqlite import SqliteStore
-from network_provisioner.templates.data import templates_from_dict
-from network_provisioner.topology.data import topology_from_dict
 from pegasus_hooks import pegasus_plan
 from pegasus_hooks.planner.model import PlannedWorkflow
 from pegasus_hooks.provisioning.provisioned import program
@@ -71,20 +63,8 @@ def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pool]:
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerClient]:
-    """A broker behind its REST API, on the simulated controller."""
-    topology = topology_from_dict(NETWORK)
-    store = SqliteStore(tmp_path_factory.mktemp("broker") / "broker.sqlite")
-    service = Broker(topology, templates_from_dict(None), SimulatedController(topology), store)
-    service.start()
-    sock = socket.create_server(("127.0.0.1", 0))
-    settings = uvicorn.Config(create_app(service), log_level="warning", access_log=False)
-    server = uvicorn.Server(settings)
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [sock]}, daemon=True)
-    thread.start()
-    yield BrokerClient(f"http://127.0.0.1:{sock.getsockname()[1]}", PATIENT_S)
-    server.should_exit = True
-    thread.join(PATIENT_S)
-    service.stop()
+    with BrokerService(tmp_path_factory.mktemp("broker"), NETWORK) as service:
+        yield service.client
 
 
 def configured(pool: Pool, folder: Path, **more: Any) -> Path:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from demo_runs import LATE, left_of, run
 
-from monitors.planned import submitdir
+from monitors.workflows.planned import job_files
 
 pytestmark = [
     pytest.mark.e2e,
@@ -30,7 +30,7 @@ def test_pegasus_plans_and_each_transfer_gives_back_what_it_got(tmp_path: Path) 
     (submit_dir,) = tmp_path.glob(".adon/testbed/submit/*/pegasus/soykb/run0001")
     lists = {path.stem for path in submit_dir.rglob("stage_*.in")}
     assert len(lists) >= 2
-    lines = submitdir.read_lines(submit_dir / submitdir.HOOK_JOURNAL)
+    lines = job_files.read_lines(submit_dir / job_files.HOOK_JOURNAL)
     for event in ("decision", "transfer"):
         assert {line["job"] for line in lines if line["event"] == event} == lists
     if ran.warnings == report["warnings"]:  # nobody was out of breath

@@ -5,30 +5,39 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pegasus_hooks.advance.correct import Ask, Corrections, Held, Rules, corrections
+from pegasus_hooks.advance.booking import (
+    AdvanceReservation,
+    CorrectionRules,
+    Corrections,
+    NewReservation,
+    corrections,
+)
 from pegasus_hooks.advance.predict import Window
 
 T0 = 1_000_000.0
 PAIR = ("local", "mu")
-RULES = Rules(margin=0.0, margin_s=5.0)
+RULES = CorrectionRules(margin=0.0, margin_s=5.0)
 
 
 def window(job: str, start: float, end: float, size: float = 1e6) -> Window:
     return Window(job, PAIR, T0 + start, T0 + end, size)
 
 
-def held(job: str, start: float, end: float, min_bps: float = 1e9) -> Held:
-    return Held(f"w:{job}", job, PAIR, T0 + start, T0 + end, min_bps)
+def held(job: str, start: float, end: float, min_bps: float = 1e9) -> AdvanceReservation:
+    return AdvanceReservation(f"w:{job}", job, PAIR, T0 + start, T0 + end, min_bps)
 
 
-def changes(windows: list[Window], has: list[Held], *begun: str) -> Corrections:
+def changes(windows: list[Window], has: list[AdvanceReservation], *begun: str) -> Corrections:
     return corrections(windows, has, begun, (), T0, RULES, {})
 
 
 def test_what_is_not_reserved_is_asked_for_with_a_margin() -> None:
     found = changes([window("b", 20, 40), window("a", 10, 30)], [])
     assert found == Corrections(
-        ask=[Ask("a", PAIR, T0 + 10, T0 + 35, 10**6), Ask("b", PAIR, T0 + 20, T0 + 45, 10**6)]
+        ask=[
+            NewReservation("a", PAIR, T0 + 10, T0 + 35, 10**6),
+            NewReservation("b", PAIR, T0 + 20, T0 + 45, 10**6),
+        ]
     )
 
 
@@ -64,7 +73,7 @@ def test_what_frees_room_comes_first() -> None:
         held("x", 1, 2),
     ]
     found = changes(windows, has)
-    assert [back.held.job for back in found.back] == ["x"]
+    assert [back.job for back in found.back] == ["x"]
     assert [shift.held.job for shift in found.later] == ["a", "b"]
     assert [shift.held.job for shift in found.sooner] == ["c", "d"]
     assert [ask.job for ask in found.ask] == ["e"]
@@ -86,7 +95,7 @@ def test_one_that_is_too_short_is_made_longer() -> None:
 def test_what_has_begun_is_left_alone_and_what_will_not_run_goes_back() -> None:
     assert changes([window("a", 50, 60)], [held("a", 10, 20)], "a") == Corrections()
     assert changes([], [held("a", 10, 20)], "a") == Corrections()
-    assert [back.held.job for back in changes([], [held("a", 10, 20)]).back] == ["a"]
+    assert [back.job for back in changes([], [held("a", 10, 20)]).back] == ["a"]
 
 
 TIMES = st.floats(0, 5000)
@@ -105,7 +114,7 @@ def test_once_corrected_nothing_is_left_to_correct(
     found = changes(windows, before, *begun)
     after = {one.job: one for one in before}
     for back in found.back:
-        del after[back.held.job]
+        del after[back.job]
     for shift in (*found.later, *found.sooner):
         after[shift.held.job] = held(shift.held.job, shift.start - T0, shift.end - T0)
     for ask in found.ask:

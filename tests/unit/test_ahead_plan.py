@@ -16,19 +16,23 @@ from planner_world import FIXED, MAPPING, RAW, make_case
 from adon.cli.main import main
 from monitors.archive.archive import Archive
 from monitors.archive.measurement import Measurement
-from monitors.planned.dag import Moving, read_dag
-from monitors.watcher.events import Event, Watched, What
-from monitors.workflows.logs.submit_dir import JobKind
+from monitors.watcher.events import Event, EventKind, Watched
+from monitors.workflows.planned.dag import Moving, read_dag
+from monitors.workflows.planned.submit_dir import JobKind
 from network_provisioner.base.errors import BrokerError, InputError
 from network_provisioner.base.model import Transit, TransitState
 from network_provisioner.client.hookconfig import HookConfig
-from pegasus_hooks.advance.beliefs import DEFAULT_RUN_S, Believer
-from pegasus_hooks.advance.booking import MOST_ROUNDS, Booking
-from pegasus_hooks.advance.correct import Rules
-from pegasus_hooks.advance.listening import Ahead
+from pegasus_hooks.advance.beliefs import DEFAULT_RUN_S, BeliefReader
+from pegasus_hooks.advance.booking import MOST_ROUNDS, CorrectionRules, WorkflowReservations
+from pegasus_hooks.advance.listening import (
+    AdvanceReservations,
+    StartingListener,
+    ahead_of,
+    listener_of,
+    requests_of,
+)
 from pegasus_hooks.advance.predict import Window, predict
-from pegasus_hooks.advance.progress import NOT_BEGUN, Phase, Stand, after
-from pegasus_hooks.advance.start import Starting, ahead_of, listener_of, requests_of
+from pegasus_hooks.advance.progress import NOT_BEGUN, JobPhase, JobProgress, after
 from pegasus_hooks.planner import plan
 
 T0 = 1_000_000.0
@@ -101,7 +105,7 @@ def test_a_directory_that_is_none_is_refused(tmp_path: Path) -> None:
 
 
 def test_what_the_mapping_was_made_from_is_believed(planned: Path) -> None:
-    found = Believer(read_dag(planned))(None, T0)
+    found = BeliefReader(read_dag(planned))(None, T0)
     assert found.note == ""
     assert found.sizes["raw.txt"] == len(RAW) and found.sizes["a.txt"] > 0
     assert found.workers["mu"] == 4 and found.rate(("mu", "tacc")) > 0
@@ -117,7 +121,7 @@ def test_where_the_catalogs_are_gone_the_archive_is_asked(planned: Path, tmp_pat
         archive.record(
             Measurement("1", "runtime", "t::split:1.0@mu", 7.5, "s", T0 - 60, "event log")
         )
-        found = Believer(dag)(archive, T0)
+        found = BeliefReader(dag)(archive, T0)
     assert "by the archive alone" in found.note and "by default" in found.note
     assert found.run_s[split.name] == 7.5
     others = [n for n in dag.nodes.values() if n.takes_worker and n is not split]
@@ -128,7 +132,7 @@ def test_where_the_catalogs_are_gone_the_archive_is_asked(planned: Path, tmp_pat
 # -- where a run stands ----------------------------------------------------------------------------
 
 
-def story(*what: tuple[What, int | None], retries: int = 1) -> list[Phase]:
+def story(*what: tuple[EventKind, int | None], retries: int = 1) -> list[JobPhase]:
     stand, phases = NOT_BEGUN, []
     for at, (event, code) in enumerate(what):
         stand = after(stand, Event(event, T0 + at, "j", code), retries)
@@ -136,31 +140,34 @@ def story(*what: tuple[What, int | None], retries: int = 1) -> list[Phase]:
     return phases
 
 
-PRE, PRE_ENDED = (What.PRE_STARTED, None), (What.PRE_ENDED, 0)
-SUBMITTED, RUNNING = (What.SUBMITTED, None), (What.RUNNING, None)
-FAILS = (RUNNING, (What.ENDED, 1), (What.POST_ENDED, 1))
+PRE, PRE_ENDED = (EventKind.PRE_STARTED, None), (EventKind.PRE_ENDED, 0)
+SUBMITTED, RUNNING = (EventKind.SUBMITTED, None), (EventKind.RUNNING, None)
+FAILS = (RUNNING, (EventKind.ENDED, 1), (EventKind.POST_ENDED, 1))
 
 
 def test_a_job_goes_from_phase_to_phase() -> None:
-    well = (PRE, PRE_ENDED, SUBMITTED, RUNNING, (What.ENDED, 0), (What.POST_ENDED, 0))
+    well = (PRE, PRE_ENDED, SUBMITTED, RUNNING, (EventKind.ENDED, 0), (EventKind.POST_ENDED, 0))
     assert story(*well) == [
-        Phase.ASKED, Phase.ASKED, Phase.SUBMITTED, Phase.RUNNING, Phase.DONE, Phase.DONE,
+        JobPhase.ASKED, JobPhase.ASKED, JobPhase.SUBMITTED, JobPhase.RUNNING, JobPhase.DONE,
+        JobPhase.DONE,
     ]  # fmt: skip
-    assert story(RUNNING, (What.HELD, None), (What.UNHELD, None))[-1] is Phase.SUBMITTED
-    assert story(RUNNING, (What.EVICTED, None))[-1] is Phase.SUBMITTED
-    assert story(RUNNING, (What.REMOVED, None))[-1] is Phase.NEVER
-    done = after(Stand(Phase.DONE, T0), Event(What.POST_ENDED, T0 + 5, "j", 0), 0)
-    assert done == Stand(Phase.DONE, T0)
+    assert (
+        story(RUNNING, (EventKind.HELD, None), (EventKind.UNHELD, None))[-1] is JobPhase.SUBMITTED
+    )
+    assert story(RUNNING, (EventKind.EVICTED, None))[-1] is JobPhase.SUBMITTED
+    assert story(RUNNING, (EventKind.REMOVED, None))[-1] is JobPhase.NEVER
+    done = after(JobProgress(JobPhase.DONE, T0), Event(EventKind.POST_ENDED, T0 + 5, "j", 0), 0)
+    assert done == JobProgress(JobPhase.DONE, T0)
 
 
 def test_one_that_fails_waits_to_be_run_again_as_often_as_it_may() -> None:
-    assert story(*FAILS)[1:] == [Phase.WAITING] * 2
-    assert story(*FAILS, *FAILS)[-2:] == [Phase.NEVER] * 2
-    assert story(*FAILS, retries=0)[1] is Phase.NEVER
-    assert story(RUNNING, (What.ENDED, 0), (What.POST_ENDED, 3))[-1] is Phase.WAITING
-    assert story(RUNNING, (What.ENDED, 1), (What.POST_ENDED, 0))[-1] is Phase.DONE
-    assert story(PRE, (What.PRE_ENDED, -9))[-1] is Phase.WAITING
-    assert story(PRE, (What.PRE_ENDED, None))[-1] is Phase.ASKED
+    assert story(*FAILS)[1:] == [JobPhase.WAITING] * 2
+    assert story(*FAILS, *FAILS)[-2:] == [JobPhase.NEVER] * 2
+    assert story(*FAILS, retries=0)[1] is JobPhase.NEVER
+    assert story(RUNNING, (EventKind.ENDED, 0), (EventKind.POST_ENDED, 3))[-1] is JobPhase.WAITING
+    assert story(RUNNING, (EventKind.ENDED, 1), (EventKind.POST_ENDED, 0))[-1] is JobPhase.DONE
+    assert story(PRE, (EventKind.PRE_ENDED, -9))[-1] is JobPhase.WAITING
+    assert story(PRE, (EventKind.PRE_ENDED, None))[-1] is JobPhase.ASKED
 
 
 # -- at the broker ---------------------------------------------------------------------------------
@@ -171,16 +178,16 @@ def submit_dir(tmp_path: Path) -> Path:
     return make_submit_dir(tmp_path / "run", lists, ["x"])
 
 
-def booking(rig: Rig, where: Path) -> Booking:
-    return Booking(WF_UUID, Direct(rig), lambda job: requests_of(where, CONFIG, job))
+def booking(rig: Rig, where: Path) -> WorkflowReservations:
+    return WorkflowReservations(WF_UUID, Direct(rig), lambda job: requests_of(where, CONFIG, job))
 
 
 def window(start: float, end: float, job: str = "stage_in_a") -> Window:
     return Window(job, ("mu", "tacc"), T0 + start, T0 + end, 50e6)
 
 
-def fit(booked: Booking, rig: Rig, *windows: Window) -> None:
-    booked.fit(windows, (), rig.clock.now, Rules(margin_s=0.0, margin=0.0))
+def fit(booked: WorkflowReservations, rig: Rig, *windows: Window) -> None:
+    booked.fit(windows, (), rig.clock.now, CorrectionRules(margin_s=0.0, margin=0.0))
 
 
 def test_what_is_reserved_is_what_the_jobs_hook_asks_for(rig: Rig, tmp_path: Path) -> None:
@@ -284,13 +291,6 @@ def test_a_refusal_to_give_back_is_told(rig: Rig, tmp_path: Path) -> None:
 # -- the whole of it -------------------------------------------------------------------------------
 
 
-def test_a_planned_workflow_reserves_for_its_transfers(rig: Rig, planned: Path) -> None:
-    ahead = ahead_of(planned, CONFIG, Direct(rig), rules=Rules(least_s=0.0))
-    pairs = {m.pair for node in ahead.dag.nodes.values() for m in node.first}
-    windows = predict(ahead.dag, ahead.beliefs_of(T0), {}, T0).windows
-    assert {w.pair for w in windows} == pairs
-
-
 def test_the_command_shows_the_demand(planned: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["workflow", "reserve", str(planned), "--dry-run"]) == 0
     shown = capsys.readouterr().out
@@ -328,12 +328,12 @@ def test_what_is_heard_while_the_plan_is_read_is_not_lost(rig: Rig, planned: Pat
     read = threading.Event()
     watched = Watched("w", planned, planned / "mini-0.dag", CONFIG)
 
-    def make() -> Ahead:
+    def make() -> AdvanceReservations:
         assert read.wait(60)
-        return ahead_of(planned, CONFIG, Direct(rig), rules=Rules(least_s=0.0))
+        return ahead_of(planned, CONFIG, Direct(rig), rules=CorrectionRules(least_s=0.0))
 
-    starting = Starting(make, "w")
-    starting.on(Event(What.DAG_STARTED, T0), watched)
+    starting = StartingListener(make, "w")
+    starting.on(Event(EventKind.DAG_STARTED, T0), watched)
     starting.tick(T0)
     assert rig.broker.list() == []
     read.set()
@@ -347,6 +347,8 @@ def test_a_plan_that_cannot_be_read_costs_only_its_reservations(
 ) -> None:
     starting = listener_of(Watched("w", tmp_path, tmp_path / "w.dag", CONFIG))
     starting.join()
-    starting.on(Event(What.DAG_STARTED, T0), Watched("w", tmp_path, tmp_path / "w.dag", CONFIG))
+    starting.on(
+        Event(EventKind.DAG_STARTED, T0), Watched("w", tmp_path, tmp_path / "w.dag", CONFIG)
+    )
     starting.tick(T0)
     assert "w: nothing is reserved in advance" in caplog.text

@@ -10,13 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from monitors.planned.dag import Moving, Node, PlannedDag, in_order
-from monitors.workflows.logs.submit_dir import JobKind
+from monitors.workflows.planned.dag import Moving, Node, PlannedDag, in_order
+from monitors.workflows.planned.submit_dir import JobKind
 from network_provisioner.base.errors import InputError
 from pegasus_hooks.advance.beliefs import Beliefs
-from pegasus_hooks.advance.demand import demand
-from pegasus_hooks.advance.predict import Prediction, Window, predict
-from pegasus_hooks.advance.progress import Phase, Stand
+from pegasus_hooks.advance.predict import Prediction, Window, demand, predict
+from pegasus_hooks.advance.progress import JobPhase, JobProgress
 
 T0 = 1_000_000.0
 SITES = ("mu", "tacc", "local")
@@ -82,28 +81,30 @@ def test_jobs_take_turns_at_workers_by_priority_and_wait_in_the_queue() -> None:
 def test_what_runs_takes_as_long_as_is_left_and_keeps_its_worker() -> None:
     dag = dag_of(computes("a"), computes("b"), moves("c", "a"))
     beliefs = replace(believed({"a": 30, "b": 10}), queue_s={"mu": 5.0})
-    running = {"a": Stand(Phase.RUNNING, T0 - 10)}
+    running = {"a": JobProgress(JobPhase.RUNNING, T0 - 10)}
     found = predict(dag, beliefs, running, T0)
     assert jobs(found) == {"a": (0, 20), "b": (0, 30), "c": (20, 21)}
 
 
 def test_one_that_runs_longer_than_believed_is_not_believed_to_end_at_once() -> None:
-    found = predict(CHAIN, believed({"run": 10}), {"in": Stand(Phase.DONE, 0),
-                    "run": Stand(Phase.RUNNING, T0 - 40)}, T0)  # fmt: skip
+    found = predict(CHAIN, believed({"run": 10}), {"in": JobProgress(JobPhase.DONE, 0),
+                    "run": JobProgress(JobPhase.RUNNING, T0 - 40)}, T0)  # fmt: skip
     assert shown(found) == {"out": (10, 11)}
 
 
 def test_what_has_begun_has_no_window_and_what_is_done_is_over() -> None:
-    moving = {"in": Stand(Phase.ASKED, T0 - 3)}
+    moving = {"in": JobProgress(JobPhase.ASKED, T0 - 3)}
     found = predict(CHAIN, believed({"run": 10}), moving, T0)
     assert shown(found) == {"out": (11, 12)}
-    done = {name: Stand(Phase.DONE, T0) for name in ("in", "run")}
+    done = {name: JobProgress(JobPhase.DONE, T0) for name in ("in", "run")}
     assert shown(predict(CHAIN, believed({}), done, T0)) == {"out": (0, 1)}
-    assert predict(CHAIN, believed({}), {**done, "out": Stand(Phase.DONE, T0)}, T0).end == 0
+    assert (
+        predict(CHAIN, believed({}), {**done, "out": JobProgress(JobPhase.DONE, T0)}, T0).end == 0
+    )
 
 
 def test_what_waits_for_one_that_failed_for_good_never_comes() -> None:
-    lost = {"run": Stand(Phase.NEVER, T0)}
+    lost = {"run": JobProgress(JobPhase.NEVER, T0)}
     assert shown(predict(CHAIN, believed({"run": 10}), lost, T0)) == {"in": (0, 4)}
 
 
@@ -125,13 +126,6 @@ def test_a_job_that_brings_its_own_files_asks_before_it_waits_for_a_worker() -> 
 def test_a_site_without_workers_is_never() -> None:
     beliefs = replace(believed({"run": 10}), queue_s={"mu": 1e9})
     assert shown(predict(CHAIN, beliefs, {}, T0)) == {"in": (0, 4)}
-
-
-def test_a_window_is_long_enough_for_what_is_kept() -> None:
-    window = Window("in", ("local", "mu"), T0, T0 + 5, 4000, 1.0)
-    assert window.until(8000.0) == T0 + 5
-    assert window.until(800.0) == T0 + 41
-    assert window.until(0.0) == T0 + 5
 
 
 def test_jobs_that_wait_for_each_other_or_for_nobody_are_refused() -> None:
@@ -182,23 +176,25 @@ def dags(draw: st.DrawFn) -> PlannedDag:
 
 
 @st.composite
-def worlds(draw: st.DrawFn) -> tuple[PlannedDag, Beliefs, dict[str, Stand], float]:
+def worlds(draw: st.DrawFn) -> tuple[PlannedDag, Beliefs, dict[str, JobProgress], float]:
     dag = draw(dags())
     seconds = st.floats(0, 100)
     run_s = {name: draw(seconds) for name, node in dag.nodes.items() if node.takes_worker}
     workers = {site: draw(st.integers(1, 3)) for site in SITES}
     queue_s = {site: draw(st.sampled_from((0.0, 0.0, 7.0))) for site in SITES}
     setup_s = {pair: draw(st.sampled_from((0.0, 2.5))) for pair in EVERYWHERE}
-    stands: dict[str, Stand] = {}
+    stands: dict[str, JobProgress] = {}
     ran: dict[str, int] = {}
     for name, node in dag.nodes.items():  # a run so far: nothing before its parents are done
-        if all(stands.get(p, Stand()).phase is Phase.DONE for p in node.parents):
-            phase = draw(st.sampled_from((Phase.WAITING, Phase.RUNNING, Phase.DONE, Phase.DONE)))
-            if phase is Phase.RUNNING and node.takes_worker:
+        if all(stands.get(p, JobProgress()).phase is JobPhase.DONE for p in node.parents):
+            phase = draw(
+                st.sampled_from((JobPhase.WAITING, JobPhase.RUNNING, JobPhase.DONE, JobPhase.DONE))
+            )
+            if phase is JobPhase.RUNNING and node.takes_worker:
                 ran[node.site] = ran.get(node.site, 0) + 1
                 if ran[node.site] > workers[node.site]:
-                    phase = Phase.WAITING
-            stands[name] = Stand(phase, T0 - draw(seconds))
+                    phase = JobPhase.WAITING
+            stands[name] = JobProgress(phase, T0 - draw(seconds))
     lag = draw(st.sampled_from((0.0, 1.0)))
     return dag, Beliefs(run_s, workers, queue_s, EVERYWHERE, setup_s), stands, lag
 
@@ -206,17 +202,17 @@ def worlds(draw: st.DrawFn) -> tuple[PlannedDag, Beliefs, dict[str, Stand], floa
 @settings(max_examples=20, deadline=None)
 @given(worlds())
 def test_predictions_keep_to_the_dag_its_workers_and_its_paths(
-    world: tuple[PlannedDag, Beliefs, dict[str, Stand], float],
+    world: tuple[PlannedDag, Beliefs, dict[str, JobProgress], float],
 ) -> None:
     dag, beliefs, stands, lag = world
     found = predict(dag, beliefs, stands, T0, lag)
-    done = {name for name, stand in stands.items() if stand.phase is Phase.DONE}
+    done = {name for name, stand in stands.items() if stand.phase is JobPhase.DONE}
     assert found.jobs.keys() == dag.nodes.keys() - done
     for name, (begin, end) in found.jobs.items():
         assert T0 <= begin <= end
         for parent in dag.nodes[name].parents:
             assert parent in done or found.jobs[parent][1] <= begin + 1e-6
-    waiting = {n for n in found.jobs if stands.get(n, Stand()).phase is Phase.WAITING}
+    waiting = {n for n in found.jobs if stands.get(n, JobProgress()).phase is JobPhase.WAITING}
     assert {w.job for w in found.windows} == {n for n in waiting if dag.nodes[n].first}
     for window in found.windows:
         begin, end = found.jobs[window.job]

@@ -14,16 +14,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from monitor_files import executing, stamp, starting, submitted, terminated
 
-from monitors.planned.dag import Moving, Node, PlannedDag
-from monitors.watcher.events import Event, Watched, What
+from monitors.watcher.events import Event, EventKind, Watched
 from monitors.watcher.workflow_files import Files
-from monitors.workflows.logs.submit_dir import JobKind
+from monitors.workflows.planned.dag import Moving, Node, PlannedDag
+from monitors.workflows.planned.submit_dir import JobKind
 from network_provisioner.base.model import Transit, TransitRequest
 from network_provisioner.client.hookconfig import HookConfig
 from pegasus_hooks.advance.beliefs import Beliefs
-from pegasus_hooks.advance.booking import Booking
-from pegasus_hooks.advance.listening import EVERY_S, LOOK_S, REST_AT_MOST_S, Ahead
-from pegasus_hooks.advance.progress import NOT_BEGUN, Phase, Stand, after
+from pegasus_hooks.advance.booking import WorkflowReservations
+from pegasus_hooks.advance.listening import EVERY_S, LOOK_S, REST_AT_MOST_S, AdvanceReservations
+from pegasus_hooks.advance.progress import NOT_BEGUN, JobPhase, JobProgress, after
 
 T0 = 1_700_000_000.0
 IN, RUN, OUT = "stage_in", "run", "stage_out"
@@ -49,27 +49,29 @@ RUN_S = 600.0
 def attempts(draw: st.DrawFn) -> list[tuple[bool, Event]]:
     """What happens to a job with a PRE and a POST, in order; and of each whether DAGMan tells it.
     The last attempt may go on still; DAGMan knows then that the job was submitted."""
-    happens: list[tuple[bool, What, int | None, int]] = []
+    happens: list[tuple[bool, EventKind, int | None, int]] = []
     ends = draw(st.lists(st.sampled_from(["pre fails", "fails", "post fails"]), max_size=3))
     last = draw(st.sampled_from(["asks", "submitted", "runs", "is held", "is done", "fails"]))
     for cluster, end in enumerate([*ends, last], 7):
-        happens.append((True, What.PRE_STARTED, None, 0))
+        happens.append((True, EventKind.PRE_STARTED, None, 0))
         if end == "asks":
             break
-        happens.append((True, What.PRE_ENDED, int(end == "pre fails"), 0))
+        happens.append((True, EventKind.PRE_ENDED, int(end == "pre fails"), 0))
         if end == "pre fails":
             continue
-        own: list[tuple[bool, What, int | None, int]] = [(False, What.SUBMITTED, None, cluster)]
+        own: list[tuple[bool, EventKind, int | None, int]] = [
+            (False, EventKind.SUBMITTED, None, cluster)
+        ]
         if end != "submitted":
-            own.append((False, What.RUNNING, None, cluster))
+            own.append((False, EventKind.RUNNING, None, cluster))
         if end == "is held":
-            own.append((False, What.HELD, None, cluster))
+            own.append((False, EventKind.HELD, None, cluster))
         if end in ("is done", "fails", "post fails"):
-            own.append((False, What.ENDED, int(end == "fails"), cluster))
+            own.append((False, EventKind.ENDED, int(end == "fails"), cluster))
         # DAGMan reads its log every few seconds, and before it runs POST.
-        own.insert(draw(st.integers(1, len(own))), (True, What.SUBMITTED, None, 0))
+        own.insert(draw(st.integers(1, len(own))), (True, EventKind.SUBMITTED, None, 0))
         if end in ("is done", "fails", "post fails"):
-            own.append((False, What.POST_ENDED, int(end != "is done"), cluster))
+            own.append((False, EventKind.POST_ENDED, int(end != "is done"), cluster))
         happens += own
     return [
         (by_dagman, Event(what, T0 + at, "j", code, cluster))
@@ -77,7 +79,7 @@ def attempts(draw: st.DrawFn) -> list[tuple[bool, Event]]:
     ]
 
 
-def stand_after(events: list[Event], retries: int) -> Stand:
+def stand_after(events: list[Event], retries: int) -> JobProgress:
     stand = NOT_BEGUN
     for event in events:
         stand = after(stand, event, retries)
@@ -97,21 +99,8 @@ def test_it_does_not_depend_on_when_the_logs_are_read(
         begin = max(begin, cut)
     found = stand_after(looks, retries)
     assert (found.phase, found.failures) == (in_turn.phase, in_turn.failures)
-    if found.phase not in (Phase.WAITING, Phase.NEVER):
+    if found.phase not in (JobPhase.WAITING, JobPhase.NEVER):
         assert found.since == in_turn.since
-
-
-def test_one_that_failed_for_good_does_so_however_late_it_is_heard() -> None:
-    of_htcondor = [
-        Event(What.SUBMITTED, T0, "j", None, 7),
-        Event(What.RUNNING, T0 + 1, "j", None, 7),
-        Event(What.ENDED, T0 + 2, "j", 1, 7),
-    ]
-    of_dagman = [Event(What.PRE_STARTED, T0 - 1, "j"), Event(What.PRE_ENDED, T0 - 1, "j", 0),
-                 Event(What.SUBMITTED, T0 + 5, "j")]  # fmt: skip
-    assert stand_after([*of_htcondor, *of_dagman], 0).phase is Phase.NEVER
-    again = stand_after([*of_htcondor, *of_dagman, Event(What.POST_ENDED, T0 + 6, "j", 1, 7)], 1)
-    assert (again.phase, again.failures) == (Phase.WAITING, 1)
 
 
 # -- a run -----------------------------------------------------------------------------------------
@@ -131,29 +120,29 @@ class Slow:
         return []
 
 
-def listening(broker: Slow | None = None) -> Ahead:
+def listening(broker: Slow | None = None) -> AdvanceReservations:
     broker = broker or Slow()
 
     def beliefs_of(now: float) -> Beliefs:
         return Beliefs({RUN: RUN_S}, rate_bps={("tacc", "mu"): 1e9, ("mu", "tacc"): 1e9})
 
-    booking = Booking("w", broker, lambda job: {})  # type: ignore[arg-type]
-    return Ahead(DAG, booking, beliefs_of, clock=lambda: broker.now)
+    booking = WorkflowReservations("w", broker, lambda job: {})  # type: ignore[arg-type]
+    return AdvanceReservations(DAG, booking, beliefs_of, clock=lambda: broker.now)
 
 
-def hear(ahead: Ahead, *events: Event) -> None:
+def hear(ahead: AdvanceReservations, *events: Event) -> None:
     for event in events:
         ahead.on(event, WATCHED)
 
 
 def well(job: str, at: float, cluster: int) -> Iterator[Event]:
     """A job that is submitted at ``at`` and done 10 s later."""
-    yield Event(What.SUBMITTED, at, job, None, cluster)
-    yield Event(What.RUNNING, at + 1, job, None, cluster)
-    yield Event(What.ENDED, at + 10, job, 0, cluster)
+    yield Event(EventKind.SUBMITTED, at, job, None, cluster)
+    yield Event(EventKind.RUNNING, at + 1, job, None, cluster)
+    yield Event(EventKind.ENDED, at + 10, job, 0, cluster)
 
 
-def last_begins(ahead: Ahead, now: float) -> float:
+def last_begins(ahead: AdvanceReservations, now: float) -> float:
     """In how many seconds the last transfer is believed to begin."""
     ahead.look(now)
     (window,) = [w for w in ahead.prediction.windows if w.job == OUT]
@@ -186,18 +175,20 @@ def test_a_watcher_that_begins_late_knows_for_how_long_a_job_has_run(tmp_path: P
 
 def test_where_a_dagman_was_killed_the_next_one_finds_its_jobs_running() -> None:
     ahead = listening()
-    hear(ahead, Event(What.DAG_STARTED, T0), *well(IN, T0 + 5, 2))
-    hear(ahead, *list(well(RUN, T0 + 20, 3))[:2], Event(What.DAG_GONE, T0 + 100))
-    hear(ahead, Event(What.DAG_STARTED, T0 + 130), Event(What.SUBMITTED, T0 + 132, RUN))
+    hear(ahead, Event(EventKind.DAG_STARTED, T0), *well(IN, T0 + 5, 2))
+    hear(ahead, *list(well(RUN, T0 + 20, 3))[:2], Event(EventKind.DAG_GONE, T0 + 100))
+    hear(ahead, Event(EventKind.DAG_STARTED, T0 + 130), Event(EventKind.SUBMITTED, T0 + 132, RUN))
     left = RUN_S - 200.0
     assert left < last_begins(ahead, T0 + 221.0) < left + 20.0
 
 
 def test_a_rescue_runs_again_what_failed_or_was_left() -> None:
     ahead = listening()
-    hear(ahead, Event(What.DAG_STARTED, T0), *well(IN, T0 + 5, 2))
-    hear(ahead, *list(well(RUN, T0 + 20, 3))[:2], Event(What.REMOVED, T0 + 90, RUN, None, 3))
-    hear(ahead, Event(What.DAG_ENDED, T0 + 91, code=1), Event(What.DAG_STARTED, T0 + 5000))
+    hear(ahead, Event(EventKind.DAG_STARTED, T0), *well(IN, T0 + 5, 2))
+    hear(ahead, *list(well(RUN, T0 + 20, 3))[:2], Event(EventKind.REMOVED, T0 + 90, RUN, None, 3))
+    hear(
+        ahead, Event(EventKind.DAG_ENDED, T0 + 91, code=1), Event(EventKind.DAG_STARTED, T0 + 5000)
+    )
     assert RUN_S < last_begins(ahead, T0 + 5001.0) < RUN_S + 20.0
 
 
@@ -205,24 +196,32 @@ def test_a_rescue_runs_again_what_failed_or_was_left() -> None:
 def test_what_passed_otherwise_is_not_what_dagman_takes_between_two_jobs(why: str) -> None:
     """The prediction would put that much between any two jobs."""
     ahead = listening()
-    start = Event(What.DAG_STARTED, T0)
+    start = Event(EventKind.DAG_STARTED, T0)
     if why == "it is tried again":
-        fails = [*list(well(RUN, T0 + 20, 3))[:2], Event(What.ENDED, T0 + 520, RUN, 1, 3)]
-        again = Event(What.PRE_STARTED, T0 + 1020, RUN)
+        fails = [*list(well(RUN, T0 + 20, 3))[:2], Event(EventKind.ENDED, T0 + 520, RUN, 1, 3)]
+        again = Event(EventKind.PRE_STARTED, T0 + 1020, RUN)
         hear(ahead, start, *well(IN, T0 + 5, 2), *fails, again)
     elif why == "it is a rescue":
-        hear(ahead, start, *well(IN, T0 + 5, 2), Event(What.DAG_ENDED, T0 + 91, code=1))
-        hear(ahead, Event(What.DAG_STARTED, T0 + 1000), Event(What.PRE_STARTED, T0 + 1020, RUN))
+        hear(ahead, start, *well(IN, T0 + 5, 2), Event(EventKind.DAG_ENDED, T0 + 91, code=1))
+        hear(
+            ahead,
+            Event(EventKind.DAG_STARTED, T0 + 1000),
+            Event(EventKind.PRE_STARTED, T0 + 1020, RUN),
+        )
     else:  # the jobs' logs of both runs come before DAGMan's
         hear(ahead, *well(IN, T0 + 5, 2), *list(well(RUN, T0 + 1020, 3))[:2], start)
-        hear(ahead, Event(What.DAG_ENDED, T0 + 91, code=1), Event(What.DAG_STARTED, T0 + 1000))
+        hear(
+            ahead,
+            Event(EventKind.DAG_ENDED, T0 + 91, code=1),
+            Event(EventKind.DAG_STARTED, T0 + 1000),
+        )
     assert last_begins(ahead, T0 + 1022.0) < RUN_S + 20.0
 
 
 def test_a_look_that_took_long_on_a_busy_machine_does_not_stop_the_next() -> None:
     broker = Slow(takes_s=10.0)
     ahead = listening(broker)
-    hear(ahead, Event(What.DAG_STARTED, T0))
+    hear(ahead, Event(EventKind.DAG_STARTED, T0))
     for _ in range(300):
         ahead.tick(T0 + broker.now)
         broker.now += 1.0
@@ -245,10 +244,10 @@ def test_only_a_first_attempt_is_reserved_for(tmp_path: Path) -> None:
 
     beliefs = Beliefs({RUN: RUN_S})
     now = rig.clock.now
-    booking = Booking("w", Direct(rig), requests_of)
-    ahead = Ahead(DAG, booking, lambda _: beliefs, clock=lambda: rig.clock.now)
-    fails = [Event(What.PRE_STARTED, now + 1, IN), Event(What.PRE_ENDED, now + 2, IN, 1)]
-    hear(ahead, Event(What.DAG_STARTED, now), fails[0])
+    booking = WorkflowReservations("w", Direct(rig), requests_of)
+    ahead = AdvanceReservations(DAG, booking, lambda _: beliefs, clock=lambda: rig.clock.now)
+    fails = [Event(EventKind.PRE_STARTED, now + 1, IN), Event(EventKind.PRE_ENDED, now + 2, IN, 1)]
+    hear(ahead, Event(EventKind.DAG_STARTED, now), fails[0])
     ahead.look(now + 1)
     assert [t.job for t in rig.broker.list()] == [OUT]
     hear(ahead, fails[1])

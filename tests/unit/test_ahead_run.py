@@ -14,13 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_ahead_predict import computes, dag_of, moves
 
-from monitors.planned.dag import Moving, Node, PlannedDag
-from monitors.workflows.logs.submit_dir import JobKind
+from monitors.workflows.planned.dag import Moving, Node, PlannedDag
+from monitors.workflows.planned.submit_dir import JobKind
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.model import LIVE, TransitRequest, TransitState
 from pegasus_hooks.advance.beliefs import Beliefs
-from pegasus_hooks.advance.booking import Booking
-from pegasus_hooks.advance.correct import Rules
+from pegasus_hooks.advance.booking import CorrectionRules, WorkflowReservations
 
 MB = 10**6
 PAIRS = (("mu", "tacc"), ("tacc", "mu"), ("local", "tacc"), ("iplant", "mu"))
@@ -106,30 +105,10 @@ def test_a_broker_that_is_away_costs_nothing_but_the_reservation(
     def away(*_: object) -> None:
         raise BrokerError("the broker cannot be reached", "unreachable")
 
-    monkeypatch.setattr(Booking, "look", away)
+    monkeypatch.setattr(WorkflowReservations, "look", away)
     run.run()
     assert run.planned["w:out:0:tacc-mu"] is False
     assert {t.state for t in rig.broker.list()} == {TransitState.RELEASED}
-
-
-def test_switches_that_refuse_leave_the_run_alone(rig: Rig) -> None:
-    dag = line()
-
-    def breaks(run: VirtualRun) -> None:
-        since = run.rig.clock.now - 1_000_000.0
-        run.rig.controller.broken = refusing() if 50 < since < 70 else None
-
-    truth = truth_of(dag, {"run": 100.0})
-    run = VirtualRun(rig, dag, Beliefs({"run": 30.0}, {}, {}, RATES), truth, watch=breaks)
-    run.run()
-    assert run.left() == [] and rig.reserved() == {}
-
-
-def test_nothing_is_reserved_for_transfers_that_end_at_once(rig: Rig) -> None:
-    dag = line(size=4 * MB)
-    run = run_of(rig, dag, {"run": 10.0}, truth_of(dag, {"run": 10.0}))
-    run.run()
-    assert not any(run.planned.values()) and run.ahead.booking.held == {}
 
 
 # -- whatever happens ------------------------------------------------------------------------------
@@ -207,7 +186,7 @@ def test_no_order_of_things_oversubscribes_a_link_or_leaves_anything(
     )  # fmt: skip
     judge = Judge(rng)
     beliefs = Beliefs(believed, {}, {}, RATES)
-    rules = Rules(horizon_s=rng.choice((20.0, 3600.0)))
+    rules = CorrectionRules(horizon_s=rng.choice((20.0, 3600.0)))
     VirtualRun(rig, dag, beliefs, truth, "always", rules, step_s=1.0, watch=judge).run()
     rig.controller.broken = None
     for name in judge.others:

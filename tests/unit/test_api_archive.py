@@ -22,7 +22,7 @@ from pyarrow import parquet
 from test_api_documented import EXAMPLE, part_of
 
 from adon.service.archive import routers
-from monitors.api.streams import Room
+from monitors.api.streams import AnswerLimit
 from monitors.api.streams import Stream as Streamed
 from monitors.archive.archive import Archive, ArchiveError, Measurement
 from monitors.archive.feed import Feed
@@ -481,7 +481,7 @@ def test_who_goes_away_leaves_nobody_that_looks_for_it() -> None:
 
 
 def test_only_so_many_long_answers_at_once() -> None:
-    room = Room(1, "feeds")
+    room = AnswerLimit(1, "feeds")
     sent: list[str] = []
 
     async def run() -> None:
@@ -515,10 +515,10 @@ def test_only_so_many_long_answers_at_once() -> None:
 def test_too_many_feeds_and_exports_are_told_so(
     here: Here, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(_: Room) -> None:
+    def full(_: AnswerLimit) -> None:
         raise BrokerError("full", "busy")
 
-    monkeypatch.setattr(Room, "enter", full)
+    monkeypatch.setattr(AnswerLimit, "enter", full)
     for path in ("/v1/feed", "/v1/measurements/export", "/v1/measurements/export?format=parquet"):
         assert error(here.get(path))[:2] == (503, "busy")
 

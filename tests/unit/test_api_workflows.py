@@ -30,10 +30,10 @@ from monitors.api.visible import Visible
 from monitors.archive.archive import Archive, ArchiveError, Measurement
 from monitors.rules import Rules
 from monitors.workflows.follower import Follower
-from monitors.workflows.logs.submit_dir import SubmitDir
 from monitors.workflows.overview import KnownWorkflows
+from monitors.workflows.planned.submit_dir import SubmitDir
 from monitors.workflows.service import KIND, Refresher, answer_id
-from monitors.workflows.status import State
+from monitors.workflows.status import WorkflowState
 from network_provisioner.access import ANYBODY, Keyring
 from network_provisioner.api import create_app
 from network_provisioner.base.errors import InputError
@@ -92,7 +92,7 @@ def test_workflows_are_chosen_and_the_last_to_change_comes_first(
 ) -> None:
     client, archive = web
     archive.record_many([
-        workflow("w1", user="ada"), status("w1", T0 + 10, done=5, state=State.DONE),
+        workflow("w1", user="ada"), status("w1", T0 + 10, done=5, state=WorkflowState.DONE),
         workflow("w2", user="bob"), status("w2", T0 + 20),
         workflow("w3", user="ada", parent="w2", root="w2"), status("w3", T0 + 30, done=3, total=4),
         workflow("w4", user="ada"),

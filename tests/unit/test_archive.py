@@ -35,41 +35,6 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "deep" / "archive.sqlite"
 
 
-def test_takes_an_id_once_and_keeps_the_first(path: Path) -> None:
-    with Archive(path) as archive:
-        assert archive.record(measured("a", 5.0, workflow="w", details={"job": "j"}))
-        assert not archive.record(measured("a", 7.0))
-        assert archive.record_many([measured("a"), measured("b"), measured("b")]) == 1
-        kept = archive.query("throughput", "mu>tacc", workflow="w")
-    assert kept == [measured("a", 5.0, workflow="w", details={"job": "j"})]
-
-
-def test_query_is_ordered_by_time_and_bounded(path: Path) -> None:
-    with Archive(path) as archive:
-        archive.record_many(measured(str(at), at=at) for at in (3.0, 1.0, 2.0, 4.0))
-        found = archive.query("throughput", since=2.0, until=3.0)
-        assert [m.at for m in found] == [2.0, 3.0]
-        assert archive.subjects("throughput") == ["mu>tacc"]
-        assert archive.query("throughput", subject="tacc>mu") == []
-
-
-def test_what_is_recorded_is_there_for_the_next_to_open(path: Path) -> None:
-    with Archive(path) as archive:
-        archive.record(measured("a"))
-    with Archive(path, read_only=True) as archive:
-        assert archive.query("throughput") == [measured("a")]
-
-
-def test_cannot_be_changed_even_by_hand(path: Path) -> None:
-    with Archive(path) as archive:
-        archive.record(measured("a"))
-    db = sqlite3.connect(path)
-    for statement in ("UPDATE measurement SET value = 2", "DELETE FROM measurement"):
-        with pytest.raises(sqlite3.IntegrityError, match="append-only"):
-            db.execute(statement)
-    db.close()
-
-
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
@@ -257,30 +222,6 @@ def test_what_was_committed_survives_kill_9(path: Path) -> None:
 # ------------------------------------------------------------------ estimates
 
 values = st.lists(st.floats(0, 1e12), min_size=1, max_size=200)
-moments = st.lists(st.tuples(st.floats(0, 1e9), st.floats(0, 1e9)), max_size=60)
-
-
-@given(moments, st.floats(0, 1e9), st.none() | st.floats(0, 1e9))
-def test_estimates_never_use_what_came_later(
-    data: list[tuple[float, float]], now: float, max_age_s: float | None
-) -> None:
-    known = [
-        (value, at)
-        for value, at in data
-        if at <= now and (max_age_s is None or at >= now - max_age_s)
-    ]
-    with Archive(":memory:") as everything, Archive(":memory:") as past:
-        everything.record_many(measured(f"{n}", *pair) for n, pair in enumerate(data))
-        past.record_many(measured(f"{n}", *pair) for n, pair in enumerate(data) if pair in known)
-        full = everything.estimate("throughput", "mu>tacc", now, max_age_s)
-        assert full == past.estimate("throughput", "mu>tacc", now)
-    assert (full is None) == (not known)
-    if full is not None:
-        used = [value for value, _ in known]
-        assert min(used) <= full.value <= max(used)
-        assert full.at == max(at for _, at in known) <= now
-        assert full.count == len(known)
-        assert full.age_s(now) == now - full.at
 
 
 @given(values)

@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 from callout_world import CLASS, callout_text
 
-from pegasus_hooks.callout import HEAD, Job, choose
+from pegasus_hooks.callout import HEAD, CalloutJob, choose
 from pegasus_hooks.callout_first import planned
 
 JAVA = ["/usr/bin/java", "-Dpegasus.home.sysconfdir=/none", CLASS]
 
 
 def test_sites_are_read_as_the_planner_writes_them() -> None:
-    assert Job(callout_text("a b", "x").encode()).offered == [b"mu", b"tacc"]
-    assert Job(b"resource.id=NONE NONE\nresource.id=alone\nresource.id= x://y").offered == []
+    assert CalloutJob(callout_text("a b", "x").encode()).offered == [b"mu", b"tacc"]
+    assert CalloutJob(b"resource.id=NONE NONE\nresource.id=alone\nresource.id= x://y").offered == []
 
 
 @pytest.mark.parametrize(
@@ -30,8 +30,8 @@ def test_sites_are_read_as_the_planner_writes_them() -> None:
 def test_the_mapping_answers_where_it_can_and_an_offered_site_always(
     table: bytes, site: bytes
 ) -> None:
-    assert choose(Job(b"job.id=ID1\nresource.id=mu x\nresource.id=tacc y\n"), table) == site
-    assert choose(Job(b"job.id=ID1\n"), table) == b"NONE"
+    assert choose(CalloutJob(b"job.id=ID1\nresource.id=mu x\nresource.id=tacc y\n"), table) == site
+    assert choose(CalloutJob(b"job.id=ID1\n"), table) == b"NONE"
 
 
 @pytest.mark.parametrize(

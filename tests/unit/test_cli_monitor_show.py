@@ -8,6 +8,7 @@ import re
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -24,17 +25,17 @@ from monitors.archive.archive import Archive
 from monitors.archive.measurement import Measurement
 from monitors.workflows.analysis import analyse
 from monitors.workflows.follower import Follower
-from monitors.workflows.logs.submit_dir import SubmitDir
 from monitors.workflows.overview import KnownWorkflows
+from monitors.workflows.planned.submit_dir import SubmitDir
 from monitors.workflows.sink import BrokerRequests
-from monitors.workflows.status import State
+from monitors.workflows.status import WorkflowState
 
 MEASURED = [
     *example(),
     workflow("w2", at=T0, name="outer", user="bob", submit_dir="/home/bob/w2"),
-    status("w2", T0 + 10, 5, State.DONE),
+    status("w2", T0 + 10, 5, WorkflowState.DONE),
     workflow("w3", at=T0, name="inner", user="bob", parent="w2", root="w2"),
-    status("w3", T0 + 5, 5, State.DONE),
+    status("w3", T0 + 5, 5, WorkflowState.DONE),
     job("join_ID9", key="w3", outcome="failed", exitcode=7, stderr="a\x1b[31mb\nlast words"),
 ]
 
@@ -287,6 +288,6 @@ def test_no_name_breaks_a_table(name: str, user: str, words: str, n: int, when: 
         (one,) = known.all(lambda _: True).values()
         row = one.as_dict() | {"source": words, "children": [], "history": known.changes(UUID, 5)}
         made = analyse(archive.query("job") + archive.query("job_transfer"))
-        analysis = {"workflows": [UUID]} | made.as_dict()
+        analysis = {"workflows": [UUID]} | asdict(made)
     for said in (list_text([row], when), status_text(row, [], when), analysis_text(row, analysis)):
         assert all(c.isprintable() or c == "\n" for c in said)

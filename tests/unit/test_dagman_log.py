@@ -9,12 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from monitor_files import START, exiting, removal, stamp, starting, table, whole_run
 
-from monitors.workflows.logs.dagman import Begun, Change, StatusParser
-from monitors.workflows.status import State
+from monitors.workflows.logs.dagman import DagmanParser, StatusChange, StepKind
+from monitors.workflows.status import WorkflowState
 
 
-def read(text: str | bytes) -> list[Change]:
-    return StatusParser().feed(text.encode() if isinstance(text, str) else text)
+def read(text: str | bytes) -> list[StatusChange]:
+    return changes(DagmanParser(), text.encode() if isinstance(text, str) else text)
+
+
+def changes(parser: DagmanParser, data: bytes) -> list[StatusChange]:
+    return [told for told in parser.feed(data) if isinstance(told, StatusChange)]
 
 
 def test_a_table_gives_the_eight_fields() -> None:
@@ -34,7 +38,7 @@ def test_a_table_gives_the_eight_fields() -> None:
     assert change.status.total == 30
     assert change.status.futile == 2
     assert change.status.at == START
-    assert change.status.state is State.RUNNING
+    assert change.status.state is WorkflowState.RUNNING
 
 
 def test_reads_the_tables_of_versions_without_futile() -> None:
@@ -66,23 +70,23 @@ def test_reads_seconds_since_1970() -> None:
 
 def test_a_run_ends_done() -> None:
     states = [change.status.state for change in read(whole_run())]
-    assert states[-1] is State.DONE
-    assert set(states[:-1]) == {State.RUNNING}
+    assert states[-1] is WorkflowState.DONE
+    assert set(states[:-1]) == {WorkflowState.RUNNING}
 
 
 @pytest.mark.parametrize(
     ("ending", "state"),
     [
-        (exiting(START + 9, 1), State.FAILED),
-        (exiting(START + 9, 2), State.FAILED),
-        (removal(START + 8) + exiting(START + 9, 2), State.REMOVED),
-        (exiting(START + 9, 3), State.RUNNING),
-        (exiting(START + 9, 0), State.DONE),
+        (exiting(START + 9, 1), WorkflowState.FAILED),
+        (exiting(START + 9, 2), WorkflowState.FAILED),
+        (removal(START + 8) + exiting(START + 9, 2), WorkflowState.REMOVED),
+        (exiting(START + 9, 3), WorkflowState.RUNNING),
+        (exiting(START + 9, 0), WorkflowState.DONE),
     ],
 )
-def test_every_end_has_its_state(ending: str, state: State) -> None:
-    parser = StatusParser()
-    parser.feed((starting() + table(START, queued=1) + ending).encode())
+def test_every_end_has_its_state(ending: str, state: WorkflowState) -> None:
+    parser = DagmanParser()
+    changes(parser, (starting() + table(START, queued=1) + ending).encode())
     assert parser.current is not None
     assert parser.current.state is state
     assert parser.current.in_queue == 1
@@ -90,7 +94,7 @@ def test_every_end_has_its_state(ending: str, state: State) -> None:
 
 def test_an_end_before_any_table_is_told() -> None:
     (change,) = read(starting() + exiting(START + 1, 1))
-    assert change.status.state is State.FAILED
+    assert change.status.state is WorkflowState.FAILED
     assert change.status.total == 0
 
 
@@ -98,13 +102,19 @@ def test_a_rescue_run_in_the_same_file_runs_again() -> None:
     failed = starting() + table(START, done=1, fail=1) + exiting(START, 1)
     again = starting(START + 60, 4243) + table(START + 60, done=1, ready=1)
     states = [c.status.state for c in read(failed + again + exiting(START + 99, 0))]
-    assert states == [State.RUNNING, State.FAILED, State.RUNNING, State.RUNNING, State.DONE]
+    assert states == [
+        WorkflowState.RUNNING,
+        WorkflowState.FAILED,
+        WorkflowState.RUNNING,
+        WorkflowState.RUNNING,
+        WorkflowState.DONE,
+    ]
 
 
 def test_an_earlier_removal_does_not_colour_a_later_failure() -> None:
     first = starting() + table(START, queued=1) + removal(START) + exiting(START, 2)
     second = starting(START + 9) + table(START + 9, fail=1) + exiting(START + 9, 1)
-    assert [c.status.state for c in read(first + second)][-1] is State.FAILED
+    assert [c.status.state for c in read(first + second)][-1] is WorkflowState.FAILED
 
 
 def test_only_changes_are_told() -> None:
@@ -136,9 +146,9 @@ RUN = (whole_run(steps=4) + starting(START + 99) + table(START + 99, fail=1)).en
 @given(st.lists(st.integers(0, len(RUN)), max_size=30))
 def test_portions_do_not_matter(cuts: list[int]) -> None:
     edges = [0, *sorted(cuts), len(RUN)]
-    parser = StatusParser()
+    parser = DagmanParser()
     found = [
-        change for start, end in itertools.pairwise(edges) for change in parser.feed(RUN[start:end])
+        told for start, end in itertools.pairwise(edges) for told in changes(parser, RUN[start:end])
     ]
     assert found == read(RUN)
     assert len({change.key for change in found}) == len(found)
@@ -150,19 +160,22 @@ def test_garbage_never_crashes_and_what_follows_is_read(places: list[tuple[int, 
     damaged = RUN
     for place, garbage in sorted(places, reverse=True):
         damaged = damaged[:place] + garbage + damaged[place:]
-    parser = StatusParser()
-    parser.feed(damaged)
-    parser.feed(b"\n" + (table(START + 500, done=3, ready=1) + exiting(START + 501, 1)).encode())
+    parser = DagmanParser()
+    changes(parser, damaged)
+    changes(
+        parser, b"\n" + (table(START + 500, done=3, ready=1) + exiting(START + 501, 1)).encode()
+    )
     assert parser.current is not None
     assert parser.current.done == 3
     assert parser.current.ended
 
 
 def test_a_file_without_line_ends_does_not_fill_the_memory() -> None:
-    parser = StatusParser()
+    parser = DagmanParser()
     for _ in range(64):
-        parser.feed(b"x" * 100_000)
-    assert parser.feed(b"\n" + table(START, queued=1).encode())[0].status.in_queue == 1
+        assert changes(parser, b"x" * 100_000) == []
+    (change,) = changes(parser, b"\n" + table(START, queued=1).encode())
+    assert change.status.in_queue == 1
 
 
 def test_a_clock_that_is_set_back_leaves_the_newest_the_newest() -> None:
@@ -172,22 +185,28 @@ def test_a_clock_that_is_set_back_leaves_the_newest_the_newest() -> None:
     assert len({change.key for change in found}) == 4
 
 
-def test_a_start_without_an_end_before_it_is_among_the_changes() -> None:
+def test_starts_and_ends_are_told_before_the_changes_that_they_make() -> None:
     text = (
         starting(START) + table(START + 1, queued=1) + starting(START + 50)
         + table(START + 51, queued=1) + exiting(START + 52, 1) + starting(START + 60)
     )  # fmt: skip
-    steps = list(StatusParser().steps(text.encode()))
-    assert [step if isinstance(step, Begun) else str(step.status.state) for step in steps] == [
-        Begun(START), "running", Begun(START + 50), "failed", Begun(START + 60, True), "running",
+    told = [
+        str(one.status.state)
+        if isinstance(one, StatusChange)
+        else (one.step, one.at - START, one.again)
+        for one in DagmanParser().feed(text.encode())
+        if isinstance(one, StatusChange) or one.step is not StepKind.PID
+    ]
+    assert told == [
+        (StepKind.STARTED, 0, False), "running", (StepKind.STARTED, 50, False),
+        (StepKind.EXITED, 52, False), "failed", (StepKind.STARTED, 60, True), "running",
     ]  # fmt: skip
-    assert StatusParser().feed(text.encode()) == [s for s in steps if isinstance(s, Change)]
 
 
 @given(st.lists(st.integers(0, 6), max_size=40))
 def test_there_and_back_within_a_second_is_told_each_time(counts: list[int]) -> None:
     text = "".join(table(START, queued=count, total=9) for count in counts)
-    changes = read(text)
+    found = read(text)
     told = [count for n, count in enumerate(counts) if n == 0 or counts[n - 1] != count]
-    assert [change.status.in_queue for change in changes] == told
-    assert len({change.key for change in changes}) == len(changes)
+    assert [change.status.in_queue for change in found] == told
+    assert len({change.key for change in found}) == len(found)

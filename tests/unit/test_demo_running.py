@@ -14,7 +14,7 @@ import pytest
 from monitor_files import Submitted
 
 from condor_plugins.dagman import DagEnd
-from condor_plugins.waiting import Stuck
+from condor_plugins.waiting import StuckJob
 from examples.demo.demo_run import Interrupted
 from examples.demo.running import (
     PATIENCE_S,
@@ -28,25 +28,25 @@ from examples.demo.running import (
 from examples.testbed.pool import Pool
 from monitors.archive.archive import Archive
 from monitors.workflows.facts.attempts import Attempt, Outcome
-from monitors.workflows.logs.submit_dir import JobKind, PlannedJob
-from monitors.workflows.status import NOT_STARTED, State, Status
+from monitors.workflows.planned.submit_dir import JobKind, PlannedJob
+from monitors.workflows.status import NOT_STARTED, Status, WorkflowState
 from network_provisioner.base.errors import AdonError
 
 
 @pytest.mark.parametrize(
     ("end", "last", "state"),
     [
-        ("success", State.DONE, "success"),
-        ("success", State.FAILED, "failed"),  # pegasus-dagman leaves with 0
-        ("success", State.REMOVED, "removed"),
-        ("success", State.RUNNING, "failed"),  # DAGMan never wrote its end
+        ("success", WorkflowState.DONE, "success"),
+        ("success", WorkflowState.FAILED, "failed"),  # pegasus-dagman leaves with 0
+        ("success", WorkflowState.REMOVED, "removed"),
+        ("success", WorkflowState.RUNNING, "failed"),  # DAGMan never wrote its end
         ("success", None, "failed"),
-        ("failed", State.FAILED, "failed"),
-        ("held", State.RUNNING, "held"),
-        ("removed", State.REMOVED, "removed"),
+        ("failed", WorkflowState.FAILED, "failed"),
+        ("held", WorkflowState.RUNNING, "held"),
+        ("removed", WorkflowState.REMOVED, "removed"),
     ],
 )
-def test_a_success_stands_in_both(end: str, last: State | None, state: str) -> None:
+def test_a_success_stands_in_both(end: str, last: WorkflowState | None, state: str) -> None:
     status = None if last is None else replace(NOT_STARTED, state=last)
     assert end_state(DagEnd(end), status) == state
 
@@ -101,7 +101,7 @@ def attempt(outcome: Outcome = Outcome.QUEUED, since: float = PATIENCE_S) -> Att
 class Answers:
     """A pool that tells of ``stuck`` jobs."""
 
-    def __init__(self, *stuck: Stuck) -> None:
+    def __init__(self, *stuck: StuckJob) -> None:
         self.stuck = stuck
         self.asked: list[Sequence[str]] = []
 
@@ -110,7 +110,7 @@ class Answers:
         return json.dumps([{"job": s.job, "why": s.why, "since": s.since} for s in self.stuck])
 
 
-def world(*stuck: Stuck) -> tuple[Answers, StuckJobs, list[str]]:
+def world(*stuck: StuckJob) -> tuple[Answers, StuckJobs, list[str]]:
     pool, said = Answers(*stuck), list[str]()
     return pool, StuckJobs(cast(Pool, cast(Any, pool)), 7, said.append), said
 
@@ -130,7 +130,7 @@ def test_who_makes_it_worth_asking(outcome: Outcome, since: float, told: bool) -
 
 
 def test_the_pool_is_not_asked_while_nothing_waits_and_not_again_at_once() -> None:
-    pool, stuck, said = world(Stuck("a", WHY, 1.0))
+    pool, stuck, said = world(StuckJob("a", WHY, 1.0))
     stuck.look([attempt(Outcome.RUNNING)], NOW)
     assert pool.asked == []
     for later in (0.0, 1.0, 14.0):
@@ -140,7 +140,7 @@ def test_the_pool_is_not_asked_while_nothing_waits_and_not_again_at_once() -> No
 
 
 def test_it_is_said_again_after_a_minute_and_forgotten_when_it_is_over() -> None:
-    pool, stuck, said = world(Stuck("a", WHY, 1.0))
+    pool, stuck, said = world(StuckJob("a", WHY, 1.0))
     for later in range(0, 100, 10):
         stuck.look([attempt()], NOW + later)
     assert len(said) == 2 and len(stuck.found) == 1
@@ -149,7 +149,7 @@ def test_it_is_said_again_after_a_minute_and_forgotten_when_it_is_over() -> None
 
 
 def test_jobs_that_wait_for_the_same_are_told_together() -> None:
-    found = [Stuck(f"j{n}", WHY, 1.0) for n in range(5)] + [Stuck("x", "is on hold: y", 2.0)]
+    found = [StuckJob(f"j{n}", WHY, 1.0) for n in range(5)] + [StuckJob("x", "is on hold: y", 2.0)]
     assert stuck_words(found) == [
         f"5 jobs wait, j0, j1, j2 and 2 more: each {WHY}",
         "job x is on hold: y",

@@ -12,14 +12,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from condor_plugins.pool.command import CommandExpansion
-from condor_plugins.pool.demand import ENDING, Demand, Limits, Plan, Worker, plan
-from condor_plugins.pool.process import Process, identify
-from condor_plugins.pool.slots import fitting
-from condor_plugins.pool.startd import StartdExpansion
-from condor_plugins.pool.workerconfig import Shape, StartdSettings, worker_config
+from condor_plugins.pool.demand import (
+    ENDING,
+    ExpansionLimits,
+    ExpansionPlan,
+    SlotDemand,
+    Worker,
+    plan,
+)
+from condor_plugins.pool.startd import ProcessIdentity, StartdExpansion, fitting, identify
+from condor_plugins.pool.workerconfig import StartdSettings, WorkerShape, worker_config
 from network_provisioner.base.errors import AdonError, InputError, MissingError
 
-LIMITS = Limits(8, 3)
+LIMITS = ExpansionLimits(8, 3)
 
 
 def worker(name: str, slots: int, demand: str = "a", **more: str) -> Worker:
@@ -27,36 +32,40 @@ def worker(name: str, slots: int, demand: str = "a", **more: str) -> Worker:
 
 
 def test_what_is_missing_is_started_in_full_workers_and_a_rest() -> None:
-    assert plan(Demand("a", 8, 9.0), [], 1, LIMITS) == Plan(start=(3, 3, 1))
+    assert plan(SlotDemand("a", 8, 9.0), [], 1, LIMITS) == ExpansionPlan(start=(3, 3, 1))
 
 
 def test_what_is_beyond_the_limits_is_refused() -> None:
     others = [worker("w", 6, "b")]
-    assert plan(Demand("a", 8, 9.0), others, 0, LIMITS) == Plan(start=(2,), refused=6)
+    assert plan(SlotDemand("a", 8, 9.0), others, 0, LIMITS) == ExpansionPlan(start=(2,), refused=6)
 
 
 def test_one_that_is_ending_still_holds_its_cores() -> None:
     ending = [worker("w", 6, state=ENDING)]
-    assert plan(Demand("a", 8, 9.0), ending, 0, LIMITS) == Plan(start=(2,), refused=6)
+    assert plan(SlotDemand("a", 8, 9.0), ending, 0, LIMITS) == ExpansionPlan(start=(2,), refused=6)
 
 
 def test_a_smaller_demand_lets_workers_go() -> None:
     own = [worker("w1", 3), worker("w2", 3), worker("w3", 1)]
-    assert plan(Demand("a", 3, 9.0), own, 0, LIMITS) == Plan(stop=("w2", "w3"), keep=("w1",))
+    assert plan(SlotDemand("a", 3, 9.0), own, 0, LIMITS) == ExpansionPlan(
+        stop=("w2", "w3"), keep=("w1",)
+    )
 
 
 def test_a_demand_for_nothing_lets_all_go_but_others() -> None:
     there = [worker("w1", 3), worker("w2", 3, "b")]
-    assert plan(Demand("a", 0, 9.0), there, 0, LIMITS) == Plan(stop=("w1",))
+    assert plan(SlotDemand("a", 0, 9.0), there, 0, LIMITS) == ExpansionPlan(stop=("w1",))
 
 
 demands = st.builds(
-    Demand, st.sampled_from("abc"), st.integers(0, 40), st.just(9.0), st.integers(1, 4)
+    SlotDemand, st.sampled_from("abc"), st.integers(0, 40), st.just(9.0), st.integers(1, 4)
 )
-limits = st.builds(Limits, st.integers(0, 30), st.integers(1, 5))
+limits = st.builds(ExpansionLimits, st.integers(0, 30), st.integers(1, 5))
 
 
-def carried_out(found: Plan, demand: Demand, workers: list[Worker], tag: int) -> list[Worker]:
+def carried_out(
+    found: ExpansionPlan, demand: SlotDemand, workers: list[Worker], tag: int
+) -> list[Worker]:
     kept = [replace(w, state=ENDING) if w.name in found.stop else w for w in workers]
     new = [Worker(f"w{tag}.{n}", demand.id, s, 9.0) for n, s in enumerate(found.start)]
     return kept + new
@@ -65,7 +74,7 @@ def carried_out(found: Plan, demand: Demand, workers: list[Worker], tag: int) ->
 @settings(max_examples=25)
 @given(st.lists(st.tuples(demands, st.integers(0, 20)), max_size=8), limits)
 def test_never_more_than_the_limit_and_twice_is_once(
-    asked: list[tuple[Demand, int]], limit: Limits
+    asked: list[tuple[SlotDemand, int]], limit: ExpansionLimits
 ) -> None:
     workers: list[Worker] = []
     for tag, (demand, present) in enumerate(asked):
@@ -83,7 +92,7 @@ def test_never_more_than_the_limit_and_twice_is_once(
 
 
 @given(st.lists(demands, max_size=6), limits)
-def test_nobody_elses_workers_are_stopped(asked: list[Demand], limit: Limits) -> None:
+def test_nobody_elses_workers_are_stopped(asked: list[SlotDemand], limit: ExpansionLimits) -> None:
     workers: list[Worker] = []
     for tag, demand in enumerate(asked):
         found = plan(demand, workers, 0, limit)
@@ -95,7 +104,7 @@ def test_nobody_elses_workers_are_stopped(asked: list[Demand], limit: Limits) ->
 @pytest.mark.parametrize("name", ["", "a b", 'a"', "a\n", "-a", "a" * 201])
 def test_a_demand_has_a_plain_name(name: str) -> None:
     with pytest.raises(InputError, match="expected letters, digits"):
-        Demand(name, 1, 0.0)
+        SlotDemand(name, 1, 0.0)
 
 
 def test_slots_are_counted_as_jobs_fit_into_them() -> None:
@@ -110,7 +119,7 @@ def test_slots_are_counted_as_jobs_fit_into_them() -> None:
 
 def test_a_worker_takes_no_job_after_its_lease_and_leaves_when_idle(tmp_path: Path) -> None:
     settings = StartdSettings(tmp_path, "cm:9618", site="mu", idle_s=90, config={"UID_DOMAIN": "x"})
-    text = worker_config(settings, Shape("adon-1", "wf:level3", 2, 4, 512, 1234.2))
+    text = worker_config(settings, WorkerShape("adon-1", "wf:level3", 2, 4, 512, 1234.2))
     found = dict(line.split(" = ", 1) for line in text.splitlines())
     assert found["START"] == "time() < 1235"
     assert (found["STARTD_NOCLAIM_SHUTDOWN"], found["UPDATE_INTERVAL"]) == ("90", "45")
@@ -133,7 +142,7 @@ def test_processes_are_known_by_when_they_started() -> None:
 
     own = identify(os.getpid())
     assert own is not None
-    assert identify(own.pid) != Process(own.pid, own.started - 1)
+    assert identify(own.pid) != ProcessIdentity(own.pid, own.started - 1)
     assert identify(2**22 + 1) is None
 
 
@@ -154,7 +163,7 @@ def program(folder: Path, then: str = "") -> tuple[CommandExpansion, Path]:
 
 def test_a_program_of_the_admins_gets_the_demand(tmp_path: Path) -> None:
     expansion, log = program(tmp_path)
-    demand = Demand("wf:level3", 20, 99.5, 2, 512, 10**9, "why")
+    demand = SlotDemand("wf:level3", 20, 99.5, 2, 512, 10**9, "why")
     assert expansion.enlarge(demand).workers == ()
     assert expansion.shrink("wf:level3") == 0
     assert expansion.workers() == []
@@ -177,7 +186,7 @@ def test_its_workers_are_told(tmp_path: Path) -> None:
     other = {**row, "name": "vm-2", "demand": "b", "state": "ending"}
     answer = {"workers": [row, other], "note": "two are on their way"}
     expansion, _ = program(tmp_path, f"print(json.dumps({answer!r}))")
-    grown = expansion.enlarge(Demand("a", 4, 9.0))
+    grown = expansion.enlarge(SlotDemand("a", 4, 9.0))
     assert grown.workers == (Worker("vm-1", "a", 4, 9.0),)
     assert grown.note == "two are on their way"
     assert [w.state for w in expansion.workers()] == ["running", "ending"]
@@ -197,7 +206,7 @@ def test_its_workers_are_told(tmp_path: Path) -> None:
 def test_a_program_that_fails_says_why(tmp_path: Path, then: str, said: str) -> None:
     expansion, _ = program(tmp_path, then)
     with pytest.raises(AdonError, match=said):
-        expansion.enlarge(Demand("a", 4, 9.0))
+        expansion.enlarge(SlotDemand("a", 4, 9.0))
 
 
 def test_a_program_that_is_not_there_or_never_ends(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from monitor_files import START, Submitted, append, executing, exiting, stamp, submitted, terminated
 from test_kickstart import DOCUMENT
 
-from monitors.workflows.logs.dagman import StatusParser
+from monitors.workflows.logs.dagman import DagmanParser
 from monitors.workflows.report import Failure, failures, last_complaint, tail_of
 
 ONE, TWO, STAGE = (job[0] for job in Submitted.JOBS)
@@ -135,8 +135,8 @@ def test_any_text_has_a_tail_that_can_be_shown(text: str) -> None:
 @given(st.text(), st.integers(0, 400))
 def test_a_torn_list_is_read_as_far_as_it_goes(noise: str, cut: int) -> None:
     def failed(text: str) -> dict[str, str]:
-        parser = StatusParser()
-        parser.feed(f"{noise}\n{text}".encode())
+        parser = DagmanParser()
+        list(parser.feed(f"{noise}\n{text}".encode()))
         return parser.failed
 
     whole = block(a="x", b="y")

@@ -32,10 +32,10 @@ from monitors.workflows.followed import FollowedWorkflow
 from monitors.workflows.follower import Follower
 from monitors.workflows.inquiries import Fallback, Inquiries
 from monitors.workflows.logs.events import JobEvent, Kind
-from monitors.workflows.logs.submit_dir import SubmitDir, derived, root_of, sub_workflows
 from monitors.workflows.logs.watch import StatWatch
+from monitors.workflows.planned.submit_dir import SubmitDir, derived, root_of, sub_workflows
 from monitors.workflows.service import read_now
-from monitors.workflows.status import NOT_STARTED, State, Status, percent, total
+from monitors.workflows.status import NOT_STARTED, Status, WorkflowState, percent, total
 
 PLANNED = """\
 executable = /usr/bin/condor_dagman
@@ -358,7 +358,7 @@ STATUSES = st.builds(
         *counts, percent_done=percent(counts[5], sum(counts)), total=sum(counts), state=state, at=at
     ),
     st.lists(st.integers(0, 1000), min_size=7, max_size=7),
-    st.sampled_from(State),
+    st.sampled_from(WorkflowState),
     st.floats(0, 2e9),
 )
 
@@ -475,7 +475,7 @@ def test_what_others_told_of_an_end_holds_when_jobs_are_removed_later(tmp_path: 
     append(one.nodes, aborted(7, START + 12))
     followed.step()
     assert followed.ended and followed.status is not None
-    assert followed.status.state is State.REMOVED
+    assert followed.status.state is WorkflowState.REMOVED
     measurements, statuses = followed.take()
     assert statuses == []
     assert [m.details["outcome"] for m in measurements if m.metric == "job"] == ["removed"]

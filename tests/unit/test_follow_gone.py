@@ -18,7 +18,7 @@ from monitors.archive.archive import Archive
 from monitors.workflows.condor import Dagman, Gone, Schedd, ads, printed
 from monitors.workflows.follower import Follower
 from monitors.workflows.inquiries import Inquiries, inquiry_into
-from monitors.workflows.status import State, Status, status_text
+from monitors.workflows.status import Status, WorkflowState, status_text
 
 DAGMAN = Dagman(12, START + 0.5, "10.254.0.1:1 ap")
 PAST = {"ClusterId": 12, "QDate": START, "CompletionDate": START + 50}
@@ -66,15 +66,15 @@ def address(tmp_path: Path) -> Path:
     [
         ({"JobStatus": 3, "EnteredCurrentStatus": START + 60,
           "RemoveReason": "via condor_rm (by user ada)"},
-         State.REMOVED, START + 60, "was removed: via condor_rm (by user ada)"),
-        ({"JobStatus": 3}, State.REMOVED, START + 50, "was removed: nobody says why"),
-        ({"JobStatus": 4, "ExitCode": 0}, State.DONE, START + 50, "with exit code 0"),
-        ({"JobStatus": 4, "ExitCode": 1}, State.FAILED, START + 50, "with exit code 1"),
-        ({"JobStatus": 4, "ExitBySignal": True}, State.FAILED, START + 50, "by a signal"),
+         WorkflowState.REMOVED, START + 60, "was removed: via condor_rm (by user ada)"),
+        ({"JobStatus": 3}, WorkflowState.REMOVED, START + 50, "was removed: nobody says why"),
+        ({"JobStatus": 4, "ExitCode": 0}, WorkflowState.DONE, START + 50, "with exit code 0"),
+        ({"JobStatus": 4, "ExitCode": 1}, WorkflowState.FAILED, START + 50, "with exit code 1"),
+        ({"JobStatus": 4, "ExitBySignal": True}, WorkflowState.FAILED, START + 50, "by a signal"),
     ],
 )  # fmt: skip
 def test_how_it_ended_stands_in_the_history(
-    ad: dict[str, Any], state: State, at: float, said: str
+    ad: dict[str, Any], state: WorkflowState, at: float, said: str
 ) -> None:
     gone = Schedd(Commands(history=[PAST | ad])).gone(DAGMAN)
     assert gone is not None and (gone.state, gone.at) == (state, at) and said in gone.why
@@ -82,7 +82,7 @@ def test_how_it_ended_stands_in_the_history(
 
 def test_a_job_that_is_nowhere_is_gone(address: Path) -> None:
     gone = Schedd(Commands(address=address)).gone(DAGMAN)
-    assert gone is not None and gone.state is State.FAILED and gone.at is None
+    assert gone is not None and gone.state is WorkflowState.FAILED and gone.at is None
     assert "neither in the queue nor in the history" in gone.why
 
 
@@ -134,7 +134,11 @@ Json = st.recursive(
 def test_whatever_htcondor_says(queue: Any, history: Any, text: str) -> None:
     schedd = Schedd(Commands(queue, history))
     gone = schedd.gone(DAGMAN)
-    assert gone is None or gone.state in (State.DONE, State.FAILED, State.REMOVED)
+    assert gone is None or gone.state in (
+        WorkflowState.DONE,
+        WorkflowState.FAILED,
+        WorkflowState.REMOVED,
+    )
     assert ads(text) is None or not text.strip() or isinstance(json.loads(text), list)
 
 
@@ -183,10 +187,16 @@ def shown(archive: Archive) -> list[tuple[str, float]]:
 def test_the_following_ends_and_says_why(
     tmp_path: Path, archive: Archive, at: float | None
 ) -> None:
-    planned, knows = power_lost(tmp_path / "run"), Knows(Gone(State.FAILED, "it is gone", at))
+    planned, knows = (
+        power_lost(tmp_path / "run"),
+        Knows(Gone(WorkflowState.FAILED, "it is gone", at)),
+    )
     for _ in range(2):  # whoever begins again finds the same
         (last,) = follower_of(planned, archive, knows).run().values()
-        assert last is not None and (last.state, last.reason) == (State.FAILED, "it is gone")
+        assert last is not None and (last.state, last.reason) == (
+            WorkflowState.FAILED,
+            "it is gone",
+        )
         assert status_text(last).endswith("failed: it is gone")
     assert shown(archive) == [("running", 20.0), ("failed", 20.0 if at is None else 3000.0)]
     assert knows.asked == [Dagman(12, START, "10.254.0.1:1 ap")] * 2
@@ -197,7 +207,7 @@ def test_the_following_ends_and_says_why(
 
 def test_a_rescue_after_that_is_followed(tmp_path: Path, archive: Archive) -> None:
     planned = power_lost(tmp_path / "run")
-    follower = follower_of(planned, archive, Knows(Gone(State.REMOVED, "it is gone")))
+    follower = follower_of(planned, archive, Knows(Gone(WorkflowState.REMOVED, "it is gone")))
     follower.run()
     append(planned.dagman, submitted(13, START + 90))
     append(planned.out, starting(START + 91) + table(START + 95, done=2, queued=1))
@@ -219,14 +229,14 @@ def test_last_words_count_more_than_what_htcondor_says(tmp_path: Path, archive: 
             append(planned.out, table(START + 25, done=3) + exiting(START + 25, 0))
             return super().gone(dagman)
 
-    (last,) = follower_of(planned, archive, Late(Gone(State.FAILED, "x"))).run().values()
-    assert last is not None and (last.state, last.reason) == (State.DONE, "")
+    (last,) = follower_of(planned, archive, Late(Gone(WorkflowState.FAILED, "x"))).run().values()
+    assert last is not None and (last.state, last.reason) == (WorkflowState.DONE, "")
 
 
 def test_nobody_is_asked_while_it_writes_or_where_it_never_ran(
     tmp_path: Path, archive: Archive
 ) -> None:
-    knows = Knows(Gone(State.FAILED, "x"))
+    knows = Knows(Gone(WorkflowState.FAILED, "x"))
     writes, ended = power_lost(tmp_path / "a"), power_lost(tmp_path / "b", START)
     append(writes.out, table(time.time(), done=2, queued=1))
     append(ended.out, exiting(START + 30, 1))
@@ -253,7 +263,7 @@ def test_one_that_is_there_is_waited_for_unless_one_gives_up(
     assert not follower.family.ended
     follower = follower_of(planned, archive, knows, give_up_s=3600.0, clock=lambda: START + 3700)
     (last,) = follower.run().values()
-    assert last is not None and last.state is State.RUNNING  # nobody knows better
+    assert last is not None and last.state is WorkflowState.RUNNING  # nobody knows better
     assert "nothing was written for 61 min: no longer waited for" in caplog.text
     append(planned.out, table(START + 4000, done=2, queued=1))
     assert not follower.poll()  # it goes on after all

@@ -8,12 +8,7 @@ What counts is what a follower finds that nothing ever happened to.
 from __future__ import annotations
 
 import os
-import random
-import signal
-import subprocess
-import sys
 import tempfile
-import threading
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,7 +19,6 @@ from follow_histories import History, World, found, histories
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
-from monitor_files import Submitted, append, whole_run
 
 from monitors.archive.archive import Archive, ArchiveError
 from monitors.archive.measurement import Measurement
@@ -190,43 +184,3 @@ def test_a_small_storm(history: History) -> None:
             storm.look()
     finally:
         storm.teardown()
-
-
-COMMAND = [sys.executable, "-m", "adon", "monitor", "run", "--archive"]
-
-
-@pytest.mark.long
-def test_kill_9_at_random_points_while_logs_rotate(tmp_path: Path) -> None:
-    """A real process, killed again and again while DAGMan writes and its log is put aside."""
-    chooser = random.Random(1)
-    planned = Submitted(tmp_path / "run")
-    planned.out.touch()
-    database = tmp_path / "killed.sqlite"
-    done = threading.Event()
-
-    def write() -> None:
-        for number, line in enumerate(whole_run(steps=60).splitlines(keepends=True)):
-            append(planned.out, line)
-            if number % 97 == 96:
-                planned.out.rename(planned.out.with_name(f"{planned.out.name}.{number}"))
-                planned.out.touch()
-            done.wait(0.02)
-        done.set()
-
-    writer = threading.Thread(target=write)
-    writer.start()
-    kills = 0
-    while not done.is_set():
-        with subprocess.Popen(
-            [*COMMAND, str(database), str(planned.path)], stdout=subprocess.DEVNULL
-        ) as follower:
-            done.wait(chooser.uniform(0.5, 2.0))
-            kills += follower.poll() is None
-            follower.send_signal(signal.SIGKILL)
-    writer.join()
-    subprocess.run([*COMMAND, str(database), str(planned.path)], check=True, capture_output=True)
-    assert kills >= 3
-    with Archive(database) as killed, Archive(":memory:") as whole:
-        Follower(planned.path, whole).run()
-        assert killed.query("status") == whole.query("status")
-        assert killed.query("status")[-1].details["done"] == 60

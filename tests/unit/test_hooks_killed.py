@@ -12,7 +12,7 @@ from hooks_world import make_submit_dir, move
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from monitors.planned import submitdir
+from monitors.workflows.planned import job_files
 from network_provisioner.base.model import TransitState
 from network_provisioner.client.hookconfig import HookConfig
 from network_provisioner.client.path_requests import Effects
@@ -43,13 +43,13 @@ def test_after_a_pre_and_a_post_that_went_well_nothing_is_held(
         lists = {JOB: [move("f", "a", "mu", 100), move("g", "b", "mu", 50)]}
         where = make_submit_dir(Path(folder) / "run", lists)
         broker = BrokerModel()
-        write = submitdir.write_json
+        write = job_files.write_json
 
         def written(path: Path, data: object) -> None:
             with broker.step():
                 write(path, data)
 
-        patch.setattr(submitdir, "write_json", written)
+        patch.setattr(job_files, "write_json", written)
 
         def run(hook: str, retry: int) -> None:
             seconds = [0.0]

@@ -9,8 +9,8 @@ from hooks_world import FakeBroker, journal
 from planned_world import PARENT, WORKFLOW, File, Planned, gsiftp
 from pytest import MonkeyPatch
 
-from monitors.planned import submitdir
-from monitors.planned.moves import Moves
+from monitors.workflows.planned import job_files
+from monitors.workflows.planned.moves import Moves
 from network_provisioner.base.model import TransitState
 from network_provisioner.client.hookconfig import HookConfig
 from network_provisioner.client.path_requests import Effects
@@ -135,7 +135,7 @@ def test_what_a_node_moved_itself_is_reported(plan: Planned) -> None:
     effects = Effects(broker, Budget(60.0), now=lambda: 0.0)
     postjob.run(plan.where, "split_ID1", 0, 0, CONFIG, effects)
     assert [r[1:] for r in broker.released] == [(1000, 2.0, "success"), (77, 1.0, "success")]
-    decision = submitdir.read_json(plan.folder / "split_ID1.adon.json")
+    decision = job_files.read_json(plan.folder / "split_ID1.adon.json")
     assert decision["given_back"] is True
 
 

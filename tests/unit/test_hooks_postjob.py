@@ -9,7 +9,7 @@ import pytest
 from hooks_world import WF_UUID, FakeBroker, journal, make_submit_dir, move
 
 from monitors.archive.archive import ArchiveError
-from monitors.planned import submitdir
+from monitors.workflows.planned import job_files
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.model import Transit
 from network_provisioner.client.hookconfig import HookConfig
@@ -64,12 +64,12 @@ def test_every_transit_is_given_back_with_what_it_moved(submit_dir: Path) -> Non
     broker = FakeBroker()
     before(submit_dir, broker)
     record(submit_dir)
-    submitdir.append_lines(submit_dir / submitdir.SIZE_JOURNAL, [{"lfn": "f", "bytes": 500}])
+    job_files.append_lines(submit_dir / job_files.SIZE_JOURNAL, [{"lfn": "f", "bytes": 500}])
     lines = after(submit_dir, broker)
     assert broker.released == [(IDS[0], 500, 2.0, "success"), (IDS[1], 0, 0.0, "success")]
     assert lines[0]["goodput_bps"] == 2000.0
     assert lines[1]["bytes_source"] == "unknown"  # its transfer left no record
-    decision = submitdir.read_json(submit_dir / "00/00" / f"{JOB}.adon.json")
+    decision = job_files.read_json(submit_dir / "00/00" / f"{JOB}.adon.json")
     assert decision["given_back"] is True
 
 
@@ -90,13 +90,13 @@ def test_a_broker_that_is_away_is_recorded_and_the_measurement_kept(submit_dir: 
     broker = FakeBroker()
     before(submit_dir, broker)
     record(submit_dir)
-    submitdir.append_lines(submit_dir / submitdir.SIZE_JOURNAL, [{"lfn": "f", "bytes": 500}])
+    job_files.append_lines(submit_dir / job_files.SIZE_JOURNAL, [{"lfn": "f", "bytes": 500}])
     broker.refuses_release = BrokerError("it is away")
     kept: list[Transit] = []
     lines = after(submit_dir, broker, kept=kept)
     assert [line["event"] for line in lines] == ["transfer"] * 2 + ["warning"] * 2
     assert (kept[0].id, kept[0].bytes, kept[0].seconds, kept[0].layer) == (IDS[0], 500, 2.0, "l2")
-    decision = submitdir.read_json(submit_dir / "00/00" / f"{JOB}.adon.json")
+    decision = job_files.read_json(submit_dir / "00/00" / f"{JOB}.adon.json")
     assert decision["given_back"] is False
 
 
@@ -123,16 +123,6 @@ def test_what_the_broker_never_heard_of_is_no_warning(submit_dir: Path) -> None:
     assert [line["event"] for line in lines] == ["transfer"] * 2
 
 
-def test_running_twice_is_harmless(submit_dir: Path) -> None:
-    broker = FakeBroker()
-    before(submit_dir, broker)
-    record(submit_dir)
-    first = after(submit_dir, broker)
-    again = after(submit_dir, broker)
-    assert again[: len(first)] == first
-    assert {r[0] for r in broker.released} == set(IDS)
-
-
 @pytest.mark.parametrize("folder", [True, False])
 def test_kickstart_output_serves_where_there_are_no_records(submit_dir: Path, folder: bool) -> None:
     if folder:
@@ -152,7 +142,7 @@ def test_sizes_of_what_a_job_wrote_go_into_the_journal(submit_dir: Path) -> None
     text = f"noise\n{keepsizes.RECORD_PREFIX} {json.dumps({'outputs': outputs})}\n"
     (submit_dir / "00/00/sort_ID2.out").write_text(text)
     keepsizes.keep_sizes(submit_dir, "sort_ID2")
-    assert submitdir.known_sizes(submit_dir) == outputs
+    assert job_files.known_sizes(submit_dir) == outputs
 
 
 def test_sizes_that_kickstart_saw_go_into_the_journal(submit_dir: Path) -> None:
@@ -162,11 +152,11 @@ def test_sizes_that_kickstart_saw_go_into_the_journal(submit_dir: Path) -> None:
         '    in.sam:\n      lfn: "in.sam"\n      size: 40\n    stdin:\n      size: 0\n'
     )
     keepsizes.keep_sizes(submit_dir, "sort_ID2")
-    assert submitdir.known_sizes(submit_dir) == {"x.bam": 12}
+    assert job_files.known_sizes(submit_dir) == {"x.bam": 12}
 
 
 @pytest.mark.parametrize("text", ["", "adon-job-record: {", "adon-job-record: []", "\xff"])
 def test_an_output_without_a_record(submit_dir: Path, text: str) -> None:
     (submit_dir / "00/00/sort_ID2.out").write_text(text)
     keepsizes.keep_sizes(submit_dir, "sort_ID2")
-    assert submitdir.known_sizes(submit_dir) == {}
+    assert job_files.known_sizes(submit_dir) == {}

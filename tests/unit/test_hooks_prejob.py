@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from hooks_world import WF_UUID, FakeBroker, journal, make_submit_dir, move
 
-from monitors.planned import submitdir
-from network_provisioner.base.errors import BrokerError, InputError
+from monitors.workflows.planned import job_files
+from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.model import (
     RequestAnswer,
     Service,
@@ -24,6 +24,7 @@ from network_provisioner.client.hookconfig import HookConfig
 from network_provisioner.client.path_requests import Effects
 from network_provisioner.client.patience import Budget
 from pegasus_hooks.prepost import prejob
+from pegasus_hooks.prepost.prejob import TransferIdentity, identity_of
 
 JOB = "stage_in_local_mu_0_0"
 ID = f"{WF_UUID}:{JOB}:0:a-mu"
@@ -62,7 +63,7 @@ def submit_dir(tmp_path: Path) -> Path:
 
 
 def decision(submit_dir: Path, job: str = JOB) -> dict[str, object]:
-    return submitdir.read_json(submit_dir / "00/00" / f"{job}.adon.json")
+    return job_files.read_json(submit_dir / "00/00" / f"{job}.adon.json")
 
 
 def pairs_of(submit_dir: Path, job: str = JOB) -> list[dict[str, object]]:
@@ -97,13 +98,6 @@ def test_one_request_for_each_pair(submit_dir: Path) -> None:
     ]
 
 
-def test_sizes_of_intermediate_files_come_from_the_journal(submit_dir: Path) -> None:
-    submitdir.append_lines(submit_dir / submitdir.SIZE_JOURNAL, [{"lfn": "h", "bytes": 77}])
-    world = World(FakeBroker())
-    run(submit_dir, world)
-    assert [r.size_bytes for r in world.broker.asked] == [150, 77]
-
-
 @pytest.mark.parametrize("job", ["stage_in_remote_mu_0_0", "align_ID1"])
 def test_jobs_that_need_no_path_ask_nothing(submit_dir: Path, job: str) -> None:
     world = World(FakeBroker())
@@ -119,7 +113,7 @@ def test_a_broker_that_is_away_costs_one_try_and_a_warning(submit_dir: Path) -> 
     assert len(warnings) == 2
     assert all("no route to the broker" in str(w) for w in warnings)
     assert decision(submit_dir)["told"] is False  # which the watcher makes up for
-    assert submitdir.warnings(submit_dir)[0].startswith(f"{JOB}: a to mu: best effort")
+    assert job_files.warnings(submit_dir)[0].startswith(f"{JOB}: a to mu: best effort")
 
 
 def test_a_budget_ends_a_call_that_never_ends() -> None:
@@ -130,15 +124,6 @@ def test_a_budget_ends_a_call_that_never_ends() -> None:
     with pytest.raises(BrokerError):
         budget.call(lambda: None)  # used up: not even tried
     assert budget.left_s <= 0
-
-
-def test_what_a_killed_hook_got_is_given_back_by_the_next_retry(submit_dir: Path) -> None:
-    world = World(FakeBroker())
-    run(submit_dir, world, retry=0)  # and DAGMan never ran POST
-    pairs = run(submit_dir, world, retry=1)
-    given = {r[0] for r in world.broker.released}
-    assert given == {f"{WF_UUID}:{JOB}:0:a-mu", f"{WF_UUID}:{JOB}:0:b-mu"}
-    assert {str(p["id"]) for p in pairs}.isdisjoint(given)
 
 
 def test_what_a_killed_hook_got_is_given_back_before_more_is_asked_for(submit_dir: Path) -> None:
@@ -217,7 +202,7 @@ def test_where_ids_cannot_be_on_disk_nothing_is_asked_for(
 ) -> None:
     world = World(FakeBroker())
     run(submit_dir, world, retry=0)
-    monkeypatch.setattr(submitdir, "write_json", full)
+    monkeypatch.setattr(job_files, "write_json", full)
     with pytest.raises(OSError, match="No space left"):
         prejob.run(submit_dir, JOB, 1, CONFIG, world.effects())
     assert len(world.broker.asked) == 2  # those of the first run, which are given back
@@ -248,7 +233,7 @@ def test_without_a_watcher_the_transfer_has_its_path(submit_dir: Path) -> None:
     world = World(FakeBroker())
     prejob.run(submit_dir, JOB, 0, CONFIG, world.effects(), full)
     assert [p["state"] for p in pairs_of(submit_dir)] == ["installed"] * 2
-    assert "no watcher knows" in submitdir.warnings(submit_dir)[0]
+    assert "no watcher knows" in job_files.warnings(submit_dir)[0]
 
 
 def defer(submit_dir: Path) -> None:
@@ -316,7 +301,7 @@ def test_whether_dagman_would_ask_again_stands_in_the_dag(
     tmp_path: Path, line: str, defers: bool
 ) -> None:
     (tmp_path / "f.dag").write_text(f"JOB job job.sub\n{line}\n")
-    assert submitdir.defers(tmp_path, {"dag": "f.dag"}, "job", 4) is defers
+    assert job_files.defers(tmp_path, {"dag": "f.dag"}, "job", 4) is defers
 
 
 def test_what_the_templates_want_is_on_record(submit_dir: Path) -> None:
@@ -328,12 +313,51 @@ def test_what_the_templates_want_is_on_record(submit_dir: Path) -> None:
     assert (service["template"], service["version"], service["streams"]) == ("soykb", 3, 8)
 
 
-def test_a_list_that_cannot_be_read(submit_dir: Path) -> None:
-    (submit_dir / "00/00" / f"{JOB}.in").write_text("[{]")
-    with pytest.raises(InputError, match="expected a JSON transfer list"):
-        run(submit_dir, World(FakeBroker()))
+# -- whose transfer it is -------------------------------------------------------------------------
+
+DUMP = {"user": "ada", "app": "none", "dax_label": "soykb", "vogroup": "pegasus"}
 
 
-def test_a_job_that_the_dag_does_not_know(submit_dir: Path) -> None:
-    with pytest.raises(InputError, match="no line 'JOB stage_in_local_mu_0 "):
-        run(submit_dir, World(FakeBroker()), job="stage_in_local_mu_0")
+@pytest.mark.parametrize(
+    ("line", "project"),
+    [
+        ('+ProjectName = "SoyKB"', "SoyKB"),
+        ('MY.ProjectName = "SoyKB"', "SoyKB"),
+        ("accounting_group=group_cms.prod ", "group_cms.prod"),
+        ('+projectname = "first"\naccounting_group = last', "last"),
+        ('+Other = "x"\naccounting_group_user = eve', "fallback"),
+        ("+ProjectName =", "fallback"),
+    ],
+)
+def test_the_project_is_the_submit_files(line: str, project: str) -> None:
+    text = f"universe = local\n{line}\nqueue\n"
+    assert identity_of(DUMP, text, "fallback").project == project
+
+
+def test_without_a_submit_file_the_rest_is_known() -> None:
+    found = identity_of(DUMP, "", None)
+    assert found == TransferIdentity(user="ada", experiment="soykb", application="soykb")
+
+
+def test_an_app_is_the_experiment() -> None:
+    found = identity_of({**DUMP, "app": "resequencing"}, "", None)
+    assert (found.experiment, found.application) == ("resequencing", "soykb")
+
+
+def test_names_that_the_broker_would_not_take_are_cut() -> None:
+    project = identity_of(DUMP, f'+ProjectName = "a\x07b\ufffd{"c" * 500}"\n', None).project
+    assert project.isprintable() and project.startswith("ab") and len(project) == 200
+
+
+def test_every_request_says_whose_it_is(tmp_path: Path) -> None:
+    job = "stage_in_local_mu_0_0"
+    where = make_submit_dir(tmp_path / "run", {job: [move("f", "a", "mu", 10**9)]})
+    with (where / "braindump.yml").open("a") as dump:
+        dump.write('dax_label: "soykb"\napp: "none"\n')
+    (where / "00/00" / f"{job}.sub").write_text('+ProjectName = "SoyKB"\nqueue\n')
+    broker = FakeBroker()
+    config = HookConfig("http://127.0.0.1:1", template="soykb")
+    prejob.run(where, job, 0, config, Effects(broker, Budget(60.0)))
+    asked = broker.asked[0]
+    assert (asked.user, asked.project, asked.experiment) == ("u", "SoyKB", "soykb")
+    assert asked.application == "soykb"

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from planned_world import PARENT, WORKFLOW, Planned
 
-from monitors.planned import submitdir
-from monitors.planned.transferlist import SitePair, SiteUrl, Transfer, site_pairs
+from monitors.workflows.planned import job_files
+from monitors.workflows.planned.transferlist import SitePair, SiteUrl, Transfer, site_pairs
 from pegasus_hooks.prepost import sizes
 
 JOB = "count_ID2"
@@ -49,7 +49,7 @@ def test_later_sources_know_better(plan: Planned) -> None:
     plan.wrote("q", 2)
     plan.wrote("q", 3)  # a job that ran again
     assert found(plan, "p", "q", "r") == {"p": 1, "q": 3, "r": 1}
-    submitdir.append_lines(plan.where / submitdir.SIZE_JOURNAL, [{"lfn": "q", "bytes": 4}])
+    job_files.append_lines(plan.where / job_files.SIZE_JOURNAL, [{"lfn": "q", "bytes": 4}])
     plan.input_sizes(JOB, {"r": 5})
     assert found(plan, "p", "q", "r") == {"p": 1, "q": 4, "r": 5}
 

@@ -14,7 +14,7 @@ from hooks_world import make_submit_dir
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from monitors.planned import submitdir
+from monitors.workflows.planned import job_files
 from network_provisioner.base.errors import InputError
 from network_provisioner.client import hookconfig
 from pegasus_hooks import post, pre
@@ -27,19 +27,19 @@ def test_the_folder_of_a_job_stands_on_its_line(tmp_path: Path) -> None:
         "JOB first x/first.sub\nSCRIPT PRE align_ID1 JOB align_ID1 no/no.sub\n"
         "JOB align_ID12 00/02/a.sub\nJOB align_ID1 00/01/a.sub\nPARENT first CHILD align_ID1\n"
     )
-    dag = submitdir.dag_file(run, submitdir.braindump(run))
-    assert submitdir.job_file(run, dag, "first", ".in") == run / "x/first.in"
-    assert submitdir.job_file(run, dag, "align_ID1", ".in") == run / "00/01/align_ID1.in"
-    assert submitdir.job_file(run, dag, "align_ID12", ".in") == run / "00/02/align_ID12.in"
+    dag = job_files.dag_file(run, job_files.braindump(run))
+    assert job_files.job_file(run, dag, "first", ".in") == run / "x/first.in"
+    assert job_files.job_file(run, dag, "align_ID1", ".in") == run / "00/01/align_ID1.in"
+    assert job_files.job_file(run, dag, "align_ID12", ".in") == run / "00/02/align_ID12.in"
     with pytest.raises(InputError, match="no line 'JOB align "):
-        submitdir.job_file(run, dag, "align", ".in")
+        job_files.job_file(run, dag, "align", ".in")
 
 
 def test_a_directory_that_is_none_of_pegasus(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"expected Pegasus's braindump\.yml"):
-        submitdir.braindump(tmp_path)
+        job_files.braindump(tmp_path)
     with pytest.raises(InputError, match="found no key dag"):
-        submitdir.dag_file(tmp_path, {})
+        job_files.dag_file(tmp_path, {})
 
 
 @settings(max_examples=30)
@@ -50,38 +50,40 @@ def test_braindump_values_come_back(
     folder = tmp_path_factory.mktemp("dump")
     text = "".join(f"{key}: {json.dumps(value)}\n" for key, value in values.items())
     (folder / "braindump.yml").write_text(text)
-    assert submitdir.braindump(folder) == values
+    assert job_files.braindump(folder) == values
+    (folder / "braindump.yml").write_text(json.dumps(values))
+    assert job_files.braindump(folder) == values
 
 
 def _append(path: Path) -> None:
     for number in range(200):
-        submitdir.append_lines(path, [{"pid": os.getpid(), "n": number, "pad": "x" * 500}])
+        job_files.append_lines(path, [{"pid": os.getpid(), "n": number, "pad": "x" * 500}])
 
 
 def test_lines_of_many_writers_never_mix(tmp_path: Path) -> None:
     path = tmp_path / "journal.jsonl"
     with ProcessPoolExecutor(4) as pool:
         list(pool.map(_append, [path] * 4))
-    assert len(path.read_text().splitlines()) == len(submitdir.read_lines(path)) == 800
+    assert len(path.read_text().splitlines()) == len(job_files.read_lines(path)) == 800
 
 
 def test_a_json_file_is_old_or_new_and_no_draft_stays(tmp_path: Path) -> None:
     path = tmp_path / "decision.json"
-    submitdir.write_json(path, {"a": 1})
-    submitdir.write_json(path, {"a": 2})
-    assert submitdir.read_json(path) == {"a": 2}
+    job_files.write_json(path, {"a": 1})
+    job_files.write_json(path, {"a": 2})
+    assert job_files.read_json(path) == {"a": 2}
     assert list(tmp_path.iterdir()) == [path]
     with pytest.raises(OSError):
-        submitdir.write_json(tmp_path / "missing" / "x.json", {})
+        job_files.write_json(tmp_path / "missing" / "x.json", {})
 
 
 def test_journals_survive_what_a_crash_left(tmp_path: Path) -> None:
-    (tmp_path / submitdir.SIZE_JOURNAL).write_text(
+    (tmp_path / job_files.SIZE_JOURNAL).write_text(
         '{"lfn": "a", "bytes": 1}\n{"lfn": "b", "by\n[1]\n{"lfn": "c", "bytes": -1}\n'
         '{"lfn": "a", "bytes": 2}\n'
     )
-    assert submitdir.known_sizes(tmp_path) == {"a": 2}
-    assert submitdir.warnings(tmp_path) == []
+    assert job_files.known_sizes(tmp_path) == {"a": 2}
+    assert job_files.warnings(tmp_path) == []
 
 
 def test_the_hooks_configuration(tmp_path: Path) -> None:
@@ -117,7 +119,7 @@ def test_post_leaves_with_the_jobs_own_result(
 ) -> None:
     monkeypatch.chdir(tmp_path)  # no submit directory at all: even then
     assert hookrun.post(["--config", "missing.json", "stage_in_x", "0", returned]) == code
-    assert submitdir.warnings(tmp_path)
+    assert job_files.warnings(tmp_path)
 
 
 @pytest.mark.parametrize("argv", [[], ["--config"], ["x", "y", "stage_in"], ["--config", "f", "j"]])

@@ -10,9 +10,10 @@ from hooks_world import move
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitors.planned import transferlist
-from pegasus_hooks.prepost import transferlog
-from pegasus_hooks.prepost.transferlog import Attempt
+from monitors.workflows.logs import transferlog
+from monitors.workflows.logs.transferlog import TransferAttempt
+from monitors.workflows.planned import transferlist
+from pegasus_hooks.prepost.postjob import pair_result
 
 THIRD_PARTY = """- transfer_attempts:
   - src_url: "gsiftp://mu.example:2811/run/a"
@@ -43,8 +44,8 @@ THIRD_PARTY = """- transfer_attempts:
 """
 
 
-def attempt(lfn: str, start: float, duration: float, success: bool = True) -> Attempt:
-    return Attempt("x", "y", lfn, success, start, duration)
+def attempt(lfn: str, start: float, duration: float, success: bool = True) -> TransferAttempt:
+    return TransferAttempt("x", "y", lfn, success, start, duration)
 
 
 def pair(
@@ -57,7 +58,7 @@ def pair(
 def test_records_as_the_tool_writes_them() -> None:
     failed, again, upload = transferlog.parse(THIRD_PARTY)
     assert (failed.success, again.success, again.n_bytes) == (False, True, None)
-    assert upload == Attempt("local", "tacc", "b", True, 1700000005.0, 4.5, 42)
+    assert upload == TransferAttempt("local", "tacc", "b", True, 1700000005.0, 4.5, 42)
 
 
 def test_records_inside_a_kickstart_document() -> None:
@@ -68,9 +69,7 @@ def test_records_inside_a_kickstart_document() -> None:
 
 
 def test_a_site_label_with_a_dash_is_found_again() -> None:
-    result = transferlog.pair_result(
-        pair("a", src="mu-east", dst="tacc"), transferlog.parse(THIRD_PARTY), {}
-    )
+    result = pair_result(pair("a", src="mu-east", dst="tacc"), transferlog.parse(THIRD_PARTY), {})
     assert (result.n_bytes, result.seconds) == (10, 2.0)
     assert (result.files, result.failed_attempts) == (1, 1)
 
@@ -87,23 +86,23 @@ def test_any_text_can_be_read(text: str) -> None:
 
 def test_files_of_one_call_share_its_time() -> None:
     together = [attempt("a", 100, 6.0), attempt("b", 100, 6.0), attempt("c", 106, 1.5)]
-    result = transferlog.pair_result(pair("a", "b", "c"), together, {})
+    result = pair_result(pair("a", "b", "c"), together, {})
     assert (result.n_bytes, result.seconds, result.files) == (30, 7.5, 3)
 
 
 def test_calls_side_by_side_count_the_span_only() -> None:
     both = [attempt("a", 100, 6.0), attempt("b", 100, 5.5)]
-    assert transferlog.pair_result(pair("a", "b"), both, {}).seconds == 7.0
+    assert pair_result(pair("a", "b"), both, {}).seconds == 7.0
 
 
 @pytest.mark.parametrize(("known", "wanted"), [({}, None), ({"a": 3}, None), ({"a": 3, "b": 4}, 7)])
 def test_bytes_of_undeclared_files(known: dict[str, int], wanted: int | None) -> None:
     done = [attempt("a", 1, 1.0), attempt("b", 2, 1.0)]
-    assert transferlog.pair_result(pair("a", "b", size=None), done, known).n_bytes == wanted
+    assert pair_result(pair("a", "b", size=None), done, known).n_bytes == wanted
 
 
 def test_nothing_moved() -> None:
-    result = transferlog.pair_result(pair("a"), [attempt("a", 1, 1.0, success=False)], {})
+    result = pair_result(pair("a"), [attempt("a", 1, 1.0, success=False)], {})
     assert (result.n_bytes, result.seconds, result.files, result.failed_attempts) == (
         None, 0.0, 0, 1,
     )  # fmt: skip
@@ -119,7 +118,7 @@ def test_seconds_never_exceed_span_nor_busy_time(
     rows: list[tuple[str, int, float, bool]],
 ) -> None:
     attempts = [attempt(lfn, start, duration, ok) for lfn, start, duration, ok in rows]
-    result = transferlog.pair_result(pair("a", "b", "c"), attempts, {})
+    result = pair_result(pair("a", "b", "c"), attempts, {})
     done = [a for a in attempts if a.success]
     busy = sum(a.duration_s for a in done)
     assert 0 <= result.seconds <= busy + 1e-9

@@ -15,15 +15,15 @@ from hypothesis import strategies as st
 from planned_world import SUBMIT_PATH, File, Planned, gsiftp
 from planner_world import FIXED, MAPPING, make_case
 
-from monitors.planned import jobsubmit, submitdir
-from monitors.planned.transferlist import SiteUrl, Transfer, site_pairs
+from monitors.workflows.planned import job_files
+from monitors.workflows.planned.transferlist import SiteUrl, Transfer, site_pairs
 from network_provisioner.base.model import Service
 from network_provisioner.client.hookconfig import HookConfig
 from network_provisioner.client.path_requests import Effects
 from network_provisioner.client.patience import Budget
 from pegasus_hooks import planner
 from pegasus_hooks.prepost import postjob, prejob, tuning
-from pegasus_hooks.prepost.tuning import TOOLS, Wanted
+from pegasus_hooks.prepost.tuning import TOOLS, TransferTuning
 
 JOB = "stage_in_local_mu_0_0"
 
@@ -54,8 +54,8 @@ def environment(text: str) -> dict[str, str]:
 
 
 def test_streams_and_buffer_go_into_the_environment(text: str) -> None:
-    made, holds = tuning.edited(text, SERVERS, Wanted(8, 4 << 20))
-    assert holds == Wanted(8, 4 << 20)
+    made, holds = tuning.edited(text, SERVERS, TransferTuning(8, 4 << 20))
+    assert holds == TransferTuning(8, 4 << 20)
     found = environment(made)
     assert (found["ADON_STREAMS"], found["ADON_BUFFER_BYTES"]) == ("8", str(4 << 20))
     assert found["PATH"] == f"{TOOLS}:{SUBMIT_PATH}"
@@ -68,38 +68,38 @@ def test_streams_and_buffer_go_into_the_environment(text: str) -> None:
 
 
 def test_files_side_by_side_are_an_argument(text: str) -> None:
-    made, holds = tuning.edited(text, SERVERS, Wanted(threads=5))
-    assert holds == Wanted(threads=5)
-    assert "--threads 5 " in jobsubmit.command(made, "arguments")
+    made, holds = tuning.edited(text, SERVERS, TransferTuning(threads=5))
+    assert holds == TransferTuning(threads=5)
+    assert "--threads 5 " in job_files.command(made, "arguments")
     assert environment(made) == environment(text)
 
 
 def test_without_that_argument_they_are_a_variable(text: str) -> None:
-    made, _ = tuning.edited(text.replace("--threads 2", ""), SERVERS, Wanted(threads=5))
+    made, _ = tuning.edited(text.replace("--threads 2", ""), SERVERS, TransferTuning(threads=5))
     assert environment(made)["PEGASUS_TRANSFER_THREADS"] == "5"
 
 
 def test_irods_has_its_threads_for_each_file(text: str) -> None:
-    made, holds = tuning.edited(text, [between("file", "irods")], Wanted(8, 1, 6))
-    assert holds == Wanted(threads=6)
+    made, holds = tuning.edited(text, [between("file", "irods")], TransferTuning(8, 1, 6))
+    assert holds == TransferTuning(threads=6)
     assert environment(made)["ADON_THREADS"] == "6"
-    assert "--threads 2 " in jobsubmit.command(made, "arguments")
+    assert "--threads 2 " in job_files.command(made, "arguments")
 
 
 @pytest.mark.parametrize(
     ("transfers", "want"),
     [
-        (SERVERS, Wanted()),
-        (SERVERS, Wanted(streams=4)),  # as pegasus-transfer has it anyway
-        ([between("file", "https")], Wanted(8, 4096)),
-        ([between("file", "file")], Wanted(8)),
-        ([], Wanted(8, 4096)),
+        (SERVERS, TransferTuning()),
+        (SERVERS, TransferTuning(streams=4)),  # as pegasus-transfer has it anyway
+        ([between("file", "https")], TransferTuning(8, 4096)),
+        ([between("file", "file")], TransferTuning(8)),
+        ([], TransferTuning(8, 4096)),
     ],
 )
 def test_what_needs_no_change_is_left_alone(
-    text: str, transfers: list[Transfer], want: Wanted
+    text: str, transfers: list[Transfer], want: TransferTuning
 ) -> None:
-    assert tuning.edited(text, transfers, want) == (text, Wanted())
+    assert tuning.edited(text, transfers, want) == (text, TransferTuning())
 
 
 @pytest.mark.parametrize(
@@ -115,15 +115,15 @@ def test_what_needs_no_change_is_left_alone(
 def test_a_submit_file_in_another_form_is_left_alone(text: str, old: str, new: str) -> None:
     other = text.replace(old, new)
     assert other != text
-    assert tuning.edited(other, SERVERS, Wanted(8, 4096, 5)) == (other, Wanted())
+    assert tuning.edited(other, SERVERS, TransferTuning(8, 4096, 5)) == (other, TransferTuning())
 
 
 def test_a_job_at_a_site_has_none_of_our_tools(text: str) -> None:
     remote = text.replace("universe = local", "universe = vanilla")
-    made, holds = tuning.edited(remote, SERVERS, Wanted(8, 4096, 5))
-    assert holds == Wanted(threads=5)
+    made, holds = tuning.edited(remote, SERVERS, TransferTuning(8, 4096, 5))
+    assert holds == TransferTuning(threads=5)
     assert environment(made) == environment(remote)
-    assert "--threads 5 " in jobsubmit.command(made, "arguments")
+    assert "--threads 5 " in job_files.command(made, "arguments")
 
 
 WORDS = st.lists(
@@ -134,7 +134,7 @@ WORDS = st.lists(
     unique_by=lambda word: word[0],
     max_size=5,
 )
-WANTED = st.builds(Wanted, st.integers(0, 64), st.integers(0, 1 << 30), st.integers(0, 64))
+WANTED = st.builds(TransferTuning, st.integers(0, 64), st.integers(0, 1 << 30), st.integers(0, 64))
 KINDS = st.sampled_from(["gsiftp", "file", "irods", "https"])
 
 
@@ -147,7 +147,12 @@ def quoted(name: str, value: str) -> str:
 @settings(max_examples=20)
 @given(WORDS, WANTED, WANTED, KINDS, KINDS, st.booleans())
 def test_every_edit_can_be_undone_and_says_what_is_wanted_last(
-    words: list[tuple[str, str]], first: Wanted, last: Wanted, src: str, dst: str, local: bool
+    words: list[tuple[str, str]],
+    first: TransferTuning,
+    last: TransferTuning,
+    src: str,
+    dst: str,
+    local: bool,
 ) -> None:
     line = " ".join(quoted(name, value) for name, value in words)
     text = (
@@ -161,7 +166,7 @@ def test_every_edit_can_be_undone_and_says_what_is_wanted_last(
     again, same = tuning.edited(made, moves, first)
     assert (again, same) == (made, holds)
     assert tuning.edited(made, moves, last) == tuning.edited(text, moves, last)
-    assert tuning.edited(made, moves, Wanted()) == (text, Wanted())
+    assert tuning.edited(made, moves, TransferTuning()) == (text, TransferTuning())
     # What the user set is still there, as it was.
     for name, value in words:
         if name != "PATH":
@@ -172,8 +177,8 @@ def test_every_edit_can_be_undone_and_says_what_is_wanted_last(
 
 def test_the_most_that_any_template_wants() -> None:
     services = [Service(streams=8, threads=2), Service(buffer_bytes=4096, threads=3)]
-    assert tuning.wanted(services) == Wanted(8, 4096, 3)
-    assert tuning.wanted([]) == Wanted()
+    assert tuning.wanted(services) == TransferTuning(8, 4096, 3)
+    assert tuning.wanted([]) == TransferTuning()
 
 
 def test_pre_tunes_and_post_reports(plan: Planned, text: str) -> None:
@@ -185,7 +190,7 @@ def test_pre_tunes_and_post_reports(plan: Planned, text: str) -> None:
 
     def before() -> dict[str, object]:
         prejob.run(plan.where, JOB, 0, config, Effects(broker, Budget(60.0)))
-        return submitdir.read_json(plan.folder / f"{JOB}.adon.json")
+        return job_files.read_json(plan.folder / f"{JOB}.adon.json")
 
     tuned = {"streams": 8, "buffer_bytes": 4096, "threads": 3}
     assert before()["tuned"] == tuned
@@ -213,9 +218,9 @@ def test_a_submit_file_that_cannot_be_written_costs_the_tuning_only(
     monkeypatch.setattr(tuning, "tune", full)
     config = HookConfig("http://127.0.0.1:1")
     prejob.run(plan.where, JOB, 0, config, Effects(broker, Budget(60.0)))
-    decision = submitdir.read_json(plan.folder / f"{JOB}.adon.json")
+    decision = job_files.read_json(plan.folder / f"{JOB}.adon.json")
     assert decision["pairs"][0]["state"] == "installed" and decision["tuned"] == {}
-    assert "not tuned" in submitdir.warnings(plan.where)[0]
+    assert "not tuned" in job_files.warnings(plan.where)[0]
     assert (plan.folder / f"{JOB}.sub").read_text() == text
 
 
@@ -338,7 +343,7 @@ def test_transfer_jobs_of_the_embedded_planner_can_be_tuned(tmp_path: Path) -> N
     assert local
     for job in local:
         text = (found.submit_dir / job.folder / f"{job.name}.sub").read_text()
-        made, holds = tuning.edited(text, SERVERS, Wanted(8, 4096, 5))
-        assert holds == Wanted(8, 4096, 5) and tuning.restored(made) == text
+        made, holds = tuning.edited(text, SERVERS, TransferTuning(8, 4096, 5))
+        assert holds == TransferTuning(8, 4096, 5) and tuning.restored(made) == text
         assert environment(made)["PATH"].startswith(f"{TOOLS}:")
-        assert "--threads 5" in jobsubmit.command(made, "arguments")
+        assert "--threads 5" in job_files.command(made, "arguments")

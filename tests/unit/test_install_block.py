@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from network_provisioner.base.errors import InputError
 from pegasus_hooks import properties
-from pegasus_hooks.install import block
+from pegasus_hooks.install.edits import with_block, without_block
 
 LINES = ["# selector", "pegasus.selector.site = a.b.C"]
 OTHER = ["other = 1"]
@@ -25,30 +25,24 @@ contents = st.one_of(
 
 @given(contents)
 def test_taken_out_it_was_never_there(content: bytes | None) -> None:
-    assert block.take_out(block.put(content, LINES, "f"), "f") == content
-
-
-@given(contents)
-def test_putting_it_twice_is_putting_it_once(content: bytes | None) -> None:
-    once = block.put(content, LINES, "f")
-    assert block.put(once, LINES, "f") == once
+    assert without_block(with_block(content, LINES, "f"), "f") == content
 
 
 @given(contents)
 def test_a_newer_block_replaces_an_older_one(content: bytes | None) -> None:
-    upgraded = block.put(block.put(content, OTHER, "f"), LINES, "f")
-    assert upgraded == block.put(content, LINES, "f")
-    assert block.take_out(upgraded, "f") == content
+    upgraded = with_block(with_block(content, OTHER, "f"), LINES, "f")
+    assert upgraded == with_block(content, LINES, "f")
+    assert without_block(upgraded, "f") == content
 
 
 @given(contents, st.binary(max_size=20).filter(lambda b: b"# " not in b), st.booleans())
 def test_what_the_user_adds_meanwhile_stays(
     content: bytes | None, added: bytes, below: bool
 ) -> None:
-    put = block.put(content, LINES, "f")
+    put = with_block(content, LINES, "f")
     edited = put + added if below else added + b"\n" + put
     expected = (content or b"") + added if below else added + b"\n" + (content or b"")
-    left = block.take_out(edited, "f")
+    left = without_block(edited, "f")
     assert left == expected or (left is None and content is None and expected == b"")
 
 
@@ -59,7 +53,7 @@ def test_pegasus_reads_ours_and_the_users_last(content: bytes | None) -> None:
         theirs = properties.parse(text)
     except ValueError:
         return
-    both = properties.parse(block.put(content, LINES, "f").decode("latin-1"))
+    both = properties.parse(with_block(content, LINES, "f").decode("latin-1"))
     assert both == {"pegasus.selector.site": "a.b.C", **theirs}
 
 
@@ -69,11 +63,11 @@ def test_pegasus_reads_ours_and_the_users_last(content: bytes | None) -> None:
         b"# >>> adon: x\na=b\n",
         b"a=b\n# <<< adon <<<\n",
         b"# <<< adon <<<\n# >>> adon: x\n",
-        block.put(None, LINES, "f") * 2,
+        with_block(None, LINES, "f") * 2,
     ],
 )
 def test_markers_that_make_no_block_are_one_clear_line(content: bytes) -> None:
     with pytest.raises(InputError, match=r"^/x/y: found \d lines '# >>> adon' and \d lines"):
-        block.put(content, LINES, "/x/y")
+        with_block(content, LINES, "/x/y")
     with pytest.raises(InputError, match="take them out by hand"):
-        block.take_out(content, "/x/y")
+        without_block(content, "/x/y")

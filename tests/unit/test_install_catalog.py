@@ -18,9 +18,10 @@ from pegasus_hooks.install.catalog import (
     entry,
     place_for_catalog,
 )
-from pegasus_hooks.install.home import Place
-from pegasus_hooks.install.installing import carry_out, changes_to_undo
-from pegasus_hooks.install.parts import SELECTOR, Part
+from pegasus_hooks.install.edits import carry_out
+from pegasus_hooks.install.home import InstallTarget
+from pegasus_hooks.install.installing import changes_to_undo
+from pegasus_hooks.install.parts import SELECTOR, InstallPart
 
 PLAIN = """# the group's programs
 pegasus: '5.0'
@@ -46,23 +47,23 @@ def pegasus(tmp_path: Path) -> FakePegasus:
     return make_pegasus(tmp_path / "p")
 
 
-def catalog(tmp_path: Path, text: str) -> Place:
+def catalog(tmp_path: Path, text: str) -> InstallTarget:
     file = tmp_path / "my.yml"
     file.write_bytes(text.encode())
     return place_for_catalog(file)
 
 
-def made(place: Place, pegasus: FakePegasus, broker: str = "http://b:1") -> Part:
+def made(place: InstallTarget, pegasus: FakePegasus, broker: str = "http://b:1") -> InstallPart:
     return catalog_part(place, pegasus.home, PYTHON, HookConfig(broker))
 
 
-def install(place: Place, pegasus: FakePegasus, broker: str = "http://b:1") -> None:
+def install(place: InstallTarget, pegasus: FakePegasus, broker: str = "http://b:1") -> None:
     wanted = changes_for_catalog(place, pegasus.home, made(place, pegasus, broker))
-    carry_out(place, wanted)
+    carry_out(wanted, place.own)
 
 
-def undo(place: Place) -> None:
-    carry_out(place, changes_to_undo(place, keep={SELECTOR}))
+def undo(place: InstallTarget) -> None:
+    carry_out(changes_to_undo(place, keep={SELECTOR}), place.own)
 
 
 @pytest.mark.parametrize("text", [PLAIN, INDENTED, INLINE, CRLF])

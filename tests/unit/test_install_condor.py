@@ -10,7 +10,7 @@ import pytest
 
 from adon.cli.main import main
 from condor_plugins.transfers import setup
-from condor_plugins.transfers.attributes import EVENT
+from condor_plugins.transfers.jobad import EVENT_ATTRIBUTES
 from network_provisioner.base.errors import InputError
 
 BROKER = "http://127.0.0.1:9"
@@ -84,7 +84,9 @@ def test_what_cannot_be_is_said_in_one_line(
 
 
 def test_the_settings_name_both_programs_and_what_they_read() -> None:
-    text = setup.text(setup.Settings("/an env/bin/python", Path("/etc/c/h.json"), "condor", "/t"))
+    text = setup.text(
+        setup.TransferSettings("/an env/bin/python", Path("/etc/c/h.json"), "condor", "/t")
+    )
     values = dict(line.split(" = ", 1) for line in text.splitlines() if " = " in line)
     hook = values["ADON_HOOK_SHADOW_PREPARE_JOB_ARGS"]
     words = shlex.split(hook)
@@ -95,7 +97,7 @@ def test_the_settings_name_both_programs_and_what_they_read() -> None:
     assert "'--token-file' '/t'" in values["ADON_TRANSFERS_ARGS"]
     assert values["ADON_TRANSFERS_USERID"] == "condor"
     noted = set(values["EVENT_LOG_JOB_AD_INFORMATION_ATTRS"].split())
-    assert noted >= set(EVENT)
+    assert noted >= set(EVENT_ATTRIBUTES)
     assert setup.hooks_of(text.encode()) == Path("/etc/c/h.json")
     assert setup.hooks_of(b"A = 1\n") is None
 
@@ -103,9 +105,9 @@ def test_the_settings_name_both_programs_and_what_they_read() -> None:
 @pytest.mark.parametrize("bad", ["/a$(B)/python", '/a"/python', "/a\n/python"])
 def test_paths_that_htcondor_would_change_are_refused(bad: str) -> None:
     with pytest.raises(InputError, match="expected none of"):
-        setup.text(setup.Settings(bad, Path("/h.json")))
+        setup.text(setup.TransferSettings(bad, Path("/h.json")))
 
 
 def test_a_quote_in_a_path_is_doubled() -> None:
-    text = setup.text(setup.Settings("/it's/python", Path("/h.json")))
+    text = setup.text(setup.TransferSettings("/it's/python", Path("/h.json")))
     assert "'/it''s/python'" in text

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -11,19 +10,20 @@ from hypothesis import strategies as st
 from install_world import PYTHON, FakePegasus, hooks, make_pegasus, part
 
 from network_provisioner.base.errors import InputError
-from network_provisioner.client import hookconfig
 from network_provisioner.client.hookconfig import HookConfig
 from pegasus_hooks import plugin, properties
-from pegasus_hooks.install import inuse
-from pegasus_hooks.install.home import Place, place_for_all, place_for_user
+from pegasus_hooks.install.edits import carry_out
+from pegasus_hooks.install.home import InstallTarget, place_for_all, place_for_user
 from pegasus_hooks.install.installing import (
-    carry_out,
     changes_to_install,
     changes_to_undo,
+    needing,
     own_choice,
     own_post,
+    queued_dags,
+    running_dags,
 )
-from pegasus_hooks.install.parts import HOOKS, SELECTOR, Part, callout_part, hooks_part
+from pegasus_hooks.install.parts import HOOKS, SELECTOR, InstallPart, callout_part, hooks_part
 
 OWN = b"# mine\npegasus.metrics.app = none\n"
 
@@ -34,23 +34,23 @@ def pegasus(tmp_path: Path) -> FakePegasus:
 
 
 @pytest.fixture
-def place(pegasus: FakePegasus) -> Place:
+def place(pegasus: FakePegasus) -> InstallTarget:
     return place_for_all(pegasus.home)
 
 
-def install(place: Place, *parts: Part, keep: tuple[str, ...] = ()) -> None:
-    carry_out(place, changes_to_install(place, parts, keep=keep))
+def install(place: InstallTarget, *parts: InstallPart, keep: tuple[str, ...] = ()) -> None:
+    carry_out(changes_to_install(place, parts, keep=keep), place.own)
 
 
-def undo(place: Place, *keep: str) -> None:
-    carry_out(place, changes_to_undo(place, keep=keep))
+def undo(place: InstallTarget, *keep: str) -> None:
+    carry_out(changes_to_undo(place, keep=keep), place.own)
 
 
 def said(file: Path) -> dict[str, str]:
     return properties.parse(file.read_text())
 
 
-def test_settings_name_scripts_that_are_there(pegasus: FakePegasus, place: Place) -> None:
+def test_settings_name_scripts_that_are_there(pegasus: FakePegasus, place: InstallTarget) -> None:
     before = pegasus.tree()
     install(place, part(), hooks(place))
     found = said(pegasus.properties)
@@ -68,15 +68,9 @@ def test_settings_name_scripts_that_are_there(pegasus: FakePegasus, place: Place
     assert pegasus.tree() == before
 
 
-def test_the_configuration_is_what_the_hooks_read(pegasus: FakePegasus, place: Place) -> None:
-    wanted = HookConfig("http://broker:1", archive="/a/b.sqlite", token_file="~/t", watch="~/w")
-    install(place, hooks(place, wanted))
-    assert hookconfig.load(pegasus.hooks[2]) == wanted
-
-
 @pytest.mark.parametrize(("name", "other"), [(SELECTOR, HOOKS), (HOOKS, SELECTOR)])
 def test_one_part_comes_and_goes_while_the_other_stays(
-    pegasus: FakePegasus, place: Place, name: str, other: str
+    pegasus: FakePegasus, place: InstallTarget, name: str, other: str
 ) -> None:
     before = pegasus.tree()
     parts = {SELECTOR: part(), HOOKS: hooks(place)}
@@ -97,20 +91,12 @@ def test_one_part_comes_and_goes_while_the_other_stays(
     assert pegasus.tree() == before
 
 
-def test_the_order_of_the_parts_is_always_the_same(pegasus: FakePegasus, place: Place) -> None:
-    install(place, part(), hooks(place))
-    both = pegasus.tree()
-    undo(place, HOOKS)
-    install(place, part(), keep=(HOOKS,))
-    assert pegasus.tree() == both
-
-
 @pytest.mark.parametrize(
     "line",
     ["dagman.pre = /mine", "dagman.pre.arguments=$JOB", "dagman.post.path.pegasus-exitcode:/x"],
 )
 def test_the_users_own_hooks_are_kept_and_named(
-    pegasus: FakePegasus, place: Place, line: str
+    pegasus: FakePegasus, place: InstallTarget, line: str
 ) -> None:
     pegasus.properties.write_text(f"a=b\n{line}\n")
     before = pegasus.tree()
@@ -122,7 +108,9 @@ def test_the_users_own_hooks_are_kept_and_named(
 
 
 @pytest.mark.parametrize("line", ["dagman.maxpre = 3", "env.PEGASUS_MULTIPART_DIR=/x"])
-def test_what_is_only_wished_gives_way(pegasus: FakePegasus, place: Place, line: str) -> None:
+def test_what_is_only_wished_gives_way(
+    pegasus: FakePegasus, place: InstallTarget, line: str
+) -> None:
     pegasus.properties.write_text(f"{line}\n")
     install(place, hooks(place))
     key, _, value = line.partition("=")
@@ -146,7 +134,7 @@ def test_a_post_of_the_users_own_is_seen(tmp_path: Path, text: str, found: str |
 
 
 def test_a_file_of_our_name_that_is_not_ours_is_left_alone(
-    pegasus: FakePegasus, place: Place
+    pegasus: FakePegasus, place: InstallTarget
 ) -> None:
     pre, _, config = pegasus.hooks
     pre.parent.mkdir()
@@ -172,13 +160,13 @@ def test_of_one_user_the_selector_goes_to_the_shell_and_the_hooks_to_properties(
     # The callout needs no shell: both parts in one file.
     callout = place_for_user(tmp_path, "", True)
     wanted = [callout_part("/usr/bin/python3", None, None), hooks(place)]
-    carry_out(callout, changes_to_install(callout, wanted, [place]))
+    carry_out(changes_to_install(callout, wanted, [place]), callout.own)
     assert not (tmp_path / ".bashrc").exists()
     rc = said(tmp_path / ".pegasusrc")
     assert rc[plugin.SELECTOR_PROPERTY] == "NonJavaCallout" and "dagman.pre" in rc
-    carry_out(place, changes_to_install(place, [part(), hooks(place)], [callout]))
+    carry_out(changes_to_install(place, [part(), hooks(place)], [callout]), place.own)
     assert plugin.SELECTOR_PROPERTY not in said(tmp_path / ".pegasusrc")
-    carry_out(place, changes_to_undo(place, [callout]))
+    carry_out(changes_to_undo(place, [callout]), place.own)
     assert (tmp_path / ".pegasusrc").read_text() == "a = b\n"
     assert not (tmp_path / ".bashrc").exists() and not place.programs.exists()
 
@@ -243,7 +231,7 @@ def test_dagman_is_known_by_its_arguments(tmp_path: Path) -> None:
     dagman(tmp_path / "proc", 1, tmp_path / "run1")
     dagman(tmp_path / "proc", 2, tmp_path / "run2", "-other")
     (tmp_path / "proc" / "3").mkdir()
-    assert list(inuse.running(tmp_path / "proc")) == [tmp_path / "run1"]
+    assert list(running_dags(tmp_path / "proc")) == [tmp_path / "run1"]
 
 
 def submitted(
@@ -259,7 +247,7 @@ def submitted(
 
 
 def test_workflows_that_run_keep_what_they_need(
-    pegasus: FakePegasus, place: Place, tmp_path: Path
+    pegasus: FakePegasus, place: InstallTarget, tmp_path: Path
 ) -> None:
     before, ours = pegasus.tree(), plugin.SITE_SELECTOR_CLASS
     install(place, part(), hooks(place))
@@ -270,11 +258,11 @@ def test_workflows_that_run_keep_what_they_need(
         submitted(tmp_path / "4", "/other/pre", ours, inner=True, planner=pegasus.home.planner),
         tmp_path / "absent",
     ]
-    needed = inuse.needing(place, [lambda: runs[:2], lambda: runs[1:]])
+    needed = needing(place, [lambda: runs[:2], lambda: runs[1:]])
     assert needed == {HOOKS: [runs[0]], SELECTOR: [runs[3]]}
     for in_use in ({HOOKS}, {SELECTOR}, {HOOKS, SELECTOR}):
         install(place, part(), hooks(place))
-        carry_out(place, changes_to_undo(place, in_use=in_use))
+        carry_out(changes_to_undo(place, in_use=in_use), place.own)
         assert not pegasus.properties.read_bytes().startswith(b"# >>>")
         assert all(file.exists() == (HOOKS in in_use) for file in pegasus.hooks)
         assert pegasus.jar.exists() == (SELECTOR in in_use)
@@ -283,13 +271,13 @@ def test_workflows_that_run_keep_what_they_need(
 
 
 def test_another_selector_leaves_the_jar_to_those_who_need_it(
-    pegasus: FakePegasus, place: Place
+    pegasus: FakePegasus, place: InstallTarget
 ) -> None:
     install(place, part())
     callout = callout_part("/usr/bin/python3", None, None)
-    carry_out(place, changes_to_install(place, [callout], in_use={SELECTOR}))
+    carry_out(changes_to_install(place, [callout], in_use={SELECTOR}), place.own)
     assert pegasus.jar.exists()
-    carry_out(place, changes_to_install(place, [callout]))
+    carry_out(changes_to_install(place, [callout]), place.own)
     assert not pegasus.jar.exists()
 
 
@@ -302,10 +290,5 @@ def test_the_queue_is_asked_where_there_is_one(
         program.write_text(f"#!/bin/sh\necho /run1; echo undefined; echo /run2\n{how}\n")
         program.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    found = list(inuse.queued())
+    found = list(queued_dags())
     assert found == ([] if how == "absent" else [Path("/run1"), Path("/run2")])
-
-
-def test_the_configuration_is_plain_json(pegasus: FakePegasus, place: Place) -> None:
-    install(place, hooks(place))
-    assert json.loads(pegasus.hooks[2].read_text())["broker"] == "http://127.0.0.1:8470"

@@ -32,7 +32,8 @@ from monitors.archive.measurement import Measurement, to_row
 from monitors.workflows.facts.plan import FILE, placement_facts
 from monitors.workflows.followed import FollowedWorkflow
 from monitors.workflows.logs.records import TAIL_BYTES, read_output, tail
-from monitors.workflows.logs.submit_dir import JobKind, PlannedJob, SubmitDir
+from monitors.workflows.planned.submit_dir import JobKind, PlannedJob, SubmitDir
+from monitors.workflows.sink import record_what_fits
 from network_provisioner.base.errors import InputError
 
 ONE, TWO, STAGE = (name for name, *_ in Submitted.JOBS)
@@ -59,8 +60,8 @@ def released(cluster: int, at: float) -> str:
 def took(followed: FollowedWorkflow, metric: str = "job") -> list[Measurement]:
     followed.step()
     found, _ = followed.take()
-    for one in found:
-        to_row(one)  # the archive takes it
+    with Archive(":memory:") as archive:
+        record_what_fits(archive, found)
     return [one for one in found if one.metric == metric]
 
 
@@ -458,8 +459,7 @@ def test_no_journal_breaks_anything(
     planned = Submitted(tmp_path_factory.mktemp("wf") / "run0001")
     staged(planned, MOVED.format(start=int(START) + 2))
     (planned.path / "adon-hooks.jsonl").write_bytes(b"\n".join(lines))
-    with Archive(":memory:") as archive:
-        archive.record_many(took(FollowedWorkflow(planned.path), "job_transfer"))
+    took(FollowedWorkflow(planned.path), "job_transfer")
 
 
 # ------------------------------------------------------------------ HTCondor's own transfers

@@ -36,7 +36,7 @@ from monitors.alerts.notices.workflows import WorkflowNotices, workflow_notice
 from monitors.archive.archive import Archive, Measurement
 from monitors.workflows.analysis import analyse
 from monitors.workflows.overview import KnownWorkflows, Overview
-from monitors.workflows.status import State, Status
+from monitors.workflows.status import Status, WorkflowState
 from network_provisioner.base.errors import InputError
 
 ALL = Target(on=frozenset(KINDS), webhook="https://hook.example/x")
@@ -337,7 +337,7 @@ def test_each_end_of_a_workflow_is_told(watched: Watched) -> None:
     notices.look()
     assert told.notices == []
     archive.record_many([
-        status(at=at + 60, done=3, state=State.FAILED),
+        status(at=at + 60, done=3, state=WorkflowState.FAILED),
         job("bwa_ID1", at=at + 50, outcome="failed", exitcode=3, stderr="no reads\nat all"),
         job("bwa_ID2", at=at + 40, outcome="failed"), job("bwa_ID2", 1, at=at + 55),
     ])  # fmt: skip
@@ -352,10 +352,10 @@ def test_each_end_of_a_workflow_is_told(watched: Watched) -> None:
         {"job": "bwa_ID1", "site": "mu", "exitcode": 3, "reason": ""}
     ]
     # Measured at once, it has failed no second time; rescued and done, it has finished.
-    archive.record(status(at=at + 60, done=3, state=State.FAILED, name="refresh:1"))
+    archive.record(status(at=at + 60, done=3, state=WorkflowState.FAILED, name="refresh:1"))
     notices.look()
     archive.record(status(at=at + 90, done=3))
-    archive.record(status(at=at + 100, done=5, state=State.DONE, name="end"))
+    archive.record(status(at=at + 100, done=5, state=WorkflowState.DONE, name="end"))
     notices.look()
     assert [n.kind for n in told.notices] == ["failed", "finished"]
     assert len({n.key for n in told.notices}) == 2
@@ -363,12 +363,12 @@ def test_each_end_of_a_workflow_is_told(watched: Watched) -> None:
 
 def test_what_was_over_before_anybody_looked_is_not_told(watched: Watched) -> None:
     archive, told, time, notices = watched
-    archive.record_many([workflow(), status(done=5, state=State.DONE)])
+    archive.record_many([workflow(), status(done=5, state=WorkflowState.DONE)])
     notices.look()
     assert told.notices == []
     # What ended while nobody ran is told by the next.
     time.now += 100
-    archive.record_many([workflow("w2"), status("w2", time.now, 5, State.DONE)])
+    archive.record_many([workflow("w2"), status("w2", time.now, 5, WorkflowState.DONE)])
     time.now += 100
     looking(archive, told, time).look()
     assert [n.details["workflow"] for n in told.notices] == ["w2"]
@@ -417,7 +417,7 @@ def test_workflows_inside_others_are_told_with_them(watched: Watched) -> None:
     inner = job("join_ID4", key="inner", outcome="failed", exitcode=1, stderr="boom", at=at)
     archive.record_many([
         workflow(at=at), workflow("inner", at, parent=UUID, root=UUID), inner,
-        status("inner", at, 1, State.FAILED), status(UUID, at + 1, 1, State.FAILED),
+        status("inner", at, 1, WorkflowState.FAILED), status(UUID, at + 1, 1, WorkflowState.FAILED),
     ])  # fmt: skip
     notices.look()
     (failed,) = told.notices
@@ -497,7 +497,7 @@ def test_the_service_runs_and_ends(tmp_path: Path) -> None:
         notifier.start()
         watcher.look()
         archive.record_many([workflow(at=clock.now), status(at=clock.now, done=5,
-                                                            state=State.DONE)])  # fmt: skip
+                                                            state=WorkflowState.DONE)])  # fmt: skip
         watcher.start()
         done = threading.Event()
         for _ in range(2400):

@@ -15,9 +15,9 @@ from typing import Any
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from monitors.planned.submitdir import braindump, dag_file, job_file
 from monitors.workflows.logs import kickstart
-from monitors.workflows.logs.submit_dir import SubmitDir
+from monitors.workflows.planned.job_files import braindump, dag_file, job_file
+from monitors.workflows.planned.submit_dir import SubmitDir
 from network_provisioner.base.errors import InputError
 from site_selector.mapping.placement import Alternative, Mapping, Move, Placement
 

@@ -11,8 +11,8 @@ from hooks_world import FakeBroker
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitors.planned.submitdir import read_json
 from monitors.watcher.decision_file import Pair
+from monitors.workflows.planned.job_files import read_json
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.model import (
     RequestAnswer,
@@ -32,7 +32,7 @@ from network_provisioner.client.path_requests import (
     tell,
 )
 from network_provisioner.client.patience import Budget
-from pegasus_hooks.prepost.decision import Decision, since, to_give_back
+from pegasus_hooks.prepost.decision import PathDecision, since, to_give_back
 
 QUEUED, HELD, INSTALLED = TransitState.QUEUED, TransitState.HELD, TransitState.INSTALLED
 REQUESTS = [TransitRequest(f"w:j:0:{src}-mu", src, "mu", 100) for src in "ab"]
@@ -325,5 +325,5 @@ def test_the_broker_knows_where_it_knows_of_every_pair(tmp_path: Path) -> None:
         Pair("b", "b", "mu", UNASKED),
     ]
     for found, told in ((pairs, False), (pairs[:1], True), ([], True)):
-        Decision("j", 0, "w", 1.0, 1.0, found).write(tmp_path / "d.json")
+        PathDecision("j", 0, "w", 1.0, 1.0, found).write(tmp_path / "d.json")
         assert read_json(tmp_path / "d.json")["told"] is told

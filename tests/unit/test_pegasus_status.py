@@ -17,7 +17,7 @@ from monitor_files import START, Submitted, append, starting, submitted, table
 from monitors.archive.archive import Archive
 from monitors.workflows.follower import Follower
 from monitors.workflows.inquiries import Fallback, Inquiries, ask, key_of, parsed
-from monitors.workflows.status import State, Status
+from monitors.workflows.status import Status, WorkflowState
 
 WAIT_S = 60.0
 
@@ -35,15 +35,24 @@ def test_what_it_prints_becomes_the_eight_fields() -> None:
     status = parsed(said(), 7.0)
     assert status is not None
     assert list(status.fields().values()) == [1, 2, 0, 3, 1, 2, 1, 20.0]
-    assert (status.total, status.futile, status.state, status.at) == (10, 0, State.RUNNING, 7.0)
+    assert (status.total, status.futile, status.state, status.at) == (
+        10,
+        0,
+        WorkflowState.RUNNING,
+        7.0,
+    )
     assert key_of(status) != key_of(parsed(said(queued=2), 7.0) or status)
 
 
 @pytest.mark.parametrize(
     ("theirs", "ours"),
-    [("Running", State.RUNNING), ("Success", State.DONE), ("Failure", State.FAILED)],
+    [
+        ("Running", WorkflowState.RUNNING),
+        ("Success", WorkflowState.DONE),
+        ("Failure", WorkflowState.FAILED),
+    ],
 )
-def test_its_states(theirs: str, ours: State) -> None:
+def test_its_states(theirs: str, ours: WorkflowState) -> None:
     status = parsed(said(state=theirs), 0.0)
     assert status is not None and status.state is ours
 

@@ -12,12 +12,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from planner_world import FIXED, MAPPING, Case, by_gridftp, job, make_case, uses
 
-from monitors.planned.transferlist import Mkdir, Remove, Transfer
+from monitors.workflows.planned.transferlist import Mkdir, Remove, Transfer
 from network_provisioner.base.errors import InputError
 from pegasus_hooks.planner.layout import lay_out
-from pegasus_hooks.planner.model import Kind, Options, PlannedJob
-from pegasus_hooks.planner.places import Places
+from pegasus_hooks.planner.model import ExecutableJob, Options, PlannedKind
 from pegasus_hooks.planner.programs import read_programs
+from pegasus_hooks.planner.staging import RunPaths
 
 
 @pytest.fixture
@@ -30,14 +30,14 @@ def planned(
     mapping: Mapping[str, str] = MAPPING,
     output: str = "store",
     options: Options = FIXED,
-) -> dict[str, PlannedJob]:
+) -> dict[str, ExecutableJob]:
     inputs = case.inputs()
     programs = read_programs(case.sources, inputs)
-    places = Places(inputs.sites, "u/pegasus/mini/run0001")
+    places = RunPaths(inputs.sites, "u/pegasus/mini/run0001")
     return lay_out(inputs, programs, mapping, places, output, options)
 
 
-def moves(job: PlannedJob) -> list[tuple[str, str, str]]:
+def moves(job: ExecutableJob) -> list[tuple[str, str, str]]:
     return [
         (e.lfn, e.source.site, e.destination.site) for e in job.entries if isinstance(e, Transfer)
     ]
@@ -128,7 +128,7 @@ def test_results_that_stay_where_they_are_made_are_copied_there(case: Case) -> N
 
 def test_everything_at_one_site_moves_nothing_in_between(case: Case) -> None:
     jobs = planned(case, dict.fromkeys(MAPPING, "tacc"))
-    assert not [job for job in jobs.values() if job.kind is Kind.STAGE_INTER]
+    assert not [job for job in jobs.values() if job.kind is PlannedKind.STAGE_INTER]
 
 
 def test_a_staged_program_is_brought_and_named_as_pegasus_names_it(case: Case) -> None:
@@ -202,7 +202,7 @@ def flows(draw: st.DrawFn) -> tuple[list[dict[str, Any]], dict[str, str]]:
     return jobs, mapping
 
 
-def ancestors(jobs: Mapping[str, PlannedJob]) -> dict[str, set[str]]:
+def ancestors(jobs: Mapping[str, ExecutableJob]) -> dict[str, set[str]]:
     """Of each job; the jobs come parents first, or this fails."""
     found: dict[str, set[str]] = {}
     for name, one in jobs.items():
@@ -235,7 +235,7 @@ def test_any_workflow_finds_its_files(
         if one.task is not None:
             for lfn in one.task.outputs:
                 arrivals.setdefault((one.site, lfn), []).append(name)
-        elif one.kind is not Kind.STAGE_OUT:
+        elif one.kind is not PlannedKind.STAGE_OUT:
             for entry in one.entries:
                 if isinstance(entry, Transfer):
                     arrivals.setdefault((entry.destination.site, entry.lfn), []).append(name)
@@ -251,10 +251,10 @@ def test_any_workflow_finds_its_files(
             assert all(there_before(name, one.site, lfn) for lfn in one.task.inputs)
             assert f"create_dir_mini_0_{one.site}" in above[name]
         for entry in one.entries:
-            if isinstance(entry, Transfer) and one.kind is Kind.STAGE_INTER:
+            if isinstance(entry, Transfer) and one.kind is PlannedKind.STAGE_INTER:
                 assert there_before(name, entry.source.site, entry.lfn)
                 assert entry.source.site != entry.destination.site
-            elif isinstance(entry, Transfer) and one.kind is Kind.STAGE_OUT:
+            elif isinstance(entry, Transfer) and one.kind is PlannedKind.STAGE_OUT:
                 assert there_before(name, entry.source.site, entry.lfn)
                 assert entry.destination.site == output
                 staged_out.add(entry.lfn)

@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from planner_world import FIXED, MAPPING, RAW, ROOT, Case, make_case
 
-from monitors.planned import submitdir, transferlist
-from monitors.workflows.logs.submit_dir import JobKind, SubmitDir
+from monitors.workflows.planned import job_files, transferlist
+from monitors.workflows.planned.submit_dir import JobKind, SubmitDir
 from network_provisioner.base.errors import InputError
 from pegasus_hooks.planner import Options, PlannedWorkflow, plan
 from pegasus_hooks.planner import plan as plan_function
@@ -50,7 +50,7 @@ def test_the_directory_has_pegasus_shape(case: Case) -> None:
         "00", "adon-jobrun.py", "braindump.yml", "catalogs", "mini-0.dag", "mini-0.metadata",
         "mini-0.notify", "pegasus.properties", "workflow.yml",
     }  # fmt: skip
-    dump = submitdir.braindump(found.submit_dir)
+    dump = job_files.braindump(found.submit_dir)
     assert (dump["wf_uuid"], dump["dag"], dump["dax_label"]) == ("fixed-uuid", "mini-0.dag", "mini")
     assert dump["submit_dir"] == str(found.submit_dir)
     assert "embedded" in dump["planner_version"]
@@ -70,7 +70,7 @@ def test_monitors_and_hooks_understand_it(case: Case) -> None:
     assert (split.site, split.transformation, split.task) == ("mu", "t::split:1.0", "ID1")
     assert split.output == found.submit_dir / "00/00/split_ID1.out"
     for name, job in found.jobs.items():
-        listing = submitdir.job_file(found.submit_dir, found.dag, name, ".in")
+        listing = job_files.job_file(found.submit_dir, found.dag, name, ".in")
         assert listing.exists() == (job.task is None)
         if job.task is None:
             assert transferlist.read(listing) == job.entries
@@ -345,7 +345,7 @@ def test_dagman_can_be_told_to_ask_again(case: Case) -> None:
     found = planned(case, options=replace(FIXED, defer_s=15))
     name = "stage_in_local_mu_0_0"
     assert f"SCRIPT DEFER 4 15 PRE {name} " in found.dag.read_text()
-    assert submitdir.defers(found.submit_dir, submitdir.braindump(found.submit_dir), name, 4)
+    assert job_files.defers(found.submit_dir, job_files.braindump(found.submit_dir), name, 4)
     assert "DEFER" not in planned(case).dag.read_text()
 
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from network_provisioner.base.errors import InputError
 from pegasus_hooks.plugin import command_text, replicas
-from pegasus_hooks.plugin.replicas import Found, find_replicas
+from pegasus_hooks.plugin.replicas import FoundReplicas, find_replicas
 from pegasus_hooks.plugin.request import parse_request
 from pegasus_hooks.plugin.world import inputs_of, output_site_of, staging_of
 
@@ -269,11 +269,11 @@ def test_replicas_are_found_in_every_kind_of_file(tmp_path: Path) -> None:
         notes.append,
     )
     assert found == {
-        "dir.txt": Found((("local", f"{tmp_path}/here/dir.txt"),), 5),
-        "y": Found((("mu", "gsiftp://m/y"),), 7),
-        "r5": Found((("tacc", "gsiftp://t/r"),), None),
-        "f": Found((("mu", "file:///a"), ("tacc", "gsiftp://t/a")), 9),
-        'g " h': Found((("mu", "file:///b c"),), None),
+        "dir.txt": FoundReplicas((("local", f"{tmp_path}/here/dir.txt"),), 5),
+        "y": FoundReplicas((("mu", "gsiftp://m/y"),), 7),
+        "r5": FoundReplicas((("tacc", "gsiftp://t/r"),), None),
+        "f": FoundReplicas((("mu", "file:///a"), ("tacc", "gsiftp://t/a")), 9),
+        'g " h': FoundReplicas((("mu", "file:///b c"),), None),
     }
     assert len(notes) == 2
     assert "JDBCRC: expected YAML or File" in notes[1]

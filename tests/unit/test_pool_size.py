@@ -15,8 +15,7 @@ from adon.cli.pool_record import enlarged, record, shrunk
 from adon.config.adon_yml import parse_config
 from adon.service import poolsize
 from adon.service.poolsize import SAME_S, Changes, PoolSize, ResidentPool, size_of
-from condor_plugins.pool.demand import Demand, Worker
-from condor_plugins.pool.driver import Grown
+from condor_plugins.pool.demand import Expanded, SlotDemand, Worker
 from condor_plugins.pool.sitepool import SitePool
 from monitors.archive.archive import Archive
 from network_provisioner.base.errors import AdonError
@@ -186,8 +185,8 @@ def test_a_demand_and_its_end_are_recorded_where_a_broker_has_its_archive(tmp_pa
     file = tmp_path / "archive.sqlite"
     where = {"topology": TOPOLOGY, "broker": {"archive": str(file)}}
     config = parse_config(where, str(tmp_path / "adon.yml"))
-    demand = Demand("night", 8, NOW + 60, cores=2, bytes=10**9)
-    grown = Grown((Worker("w1", "night", 4, NOW + 60),), "the limit is 4 slots")
+    demand = SlotDemand("night", 8, NOW + 60, cores=2, bytes=10**9)
+    grown = Expanded((Worker("w1", "night", 4, NOW + 60),), "the limit is 4 slots")
     record(config, enlarged(demand, grown, NOW))
     assert not file.exists()  # nobody's archive
     with Archive(file) as archive:

@@ -15,8 +15,8 @@ from provision_world import ancestors, graphs, text
 from network_provisioner.base.errors import InputError
 from pegasus_hooks.provisioning.insertion import without
 from pegasus_hooks.provisioning.provisioned import (
-    Options,
-    Provisioned,
+    ProvisionedWorkflow,
+    ProvisioningOptions,
     program,
     provisioned,
 )
@@ -24,7 +24,7 @@ from pegasus_hooks.provisioning.step import (
     PROVISION,
     RELEASE,
     PathNeed,
-    Step,
+    ProvisioningStep,
     from_arguments,
     to_arguments,
 )
@@ -33,10 +33,10 @@ from site_selector.catalogs.workflow import WHAT, parse_workflow
 
 PROGRAM = ["/usr/bin/python3", "-I", "-S", "/x/job.py"]
 FAN: dict[str, list[str]] = {"split": [], **{f"w{n}": ["split"] for n in range(4)}}
-WISH = Options(3, "/h.json", "/adon.yml", 60, ("mu",))
+WISH = ProvisioningOptions(3, "/h.json", "/adon.yml", 60, ("mu",))
 
 
-def put(before: str, options: Options = WISH) -> Provisioned:
+def put(before: str, options: ProvisioningOptions = WISH) -> ProvisionedWorkflow:
     return provisioned(parse_document(before, "w.yml", WHAT), None, options, PROGRAM)
 
 
@@ -56,7 +56,7 @@ def test_the_jobs_are_told_what_to_do() -> None:
     assert words[:3] == PROGRAM[1:]
     paths = (PathNeed("local", "mu", 5), PathNeed("mu", "local", None))
     assert from_arguments(words[3:]) == (
-        PROVISION, Step(1, 4, 1, 0, 5, 60, (paths[0],), "/h.json", "/adon.yml"),
+        PROVISION, ProvisioningStep(1, 4, 1, 0, 5, 60, (paths[0],), "/h.json", "/adon.yml"),
     )  # fmt: skip
 
 
@@ -76,7 +76,7 @@ def test_what_was_put_in_comes_out_without_a_trace(
     parents: dict[str, list[str]], min_width: int, edges: bool
 ) -> None:
     before = text(parents, edges=edges)
-    after = put(before, Options(min_width, pool="/adon.yml"))
+    after = put(before, ProvisioningOptions(min_width, pool="/adon.yml"))
     assert without(after.text, "w.yml") == before
     assert (after.text == before) == (not after.steps)
 
@@ -84,7 +84,7 @@ def test_what_was_put_in_comes_out_without_a_trace(
 @settings(max_examples=15)
 @given(graphs(), st.integers(2, 4))
 def test_twice_is_once(parents: dict[str, list[str]], min_width: int) -> None:
-    options = Options(min_width, pool="/adon.yml")
+    options = ProvisioningOptions(min_width, pool="/adon.yml")
     once = put(text(parents), options).text
     assert put(once, options).text == once
 
@@ -96,7 +96,11 @@ def test_the_jobs_that_were_there_wait_for_the_same_jobs_as_before(
 ) -> None:
     before, after = (
         ancestors(parents),
-        ancestors(parse_workflow(put(text(parents), Options(min_width, pool="/a")).text).parents),
+        ancestors(
+            parse_workflow(
+                put(text(parents), ProvisioningOptions(min_width, pool="/a")).text
+            ).parents
+        ),
     )
     for job, above in before.items():
         assert {a for a in after[job] if a in before} == above
@@ -161,7 +165,7 @@ counts = st.integers(0, 10**15)
 
 @given(
     st.builds(
-        Step,
+        ProvisioningStep,
         level=counts, slots=counts, cores=counts, memory_mb=counts, bytes=counts, lease_s=counts,
         paths=st.lists(
             st.builds(PathNeed, words, words, st.none() | counts), max_size=4
@@ -170,7 +174,7 @@ counts = st.integers(0, 10**15)
     ),
     st.sampled_from([PROVISION, RELEASE]),
 )  # fmt: skip
-def test_what_a_job_is_told_arrives_through_every_shell(step: Step, verb: str) -> None:
+def test_what_a_job_is_told_arrives_through_every_shell(step: ProvisioningStep, verb: str) -> None:
     told = to_arguments(verb, step)
     plain = set(string.ascii_letters + string.digits + "-_=.,:/%@+")
     assert all(word and set(word) <= plain for word in told)
@@ -207,6 +211,8 @@ def test_replicas_tell_sizes_and_places() -> None:
     replicas = replicas_of(parse_document(yaml.safe_dump(catalog), "rc.yml", "catalog"))
     flat: dict[str, list[str]] = {"split": [], "other": []}
     document = parse_document(text(flat, sizes={"other.in": 1}), "w.yml", WHAT)
-    found = provisioned(document, replicas, Options(2, hooks="/h", execution=("mu",)), PROGRAM)
+    found = provisioned(
+        document, replicas, ProvisioningOptions(2, hooks="/h", execution=("mu",)), PROGRAM
+    )
     ((_, step),) = found.steps
     assert PathNeed("tacc", "mu", 77) in step.paths

@@ -6,28 +6,32 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from provision_world import ancestors, graphs, workflow
 
-from pegasus_hooks.provisioning.levels import latest_common_ancestors, stretches
-from pegasus_hooks.provisioning.needs import Whereabouts, needs_of
 from pegasus_hooks.provisioning.step import PathNeed
+from pegasus_hooks.provisioning.wide_levels import (
+    FileLocations,
+    latest_common_ancestors,
+    needs_of,
+    wide_levels,
+)
 
 WIDE = [f"w{n}" for n in range(4)]
 FAN = {"split": [], **{w: ["split"] for w in WIDE}, "join": WIDE}
 
 
 def test_a_fan_is_provisioned_between_split_and_join() -> None:
-    (found,) = stretches(workflow(FAN), 3)
+    (found,) = wide_levels(workflow(FAN), 3)
     assert (found.first, found.last, found.width) == (1, 1, 4)
     assert found.jobs == found.first_jobs == found.last_jobs == tuple(WIDE)
     assert found.after == ("split",)
 
 
 def test_a_narrow_workflow_has_no_wide_level() -> None:
-    assert stretches(workflow(FAN), 5) == []
+    assert wide_levels(workflow(FAN), 5) == []
 
 
 def test_wide_levels_that_follow_each_other_are_one_stretch() -> None:
     second = {f"x{n}": [f"w{n}"] for n in range(4)}
-    (found,) = stretches(workflow({**FAN, "join": list(second), **second}), 4)
+    (found,) = wide_levels(workflow({**FAN, "join": list(second), **second}), 4)
     assert (found.first, found.last, found.width, len(found.jobs)) == (1, 2, 4, 8)
     assert found.first_jobs == tuple(WIDE)
     assert found.last_jobs == tuple(second)
@@ -35,31 +39,20 @@ def test_wide_levels_that_follow_each_other_are_one_stretch() -> None:
 
 def test_chains_side_by_side_are_provisioned_at_the_start() -> None:
     chains = {f"{step}{n}": [f"a{n}"] if step == "b" else [] for n in range(4) for step in "ab"}
-    (found,) = stretches(workflow(chains), 4)
+    (found,) = wide_levels(workflow(chains), 4)
     assert (found.first, found.last, found.after) == (0, 1, ())
 
 
 def test_what_runs_at_the_submit_host_makes_no_level_wide() -> None:
     at_home = {w: {"profiles": {"selector": {"execution.site": "local"}}} for w in WIDE[:2]}
-    assert stretches(workflow(FAN, more=at_home), 3) == []
-
-
-@settings(max_examples=20)
-@given(graphs(), st.integers(1, 4))
-def test_nobody_waits_for_a_job_that_it_did_not_wait_for_before(
-    parents: dict[str, list[str]], min_width: int
-) -> None:
-    flow, above = workflow(parents), ancestors(parents)
-    for found in stretches(flow, min_width):
-        for job in found.first_jobs:
-            assert set(found.after) <= above[job]
+    assert wide_levels(workflow(FAN, more=at_home), 3) == []
 
 
 @settings(max_examples=20)
 @given(graphs(), st.integers(1, 4))
 def test_a_stretch_lies_between_its_two_jobs(parents: dict[str, list[str]], min_width: int) -> None:
     flow, above = workflow(parents), ancestors(parents)
-    for found in stretches(flow, min_width):
+    for found in wide_levels(flow, min_width):
         firsts, lasts = set(found.first_jobs), set(found.last_jobs)
         for job in found.jobs:
             assert job in firsts or above[job] & firsts
@@ -75,7 +68,7 @@ def test_every_wide_level_is_in_one_stretch(parents: dict[str, list[str]], min_w
     for level in flow.level.values():
         counts[level] = counts.get(level, 0) + 1
     wide = {level for level, count in counts.items() if count >= min_width}
-    found = stretches(flow, min_width)
+    found = wide_levels(flow, min_width)
     covered = [level for one in found for level in range(one.first, one.last + 1)]
     assert sorted(covered) == sorted(wide)
     assert all(
@@ -97,9 +90,9 @@ def test_needs_are_slots_and_bytes_by_pair_of_sites() -> None:
     sizes = {"split.in": 900, "split.out": 1000, **{f"{w}.out": 10 for w in WIDE}}
     big = {WIDE[0]: {"profiles": {"pegasus": {"cores": "2", "memory": "4096"}}}}
     flow = workflow(FAN, sizes=sizes, more=big)
-    (stretch,) = stretches(flow, 3)
-    found = needs_of(flow, stretch, Whereabouts(("mu", "tacc")))
-    assert (found.slots, found.cores, found.memory_mb, found.input_bytes) == (4, 2, 4096, 1000)
+    (stretch,) = wide_levels(flow, 3)
+    found = needs_of(flow, stretch, FileLocations(("mu", "tacc")))
+    assert (found.slots, found.cores, found.memory_mb, found.bytes) == (4, 2, 4096, 1000)
     # The one file goes to both sites once, what each job writes leaves from one of them.
     assert found.paths == (
         PathNeed("local", "mu", 1000), PathNeed("local", "tacc", 1000),
@@ -109,31 +102,22 @@ def test_needs_are_slots_and_bytes_by_pair_of_sites() -> None:
 
 def test_a_size_that_nobody_knows_is_not_made_up() -> None:
     flow = workflow(FAN, sizes={"split.out": 1000})
-    (stretch,) = stretches(flow, 3)
-    found = needs_of(flow, stretch, Whereabouts(("mu",)))
+    (stretch,) = wide_levels(flow, 3)
+    found = needs_of(flow, stretch, FileLocations(("mu",)))
     assert found.paths == (PathNeed("local", "mu", 1000), PathNeed("mu", "local", None))
-
-
-def test_inputs_come_from_where_their_replicas_are() -> None:
-    flat: dict[str, list[str]] = {w: [] for w in WIDE}
-    flow = workflow(flat)
-    (stretch,) = stretches(flow, 3)
-    replicas, sizes = {f"{w}.in": "tacc" for w in WIDE}, {f"{w}.in": 5 for w in WIDE}
-    found = needs_of(flow, stretch, Whereabouts(("mu",), replicas=replicas, sizes=sizes))
-    assert PathNeed("tacc", "mu", 20) in found.paths
 
 
 def test_nobody_knows_where_jobs_go_so_no_path_is_wanted() -> None:
     flow = workflow(FAN)
-    (stretch,) = stretches(flow, 3)
-    assert needs_of(flow, stretch, Whereabouts()).paths == ()
+    (stretch,) = wide_levels(flow, 3)
+    assert needs_of(flow, stretch, FileLocations()).paths == ()
 
 
 def test_a_jobs_own_site_is_believed() -> None:
     hint = {w: {"profiles": {"selector": {"execution.site": "mu"}}} for w in WIDE}
     flow = workflow(FAN, sizes={"split.out": 7}, more=hint)
-    (stretch,) = stretches(flow, 3)
-    found = needs_of(flow, stretch, Whereabouts(("tacc",)))
+    (stretch,) = wide_levels(flow, 3)
+    found = needs_of(flow, stretch, FileLocations(("tacc",)))
     assert found.paths == (PathNeed("local", "mu", 7), PathNeed("mu", "local", None))
 
 
@@ -143,8 +127,8 @@ def test_no_path_begins_where_it_ends_and_none_stands_twice(
     parents: dict[str, list[str]], sites: list[str]
 ) -> None:
     flow = workflow(parents, sizes={f"{job}.out": 3 for job in parents})
-    for stretch in stretches(flow, 1):
-        paths = needs_of(flow, stretch, Whereabouts(tuple(sites))).paths
+    for stretch in wide_levels(flow, 1):
+        paths = needs_of(flow, stretch, FileLocations(tuple(sites))).paths
         pairs = [(need.src, need.dst) for need in paths]
         assert len(pairs) == len(set(pairs))
         assert all(src != dst for src, dst in pairs)

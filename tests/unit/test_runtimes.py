@@ -12,7 +12,6 @@ from monitor_files import (
     START,
     Submitted,
     aborted,
-    append,
     event,
     executing,
     record_line,
@@ -25,7 +24,7 @@ from monitors.workflows.facts.attempts import Attempts, Outcome
 from monitors.workflows.followed import FollowedWorkflow
 from monitors.workflows.logs.events import EventParser, JobEvent, Kind, TransferStep
 from monitors.workflows.logs.records import read_record
-from monitors.workflows.logs.submit_dir import JobKind, PlannedJob, SubmitDir, submit_dir_of
+from monitors.workflows.planned.submit_dir import JobKind, PlannedJob, SubmitDir, submit_dir_of
 from monitors.workflows.report import timeline
 from network_provisioner.base.errors import InputError
 
@@ -408,17 +407,3 @@ def test_the_timeline_has_every_attempt_of_every_job(planned: Submitted) -> None
     assert (found[1].start, found[1].end) == (START + 21, START + 25)
     assert (found[2].start, found[2].end) == (START + 32, START + 38.5)
     assert (found[3].submit, found[3].start, found[3].end) == (START + 40, 0.0, 0.0)
-
-
-def test_the_post_script_has_the_last_word(planned: Submitted) -> None:
-    post = event(
-        16, 1, START + 13, "POST Script terminated.", "(1) Normal termination (return value 1)"
-    )
-    planned.nodes.write_text(run(1, ONE, START) + post)
-    assert timeline(planned.path)[0].status is Outcome.FAILED
-
-
-def test_a_workflow_that_has_not_started_has_an_empty_timeline(planned: Submitted) -> None:
-    assert timeline(planned.path) == []
-    append(planned.nodes, "")
-    assert timeline(planned.path) == []

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from monitors.archive.archive import Archive
-from monitors.workflows.status import FIELDS, NOT_STARTED, State, Status, status_text
+from monitors.workflows.status import FIELDS, NOT_STARTED, Status, WorkflowState, status_text
 
-RUNNING = Status(7, 1, 2, 3, 0, 12, 1, 46.0, 26, State.RUNNING, 1_700_000_000.5)
+RUNNING = Status(7, 1, 2, 3, 0, 12, 1, 46.0, 26, WorkflowState.RUNNING, 1_700_000_000.5)
 
 
 def test_comes_back_from_the_archive() -> None:
@@ -30,9 +30,11 @@ def test_one_line_shows_what_is_not_zero() -> None:
 def test_before_the_start_and_after_a_failed_one() -> None:
     assert status_text(None).endswith("not started")
     assert status_text(NOT_STARTED, "wf").endswith("not started")
-    assert status_text(replace(NOT_STARTED, state=State.FAILED)).endswith("0 of 0 done  failed")
+    assert status_text(replace(NOT_STARTED, state=WorkflowState.FAILED)).endswith(
+        "0 of 0 done  failed"
+    )
 
 
 def test_three_of_four_states_are_ends() -> None:
-    ended = [replace(RUNNING, state=state).ended for state in State]
+    ended = [replace(RUNNING, state=state).ended for state in WorkflowState]
     assert ended == [False, True, True, True]

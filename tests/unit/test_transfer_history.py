@@ -16,7 +16,7 @@ from monitors.archive.measurement import Measurement, to_row
 from monitors.workflows.condor import ads as ads_of
 from monitors.workflows.facts.attempts import Attempt, Outcome
 from monitors.workflows.facts.condor_transfers import CondorHistory, plugin_facts, without
-from monitors.workflows.logs.submit_dir import JobKind, PlannedJob
+from monitors.workflows.planned.submit_dir import JobKind, PlannedJob
 
 JOB = PlannedJob("fetch", JobKind.COMPUTE, "mu", "t::fetch:1")
 ATTEMPT = Attempt(JOB, 74, 0, 0, START, START + 5, START + 20, 1, 0, Outcome.DONE)

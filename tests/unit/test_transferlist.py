@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from Pegasus import transfer as pegasus_transfer
 
-from monitors.planned import transferlist
-from monitors.planned.transferlist import Entry, Mkdir, Remove, SiteUrl, Transfer
+from monitors.workflows.planned import transferlist
+from monitors.workflows.planned.transferlist import Entry, Mkdir, Remove, SiteUrl, Transfer
 from network_provisioner.base.errors import InputError
 
 words = st.text("abcXYZ019._-", min_size=1, max_size=8)

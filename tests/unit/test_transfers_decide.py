@@ -9,9 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transfers_world import JOB, event, move, running, transit
 
-from condor_plugins.transfers.decide import Observed, Queued, Release, Renew, actions_for, of_schedd
+from condor_plugins.transfers.decide import (
+    Observed,
+    QueuedJob,
+    Release,
+    Renew,
+    actions_for,
+    of_schedd,
+)
 from condor_plugins.transfers.events import RunEvent
-from condor_plugins.transfers.ids import Run
+from condor_plugins.transfers.request_builder import Run
 from condor_plugins.transfers.run_state import Phase, RunState, RunStates
 from monitors.workflows.logs.events import Kind, TransferStep
 
@@ -94,11 +101,11 @@ def test_the_queue_tells_what_events_do_not() -> None:
     assert outcome("in", nothing, queue={}) == "gone"
     assert outcome("in", nothing) == ""
     for status in (1, 3, 4, 5):
-        assert outcome("in", nothing, queue={JOB: Queued(status, 1)}) == "broken off"
-    assert outcome("in", nothing, queue={JOB: Queued(2, 2)}) == "broken off"
-    assert outcome("in", nothing, queue={JOB: Queued(2, 1, executing_since=5.0)}) == "success"
-    assert outcome("out", nothing, queue={JOB: Queued(2, 1, sending=False)}) == "success"
-    assert outcome("out", nothing, queue={JOB: Queued(2, 1, sending=True)}) == ""
+        assert outcome("in", nothing, queue={JOB: QueuedJob(status, 1)}) == "broken off"
+    assert outcome("in", nothing, queue={JOB: QueuedJob(2, 2)}) == "broken off"
+    assert outcome("in", nothing, queue={JOB: QueuedJob(2, 1, executing_since=5.0)}) == "success"
+    assert outcome("out", nothing, queue={JOB: QueuedJob(2, 1, sending=False)}) == "success"
+    assert outcome("out", nothing, queue={JOB: QueuedJob(2, 1, sending=True)}) == ""
 
 
 def test_leases_last_as_long_as_what_they_are_for_and_no_longer_without_proof() -> None:
@@ -131,7 +138,7 @@ def test_after_the_end_nothing_is_held_and_nothing_comes_back(
 ) -> None:
     run = Run(JOB, starts)
     runs = after(*before, event(end, 101, starts))
-    queue: dict[str, Queued] | None = {} if schedd else None
+    queue: dict[str, QueuedJob] | None = {} if schedd else None
     live = [transit(run.transit("in")), transit(run.transit("out"))]
     gone = actions_for(live, Observed(runs, queue, 200.0))
     assert sorted(a.id for a in gone if isinstance(a, Release)) == sorted(t.id for t in live)

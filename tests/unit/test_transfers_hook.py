@@ -111,5 +111,5 @@ def test_what_moves_nothing_imports_nothing_of_the_brokers(tmp_path: Path) -> No
         timeout=120,
     )
     imported = {line.rpartition("|")[2].strip() for line in done.stderr.decode().splitlines()}
-    assert "condor_plugins.transfers.transfer_need" in imported
+    assert "condor_plugins.transfers.jobad" in imported
     assert imported.isdisjoint({"network_provisioner", "json", "pathlib", "dataclasses", "re"})

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transfers_world import AD, JOB, FakeEvents, FakeSchedd, event, move
 
-from condor_plugins.transfers.decide import Queued
+from condor_plugins.transfers.access_point import AccessPoint
+from condor_plugins.transfers.decide import OutputHistory, QueuedJob
 from condor_plugins.transfers.events import RunEvent
-from condor_plugins.transfers.ids import Run
-from condor_plugins.transfers.outputsize import Outputs
-from condor_plugins.transfers.watcher import Watcher
+from condor_plugins.transfers.request_builder import Run
+from monitors.watcher.watcher import Watcher
 from monitors.workflows.logs.events import Kind
 from monitors.workflows.logs.events import TransferStep as Step
 from network_provisioner.base.errors import BrokerError
@@ -35,13 +35,13 @@ class World:
     def __init__(self) -> None:
         self.broker, self.schedd, self.events = BrokerModel(), FakeSchedd(), FakeEvents()
         self.now, self.passed = 100.0, 0.0
-        self.schedd.queue[JOB] = Queued(2, 1)
+        self.schedd.queue[JOB] = QueuedJob(2, 1)
         self.watcher = self.new()
 
     def new(self) -> Watcher:
         return Watcher(
-            CONFIG, self.schedd, self.events, lambda _config: self.broker,
-            lambda: self.now, lambda: self.passed,
+            AccessPoint(CONFIG, self.schedd, self.events, lambda: self.now),
+            lambda _config: self.broker, lambda: self.passed,
         )  # fmt: skip
 
     def look(self, *happened: RunEvent, later: float = 5.0) -> None:
@@ -74,7 +74,7 @@ def test_input_goes_back_when_the_job_runs_and_output_is_asked_for(world: World)
     world.look(event(Kind.TERMINATED, 112, SentBytes=9000.0, **TOLD))
     assert world.broker.released[1:] == [(OUT, 9000, 2.0, "success")]
     # The next of its kind is known by what this one sent.
-    world.schedd.queue[JOB] = Queued(2, 2)
+    world.schedd.queue[JOB] = QueuedJob(2, 2)
     world.look(move(Step.OUT_STARTED, 120, 2, DiskUsage=10, **TOLD))
     assert world.broker.transits[Run(JOB, 2).transit("out")].size_bytes == 9000
 
@@ -235,7 +235,7 @@ def test_whatever_happens_a_job_that_ended_holds_nothing(
             world.broker.ask([TransitRequest(Run(JOB, starts).transit("in"), "local", "tacc", 5)])
         elif what == "rerun":
             starts += 1
-            world.schedd.queue[JOB] = Queued(2, starts)
+            world.schedd.queue[JOB] = QueuedJob(2, starts)
         elif what == "crash":
             world.watcher = world.new()
         elif what in ("broker", "schedd"):
@@ -251,7 +251,7 @@ def test_whatever_happens_a_job_that_ended_holds_nothing(
 
 
 def test_output_is_expected_as_its_like_sent() -> None:
-    outputs = Outputs()
+    outputs = OutputHistory()
     assert outputs.expected(AD) is None
     assert outputs.expected({**AD, "DiskUsage": 10, "AdonInBytes": 240}) == 10000
     for sent in (1, 5, 1000):

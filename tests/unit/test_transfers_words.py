@@ -11,10 +11,17 @@ from transfers_world import AD, GLOBAL_ID, JOB
 
 from condor_plugins.transfers import jobad
 from condor_plugins.transfers.events import ADS, run_events
-from condor_plugins.transfers.ids import Run, job_name, parsed, queue_number, run_of
-from condor_plugins.transfers.inputsize import bytes_sent
-from condor_plugins.transfers.request_builder import ends, request, unmarked
-from condor_plugins.transfers.transfer_need import no_transfer
+from condor_plugins.transfers.jobad import bytes_sent, no_transfer
+from condor_plugins.transfers.request_builder import (
+    Run,
+    ends,
+    job_name,
+    parsed,
+    queue_number,
+    request,
+    run_of,
+    unmarked,
+)
 from monitors.workflows.logs.events import EventParser, Kind, TransferStep
 from network_provisioner.client.hookconfig import HookConfig
 

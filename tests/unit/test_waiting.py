@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from condor_plugins.waiting import Stuck, conjuncts, find_stuck
+from condor_plugins.waiting import StuckJob, conjuncts, find_stuck
 
 NOW = 1_700_000_000.0
 MORE = (
@@ -49,7 +49,7 @@ def whys(*jobs: classad2.ClassAd, slots: list[classad2.ClassAd] = SLOTS) -> list
 def test_a_site_that_has_no_slot() -> None:
     found = find_stuck([job(f'(PegasusSite == "mars") && {MORE}')], SLOTS, NOW, 20.0)
     why = 'matches no slot: none of 3 slots has PegasusSite == "mars"'
-    assert found == [Stuck("align_ID1", why, NOW - 30)]
+    assert found == [StuckJob("align_ID1", why, NOW - 30)]
 
 
 def test_what_the_job_asks_for_is_told_as_its_value() -> None:

@@ -15,24 +15,31 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
 from monitors.workflows.logs import watch as module
-from monitors.workflows.logs.watch import ANY, BestWatch, InotifyWatch, StatWatch, Watch, open_watch
+from monitors.workflows.logs.watch import (
+    ANY,
+    BestWatch,
+    FileWatch,
+    InotifyWatch,
+    StatWatch,
+    open_watch,
+)
 
 WAIT_S = 120.0
 
 
-def heard(watch: Watch, folder: Path) -> bool:
+def heard(watch: FileWatch, folder: Path) -> bool:
     """Whether a change of ``folder`` is told; whatever was told of it before is."""
     return folder in watch.wait(WAIT_S)
 
 
 @pytest.fixture(params=[BestWatch, InotifyWatch, StatWatch])
-def watch(request: pytest.FixtureRequest) -> Iterable[Watch]:
-    made: Watch = request.param({})
+def watch(request: pytest.FixtureRequest) -> Iterable[FileWatch]:
+    made: FileWatch = request.param({})
     yield made
     made.close()
 
 
-def test_directories_are_added_and_dropped(watch: Watch, tmp_path: Path) -> None:
+def test_directories_are_added_and_dropped(watch: FileWatch, tmp_path: Path) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
     for folder in (one, two):
         folder.mkdir()
@@ -49,13 +56,13 @@ def test_directories_are_added_and_dropped(watch: Watch, tmp_path: Path) -> None
     assert watch.wait(0) == set()
 
 
-def test_every_file_of_a_directory(watch: Watch, tmp_path: Path) -> None:
+def test_every_file_of_a_directory(watch: FileWatch, tmp_path: Path) -> None:
     watch.add(tmp_path, [ANY])
     (tmp_path / "whatever").write_text("x")
     assert heard(watch, tmp_path)
 
 
-def test_two_names_of_one_directory(watch: Watch, tmp_path: Path) -> None:
+def test_two_names_of_one_directory(watch: FileWatch, tmp_path: Path) -> None:
     folder, link = tmp_path / "folder", tmp_path / "link"
     folder.mkdir()
     link.symlink_to("folder")
@@ -208,7 +215,7 @@ def test_a_process_with_many_open_files(tmp_path: Path) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def test_directories_are_added_while_another_thread_waits(watch: Watch, tmp_path: Path) -> None:
+def test_directories_are_added_while_another_thread_waits(watch: FileWatch, tmp_path: Path) -> None:
     folders = [tmp_path / str(number) for number in range(300)]
     failed: list[Exception] = []
     ended = threading.Event()

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from monitors.watcher.actions import Moved
 from monitors.watcher.decision_file import DecisionFile, Pair
-from monitors.watcher.events import Event, Watched, What
-from monitors.watcher.followed import FollowedWorkflow
+from monitors.watcher.events import Event, EventKind, Watched
+from monitors.watcher.held_paths import HeldPaths
 from monitors.watcher.pending import Broker, PendingActions
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.model import Transit, TransitRequest, TransitState
@@ -42,7 +42,7 @@ class World:
 
     def __post_init__(self) -> None:
         self.pending = PendingActions(lambda _config: self.broker, self.clock)
-        self.following = FollowedWorkflow(
+        self.held = HeldPaths(
             watched=WATCHED,
             source=self,
             files=self,
@@ -83,7 +83,7 @@ class World:
         """Let time pass as the watcher's loop does."""
         end = self.time + seconds
         while True:
-            self.following.look()
+            self.held.look()
             self.pending.work()
             if self.time >= end:
                 return
@@ -96,7 +96,7 @@ class World:
 
     def pre(self, retry: int = 0, *, dies: str = "") -> None:
         """A PRE that dies ``early`` (before it asks), ``late`` (before it writes), or not."""
-        self.tell(What.PRE_STARTED)
+        self.tell(EventKind.PRE_STARTED)
         request = self.request(retry)
         left = () if self.file.given_back else (*self.file.left_over, *self.file.ids)
         left = tuple(sorted({*left} - {request.id}))
@@ -104,7 +104,7 @@ class World:
         draft = DecisionFile(FILE, JOB, retry, self.time, (pair,), left_over=left)
         self.write(draft)
         if dies == "early":
-            return self.tell(What.PRE_ENDED, code=-9)
+            return self.tell(EventKind.PRE_ENDED, code=-9)
         with suppress(BrokerError):
             for transit_id in left:
                 self._release_all(transit_id, "abandoned")
@@ -116,9 +116,9 @@ class World:
         except BrokerError as error:
             pair = replace(pair, reason=str(error))
         if dies == "late":
-            return self.tell(What.PRE_ENDED, code=-9)
+            return self.tell(EventKind.PRE_ENDED, code=-9)
         self.write(replace(draft, pairs=(pair,)))
-        return self.tell(What.PRE_ENDED, code=0)
+        return self.tell(EventKind.PRE_ENDED, code=0)
 
     def _release_all(self, transit_id: str, outcome: str) -> None:
         """As the hooks do: under whatever number it was given."""
@@ -138,8 +138,8 @@ class World:
             return
         self.write(replace(self.file, given_back=True))
 
-    def tell(self, what: What, code: int | None = None) -> None:
-        if what is What.SUBMITTED:
+    def tell(self, what: EventKind, code: int | None = None) -> None:
+        if what is EventKind.SUBMITTED:
             self.cluster += 1
         job = "" if what.startswith("dag_") else JOB
         self.said.append(Event(what, float(int(self.time)), job, code, self.cluster))
@@ -159,8 +159,8 @@ def connected(world: World, patch: pytest.MonkeyPatch) -> World:
 def test_post_goes_first(world: World) -> None:
     world.pre()
     world.look()
-    world.tell(What.SUBMITTED)
-    world.tell(What.ENDED, code=0)
+    world.tell(EventKind.SUBMITTED)
+    world.tell(EventKind.ENDED, code=0)
     world.look(3.0)
     world.post()
     world.look(20.0)
@@ -170,8 +170,8 @@ def test_post_goes_first(world: World) -> None:
 
 def test_no_post_ever(world: World) -> None:
     world.pre()
-    world.tell(What.SUBMITTED)
-    world.tell(What.ENDED, code=3)
+    world.tell(EventKind.SUBMITTED)
+    world.tell(EventKind.ENDED, code=3)
     world.look(9.0)
     assert world.broker.live() == []
     (line,) = world.lines
@@ -180,19 +180,19 @@ def test_no_post_ever(world: World) -> None:
 
 def test_held_then_running_again(world: World) -> None:
     world.pre()
-    world.tell(What.SUBMITTED)
-    world.tell(What.RUNNING)
-    world.tell(What.HELD)
+    world.tell(EventKind.SUBMITTED)
+    world.tell(EventKind.RUNNING)
+    world.tell(EventKind.HELD)
     world.look(4.0)
     assert world.broker.live() == []
-    world.tell(What.UNHELD)
+    world.tell(EventKind.UNHELD)
     world.look(4.0)
     assert world.broker.live() == []  # it waits for a slot
-    world.tell(What.RUNNING)
+    world.tell(EventKind.RUNNING)
     world.look(1.0)
     again = f"wf:{JOB}:0:mu-tacc.2"
     assert world.broker.live() == [again]
-    world.tell(What.ENDED, code=0)
+    world.tell(EventKind.ENDED, code=0)
     world.look(9.0)
     assert world.broker.live() == []
     assert world.broker.transits[again].outcome == "success"
@@ -200,13 +200,13 @@ def test_held_then_running_again(world: World) -> None:
 
 def test_asking_again_is_dropped_where_the_job_ended_meanwhile(world: World) -> None:
     world.pre()
-    world.tell(What.SUBMITTED)
-    world.tell(What.HELD)
+    world.tell(EventKind.SUBMITTED)
+    world.tell(EventKind.HELD)
     world.look(4.0)
     world.broker.away = True
-    world.tell(What.RUNNING)
+    world.tell(EventKind.RUNNING)
     world.look(4.0)
-    world.tell(What.REMOVED)
+    world.tell(EventKind.REMOVED)
     world.broker.away = False
     world.look(20.0)
     assert ("ask", f"wf:{JOB}:0:mu-tacc") not in world.broker.calls[1:]
@@ -249,50 +249,50 @@ def test_an_answer_that_was_lost_is_left_alone_until_the_job_ends(world: World) 
     world.pre()
     lost = replace(world.file.pairs[0], state=UNASKED, reason="timeout", told=False)
     world.write(replace(world.file, pairs=(lost,)))
-    world.tell(What.SUBMITTED)
+    world.tell(EventKind.SUBMITTED)
     world.look(5.0)
     assert world.broker.live() == [lost.id]
-    world.tell(What.ENDED, code=0)
+    world.tell(EventKind.ENDED, code=0)
     world.look(9.0)
     assert world.broker.live() == []
 
 
 def test_a_dag_that_ended_is_swept_and_finished(world: World) -> None:
-    world.tell(What.DAG_STARTED)
+    world.tell(EventKind.DAG_STARTED)
     world.pre()
     other = Transit("wf:other:0:a-b", "a", "b", TransitState.INSTALLED)
     world.broker.transits[other.id] = other
     world.look(5.0)
-    assert not world.following.finished()
-    world.tell(What.DAG_ENDED, code=1)
+    assert not world.held.finished()
+    world.tell(EventKind.DAG_ENDED, code=1)
     world.look(9.0)
     assert world.broker.live() == []
-    assert world.following.finished() and not world.pending.of("wf")
+    assert world.held.finished() and not world.pending.of("wf")
 
 
 def test_a_dagman_that_stays_away_is_swept_and_finished(world: World) -> None:
     world.pre()
-    world.tell(What.SUBMITTED)
-    world.tell(What.RUNNING)
-    world.tell(What.DAG_GONE)
+    world.tell(EventKind.SUBMITTED)
+    world.tell(EventKind.RUNNING)
+    world.tell(EventKind.DAG_GONE)
     ahead = Transit("wf:other:0:a-b", "a", "b", TransitState.INSTALLED)
     world.broker.transits[ahead.id] = ahead
     world.look(150.0)
     assert world.broker.live() == [*world.file.ids, ahead.id]
-    world.tell(What.ENDED, code=0)
+    world.tell(EventKind.ENDED, code=0)
     world.look(10.0)
     assert world.broker.live() == []
-    assert world.following.finished()
+    assert world.held.finished()
 
 
 def test_a_held_job_of_a_dag_that_ended_is_over(world: World) -> None:
     world.pre()
-    world.tell(What.SUBMITTED)
-    world.tell(What.HELD)
-    world.tell(What.DAG_ENDED, code=1)
+    world.tell(EventKind.SUBMITTED)
+    world.tell(EventKind.HELD)
+    world.tell(EventKind.DAG_ENDED, code=1)
     world.look(13.0)
     assert world.broker.live() == []
-    assert world.following.finished()
+    assert world.held.finished()
 
 
 def test_a_listeners_trouble_is_its_own(world: World) -> None:
@@ -303,11 +303,11 @@ def test_a_listeners_trouble_is_its_own(world: World) -> None:
         def tick(self, now: float, /) -> None:
             raise RuntimeError("oh")
 
-    world.following.listener = Failing()
+    world.held.listener = Failing()
     world.pre()
-    world.tell(What.SUBMITTED)
-    world.tell(What.REMOVED)
-    world.following.tick(0.0)
+    world.tell(EventKind.SUBMITTED)
+    world.tell(EventKind.REMOVED)
+    world.held.tick(0.0)
     world.look(9.0)
     assert world.broker.live() == []
 
@@ -337,16 +337,17 @@ def test_in_whatever_order_all_is_given_back_once(steps: list[str], end: str, po
         assert world.broker.live() == []
         done = [line["id"] for line in world.lines if line["event"] == "given_back"]
         assert len(done) == len(set(done))
-        world.tell(What.DAG_STARTED)
-        world.tell(What.DAG_ENDED, code=0)
+        world.tell(EventKind.DAG_STARTED)
+        world.tell(EventKind.DAG_ENDED, code=0)
         world.look(13.0)
-        assert world.following.finished() and not len(world.pending)
+        assert world.held.finished() and not len(world.pending)
 
 
 def act(world: World, step: str) -> None:
     events = {
-        "submit": What.SUBMITTED, "run": What.RUNNING, "hold": What.HELD, "unhold": What.UNHELD,
-        "evict": What.EVICTED, "gone": What.DAG_GONE, "restart": What.DAG_STARTED,
+        "submit": EventKind.SUBMITTED, "run": EventKind.RUNNING, "hold": EventKind.HELD,
+        "unhold": EventKind.UNHELD, "evict": EventKind.EVICTED, "gone": EventKind.DAG_GONE,
+        "restart": EventKind.DAG_STARTED,
     }  # fmt: skip
     if step in events:
         world.tell(events[step])
@@ -362,18 +363,18 @@ def finish(world: World, end: str, retry: int, post: bool) -> None:
     world.broker.away = False
     world.time += 1.0
     if end == "dag":
-        world.tell(What.DAG_STARTED)
+        world.tell(EventKind.DAG_STARTED)
         world.look()
-        world.tell(What.DAG_ENDED, code=1)
+        world.tell(EventKind.DAG_ENDED, code=1)
         return
     world.pre(retry, dies="late" if end == "pre_failed" else "")
     world.look()
     if end == "pre_failed":
         return
-    world.tell(What.SUBMITTED)
-    world.tell(What.RUNNING)
+    world.tell(EventKind.SUBMITTED)
+    world.tell(EventKind.RUNNING)
     world.look()
-    told = {"ended": What.ENDED, "removed": What.REMOVED, "held": What.HELD}[end]
+    told = {"ended": EventKind.ENDED, "removed": EventKind.REMOVED, "held": EventKind.HELD}[end]
     world.tell(told, code=0 if end == "ended" else None)
     world.look(1.0)
     if post and end != "held":

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from hooks_world import WF_UUID, FakeBroker, make_submit_dir, move
 
-from monitors.planned import submitdir
 from monitors.watcher.actions import GiveBack, Moved, RequestAgain, Tell
 from monitors.watcher.decision_file import DecisionFile, Pair
 from monitors.watcher.events import Watched
 from monitors.watcher.pending import Later
+from monitors.workflows.planned import job_files
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.model import (
     RequestAnswer,
@@ -165,16 +165,16 @@ def test_asking_again_is_written_down_for_post(run: Path) -> None:
     assert (request.id, request.size_bytes, request.project) == (BASE, 500, "genes")
     assert got[0].ids == decision_of(run).ids == (f"{BASE}.2",)
     assert [transit_id for transit_id, _ in broker.renewed] == [f"{BASE}.2"]
-    data = submitdir.read_json(decision.file)
+    data = job_files.read_json(decision.file)
     assert data["pairs"][0]["path"] == ["a", "s1", "b"]
     assert data["pairs"][0]["files"] == 1
 
 
 def test_a_later_pre_is_not_disturbed(run: Path) -> None:
     decision, at = decision_of(run), watched(run)
-    submitdir.write_json(decision.file, {"retry": 1, "at": 77.0, "pairs": [], "given_back": False})
+    job_files.write_json(decision.file, {"retry": 1, "at": 77.0, "pairs": [], "given_back": False})
     RequestAgain(at, Journal(), decision, watched_jobs, lambda: True, lambda _d: None).do(Broker())
-    assert submitdir.read_json(decision.file)["retry"] == 1
+    assert job_files.read_json(decision.file)["retry"] == 1
     broker = Broker()
     RequestAgain(at, Journal(), decision, watched_jobs, lambda: False, lambda _d: None).do(broker)
     assert broker.told == []

@@ -7,15 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from monitors.watcher import rules
-from monitors.watcher.events import Event, What
-from monitors.watcher.rules import Decision, Due, Fact, JobState, due
+from monitors.watcher.events import Event, EventKind
+from monitors.watcher.rules import DecisionTime, Due, Fact, JobState, due
 
 JOB = "stage_in_local_tacc_0_0"
-FIRST = Decision(100.5, look=2)
+FIRST = DecisionTime(100.5, look=2)
 LONG_S = 100.0
 
 
-def fact(what: What, at: float = 101.0, look: int = 3, code: int | None = None,
+def fact(what: EventKind, at: float = 101.0, look: int = 3, code: int | None = None,
          cluster: int = 7, heard: float = 0.0) -> Fact:  # fmt: skip
     job = "" if what.startswith("dag_") else JOB
     return Fact(Event(what, at, job, code, cluster), look, heard)
@@ -28,22 +28,22 @@ def standing(*facts: Fact) -> JobState:
     return found
 
 
-SUBMITTED, RUNNING = fact(What.SUBMITTED), fact(What.RUNNING)
-ENDED = fact(What.ENDED, code=1)
+SUBMITTED, RUNNING = fact(EventKind.SUBMITTED), fact(EventKind.RUNNING)
+ENDED = fact(EventKind.ENDED, code=1)
 
 
 @pytest.mark.parametrize(
     ("facts", "outcome", "after_s"),
     [
-        ([fact(What.PRE_STARTED), fact(What.PRE_ENDED, code=-9)], "pre_failed", 1.0),
+        ([fact(EventKind.PRE_STARTED), fact(EventKind.PRE_ENDED, code=-9)], "pre_failed", 1.0),
         ([SUBMITTED, RUNNING, ENDED], "exit 1", 6.0),
-        ([SUBMITTED, RUNNING, fact(What.ENDED, code=0)], "success", 6.0),
-        ([SUBMITTED, RUNNING, fact(What.ENDED, code=-9)], "signal 9", 6.0),
-        ([SUBMITTED, RUNNING, fact(What.REMOVED)], "removed", 6.0),
-        ([SUBMITTED, fact(What.REMOVED)], "removed", 6.0),
-        ([SUBMITTED, RUNNING, ENDED, fact(What.POST_ENDED, code=-9)], "exit 1", 1.0),
-        ([SUBMITTED, RUNNING, fact(What.HELD)], "held", 2.0),
-        ([SUBMITTED, RUNNING, fact(What.EVICTED)], "evicted", 6.0),
+        ([SUBMITTED, RUNNING, fact(EventKind.ENDED, code=0)], "success", 6.0),
+        ([SUBMITTED, RUNNING, fact(EventKind.ENDED, code=-9)], "signal 9", 6.0),
+        ([SUBMITTED, RUNNING, fact(EventKind.REMOVED)], "removed", 6.0),
+        ([SUBMITTED, fact(EventKind.REMOVED)], "removed", 6.0),
+        ([SUBMITTED, RUNNING, ENDED, fact(EventKind.POST_ENDED, code=-9)], "exit 1", 1.0),
+        ([SUBMITTED, RUNNING, fact(EventKind.HELD)], "held", 2.0),
+        ([SUBMITTED, RUNNING, fact(EventKind.EVICTED)], "evicted", 6.0),
     ],
 )
 def test_due_after_its_time(facts: list[Fact], outcome: str, after_s: float) -> None:
@@ -57,33 +57,33 @@ def test_due_after_its_time(facts: list[Fact], outcome: str, after_s: float) -> 
     "facts",
     [
         [],
-        [fact(What.PRE_STARTED)],
-        [fact(What.PRE_STARTED), fact(What.PRE_ENDED, code=0)],
+        [fact(EventKind.PRE_STARTED)],
+        [fact(EventKind.PRE_STARTED), fact(EventKind.PRE_ENDED, code=0)],
         [SUBMITTED],
         [SUBMITTED, RUNNING],
-        [SUBMITTED, RUNNING, fact(What.HELD), fact(What.UNHELD)],
-        [SUBMITTED, RUNNING, fact(What.EVICTED), RUNNING],
+        [SUBMITTED, RUNNING, fact(EventKind.HELD), fact(EventKind.UNHELD)],
+        [SUBMITTED, RUNNING, fact(EventKind.EVICTED), RUNNING],
         # a retry: what ended is the attempt before
-        [SUBMITTED, ENDED, fact(What.PRE_STARTED)],
-        [SUBMITTED, ENDED, fact(What.SUBMITTED, cluster=8)],
-        [SUBMITTED, ENDED, fact(What.SUBMITTED, cluster=8), fact(What.POST_ENDED)],
+        [SUBMITTED, ENDED, fact(EventKind.PRE_STARTED)],
+        [SUBMITTED, ENDED, fact(EventKind.SUBMITTED, cluster=8)],
+        [SUBMITTED, ENDED, fact(EventKind.SUBMITTED, cluster=8), fact(EventKind.POST_ENDED)],
     ],
 )
 def test_not_due_while_needed(facts: list[Fact]) -> None:
     assert due(FIRST, standing(*facts), None, LONG_S) is None
-    assert due(FIRST, standing(*facts), fact(What.DAG_STARTED), LONG_S) is None
-    ended = due(FIRST, standing(*facts), fact(What.DAG_ENDED), LONG_S)
+    assert due(FIRST, standing(*facts), fact(EventKind.DAG_STARTED), LONG_S) is None
+    ended = due(FIRST, standing(*facts), fact(EventKind.DAG_ENDED), LONG_S)
     assert ended is not None and not ended.pause
 
 
 def test_a_failed_pre_is_the_reason_also_where_its_dag_has_ended_since() -> None:
-    failed = standing(fact(What.PRE_ENDED, code=1))
-    assert due(FIRST, failed, fact(What.DAG_ENDED), LONG_S) == Due("pre_failed")
+    failed = standing(fact(EventKind.PRE_ENDED, code=1))
+    assert due(FIRST, failed, fact(EventKind.DAG_ENDED), LONG_S) == Due("pre_failed")
 
 
 def test_what_happened_before_the_decision_is_no_word_about_it() -> None:
     old = standing(*(Fact(f.event, 1, 0.0) for f in (SUBMITTED, ENDED)))
-    before = Decision(102.5, look=2)
+    before = DecisionTime(102.5, look=2)
     assert due(before, old, None, LONG_S) is None
     # read in a later look: it came after the decision, whatever the clock says
     assert due(before, standing(SUBMITTED, ENDED), None, LONG_S) is not None
@@ -93,38 +93,41 @@ def test_what_ended_within_the_second_of_the_next_decision_is_no_word_about_it()
     """A retry, where DAGMan's log is too short to tell of its PRE: its path would go while its job
     is being submitted."""
     ended = standing(*(Fact(f.event, 2, 0.0) for f in (SUBMITTED, ENDED)),
-                     fact(What.POST_ENDED, at=102.1, look=2, code=1))  # fmt: skip
-    assert due(Decision(102.4, look=2), ended, None, LONG_S) is None
+                     fact(EventKind.POST_ENDED, at=102.1, look=2, code=1))  # fmt: skip
+    assert due(DecisionTime(102.4, look=2), ended, None, LONG_S) is None
     # Whole seconds do not say which was first, and what is over is given back.
-    whole = standing(SUBMITTED, fact(What.ENDED, at=102.0, look=2, code=1))
-    assert due(Decision(102.4, look=2), whole, None, LONG_S) is not None
+    whole = standing(SUBMITTED, fact(EventKind.ENDED, at=102.0, look=2, code=1))
+    assert due(DecisionTime(102.4, look=2), whole, None, LONG_S) is not None
 
 
 def test_a_job_in_the_queue_outlives_its_dagman_but_not_its_dag() -> None:
-    gone = fact(What.DAG_GONE)
+    gone = fact(EventKind.DAG_GONE)
     assert due(FIRST, standing(SUBMITTED, RUNNING), gone, LONG_S) is None
-    assert due(FIRST, standing(fact(What.PRE_STARTED)), gone, LONG_S) == Due("dagman_gone")
+    assert due(FIRST, standing(fact(EventKind.PRE_STARTED)), gone, LONG_S) == Due("dagman_gone")
     assert due(FIRST, None, gone, 5.9) is None
-    assert due(FIRST, None, fact(What.DAG_ENDED), 2.0) == Due("dag_ended")
+    assert due(FIRST, None, fact(EventKind.DAG_ENDED), 2.0) == Due("dag_ended")
 
 
 def test_a_job_that_runs_again_wants_its_path_again() -> None:
-    held = standing(SUBMITTED, RUNNING, fact(What.HELD))
+    held = standing(SUBMITTED, RUNNING, fact(EventKind.HELD))
     assert not rules.runs_again(FIRST, held)
     assert rules.runs_again(FIRST, rules.after(held, RUNNING))
-    assert not rules.runs_again(FIRST, rules.after(held, fact(What.REMOVED)))
+    assert not rules.runs_again(FIRST, rules.after(held, fact(EventKind.REMOVED)))
 
 
 def test_the_dag_is_where_its_last_word_says() -> None:
     dag = None
     for what, expected in [
-        (What.DAG_STARTED, What.DAG_STARTED),
-        (What.DAG_GONE, What.DAG_GONE),
-        (What.DAG_STARTED, What.DAG_STARTED),
-        (What.DAG_ENDED, What.DAG_ENDED),
-        (What.DAG_GONE, What.DAG_ENDED),  # its process is found to be no more: nothing new
-        (What.RUNNING, What.DAG_ENDED),
-        (What.DAG_STARTED, What.DAG_STARTED),  # a rescue DAG
+        (EventKind.DAG_STARTED, EventKind.DAG_STARTED),
+        (EventKind.DAG_GONE, EventKind.DAG_GONE),
+        (EventKind.DAG_STARTED, EventKind.DAG_STARTED),
+        (EventKind.DAG_ENDED, EventKind.DAG_ENDED),
+        (
+            EventKind.DAG_GONE,
+            EventKind.DAG_ENDED,
+        ),  # its process is found to be no more: nothing new
+        (EventKind.RUNNING, EventKind.DAG_ENDED),
+        (EventKind.DAG_STARTED, EventKind.DAG_STARTED),  # a rescue DAG
     ]:
         dag = rules.dag_after(dag, fact(what))
         assert dag is not None and dag.what is expected
@@ -133,16 +136,16 @@ def test_the_dag_is_where_its_last_word_says() -> None:
 def test_what_is_told_twice_changes_nothing() -> None:
     ended = standing(SUBMITTED, ENDED)
     assert standing(SUBMITTED, ENDED, SUBMITTED) == ended
-    assert standing(SUBMITTED, ENDED, fact(What.SUBMITTED, cluster=0)) == ended
-    before = standing(fact(What.PRE_STARTED), SUBMITTED)
+    assert standing(SUBMITTED, ENDED, fact(EventKind.SUBMITTED, cluster=0)) == ended
+    before = standing(fact(EventKind.PRE_STARTED), SUBMITTED)
     assert before == standing(SUBMITTED)
     # a pool made anew counts from the beginning
-    anew = standing(SUBMITTED, ENDED, fact(What.SUBMITTED, at=200.0))
-    assert anew.last is not None and anew.last.what is What.SUBMITTED
+    anew = standing(SUBMITTED, ENDED, fact(EventKind.SUBMITTED, at=200.0))
+    assert anew.last is not None and anew.last.what is EventKind.SUBMITTED
 
 
-JOB_EVENTS = [what for what in What if not what.startswith("dag_")]
-DAG_EVENTS = [what for what in What if what.startswith("dag_")]
+JOB_EVENTS = [what for what in EventKind if not what.startswith("dag_")]
+DAG_EVENTS = [what for what in EventKind if what.startswith("dag_")]
 some_events = st.lists(
     st.tuples(
         st.sampled_from([*JOB_EVENTS, *DAG_EVENTS]),
@@ -153,30 +156,34 @@ some_events = st.lists(
 )
 how_it_ends = st.sampled_from(
     [
-        [(What.SUBMITTED, 99, None), (What.ENDED, 99, 1)],
-        [(What.SUBMITTED, 99, None), (What.RUNNING, 99, None), (What.REMOVED, 99, None)],
-        [(What.SUBMITTED, 99, None), (What.ENDED, 99, 0), (What.POST_ENDED, 99, 1)],
-        [(What.PRE_STARTED, 0, None), (What.PRE_ENDED, 0, -9)],
-        [(What.DAG_STARTED, 0, None), (What.DAG_ENDED, 0, 1)],
-        [(What.SUBMITTED, 99, None), (What.HELD, 99, None)],
+        [(EventKind.SUBMITTED, 99, None), (EventKind.ENDED, 99, 1)],
+        [
+            (EventKind.SUBMITTED, 99, None),
+            (EventKind.RUNNING, 99, None),
+            (EventKind.REMOVED, 99, None),
+        ],
+        [(EventKind.SUBMITTED, 99, None), (EventKind.ENDED, 99, 0), (EventKind.POST_ENDED, 99, 1)],
+        [(EventKind.PRE_STARTED, 0, None), (EventKind.PRE_ENDED, 0, -9)],
+        [(EventKind.DAG_STARTED, 0, None), (EventKind.DAG_ENDED, 0, 1)],
+        [(EventKind.SUBMITTED, 99, None), (EventKind.HELD, 99, None)],
     ]
 )
 
 
 @given(some_events, how_it_ends, st.integers(0, 12))
 def test_whatever_happens_the_end_makes_it_due(
-    events: list[tuple[What, int, int | None]],
-    end: list[tuple[What, int, int | None]],
+    events: list[tuple[EventKind, int, int | None]],
+    end: list[tuple[EventKind, int, int | None]],
     decided: int,
 ) -> None:
     """Told in any order, with any number of looks before the decision."""
     found, dag = JobState(), None
-    decision = Decision(105.0, look=min(decided, len(events)))
+    decision = DecisionTime(105.0, look=min(decided, len(events)))
     for look, (what, cluster, code) in enumerate([*events, *end], start=1):
         told = fact(what, at=100.0 + look, look=look, code=code, cluster=cluster, heard=look)
         dag = rules.dag_after(dag, told)
         if told.event.job:
             found = rules.after(found, told)
     assert due(decision, found, dag, 1000.0) is not None
-    given_back = Decision(105.0, look=1, given_back=True)
+    given_back = DecisionTime(105.0, look=1, given_back=True)
     assert due(given_back, found, dag, 1000.0) is None

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from hooks_world import WF_UUID, make_submit_dir
 
-from monitors.planned import submitdir
-from monitors.watcher.events import Event, What
+from monitors.watcher.events import Event, EventKind
 from monitors.watcher.workflow_files import Files, elsewhere, process_alive
+from monitors.workflows.planned import job_files
 from network_provisioner.base.errors import InputError
 
 JOB, OTHER = "stage_in_local_tacc_0_0", "align_ID1"
@@ -46,7 +46,7 @@ def add(file: Path, text: str) -> None:
         out.write(text)
 
 
-def whats(events: list[Event]) -> list[tuple[What, str, int]]:
+def whats(events: list[Event]) -> list[tuple[EventKind, str, int]]:
     return [(event.what, event.job, event.cluster) for event in events]
 
 
@@ -55,13 +55,18 @@ def test_each_event_once_though_two_logs_tell_it(run: Path) -> None:
     text = submitted(4, 1) + nodes("001", 4, "Job executing on host: <h>", 2)
     for name in (f"{DAG}.nodes.log", "flow-0.log"):
         add(run / name, text)
-    assert whats(files.events()) == [(What.SUBMITTED, JOB, 4), (What.RUNNING, JOB, 4)]
+    assert whats(files.events()) == [(EventKind.SUBMITTED, JOB, 4), (EventKind.RUNNING, JOB, 4)]
     add(run / "flow-0.log", nodes("012", 4, "Job was held.", 3))
     add(run / "flow-0.log", nodes("013", 4, "Job was released.", 4))
     add(run / "flow-0.log", nodes("004", 4, "Job was evicted.", 5))
     add(run / "flow-0.log", nodes("009", 4, "Job was aborted.", 6))
     found = files.events()
-    assert [e.what for e in found] == [What.HELD, What.UNHELD, What.EVICTED, What.REMOVED]
+    assert [e.what for e in found] == [
+        EventKind.HELD,
+        EventKind.UNHELD,
+        EventKind.EVICTED,
+        EventKind.REMOVED,
+    ]
     assert files.events() == []
 
 
@@ -69,10 +74,10 @@ def test_a_node_of_several_processes_ends_with_the_last(run: Path) -> None:
     files = Files(run)
     log = run / f"{DAG}.nodes.log"
     add(log, submitted(4, 1) + submitted(4, 1, proc=1) + ended(4, 2))
-    assert [e.what for e in files.events()] == [What.SUBMITTED, What.SUBMITTED]
+    assert [e.what for e in files.events()] == [EventKind.SUBMITTED, EventKind.SUBMITTED]
     add(log, ended(4, 3, proc=1))
     (event,) = files.events()
-    assert (event.what, event.code) == (What.ENDED, 3)
+    assert (event.what, event.code) == (EventKind.ENDED, 3)
 
 
 def test_dagmans_life_and_its_pre_scripts(run: Path) -> None:
@@ -91,22 +96,22 @@ def test_dagmans_life_and_its_pre_scripts(run: Path) -> None:
     add(out, f"{at}6 Event: ULOG_SUBMIT for HTCondor Node {JOB} (4.0.0) {{11/21/26 10:00:06}}\n")
     told = [(e.what, e.code) for e in files.events()]
     assert told == [
-        (What.DAG_STARTED, None),
-        (What.PRE_STARTED, 0),
-        (What.PRE_ENDED, -9),
-        (What.PRE_ENDED, 2),
-        (What.PRE_ENDED, 0),
-        (What.SUBMITTED, None),
+        (EventKind.DAG_STARTED, None),
+        (EventKind.PRE_STARTED, 0),
+        (EventKind.PRE_ENDED, -9),
+        (EventKind.PRE_ENDED, 2),
+        (EventKind.PRE_ENDED, 0),
+        (EventKind.SUBMITTED, None),
     ]
     assert files.gone(0.0) == []
     alive[357] = None  # on another machine
     assert files.gone(0.0) == []
     alive[357] = False
-    assert [e.what for e in files.gone(7.0)] == [What.DAG_GONE]
+    assert [e.what for e in files.gone(7.0)] == [EventKind.DAG_GONE]
     assert files.gone(8.0) == []
     add(out, f"{at}7 **** condor_dagman (condor_DAGMAN) pid 357 EXITING WITH STATUS 3\n")
     add(out, f"{at}8 **** condor_dagman (condor_DAGMAN) pid 358 EXITING WITH STATUS 1\n")
-    assert whats(files.events()) == [(What.DAG_GONE, "", 0), (What.DAG_ENDED, "", 0)]
+    assert whats(files.events()) == [(EventKind.DAG_GONE, "", 0), (EventKind.DAG_ENDED, "", 0)]
 
 
 def test_what_htcondor_does_with_dagman(run: Path) -> None:
@@ -117,7 +122,8 @@ def test_what_htcondor_does_with_dagman(run: Path) -> None:
         add(log, nodes(number, 1, "It was.", 2))  # any number of times
     found = [e.what for e in files.events()][::2]
     assert found == [
-        What.DAG_STARTED, What.DAG_GONE, What.DAG_STARTED, What.DAG_GONE, What.DAG_ENDED
+        EventKind.DAG_STARTED, EventKind.DAG_GONE, EventKind.DAG_STARTED, EventKind.DAG_GONE,
+        EventKind.DAG_ENDED,
     ]  # fmt: skip
 
 
@@ -131,7 +137,12 @@ def test_everything_at_once_is_told_in_order(run: Path) -> None:
     for number in ("004", "009"):
         add(run / f"{DAG}.dagman.log", f"{number} (001.000.000) {later} It was.\n...\n")
     found = [e.what for e in Files(run).events()]
-    assert found == [What.DAG_STARTED, What.PRE_STARTED, What.DAG_GONE, What.DAG_ENDED]
+    assert found == [
+        EventKind.DAG_STARTED,
+        EventKind.PRE_STARTED,
+        EventKind.DAG_GONE,
+        EventKind.DAG_ENDED,
+    ]
 
 
 def test_decision_files_wherever_the_dag_has_folders(run: Path) -> None:
@@ -139,17 +150,17 @@ def test_decision_files_wherever_the_dag_has_folders(run: Path) -> None:
     assert files.decision_files() == []
     file = run / "00/00" / f"{JOB}.adon.json"
     pair = {"id": "t", "src": "a", "dst": "b", "state": "installed", "told": True}
-    submitdir.write_json(file, {"job": JOB, "retry": 1, "at": 5.5, "pairs": [pair, 7, {}]})
+    job_files.write_json(file, {"job": JOB, "retry": 1, "at": 5.5, "pairs": [pair, 7, {}]})
     (decision,) = files.decision_files()
     assert (decision.job, decision.retry, decision.at, decision.ids) == (JOB, 1, 5.5, ("t",))
     assert decision.pairs[0].told and not decision.given_back
     assert files.decision_files() == []
-    submitdir.write_json(file, {"given_back": True, "left_over": ["u", 3]})
+    job_files.write_json(file, {"given_back": True, "left_over": ["u", 3]})
     (decision,) = files.decision_files()
     assert decision.given_back and decision.left_over == ("u",)
     # A folder that changed is looked at some more: times of files are coarse.
     old = file.parent.stat()
-    submitdir.write_json(file, {"retry": 3})
+    job_files.write_json(file, {"retry": 3})
     os.utime(file.parent, ns=(old.st_atime_ns, old.st_mtime_ns))
     assert [p.retry for p in files.decision_files()] == [3]
 
@@ -163,10 +174,10 @@ def test_damaged_decisions_count_for_nothing(run: Path, text: str) -> None:
 
 
 def test_no_submit_directory(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"expected Pegasus's braindump\.yml"):
+    with pytest.raises(InputError, match=r"no braindump\.yml that names one, expected a submit"):
         Files(tmp_path)
     (tmp_path / "braindump.yml").write_text(f'wf_uuid: "{WF_UUID}"\ndag: "no.dag"\n')
-    with pytest.raises(InputError, match="expected the workflow's DAG"):
+    with pytest.raises(InputError, match=r"no\.dag: cannot be read"):
         Files(tmp_path)
 
 
@@ -182,7 +193,7 @@ def test_a_dagman_that_has_not_said_its_number_yet_is_not_the_one_before(run: Pa
     files = Files(run, {357: False, 358: True}.get)
     began = f"{at}1 ** condor_dagman (CONDOR_DAGMAN) STARTING UP\n"
     add(out, f"{began}{at}1 ** PID = 357 RealUID = 1\n{began}")
-    assert [e.what for e in [*files.events(), *files.gone(2.0)]] == [What.DAG_STARTED] * 2
+    assert [e.what for e in [*files.events(), *files.gone(2.0)]] == [EventKind.DAG_STARTED] * 2
     add(out, f"{at}1 ** PID = 358 RealUID = 1\n")
     assert [*files.events(), *files.gone(3.0)] == []
 
@@ -194,4 +205,4 @@ def test_what_happens_twice_within_a_second_is_told_twice(run: Path) -> None:
     for name in (f"{DAG}.nodes.log", "flow-0.log"):
         add(run / name, submitted(4, 1) + again)
     found = [event.what for event in Files(run).events()]
-    assert found == [What.SUBMITTED, What.HELD, What.UNHELD, What.HELD]
+    assert found == [EventKind.SUBMITTED, EventKind.HELD, EventKind.UNHELD, EventKind.HELD]

@@ -13,10 +13,11 @@ import pytest
 from hooks_world import FakeBroker, make_submit_dir, move
 
 from adon.cli.main import main
-from monitors.watcher import loop, program, registry
-from monitors.watcher.events import Event, Watched, What
-from monitors.watcher.watching import Watching
-from monitors.workflows.logs.watch import StatWatch, Watch
+from monitors.watcher import program, registry, watcher
+from monitors.watcher.events import Event, EventKind, Watched
+from monitors.watcher.registered import RegisteredWorkflows
+from monitors.watcher.watcher import Watcher
+from monitors.workflows.logs.watch import FileWatch, StatWatch
 from network_provisioner.base.errors import InputError
 from network_provisioner.client.hookconfig import HookConfig
 from pegasus_hooks.prepost import watched_jobs
@@ -30,7 +31,7 @@ class Listening:
     """Hears everything."""
 
     def __init__(self) -> None:
-        self.heard: list[What] = []
+        self.heard: list[EventKind] = []
         self.ticks = 0
 
     def on(self, event: Event, workflow: Watched, /) -> None:
@@ -52,15 +53,10 @@ class World:
         registry.register(self.folder, self.config, self.run, "wf")
         self.listener = Listening()
         self.configs: list[HookConfig] = []
-        self.watching = Watching(
-            self.folder,
-            CONFIG,
-            watched_jobs,
-            listener_of=self.listen,
-            client_of=self.client_of,
-            clock=lambda: self.time,
-            watch=self.watch,
+        workflows = RegisteredWorkflows(
+            self.folder, CONFIG, watched_jobs, listener_of=self.listen, clock=lambda: self.time
         )
+        self.watcher = Watcher(workflows, self.client_of, lambda: self.time, self.watch)
         self.waits = 0
         self.stop = threading.Event()
 
@@ -75,7 +71,7 @@ class World:
     def client_of(self, config: HookConfig) -> FakeBroker:
         raise InputError("no broker in this world")
 
-    def watch(self, files: Mapping[Path, Iterable[str]]) -> Watch:
+    def watch(self, files: Mapping[Path, Iterable[str]]) -> FileWatch:
         world = self
 
         class Quick(StatWatch):
@@ -91,7 +87,7 @@ class World:
     def steps(self, count: int) -> bool:
         busy = False
         for _ in range(count):
-            busy = self.watching.step()
+            busy = self.watcher.step()
             self.time += 1.0
         return busy
 
@@ -113,7 +109,7 @@ def test_followed_until_its_dag_has_ended(world: World) -> None:
     assert world.registered() == 1
     world.end()
     world.steps(3)
-    assert world.listener.heard == [What.DAG_ENDED]
+    assert world.listener.heard == [EventKind.DAG_ENDED]
     assert world.listener.ticks >= 20
     assert world.configs[0].broker == "http://127.0.0.1:9"
 
@@ -163,7 +159,7 @@ def test_a_damaged_workflow_is_not_the_others_trouble(
     assert [r.getMessage() for r in caplog.records if "braindump" in r.getMessage()] != []
     world.end()
     world.steps(3)
-    assert What.DAG_ENDED in world.listener.heard
+    assert EventKind.DAG_ENDED in world.listener.heard
 
 
 def test_a_configuration_that_is_gone_has_a_stand_in(world: World) -> None:
@@ -174,13 +170,13 @@ def test_a_configuration_that_is_gone_has_a_stand_in(world: World) -> None:
 
 def test_it_runs_until_nothing_is_left(world: World) -> None:
     shutil.rmtree(world.run)
-    world.watching.run(world.stop, idle_s=60.0)
+    world.watcher.run(world.stop, idle_s=60.0)
     assert world.time >= 60.0
     assert not world.stop.is_set()
 
 
 def test_it_runs_until_it_is_stopped(world: World) -> None:
-    world.watching.run(world.stop, idle_s=60.0)
+    world.watcher.run(world.stop, idle_s=60.0)
     assert world.stop.is_set()
 
 
@@ -190,16 +186,17 @@ def test_what_comes_when_the_lock_is_given_up_is_still_seen(
     world = World(tmp_path)
     runs = []
 
-    class Once(Watching):
-        def run(self, stop: threading.Event, idle_s: float | None = None) -> None:
-            runs.append(idle_s)
-            if len(runs) == 2:
-                for entry in registry.entries(world.folder):
-                    registry.drop(entry)
+    def run(_: Watcher, stop: threading.Event, idle_s: float | None = None) -> None:
+        runs.append(idle_s)
+        if len(runs) == 2:
+            for entry in registry.entries(world.folder):
+                registry.drop(entry)
 
     lock = registry.hold(world.folder)
     assert lock is not None
-    program.watch(Once(world.folder, CONFIG, watched_jobs), lock, world.stop, 60.0)
+    monkeypatch.setattr(Watcher, "run", run)
+    workflows = RegisteredWorkflows(world.folder, CONFIG, watched_jobs)
+    program.watch(workflows, lock, world.stop, 60.0)
     assert runs == [60.0, 60.0]
     free = registry.hold(world.folder)
     assert free is not None
@@ -235,7 +232,7 @@ def test_the_command_runs_until_it_is_stopped(
             return False
 
     seen = []
-    monkeypatch.setattr(loop, "stopped", Stop)
+    monkeypatch.setattr(watcher, "stopped", Stop)
     monkeypatch.setattr(program, "watch", lambda *arguments: seen.append(arguments))
     assert main(["watch", "--config", str(world.config)]) == 0
     assert "another watcher" in capsys.readouterr().out

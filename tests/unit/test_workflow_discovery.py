@@ -18,18 +18,18 @@ from monitor_files import START, Submitted, append, exiting, starting, table
 from monitors.archive.archive import Archive
 from monitors.watcher import registry as hooks_registry
 from monitors.workflows.discovery import (
+    CondorQueue,
     Discovery,
     FoundWorkflow,
     PegasusDatabase,
-    Queue,
     Registry,
     of_all,
     of_user,
 )
 from monitors.workflows.follower import Follower
-from monitors.workflows.logs.submit_dir import SubmitDir, dag_of
+from monitors.workflows.planned.submit_dir import SubmitDir, dag_of
 from monitors.workflows.service import FollowService, Named
-from monitors.workflows.status import State, Status
+from monitors.workflows.status import Status, WorkflowState
 from network_provisioner.base.errors import InputError
 
 WAIT_S = 60.0
@@ -97,8 +97,8 @@ def test_pegasus_database_knows_what_runs_and_what_ended_lately(tmp_path: Path) 
     assert list(source.files()) == [path.parent]
 
 
-def said(jobs: object) -> Queue:
-    return Queue("", lambda _: json.dumps(jobs))
+def said(jobs: object) -> CondorQueue:
+    return CondorQueue("", lambda _: json.dumps(jobs))
 
 
 def test_the_queue_knows_dagmans_jobs() -> None:
@@ -108,11 +108,11 @@ def test_the_queue_knows_dagmans_jobs() -> None:
         asked.append(command)
         return json.dumps([{"Iwd": "/w/run", "Arguments": "-p 0 -f -l . -Dag w-0.dag -MaxPost 20"}])
 
-    assert Queue("ada", ask).look() == [FoundWorkflow(Path("/w/run"), "w-0.dag")]
+    assert CondorQueue("ada", ask).look() == [FoundWorkflow(Path("/w/run"), "w-0.dag")]
     assert 'Owner == "ada"' in asked[0][3]
     # A DAGMan that another DAGMan started is found with that one.
     assert "DAGManJobId is undefined" in asked[0][3]
-    assert Queue("ada", lambda _: "").look() == []
+    assert CondorQueue("ada", lambda _: "").look() == []
 
 
 @settings(max_examples=40)
@@ -121,14 +121,14 @@ def test_the_queue_knows_dagmans_jobs() -> None:
                         ["Iwd", "Arguments", "x"]), inner)))  # fmt: skip
 def test_whatever_the_queue_says(jobs: object) -> None:
     assert all(isinstance(one, FoundWorkflow) for one in said(jobs).look())
-    assert Queue("", lambda _: str(jobs)).look() == [] or isinstance(jobs, list)
+    assert CondorQueue("", lambda _: str(jobs)).look() == [] or isinstance(jobs, list)
 
 
 def test_a_command_that_is_not_there_finds_nothing(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert Queue("ada").look() == []
+    assert CondorQueue("ada").look() == []
 
 
 def test_where_workflows_are_looked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ class Told:
     """What a follower tells, for another thread to wait for."""
 
     def __init__(self) -> None:
-        self.seen: dict[str, State] = {}
+        self.seen: dict[str, WorkflowState] = {}
         self.more = threading.Condition()
 
     def __call__(self, submit_dir: SubmitDir, status: Status) -> None:
@@ -181,7 +181,7 @@ def test_workflows_that_begin_later_are_picked_up(tmp_path: Path) -> None:
         stop.set()
         thread.join(WAIT_S)
         assert not thread.is_alive()
-        assert set(told.seen.values()) == {State.DONE}
+        assert set(told.seen.values()) == {WorkflowState.DONE}
 
 
 def test_without_keep_it_ends_when_all_that_was_found_has(tmp_path: Path) -> None:
@@ -191,7 +191,7 @@ def test_without_keep_it_ends_when_all_that_was_found_has(tmp_path: Path) -> Non
         hooks_registry.register(watch, tmp_path / "hooks.json", planned.path, name)
     with Archive(":memory:") as archive:
         last = Follower((), archive, discovery=Discovery([Registry(watch)])).run()
-    assert {status.state for status in last.values() if status} == {State.DONE}
+    assert {status.state for status in last.values() if status} == {WorkflowState.DONE}
     assert len(last) == 2
 
 
@@ -220,7 +220,7 @@ def test_a_dag_whose_name_has_spaces_is_found() -> None:
     """As HTCondor 25.14.1 shows the arguments of such a DAGMan."""
     words = "-f -l . -Lockfile ü' 'ñ.dag.lock -Dag ü' 'ñ.dag -Dag second.dag -AutoRescue 1"
     said = json.dumps([{"Iwd": "/w/a b", "Arguments": words}])
-    assert Queue("", lambda _: said).look() == [FoundWorkflow(Path("/w/a b"), "ü ñ.dag")]
+    assert CondorQueue("", lambda _: said).look() == [FoundWorkflow(Path("/w/a b"), "ü ñ.dag")]
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1), st.text(max_size=5))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
-from condor_plugins.transfers.decide import Queued
+from condor_plugins.transfers.decide import QueuedJob
 from condor_plugins.transfers.events import RunEvent
-from condor_plugins.transfers.ids import Run
+from condor_plugins.transfers.request_builder import Run
 from monitors.workflows.logs.events import Kind, TransferStep
 from network_provisioner.base.errors import AdonError
 from network_provisioner.base.model import (
@@ -41,15 +42,15 @@ def transit(transit_id: str, at: float = 0.0, size: int | None = 1000) -> Transi
     )  # fmt: skip
 
 
-def running(run: Run) -> Queued:
-    return Queued(2, run.starts)
+def running(run: Run) -> QueuedJob:
+    return QueuedJob(2, run.starts)
 
 
 class FakeSchedd:
     """A queue that says what it is told to say."""
 
     def __init__(self) -> None:
-        self.queue: dict[str, Queued] = {}
+        self.queue: dict[str, QueuedJob] = {}
         self.away = False
 
     def name(self) -> str:
@@ -57,7 +58,7 @@ class FakeSchedd:
             raise AdonError("no schedd")
         return SCHEDD
 
-    def jobs(self, names: Iterable[str]) -> dict[str, Queued]:
+    def jobs(self, names: Iterable[str]) -> dict[str, QueuedJob]:
         self.name()
         return {name: self.queue[name] for name in names if name in self.queue}
 
@@ -67,6 +68,9 @@ class FakeEvents:
 
     def __init__(self) -> None:
         self.new: list[RunEvent] = []
+
+    def files(self) -> list[Path]:
+        return []
 
     def read(self) -> list[RunEvent]:
         new, self.new = self.new, []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from monitors.archive.measurement import Measurement
-from monitors.workflows.status import State, Status
+from monitors.workflows.status import Status, WorkflowState
 
 UUID = "5b0e2c1e-8f0a-4b52-9f5e-0d8b5a6f1c11"
 T0 = 1_000_000.0
@@ -25,7 +25,7 @@ def status(
     key: str = UUID,
     at: float = T0 + 100,
     done: int = 1,
-    state: State = State.RUNNING,
+    state: WorkflowState = WorkflowState.RUNNING,
     total: int = 5,
     in_queue: int = 2,
     name: str = "",

@@ -12,7 +12,7 @@ from monitors.archive.archive import Archive, Measurement
 from monitors.background import Background
 from monitors.workflows.analysis import FailedJob, analyse
 from monitors.workflows.overview import KnownWorkflows, Overview
-from monitors.workflows.status import State, Status, for_people
+from monitors.workflows.status import Status, WorkflowState, for_people
 from network_provisioner.base.errors import AdonError
 
 _log = logging.getLogger(__name__)
@@ -22,7 +22,7 @@ _CLOCK_S = 1.0  # DAGMan tells the time in whole seconds
 _MARK = "notice:workflows:since"
 _KEPT_S = 7 * 86400.0  # what ended longer ago was told, or nobody was there to be told
 
-_ENDS = {State.DONE: FINISHED, State.FAILED: FAILED, State.REMOVED: REMOVED}
+_ENDS = {WorkflowState.DONE: FINISHED, WorkflowState.FAILED: FAILED, WorkflowState.REMOVED: REMOVED}
 _SHOWN_FAILURES = 3
 _SHOWN_LINES = 8
 

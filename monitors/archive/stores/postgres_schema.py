@@ -5,6 +5,13 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+from monitors.archive.stores.schema import (
+    MEASUREMENTS,
+    MORE_INDEXES,
+    MORE_TABLES,
+    ROLLING_TABLE,
+)
+
 LAYOUT = 2
 _NAMES = re.compile(r"\b(measurement|rollup|rolling|horizon|retaining|request)\b")
 
@@ -16,12 +23,28 @@ def translated(statement: str) -> str:
     return _NAMES.sub(r"adon_\1", statement).replace("?", "%s")
 
 
-# Names sort by their bytes, as in SQLite, whatever language the database speaks.
-_NAME = 'TEXT COLLATE "C" NOT NULL'
+# Texts sort by their bytes, as in SQLite, whatever language the database speaks.
+_DIALECT = (
+    (r"\bINTEGER PRIMARY KEY( AUTOINCREMENT)?", "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY"),
+    (r"\bINTEGER\b", "BIGINT"),
+    (r"\bREAL\b", "DOUBLE PRECISION"),
+    (r"\bTEXT\b", 'TEXT COLLATE "C"'),
+    (r"\(metric, subject, at\)", "(metric, subject, at, seq)"),  # SQLite's indexes have it anyway
+    (r"\bINDEX ", "INDEX adon_"),
+)
+
+
+def _made(statement: str) -> str:
+    """What makes a table or an index in SQLite, as PostgreSQL takes it."""
+    for theirs, ours in _DIALECT:
+        statement = re.sub(theirs, ours, statement)
+    return translated(statement)
+
+
 # As in schema.py. The search path is that of whoever looks, so the tables are named by
 # where the trigger is.
 _ROLLING = (
-    f"CREATE TABLE adon_rolling (metric {_NAME} PRIMARY KEY, since DOUBLE PRECISION NOT NULL)",
+    _made(ROLLING_TABLE),
     """
     CREATE OR REPLACE FUNCTION adon_measurement_stays() RETURNS trigger LANGUAGE plpgsql AS $$
     DECLARE allowed BOOLEAN := false;
@@ -40,61 +63,7 @@ _ROLLING = (
     """,
 )
 TABLES = (
-    f"""
-    CREATE TABLE adon_measurement (
-        seq BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-        id {_NAME} UNIQUE,
-        metric {_NAME},
-        subject {_NAME},
-        value DOUBLE PRECISION NOT NULL,
-        unit TEXT NOT NULL,
-        at DOUBLE PRECISION NOT NULL,
-        source TEXT NOT NULL,
-        workflow {_NAME},
-        details TEXT NOT NULL,
-        recorded_at DOUBLE PRECISION NOT NULL
-    )
-    """,
-    "CREATE INDEX adon_measurement_by_subject ON adon_measurement (metric, subject, at, seq)",
-    "CREATE INDEX adon_measurement_by_workflow ON adon_measurement (workflow, metric, at)",
-    "CREATE INDEX adon_measurement_by_time ON adon_measurement (metric, at)",
-    f"""
-    CREATE TABLE adon_rollup (
-        metric {_NAME},
-        subject {_NAME},
-        unit TEXT NOT NULL,
-        width INTEGER NOT NULL,
-        start DOUBLE PRECISION NOT NULL,
-        number BIGINT NOT NULL,
-        total DOUBLE PRECISION NOT NULL,
-        low DOUBLE PRECISION NOT NULL,
-        high DOUBLE PRECISION NOT NULL,
-        first_at DOUBLE PRECISION NOT NULL,
-        last_at DOUBLE PRECISION NOT NULL,
-        source TEXT NOT NULL,
-        sketch TEXT NOT NULL,
-        PRIMARY KEY (metric, subject, width, start, unit)
-    )
-    """,
-    "CREATE INDEX adon_rollup_by_time ON adon_rollup (metric, width, start)",
-    f"""
-    CREATE TABLE adon_horizon (
-        metric {_NAME} PRIMARY KEY,
-        raw_until DOUBLE PRECISION NOT NULL,
-        hourly_until DOUBLE PRECISION NOT NULL,
-        daily_until DOUBLE PRECISION NOT NULL
-    )
-    """,
-    "CREATE TABLE adon_retaining (since DOUBLE PRECISION NOT NULL)",
-    f"""
-    CREATE TABLE adon_request (
-        id BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-        kind {_NAME},
-        subject {_NAME},
-        at DOUBLE PRECISION NOT NULL
-    )
-    """,
-    "CREATE INDEX adon_request_by_kind ON adon_request (kind, id)",
+    *map(_made, (*MEASUREMENTS, *MORE_TABLES, *MORE_INDEXES)),
     *_ROLLING,
     """
     CREATE TRIGGER adon_measurement_never_goes BEFORE UPDATE OR DELETE ON adon_measurement

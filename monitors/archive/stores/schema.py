@@ -11,6 +11,27 @@ from network_provisioner.base.wal import transaction, use_wal
 # "ADON" in ASCII, in the file's header: tells an archive from any other SQLite file.
 APPLICATION_ID = 0x41444F4E
 
+# The tables of both databases, as SQLite takes them.
+MEASUREMENTS = (
+    """
+    CREATE TABLE measurement (
+        seq INTEGER PRIMARY KEY,
+        id TEXT NOT NULL UNIQUE,
+        metric TEXT NOT NULL,
+        subject TEXT NOT NULL,
+        value REAL NOT NULL,
+        unit TEXT NOT NULL,
+        at REAL NOT NULL,
+        source TEXT NOT NULL,
+        workflow TEXT NOT NULL,
+        details TEXT NOT NULL,
+        recorded_at REAL NOT NULL
+    )
+    """,
+    "CREATE INDEX measurement_by_subject ON measurement (metric, subject, at)",
+    "CREATE INDEX measurement_by_workflow ON measurement (workflow, metric, at)",
+)
+
 # What came with the second layout. Of a measurement older than its metric's horizon nothing is kept
 # but roll-ups, and it is not taken again. ``retaining`` has a row while measurements are rolled up;
 # ``request`` is how one process asks another to do something.
@@ -51,6 +72,11 @@ MORE_TABLES = (
     )
     """,
 )
+MORE_INDEXES = (
+    "CREATE INDEX measurement_by_time ON measurement (metric, at)",
+    "CREATE INDEX rollup_by_time ON rollup (metric, width, start)",
+    "CREATE INDEX request_by_kind ON request (kind, id)",
+)
 
 # What came with the third. Measurements from ``since`` up to their metric's horizon are being
 # rolled up: no others come, none of them has gone yet, and no roll-up of them counts yet.
@@ -59,23 +85,7 @@ ROLLING_TABLE = "CREATE TABLE rolling (metric TEXT PRIMARY KEY, since REAL NOT N
 # One entry per version, each a list of statements that leads there from the version before.
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (
-        """
-        CREATE TABLE measurement (
-            seq INTEGER PRIMARY KEY,
-            id TEXT NOT NULL UNIQUE,
-            metric TEXT NOT NULL,
-            subject TEXT NOT NULL,
-            value REAL NOT NULL,
-            unit TEXT NOT NULL,
-            at REAL NOT NULL,
-            source TEXT NOT NULL,
-            workflow TEXT NOT NULL,
-            details TEXT NOT NULL,
-            recorded_at REAL NOT NULL
-        )
-        """,
-        "CREATE INDEX measurement_by_subject ON measurement (metric, subject, at)",
-        "CREATE INDEX measurement_by_workflow ON measurement (workflow, metric, at)",
+        *MEASUREMENTS,
         """
         CREATE TRIGGER measurement_never_changes BEFORE UPDATE ON measurement
         BEGIN SELECT RAISE(ABORT, 'the archive is append-only'); END
@@ -86,10 +96,8 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         """,
     ),
     (
-        "CREATE INDEX measurement_by_time ON measurement (metric, at)",
         *MORE_TABLES,
-        "CREATE INDEX rollup_by_time ON rollup (metric, width, start)",
-        "CREATE INDEX request_by_kind ON request (kind, id)",
+        *MORE_INDEXES,
         "DROP TRIGGER measurement_never_goes",
         # Retention alone takes rows away, in a transaction that nobody sees half of, and never the
         # newest: its number would be given again.

@@ -17,8 +17,8 @@ from enum import StrEnum
 
 from monitors.archive.measurement import Measurement
 from monitors.workflows.logs.events import JobEvent, Kind
-from monitors.workflows.logs.records import JobRecord
-from monitors.workflows.logs.submit_dir import JobKind, PlannedJob
+from monitors.workflows.logs.kickstart import JobRecord
+from monitors.workflows.planned.submit_dir import JobKind, PlannedJob
 
 
 class Outcome(StrEnum):

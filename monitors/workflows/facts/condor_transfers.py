@@ -27,10 +27,9 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
 from urllib.parse import urlsplit
 
-from monitors.archive.measurement import Measurement
+from monitors.archive.measurement import Measurement, number_in
 from monitors.archive.transfers import SMALL_BYTES
 from monitors.workflows.condor import Ad, ads, printed
 from monitors.workflows.facts.attempts import Attempt
@@ -46,11 +45,10 @@ _FINISHED = {TransferStep.IN_FINISHED: "in", TransferStep.OUT_FINISHED: "out"}
 _PROGRAM = "condor_history"
 _TIMEOUT_S = 5.0
 _CLOCK_S = 3.0  # dates are in whole seconds, and are those of the end of the transfer
-_MOST = 2**53
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class DirectionMoved:
     """One direction of one execution: Unix seconds (0 where not told) and bytes."""
 
     began: float = 0.0
@@ -64,7 +62,7 @@ class CondorTransfers:
     def __init__(self, log: Path | None) -> None:
         self._log = log
         self._events = None if log is None else EventTail(log, _KINDS)
-        self._ways: dict[tuple[int, int], dict[str, Way]] = {}  # of the job's execution
+        self._ways: dict[tuple[int, int], dict[str, DirectionMoved]] = {}  # of the job's execution
         self._ended: dict[tuple[int, int], float] = {}
 
     def facts(self, attempt: Attempt) -> list[Measurement]:
@@ -95,14 +93,14 @@ class CondorTransfers:
             return
         ways = self._ways.setdefault(job, {})
         if event.step in _STARTED:
-            ways[_STARTED[event.step]] = Way(began=event.at)
+            ways[_STARTED[event.step]] = DirectionMoved(began=event.at)
         elif event.step in _FINISHED:
             way = _FINISHED[event.step]
-            ways[way] = replace(ways.get(way, Way()), ended=event.at)
+            ways[way] = replace(ways.get(way, DirectionMoved()), ended=event.at)
         elif event.kind is Kind.TERMINATED:
             self._ended[job] = event.at
             for way, n_bytes in (("in", event.received_bytes), ("out", event.sent_bytes)):
-                ways[way] = replace(ways.get(way, Way()), n_bytes=n_bytes or 0)
+                ways[way] = replace(ways.get(way, DirectionMoved()), n_bytes=n_bytes or 0)
 
 
 def without(facts: Sequence[Measurement], plugins: Sequence[Measurement]) -> list[Measurement]:
@@ -122,7 +120,7 @@ def without(facts: Sequence[Measurement], plugins: Sequence[Measurement]) -> lis
     return kept
 
 
-def _fact(attempt: Attempt, direction: str, way: Way) -> Measurement:
+def _fact(attempt: Attempt, direction: str, way: DirectionMoved) -> Measurement:
     ends = (ACCESS_POINT, attempt.job.site)
     fact = transfer_fact(
         attempt,
@@ -136,13 +134,6 @@ def _fact(attempt: Attempt, direction: str, way: Way) -> Measurement:
     return replace(fact, at=way.ended)
 
 
-class History(Protocol):
-    """Somebody who knows of past transfers."""
-
-    def ads(self, clusters: Sequence[int]) -> list[Ad]:
-        """All that is known of these jobs' transfers. Never raises."""
-
-
 class CondorHistory:
     """The access point's own history, by ``condor_history``. Where that cannot be asked, it is not
     asked again."""
@@ -151,7 +142,7 @@ class CondorHistory:
         self._away = False
 
     def ads(self, clusters: Sequence[int]) -> list[Ad]:
-        """See :class:`History`."""
+        """All that is known of these jobs' transfers. Never raises."""
         program = shutil.which(_PROGRAM)
         if self._away or program is None or not clusters:
             return []
@@ -193,7 +184,7 @@ def plugin_facts(attempt: Attempt, ads: Iterable[Ad]) -> list[Measurement]:
 
 def _is_of(ad: Ad, attempt: Attempt) -> bool:
     """Numbers of clusters begin anew with each pool."""
-    written = _number(ad.get("EpochWriteDate"))
+    written = number_in(ad.get("EpochWriteDate"))
     return (
         ad.get("ClusterId") == attempt.cluster
         and ad.get("ProcId") == attempt.proc
@@ -221,7 +212,7 @@ def _durations(invocations: object) -> dict[str, float]:
     found: dict[str, float] = {}
     for one in invocations if isinstance(invocations, list) else []:
         if isinstance(one, dict):
-            seconds = _number(one.get("DurationInSeconds")) or 0.0
+            seconds = number_in(one.get("DurationInSeconds")) or 0.0
             for scheme in str(one.get("Schemes", "")).replace(",", " ").split():
                 found[scheme] = found.get(scheme, 0.0) + seconds
     return found
@@ -229,12 +220,6 @@ def _durations(invocations: object) -> dict[str, float]:
 
 def _volume(files: Sequence[Ad], seconds: float | None) -> Volume:
     done = [one for one in files if one.get("TransferSuccess") is True]
-    sizes = [_number(one.get("TransferTotalBytes")) for one in done]
+    sizes = [number_in(one.get("TransferTotalBytes")) for one in done]
     n_bytes = None if None in sizes else int(sum(size for size in sizes if size is not None))
     return Volume(n_bytes, seconds or None, len(done), len(files) - len(done))
-
-
-def _number(value: object) -> float | None:
-    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < _MOST:
-        return None
-    return float(value)

@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from monitors.archive.measurement import Measurement, to_row
+from monitors.archive.measurement import Measurement
 from monitors.workflows.facts.attempts import (
     Attempt,
     Attempts,
@@ -29,16 +29,15 @@ from monitors.workflows.facts.attempts import (
 from monitors.workflows.facts.condor_transfers import (
     CondorHistory,
     CondorTransfers,
-    History,
     plugin_facts,
     without,
 )
 from monitors.workflows.facts.plan import placement_facts
 from monitors.workflows.facts.transfers import Journal, listed, transfer_facts
-from monitors.workflows.logs.dagman import PostEnded
+from monitors.workflows.logs.dagman import DagmanStep
 from monitors.workflows.logs.events import JobEvent, Kind
 from monitors.workflows.logs.records import JobOutput, end_of, read_output
-from monitors.workflows.logs.submit_dir import PlannedJob, SubmitDir
+from monitors.workflows.planned.submit_dir import PlannedJob, SubmitDir
 from network_provisioner.base.errors import InputError
 
 _log = logging.getLogger(__name__)
@@ -61,34 +60,31 @@ _ASKED_TOGETHER = 50  # jobs in one question to HTCondor
 class JobFacts:
     """Of the workflow in ``submit_dir``, fed event by event, in the order of its logs."""
 
-    def __init__(self, submit_dir: SubmitDir, history: History | None = None) -> None:
+    def __init__(self, submit_dir: SubmitDir) -> None:
         self.dir = submit_dir
         self.attempts = Attempts(submit_dir.job, submit_dir.workflow)
         self._with_post: frozenset[str] | None = None
         self._pending: dict[str, Attempt] = {}  # by the job's name: their POST has not ended
         self._runs: list[tuple[float, int]] = []  # when DAGMan was submitted, and its number
-        self._scripts: dict[tuple[int, int], PostEnded] = {}  # how they ended
+        self._scripts: dict[tuple[int, int], DagmanStep] = {}  # how they ended
         self._lost: Counter[tuple[str, float]] = Counter()  # jobs that were never submitted
         self._held: set[str] = set()
         self._placed = False  # whether the placements were recorded
         self._journal = Journal(submit_dir.path)
         self._condor = CondorTransfers(submit_dir.workflow_log)
-        self._history = history or CondorHistory()
+        self._history = CondorHistory()
         self._asking: list[tuple[Attempt, list[Measurement]]] = []
 
     def run_submitted(self, event: JobEvent) -> None:
         """DAGMan's own job was put into the queue: retries count from 0 again."""
         self._runs.append((event.at, event.cluster))
 
-    def post_script_ended(self, posted: PostEnded) -> None:
+    def post_script_ended(self, posted: DagmanStep) -> None:
         """DAGMan says how a POST script ended: the event is lost where it emptied its log since."""
         self._scripts[posted.cluster, posted.proc] = posted
 
     def feed(self, event: JobEvent) -> list[Measurement]:
         """What the next event tells."""
-        return _recordable(self._event_facts(event))
-
-    def _event_facts(self, event: JobEvent) -> list[Measurement]:
         facts: list[Measurement] = []
         if not self._placed:
             self._placed = True
@@ -128,7 +124,7 @@ class JobFacts:
             facts += self._facts_without_post(attempt)
         self._pending.clear()
         facts += self._ask() if self._asking else []
-        return _recordable(facts)
+        return facts
 
     def _facts_without_post(self, attempt: Attempt) -> list[Measurement]:
         """An attempt whose POST is in no event log."""
@@ -136,7 +132,7 @@ class JobFacts:
         # Numbers of jobs begin anew with each pool.
         if posted is None or posted.at < math.floor(attempt.end):
             return self._attempt_facts(attempt)
-        attempt.outcome = Outcome.FAILED if posted.returned else Outcome.DONE
+        attempt.outcome = Outcome.FAILED if posted.number else Outcome.DONE
         return self._attempt_facts(attempt, posted.at)
 
     def never_submitted(
@@ -159,7 +155,7 @@ class JobFacts:
                 lost = Attempt(self.dir.job(name), 0, number, 0, at, end=at, outcome=Outcome.FAILED)
                 lost.workflow = self.dir.workflow
                 facts.append(_job_fact(lost, JobOutput(stderr=reason)))
-        return _recordable(facts)
+        return facts
 
     def _held_facts(self, event: JobEvent) -> list[Measurement]:
         """How many jobs are held, where this event changed that: with all of them held, nothing
@@ -282,20 +278,6 @@ def _job_fact(attempt: Attempt, left: JobOutput) -> Measurement:
             "output": _shown(job.output),
         },
     )
-
-
-def _recordable(facts: Sequence[Measurement]) -> list[Measurement]:
-    """Those that an archive takes. What programs wrote into a job's files may be anything, and one
-    bad name must not keep everything else from being recorded."""
-    kept = []
-    for fact in facts:
-        try:
-            to_row(fact)
-        except InputError as error:
-            _log.warning("%s", error)
-        else:
-            kept.append(fact)
-    return kept
 
 
 def _sum(values: Sequence[float | None]) -> float | None:

@@ -23,14 +23,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from monitors.archive.measurement import Measurement
-from monitors.workflows.logs.submit_dir import SubmitDir
+from monitors.archive.measurement import Measurement, number_in
+from monitors.workflows.planned.submit_dir import SubmitDir
 
 FILE = "adon-placements.json"
 _MOST_BYTES = 1 << 28
 _MOST_SITES = 50  # of those that could have run a job
 _TERMS = ("seconds", "wait_s", "compute_s", "transfer_s")
-_MOST_S = 1e15
 
 
 def placement_facts(submit_dir: Path, workflow: str) -> list[Measurement]:
@@ -41,7 +40,7 @@ def placement_facts(submit_dir: Path, workflow: str) -> list[Measurement]:
         if path.stat().st_size > _MOST_BYTES:
             return []
         data = json.loads(path.read_text(encoding="utf-8"))
-        at, rows = _number(data.get("at")), data.get("placements")
+        at, rows = number_in(data.get("at")), data.get("placements")
     except (OSError, ValueError, AttributeError, RecursionError):
         return []
     if at is None or not isinstance(rows, list):
@@ -62,7 +61,7 @@ def _fact(row: object, at: float, policy: str, workflow: str) -> Measurement | N
     job, site = row.get("job"), row.get("site")
     if not isinstance(job, str) or not isinstance(site, str) or not job or not site:
         return None
-    seconds = _number(row.get("seconds"))
+    seconds = number_in(row.get("seconds"))
     others = row.get("alternatives")
     return Measurement(
         id=placement_id(workflow, job),
@@ -89,13 +88,7 @@ def _fact(row: object, at: float, policy: str, workflow: str) -> Measurement | N
 
 
 def _alternative(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {"site": row["site"]} | {term: _number(row.get(term)) for term in _TERMS}
-
-
-def _number(value: object) -> float | None:
-    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < _MOST_S:
-        return None
-    return float(value)
+    return {"site": row["site"]} | {term: number_in(row.get(term)) for term in _TERMS}
 
 
 def workflow_facts(submit_dir: SubmitDir, root: str = "", parent: str = "") -> Measurement:

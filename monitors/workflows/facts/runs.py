@@ -18,7 +18,7 @@ ENDS = (Kind.TERMINATED, Kind.ABORTED)
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class DagmanRun:
     """DAGMan's own job as it was ``submitted``: whether HTCondor says that it was ``executed``, and
     whether anybody says that it has ``begun`` and ``ended``. ``left``: when another had begun
     although this one was not seen to leave the queue (Unix seconds)."""
@@ -29,7 +29,7 @@ class Run:
     ended: bool = False
     left: float = -math.inf
 
-    def begins(self, at: float) -> Run:
+    def begins(self, at: float) -> DagmanRun:
         """A DAGMan says that it began (Unix seconds)."""
         return replace(self, begun=True, left=at if self.ended else self.left)
 
@@ -52,7 +52,7 @@ class Runs:
     """
 
     def __init__(self) -> None:
-        self.current: Run | None = None
+        self.current: DagmanRun | None = None
         self.taken = 0
         """How many events do not wait any more."""
         self._known: set[JobEvent] = set()
@@ -100,7 +100,7 @@ class Runs:
         event, run = self._waiting.popleft(), self.current
         self.taken += 1
         if event.kind is Kind.SUBMIT:
-            self.current = Run(event)
+            self.current = DagmanRun(event)
             return None
         if run is None or event.at < run.submitted.at:
             return None

@@ -14,13 +14,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from monitors.archive.measurement import Measurement
+from monitors.archive.measurement import Measurement, number_in
 from monitors.workflows.facts.attempts import Attempt
 from monitors.workflows.logs.records import JobOutput
-from monitors.workflows.logs.submit_dir import JobKind
 from monitors.workflows.logs.tail import Lines, Tail
-from monitors.workflows.logs.transferlog import Attempt as Moved
+from monitors.workflows.logs.transferlog import TransferAttempt as Moved
 from monitors.workflows.logs.transferlog import seconds_of
+from monitors.workflows.planned.job_files import HOOK_JOURNAL
+from monitors.workflows.planned.submit_dir import JobKind
+from monitors.workflows.planned.transferlist import RELAY, is_local
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.units import goodput
 
@@ -80,10 +82,7 @@ def transfer_fact(
     )
 
 
-JOURNAL = "adon-hooks.jsonl"
-RELAY = "local"  # what pegasus-transfer calls the machine that it runs on, wherever that is
 _LONG_S = 20.0  # from here on two seconds of waiting are less than a tenth
-_LOCAL = ("file:", "symlink:", "moveto:")
 _LABEL = re.compile(r'"site_label":\s*"([^"\\]+)"')
 _SIZE = re.compile(r'"lfn":\s*"([^"\\]+)"(?:(?!"lfn":).)*?"size":\s*"(\d{1,18})"', re.DOTALL)
 _DIRECTIONS = {
@@ -122,7 +121,7 @@ class Journal:
     """The hooks' journal of one workflow, of which only what is new is read."""
 
     def __init__(self, submit_dir: Path) -> None:
-        self._path = submit_dir / JOURNAL
+        self._path = submit_dir / HOOK_JOURNAL
         self._tail = Tail(self._path)
         self._lines = Lines()
         self._transfers: dict[str, list[Mapping[str, Any]]] = {}
@@ -210,14 +209,18 @@ def _fact(
 def _volume(tries: Sequence[Moved], line: Mapping[str, Any], known: Listed) -> Volume:
     """By the tool's records of its tries and the hooks' journal; neither need be there."""
     done = [one for one in tries if one.success]
-    n_bytes = _number(line, "bytes")
+    n_bytes = number_in(line.get("bytes"), 2**63)
     if n_bytes is None and tries:
         n_bytes = _sum(done, known.sizes)
     return Volume(
         n_bytes=None if n_bytes is None else int(n_bytes),
-        seconds=_number(line, "seconds") or seconds_of(done),
-        files=len({one.lfn for one in done}) if tries else int(_number(line, "files") or 0),
-        retries=len(tries) - len(done) if tries else int(_number(line, "failed_attempts") or 0),
+        seconds=number_in(line.get("seconds"), 2**63) or seconds_of(done),
+        files=len({one.lfn for one in done})
+        if tries
+        else int(number_in(line.get("files"), 2**63) or 0),
+        retries=len(tries) - len(done)
+        if tries
+        else int(number_in(line.get("failed_attempts"), 2**63) or 0),
     )
 
 
@@ -228,7 +231,7 @@ def _direction(attempt: Attempt, ends: tuple[str, str]) -> str:
 
 
 def _site(label: str, url: str, attempt: Attempt, known: Listed) -> str:
-    if label == RELAY and url.startswith(_LOCAL) and attempt.job.site:
+    if label == RELAY and is_local(url) and attempt.job.site:
         return attempt.job.site
     return known.names.get(label, label)
 
@@ -241,12 +244,6 @@ def _sum(done: Sequence[Moved], sizes: Mapping[str, int]) -> int | None:
             return None
         total += size
     return total
-
-
-def _number(line: Mapping[str, Any], key: str) -> float | None:
-    value = line.get(key)
-    good = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 2**63
-    return value if good else None
 
 
 def _text(data: Mapping[str, Any], key: str) -> str:

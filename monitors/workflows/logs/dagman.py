@@ -44,7 +44,7 @@ from enum import StrEnum
 from itertools import count
 
 from monitors.workflows.logs.tail import Lines, LocalClock
-from monitors.workflows.status import NOT_STARTED, State, Status, percent
+from monitors.workflows.status import NOT_STARTED, Status, WorkflowState, percent
 
 # `11/21/26 08:24:36`, with a fraction where DAGMAN_DEBUG has D_SUB_SECOND, as ISO date where
 # DEBUG_TIME_FORMAT says so, or the seconds since 1970 in brackets where it has D_TIMESTAMP; then
@@ -57,8 +57,8 @@ _LINE = re.compile(
 _TOTAL = re.compile(rb"Of (\d{1,9}) nodes total:\s*\Z")
 _NUMBERS = re.compile(rb"\s*\d{1,9}(?:\s+\d{1,9})*\s*\Z")
 _RULES = re.compile(rb"\s*===(?:\s+===)*\s*\Z")
-EXIT = re.compile(rb"\*\*\*\* .*EXITING WITH STATUS (-?\d{1,9})\s*\Z")
-START = re.compile(rb"\*\* .*\(CONDOR_DAGMAN\) STARTING UP\s*\Z")
+_EXIT = re.compile(rb"\*\*\*\* .*EXITING WITH STATUS (-?\d{1,9})\s*\Z")
+_START = re.compile(rb"\*\* .*\(CONDOR_DAGMAN\) STARTING UP\s*\Z")
 _ASIDE = re.compile(rb"(?:Saving|Now in new) log file\b")
 _REMOVED = re.compile(rb"Received SIGUSR1\b|DAG status: \d+ \(DAG_STATUS_RM\)")
 
@@ -73,16 +73,21 @@ _SCRIPT = re.compile(
     rb"Event: ULOG_POST_SCRIPT_TERMINATED for HTCondor (?:[Nn]ode|Job) (\S+)"
     rb" \((\d{1,10})\.(\d{1,10})\."
 )
-SCRIPT_ENDED = (
+_SCRIPT_ENDED = (
     rb"[Ss]cript of (?:[Nn]ode|Job) (\S+) "
     rb"(?:(completed successfully)|failed with status (-?\d{1,10})|died on signal (\d{1,3}))"
 )
-_POST_ENDED = re.compile(rb"POST " + SCRIPT_ENDED)
+_POST_ENDED = re.compile(rb"POST " + _SCRIPT_ENDED)
+_PID = re.compile(rb"\*\* PID = (\d{1,10})\b")
+_PRE_STARTED = re.compile(rb"Running PRE script of (?:[Nn]ode|Job) (\S+?)\.\.\.\s*\Z")
+_PRE_ENDED = re.compile(rb"PRE " + _SCRIPT_ENDED)
+_SUBMITTED = re.compile(rb"Event: ULOG_SUBMIT for HTCondor (?:[Nn]ode|Job) (\S+) \((\d{1,10})\.")
 
 # What a line must hold to be looked at: one word of each of the patterns above.
 _WORDS = (
     b"nodes total:", b"STARTING UP", b"EXITING WITH", b"SIGUSR1", b"(DAG_STATUS_RM)",
-    b"job(s) failed:", b"ULOG_POST_SCRIPT", b"POST Script of", b"POST script of",
+    b"job(s) failed:", b"ULOG_POST_SCRIPT", b"ULOG_SUBMIT ", b"Script of", b"script of",
+    b"** PID =",
 )  # fmt: skip
 
 _COLUMNS = {
@@ -98,11 +103,11 @@ _COLUMNS = {
 _NEEDED = frozenset(_COLUMNS.values()) - {"futile"}
 
 # DAGMan leaves with this to be started again by the schedd: the workflow goes on.
-EXIT_RESTART = 3
+_EXIT_RESTART = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class StatusChange:
     """A status that differs from the one before.
 
     ``key`` is a function of what DAGMan wrote alone: whoever reads it, from whenever, in whatever
@@ -113,35 +118,43 @@ class Change:
     status: Status
 
 
-@dataclass(frozen=True, slots=True)
-class Begun:
-    """A DAGMan began (Unix seconds); ``again`` where it had said before that it ended, and the
-    change comes next."""
+class StepKind(StrEnum):
+    """What DAGMan says of itself and of single jobs."""
 
+    STARTED = "started"
+    PID = "pid"
+    EXITED = "exited"
+    PRE_STARTED = "pre_started"
+    PRE_ENDED = "pre_ended"
+    SUBMITTED = "submitted"
+    POST_ENDED = "post_ended"
+
+
+@dataclass(frozen=True, slots=True)
+class DagmanStep:
+    """One step. ``at`` in Unix seconds. ``number`` is the process id, or the exit status, minus the
+    signal where one ended it; ``cluster`` and ``proc`` are HTCondor's of the job. ``again`` is a
+    start after DAGMan had said that it ended, or an end after which the schedd is to start it
+    again."""
+
+    step: StepKind
     at: float
+    node: str = ""
+    number: int = 0
+    cluster: int = 0
+    proc: int = 0
     again: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class PostEnded:
-    """The POST script of a job ended, of which HTCondor had the numbers ``cluster`` and ``proc``:
-    with that status, minus the signal where one ended it."""
-
-    at: float
-    cluster: int
-    proc: int
-    returned: int
-
-
-class StatusParser:
-    """Takes a ``dagman.out`` in portions and gives the changes of status it tells of.
+class DagmanParser:
+    """Takes a ``dagman.out`` in portions and gives what it tells.
 
     Never fails: what is not understood is passed over, and a torn table counts for nothing. One
     parser reads one file from its beginning; a file that replaces it needs a new parser, which goes
     on where the one ``before`` ended: a log is put aside between any two lines.
     """
 
-    def __init__(self, before: StatusParser | None = None) -> None:
+    def __init__(self, before: DagmanParser | None = None) -> None:
         self.current: Status | None = None
         self.started_at = 0.0  # of the last DAGMan (Unix seconds)
         self.understood = False  # whether any line was one of DAGMan's that matter
@@ -153,7 +166,7 @@ class StatusParser:
         self._removed = False
         self._listing = ""  # the job of that list of which the reason comes next
         self._lists = False
-        self._script: tuple[bytes, int, int] | None = None  # of which job one ended
+        self._script: re.Match[bytes] | None = None  # of which job one ended
         self._second = b""
         self._keys: set[str] = set()  # keys of that second
         self._clock = LocalClock()
@@ -161,20 +174,16 @@ class StatusParser:
             self.__dict__.update(before.__dict__)
         self._lines = Lines()
 
-    def feed(self, data: bytes) -> list[Change]:
-        """The changes in the next portion of the file."""
-        return [step for step in self.steps(data) if isinstance(step, Change)]
-
-    def steps(self, data: bytes) -> Iterator[Change | Begun | PostEnded]:
-        """The same, and when DAGMans began and POST scripts ended; :attr:`failed` is as it was when
-        each was told."""
+    def feed(self, data: bytes) -> Iterator[StatusChange | DagmanStep]:
+        """What the next portion of the file tells. A start or an end comes before the change that
+        it makes; :attr:`failed` is as it was when each was told."""
         for _, line in self._lines.feed(data):
             # Most lines are of no interest, and looking for a word is cheap.
             if self._expected or self._lists or any(word in line for word in _WORDS):
                 yield from self._line(line)
 
-    def _line(self, line: bytes) -> Iterator[Change | Begun | PostEnded]:
-        message = message_of(line, self._clock)
+    def _line(self, line: bytes) -> Iterator[StatusChange | DagmanStep]:
+        message = _message_of(line, self._clock)
         if message is not None and _ASIDE.match(message[1]):
             return  # may stand in the middle of a table
         expected, self._expected = self._expected, ""
@@ -196,42 +205,44 @@ class StatusParser:
         else:
             yield from self._message(stamp, at, text)
 
-    def _message(
-        self, stamp: bytes, at: float, text: bytes
-    ) -> Iterator[Change | Begun | PostEnded]:
+    def _message(self, stamp: bytes, at: float, text: bytes) -> Iterator[StatusChange | DagmanStep]:
         status = self.current or NOT_STARTED
         if self._lists:
             self._list(text)
         if total := _TOTAL.match(text):
             self._total = int(total[1])
             self._expected = "header"
-        elif START.match(text):
+        elif (step := _step_of(at, text)) is not None:
+            yield step
+        elif script := _SCRIPT.match(text):
+            self._script = script
+        elif ended := _POST_ENDED.match(text):
+            script, self._script = self._script, None
+            if script is not None and script[1] == ended[1]:
+                job = (int(script[2]), int(script[3]))
+                yield DagmanStep(StepKind.POST_ENDED, at, _text(ended[1]), _status_of(ended), *job)
+        elif _START.match(text):
             self._removed, self.started_at, self.understood = False, at, True
             self._lists, self.failed = False, {}
-            yield Begun(at, status.ended)
+            yield DagmanStep(StepKind.STARTED, at, again=status.ended)
             if status.ended:
-                yield from self._changed(stamp, replace(status, state=State.RUNNING, at=at))
+                yield from self._changed(stamp, replace(status, state=WorkflowState.RUNNING, at=at))
         elif _REMOVED.match(text):
             self._removed = True
-        elif script := _SCRIPT.match(text):
-            self._script = (script[1], int(script[2]), int(script[3]))
-        elif ended := _POST_ENDED.match(text):
-            script_of, self._script = self._script, None
-            if script_of is not None and script_of[0] == ended[1]:
-                yield PostEnded(at, *script_of[1:], script_status(ended))
         elif _FAILED.match(text):
             self._lists, self._listing, self.failed = True, "", {}
-        elif exited := EXIT.match(text):
+        elif exited := _EXIT.match(text):
             self._lists = False
-            state = self._end_state(int(exited[1]))
-            yield from self._changed(stamp, replace(status, state=state, at=at))
+            number = int(exited[1])
+            yield DagmanStep(StepKind.EXITED, at, number=number, again=number == _EXIT_RESTART)
+            yield from self._changed(stamp, replace(status, state=self._end_state(number), at=at))
 
     def _list(self, text: bytes) -> None:
         if node := _NODE.match(text):
-            self._listing = node[1].decode(errors="replace")
+            self._listing = _text(node[1])
             self.failed[self._listing] = ""
         elif self._listing and (error := _ERROR.match(text)):
-            self.failed[self._listing] = error[1].decode(errors="replace")
+            self.failed[self._listing] = _text(error[1])
             self._listing = ""
 
     def _status(self, counts: dict[str, int], at: float) -> Status:
@@ -245,19 +256,19 @@ class StatusParser:
             fail=counts["fail"],
             percent_done=percent(counts["done"], self._total),
             total=self._total,
-            state=State.RUNNING,
+            state=WorkflowState.RUNNING,
             at=at,
             futile=counts.get("futile", 0),
         )
 
-    def _end_state(self, exit_status: int) -> State:
-        if exit_status == EXIT_RESTART:
-            return State.RUNNING
+    def _end_state(self, exit_status: int) -> WorkflowState:
+        if exit_status == _EXIT_RESTART:
+            return WorkflowState.RUNNING
         if self._removed:
-            return State.REMOVED
-        return State.FAILED if exit_status else State.DONE
+            return WorkflowState.REMOVED
+        return WorkflowState.FAILED if exit_status else WorkflowState.DONE
 
-    def _changed(self, stamp: bytes, status: Status) -> Iterator[Change]:
+    def _changed(self, stamp: bytes, status: Status) -> Iterator[StatusChange]:
         if self.current is not None and replace(self.current, at=status.at) == status:
             return
         if self.current is not None and status.at < self.current.at:
@@ -274,10 +285,10 @@ class StatusParser:
                 break
             key = f"{key[:20]}.{again}"
         self._keys.add(key)
-        yield Change(key, status)
+        yield StatusChange(key, status)
 
 
-def message_of(line: bytes, clock: LocalClock) -> tuple[float, bytes] | None:
+def _message_of(line: bytes, clock: LocalClock) -> tuple[float, bytes] | None:
     """The time (Unix seconds) and the message of a line; None where it is no line of DAGMan's."""
     found = _LINE.match(line)
     if found is None or (at := _time(found, clock)) is None:
@@ -285,10 +296,27 @@ def message_of(line: bytes, clock: LocalClock) -> tuple[float, bytes] | None:
     return at, found[12]
 
 
-def script_status(ended: re.Match[bytes]) -> int:
-    """The exit status that a message of :data:`SCRIPT_ENDED` tells, minus the signal where one
-    ended the script."""
+def _step_of(at: float, text: bytes) -> DagmanStep | None:
+    """The step that a message tells for itself."""
+    if submitted := _SUBMITTED.match(text):
+        return DagmanStep(StepKind.SUBMITTED, at, _text(submitted[1]), cluster=int(submitted[2]))
+    if started := _PRE_STARTED.match(text):
+        return DagmanStep(StepKind.PRE_STARTED, at, _text(started[1]))
+    if ended := _PRE_ENDED.match(text):
+        return DagmanStep(StepKind.PRE_ENDED, at, _text(ended[1]), _status_of(ended))
+    if pid := _PID.match(text):
+        return DagmanStep(StepKind.PID, at, number=int(pid[1]))
+    return None
+
+
+def _status_of(ended: re.Match[bytes]) -> int:
+    """The exit status that a message of ``_SCRIPT_ENDED`` tells, minus the signal where one ended
+    the script."""
     return -int(ended[4]) if ended[4] else int(ended[3] or 0)
+
+
+def _text(name: bytes) -> str:
+    return name.decode(errors="replace")
 
 
 def _columns(text: bytes) -> list[str]:
@@ -305,85 +333,3 @@ def _time(found: re.Match[bytes], clock: LocalClock) -> float | None:
         month, day, year = int(found[1]), int(found[2]), 2000 + int(found[3])
     hour, minute, second = int(found[7]), int(found[8]), int(found[9])
     return clock.unix(year, month, day, hour, minute, second + fraction)
-
-
-_PID = re.compile(rb"\*\* PID = (\d{1,10})\b")
-_PRE_STARTS = re.compile(rb"Running PRE script of (?:[Nn]ode|Job) (\S+?)\.\.\.\s*\Z")
-_PRE_ENDS = re.compile(rb"PRE " + SCRIPT_ENDED)
-_SUBMIT = re.compile(rb"Event: ULOG_SUBMIT for HTCondor (?:[Nn]ode|Job) (\S+) \((\d{1,10})\.")
-
-# What a line must hold to be looked at.
-_RUN_WORDS = (b"** PID =", b"STARTING UP", b"EXITING WITH", b"PRE script of", b"PRE Script of",
-          b"ULOG_SUBMIT ")  # fmt: skip
-
-
-class Step(StrEnum):
-    """The kinds of what is told."""
-
-    STARTED = "started"
-    PID = "pid"
-    EXITED = "exited"  # of this DAGMan, which may be started again
-    PRE_STARTED = "pre_started"
-    PRE_ENDED = "pre_ended"
-    SUBMITTED = "submitted"
-
-
-_STEPS = {
-    START: Step.STARTED,
-    EXIT: Step.EXITED,
-    _PID: Step.PID,
-    _PRE_STARTS: Step.PRE_STARTED,
-    _PRE_ENDS: Step.PRE_ENDED,
-    _SUBMIT: Step.SUBMITTED,
-}
-
-
-@dataclass(frozen=True, slots=True)
-class DagmanStep:
-    """One step. ``at`` in Unix seconds; ``number`` is the process id, the exit status (minus the
-    signal where one ended it) or the job's cluster; ``again`` where the schedd is to start DAGMan
-    again."""
-
-    step: Step
-    at: float
-    node: str = ""
-    number: int = 0
-    again: bool = False
-
-
-class RunParser:
-    """Takes a ``dagman.out`` in portions and gives its steps. Never fails. One parser reads one
-    file from its beginning."""
-
-    def __init__(self) -> None:
-        self._lines = Lines()
-        self._clock = LocalClock()
-
-    def feed(self, data: bytes) -> Iterator[DagmanStep]:
-        """The steps in the next portion of the file."""
-        for _, line in self._lines.feed(data):
-            if not any(word in line for word in _RUN_WORDS):
-                continue
-            message = message_of(line, self._clock)
-            step = None if message is None else _step_of(*message)
-            if step is not None:
-                yield step
-
-
-def _step_of(at: float, text: bytes) -> DagmanStep | None:
-    for pattern, step in _STEPS.items():
-        if found := pattern.match(text):
-            node, number = _details(step, found)
-            again = step is Step.EXITED and number == EXIT_RESTART
-            return DagmanStep(step, at, node.decode(errors="replace"), number, again)
-    return None
-
-
-def _details(step: Step, found: re.Match[bytes]) -> tuple[bytes, int]:
-    if step is Step.PRE_ENDED:
-        return found[1], script_status(found)
-    if step is Step.SUBMITTED:
-        return found[1], int(found[2])
-    if step is Step.PRE_STARTED:
-        return found[1], 0
-    return b"", int(found[1]) if found.re.groups else 0

@@ -23,7 +23,8 @@ from __future__ import annotations
 
 import re
 import textwrap
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 
 _BEGIN = re.compile(r"^- invocation: True\s*$", re.MULTILINE)
@@ -47,20 +48,36 @@ _DIGITS = 19  # of a size in bytes at most
 
 
 @dataclass(frozen=True, slots=True)
-class Invocation:
+class JobRecord:
     """One run of one job; times in Unix seconds, sizes in bytes by logical file name. ``cpu_s`` is
-    what the program used of processors, None where the document does not tell."""
+    what the program used of processors, None where nobody tells; ``source`` is what wrote it."""
 
     start: float
     end: float
     exitcode: int
-    host: str
-    inputs: dict[str, int]
-    outputs: dict[str, int]
+    source: str = "kickstart"
+    host: str = ""
     cpu_s: float | None = None
+    inputs: Mapping[str, int] = field(default_factory=dict)
+    outputs: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def runtime_s(self) -> float:
+        """Wall time of the tool itself."""
+        return self.end - self.start
+
+    @property
+    def bytes_in(self) -> int:
+        """Size of all inputs, 0 where the record does not tell."""
+        return sum(self.inputs.values())
+
+    @property
+    def bytes_out(self) -> int:
+        """Size of all outputs, 0 where the record does not tell."""
+        return sum(self.outputs.values())
 
 
-def invocations(text: str) -> list[Invocation]:
+def invocations(text: str) -> list[JobRecord]:
     """All whole documents in a job's output, in their order."""
     found = list(_BEGIN.finditer(text))
     ends = [*(one.start() for one in found[1:]), len(text)] if found else []
@@ -74,7 +91,7 @@ def standard_error(text: str) -> str:
     return textwrap.dedent(found[-1]) if found else ""
 
 
-def _invocation(text: str) -> Invocation | None:
+def _invocation(text: str) -> JobRecord | None:
     fields = dict(reversed(_FIELD.findall(text)))  # of a name that comes twice, the first
     exitcode = _EXIT.search(text)
     try:
@@ -89,7 +106,9 @@ def _invocation(text: str) -> Invocation | None:
     host = fields.get("hostname", "").strip()
     if not host and (node := _NODE.search(text)):  # versions that could not look its name up
         host = node[1]
-    return Invocation(start, end, code, host, inputs, outputs, _cpu_s(text))
+    return JobRecord(
+        start, end, code, host=host, cpu_s=_cpu_s(text), inputs=inputs, outputs=outputs
+    )
 
 
 def _cpu_s(text: str) -> float | None:

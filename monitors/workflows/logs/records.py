@@ -17,49 +17,21 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from monitors.workflows.logs import kickstart, transferlog
-from monitors.workflows.logs.submit_dir import TRANSFERS, PlannedJob
-from monitors.workflows.logs.transferlog import Attempt as Moved
+from monitors.workflows.logs.kickstart import JobRecord
 from monitors.workflows.logs.transferlog import Summary, summaries
+from monitors.workflows.logs.transferlog import TransferAttempt as Moved
+from monitors.workflows.planned.submit_dir import TRANSFERS, PlannedJob
 
 _TAIL_BYTES = 1 << 20  # records stand at the end, whatever the job printed before
 _MOST_RENAMED = 1000  # three digits
-_PREFIX = "adon-job-record:"
+OUR_RECORD = "adon-job-record:"
 _CLOCK_S = 2.0  # how far clocks and whole-second event times may disagree
-
-
-@dataclass(frozen=True, slots=True)
-class JobRecord:
-    """One run of one job; times in Unix seconds, sizes in bytes."""
-
-    start: float
-    end: float
-    exitcode: int
-    source: str
-    host: str = ""
-    cpu_s: float | None = None
-    inputs: Mapping[str, int] = field(default_factory=dict)
-    outputs: Mapping[str, int] = field(default_factory=dict)
-
-    @property
-    def runtime_s(self) -> float:
-        """Wall time of the tool itself."""
-        return self.end - self.start
-
-    @property
-    def bytes_in(self) -> int:
-        """Size of all inputs, 0 where the record does not tell."""
-        return sum(self.inputs.values())
-
-    @property
-    def bytes_out(self) -> int:
-        """Size of all outputs, 0 where the record does not tell."""
-        return sum(self.outputs.values())
 
 
 def read_record(output: Path, started: float, ended: float) -> JobRecord | None:
@@ -114,26 +86,14 @@ def end_of(path: Path, most_bytes: int = _TAIL_BYTES) -> str:
 
 def records_in(text: str) -> list[JobRecord]:
     """All whole records in a job's output: lines of the embedded planner's, then documents."""
-    found = [_from_line(line) for line in text.splitlines() if line.startswith(_PREFIX)]
-    found += [
-        JobRecord(
-            start=one.start,
-            end=one.end,
-            exitcode=one.exitcode,
-            source="kickstart",
-            host=one.host,
-            cpu_s=one.cpu_s,
-            inputs=one.inputs,
-            outputs=one.outputs,
-        )
-        for one in kickstart.invocations(text)
-    ]
+    found = [_from_line(line) for line in text.splitlines() if line.startswith(OUR_RECORD)]
+    found += kickstart.invocations(text)
     return [record for record in found if record is not None]
 
 
 def _from_line(line: str) -> JobRecord | None:
     try:
-        data = json.loads(line[len(_PREFIX) :])
+        data = json.loads(line[len(OUR_RECORD) :])
         record = JobRecord(
             start=float(data["start"]),
             end=float(data["end"]),
@@ -160,7 +120,6 @@ def _sizes(data: Any) -> dict[str, int]:
 TAIL_BYTES = 4096  # of what a job said that are kept
 _READ_BYTES = 1 << 20
 _FILE_CLOCK_S = 3.0  # clocks of submit host and file system; some count whole seconds
-_OUR_RECORD = "adon-job-record:"
 _MULTIPART = ".multipart"
 
 
@@ -233,7 +192,7 @@ def _complaint(job: PlannedJob, text: str, ending: str, started: float, ended: f
                 return tail(words)
     if "- invocation:" in text:
         return ""
-    return tail("\n".join(x for x in text.splitlines() if not x.startswith(_OUR_RECORD)).strip())
+    return tail("\n".join(x for x in text.splitlines() if not x.startswith(OUR_RECORD)).strip())
 
 
 def tail(text: str) -> str:

@@ -37,7 +37,7 @@ _MOST = 2**63  # bytes of one file
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class TransferAttempt:
     """One attempt at one file. ``n_bytes`` is None for third-party transfers."""
 
     src: str
@@ -51,7 +51,7 @@ class Attempt:
     dst_url: str = field(default="", compare=False)
 
 
-def parse(text: str) -> list[Attempt]:
+def parse(text: str) -> list[TransferAttempt]:
     """Every complete record in ``text``; lines of anything else are passed over."""
     records: list[dict[str, str]] = []
     inside = False
@@ -70,17 +70,17 @@ def parse(text: str) -> list[Attempt]:
     return [a for a in map(_attempt, records) if a is not None]
 
 
-def read_dir(directory: Path, since: float = 0.0) -> list[Attempt]:
+def read_dir(directory: Path, since: float = 0.0) -> list[TransferAttempt]:
     """The records of every ``*-transfer`` file in ``directory`` written at or after ``since``.
     Raises OSError for one that cannot be read."""
-    attempts: list[Attempt] = []
+    attempts: list[TransferAttempt] = []
     for path in sorted(directory.glob("*-transfer")):
         if path.stat().st_mtime >= since:
             attempts += parse(path.read_text(encoding="utf-8", errors="replace"))
     return attempts
 
 
-def seconds_of(done: Iterable[Attempt]) -> float:
+def seconds_of(done: Iterable[TransferAttempt]) -> float:
     """How long transfers took together. Files that one call of a tool moved share start and
     duration and count their time once; calls that ran side by side count no more than the span from
     first start to last end."""
@@ -92,9 +92,9 @@ def seconds_of(done: Iterable[Attempt]) -> float:
     return min(busy, span + _START_ROUNDING_S)
 
 
-def _attempt(record: Mapping[str, str]) -> Attempt | None:
+def _attempt(record: Mapping[str, str]) -> TransferAttempt | None:
     try:
-        attempt = Attempt(
+        attempt = TransferAttempt(
             src=record["src_label"],
             dst=record["dst_label"],
             lfn=record.get("lfn", ""),

@@ -33,7 +33,7 @@ _AGAIN_S = 5.0  # how often the kernel is asked anew for what it would not watch
 ANY = "*"  # among the names: every file of the folder
 
 
-class Watch(Protocol):
+class FileWatch(Protocol):
     """Tells which of the directories that it watches have changed."""
 
     def wait(self, timeout_s: float) -> set[Path]:
@@ -74,7 +74,7 @@ class InotifyWatch:
             raise
 
     def add(self, folder: Path, names: Iterable[str]) -> None:
-        """See :class:`Watch`."""
+        """See :class:`FileWatch`."""
         with self._lock:
             self._add(folder, names)
 
@@ -93,7 +93,7 @@ class InotifyWatch:
         self.lost.discard(folder)
 
     def drop(self, folder: Path) -> None:
-        """See :class:`Watch`."""
+        """See :class:`FileWatch`."""
         with self._lock:
             number = self._numbers.get(folder)
             self._forget(folder)
@@ -110,7 +110,7 @@ class InotifyWatch:
                 del self._folders[number]
 
     def wait(self, timeout_s: float) -> set[Path]:
-        """See :class:`Watch`."""
+        """See :class:`FileWatch`."""
         deadline = time.monotonic() + timeout_s
         changed: set[Path] = set()
         while not changed:
@@ -156,7 +156,7 @@ class InotifyWatch:
         return folders
 
     def close(self) -> None:
-        """See :class:`Watch`."""
+        """See :class:`FileWatch`."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
@@ -174,13 +174,13 @@ class StatWatch:
             self.add(folder, names)
 
     def add(self, folder: Path, names: Iterable[str]) -> None:
-        """See :class:`Watch`."""
+        """See :class:`FileWatch`."""
         with self._lock:
             self._names.setdefault(folder, set()).update(names)
             self._known[folder] = self._look(folder)
 
     def drop(self, folder: Path) -> None:
-        """See :class:`Watch`."""
+        """See :class:`FileWatch`."""
         with self._lock:
             self._names.pop(folder, None)
             self._known.pop(folder, None)
@@ -198,7 +198,7 @@ class StatWatch:
         return seen
 
     def wait(self, timeout_s: float) -> set[Path]:
-        """See :class:`Watch`."""
+        """See :class:`FileWatch`."""
         deadline = time.monotonic() + timeout_s
         while True:
             with self._lock:
@@ -211,7 +211,7 @@ class StatWatch:
             self._never.wait(min(left, _STAT_INTERVAL_S))
 
     def close(self) -> None:
-        """See :class:`Watch`."""
+        """See :class:`FileWatch`."""
 
 
 class BestWatch:
@@ -235,7 +235,7 @@ class BestWatch:
             self.add(folder, names)
 
     def add(self, folder: Path, names: Iterable[str]) -> None:
-        """See :class:`Watch`."""
+        """See :class:`FileWatch`."""
         self._names[folder] = self._names.get(folder, frozenset()) | frozenset(names)
         if not self._by_kernel(folder):
             self._others.add(folder)
@@ -255,7 +255,7 @@ class BestWatch:
         return True
 
     def drop(self, folder: Path) -> None:
-        """See :class:`Watch`."""
+        """See :class:`FileWatch`."""
         self._names.pop(folder, None)
         self._others.discard(folder)
         self._sizes.drop(folder)
@@ -263,7 +263,7 @@ class BestWatch:
             self._kernel.drop(folder)
 
     def wait(self, timeout_s: float) -> set[Path]:
-        """See :class:`Watch`."""
+        """See :class:`FileWatch`."""
         if self._kernel is None:
             return self._sizes.wait(timeout_s)
         deadline = time.monotonic() + timeout_s
@@ -288,12 +288,12 @@ class BestWatch:
         return {f for f in list(self._others) if f in self._names and self._by_kernel(f)}
 
     def close(self) -> None:
-        """See :class:`Watch`."""
+        """See :class:`FileWatch`."""
         if self._kernel is not None:
             self._kernel.close()
 
 
-def open_watch(files: Mapping[Path, Iterable[str]]) -> Watch:
+def open_watch(files: Mapping[Path, Iterable[str]]) -> FileWatch:
     """The best watch there is for files of given names in given directories."""
     return BestWatch(files)
 

@@ -1,8 +1,9 @@
-"""A submit directory as Pegasus lays it out, seen from a hook.
+"""A submit directory as Pegasus lays it out, and the files of one job, seen from a hook.
 
     braindump.yml          wf_uuid, dag, …: one ``key: "value"`` to a line
     <wf>-0.dag             JOB <job> <dir>/<job>.sub
     <dir>/<job>.in         the transfer list of a transfer job
+    <dir>/<job>.sub        its submit file: a command, or an attribute (``+x``), to a line
     <dir>/<job>.adon.json  what the pre-job hook asked for and got (ours)
     adon-hooks.jsonl       every decision, warning and result, one JSON line each (ours)
     adon-sizes.jsonl       sizes of files that jobs wrote: {"lfn", "bytes"} (ours)
@@ -17,6 +18,7 @@ import json
 import os
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,9 @@ from network_provisioner.base.errors import InputError
 HOOK_JOURNAL = "adon-hooks.jsonl"
 SIZE_JOURNAL = "adon-sizes.jsonl"
 DECISION_ENDING = ".adon.json"
+TRANSFER = "pegasus::transfer"  # the transformation of Pegasus's own transfer jobs
+LOCAL_UNIVERSES = ("local", "scheduler")  # run on the submit host itself
+_MOST_BYTES = 1 << 20  # of a submit file; Pegasus writes a few thousand
 
 
 def braindump(submit_dir: Path) -> dict[str, str]:
@@ -34,14 +39,24 @@ def braindump(submit_dir: Path) -> dict[str, str]:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: found {error}, expected Pegasus's braindump.yml") from None
+    if text.startswith("{"):  # the same as JSON, which is YAML, too
+        with suppress(ValueError, AttributeError):
+            return {key: str(value) for key, value in json.loads(text).items() if value is not None}
     out = {}
     for line in text.splitlines():
         key, colon, value = line.partition(":")
         if colon and not key.startswith((" ", "#", "-")):
-            value = value.strip()
-            quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "\"'"
-            out[key.strip()] = value[1:-1] if quoted else value
+            out[key.strip()] = _unquoted(value.strip())
     return out
+
+
+def _unquoted(value: str) -> str:
+    if len(value) < 2 or value[0] != value[-1] or value[0] not in "\"'":
+        return value
+    if value[0] == '"':
+        with suppress(ValueError):
+            return str(json.loads(value))
+    return value[1:-1]
 
 
 def dag_file(submit_dir: Path, dump: Mapping[str, str]) -> Path:
@@ -153,3 +168,28 @@ def warnings(submit_dir: Path) -> list[str]:
         for record in read_lines(submit_dir / HOOK_JOURNAL)
         if record.get("event") == "warning"
     ]
+
+
+def submit_text(path: Path) -> str:
+    """The text of a submit file; empty where it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            return file.read(_MOST_BYTES).decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def attribute(text: str, name: str) -> str:
+    """The value of an attribute of the job's ad without its quotes; empty where it is not set."""
+    return _last(text, rf"(?:\+|MY\.){re.escape(name)}")
+
+
+def command(text: str, name: str) -> str:
+    """The value of a submit command; empty where it is not set."""
+    return _last(text, re.escape(name))
+
+
+def _last(text: str, name: str) -> str:
+    """As condor_submit: the last one counts, upper and lower case are one."""
+    found = re.findall(rf"^[ \t]*{name}[ \t]*=[ \t]*(.*?)[ \t]*$", text, re.I | re.M)
+    return found[-1].strip("\"'") if found else ""

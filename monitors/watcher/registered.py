@@ -1,9 +1,8 @@
-"""The loop over all registered workflows."""
+"""All registered workflows, as the watcher sees them."""
 
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -11,16 +10,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from monitors.planned import submitdir
-from monitors.watcher import loop, registry
+from monitors.watcher import registry
 from monitors.watcher.actions import JobFiles
 from monitors.watcher.events import ListenerOf, Watched
-from monitors.watcher.followed import FollowedWorkflow
-from monitors.watcher.loop import OpenWatch
-from monitors.watcher.pending import Broker, Clients, PendingActions
-from monitors.watcher.registry import Entry
+from monitors.watcher.held_paths import HeldPaths
+from monitors.watcher.pending import PendingActions
+from monitors.watcher.registry import Registration
 from monitors.watcher.workflow_files import Files, elsewhere, process_alive
-from monitors.workflows.logs.watch import open_watch
+from monitors.workflows.planned import job_files
 from network_provisioner.base.errors import InputError
 from network_provisioner.client import hookconfig
 from network_provisioner.client.hookconfig import HookConfig
@@ -33,53 +30,45 @@ def no_listener(_watched: Watched) -> None:
 
 
 @dataclass(slots=True)
-class Watching:
-    """All that is registered in ``folder``. ``config`` serves workflows whose own configuration
-    cannot be read."""
+class RegisteredWorkflows:
+    """A :class:`~monitors.watcher.watcher.PathSource`: all that is registered in ``folder``.
+    ``config`` serves workflows whose own configuration cannot be read."""
 
     folder: Path
     config: HookConfig
     files: JobFiles
     listener_of: ListenerOf = no_listener
-    client_of: Callable[[HookConfig], Broker] = field(default_factory=Clients)
     clock: Callable[[], float] = time.monotonic
     now: Callable[[], float] = time.time
-    watch: OpenWatch = open_watch
-    _followed: dict[Path, FollowedWorkflow] = field(default_factory=dict)
+    _followed: dict[Path, HeldPaths] = field(default_factory=dict)
     _logs: dict[Path, list[Path]] = field(default_factory=dict)
     _complaints: dict[Path, str] = field(default_factory=dict)
-    _pending: PendingActions = field(init=False)
+    _entries: list[Registration] = field(default_factory=list)
 
-    def __post_init__(self) -> None:
-        self._pending = PendingActions(self.client_of, self.clock)
+    def look(self, pending: PendingActions, /) -> None:
+        """See PathSource."""
+        self._entries = list(registry.entries(self.folder))
+        for entry in self._entries:
+            self._look(entry, pending)
 
-    def step(self) -> bool:
-        """Look at everything once and do what is due; whether anything is left to watch."""
-        entries = list(registry.entries(self.folder))
-        for entry in entries:
-            self._look(entry)
-        self._pending.work()
-        for entry in entries:
-            following = self._followed.get(entry.file)
-            if following is None:
+    def settle(self, pending: PendingActions, /) -> bool:
+        """See PathSource."""
+        for entry in self._entries:
+            held = self._followed.get(entry.file)
+            if held is None:
                 continue
-            following.tick(self.now())
-            pending = self._pending.of(following.watched.workflow)
-            if not pending and following.finished():
+            held.tick(self.now())
+            if not pending.of(held.watched.workflow) and held.finished():
                 self._forget(entry, "has ended")
-        return bool(self._followed) or len(self._pending) > 0
-
-    def run(self, stop: threading.Event, idle_s: float | None = None) -> None:
-        """Until ``stop`` is set, or nothing was left to watch for ``idle_s`` seconds."""
-        loop.run(self.step, self.logs, stop, idle_s, self.clock, self.watch)
+        return bool(self._followed)
 
     def logs(self) -> set[Path]:
-        """The files that tell when something happened."""
+        """See PathSource."""
         return {path for paths in self._logs.values() for path in paths}
 
-    def _look(self, entry: Entry) -> None:
+    def _look(self, entry: Registration, pending: PendingActions) -> None:
         try:
-            following = self._followed.get(entry.file) or self._follow(entry)
+            following = self._followed.get(entry.file) or self._follow(entry, pending)
             following.look()
         except (InputError, OSError) as error:
             if not entry.submit_dir.is_dir():
@@ -91,7 +80,7 @@ class Watching:
             if not entry.submit_dir.is_dir():
                 self._forget(entry, "has no submit directory any more")
 
-    def _follow(self, entry: Entry) -> FollowedWorkflow:
+    def _follow(self, entry: Registration, pending: PendingActions) -> HeldPaths:
         try:
             config = hookconfig.load(entry.config)
         except InputError as error:
@@ -100,11 +89,11 @@ class Watching:
         here = entry.host in ("", registry.this_host())
         files = Files(entry.submit_dir, process_alive if here else elsewhere)
         watched = Watched(entry.workflow, entry.submit_dir, files.dag, config)
-        following = FollowedWorkflow(
+        following = HeldPaths(
             watched=watched,
             source=files,
             files=self.files,
-            add=self._pending.add,
+            add=pending.add,
             journal=_journal,
             clock=self.clock,
             now=self.now,
@@ -115,7 +104,7 @@ class Watching:
         log.info("%s: watched in %s", entry.workflow, entry.submit_dir)
         return following
 
-    def _forget(self, entry: Entry, why: str) -> None:
+    def _forget(self, entry: Registration, why: str) -> None:
         if registry.drop(entry):
             self._followed.pop(entry.file, None)
             self._logs.pop(entry.file, None)
@@ -125,4 +114,4 @@ class Watching:
 
 def _journal(watched: Watched, lines: list[Mapping[str, Any]]) -> None:
     with suppress(OSError):  # the disk is full or the directory gone: the watcher's log has it
-        submitdir.append_lines(watched.submit_dir / submitdir.HOOK_JOURNAL, lines)
+        job_files.append_lines(watched.submit_dir / job_files.HOOK_JOURNAL, lines)

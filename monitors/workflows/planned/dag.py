@@ -12,13 +12,12 @@ from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
-from monitors.planned import jobsubmit
-from monitors.planned.moves import moves_of
-from monitors.planned.transferlist import SitePair
-from monitors.workflows.logs.submit_dir import JobKind, SubmitDir
+from monitors.workflows.planned import job_files
+from monitors.workflows.planned.moves import moves_of
+from monitors.workflows.planned.submit_dir import DAG, JobKind, SubmitDir, text_of
+from monitors.workflows.planned.transferlist import SitePair
 from network_provisioner.base.errors import InputError
 
-_JOB = re.compile(r"\s*JOB\s+(\S+)\s+(\S+)", re.IGNORECASE)
 _EDGES = re.compile(r"\s*PARENT\s+(.+?)\s+CHILD\s+(.+?)\s*\Z", re.IGNORECASE)
 _NUMBER = re.compile(r"\s*(PRIORITY|RETRY)\s+(\S+)\s+(-?\d{1,18})\b", re.IGNORECASE)
 
@@ -106,7 +105,7 @@ def read_dag(submit_dir: Path) -> PlannedDag:
             lines.priorities.get(name, 0),
             lines.retries.get(name, 0),
             tuple(dict.fromkeys(lines.parents.get(name, ()))),
-            _moves(plan.dag, name, lines.files.get(name)),
+            _moves(plan, name),
         )
     return PlannedDag(plan.workflow, submit_dir, in_order(nodes, str(plan.dag)))
 
@@ -127,24 +126,17 @@ def in_order(nodes: Mapping[str, Node], where: str = "the DAG") -> dict[str, Nod
 
 @dataclass(slots=True)
 class _Lines:
-    """What the .dag says of its jobs, by name; ``files`` are their submit files."""
+    """What the .dag says of its jobs, by name."""
 
-    files: dict[str, str] = field(default_factory=dict)
     parents: dict[str, list[str]] = field(default_factory=dict)
     priorities: dict[str, int] = field(default_factory=dict)
     retries: dict[str, int] = field(default_factory=dict)
 
 
 def _read_lines(dag: Path) -> _Lines:
-    try:
-        text = dag.read_text(encoding="utf-8", errors="replace")
-    except (OSError, ValueError) as error:  # ValueError: a name with a zero byte in it
-        raise InputError(f"{dag}: cannot be read: {error}") from None
     lines = _Lines()
-    for line in text.splitlines():
-        if found := _JOB.match(line):
-            lines.files[found[1]] = found[2]
-        elif found := _EDGES.match(line):
+    for line in text_of(dag).splitlines():
+        if found := _EDGES.match(line):
             for child in found[2].split():
                 lines.parents.setdefault(child, []).extend(found[1].split())
         elif found := _NUMBER.match(line):
@@ -153,12 +145,13 @@ def _read_lines(dag: Path) -> _Lines:
     return lines
 
 
-def _moves(dag: Path, job: str, submit_file: str | None) -> tuple[Moving, ...]:
-    if submit_file is None:  # a DAG in the DAG: its own jobs move what moves
+def _moves(plan: SubmitDir, job: str) -> tuple[Moving, ...]:
+    submit_file = plan.submit_file(job)
+    if submit_file is None or submit_file.suffix == DAG:  # that one's own jobs move what moves
         return ()
-    listing = (dag.parent / submit_file).parent / f"{job}.in"
-    text = jobsubmit.read(listing.with_suffix(".sub"))
-    moves = moves_of(listing, job, text, dag.with_suffix(".cache"))
+    listing = submit_file.with_name(f"{job}.in")
+    text = job_files.submit_text(listing.with_suffix(".sub"))
+    moves = moves_of(listing, job, text, plan.dag.with_suffix(".cache"))
     return tuple(map(_moving, moves.now if moves else ()))
 
 

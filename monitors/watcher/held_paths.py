@@ -1,4 +1,4 @@
-"""One workflow as the watcher follows it: what it read so far, and what is to be done for it."""
+"""The paths that one workflow holds: what happened to its jobs, and what is due of it."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from typing import Any
 from monitors.watcher import rules
 from monitors.watcher.actions import GiveBack, JobFiles, RequestAgain, Sweep, Tell
 from monitors.watcher.decision_file import DecisionFile, Pair
-from monitors.watcher.events import Event, Watched, What, WorkflowListener
+from monitors.watcher.events import Event, EventKind, Watched, WorkflowListener
 from monitors.watcher.pending import PendingAction
-from monitors.watcher.rules import Decision, Fact, JobState
-from monitors.watcher.workflow_files import Source
+from monitors.watcher.rules import DecisionTime, Fact, JobState
+from monitors.watcher.workflow_files import JobSource
 from network_provisioner.base.model import TransitState
 from network_provisioner.client.path_requests import UNASKED
 
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 # When what a DAG left is swept up; after that it is forgotten. Requests of hooks that were killed
 # may still be on their way, and a DAGMan that is gone may come back.
-_SWEEPS_S = {What.DAG_ENDED: (3.0, 8.0), What.DAG_GONE: (120.0,)}
+_SWEEPS_S = {EventKind.DAG_ENDED: (3.0, 8.0), EventKind.DAG_GONE: (120.0,)}
 # Nothing was heard for so long, and all leases have ended: the machine may have gone down.
 _SILENT_S = 86400.0
 _PATHLESS = frozenset({UNASKED, str(TransitState.BEST_EFFORT)})
@@ -31,12 +31,13 @@ _KILLED = "the hook before the job was killed or failed, and left no word"
 
 
 @dataclass(slots=True)
-class FollowedWorkflow:
-    """``add`` takes what is to be done at the broker, ``journal`` lines for the journal of the
-    submit directory; ``clock`` is one that no one sets, ``now`` gives Unix seconds."""
+class HeldPaths:
+    """Of one workflow. ``add`` takes what is to be done at the broker, ``journal`` lines for the
+    journal of the submit directory; ``clock`` is one that no one sets, ``now`` gives Unix
+    seconds."""
 
     watched: Watched
-    source: Source
+    source: JobSource
     files: JobFiles
     add: Callable[[PendingAction], None]
     journal: Callable[[Watched, list[Mapping[str, Any]]], None]
@@ -47,7 +48,7 @@ class FollowedWorkflow:
     _look: int = 0
     _heard: float = 0.0
     _jobs: dict[str, JobState] = field(default_factory=dict)
-    _open: dict[Path, tuple[DecisionFile, Decision]] = field(default_factory=dict)
+    _open: dict[Path, tuple[DecisionFile, DecisionTime]] = field(default_factory=dict)
     # Ids that are given back or will be, and of which run of PRE: another may get them anew.
     _returned: set[tuple[float, str]] = field(default_factory=set)
     _told: set[str] = field(default_factory=set)
@@ -94,11 +95,11 @@ class FollowedWorkflow:
         times = _SWEEPS_S.get(dag.what, ()) if dag is not None else ()
         if dag is None or self._sweeps >= len(times) or now - dag.heard < times[self._sweeps]:
             return
-        if self._open and dag.what is What.DAG_GONE:
+        if self._open and dag.what is EventKind.DAG_GONE:
             return  # its jobs run on
         self._sweeps += 1
         if self.watched.workflow:
-            ended = dag.what is What.DAG_ENDED
+            ended = dag.what is EventKind.DAG_ENDED
             outcome = rules.DAG_ENDED if ended else rules.DAGMAN_GONE
             self.add(Sweep(self.watched, self._record, outcome, lambda: self.dag is dag))
 
@@ -133,7 +134,7 @@ class FollowedWorkflow:
             self._open.pop(file.file, None)
             return
         look = known[1].look if known is not None and same else self._look
-        self._open[file.file] = (file, Decision(file.at, look, file.given_back))
+        self._open[file.file] = (file, DecisionTime(file.at, look, file.given_back))
         for pair in file.pairs:
             untold = not pair.told and pair.state in _PATHLESS and pair.reason
             if untold and pair.id not in self._told:
@@ -145,7 +146,7 @@ class FollowedWorkflow:
             (file.at, transit_id) for transit_id in file.ids
         )
 
-    def _judge(self, file: DecisionFile, decision: Decision, now: float) -> None:
+    def _judge(self, file: DecisionFile, decision: DecisionTime, now: float) -> None:
         state = self._jobs.get(file.job)
         if file.file in self._paused and rules.runs_again(decision, state):
             del self._paused[file.file]

@@ -27,8 +27,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-import yaml
-
+from monitors.workflows.planned.job_files import braindump
 from network_provisioner.base.errors import InputError
 
 DAG = ".dag"
@@ -224,7 +223,7 @@ class SubmitDir:
         self.path = Path(path)
         if not self.path.is_dir():
             raise InputError(f"{self.path}: found no such directory, expected a submit directory")
-        self.braindump = _braindump(self.path / "braindump.yml") if dag is None else {}
+        self.braindump = _braindump(self.path) if dag is None else {}
         self.dag = dag or self.path / (self.braindump.get("dag") or only_dag(self.path))
         self.workflow = workflow or self.braindump.get("wf_uuid") or place(self.dag)
         self.name = self.braindump.get("dax_label") or self.dag.stem
@@ -365,21 +364,19 @@ def _kind(name: str, job_class: str, transformation: str) -> JobKind:
     return JobKind.OTHER
 
 
-def _braindump(path: Path) -> dict[str, str]:
-    if not path.exists():
+_KEYS = ("dag", "wf_uuid", "root_wf_uuid", "dax_label", "condor_log")
+_OPENING = frozenset("\"'[{")  # of what is no whole text
+
+
+def _braindump(folder: Path) -> dict[str, str]:
+    if not (folder / "braindump.yml").exists():
         return {}
-    try:
-        # Text as it is written: a date that is none is no error here, and no value is built.
-        data = yaml.load(text_of(path), Loader=yaml.BaseLoader)
-    except (yaml.YAMLError, RecursionError) as error:
-        problem = " ".join(str(error).split())
-        raise InputError(
-            f"{path}: found no YAML, expected Pegasus's braindump: {problem}"
-        ) from error
-    if not isinstance(data, dict):
-        raise InputError(f"{path}: found no keys, expected Pegasus's braindump")
-    known = {key: value for key, value in data.items() if isinstance(value, str)}
-    return {str(key): value for key, value in known.items() if value not in ("", "~", "null")}
+    known = braindump(folder)
+    torn = [key for key in _KEYS if known.get(key, "")[:1] in _OPENING]
+    if not known or torn:
+        what = f"no text as {torn[0]}" if torn else "no keys"
+        raise InputError(f"{folder}/braindump.yml: found {what}, expected Pegasus's braindump")
+    return {key: value for key, value in known.items() if value not in ("", "~", "null")}
 
 
 _NUMBERED = re.compile(r"(.+)\.(\d{3})")

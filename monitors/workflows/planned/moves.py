@@ -24,8 +24,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from monitors.planned import jobsubmit, transferlist
-from monitors.planned.transferlist import RELAY, Entry, SitePair, SiteUrl, Transfer
+from monitors.workflows.planned import job_files, transferlist
+from monitors.workflows.planned.transferlist import RELAY, Entry, SitePair, SiteUrl, Transfer
 
 _LITE_LIST = re.compile(r"^[^\n]*pegasus-transfer\b[^\n]*<< *'?(\w+)'?\n(.*?)\n\1$", re.M | re.S)
 _OUTPUT = "output"
@@ -62,10 +62,10 @@ def moves_of(listing: Path, job: str, submit_text: str, cache: Path) -> Moves | 
     ``listing`` is ``<dir>/<job>.in``, there or not; ``cache`` the workflow's ``.cache``. Raises
     InputError for a list that cannot be read.
     """
-    transformation = jobsubmit.attribute(submit_text, "pegasus_wf_xformation")
-    site = jobsubmit.attribute(submit_text, "pegasus_site") or RELAY
+    transformation = job_files.attribute(submit_text, "pegasus_wf_xformation")
+    site = job_files.attribute(submit_text, "pegasus_site") or RELAY
     # Without a submit file to ask: by Pegasus's names, stage_in_*, stage_inter_*, stage_out_*.
-    if transformation == jobsubmit.TRANSFER or (not transformation and "stage_" in job):
+    if transformation == job_files.TRANSFER or (not transformation and "stage_" in job):
         if not listing.exists():
             return None
         return Moves(transferlist.site_pairs(transferlist.read(listing), site), [], site)

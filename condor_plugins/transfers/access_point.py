@@ -1,4 +1,5 @@
-"""Gives back what runs need no more, and asks for the path of their output.
+"""What the runs of an access point hold: it gives back what they need no more, and asks for the
+path of their output.
 
 A hook asks for the path of a run's input and ends. Everything after that is done here: whoever is
 killed, and whenever, a run's paths are given back within seconds of the end of what they were for.
@@ -10,22 +11,25 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Protocol
 
-from condor_plugins.transfers import requests
 from condor_plugins.transfers.decide import (
     Observed,
-    Queued,
+    OutputHistory,
+    QueuedJob,
     Release,
     Renew,
     actions_for,
+    due_requests,
+    nameless,
     of_schedd,
+    reports,
     settling,
 )
 from condor_plugins.transfers.events import RunEvent
-from condor_plugins.transfers.ids import parsed
-from condor_plugins.transfers.outputsize import Outputs
+from condor_plugins.transfers.request_builder import parsed
 from condor_plugins.transfers.run_state import RunStates
 from monitors.watcher.pending import AWAY, Broker, Later, PendingActions
 from network_provisioner.base.errors import AdonError, BrokerError
@@ -45,26 +49,33 @@ _MOST_AT_ONCE = 200  # requests in one call
 class Events(Protocol):
     """HTCondor's event log."""
 
+    def files(self) -> Collection[Path]:
+        """Where it stands."""
+        ...
+
     def read(self) -> Iterable[RunEvent]:
         """What is new in it. Raises InputError where it cannot be read."""
         ...
 
 
-class Schedd(Protocol):
+class JobQueue(Protocol):
     """The access point's own. Raises AdonError where it cannot be asked."""
 
     def name(self) -> str:
         """Its name, as it begins the GlobalJobId of its jobs."""
         ...
 
-    def jobs(self, names: Iterable[str]) -> Mapping[str, Queued]:
+    def jobs(self, names: Iterable[str]) -> Mapping[str, QueuedJob]:
         """Those of these jobs (GlobalJobIds with - for #) that are in its queue."""
         ...
 
 
-class Watcher:
-    """One access point's. What is held is settled again and again: that is the one action that is
-    always pending. ``now`` gives Unix seconds, ``clock`` is one that no one sets."""
+class AccessPoint:
+    """A :class:`~monitors.watcher.watcher.PathSource`: the runs of one access point's jobs.
+
+    What they hold is settled again and again: that is the one action that is always pending.
+    ``now`` gives Unix seconds.
+    """
 
     key = "HTCondor's transfers"
     owner = ""
@@ -73,52 +84,54 @@ class Watcher:
     def __init__(
         self,
         config: HookConfig,
-        schedd: Schedd,
+        schedd: JobQueue,
         events: Events,
-        client_of: Callable[[HookConfig], Broker],
         now: Callable[[], float] = time.time,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.config, self._schedd, self._events, self._now = config, schedd, events, now
-        self._runs, self._outputs = RunStates(), Outputs()
+        self._runs, self._outputs = RunStates(), OutputHistory()
         self._learned: set[str] = set()  # runs whose output was taken into account
         self._sent: dict[str, float] = {}  # what was asked or told, and when
         self._since = now()
         self._logged: dict[str, str] = {}
-        self._pending = PendingActions(client_of, clock)
-        self._pending.add(self)
 
-    def step(self) -> bool:
-        """Look once, and do what is due. Raises nothing for what a broker or HTCondor does."""
+    def logs(self) -> Collection[Path]:
+        """See PathSource."""
+        return self._events.files()
+
+    def look(self, pending: PendingActions, /) -> None:
+        """See PathSource. Raises nothing for what HTCondor does."""
+        pending.add(self)
         happened = self._read()
         self._runs.feed(happened)
-        now = self._now()
-        if happened or settling(self._runs, now):
-            self._pending.hurry(self.key)
+        if happened or settling(self._runs, self._now()):
+            pending.hurry(self.key)
         self._learn()
-        self._pending.work()
-        away = self._pending.is_away(self.config)
-        self._runs.forget(now, _KEPT_UNTOLD_S if away else _KEPT_S)
+
+    def settle(self, pending: PendingActions, /) -> bool:
+        """See PathSource: there is always an access point."""
+        away = pending.is_away(self.config)
+        self._runs.forget(self._now(), _KEPT_UNTOLD_S if away else _KEPT_S)
         return True
 
     def do(self, broker: Broker, /) -> None:
         """See PendingAction. Raises Later, always."""
         now = self._now()
-        for host in requests.nameless(self._runs):
+        for host in nameless(self._runs):
             self._log_once(host, AdonError("names no site, expected AdonSite in its STARTD_ATTRS"))
         live, queue = self._live(broker)
         for action in actions_for(live, Observed(self._runs, queue, now)):
             self._carry_out(action, broker)
         unsent = [
             (mark, request)
-            for mark, request in requests.requests(
+            for mark, request in due_requests(
                 self._runs, self._outputs, self.config, now, self._since
             )
             if mark not in self._sent
         ]
         for first in range(0, len(unsent), _MOST_AT_ONCE):
             self._ask(unsent[first : first + _MOST_AT_ONCE], broker)
-        for report in requests.reports(self._runs, self.config, now):
+        for report in reports(self._runs, self.config, now):
             if (mark := f"report {report.id}") not in self._sent:
                 self._carry_out(report, broker)
                 self._sent[mark] = now
@@ -144,7 +157,7 @@ class Watcher:
                 self._learned.add(name)
         self._learned &= names
 
-    def _live(self, broker: Broker) -> tuple[list[Transit], Mapping[str, Queued] | None]:
+    def _live(self, broker: Broker) -> tuple[list[Transit], Mapping[str, QueuedJob] | None]:
         """What the broker holds for runs of this access point, and what became of their jobs."""
         states = (TransitState.QUEUED, *sorted(LIVE))
         found = {t.id: t for state in states for t in broker.list(state=state)}

@@ -1,1 +1,0 @@
-"""What Pegasus planned: submit directories, submit files, transfer lists, the DAG. Read only."""
