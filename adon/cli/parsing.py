@@ -81,6 +81,18 @@ def add_broker(parser: Parser, json: str = "print JSON instead of text") -> None
     add_json(parser, json)
 
 
+def add_plot(parser: Parser, what: str) -> None:
+    """``--plot FILE.html``."""
+    parser.add_argument("--plot", type=_page, metavar="FILE.html", help=what)
+
+
+def _page(text: str) -> Path:
+    """An argument type: a file for a page."""
+    if not text.lower().endswith((".html", ".htm")):
+        raise argparse.ArgumentTypeError(f"found {text!r}, expected a name that ends in .html")
+    return Path(text)
+
+
 def add_inputs(parser: Parser, optional: bool = False) -> None:
     """The workflow with its catalogs, and what a mapping of it depends on."""
     parser.add_argument(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from adon.cli import edge, evaluate
 from adon.cli.inputs import believed, placed
 from adon.cli.output import print_json, table
-from adon.cli.parsing import Nouns, add_command, add_inputs, add_json, add_noun
+from adon.cli.parsing import Nouns, add_command, add_inputs, add_json, add_noun, add_plot
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,7 +37,7 @@ _EXPLAIN_MORE = """
 Examples:
   adon site explain workflow.yml
   adon site explain workflow.yml --job ID0000004 --archive archive.sqlite
-  adon site explain workflow.yml --pool --plot gantt.svg     with HTCondor's slots and queues
+  adon site explain workflow.yml --pool --plot gantt.html     with HTCondor's slots and queues
 """
 _SHOW = """Show what is believed of each site, path and transformation, and where it comes from.
 
@@ -64,9 +64,7 @@ def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
     explain = add_command(verbs, "explain", _EXPLAIN, _explain, _EXPLAIN_MORE)
     add_inputs(explain)
     explain.add_argument("--job", metavar="ID", help="only this job of the workflow")
-    explain.add_argument(
-        "--plot", type=Path, metavar="FILE", help="draw jobs and transfers over time, as SVG"
-    )
+    add_plot(explain, "draw jobs and transfers over time into this file, a page for the browser")
     add_json(explain)
     show = add_command(verbs, "show", _SHOW, _show, _SHOW_MORE)
     add_inputs(show, optional=True)
@@ -113,10 +111,11 @@ def _explain(args: argparse.Namespace) -> int:
 
 
 def _plot(problem: Problem, names: Sequence[str], mapping: Mapping, file: Path) -> None:
-    from site_selector.explain.gantt import chart_of, svg
+    from adon.dashboard.standalone import Figure, page
+    from site_selector.explain.gantt import gantt_of, title_of
     from site_selector.wholefile import write_whole
 
-    text = svg(chart_of(problem, names, mapping))
+    text = page(title_of(mapping), [Figure("gantt", gantt_of(problem, names, mapping))])
     write_whole(file, lambda stream: stream.write(text), "the plot")
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from adon.cli.brokers import bad_answer, client
 from adon.cli.output import duration, print_json, table
-from adon.cli.parsing import Nouns, add_broker, add_command, add_noun
+from adon.cli.parsing import Nouns, add_broker, add_command, add_noun, add_plot
 
 _SHOW = """List every link in both directions with its capacity and what is reserved on it now.
 
@@ -20,7 +20,7 @@ at this moment: what is reserved for them, and their shares of what others leave
 _SHOW_MORE = """
 Examples:
   adon topology show
-  adon topology show --plot network.svg            a picture of it
+  adon topology show --plot network.html           a picture of it
   adon topology show --at +2h                      as far as it is reserved by then
   adon topology show --at +1h --until +3h          who holds what during these two hours
   adon topology show --discovered                  is it as adon.yml says?
@@ -58,7 +58,7 @@ def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
         help="have the controller look around for seconds, and say where the network is not as "
         "adon.yml has it; exit 1 where it is not",
     )  # fmt: skip
-    show.add_argument("--plot", type=Path, metavar="FILE.svg", help="draw it into this file")
+    add_plot(show, "draw it into this file, a page for the browser")
     add_broker(show)
     export = add_command(verbs, "export", _EXPORT, _export, _EXPORT_MORE)
     export.add_argument(
@@ -114,11 +114,15 @@ def _discovered(args: argparse.Namespace) -> int:
 
 
 def _plot(args: argparse.Namespace, data: dict[str, Any]) -> None:
-    from adon.cli.topology_draw import drawing
+    from adon.dashboard.layout import layout_of
+    from adon.dashboard.standalone import Figure, page
 
     with bad_answer(args, "topology"):
-        picture = drawing(data)
-    args.plot.write_text(picture, encoding="utf-8")
+        names = [node["name"] for node in data["nodes"]]
+        layout = layout_of(names, [(link["a"], link["b"]) for link in data["links"]])
+    title = "Reserved bandwidth" + (f" on {_clock(data['at'])}" if data.get("at") else "")
+    network = Figure("network", {"topology": data, "layout": layout})
+    args.plot.write_text(page(title, [network]), encoding="utf-8")
 
 
 def _loads(data: dict[str, Any]) -> str:

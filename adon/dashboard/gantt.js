@@ -4,7 +4,8 @@ import { timeAxis, timeScale } from "./chart.js";
 import { WIDTH, image } from "./dag.js";
 import { svg } from "./dom.js";
 
-const LEFT = 96;
+const LEFT = 96; // at least, and at most, for the names of groups
+const LEFT_MOST = 260;
 const RIGHT = 26;
 const ROW = 19;
 const TIGHT = 9; // the height of a row without names
@@ -30,7 +31,8 @@ export function packed(spans) {
  * seconds since the beginning, up to `end`. Large groups have no names, but an area of those that
  * wait. */
 export function gantt({ groups, end }) {
-  const x = timeScale(0, end, WIDTH, LEFT, RIGHT);
+  const longest = Math.max(0, ...groups.map(([name]) => name.length));
+  const x = timeScale(0, end, WIDTH, Math.min(LEFT_MOST, Math.max(LEFT, longest * LETTER + 12)), RIGHT);
   const at = (t) => x(Math.max(0, Math.min(end, t)));
   const parts = [];
   let y = 8;
@@ -100,7 +102,7 @@ function waiting(bars, at, top) {
   const d = levels.map(([px, n]) => `H${px}V${floor - ((STRIP - 8) * n) / most}`).join("");
   const words = `up to ${most} waiting`;
   return [
-    svg("path", { class: "waiting", d: `M${LEFT} ${floor}${d}Z` }, svg("title", {}, `${words} in the queue`)),
+    svg("path", { class: "waiting", d: `M${at(0)} ${floor}${d}Z` }, svg("title", {}, `${words} in the queue`)),
     svg("text", { x: 4, y: top + 26, class: "small" }, words),
   ];
 }

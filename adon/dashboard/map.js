@@ -4,12 +4,21 @@
 import { svg } from "./dom.js";
 import { percent, rate } from "./format.js";
 import { hopOf } from "./holdings.js";
+import { key } from "./parts.js";
 
 const ABOVE = 34;
 const AROUND = 16;
 
 /** How full something is, as a word that styles know. */
 export const fullness = (share) => (share >= 0.85 ? "full" : share >= 0.5 ? "half" : "");
+
+/** What its colours mean. */
+export const fullnessKey = () =>
+  key([
+    ["fill t1", "reserved, below 50 %"],
+    ["fill t2", "50 % and more"],
+    ["fill t5", "85 % and more"],
+  ]);
 
 /** `layout` is the broker's; `shareOf(hop)` how much of a direction is taken; `picked` a hop. */
 export function map(topology, layout, width, shareOf, picked) {

@@ -2,17 +2,17 @@
 
 import { get, maybe } from "./api.js";
 import { el } from "./dom.js";
-import { ago, clock, counted, duration, percent, rate, whole } from "./format.js";
+import { ago, clock, duration, percent, whole } from "./format.js";
 import { holders, waiting } from "./holders.js";
 import { during, holdings, hopOf, measuredRates, reserved } from "./holdings.js";
-import { map } from "./map.js";
-import { SPANS, cards, heading, key, table, usualSpan } from "./parts.js";
+import { linkTable } from "./links.js";
+import { fullnessKey, map } from "./map.js";
+import { SPANS, cards, heading, key, usualSpan } from "./parts.js";
 import { blocks } from "./reserved.js";
 
 const MOST = 2000;
 const SLOW_MS = 5000; // for what changes less often than load: past transits, counters
 const CHARTS = 4;
-const ROWS = 200;
 
 export const network = {
   title: "Network",
@@ -92,11 +92,7 @@ export const network = {
         { class: "wide", tabindex: "0", role: "region", "aria-label": "Map of the network" },
         map(s.topology, s.layout, c.width, (hop) => shares.get(hop) || 0, s.picked),
       ),
-      key([
-        ["fill t1", "reserved, below 50 %"],
-        ["fill t2", "50 % and more"],
-        ["fill t5", "85 % and more"],
-      ]),
+      fullnessKey(),
       el(
         "p",
         { class: "soft" },
@@ -196,6 +192,7 @@ function charted(c, s, loads, at, now) {
   const first = (a, b) => (b.hop === s.picked) - (a.hop === s.picked);
   const shown = loads.filter((one) => around(one).length || one.hop === s.picked);
   shown.sort((a, b) => first(a, b) || full(b) - full(a) || (a.hop < b.hop ? -1 : 1));
+  const times = { t0: now - s.span, t1: now + s.span, now, at };
   const looks = [
     ["block t1", "reserved, each block one transit"],
     ["block past t1", "has ended"],
@@ -207,58 +204,23 @@ function charted(c, s, loads, at, now) {
     { "data-key": "charts" },
     el("h2", {}, "Reservations over time"),
     shown.length ? key(looks) : el("p", { class: "soft" }, "Nothing was or is reserved in this time."),
-    shown.slice(0, CHARTS).map((one) => blocks(one, around(one), now, s.span, at, c.width)),
+    shown.slice(0, CHARTS).map((one) => blocks(one, around(one), times, c.width)),
   );
 }
 
 function links(s, loads, shares, taken, when) {
-  const sees = s.off === 0 && s.rates.size > 0;
-  const columns = [
-    { name: "direction" },
-    { name: "layer" },
-    { name: "capacity", n: true },
-    { name: "reserved", n: true },
-    { name: "share", n: true },
-    { name: "granted", n: true },
-    ...(sees ? [{ name: "measured", n: true }] : []),
-    { name: "delay", n: true },
-    { name: "transits", n: true },
-  ];
+  const isNow = s.off === 0;
+  const shown = {
+    bps: taken,
+    transits: (one) => (isNow ? one.load.transits.length : during(s.held.get(one.hop), s.at).length),
+    when,
+    granted: isNow,
+  };
+  const measured = isNow ? s.rates : new Map();
   return el(
     "section",
     { "data-key": "links" },
     el("h2", {}, "Links"),
-    table(
-      `each direction of ${counted(s.topology.links.length, "link")}, the fullest first, ${when}`,
-      columns,
-      [...loads]
-        .sort((a, b) => shares.get(b.hop) - shares.get(a.hop))
-        .slice(0, ROWS)
-        .map((one) => ({
-          key: one.hop,
-          cls: one.hop === s.picked ? "picked" : "",
-          cells: [
-            el(
-              "button",
-              {
-                type: "button",
-                class: "plain",
-                "data-act": "pick",
-                "data-hop": one.hop,
-                "aria-pressed": String(one.hop === s.picked),
-              },
-              `${one.load.from} → ${one.load.to}`,
-            ),
-            one.link.layer,
-            rate(one.link.capacity_bps),
-            rate(taken(one)),
-            percent(shares.get(one.hop)),
-            s.off === 0 ? rate(one.load.granted_bps ?? 0) : "–",
-            ...(sees ? [s.rates.has(one.hop) ? rate(s.rates.get(one.hop)) : "–"] : []),
-            duration(one.link.delay_s),
-            whole(s.off === 0 ? one.load.transits.length : during(s.held.get(one.hop), s.at).length),
-          ],
-        })),
-    ),
+    linkTable(loads, shares, shown, measured, s.picked),
   );
 }

@@ -5,9 +5,9 @@ import { el, svg } from "./dom.js";
 import { clock, counted, rate } from "./format.js";
 import { pieces } from "./holdings.js";
 
-/** Reservations on one direction over time, one block for each. */
-export function blocks({ link, load, hop }, list, now, span, at, width) {
-  const [t0, t1] = [now - span, now + span];
+/** Reservations on one direction from `t0` to `t1`, one block for each; `now` where that is between
+ * them, and `at` the time that the load is of. */
+export function blocks({ link, load, hop }, list, { t0, t1, now, at }, width) {
   const height = 104;
   const [top, floor] = [8, height - 24];
   const x = timeScale(t0, t1, width);
@@ -42,16 +42,16 @@ export function blocks({ link, load, hop }, list, now, span, at, width) {
             height: round(Math.max(1, y(below) - y(below + h.bps))),
             class: h.past ? "block past t1" : "block t1",
           },
-          svg("title", {}, `${h.id}: ${rate(h.bps)}, ${clock(h.from, now)} to ${clock(h.to, now)}`),
+          svg("title", {}, `${h.id}: ${rate(h.bps)}, ${clock(h.from, now ?? at)} to ${clock(h.to, now ?? at)}`),
         ),
       );
       below += h.bps;
     }
   }
   parts.push(svg("path", { d: `M${x.left} ${round(y(link.capacity_bps))}H${x.end}`, class: "cut" }));
-  parts.push(svg("path", { d: `M${round(x(now))} ${top}V${floor}`, class: "nowline" }));
-  if (at !== now) parts.push(svg("path", { d: `M${round(x(at))} ${top}V${floor}`, class: "axis" }));
-  const words = `${load.from} → ${load.to}: ${counted(list.length, "reservation")}, now ${rate(load.reserved_bps)} of ${rate(link.capacity_bps)}`;
+  if (now !== undefined) parts.push(svg("path", { d: `M${round(x(now))} ${top}V${floor}`, class: "nowline" }));
+  if (now !== undefined && at !== now) parts.push(svg("path", { d: `M${round(x(at))} ${top}V${floor}`, class: "axis" }));
+  const words = `${load.from} → ${load.to}: ${counted(list.length, "reservation")}, ${now === undefined ? "first" : "now"} ${rate(load.reserved_bps)} of ${rate(link.capacity_bps)}`;
   return el(
     "figure",
     { "data-key": `blocks:${hop}` },
@@ -59,7 +59,7 @@ export function blocks({ link, load, hop }, list, now, span, at, width) {
       "figcaption",
       {},
       el("strong", {}, `${load.from} → ${load.to}`),
-      ` ${link.layer}, ${rate(load.reserved_bps)} of ${rate(link.capacity_bps)} now`,
+      ` ${link.layer}, ${rate(load.reserved_bps)} of ${rate(link.capacity_bps)} ${now === undefined ? "at first" : "now"}`,
     ),
     svg("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": words }, parts),
   );

@@ -95,7 +95,10 @@ def router(broker: Broker, archive: Archive, rules: Rules, topology: Topology) -
 
     @cache
     def layout() -> dict[str, Any]:
-        return layout_of(topology)
+        # NumPy takes a while to load, and only a browser asks for this.
+        from adon.dashboard.layout import layout_of  # noqa: PLC0415
+
+        return layout_of(list(topology.nodes), [(link.a, link.b) for link in topology.links])
 
     @routes.get("/v1/topology/layout", response_model=LayoutAnswer)
     def get_layout(caller: Caller) -> Response:
@@ -123,21 +126,3 @@ def _seen(
         if len(looked) < _MOST_LISTED:
             return
         cursor = looked[-1][0]
-
-
-def layout_of(topology: Topology) -> dict[str, Any]:
-    """Where to draw the nodes, in parts of the drawing's width; JSON-ready."""
-    # NumPy takes a while to load, and only a browser asks for this.
-    from adon.cli.topology_layout import places, shape  # noqa: PLC0415
-
-    names = list(topology.nodes)
-    if not names:
-        return {"height": 0.0, "nodes": []}
-    found = places(names, [(link.a, link.b) for link in topology.links])
-    left, top, right, bottom = shape(found)
-    wide = max(right - left, 1e-9) if right - left > 1e-9 else 1.0
-    nodes = [
-        {"name": name, "x": round((x - left) / wide, 4), "y": round((y - top) / wide, 4)}
-        for name, (x, y) in found.items()
-    ]
-    return {"height": round((bottom - top) / wide, 4), "nodes": nodes}

@@ -1,13 +1,11 @@
-"""What the report's drawings show, as data, and the dashboard's modules that draw it."""
+"""What the report's drawings show, as data for the dashboard's modules."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from adon.dashboard.pages import read_files
 from examples.demo.facts import Bar, RunFacts
 from examples.demo.loads import Load, Rate, end_of, loads_of, reserved_steps
 from examples.demo.words import short_name
@@ -18,55 +16,24 @@ TRANSFERS = "transfers"
 _SHORT = 1 / 150  # of the run: a reservation that is shorter has a mark
 _MOST_MARKS = 40  # more of them would be a line
 _NUMBERED = re.compile(r"(.+)_ID0*(\d+)(?:_0)?\Z")
-_IMPORT = re.compile(r'^import \{([^}]*)\} from "\./([^"]+)";$', re.MULTILINE)
-_EXPORT = re.compile(r"^export (?=(?:function|const) (\w+))", re.MULTILINE)
 
 
-def script() -> str:
-    """``report.js`` and the dashboard's modules that it imports."""
-    own = Path(__file__).with_name("report.js")
-    shared = {name: file.content.decode() for name, file in read_files().items()}
-    return bundle(
-        own.name, lambda name: own.read_text("utf-8") if name == own.name else shared[name]
-    )
-
-
-def bundle(entry: str, read: Callable[[str], str]) -> str:
-    """One script of a module and all that it imports, each in a scope of its own. ``read`` gives
-    the text of a module by its name."""
-    done: dict[str, str] = {}
-
-    def add(name: str) -> None:
-        if name in done:
-            return
-        text = read(name)
-        for found in _IMPORT.finditer(text):
-            add(found[2])
-        exported = ", ".join(_EXPORT.findall(text))
-        body = _IMPORT.sub(lambda m: f"const {{{m[1]}}} = {_scope(m[2])};", text)
-        body = _EXPORT.sub("", body)
-        done[name] = f"const {_scope(name)} = (() => {{\n{body}return {{ {exported} }};\n}})();\n"
-
-    add(entry)
-    return "".join(done.values())
-
-
-def _scope(module: str) -> str:
-    return f"${Path(module).stem}"
-
-
-def data(facts: RunFacts, classes: Mapping[str, str]) -> dict[str, Any]:
-    """The values that are drawn; times are seconds since the start. ``classes`` maps a site to its
-    CSS class."""
+def figures(facts: RunFacts, classes: Mapping[str, str]) -> dict[str, list[Any]]:
+    """The figures by kind; times are seconds since the start. ``classes`` maps a site to its CSS
+    class."""
     jobs = [
         {"job": p["job"], "name": short_name(p["transformation"]), "site": p["site"]}
         for p in facts.mapping["placements"]
     ]
     return {
-        "classes": dict(classes),
-        "workflow": {"jobs": jobs, "edges": [list(edge) for edge in facts.edges]},
-        "gantt": {"groups": _groups(facts, classes), "end": facts.makespan_s},
-        "loads": [_load(load, facts) for load in loads_of(facts)],
+        "dag": [
+            {
+                "workflow": {"jobs": jobs, "edges": [list(edge) for edge in facts.edges]},
+                "classes": dict(classes),
+            }
+        ],
+        "gantt": [{"groups": _groups(facts, classes), "end": facts.makespan_s}],
+        "chart": [_load(load, facts) for load in loads_of(facts)],
     }
 
 
@@ -120,12 +87,34 @@ def _bar(
 def _load(load: Load, facts: RunFacts) -> dict[str, Any]:
     t0, shortest = facts.started, facts.makespan_s * _SHORT
     short = [t for t in load.held if end_of(t) - t.installed_at < shortest]
+    title = f"{load.hop[0]} → {load.hop[1]}"
+    reserved = {
+        "name": "reserved",
+        "cls": "t1",
+        "points": [(at - t0, bps) for at, bps in reserved_steps(load.held)],
+        "area": True,
+    }
+    measured = [
+        {"name": "measured", "cls": "t2", "points": [(at - t0, bps) for at, bps in part]}
+        for part in _unbroken(load.measured)
+    ]
     return {
-        "title": f"{load.hop[0]} → {load.hop[1]}",
-        "capacity_bps": load.capacity_bps,
-        "reserved": [(at - t0, bps) for at, bps in reserved_steps(load.held)],
-        "measured": [[(at - t0, bps) for at, bps in part] for part in _unbroken(load.measured)],
-        "short": [(t.installed_at - t0, _tip(t, t0)) for t in short if len(short) <= _MOST_MARKS],
+        "key": title,
+        "title": title,
+        "unit": "bit/s",
+        "elapsed": True,
+        "step": True,
+        "quiet": True,
+        "floor": 0,
+        "t0": 0,
+        "t1": facts.makespan_s,
+        "series": [reserved, *measured],
+        "cut": {"value": load.capacity_bps, "words": "capacity"},
+        "marks": [
+            {"at": t.installed_at - t0, "value": 0, "words": _tip(t, t0), "letter": ""}
+            for t in short
+            if len(short) <= _MOST_MARKS
+        ],
     }
 
 

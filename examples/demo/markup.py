@@ -22,7 +22,7 @@ def scroller(label: str, body: str) -> str:
 
 
 def drawing(label: str, kind: str, number: int = 0) -> str:
-    """Where ``report.js`` draws the ``number``-th of some kind."""
+    """Where the dashboard's modules draw the ``number``-th of some kind."""
     return scroller(label, f'<div data-draw="{kind}" data-number="{number}"></div>')
 
 

@@ -3,13 +3,10 @@ dashboard's own, which draw."""
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import json
 from collections import Counter
-from functools import cache
 from pathlib import Path
 
+from adon.dashboard.standalone import policy, scripts, style
 from examples.demo import (
     drawings,
     markup,
@@ -67,36 +64,14 @@ def render(facts: RunFacts) -> str:
     return f"""<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="{_policy()}">
+<meta http-equiv="Content-Security-Policy" content="{policy()}">
 <meta name="color-scheme" content="light dark">
-<title>ADON run of {markup.text(facts.workflow)}</title><style>{STYLE}</style></head><body>
+<title>ADON run of {markup.text(facts.workflow)}</title><style>{STYLE}{style()}</style></head><body>
 <header><h1>{markup.text(title)}</h1>{markup.note(_made(facts))}</header>
 <main>{show_run.cards(facts)}<nav aria-label="Contents">{contents}</nav>
 <noscript>{markup.note("The drawings need JavaScript.")}</noscript>
-{warnings}{body}</main>{_drawn(facts, classes)}</body></html>
+{warnings}{body}</main>{scripts(drawings.figures(facts, classes))}</body></html>
 """
-
-
-@cache
-def _script() -> str:
-    return drawings.script()
-
-
-def _policy() -> str:
-    """What the page may do: its own style, and the one script whose words are these."""
-    digest = base64.b64encode(hashlib.sha256(_script().encode()).digest()).decode()
-    return f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
-
-
-def _drawn(facts: RunFacts, classes: dict[str, str]) -> str:
-    """The data that is drawn, in which nothing can end the element that it is in, and the script
-    that draws it."""
-    values = json.dumps(drawings.data(facts, classes), ensure_ascii=False, allow_nan=False)
-    values = values.replace("<", "\\u003c")
-    return (
-        f'<script type="application/json" id="data">{values}</script>'
-        f'<script type="module">{_script()}</script>'
-    )
 
 
 def _of_a_mapping(facts: RunFacts, classes: dict[str, str]) -> dict[str, str]:

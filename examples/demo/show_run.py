@@ -113,7 +113,7 @@ def _chart(load: Load, number: int, facts: RunFacts) -> str:
     title = (
         f"{load.hop[0]} → {load.hop[1]} ({load.layer.upper()}, {format_rate(load.capacity_bps)})"
     )
-    drawn = markup.drawing(f"Load of {title}", "load", number)
+    drawn = markup.drawing(f"Load of {title}", "chart", number)
     words = load_words(load, facts.started)
     return f"<h3>{markup.text(title)}</h3>{drawn}{markup.note(words[0].upper() + words[1:] + '.')}"
 

@@ -1,14 +1,18 @@
-"""The report in a real browser: Debian's Chromium, headless."""
+"""The report and the plots in a real browser: Debian's Chromium, headless."""
 
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from browser import Page, draw
 from report_world import facts, large, taught
 
+from adon.dashboard.layout import layout_of
+from adon.dashboard.standalone import Figure
+from adon.dashboard.standalone import page as standalone
 from examples.demo.facts import RunFacts
 from examples.demo.page import render
 
@@ -47,7 +51,7 @@ def test_it_is_drawn(page: Page, tmp_path: Path, width: int, scheme: str) -> Non
     said = page.text("[data-draw=gantt]")
     assert "align 1" in said and "merge 3 ✗ failed" in said and "iplant → mu, 12 MB" in said
     assert page.run(OVERLAPS) == 0
-    assert page.run("document.querySelectorAll('[data-draw=load] .cut').length") >= 1
+    assert page.run("document.querySelectorAll('[data-draw=chart] .cut').length") >= 1
     assert page.run("document.querySelectorAll('main script, main img').length") == 0
 
 
@@ -61,6 +65,62 @@ def test_a_large_one_is_drawn_by_kind_with_its_counts(page: Page, tmp_path: Path
     assert page.run(bars) == len(run.bars)
     assert re.search(r"up to \d+ waiting", page.text("[data-draw=gantt]"))
     assert page.run(OVERLAPS) == 0 and page.problems == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_network_and_a_chart_on_pages_of_their_own(
+    page: Page, tmp_path: Path, scheme: str
+) -> None:
+    names = ["<b>&\"'", "ü", "s1"]
+    holder = {"id": "t<1>", "start": 5.0, "end": 20.0, "reserved_bps": 45e6}
+    links = [
+        {
+            "a": a, "b": b, "layer": "l2", "capacity_bps": 1e8, "delay_s": 0.0265, "vlan": 7,
+            "load": [
+                {
+                    "from": src, "to": dst, "reserved_bps": bps, "reservable_bps": 9e7,
+                    "granted_bps": bps, "transits": ["t<1>"], "holders": [holder] if bps else [],
+                }
+                for src, dst, bps in ((a, b, 45e6), (b, a, 0.0))
+            ],
+        }
+        for a, b in pairwise(names)
+    ]  # fmt: skip
+    nodes = [
+        {"name": n, "kind": k} for n, k in zip(names, ("site", "router", "switch"), strict=True)
+    ]
+    topology = {"at": 0.0, "until": 30.0, "nodes": nodes, "links": links}
+    layout = layout_of(names, list(pairwise(names)))
+    bar = {"label": "x1", "cls": "s1", "tip": "x1 </script>", "held": []}
+    gantt = {
+        "groups": [["mu", [bar | {"submit": 0, "start": 1, "end": 3}]]],
+        "end": 4,
+        "key": [["s1", "align"]],
+    }
+    figures = [
+        Figure("network", {"topology": topology, "layout": layout}),
+        Figure("gantt", gantt, "Jobs <over> time", "A note & more"),
+    ]
+    file = tmp_path / "plot.html"
+    file.write_text(standalone("<A> title", figures), encoding="utf-8")
+    page.look(1280, 900, scheme)
+    page.go(file.as_uri())
+    page.wait(f"{DRAWINGS} >= 4")
+    assert page.problems == []
+    assert page.run("getComputedStyle(document.body).backgroundColor") == PAPER[scheme]
+    said = page.text()
+    for words in (
+        *names,
+        "<A> title",
+        "→ 45 %",
+        "26.5 ms",
+        "l2, VLAN 7",
+        "Jobs <over> time",
+        "align",
+    ):
+        assert words in said, words
+    assert page.run("document.querySelectorAll('rect.block').length") == 2
+    assert page.run("document.querySelectorAll('main script, main b').length") == 0
 
 
 def printed_pages(page: str, folder: Path) -> int:

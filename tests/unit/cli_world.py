@@ -205,3 +205,10 @@ def config_file(folder: Path, **sections: Any) -> Path:
     broker = {**CONFIG["broker"], "listen": NOBODY}
     file.write_text(json.dumps({**CONFIG, "broker": broker, **sections}), encoding="utf-8")
     return file
+
+
+def values_of(page: Path) -> dict[str, Any]:
+    """What a page that stands alone draws, by kind of figure."""
+    text = page.read_text(encoding="utf-8").partition('id="data">')[2].partition("</script>")[0]
+    values: dict[str, Any] = json.loads(text)
+    return values

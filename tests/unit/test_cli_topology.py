@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,15 +12,11 @@ import pytest
 import yaml
 from api_rig import application, serving
 from broker_rig import Rig
-from cli_world import CONFIG, adon, refusal
-from hypothesis import given
-from hypothesis import strategies as st
+from cli_world import CONFIG, adon, refusal, values_of
 from topology_world import demo, same
 
-from adon.cli.topology_draw import MOST_NODES, drawing
-from adon.cli.topology_layout import places
-from adon.cli.topology_times import charts
 from adon.config.adon_yml import load_config, parse_config
+from adon.dashboard.layout import places
 from network_provisioner.base.errors import InputError
 from network_provisioner.topology.data import topology_from_dict
 from network_provisioner.topology.files import graphml_of, read_topology
@@ -74,64 +69,20 @@ def test_times_that_cannot_be(rig: Rig) -> None:
         assert said in refusal("topology", "show", *words)
 
 
-def test_a_picture_with_every_node_link_and_load(rig: Rig, tmp_path: Path) -> None:
+def test_a_page_with_the_whole_answer(rig: Rig, tmp_path: Path) -> None:
     ask()
-    first, second = tmp_path / "a.svg", tmp_path / "b.svg"
-    for file in (first, second):
-        assert adon("topology", "show", "--plot", file).code == 0
-    assert first.read_bytes() == second.read_bytes()
-    root = ET.fromstring(first.read_text(encoding="utf-8"))
-    words = ["".join(item.itertext()) for item in root.iter("{http://www.w3.org/2000/svg}text")]
-    for expected in ("mu", "tacc", "s1", "r1", "90 Mb/s", "L2 · 200 Mb/s · 26.5 ms", "reserved"):
-        assert expected in words
-    classes = [item.get("class") for item in root.iter("{http://www.w3.org/2000/svg}line")]
-    links = len(rig.topology.links)
-    assert classes.count("free") == 2 * links + 1  # and the legend's
-    assert classes.count("reserved") == 3 + 1
-
-
-@given(
-    st.lists(st.tuples(st.integers(0, 90), st.integers(1, 40), st.integers(1, 10)), max_size=12),
-    st.booleans(),
-)
-def test_a_chart_of_every_direction_that_is_held(
-    held: list[tuple[int, int, int]], many: bool
-) -> None:
-    holders = [
-        {"id": f"t{n}", "start": start, "end": start + length, "reserved_bps": bps}
-        for n, (start, length, bps) in enumerate(held)
-    ] * (20 if many else 1)
-    load = {"from": "a", "to": "b", "holders": holders}
-    data = {"at": 10, "until": 80, "links": [{"capacity_bps": 100, "load": [load]}]}
-    parts, height = charts(data, 50, 640)
-    assert bool(parts) == bool(holders) == (height > 0)
-    root = ET.fromstring(f"<svg>{''.join(parts)}</svg>")
-    frame = next((box for box in root.iter("rect") if box.get("class") == "frame"), None)
-    for box in root.iter("rect"):
-        assert frame is not None
-        for start, size in (("x", "width"), ("y", "height")):
-            low, high = float(box.get(start, 0)), float(box.get(start, 0)) + float(box.get(size, 0))
-            assert float(frame.get(start, 0)) - 0.2 <= low or many
-            assert high <= float(frame.get(start, 0)) + float(frame.get(size, 0)) + 0.2
-
-
-def test_names_in_a_picture_are_only_names() -> None:
-    nodes = [{"name": "<b>&\"'", "kind": "site"}, {"name": "ü", "kind": "router"}]
-    load = {"from": nodes[0]["name"], "to": "ü", "reserved_bps": 1, "reservable_bps": 2}
-    back = {**load, "from": "ü", "to": nodes[0]["name"], "transits": []}
-    link = {
-        "a": nodes[0]["name"], "b": "ü", "layer": "l2", "capacity_bps": 2, "delay_s": 0, "vlan": 7,
-        "load": [{**load, "transits": ["<&>"]}, back],
-    }  # fmt: skip
-    text = drawing({"nodes": nodes, "links": [link]})
-    assert "<b>" not in text and ET.fromstring(text) is not None
-    assert "VLAN 7" in text
-
-
-def test_too_large_to_draw() -> None:
-    nodes = [{"name": str(n), "kind": "switch"} for n in range(MOST_NODES + 1)]
-    with pytest.raises(InputError, match="301 nodes, expected 1 to 300 to draw"):
-        drawing({"nodes": nodes, "links": []})
+    file = tmp_path / "a.html"
+    start = round(rig.clock.now)
+    assert adon("topology", "show", "--until", str(start + 60), "--plot", file).code == 0
+    (network,) = values_of(file)["network"]
+    told = network["topology"]
+    assert len(told["links"]) == len(rig.topology.links)
+    assert {n["name"] for n in network["layout"]["nodes"]} == set(rig.topology.nodes)
+    held = [h["id"] for link in told["links"] for load in link["load"] for h in load["holders"]]
+    assert held == ["a"] * 3
+    assert "found 'a.svg', expected a name that ends in .html" in refusal(
+        "topology", "show", "--plot", "a.svg"
+    )
 
 
 @pytest.mark.parametrize("nodes", [1, 2, 3, 30])

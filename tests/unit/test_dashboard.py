@@ -19,16 +19,16 @@ from test_api_documented import EXAMPLE, part_of
 
 from adon.dashboard import decisions
 from adon.dashboard.decisions import KINDS, Decision, newest
+from adon.dashboard.layout import layout_of
 from adon.dashboard.pages import PATHS, ROOT, read_files
 from adon.dashboard.pages import router as pages
-from adon.dashboard.routes import layout_of, router
+from adon.dashboard.routes import router
 from monitors.archive.archive import Archive
 from monitors.archive.measurement import Measurement
 from monitors.rules import Rules
 from network_provisioner.api import create_app
 from network_provisioner.base.model import Transit, TransitRequest, TransitState
 from network_provisioner.topology.data import topology_from_dict
-from network_provisioner.topology.graph import Topology
 
 ROOT_DIR = Path(__file__).resolve().parents[2]
 DOCS = ROOT_DIR / "docs/api-monitoring.md"
@@ -208,7 +208,7 @@ def test_every_node_has_a_place_in_the_drawing(client: TestClient, tmp_path: Pat
 
 
 def test_a_network_without_nodes_has_no_drawing() -> None:
-    assert layout_of(Topology([], [])) == {"height": 0.0, "nodes": []}
+    assert layout_of([], []) == {"height": 0.0, "nodes": []}
 
 
 # -- what is written of them ---------------------------------------------------------------------

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from report_world import T0, alternative, facts, large, placement, taught, transit
 
+from adon.dashboard.standalone import bundle
 from examples.demo import drawings, loads, words
 from examples.demo.facts import Bar, LinkSample, RunFacts
 from examples.demo.figures import as_json
@@ -235,7 +236,7 @@ def test_colours_have_contrast_enough(scheme: int) -> None:
 
 
 def drawn(run: RunFacts) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(json.dumps(drawings.data(run, {"mu": "s1"})))
+    found: dict[str, Any] = json.loads(json.dumps(drawings.figures(run, {"mu": "s1"})))
     return found
 
 
@@ -245,7 +246,7 @@ def test_a_bar_says_when_it_waited_and_ran_and_what_it_moved() -> None:
         Bar("stage_in_ID0000007", "transfer", "mu", T0 + 1, T0 + 2, T0 + 5, True),
         Bar("sort_ID0000012", "compute", "mu", T0 + 5, T0 + 6, T0 + 9, False),
     ]
-    groups = dict(drawn(facts(bars=bars, transits=[moved]))["gantt"]["groups"])
+    groups = dict(drawn(facts(bars=bars, transits=[moved]))["gantt"][0]["groups"])
     assert list(groups) == ["mu", "transfers"]
     (failed,), (transfer,) = groups.values()
     assert (failed["label"], failed["cls"]) == ("sort 12 ✗ failed", "s1 failed")
@@ -258,8 +259,8 @@ def test_a_bar_says_when_it_waited_and_ran_and_what_it_moved() -> None:
 def test_a_reservation_too_short_to_see_is_marked() -> None:
     def marks(ends: float) -> list[Any]:
         run = facts(transits=[transit(released_at=T0 + ends)])
-        (load,) = [one for one in drawn(run)["loads"] if one["title"] == "s2 → s1"]
-        return list(load["short"])
+        (load,) = [one for one in drawn(run)["chart"] if one["title"] == "s2 → s1"]
+        return list(load["marks"])
 
     assert len(marks(10.01)) == 1 and marks(14) == []
 
@@ -275,7 +276,7 @@ def test_modules_become_one_script() -> None:
         "b.js": 'import { d } from "./d.js";\nexport function b() {}\nexport const c = d;\n',
         "d.js": "const own = 1;\nexport const d = own;\n",
     }
-    script = drawings.bundle("a.js", modules.__getitem__)
+    script = bundle("a.js", modules.__getitem__)
     assert "import" not in script and "export" not in script
     order = [script.index(f"const ${name} = ") for name in "dba"]
     assert order == sorted(order) and script.count("const own") == 1

@@ -6,9 +6,10 @@ Graph Drawing 2004), beginning from classical scaling. No random numbers.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from typing import Any
 
+import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
@@ -17,6 +18,23 @@ Place = tuple[float, float]
 
 _STEPS = 300  # fewer of them where there are many nodes: each costs n²
 _STILL = 1e-4  # less than this part of a hop is no movement
+
+
+def layout_of(nodes: Sequence[str], links: Sequence[tuple[str, str]]) -> dict[str, Any]:
+    """Where to draw the nodes, in parts of the drawing's width; JSON-ready."""
+    if not nodes:
+        return {"height": 0.0, "nodes": []}
+    found = places(nodes, links)
+    xs, ys = zip(*found.values(), strict=True)
+    wide = max(xs) - min(xs)
+    wide = wide if wide > 1e-9 else 1.0
+    return {
+        "height": round((max(ys) - min(ys)) / wide, 4),
+        "nodes": [
+            {"name": name, "x": round((x - min(xs)) / wide, 4), "y": round((y - min(ys)) / wide, 4)}
+            for name, (x, y) in found.items()
+        ],
+    }
 
 
 def places(nodes: Sequence[str], links: Sequence[tuple[str, str]]) -> dict[str, Place]:
@@ -31,21 +49,13 @@ def places(nodes: Sequence[str], links: Sequence[tuple[str, str]]) -> dict[str, 
 
 def _hops(nodes: Sequence[str], links: Sequence[tuple[str, str]]) -> Floats:
     """Hops between every two nodes; where nothing joins them, one more than the longest way."""
+    graph = nx.Graph(links)
+    graph.add_nodes_from(nodes)
     number = {name: n for n, name in enumerate(nodes)}
-    near: list[list[int]] = [[] for _ in nodes]
-    for a, b in links:
-        near[number[a]].append(number[b])
-        near[number[b]].append(number[a])
     hops: Floats = np.full((len(nodes), len(nodes)), -1.0)
-    for start in range(len(nodes)):
-        hops[start, start] = 0
-        waiting = deque([start])
-        while waiting:
-            here = waiting.popleft()
-            for there in near[here]:
-                if hops[start, there] < 0:
-                    hops[start, there] = hops[start, here] + 1
-                    waiting.append(there)
+    for start, reached in nx.all_pairs_shortest_path_length(graph):
+        for end, length in reached.items():
+            hops[number[start], number[end]] = length
     hops[hops < 0] = hops.max() + 1
     return hops
 
@@ -98,9 +108,3 @@ def _turned(found: Floats) -> Floats:
     signs = np.where(found[0] > 0, -1.0, 1.0)
     turned: Floats = found * signs
     return turned
-
-
-def shape(found: Mapping[str, Place]) -> tuple[float, float, float, float]:
-    """Left, top, right and bottom of all places."""
-    xs, ys = zip(*found.values(), strict=True)
-    return min(xs), min(ys), max(xs), max(ys)
