@@ -9,12 +9,22 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from adon.cli.archive_keep import add_keep, opened
+from adon.cli.options import bad_answer, client
 from adon.cli.output import duration, print_json, table
-from adon.cli.parsing import Nouns, Parser, add_command, add_json, add_noun, names, whole
+from adon.cli.parsing import (
+    Nouns,
+    Parser,
+    add_broker,
+    add_command,
+    add_json,
+    add_noun,
+    names,
+    whole,
+)
 
 if TYPE_CHECKING:
     from monitors.archive.archive import Archive, Estimate, Selection
+
 
 _SHOW = """Show what an archive holds: for each metric how many measurements and of what.
 
@@ -105,7 +115,7 @@ def _add_selection(parser: Parser) -> None:
 
 def _moment(text: str | None, option: str) -> float | None:
     """An instant, or how long ago. Raises InputError."""
-    from adon.cli.times import moment_of
+    from adon.cli.options import moment_of
 
     return moment_of(text, option, time.time())
 
@@ -247,3 +257,151 @@ def _export(args: argparse.Namespace) -> int:
         count = to_file(found, args.output, kind)
     print(f"{args.output}: {count} measurements")
     return 0
+
+
+_RETAIN = """Roll up and take away what is older than adon.yml says (monitoring.retention), at once.
+
+The broker does it every hour by itself; this is for archives without one.
+"""
+_RETAIN_MORE = """
+Examples:
+  adon archive retain --config adon.yml --dry-run
+"""
+_COPY = """Copy everything from one archive to another, which must be empty.
+
+Places are files or postgresql:// URLs. Stop who writes first: what they record meanwhile might not
+be copied. The first place stays as it is.
+"""
+_COPY_MORE = """
+Examples:
+  adon archive copy adon-archive.sqlite postgresql://adon@db.example.org/adon
+"""
+
+
+def add_keep(verbs: Nouns[argparse.ArgumentParser]) -> None:
+    """Add ``adon archive retain|copy``."""
+    retain = add_command(verbs, "retain", _RETAIN, _retain, _RETAIN_MORE)
+    retain.add_argument("--config", type=Path, required=True, metavar="FILE", help="adon.yml")
+    retain.add_argument("--dry-run", action="store_true", help="only say how many would go")
+    copy = add_command(verbs, "copy", _COPY, _copy, _COPY_MORE)
+    copy.add_argument("source", metavar="FROM", help="a file or a postgresql:// URL")
+    copy.add_argument("target", metavar="TO", help="the same, empty; made where it is not there")
+
+
+def opened(place: str) -> Archive:
+    """An archive that is there, for reading. Raises InputError, ArchiveError."""
+    from monitors.archive.archive import Archive
+    from network_provisioner.base.errors import InputError
+    from network_provisioner.stores.database_url import check_state, is_database_url
+
+    check_state(place)
+    if not is_database_url(place) and not Path(place).exists():
+        raise InputError(f"{place}: found no such file, expected an archive of measurements")
+    return Archive(place, read_only=True)
+
+
+def _retain(args: argparse.Namespace) -> int:
+    from adon.config.adon_yml import load_config
+    from monitors.archive.archive import Archive
+    from monitors.archive.retention.horizons import Retention, retention_from_dict
+    from monitors.archive.retention.service import due, retain
+    from network_provisioner.stores.database_url import place
+
+    config = load_config(args.config)
+    settings = config.monitoring
+    retention = retention_from_dict(settings.retention if settings is not None else {})
+    where = place(config.broker.archive, args.config.parent)
+    opened(str(where)).close()
+    if retention == Retention():
+        print(f"{args.config} has no monitoring.retention: everything is kept")
+        return 0
+    with Archive(where) as archive:
+        if args.dry_run:
+            counts = due(archive, retention, time.time())
+            for metric, count in counts.items():
+                print(f"{metric}: {count} measurements")
+            print(f"in all {sum(counts.values())} would go; nothing was done")
+            return 0
+        done = retain(archive, retention, time.time())
+    print(f"took {done.removed} measurements away, made {done.made} roll-ups")
+    return 0
+
+
+def _copy(args: argparse.Namespace) -> int:
+    from monitors.archive.archive import Archive
+    from monitors.archive.contents import copy_archive
+    from network_provisioner.stores.database_url import check_state
+
+    check_state(args.target)
+    with opened(args.source) as source, Archive(args.target) as target:
+        count = copy_archive(source, target)
+    print(f"copied {count} measurements")
+    return 0
+
+
+_USAGE = """Show what users, projects or experiments used: the accounts of ended transfers.
+
+'byte-seconds' is the granted rate in bytes per second, integrated over the time it was held: the
+bytes that could have been moved. 'bytes' is what was moved.
+"""
+_USAGE_MORE = """
+Examples:
+  adon policy usage --by project
+  adon policy usage --by user --since 2026-11-01 --until 2026-12-01 --csv > november.csv
+  adon policy usage --by experiment --since '7 d'       the last seven days
+"""
+
+
+def add_usage(verbs: Nouns[Parser]) -> None:
+    """Add the verb ``usage``."""
+    usage = add_command(verbs, "usage", _USAGE, _usage, _USAGE_MORE)
+    usage.add_argument(
+        "--by", choices=("user", "project", "experiment"), default="user",
+        help="whose use (default: %(default)s)",
+    )  # fmt: skip
+    for name, what in (("since", "from when on"), ("until", "up to when")):
+        usage.add_argument(
+            f"--{name}", metavar="TIME",
+            help=f"{what}: ISO 8601, Unix seconds, or how long ago such as '7 d' (default: all)",
+        )  # fmt: skip
+    usage.add_argument("--csv", action="store_true", help="print CSV")
+    add_broker(usage)
+
+
+def _usage(args: argparse.Namespace) -> int:
+    from network_provisioner.base.errors import InputError
+    from network_provisioner.base.units import format_size
+    from network_provisioner.policies.accounting import Usage, as_csv
+
+    if args.csv and args.json:
+        raise InputError("--csv: found beside --json, expected one of both")
+    since, until = (_ago(getattr(args, name), f"--{name}") for name in ("since", "until"))
+    found = client(args).accounting(args.by, since=since, until=until)
+    if args.json:
+        print_json(found)
+        return 0
+    with bad_answer(args, "account"):
+        rows = [Usage(**row) for row in found]
+        head = (args.by, "transits>", "bytes>", "byte-seconds>", "held>")
+        lines = [
+            (
+                row.name or "-",
+                str(row.transits),
+                format_size(row.bytes),
+                format_size(row.byte_seconds),
+                f"{row.seconds:.0f} s",
+            )
+            for row in rows
+        ]
+        text = as_csv(rows, args.by) if args.csv else table(head, lines)
+    if args.csv:
+        sys.stdout.write(text)
+    else:
+        print(text if rows else "no transfer has ended in that time")
+    return 0
+
+
+def _ago(text: str | None, what: str) -> float | None:
+    from adon.cli.options import moment_of
+
+    return moment_of(text, what, time.time())

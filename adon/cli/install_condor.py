@@ -14,8 +14,8 @@ from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from adon.cli import install_hooks
 from adon.cli.install_ask import add_options, agreed, closed
+from adon.cli.install_pegasus import hook_config, notes
 from adon.cli.parsing import DEFAULT_BROKER, Nouns, add_command
 
 if TYPE_CHECKING:
@@ -178,7 +178,7 @@ def _daemon_user() -> str:
 def _hooks_text(args: argparse.Namespace) -> str:
     from network_provisioner.client.hookconfig import HookConfig
 
-    common = install_hooks.hook_config(args)
+    common = hook_config(args)
     config = replace(common, archive=None, watch=None, site=args.site, project=args.project)
     usual = {f.name: f.default for f in fields(HookConfig)}
     said = {k: v for k, v in asdict(config).items() if v != usual[k]}
@@ -203,7 +203,7 @@ def _notes(args: argparse.Namespace) -> Iterator[str]:
     """What keeps it from working, as far as can be seen from here."""
     from condor_plugins.transfers import setup
 
-    yield from install_hooks.notes(args)
+    yield from notes(args)
     if shutil.which("condor_config_val") and _value_of(setup.SETTING) != setup.KEYWORD:
         yield f"HTCondor does not read {args.config_dir}: is it its LOCAL_CONFIG_DIR?"
     python = Path(sys.executable).absolute()

@@ -10,7 +10,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from adon.cli import install_catalog, install_hooks
 from adon.cli.install_ask import (
     add_options,
     agreed,
@@ -19,12 +18,14 @@ from adon.cli.install_ask import (
     still_needed,
     undo,
 )
-from adon.cli.parsing import Nouns, add_command
+from adon.cli.parsing import DEFAULT_BROKER, Nouns, add_command
 
 if TYPE_CHECKING:
+    from network_provisioner.client.hookconfig import HookConfig
     from pegasus_hooks.install.home import Home, Place
     from pegasus_hooks.install.parts import Part
     from pegasus_hooks.install.verify import Verdict
+
 
 _PEGASUS = """Install ADON into a Pegasus, or take it out again: site selection, and the hooks.
 
@@ -80,7 +81,7 @@ def add(verbs: Nouns[argparse.ArgumentParser]) -> None:
         "--timeout", type=_seconds, metavar="S",
         help="seconds that ADON may take for a workflow (default: 30), then a built-in rule maps",
     )  # fmt: skip
-    install_hooks.add_options(parser)
+    _add_hook_options(parser)
     add_options(parser)
 
 
@@ -98,7 +99,7 @@ def _run(args: argparse.Namespace) -> int:
     from pegasus_hooks.install.changes import locked
 
     if args.catalog is not None:
-        return install_catalog.run(args, _home)
+        return _run_catalog(args)
     home = _home(args)
     places = _places(args, home)
     with locked(places[0].lock):
@@ -157,7 +158,7 @@ def _parts(args: argparse.Namespace, home: Home | None, place: Place) -> list[Pa
     if args.only != "selector":
         assert home is not None
         exitcode = home.root / "bin" / "pegasus-exitcode"
-        config = install_hooks.hook_config(args)
+        config = hook_config(args)
         parts.append(hooks_part(place.programs, python, exitcode, config))
     return parts
 
@@ -248,7 +249,7 @@ def _notes(args: argparse.Namespace, place: Place, parts: Sequence[Part]) -> Ite
                 f"{post}, which runs instead of pegasus-exitcode, and so of ADON's POST: paths are "
                 "given back by the watcher, and no transfer is recorded"
             )
-    yield from install_hooks.notes(args)
+    yield from notes(args)
 
 
 def _verified(args: argparse.Namespace, home: Home, place: Place, parts: Sequence[Part]) -> Verdict:
@@ -260,3 +261,101 @@ def _verified(args: argparse.Namespace, home: Home, place: Place, parts: Sequenc
     if place.shell:
         environ |= environment(place, parts)
     return verify(home, parts, environ, own_home=args.user)
+
+
+# Every user's own, made when the first workflow runs.
+WATCH_FOLDER = "~/.local/state/adon/watch"
+
+
+def _add_hook_options(parser: argparse.ArgumentParser) -> None:
+    """``--broker``, ``--token-file``, ``--ahead``."""
+    parser.add_argument(
+        "--broker", metavar="URL",
+        help=f"whom the hooks ask (default: the broker of --config, else {DEFAULT_BROKER})",
+    )  # fmt: skip
+    parser.add_argument(
+        "--token-file", metavar="FILE",
+        help="file with what they show it, where it asks for a token; ~ is each user's home",
+    )  # fmt: skip
+    parser.add_argument(
+        "--ahead", action="store_true",
+        help="reserve for whole workflows in advance, as far as the plan tells",
+    )  # fmt: skip
+
+
+def hook_config(args: argparse.Namespace) -> HookConfig:
+    """The hooks' configuration. Raises InputError for what is no URL."""
+    from adon.config.adon_yml import load_config
+    from network_provisioner.client.broker import BrokerClient
+    from network_provisioner.client.hookconfig import HookConfig
+    from network_provisioner.stores.database_url import place
+
+    broker, archive = args.broker, None
+    if args.config is not None:
+        loaded = load_config(args.config)
+        scheme = "http" if loaded.security.tls is None else "https"
+        broker = broker or f"{scheme}://{loaded.broker.listen}"
+        archive = str(place(loaded.broker.archive, args.config.parent.absolute()))
+    broker = broker or DEFAULT_BROKER
+    BrokerClient(broker)
+    token = args.token_file
+    if token is not None and not token.startswith("~"):
+        token = str(Path(token).absolute())
+    return HookConfig(
+        broker=broker, archive=archive, token_file=token, watch=WATCH_FOLDER, ahead=args.ahead
+    )
+
+
+def notes(args: argparse.Namespace) -> Iterator[str]:
+    """Whether the broker answers now; it need not."""
+    from network_provisioner.base.errors import AdonError
+    from network_provisioner.client.hookclient import client_of
+
+    try:
+        client_of(hook_config(args)).health()
+    except AdonError as error:
+        yield f"{error}; until that changes transfers go without a path"
+
+
+def _run_catalog(args: argparse.Namespace) -> int:
+    """Install or undo. Raises InputError."""
+    from network_provisioner.base.errors import InputError
+    from pegasus_hooks.install.catalog import place_for_catalog
+    from pegasus_hooks.install.changes import locked
+
+    for name, given in (
+        ("--user", args.user), ("--callout", args.callout), ("--timeout", args.timeout),
+        ("--only selector", args.only == "selector"),
+    ):  # fmt: skip
+        if given:
+            raise InputError(f"--catalog: found beside {name}, expected one of both")
+    home = _home(args)
+    place = place_for_catalog(args.catalog)
+    with locked(place.lock):
+        if args.undo:
+            return undo(args, [place], {"selector"})
+        assert home is not None
+        return _catalog_install(args, home, place)
+
+
+def _catalog_install(args: argparse.Namespace, home: Home, place: Place) -> int:
+    from pegasus_hooks.install.catalog import catalog_part, changes_for_catalog, entry
+    from pegasus_hooks.install.changes import check_writable
+    from pegasus_hooks.install.verify import verify
+
+    python = str(Path(sys.executable).absolute())
+    part = catalog_part(place, home, python, hook_config(args))
+    wanted = changes_for_catalog(place, home, part)
+    needed = [change for change in wanted if change.needed]
+    if not needed:
+        print(f"nothing to do: ADON is installed as asked, in {place.settings}")
+        return 0
+    check_writable(needed)
+    if not agreed(args, needed):
+        return 0 if args.dry_run else 1
+    lines = "".join(f"{line}\n" for line in entry(home, part))
+    if not conclude(place, wanted, [part], lambda: verify(home, [part], os.environ, False, lines)):
+        return 1
+    for line in notes(args):
+        print(f"note: {line}")
+    return 0

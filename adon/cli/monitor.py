@@ -15,8 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from adon.cli.monitor_anomalies import add_anomalies
-from adon.cli.monitor_show import add_shows
+from adon.cli.monitor_show import add_anomalies, add_shows
 from adon.cli.parsing import DEFAULT_BROKER, Nouns, Parser, add_command, add_json, add_noun
 
 if TYPE_CHECKING:
@@ -155,7 +154,7 @@ def _run(args: argparse.Namespace) -> int:
 
 def _since(text: str) -> Any:
     """The earliest end that is of interest, in Unix seconds, whenever it is asked for."""
-    from adon.cli.times import moment_of
+    from adon.cli.options import moment_of
 
     moment_of(text, "--since", time.time())  # refused now, where it is no time
     return lambda: moment_of(text, "--since", time.time())

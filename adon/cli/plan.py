@@ -10,7 +10,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from adon.cli.inputs import OUTPUT_SITE, placed
+from adon.cli.options import OUTPUT_SITE, placed
 from adon.cli.output import print_json
 from adon.cli.parsing import Nouns, add_command, add_inputs, add_json, whole
 

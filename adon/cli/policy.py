@@ -15,8 +15,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from adon.cli.accounts import add_usage
-from adon.cli.brokers import bad_answer, client
+from adon.cli.archive import add_usage
+from adon.cli.options import bad_answer, client
 from adon.cli.output import print_json, table
 from adon.cli.parsing import Nouns, Parser, add_broker, add_command, add_noun
 
@@ -155,7 +155,7 @@ def _stop(args: argparse.Namespace) -> int:
 
 def _terms(args: argparse.Namespace, body: Mapping[str, Any]) -> dict[str, Any]:
     """What the options say, in the keys of Listing 1."""
-    from adon.cli.times import instant_of
+    from adon.cli.options import instant_of
     from network_provisioner.base.instants import instant
     from network_provisioner.base.units import parse_duration
 

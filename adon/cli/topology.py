@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from adon.cli.brokers import bad_answer, client
+from adon.cli.options import bad_answer, client
 from adon.cli.output import duration, print_json, table
 from adon.cli.parsing import Nouns, add_broker, add_command, add_noun, add_plot
 
@@ -80,7 +80,7 @@ def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
 
 
 def _show(args: argparse.Namespace) -> int:
-    from adon.cli.times import instant_of
+    from adon.cli.options import instant_of
 
     if args.discovered:
         return _discovered(args)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adon.cli.pool_record import enlarged, record, shrunk
+from adon.cli.pool import enlarged, record, shrunk
 from adon.config.adon_yml import parse_config
 from adon.service import poolsize
 from adon.service.poolsize import SAME_S, Changes, PoolSize, ResidentPool, size_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from itertools import count
 
-from adon.cli.progress import progress
+from adon.cli.output import progress
 
 
 class Terminal(io.StringIO):

@@ -1,0 +1,170 @@
+"""What options mean: instants and amounts as people write them, the broker that is asked, the
+workflow that is placed."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from adon.planning.placement import Placed
+    from network_provisioner.base.flows import Flow
+    from network_provisioner.client.broker import BrokerClient
+    from site_selector.estimates.beliefs import World
+
+
+# Unix seconds as programs print them, with a fraction or without.
+_SECONDS = re.compile(r"\d+(\.\d*)?", re.ASCII)
+
+
+def instant_of(text: str | None, option: str, now: float) -> float | None:
+    """Unix seconds from ISO 8601 (UTC without an offset), from Unix seconds, or from ``+2 h``,
+    which counts from ``now``; None where nothing was said. Raises InputError."""
+    from network_provisioner.base.instants import instant
+    from network_provisioner.base.units import parse_duration
+
+    if text is None:
+        return None
+    if text.startswith("+"):
+        return now + parse_duration(text[1:], option)
+    return instant(float(text) if _SECONDS.fullmatch(text) else text, option)
+
+
+def moment_of(text: str | None, option: str, now: float) -> float | None:
+    """The same, or how long before ``now`` as ``2 h``. Raises InputError."""
+    from network_provisioner.base.errors import InputError
+    from network_provisioner.base.units import parse_duration
+
+    if text is not None and not _SECONDS.fullmatch(text):  # no unit: these are no duration
+        try:
+            return now - parse_duration(text, option)
+        except InputError:  # an instant, then, or neither
+            pass
+    try:
+        return instant_of(text, option, now)
+    except InputError as error:
+        raise InputError(f"{error}, or how long ago such as '2 h'") from None
+
+
+def above_0(parse: Callable[[str, str], float], text: str | None, option: str) -> float | None:
+    """What ``parse`` makes of a text, more than 0; None for None. Raises InputError."""
+    from network_provisioner.base.errors import InputError
+
+    if text is None:
+        return None
+    value = parse(text, option)
+    if value <= 0:
+        raise InputError(f"{option}: found {text!r}, expected more than 0")
+    return value
+
+
+def ports(texts: list[str], option: str) -> tuple[Flow, ...]:
+    """``[src:][udp/]PORT[-PORT]`` as flows. Raises InputError."""
+    from network_provisioner.base.errors import InputError
+    from network_provisioner.base.flows import flow_from_dict
+
+    flows = []
+    for text in texts:
+        side, _, rest = text.rpartition(":")
+        protocol, _, ports = rest.rpartition("/")
+        ends = ports.split("-")
+        if side not in ("", "src", "dst") or not all(e.isdecimal() and len(e) < 6 for e in ends):
+            raise InputError(
+                f"{option}: found {text!r}, expected a port such as 2811, 50000-50063, src:2811 or "
+                "udp/5000"
+            )
+        key = "src_ports" if side == "src" else "dst_ports"
+        value = int(ends[0]) if len(ends) == 1 else [int(end) for end in ends]
+        flows.append(flow_from_dict({"protocol": protocol or "tcp", key: value}, option))
+    return tuple(flows)
+
+
+_TIMEOUT_S = 10.0  # a person waits longer than a hook may: installing a path can take seconds
+
+
+def client(args: argparse.Namespace) -> BrokerClient:
+    """The broker that ``--broker`` names, with what ``client.credentials`` finds.
+
+    Raises InputError.
+    """
+    from network_provisioner.client.broker import BrokerClient
+    from network_provisioner.client.credentials import from_environment
+
+    return BrokerClient(args.broker, _TIMEOUT_S, *from_environment(os.environ))
+
+
+@contextlib.contextmanager
+def bad_answer(args: argparse.Namespace, what: str) -> Iterator[None]:
+    """Taking apart what a broker sent: whatever does not fit is its fault. Raises BrokerError."""
+    from network_provisioner.base.errors import BrokerError
+
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise BrokerError(
+            f"the broker at {args.broker} sent an answer that is no {what} "
+            f"({type(error).__name__} {error}): is it an ADON broker of this version?",
+            "bad_answer",
+        ) from None
+
+
+OUTPUT_SITE = "local"
+
+
+def placed(args: argparse.Namespace, alternatives: bool = True) -> Placed:
+    """The workflow that the options name, mapped with what they say is known. Raises InputError.
+
+    ``alternatives=False`` leaves out terms and reasons.
+    """
+    from adon.planning.placement import place_files
+
+    return place_files(
+        args.workflow, **_files(args), **_asked(args), seed=args.seed, alternatives=alternatives
+    )
+
+
+def believed(args: argparse.Namespace) -> World:
+    """What is believed of the sites of a workflow, which is not mapped, or of a site catalog alone.
+
+    Raises InputError, also where the options name neither.
+    """
+    from adon.planning.placement import believe_files
+    from network_provisioner.base.errors import InputError
+
+    if args.workflow is not None:
+        return believe_files(args.workflow, **_files(args), **_asked(args))
+    if args.sites is None:
+        raise InputError("found neither a workflow nor --sites, expected one of them to show")
+    return believe_files(None, sites=args.sites, **_asked(args))
+
+
+def _files(args: argparse.Namespace) -> dict[str, Any]:
+    """What the workflow is read with."""
+    return {
+        "sites": args.sites,
+        "replicas": args.replicas,
+        "transformations": args.transformations,
+        "execution_sites": args.execution_sites,
+        "output_site": args.output_site or OUTPUT_SITE,
+    }
+
+
+def _asked(args: argparse.Namespace) -> dict[str, Any]:
+    """Who is asked beside the catalogs."""
+    return {
+        "archive": args.archive,
+        "config": args.config,
+        "pool": args.pool,
+        "broker": args.broker,
+        "say": note,
+    }
+
+
+def note(line: str) -> None:
+    """One line on standard error about something that is done without."""
+    print(f"adon: {' '.join(line.split())}", file=sys.stderr)
