@@ -73,14 +73,15 @@ def _run(args: argparse.Namespace) -> int:
 def _new_token(args: argparse.Namespace) -> int:
     import yaml
 
-    from adon.config.adon_yml import TokenConfig, checked
+    from adon.config.adon_yml import TokenConfig
     from network_provisioner.access import hash_of, new_token
+    from network_provisioner.base.schema import read
 
     token = new_token()
     entry = {"name": args.name, "role": args.role, "sha256": hash_of(token)}
     if args.expires is not None:
         entry["expires"] = args.expires
-    checked(TokenConfig, entry, "token")
+    read(TokenConfig, entry, "token")
     if args.file is not None:
         _write_secret(args.file, token)
     if args.json:

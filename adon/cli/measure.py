@@ -15,7 +15,7 @@ from adon.cli.output import print_json
 from adon.cli.parsing import Nouns, Parser, add_broker, add_command, add_json, add_noun, whole
 
 if TYPE_CHECKING:
-    from adon.config.monitoring import MonitoringConfig
+    from adon.config.adon_yml import MonitoringConfig
     from monitors.measurements.load import Bound
     from monitors.measurements.tasks import Agreement, Schedule, Task
     from network_provisioner.topology.graph import Topology
@@ -156,17 +156,12 @@ def _plan(args: argparse.Namespace) -> int:
 
 def _read(path: Path) -> tuple[MonitoringConfig, Topology]:
     """The section and the network, whether its measurements fit or not. Raises InputError."""
-    from adon.config.adon_yml import Config, checked, parse_config
-    from adon.config.monitoring import MonitoringConfig
+    from adon.config.adon_yml import MonitoringConfig, parse_config
     from adon.config.yamlfile import read_yaml
     from network_provisioner.topology.data import topology_from_dict
 
-    data = read_yaml(path)
-    if not isinstance(data, dict):
-        parse_config(data, str(path))  # refuses it
-    settings = checked(Config, data, str(path)).monitoring or MonitoringConfig()
-    rest = {key: value for key, value in data.items() if key != "monitoring"}
-    return settings, topology_from_dict(parse_config(rest, str(path)).topology)
+    config = parse_config(read_yaml(path), str(path), fitting=False)
+    return config.monitoring or MonitoringConfig(), topology_from_dict(config.topology)
 
 
 def _data(

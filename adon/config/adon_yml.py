@@ -13,23 +13,16 @@ import re
 from datetime import date
 from pathlib import Path
 from reprlib import repr as shown
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from pydantic import (
-    BeforeValidator,
-    Field,
-    ValidationError,
-    field_validator,
-)
+from pydantic import Field, model_validator
 
-from adon.config.expansion import ExpansionConfig
-from adon.config.monitoring import AgentConfig, MonitoringConfig
-from adon.config.parts import Duration, Section
 from adon.config.yamlfile import read_yaml
 from network_provisioner.access import Role
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.instants import instant
-from network_provisioner.base.suggestions import did_you_mean, meant
+from network_provisioner.base.schema import Duration, Schema, checked, read
+from network_provisioner.base.suggestions import did_you_mean
 from network_provisioner.stores.database_url import check_state
 from network_provisioner.templates.data import templates_from_dict
 from network_provisioner.templates.sitepolicy import policy_from_dict
@@ -37,33 +30,67 @@ from network_provisioner.topology.data import topology_from_dict
 from network_provisioner.topology.files import resolve
 
 if TYPE_CHECKING:
-    from pydantic_core import ErrorDetails
-
     from network_provisioner.topology.graph import Topology
-
-
-def _checked_address(value: str) -> str:
-    try:
-        split_address(value, "")
-    except InputError as error:
-        # pydantic gathers ValueErrors and adds the place itself.
-        raise ValueError(str(error).removeprefix(": ")) from None
-    return value
-
-
-def _unix_seconds(value: object) -> float:
-    try:
-        # YAML makes dates of what looks like one.
-        return instant(value.isoformat() if isinstance(value, date) else value, "")
-    except InputError as error:
-        raise ValueError(f"found {str(error).removeprefix(' is ')}") from None
-
 
 DRIVERS = ("simulated", "openflow", "opendaylight")
 _CLASS = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*\Z")
+_SHA256 = re.compile(r"[0-9a-fA-F]{64}\Z")
 
 
-class ControllerConfig(Section):
+def split_address(value: object, what: str) -> tuple[str, int]:
+    """``"127.0.0.1:8470"`` to host and port. Raises InputError."""
+    host, _, port = str(value).rpartition(":")
+    if not host or not port.isdecimal() or len(port) > 5 or not 0 < int(port) < 65536:
+        raise InputError(f"{what}: found {shown(value)}, expected HOST:PORT such as 127.0.0.1:8470")
+    return host, int(port)
+
+
+def _address(value: object, what: str) -> object:
+    split_address(value, what)
+    return value
+
+
+def _driver(value: object, what: str) -> object:
+    if isinstance(value, str) and value not in DRIVERS and not _CLASS.match(value):
+        hint = did_you_mean(value, DRIVERS)
+        raise InputError(
+            f"{what}: found {shown(value)}, expected {', '.join(DRIVERS)} or "
+            f"package.module:Class{hint}"
+        )
+    return value
+
+
+def _place(value: object, _: str) -> object:
+    if isinstance(value, str):
+        check_state(value)
+    return value
+
+
+def _instant(value: object, what: str) -> float:
+    # YAML makes dates of what looks like one.
+    return instant(value.isoformat() if isinstance(value, date) else value, what)
+
+
+def _secret(value: object, _: str) -> object:
+    """What was found is not said: it may be a secret."""
+    if value is not None and not isinstance(value, str):
+        raise InputError("found no text, expected a text")
+    return value
+
+
+def _hash(value: object, _: str) -> object:
+    if value is not None and not (isinstance(value, str) and _SHA256.match(value)):
+        raise InputError("found something else, expected 64 hexadecimal digits")
+    return value
+
+
+Span = Annotated[Duration, Field(gt=0)]
+"""Seconds, more than 0, written with a unit: ``15 min``."""
+Address = Annotated[str, checked(_address)]
+Place = Annotated[str, checked(_place)]
+
+
+class ControllerConfig(Schema):
     """Which driver carries the circuits.
 
     ``driver``     simulated, openflow, opendaylight, or one of your own as ``package.module:Class``
@@ -75,9 +102,9 @@ class ControllerConfig(Section):
     ``options``    what a driver of your own takes
     """
 
-    driver: str = "simulated"
+    driver: Annotated[str, checked(_driver)] = "simulated"
     bandwidth: Literal["auto", "dscp-htb", "queue", "meter", "none"] = "auto"
-    listen: str = "127.0.0.1:6653"
+    listen: Address = "127.0.0.1:6653"
     exec: list[str] = Field(default_factory=list)
     url: str = ""
     user: str = ""
@@ -85,48 +112,19 @@ class ControllerConfig(Section):
     ca: str = ""
     options: dict[str, Any] = Field(default_factory=dict)
 
-    @field_validator("driver")
-    @classmethod
-    def _known(cls, value: str) -> str:
-        if value not in DRIVERS and not _CLASS.match(value):
-            hint = did_you_mean(value, DRIVERS)
-            raise ValueError(
-                f"found {shown(value)}, expected {', '.join(DRIVERS)} or package.module:Class{hint}"
-            )
-        return value
 
-    @field_validator("listen")
-    @classmethod
-    def _host_port(cls, value: str) -> str:
-        return _checked_address(value)
-
-
-class BrokerConfig(Section):
+class BrokerConfig(Schema):
     """Where the broker listens (loopback unless told otherwise), keeps its state and what was
     measured: each in an SQLite file, or in ``postgresql://USER@HOST/DATABASE`` where others share
     it (docs/state.md, docs/archive.md)."""
 
-    listen: str = "127.0.0.1:8470"
-    state: str = "adon-broker.sqlite"
-    archive: str = "adon-archive.sqlite"
-    token: str | None = None
-
-    @field_validator("listen")
-    @classmethod
-    def _host_port(cls, value: str) -> str:
-        return _checked_address(value)
-
-    @field_validator("state", "archive")
-    @classmethod
-    def _file_or_database(cls, value: str) -> str:
-        try:
-            check_state(value)
-        except InputError as error:
-            raise ValueError(str(error)) from None
-        return value
+    listen: Address = "127.0.0.1:8470"
+    state: Place = "adon-broker.sqlite"
+    archive: Place = "adon-archive.sqlite"
+    token: Annotated[str | None, checked(_secret)] = None
 
 
-class TokenConfig(Section):
+class TokenConfig(Schema):
     """Who may ask what. One of ``token_file``, ``sha256`` and ``token``; none of them where a
     client certificate of this name stands for it.
 
@@ -138,15 +136,15 @@ class TokenConfig(Section):
 
     name: str = Field(min_length=1, max_length=200)
     role: Role
-    token: str | None = Field(default=None, repr=False)
+    token: Annotated[str | None, checked(_secret)] = Field(default=None, repr=False)
     token_file: str | None = None
-    sha256: str | None = Field(default=None, pattern=r"^[0-9a-fA-F]{64}$")
-    expires: Annotated[float, BeforeValidator(_unix_seconds)] | None = None
+    sha256: Annotated[str | None, checked(_hash)] = None
+    expires: Annotated[float, checked(_instant)] | None = None
     users: list[str] | Literal["*"] | None = None
     projects: list[str] | None = None
 
 
-class TlsConfig(Section):
+class TlsConfig(Schema):
     """PEM files. ``clients``: who signs the certificates that clients must show; without it none
     is asked for."""
 
@@ -155,14 +153,14 @@ class TlsConfig(Section):
     clients: str | None = None
 
 
-class SecurityConfig(Section):
+class SecurityConfig(Schema):
     """Who may ask the broker what, and how the line to it is protected. See docs/security.md."""
 
     tokens: list[TokenConfig] = Field(default_factory=list)
     tls: TlsConfig | None = None
 
 
-class LimitsConfig(Section):
+class LimitsConfig(Schema):
     """How the broker deals with links and leases; what is left out is as
     :class:`network_provisioner.selection.admission.Limits` has it.
 
@@ -174,13 +172,13 @@ class LimitsConfig(Section):
     """
 
     reservable: Annotated[float, Field(gt=0, le=1)] | None = None
-    max_lease: Duration | None = None
-    unsized_lease: Duration | None = None
+    max_lease: Span | None = None
+    unsized_lease: Span | None = None
     max_paths: Annotated[int, Field(ge=1, le=64)] | None = None
-    aging: Duration | None = None
+    aging: Span | None = None
 
 
-class PoolConfig(Section):
+class PoolConfig(Schema):
     """The HTCondor that site selection asks for slots and queues.
 
     ``collector`` is ``host:port``, empty for the one that CONDOR_CONFIG names.
@@ -189,7 +187,87 @@ class PoolConfig(Section):
     collector: str = ""
 
 
-class Config(Section):
+class ExpansionConfig(Schema):
+    """How the pool grows for a demand, and shrinks (docs/provisioning-jobs.md).
+
+    ``driver``      startd starts HTCondor's daemons on this machine; command calls a program of
+                    the admin's
+    ``most``        slots in all workers together
+    ``lease``       how long a demand counts that names no time
+    ``command``     the program of the driver command, and its first arguments
+    ``timeout``     how long that program may take
+
+    Of the driver startd, see :class:`condor_plugins.pool.workerconfig.StartdSettings`:
+    ``directory``, ``release``, ``token_file``, ``site``, ``memory_mb``, ``idle``, ``config``,
+    ``environment``, and ``per_worker``, the slots of one worker. Paths that are not absolute begin
+    at the folder of this file.
+    """
+
+    driver: Literal["startd", "command"] = "startd"
+    most: Annotated[int, Field(ge=0, le=100_000)] = 16
+    lease: Span = 3600.0
+    command: list[str] = Field(default_factory=list)
+    timeout: Span = 60.0
+    directory: str = "adon-workers"
+    release: str = "/usr"
+    token_file: str = ""
+    site: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]*$")] = ""
+    per_worker: Annotated[int, Field(ge=1, le=1024)] = 4
+    memory_mb: Annotated[int, Field(ge=1)] = 1024
+    idle: Span = 600.0
+    config: dict[str, str] = Field(default_factory=dict)
+    environment: dict[str, str] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _complete(self) -> Self:
+        if self.driver == "command" and not self.command:
+            raise ValueError("driver 'command': found no command, expected a program to call")
+        return self
+
+
+class AgentConfig(Schema):
+    """An agent that the broker knows. Its token stands in ``security.tokens`` under the same name,
+    with the role ``agent``.
+
+    ``name``     the site, or ``SITE/HOST`` where a site has several
+    ``address``  where the other agents reach it
+    ``ports``    first and last port that its servers may listen on
+    """
+
+    name: Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[A-Za-z0-9_.:/-]+$")]
+    address: str
+    ports: tuple[int, int] = (5201, 5210)
+
+
+class MonitoringConfig(Schema):
+    """What is measured, by whom, and who is told. See docs/measuring.md.
+
+    ``agents``       who measures
+    ``tasks``        what, by name (:mod:`monitors.measurements.task_data`)
+    ``agreement``    how much load measurements may put on links and domains
+    ``access``       who may start what between which sites, and see which results
+    ``anomalies``    how sensitive detection is, by metric (:mod:`monitors.alerts.anomalies.data`)
+    ``notices``      who is told of what, and how (:mod:`monitors.alerts.notices.data`)
+    ``stuck_after``  a workflow in which nothing changes for so long is stuck
+    ``retention``    how long measurements are kept whole, and how long as roll-ups
+    ``workflows``    whose workflows the broker itself follows: ``user``, ``all``, or directories
+    ``perfsonar``    esmond-style archives that are read
+                     (:mod:`monitors.measurements.perfsonar.settings`)
+    """
+
+    agents: list[AgentConfig] = Field(default_factory=list)
+    tasks: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    agreement: dict[str, Any] = Field(default_factory=dict)
+    access: list[dict[str, Any]] = Field(default_factory=list)
+    anomalies: dict[str, Any] = Field(default_factory=dict)
+    notices: list[dict[str, Any]] = Field(default_factory=list)
+    stuck_after: Span = 1800.0
+    retention: dict[str, Any] = Field(default_factory=dict)
+    workflows: list[str] = Field(default_factory=list)
+    perfsonar: list[dict[str, Any]] = Field(default_factory=list)
+
+
+class Config(Schema):
     """The whole file. Without ``pool`` no HTCondor is asked. ``topology`` is the network itself, or
     was ``{"file": NAME}`` (:func:`network_provisioner.topology.files.resolve`)."""
 
@@ -205,82 +283,20 @@ class Config(Section):
     monitoring: MonitoringConfig | None = None
 
 
-def split_address(value: str, what: str) -> tuple[str, int]:
-    """``"127.0.0.1:8470"`` to host and port. Raises InputError."""
-    host, _, port = value.rpartition(":")
-    if not host or not port.isdecimal() or len(port) > 5 or not 0 < int(port) < 65536:
-        raise InputError(f"{what}: found {shown(value)}, expected HOST:PORT such as 127.0.0.1:8470")
-    return host, int(port)
-
-
-_SECTIONS: dict[str, type[Section]] = {
-    "controller": ControllerConfig,
-    "broker": BrokerConfig,
-    "security": SecurityConfig,
-    "security.tokens": TokenConfig,
-    "security.tls": TlsConfig,
-    "limits": LimitsConfig,
-    "pool": PoolConfig,
-    "expansion": ExpansionConfig,
-    "monitoring": MonitoringConfig,
-    "monitoring.agents": AgentConfig,
-}
-
-
-def parse_config(data: object, where: str) -> Config:
-    """Validate the parsed YAML of ``where``, network and templates too. Raises InputError with one
-    line."""
-    if not isinstance(data, dict):
-        raise InputError(f"{where}: found {type(data).__name__}, expected a mapping of sections")
-    config = checked(Config, data, where)
+def parse_config(data: object, where: str, fitting: bool = True) -> Config:
+    """Validate the parsed YAML of ``where``, network and templates too, and that what is measured
+    can be, unless it need not be ``fitting``. Raises InputError with one line."""
+    config = read(Config, data, where)
     try:
         topology = resolve(config.topology, Path(where).parent)
         network = topology_from_dict(topology)
         templates_from_dict(config.templates)
         policy_from_dict(config.template_policy)
-        if config.monitoring is not None:
+        if fitting and config.monitoring is not None:
             check_monitoring(config.monitoring, network)
     except InputError as error:
         raise InputError(f"{where}: {error}") from None
     return config.model_copy(update={"topology": topology})
-
-
-_Model = TypeVar("_Model", bound=Section)
-
-
-def checked(model: type[_Model], data: object, where: str) -> _Model:
-    """``data`` as one section. Raises InputError with one line."""
-    try:
-        return model.model_validate(data)
-    except ValidationError as error:
-        found = error.errors()
-        # A slip in a key is also a key that is missing.
-        first = next((e for e in found if e["type"] == "extra_forbidden"), found[0])
-        raise InputError(f"{where}: {_problem(first)}") from None
-
-
-def _problem(first: ErrorDetails) -> str:
-    key = ".".join(str(part) for part in first["loc"])
-    if first["type"] == "extra_forbidden":
-        return f"unknown key {key!r}{_suggestion(first['loc'])}"
-    if first["type"] == "missing" and len(first["loc"]) > 1:
-        return f"found no key {key!r}, expected it"
-    if first["type"] == "missing":
-        return f"found no section {key!r}, expected the nodes and links of the network"
-    said = first["msg"].removeprefix("Value error, ")
-    if first["loc"][-1] in ("token", "sha256"):  # what was found may be a secret
-        return f"{key}: {said}"
-    if said.startswith("Input should be "):
-        expected = said.removeprefix("Input should be ")
-        return f"{key}: found {shown(first['input'])}, expected {expected}"
-    return f"{key}: {said}"
-
-
-def _suggestion(loc: tuple[int | str, ...]) -> str:
-    place = ".".join(part for part in loc[:-1] if isinstance(part, str))
-    model: type[Section] = _SECTIONS.get(place, Config)
-    names = list(model.model_fields)
-    return ", " + meant(loc[-1], names, f"expected one of {', '.join(names)}")
 
 
 def check_monitoring(settings: MonitoringConfig, network: Topology) -> None:

@@ -113,7 +113,7 @@ def _monitoring(
     config: Config, folder: Path, archive: Archive, broker: Broker, keyring: Keyring
 ) -> Monitoring:
     """What runs beside paths, not started. Raises InputError."""
-    from adon.config.monitoring import MonitoringConfig
+    from adon.config.adon_yml import MonitoringConfig
     from adon.service.notices import notifier_of
     from adon.service.parts import Around, make_monitoring
     from monitors.rules import rules_from_list

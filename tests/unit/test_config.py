@@ -25,13 +25,16 @@ def test_a_file_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("topology: {}\nbrokr: {}\n", ["brokr", "did you mean 'broker'"]),
-        ("topology: {}\nbroker: {lisen: x}\n", ["broker.lisen", "did you mean 'listen'"]),
+        ("topology: {}\nbrokr: {}\n", ["unknown key 'brokr'", "did you mean 'broker'"]),
+        (
+            "topology: {}\nbroker: {lisen: x}\n",
+            ["broker has the unknown key 'lisen', did you mean 'listen'"],
+        ),
         ("topology: {}\nbroker: {listen: nowhere}\n", ["broker.listen", "nowhere", "HOST:PORT"]),
         ("topology: {}\ncontroller: {driver: onos}\n", ["controller.driver", "openflow"]),
         ("broker: {}\n", ["topology"]),
         ("topology: {\n", ["line 2"]),
-        ("- a\n", ["list", "mapping"]),
+        ("- a\n", ["['a']", "expected a mapping"]),
     ],
 )
 def test_bad_files_name_the_place(tmp_path: Path, text: str, words: list[str]) -> None:
