@@ -9,10 +9,10 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from adon.planning.placement import Placed
+    from adon.planning.placement import Files, Placed
     from network_provisioner.base.flows import Flow
     from network_provisioner.client.broker import BrokerClient
     from site_selector.estimates.beliefs import World
@@ -84,7 +84,7 @@ def ports(texts: list[str], option: str) -> tuple[Flow, ...]:
     return tuple(flows)
 
 
-_TIMEOUT_S = 10.0  # a person waits longer than a hook may: installing a path can take seconds
+TIMEOUT_S = 10.0  # a person waits longer than a hook may: installing a path can take seconds
 
 
 def client(args: argparse.Namespace) -> BrokerClient:
@@ -95,7 +95,7 @@ def client(args: argparse.Namespace) -> BrokerClient:
     from network_provisioner.client.broker import BrokerClient
     from network_provisioner.client.credentials import from_environment
 
-    return BrokerClient(args.broker, _TIMEOUT_S, *from_environment(os.environ))
+    return BrokerClient(args.broker, TIMEOUT_S, *from_environment(os.environ))
 
 
 @contextlib.contextmanager
@@ -123,9 +123,7 @@ def placed(args: argparse.Namespace, alternatives: bool = True) -> Placed:
     """
     from adon.planning.placement import place_files
 
-    return place_files(
-        args.workflow, **_files(args), **_asked(args), seed=args.seed, alternatives=alternatives
-    )
+    return place_files(_files(args), seed=args.seed, say=note, alternatives=alternatives)
 
 
 def believed(args: argparse.Namespace) -> World:
@@ -134,35 +132,18 @@ def believed(args: argparse.Namespace) -> World:
     Raises InputError, also where the options name neither.
     """
     from adon.planning.placement import believe_files
-    from network_provisioner.base.errors import InputError
 
-    if args.workflow is not None:
-        return believe_files(args.workflow, **_files(args), **_asked(args))
-    if args.sites is None:
-        raise InputError("found neither a workflow nor --sites, expected one of them to show")
-    return believe_files(None, sites=args.sites, **_asked(args))
+    return believe_files(_files(args), note)
 
 
-def _files(args: argparse.Namespace) -> dict[str, Any]:
-    """What the workflow is read with."""
-    return {
-        "sites": args.sites,
-        "replicas": args.replicas,
-        "transformations": args.transformations,
-        "execution_sites": args.execution_sites,
-        "output_site": args.output_site or OUTPUT_SITE,
-    }
+def _files(args: argparse.Namespace) -> Files:
+    """What :func:`adon.cli.parsing.add_inputs` adds."""
+    from dataclasses import fields
 
+    from adon.planning.placement import Files
 
-def _asked(args: argparse.Namespace) -> dict[str, Any]:
-    """Who is asked beside the catalogs."""
-    return {
-        "archive": args.archive,
-        "config": args.config,
-        "pool": args.pool,
-        "broker": args.broker,
-        "say": note,
-    }
+    given = {field.name: getattr(args, field.name) for field in fields(Files)}
+    return Files(**{**given, "output_site": args.output_site or OUTPUT_SITE})
 
 
 def note(line: str) -> None:
