@@ -73,7 +73,7 @@ def _run(args: argparse.Namespace) -> int:
 def _new_token(args: argparse.Namespace) -> int:
     import yaml
 
-    from adon.config.adon_yml import TokenConfig
+    from adon.config.sections import TokenConfig
     from network_provisioner.access import hash_of, new_token
     from network_provisioner.base.schema import read
 

@@ -36,7 +36,7 @@ def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
 def _run(args: argparse.Namespace) -> int:
     import tempfile
 
-    from adon.config.adon_yml import split_address
+    from adon.config.sections import split_address
     from adon.service.serve import serve
 
     split_address(args.listen, "--listen")

@@ -15,7 +15,7 @@ from adon.cli.output import print_json
 from adon.cli.parsing import Nouns, Parser, add_broker, add_command, add_json, add_noun, whole
 
 if TYPE_CHECKING:
-    from adon.config.adon_yml import MonitoringConfig
+    from adon.config.sections import MonitoringConfig
     from monitors.measurements.load import Bound
     from monitors.measurements.tasks import Agreement, Schedule, Task
     from network_provisioner.topology.graph import Topology
@@ -156,7 +156,8 @@ def _plan(args: argparse.Namespace) -> int:
 
 def _read(path: Path) -> tuple[MonitoringConfig, Topology]:
     """The section and the network, whether its measurements fit or not. Raises InputError."""
-    from adon.config.adon_yml import MonitoringConfig, parse_config
+    from adon.config.adon_yml import parse_config
+    from adon.config.sections import MonitoringConfig
     from adon.config.yamlfile import read_yaml
     from network_provisioner.topology.data import topology_from_dict
 

@@ -20,7 +20,7 @@ from network_provisioner.base.units import format_size
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from adon.config.adon_yml import Config
+    from adon.config.sections import Config
     from condor_plugins.pool.demand import Demand, Worker
     from condor_plugins.pool.driver import Expansion, Grown
     from monitors.archive.measurement import Measurement

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from adon.config.adon_yml import MonitoringConfig
+from adon.config.sections import MonitoringConfig
 from adon.service.parts import Around, Part
 from monitors.alerts.anomalies.data import watch_from_dict
 from network_provisioner.topology.graph import Topology

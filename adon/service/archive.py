@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from adon.config.adon_yml import MonitoringConfig
+from adon.config.sections import MonitoringConfig
 from adon.service.parts import Around, Part
 from network_provisioner.topology.graph import Topology
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from adon.config.adon_yml import MonitoringConfig
+from adon.config.sections import MonitoringConfig
 from adon.dashboard.pages import PATHS
 from adon.dashboard.pages import router as pages
 from adon.dashboard.routes import router

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 
-from adon.config.adon_yml import MonitoringConfig
+from adon.config.sections import MonitoringConfig
 from adon.service.measuringfile import EARLIER, measuring_file, take_over
 from adon.service.parts import Around, Part
 from monitors.background import Background

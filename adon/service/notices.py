@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from adon.config.adon_yml import MonitoringConfig
+from adon.config.sections import MonitoringConfig
 from adon.service.parts import Around, Notifier, Part
 from network_provisioner.topology.graph import Topology
 

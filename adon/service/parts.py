@@ -10,7 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from adon.config.adon_yml import MonitoringConfig
+from adon.config.sections import MonitoringConfig
 from network_provisioner.access import Keyring
 from network_provisioner.topology.graph import Topology
 

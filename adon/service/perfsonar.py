@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from adon.config.adon_yml import MonitoringConfig
+from adon.config.sections import MonitoringConfig
 from adon.service.parts import Around, Part
 from monitors.measurements.perfsonar.settings import settings_from_list
 from network_provisioner.topology.graph import Topology

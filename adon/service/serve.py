@@ -14,7 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from adon.config.adon_yml import Config, load_config, split_address
+from adon.config.adon_yml import load_config
+from adon.config.sections import Config, split_address
 from adon.config.security import check_exposure, described, keyring_of, tls_context
 from adon.machine import syscalls
 from adon.service.wiring import make_broker
@@ -113,7 +114,7 @@ def _monitoring(
     config: Config, folder: Path, archive: Archive, broker: Broker, keyring: Keyring
 ) -> Monitoring:
     """What runs beside paths, not started. Raises InputError."""
-    from adon.config.adon_yml import MonitoringConfig
+    from adon.config.sections import MonitoringConfig
     from adon.service.notices import notifier_of
     from adon.service.parts import Around, make_monitoring
     from monitors.rules import rules_from_list

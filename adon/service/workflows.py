@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from adon.config.adon_yml import MonitoringConfig
+from adon.config.sections import MonitoringConfig
 from adon.service.parts import Around, Part
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.model import Transit

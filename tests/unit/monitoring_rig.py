@@ -12,7 +12,8 @@ from api_rig import books, keyring, token_of
 from broker_rig import Rig
 from fastapi import FastAPI
 
-from adon.config.adon_yml import MonitoringConfig, parse_config
+from adon.config.adon_yml import parse_config
+from adon.config.sections import MonitoringConfig
 from adon.service.notices import notifier_of
 from adon.service.parts import Around, make_monitoring
 from monitors.archive.archive import Archive

@@ -9,7 +9,8 @@ from broker_rig import Clock, code_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adon.config.adon_yml import Config, parse_config
+from adon.config.adon_yml import parse_config
+from adon.config.sections import Config
 from adon.config.security import check_exposure, described, is_loopback, keyring_of
 from network_provisioner.access import (
     ANYBODY,

@@ -14,7 +14,7 @@ from broker_rig import Clock, Rig
 from cli_world import adon, config_file, refusal
 
 from adon.cli.transit import _STATES
-from adon.config.adon_yml import TokenConfig
+from adon.config.sections import TokenConfig
 from network_provisioner.access import hash_of
 from network_provisioner.base.model import TransitState
 

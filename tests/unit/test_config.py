@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from adon.config.adon_yml import load_config, parse_config, split_address
+from adon.config.adon_yml import load_config, parse_config
+from adon.config.sections import split_address
 from network_provisioner.base.errors import InputError
 
 GOOD = {"topology": {"nodes": [], "links": []}, "broker": {"listen": "127.0.0.1:9000"}}

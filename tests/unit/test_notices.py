@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from workflow_world import T0, UUID, job, status, workflow
 
-from adon.config.adon_yml import MonitoringConfig
+from adon.config.sections import MonitoringConfig
 from adon.service.notices import watching
 from monitors.alerts.notices.channels import Channels, Said
 from monitors.alerts.notices.data import KINDS, Target, check_targets, headers_of, targets_from_list

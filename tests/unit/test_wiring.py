@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from cli_world import CONFIG
 
-from adon.config.adon_yml import Config, parse_config
+from adon.config.adon_yml import parse_config
+from adon.config.sections import Config
 from adon.service.wiring import (
     Learning,
     limits_of,
