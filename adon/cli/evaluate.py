@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from multiprocessing import connection, get_context
-from multiprocessing.connection import Connection
-from multiprocessing.process import BaseProcess
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from adon.cli.output import table
+from adon.cli.output import progress, table
 from adon.cli.parsing import Nouns, add_command, whole
 from adon.machine.syscalls import tie_to
-from network_provisioner.base.errors import AdonError
+from network_provisioner.base.errors import AdonError, InputError
 
 if TYPE_CHECKING:
     from site_selector.evaluation.adversary import Found
@@ -99,7 +96,6 @@ def _evaluate(args: argparse.Namespace) -> int:
 
 
 def _compare(args: argparse.Namespace) -> int:
-    from adon.cli.output import progress
     from site_selector.evaluation import report
     from site_selector.evaluation.cases import Setting
     from site_selector.evaluation.traces import read_folder
@@ -130,7 +126,6 @@ def _compare(args: argparse.Namespace) -> int:
 
 
 def _search(args: argparse.Namespace) -> int:
-    from adon.cli.output import progress
     from site_selector.evaluation import adversary
 
     # One after the other, a search is a number of steps; they are told apart by their seeds.
@@ -178,8 +173,6 @@ def _hunt(task: tuple[int, int, Staging]) -> Found:
 
 def _check_target(path: Path | None) -> None:
     """Better now than after an hour."""
-    from network_provisioner.base.errors import InputError
-
     if path is None:
         return
     if not path.parent.is_dir():
@@ -191,8 +184,6 @@ def _check_target(path: Path | None) -> None:
 
 
 def _write(path: Path, everything: dict[str, Any]) -> None:
-    import json
-
     from site_selector.wholefile import write_whole
 
     text = json.dumps(everything, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
@@ -201,13 +192,6 @@ def _write(path: Path, everything: dict[str, Any]) -> None:
 
 T = TypeVar("T")
 R = TypeVar("R")
-
-
-class Failed:
-    """What work raised, on its way back."""
-
-    def __init__(self, error: Exception) -> None:
-        self.error = error
 
 
 def each(
@@ -230,79 +214,34 @@ def each(
             out.append(work(value))
             done(len(out))
         return out
-    results: dict[int, R] = {}
-    with _workers(work, min(processes, len(values))) as workers:
-        waiting = iter(enumerate(values))
-        busy: dict[Connection, int] = {}
-        for pipe in workers:
-            _give(pipe, waiting, busy)
-        while busy:
-            for ready in connection.wait(list(busy)):
-                pipe = next(p for p in busy if p is ready)
-                index = busy.pop(pipe)
-                results[index] = _take(pipe, workers[pipe])
-                done(len(results))
-                _give(pipe, waiting, busy)
-    return [results[i] for i in range(len(values))]
+    from concurrent.futures import ProcessPoolExecutor, as_completed
+    from concurrent.futures.process import BrokenProcessPool
+    from multiprocessing import active_children, get_context
 
-
-def _give(pipe: Connection, waiting: Iterator[tuple[int, T]], busy: dict[Connection, int]) -> None:
-    for index, value in waiting:
-        pipe.send(value)
-        busy[pipe] = index
-        return
-
-
-def _take(pipe: Connection, process: BaseProcess) -> Any:
+    others = set(active_children())
+    # Spawned: nothing of this process, such as its threads, is copied.
+    context, count = get_context("spawn"), min(processes, len(values))
+    pool = ProcessPoolExecutor(count, context, _begin, (os.getpid(),))
     try:
-        found: object = pipe.recv()
-    except (EOFError, ConnectionResetError) as error:
-        process.join()
+        futures = [pool.submit(work, value) for value in values]
+        for number, future in enumerate(as_completed(futures), 1):
+            future.result()
+            done(number)
+        return [future.result() for future in futures]
+    except BrokenProcessPool as error:
         raise AdonError(
-            f"found a worker process ended with status {process.exitcode}, expected it to go on "
-            "(out of memory? --jobs 1 needs less)"
+            "found a worker process that was ended, expected it to go on (out of memory? --jobs 1 "
+            "needs less)"
         ) from error
-    if isinstance(found, Failed):
-        raise found.error
-    return found
-
-
-@contextmanager
-def _workers(work: Callable[[T], R], count: int) -> Iterator[dict[Connection, BaseProcess]]:
-    context = get_context("spawn")  # nothing of this process, such as its threads, is copied
-    workers: dict[Connection, BaseProcess] = {}
-    try:
-        for _ in range(count):
-            ours, theirs = context.Pipe()
-            process: BaseProcess = context.Process(
-                target=_serve, args=(theirs, work, os.getpid()), daemon=True
-            )
-            workers[ours] = process
-            process.start()
-            theirs.close()
-        yield workers
     finally:
-        for process in workers.values():
-            if process.pid is not None:
-                process.kill()
-                process.join()
+        pool.shutdown(wait=False, cancel_futures=True)
+        for process in set(active_children()) - others:
+            process.kill()
+            process.join()
 
 
-def _serve(pipe: Connection, work: Callable[[T], R], parent: int) -> None:
-    """What a worker does until the pipe's other end is closed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the parent, which ends us
+def _begin(parent: int) -> None:
+    """A worker ends with its parent, and leaves Ctrl-C to it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     if not tie_to(parent):
-        return
-    while True:
-        try:
-            value: T = pipe.recv()
-        except EOFError:
-            return
-        try:
-            found: object = work(value)
-        except Exception as error:  # whatever it is, it is raised where the result is waited for
-            found = Failed(error)
-        try:
-            pipe.send(found)
-        except (BrokenPipeError, ConnectionResetError):
-            return
+        os._exit(0)
