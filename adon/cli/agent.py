@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import logging
+import signal
+import sys
+import threading
+import time
+from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from adon.cli.output import print_json
 from adon.cli.parsing import Nouns, Parser, add_command, add_json, add_noun
+from network_provisioner.base.errors import InputError, printable
+from network_provisioner.base.units import parse_duration
 
 if TYPE_CHECKING:
     from monitors.measurements.probes.probe import Finding
@@ -67,9 +76,6 @@ def _add_probe(verbs: Nouns[Any]) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
-    import logging
-    import signal
-    import threading
     from importlib import metadata
 
     from adon.config.yamlfile import read_yaml
@@ -77,7 +83,6 @@ def _run(args: argparse.Namespace) -> int:
     from monitors.measurements.agent.settings import settings_from_dict
     from monitors.measurements.agent.workflows import following
     from monitors.measurements.probes.probe import Halt
-    from network_provisioner.base.errors import InputError
 
     version = metadata.version("adon-wms")
     data = read_yaml(args.config)
@@ -98,11 +103,7 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _probe(args: argparse.Namespace) -> int:
-    import sys
-
-    from adon.cli.output import print_json
     from monitors.measurements.probes.probe import ProbeError
-    from network_provisioner.base.errors import printable
 
     try:
         findings = _findings(args)
@@ -121,16 +122,11 @@ def _probe(args: argparse.Namespace) -> int:
 
 
 def _findings(args: argparse.Namespace) -> list[Finding]:
-    import time
-    from ipaddress import ip_address
-
     from monitors.measurements.agent.messages import Assignment, Role
     from monitors.measurements.agent.perform import measure, order_of
     from monitors.measurements.agent.settings import AgentSettings
     from monitors.measurements.probes.probe import Halt
     from monitors.measurements.probes.tools import tool_of
-    from network_provisioner.base.errors import InputError
-    from network_provisioner.base.units import parse_duration
 
     tool = tool_of(args.tool, "TOOL")
     if tool.name == "command":
@@ -162,8 +158,6 @@ def _findings(args: argparse.Namespace) -> list[Finding]:
 
 def _option(text: str) -> tuple[str, Any]:
     """``NAME=VALUE``; a whole number where it is one."""
-    from network_provisioner.base.errors import InputError
-
     name, given, value = text.partition("=")
     if not given:
         raise InputError(f"--set: found {text!r}, expected OPTION=VALUE")

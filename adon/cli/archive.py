@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from adon.cli.options import bad_answer, client
+from adon.cli.options import bad_answer, client, moment_of
 from adon.cli.output import duration, print_json, table
 from adon.cli.parsing import (
     Nouns,
@@ -21,6 +22,9 @@ from adon.cli.parsing import (
     names,
     whole,
 )
+from network_provisioner.base.errors import InputError
+from network_provisioner.base.units import format_size
+from network_provisioner.stores.database_url import check_state, is_database_url, place
 
 if TYPE_CHECKING:
     from monitors.archive.archive import Archive, Estimate, Selection
@@ -115,8 +119,6 @@ def _add_selection(parser: Parser) -> None:
 
 def _moment(text: str | None, option: str) -> float | None:
     """An instant, or how long ago. Raises InputError."""
-    from adon.cli.options import moment_of
-
     return moment_of(text, option, time.time())
 
 
@@ -156,8 +158,6 @@ def _show(args: argparse.Namespace) -> int:
 
 
 def _query(args: argparse.Namespace) -> int:
-    import json
-
     from monitors.archive.export import as_dict
 
     with opened(args.archive) as archive:
@@ -199,7 +199,6 @@ def _known(
     archive: Archive, what: str, subject: str, now: float
 ) -> tuple[str, str, Estimate | None]:
     from monitors.archive import knowledge
-    from network_provisioner.base.errors import InputError
 
     found: knowledge.Known | None
     if what == "gamma_a":
@@ -291,8 +290,6 @@ def add_keep(verbs: Nouns[argparse.ArgumentParser]) -> None:
 def opened(place: str) -> Archive:
     """An archive that is there, for reading. Raises InputError, ArchiveError."""
     from monitors.archive.archive import Archive
-    from network_provisioner.base.errors import InputError
-    from network_provisioner.stores.database_url import check_state, is_database_url
 
     check_state(place)
     if not is_database_url(place) and not Path(place).exists():
@@ -305,7 +302,6 @@ def _retain(args: argparse.Namespace) -> int:
     from monitors.archive.archive import Archive
     from monitors.archive.retention.horizons import Retention, retention_from_dict
     from monitors.archive.retention.service import due, retain
-    from network_provisioner.stores.database_url import place
 
     config = load_config(args.config)
     settings = config.monitoring
@@ -330,7 +326,6 @@ def _retain(args: argparse.Namespace) -> int:
 def _copy(args: argparse.Namespace) -> int:
     from monitors.archive.archive import Archive
     from monitors.archive.contents import copy_archive
-    from network_provisioner.stores.database_url import check_state
 
     check_state(args.target)
     with opened(args.source) as source, Archive(args.target) as target:
@@ -369,8 +364,6 @@ def add_usage(verbs: Nouns[Parser]) -> None:
 
 
 def _usage(args: argparse.Namespace) -> int:
-    from network_provisioner.base.errors import InputError
-    from network_provisioner.base.units import format_size
     from network_provisioner.policies.accounting import Usage, as_csv
 
     if args.csv and args.json:
@@ -402,6 +395,4 @@ def _usage(args: argparse.Namespace) -> int:
 
 
 def _ago(text: str | None, what: str) -> float | None:
-    from adon.cli.options import moment_of
-
     return moment_of(text, what, time.time())

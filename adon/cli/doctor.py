@@ -15,6 +15,9 @@ from pathlib import Path
 
 from adon.cli.output import print_json
 from adon.cli.parsing import Nouns, add_command, add_json
+from adon.machine import box
+from network_provisioner.base.errors import AdonError
+from network_provisioner.stores.database_url import is_database_url
 
 _MORE = """
 Exit codes: 0 nothing that is needed is missing; 1 something is.
@@ -103,8 +106,6 @@ def _python_packages() -> Iterator[Finding]:
 
 
 def _network() -> Finding:
-    from adon.machine import box
-
     reason = box.can_box()
     return Finding(
         "real network in namespaces", reason or "possible", reason is None, False,
@@ -125,8 +126,6 @@ def _disk() -> Finding:
 def _state(file: Path) -> Finding:
     """Whether the broker could keep its state where the configuration says."""
     from adon.config.adon_yml import load_config
-    from network_provisioner.base.errors import AdonError
-    from network_provisioner.stores.database_url import is_database_url
 
     what = f"the broker's state as {file} has it"
     try:
@@ -141,8 +140,6 @@ def _archive(file: Path) -> Finding:
     """Whether the broker could keep measurements where the configuration says."""
     from adon.config.adon_yml import load_config
     from monitors.archive.archive import Archive
-    from network_provisioner.base.errors import AdonError
-    from network_provisioner.stores.database_url import is_database_url
 
     what = f"the archive of measurements as {file} has it"
     try:

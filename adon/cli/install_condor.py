@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from adon.cli.install_ask import add_options, agreed, closed
 from adon.cli.install_pegasus import hook_config, notes
 from adon.cli.parsing import DEFAULT_BROKER, Nouns, add_command
+from network_provisioner.base.errors import InputError
 
 if TYPE_CHECKING:
     from condor_plugins.transfers.setup import Settings
@@ -80,7 +81,6 @@ def add(verbs: Nouns[argparse.ArgumentParser]) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
-    from network_provisioner.base.errors import InputError
     from pegasus_hooks.install.changes import apply, check_writable, locked, remove_parts
 
     folder = args.config_dir.expanduser().absolute()
@@ -110,7 +110,6 @@ def _run(args: argparse.Namespace) -> int:
 
 def _to_install(args: argparse.Namespace, folder: Path) -> list[Change]:
     from condor_plugins.transfers import setup
-    from network_provisioner.base.errors import InputError
     from pegasus_hooks.install.changes import Change, read
 
     if not args.site:
@@ -144,7 +143,6 @@ def _to_undo(folder: Path) -> list[Change]:
 def _refuse_foreign(folder: Path, path: Path, before: bytes | None) -> None:
     """Raises InputError for a file of our name that is somebody's, and for somebody's hooks."""
     from condor_plugins.transfers import setup
-    from network_provisioner.base.errors import InputError
 
     if before is not None and setup.hooks_of(before) is None:
         raise InputError(f"{path}: found a file that is not ours, expected none of this name")

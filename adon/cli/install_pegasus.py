@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import subprocess
 import sys
 from collections.abc import Collection, Iterator, Sequence
 from functools import partial
@@ -19,6 +20,8 @@ from adon.cli.install_ask import (
     undo,
 )
 from adon.cli.parsing import DEFAULT_BROKER, Nouns, add_command
+from network_provisioner.base.errors import AdonError, InputError
+from network_provisioner.stores.database_url import place
 
 if TYPE_CHECKING:
     from network_provisioner.client.hookconfig import HookConfig
@@ -110,7 +113,6 @@ def _run(args: argparse.Namespace) -> int:
 
 def _home(args: argparse.Namespace) -> Home | None:
     """The Pegasus; what is one user's can be changed without."""
-    from network_provisioner.base.errors import InputError
     from pegasus_hooks.install.home import home_at, home_on_path
 
     if args.home is not None:
@@ -165,7 +167,6 @@ def _parts(args: argparse.Namespace, home: Home | None, place: Place) -> list[Pa
 
 def _selector(args: argparse.Namespace, python: str) -> Part:
     from adon.planning.jar import planner_jar
-    from network_provisioner.base.errors import InputError
     from pegasus_hooks.install.parts import callout_part, plugin_part
 
     if args.callout:
@@ -215,7 +216,6 @@ def _warm() -> None:
 
     In a process of its own: what it prints is its own affair, and it is no reason to fail.
     """
-    import subprocess
 
     print("preparing for large workflows (once, up to a minute)", flush=True)
     command = [sys.executable, "-I", "-m", "site_selector.warm"]
@@ -288,7 +288,6 @@ def hook_config(args: argparse.Namespace) -> HookConfig:
     from adon.config.adon_yml import load_config
     from network_provisioner.client.broker import BrokerClient
     from network_provisioner.client.hookconfig import HookConfig
-    from network_provisioner.stores.database_url import place
 
     broker, archive = args.broker, None
     if args.config is not None:
@@ -308,7 +307,6 @@ def hook_config(args: argparse.Namespace) -> HookConfig:
 
 def notes(args: argparse.Namespace) -> Iterator[str]:
     """Whether the broker answers now; it need not."""
-    from network_provisioner.base.errors import AdonError
     from network_provisioner.client.hookclient import client_of
 
     try:
@@ -319,7 +317,6 @@ def notes(args: argparse.Namespace) -> Iterator[str]:
 
 def _run_catalog(args: argparse.Namespace) -> int:
     """Install or undo. Raises InputError."""
-    from network_provisioner.base.errors import InputError
     from pegasus_hooks.install.catalog import place_for_catalog
     from pegasus_hooks.install.changes import locked
 

@@ -6,13 +6,17 @@ import argparse
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from adon.cli import measure_text as text
-from adon.cli.options import bad_answer, client
+from adon.cli.options import answered, bad_answer, client
 from adon.cli.output import print_json
 from adon.cli.parsing import Nouns, Parser, add_broker, add_command, add_json, add_noun, whole
+from network_provisioner.access import ANYBODY
+from network_provisioner.base.errors import BrokerError, InputError
+from network_provisioner.base.units import parse_duration
 
 if TYPE_CHECKING:
     from adon.config.sections import MonitoringConfig
@@ -129,7 +133,6 @@ def _plan(args: argparse.Namespace) -> int:
     from monitors.measurements.schedule import plan
     from monitors.measurements.task_data import agreement_from_dict, tasks_from_dict
     from monitors.measurements.tasks import Infeasible
-    from network_provisioner.base.errors import InputError
 
     settings, network = _read(args.config)
     try:
@@ -168,8 +171,6 @@ def _read(path: Path) -> tuple[MonitoringConfig, Topology]:
 def _data(
     tasks: list[Task], agreement: Agreement, schedule: Schedule, most: Bound
 ) -> dict[str, object]:
-    from dataclasses import asdict
-
     from monitors.measurements.load import usage
 
     return {
@@ -249,26 +250,25 @@ def _add_what(parser: Parser) -> None:
 
 def _list(args: argparse.Namespace) -> int:
     found = client(args).call("GET", "/v1/tasks")
-    if args.json:
-        print_json(found)
-        return 0
-    with bad_answer(args, "list of tasks"):
-        print(text.tasks(found, time.time()) if found else _NOTHING)
-    return 0
+    return answered(
+        args,
+        "list of tasks",
+        found,
+        lambda: text.tasks(found, time.time()) if found else _NOTHING,
+    )
 
 
 def _agents(args: argparse.Namespace) -> int:
     found = client(args).call("GET", "/v1/agents")
-    if args.json:
-        print_json(found)
-        return 0
-    with bad_answer(args, "list of agents"):
-        print(text.agents(found, time.time()) if found else _NOBODY)
-    return 0
+    return answered(
+        args,
+        "list of agents",
+        found,
+        lambda: text.agents(found, time.time()) if found else _NOBODY,
+    )
 
 
 def _schedule(args: argparse.Namespace) -> int:
-    from network_provisioner.base.units import parse_duration
     from network_provisioner.client.http1 import quoted
 
     span_s, broker, now = parse_duration(args.span, "--for"), client(args), time.time()
@@ -280,16 +280,15 @@ def _schedule(args: argparse.Namespace) -> int:
     if args.task is not None and not runs["runs"]:
         with _named(broker, args.task):
             broker.call("GET", f"/v1/tasks/{quoted(args.task)}")
-    if args.json:
-        print_json({"schedule": found, **runs})
-        return 0
-    with bad_answer(args, "schedule"):
-        print(text.schedule(found, runs["runs"], runs["now"]))
-    return 0
+    return answered(
+        args,
+        "schedule",
+        {"schedule": found, **runs},
+        lambda: text.schedule(found, runs["runs"], runs["now"]),
+    )
 
 
 def _run(args: argparse.Namespace) -> int:
-    from network_provisioner.base.errors import InputError
     from network_provisioner.client.http1 import quoted
 
     what = _what(args)
@@ -318,7 +317,6 @@ def _run(args: argparse.Namespace) -> int:
 
 def _said(args: argparse.Namespace, broker: Any, run: dict[str, Any]) -> int:
     """Print what came of a run; an exit code."""
-    from network_provisioner.base.errors import BrokerError
     from network_provisioner.client.http1 import quoted
 
     found, hidden = [], 0
@@ -330,11 +328,12 @@ def _said(args: argparse.Namespace, broker: Any, run: dict[str, Any]) -> int:
             if error.code != "unknown_measurement":
                 raise
             hidden += 1  # who may start a measurement may not always see what it gives
-    if args.json:
-        print_json({**run, "measurements": found})
-    else:
-        with bad_answer(args, "measurement"):
-            print(text.results(run, found, hidden))
+    answered(
+        args,
+        "measurement",
+        {**run, "measurements": found},
+        lambda: text.results(run, found, hidden),
+    )
     return 0 if run["state"] == "done" else 1
 
 
@@ -342,7 +341,6 @@ def _said(args: argparse.Namespace, broker: Any, run: dict[str, Any]) -> int:
 def _named(broker: Any, wanted: str) -> Iterator[None]:
     """Where there is no task ``wanted``, it is refused with the name of one that might be meant.
     Raises BrokerError."""
-    from network_provisioner.base.errors import BrokerError
     from network_provisioner.base.suggestions import meant
 
     try:
@@ -362,12 +360,7 @@ def _add(args: argparse.Namespace) -> int:
     if args.within is not None:
         body["within"] = args.within
     found = client(args).call("PUT", f"/v1/tasks/{quoted(args.name)}", body)
-    if args.json:
-        print_json(found)
-    else:
-        with bad_answer(args, "task"):
-            print(text.tasks([found], time.time()))
-    return 0
+    return answered(args, "task", found, lambda: text.tasks([found], time.time()))
 
 
 def _remove(args: argparse.Namespace) -> int:
@@ -411,7 +404,6 @@ def _configured(args: argparse.Namespace) -> Any:
     from adon.config.security import keyring_of
     from monitors.measurements.task_data import known_end
     from monitors.rules import rules_from_list
-    from network_provisioner.access import ANYBODY
     from network_provisioner.topology.data import topology_from_dict
 
     config = load_config(args.config)
@@ -426,8 +418,6 @@ def _configured(args: argparse.Namespace) -> Any:
 
 def _what(args: argparse.Namespace) -> dict[str, Any]:
     """What the options say is measured. Raises InputError."""
-    from network_provisioner.base.errors import InputError
-
     options: dict[str, Any] = {}
     for item in args.set:
         key, equal, value = item.partition("=")

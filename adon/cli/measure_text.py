@@ -226,8 +226,6 @@ def _counted(count: int, one: str) -> str:
 
 
 def _value(found: Mapping[str, Any]) -> str:
-    from network_provisioner.base.units import format_rate
-
     value, unit = float(found["value"]), str(found["unit"])
     if unit == "bit/s":
         return format_rate(value)

@@ -6,9 +6,13 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from adon.cli.archive import opened
+from adon.cli.options import moment_of
+from adon.cli.output import print_json
 from adon.cli.parsing import (
     DEFAULT_BROKER,
     Nouns,
@@ -110,7 +114,6 @@ def _add_source(parser: Parser) -> None:
 def _list(args: argparse.Namespace) -> int:
     from adon.cli.monitor_source import source_of
     from adon.cli.monitor_text import list_text
-    from adon.cli.output import print_json
 
     # One more than is shown says whether there are more.
     asked = {"user": args.user, "state": args.state, "limit": min(args.limit + 1, _MOST)}
@@ -132,7 +135,6 @@ def _list(args: argparse.Namespace) -> int:
 def _status(args: argparse.Namespace) -> int:
     from adon.cli.monitor_source import find, source_of
     from adon.cli.monitor_text import status_text
-    from adon.cli.output import print_json
 
     with source_of(args, writes=args.now) as source:
         key = find(source, args.workflow)
@@ -150,7 +152,6 @@ def _status(args: argparse.Namespace) -> int:
 def _show(args: argparse.Namespace) -> int:
     from adon.cli.monitor_source import find, source_of
     from adon.cli.monitor_text import analysis_text
-    from adon.cli.output import print_json
 
     with source_of(args, writes=args.now) as source:
         key = find(source, args.workflow)
@@ -175,8 +176,6 @@ def _refresh(source: Source, key: str) -> None:
 
 def _since(text: str | None) -> float:
     """Unix seconds, 0 where nothing was said. Raises InputError."""
-    from adon.cli.options import moment_of
-
     return moment_of(text, "--since", time.time()) or 0.0
 
 
@@ -213,10 +212,7 @@ def add_anomalies(verbs: Nouns[argparse.ArgumentParser]) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
-    from adon.cli.archive import opened
     from adon.cli.monitor_source import there
-    from adon.cli.options import moment_of
-    from adon.cli.output import print_json
 
     now = time.time()
     since = moment_of(args.since, "--since", now)
@@ -298,8 +294,6 @@ def _explained(
 
 
 def _section(config: str | None) -> dict[str, Any]:
-    from pathlib import Path
-
     from adon.config.adon_yml import load_config
 
     if config is None:
@@ -309,8 +303,6 @@ def _section(config: str | None) -> dict[str, Any]:
 
 
 def _limits_json(metric: str, subject: str, source: str, limits: Limits) -> dict[str, Any]:
-    from dataclasses import asdict
-
     return {"metric": metric, "subject": subject, "source": source, **asdict(limits)}
 
 

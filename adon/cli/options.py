@@ -9,7 +9,12 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+from adon.cli.output import print_json
+from network_provisioner.base.errors import BrokerError, InputError
+from network_provisioner.base.units import parse_duration
 
 if TYPE_CHECKING:
     from adon.planning.placement import Files, Placed
@@ -26,7 +31,6 @@ def instant_of(text: str | None, option: str, now: float) -> float | None:
     """Unix seconds from ISO 8601 (UTC without an offset), from Unix seconds, or from ``+2 h``,
     which counts from ``now``; None where nothing was said. Raises InputError."""
     from network_provisioner.base.instants import instant
-    from network_provisioner.base.units import parse_duration
 
     if text is None:
         return None
@@ -37,9 +41,6 @@ def instant_of(text: str | None, option: str, now: float) -> float | None:
 
 def moment_of(text: str | None, option: str, now: float) -> float | None:
     """The same, or how long before ``now`` as ``2 h``. Raises InputError."""
-    from network_provisioner.base.errors import InputError
-    from network_provisioner.base.units import parse_duration
-
     if text is not None and not _SECONDS.fullmatch(text):  # no unit: these are no duration
         try:
             return now - parse_duration(text, option)
@@ -53,8 +54,6 @@ def moment_of(text: str | None, option: str, now: float) -> float | None:
 
 def above_0(parse: Callable[[str, str], float], text: str | None, option: str) -> float | None:
     """What ``parse`` makes of a text, more than 0; None for None. Raises InputError."""
-    from network_provisioner.base.errors import InputError
-
     if text is None:
         return None
     value = parse(text, option)
@@ -65,7 +64,6 @@ def above_0(parse: Callable[[str, str], float], text: str | None, option: str) -
 
 def ports(texts: list[str], option: str) -> tuple[Flow, ...]:
     """``[src:][udp/]PORT[-PORT]`` as flows. Raises InputError."""
-    from network_provisioner.base.errors import InputError
     from network_provisioner.base.flows import flow_from_dict
 
     flows = []
@@ -101,8 +99,6 @@ def client(args: argparse.Namespace) -> BrokerClient:
 @contextlib.contextmanager
 def bad_answer(args: argparse.Namespace, what: str) -> Iterator[None]:
     """Taking apart what a broker sent: whatever does not fit is its fault. Raises BrokerError."""
-    from network_provisioner.base.errors import BrokerError
-
     try:
         yield
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -111,6 +107,18 @@ def bad_answer(args: argparse.Namespace, what: str) -> Iterator[None]:
             f"({type(error).__name__} {error}): is it an ADON broker of this version?",
             "bad_answer",
         ) from None
+
+
+def answered(args: argparse.Namespace, what: str, found: Any, text: Callable[[], str]) -> int:
+    """Print what a broker answered, as JSON or as ``text`` says it; exit code 0. Raises BrokerError
+    where the answer is no ``what``."""
+    if args.json:
+        print_json(found)
+        return 0
+    with bad_answer(args, what):
+        words = text()
+    print(words)
+    return 0
 
 
 OUTPUT_SITE = "local"
@@ -138,8 +146,6 @@ def believed(args: argparse.Namespace) -> World:
 
 def _files(args: argparse.Namespace) -> Files:
     """What :func:`adon.cli.parsing.add_inputs` adds."""
-    from dataclasses import fields
-
     from adon.planning.placement import Files
 
     given = {field.name: getattr(args, field.name) for field in fields(Files)}

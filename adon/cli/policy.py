@@ -16,9 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from adon.cli.archive import add_usage
-from adon.cli.options import bad_answer, client
-from adon.cli.output import print_json, table
+from adon.cli.options import answered, bad_answer, client, instant_of
+from adon.cli.output import table
 from adon.cli.parsing import Nouns, Parser, add_broker, add_command, add_noun
+from network_provisioner.base.errors import InputError
+from network_provisioner.base.units import format_rate, parse_duration
 
 _LIST = """List the policies that run or will, and with --all those that have ended."""
 _SHOW = """Show a policy: whose transfers share its queues, and which links it governs now.
@@ -104,60 +106,44 @@ def _add_terms(parser: Parser) -> None:
 
 def _list(args: argparse.Namespace) -> int:
     found = client(args).policies(ended=args.all)
-    if args.json:
-        print_json(found)
-    elif found:
-        with bad_answer(args, "list of policies"):
-            text = _table(found)
-        print(text)
-    else:
-        print("no policies" if args.all else "no policy runs or will")
-    return 0
+    none = "no policies" if args.all else "no policy runs or will"
+    return answered(args, "list of policies", found, lambda: _table(found) if found else none)
 
 
 def _show(args: argparse.Namespace) -> int:
-    _print_one(args, client(args).policy(args.name))
-    return 0
+    return _print_one(args, client(args).policy(args.name))
 
 
 def _start(args: argparse.Namespace) -> int:
-    from network_provisioner.base.errors import InputError
-
     body = {} if args.file is None else _read(args.file)
     if args.name is None and "name" not in body:
         raise InputError("found no name, expected NAME or --file with a policy that has one")
-    _print_one(args, client(args).put_policy(body | _terms(args, body) | {"action": "start"}))
-    return 0
+    return _print_one(
+        args, client(args).put_policy(body | _terms(args, body) | {"action": "start"})
+    )
 
 
 def _modify(args: argparse.Namespace) -> int:
-    from network_provisioner.base.errors import InputError
-
     broker = client(args)
     terms = _terms(args, {})
     if terms.keys() == {"name"}:
         raise InputError("found nothing to change, expected an option such as --strategy")
-    _print_one(args, broker.put_policy(terms | {"action": "modify"}))
-    return 0
+    return _print_one(args, broker.put_policy(terms | {"action": "modify"}))
 
 
 def _stop(args: argparse.Namespace) -> int:
     broker = client(args)
     if args.delete:
-        _print_one(args, broker.delete_policy(args.name))
-        return 0
+        return _print_one(args, broker.delete_policy(args.name))
     known = broker.policy(args.name)
     with bad_answer(args, "policy"):
         name = known["name"]
-    _print_one(args, broker.put_policy({"name": name, "action": "stop"}))
-    return 0
+    return _print_one(args, broker.put_policy({"name": name, "action": "stop"}))
 
 
 def _terms(args: argparse.Namespace, body: Mapping[str, Any]) -> dict[str, Any]:
     """What the options say, in the keys of Listing 1."""
-    from adon.cli.options import instant_of
     from network_provisioner.base.instants import instant
-    from network_provisioner.base.units import parse_duration
 
     given = {
         key: getattr(args, key)
@@ -178,8 +164,6 @@ def _terms(args: argparse.Namespace, body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    from network_provisioner.base.errors import InputError
-
     where = "standard input" if str(path) == "-" else str(path)
     try:
         text = sys.stdin.read() if str(path) == "-" else path.read_text(encoding="utf-8")
@@ -193,13 +177,10 @@ def _read(path: Path) -> dict[str, Any]:
     return body
 
 
-def _print_one(args: argparse.Namespace, policy: dict[str, Any]) -> None:
-    if args.json:
-        print_json(policy)
-        return
-    with bad_answer(args, "policy"):
-        lines = [_table([policy]), *_details(policy)]
-    print("\n".join(lines))
+def _print_one(args: argparse.Namespace, policy: dict[str, Any]) -> int:
+    return answered(
+        args, "policy", policy, lambda: "\n".join((_table([policy]), *_details(policy)))
+    )
 
 
 def _table(policies: list[dict[str, Any]]) -> str:
@@ -218,8 +199,6 @@ def _table(policies: list[dict[str, Any]]) -> str:
 
 
 def _details(policy: dict[str, Any]) -> list[str]:
-    from network_provisioner.base.units import format_rate
-
     lines = []
     if policy["links"]:
         lines.append("governs " + ", ".join(f"{a} > {b}" for a, b in policy["links"]))

@@ -12,10 +12,11 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from adon.cli.output import duration, print_json
+from adon.cli.options import above_0
+from adon.cli.output import duration, print_json, table
 from adon.cli.parsing import Nouns, Parser, add_command, add_json, add_noun, whole
 from network_provisioner.base.errors import AdonError
-from network_provisioner.base.units import format_size
+from network_provisioner.base.units import format_size, parse_duration
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -131,9 +132,6 @@ def _enlarge(args: argparse.Namespace) -> int:
 
 
 def _lease(text: str | None, config: Config) -> float:
-    from adon.cli.options import above_0
-    from network_provisioner.base.units import parse_duration
-
     if text is not None and text.isdecimal():
         text += " s"
     given = above_0(parse_duration, text, "--lease")
@@ -142,7 +140,6 @@ def _lease(text: str | None, config: Config) -> float:
 
 
 def _shrink(args: argparse.Namespace) -> int:
-
     config, expansion = _opened(args)
     count = expansion.shrink(args.demand)
     if count:
@@ -169,8 +166,6 @@ def _workers(count: int) -> str:
 
 
 def _table(workers: Sequence[Worker]) -> str:
-    from adon.cli.output import table
-
     now = time.time()
     rows = [
         (

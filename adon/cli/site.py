@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from adon.cli.parsing import (
     names,
     whole,
 )
+from network_provisioner.base.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -246,8 +248,6 @@ def _edge(args: argparse.Namespace) -> int:
 
 
 def _now() -> float:
-    import time
-
     return time.time()
 
 
@@ -255,7 +255,6 @@ def _sides(
     inputs: Inputs, local: list[str] | None, remote: list[str] | None
 ) -> tuple[list[str], list[str]]:
     """Both ends; every site once. Raises InputError for unknown ones."""
-    from network_provisioner.base.errors import InputError
     from site_selector.inputs import known_site
 
     for site in [*(local or ()), *(remote or ())]:
@@ -278,7 +277,6 @@ def _sides(
 
 def _template(args: argparse.Namespace) -> Template:
     from adon.config.adon_yml import load_config
-    from network_provisioner.base.errors import InputError
     from network_provisioner.base.suggestions import did_you_mean
     from network_provisioner.templates.data import templates_from_dict
 
@@ -306,8 +304,6 @@ def _needs(name: str, template: Template, edge: Edge, args: argparse.Namespace) 
 
 
 def _check_new(name: str, held: Holdings, args: argparse.Namespace) -> None:
-    from network_provisioner.base.errors import InputError
-
     if any(h.application == name for h in held.running):
         raise InputError(
             f"{args.holdings}: application {name!r} runs already, expected a new one "

@@ -8,9 +8,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from adon.cli.options import bad_answer, client
-from adon.cli.output import duration, print_json, table
+from adon.cli.options import answered, client
+from adon.cli.output import duration, table
 from adon.cli.parsing import Nouns, add_broker, add_command, add_noun, whole
+from network_provisioner.base.errors import InputError
 from network_provisioner.base.units import format_rate, format_size
 
 _LIST = """List all templates: what each needs at least, may have at most, and has reached so far.
@@ -105,12 +106,7 @@ def _add_name(parser: argparse.ArgumentParser) -> None:
 
 def _list(args: argparse.Namespace) -> int:
     found = client(args).templates()
-    if args.json:
-        print_json(found)
-        return 0
-    with bad_answer(args, "template"):
-        print(listed(found))
-    return 0
+    return answered(args, "template", found, lambda: listed(found))
 
 
 def _show(args: argparse.Namespace) -> int:
@@ -130,7 +126,6 @@ def _save(args: argparse.Namespace) -> int:
 
 def _read(file: Path) -> dict[str, Any]:
     from adon.config.yamlfile import read_yaml
-    from network_provisioner.base.errors import InputError
     from network_provisioner.templates.data import template_from_dict
 
     data = read_yaml(file)
@@ -151,49 +146,34 @@ def _match(args: argparse.Namespace) -> int:
         "max_loss": args.max_loss,
     }
     found = client(args).match_template({k: v for k, v in query.items() if v is not None})
-    if args.json:
-        print_json(found)
-        return 0 if found.get("entry") else 1
-    with bad_answer(args, "match"):
-        entry = found["entry"]
-        if entry:
-            print(listed([entry]))
-        print(found["reason"])
-        for name, why in found["passed_over"].items():
-            print(f"passed over: {name} {why}")
-    return 0 if entry else 1
+    answered(args, "match", found, lambda: _matched(found))
+    return 0 if found.get("entry") else 1
+
+
+def _matched(found: Mapping[str, Any]) -> str:
+    first = [listed([found["entry"]])] if found["entry"] else []
+    others = (f"passed over: {name} {why}" for name, why in found["passed_over"].items())
+    return "\n".join((*first, found["reason"], *others))
 
 
 def _history(args: argparse.Namespace) -> int:
     found = client(args).template_history(args.name)
-    if args.json:
-        print_json(found)
-        return 0
-    with bad_answer(args, "history"):
-        print(versions(found))
-    return 0
+    return answered(args, "history", found, lambda: versions(found))
 
 
 def _delete(args: argparse.Namespace) -> int:
     left = client(args).delete_template(args.name)
-    if args.json:
-        print_json(left)
-    elif left is None:
-        print(f"template {args.name} is forgotten; its history stays")
-    else:
-        with bad_answer(args, "template"):
-            print(f"what is {left['origin']} stands there again\n{listed([left])}")
-    return 0
+
+    def text() -> str:
+        if left is None:
+            return f"template {args.name} is forgotten; its history stays"
+        return f"what is {left['origin']} stands there again\n{listed([left])}"
+
+    return answered(args, "template", left, text)
 
 
 def _print(args: argparse.Namespace, found: dict[str, Any]) -> int:
-    if args.json:
-        print_json(found)
-        return 0
-    with bad_answer(args, "template"):
-        text = described(found)
-    print(text)
-    return 0
+    return answered(args, "template", found, lambda: described(found))
 
 
 _HEAD = ("template", "version>", "origin", "needs>", "may have>", "priority>", "peak>", "for")

@@ -7,9 +7,10 @@ import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from adon.cli.options import above_0, bad_answer, client, ports
+from adon.cli.options import above_0, answered, client, instant_of, ports
 from adon.cli.output import duration, print_json, table
 from adon.cli.parsing import Nouns, Parser, add_broker, add_command, add_noun, whole
+from network_provisioner.base.units import format_rate, parse_duration, parse_rate, parse_size
 
 if TYPE_CHECKING:
     from network_provisioner.base.model import Transit, TransitRequest
@@ -177,9 +178,7 @@ def _request(args: argparse.Namespace) -> int:
 def _asked(args: argparse.Namespace) -> TransitRequest:
     import uuid
 
-    from adon.cli.options import instant_of
     from network_provisioner.base.model import TransitRequest
-    from network_provisioner.base.units import parse_duration, parse_rate, parse_size
 
     now = time.time()
     return TransitRequest(
@@ -206,7 +205,6 @@ def _asked(args: argparse.Namespace) -> TransitRequest:
 
 def _renew(args: argparse.Namespace) -> int:
     from network_provisioner.base.model import LIVE
-    from network_provisioner.base.units import parse_duration
 
     lease_s = above_0(parse_duration, args.lease, "TIME")
     transit = client(args).renew(args.id, lease_s or 0.0)
@@ -220,8 +218,6 @@ def _flows(args: argparse.Namespace) -> int:
 
 
 def _release(args: argparse.Namespace) -> int:
-    from network_provisioner.base.units import parse_duration, parse_size
-
     moved = 0 if args.moved is None else parse_size(args.moved, "--moved")
     took = 0.0 if args.took is None else parse_duration(args.took, "--took")
     _print_one(client(args).release(args.id, moved, took, args.outcome), args.json)
@@ -237,7 +233,6 @@ def _print_one(transit: Transit, as_json: bool) -> None:
 
 def _list(args: argparse.Namespace) -> int:
     from network_provisioner.base.model import ENDED
-    from network_provisioner.base.units import parse_duration
 
     since = above_0(parse_duration, args.since, "--since")
     found = client(args).list(
@@ -262,19 +257,12 @@ def _list(args: argparse.Namespace) -> int:
 
 def _explain(args: argparse.Namespace) -> int:
     transit = client(args).get(args.id)
-    if args.json:
-        print_json(transit.as_dict())
-        return 0
-    with bad_answer(args, "transit"):
-        text = explained(transit)
-    print(text)
-    return 0
+    return answered(args, "transit", transit.as_dict(), lambda: explained(transit))
 
 
 def listed(transits: list[Transit]) -> str:
     """A table."""
     from network_provisioner.base.model import LIVE
-    from network_provisioner.base.units import format_rate
 
     now = time.time()
     rows = [
@@ -318,8 +306,6 @@ def explained(transit: Transit) -> str:
 
 
 def _summary(t: Transit) -> list[str]:
-    from network_provisioner.base.units import format_rate
-
     lines = [
         listed([t]),
         f"asked for {format_rate(t.requested_bps)} to {format_rate(t.max_bps)} by template "
@@ -343,8 +329,6 @@ def _summary(t: Transit) -> list[str]:
 
 
 def _waiting(t: Transit) -> list[str]:
-    from network_provisioner.base.units import format_rate
-
     lines = []
     if t.blocking:
         rows = [
@@ -376,8 +360,6 @@ def _when(at: float) -> str:
 
 
 def _candidate(found: dict[str, Any]) -> str:
-    from network_provisioner.base.units import format_rate
-
     rows = [
         (
             f"  {name}",
@@ -398,8 +380,6 @@ def _candidate(found: dict[str, Any]) -> str:
 
 
 def _metric(name: str, value: float | None) -> str:
-    from network_provisioner.base.units import format_rate
-
     if value is None:
         return "-"
     if name == "throughput":

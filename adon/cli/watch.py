@@ -7,6 +7,7 @@ runs it in the foreground, for a service that always runs. It waits where anothe
 from __future__ import annotations
 
 import argparse
+import logging
 from pathlib import Path
 
 from adon.cli.parsing import Nouns, add_command
@@ -30,8 +31,6 @@ def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
-    import logging
-
     from monitors.watcher import loop, program, registry
     from monitors.watcher.watching import Watching
     from network_provisioner.client import hookconfig

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import argparse
 import time
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from adon.cli.output import duration, print_json
+from adon.cli.options import above_0, instant_of
+from adon.cli.output import duration, print_json, table
 from adon.cli.parsing import Nouns, add_command, add_json, add_noun, names, whole
+from network_provisioner.base.errors import InputError
+from network_provisioner.base.units import format_rate, format_size, parse_duration
 
 if TYPE_CHECKING:
     from pegasus_hooks.advance.booking import Booking
@@ -119,10 +122,7 @@ def _undo(args: argparse.Namespace, document: Document) -> int:
 
 
 def _options(args: argparse.Namespace) -> Options:
-    from adon.cli.options import above_0
     from adon.config.adon_yml import load_config
-    from network_provisioner.base.errors import InputError
-    from network_provisioner.base.units import parse_duration
     from network_provisioner.client import hookconfig
     from pegasus_hooks.provisioning.provisioned import Options
 
@@ -183,8 +183,6 @@ def _print(found: Provisioned, options: Options, written: str) -> None:
 
 
 def _told(stretch: Stretch, step: Step) -> list[str]:
-    from network_provisioner.base.units import format_size
-
     levels = str(stretch.first)
     if stretch.last != stretch.first:
         levels += f" to {stretch.last}"
@@ -201,8 +199,6 @@ def _told(stretch: Stretch, step: Step) -> list[str]:
 
 
 def _as_json(found: Provisioned, written: str) -> dict[str, Any]:
-    from dataclasses import asdict
-
     return {
         "output": written,
         "steps": [
@@ -269,8 +265,6 @@ def _add_reserve(verbs: Nouns[argparse.ArgumentParser]) -> None:
 
 
 def _reserve_run(args: argparse.Namespace) -> int:
-    from adon.cli.options import instant_of
-    from network_provisioner.base.units import parse_duration
     from pegasus_hooks.advance.correct import Rules
     from pegasus_hooks.advance.predict import predict
 
@@ -299,7 +293,6 @@ def _reserve_run(args: argparse.Namespace) -> int:
 def _ahead(args: argparse.Namespace) -> Ahead:
     """Raises InputError."""
     from adon.planning.placement import configured
-    from network_provisioner.base.errors import InputError
     from network_provisioner.client import hookconfig
     from network_provisioner.client.hookclient import client_of
     from network_provisioner.client.hookconfig import HookConfig
@@ -375,8 +368,6 @@ class _Shown:
 
     def text(self) -> str:
         """For people."""
-        from adon.cli.output import table
-        from network_provisioner.base.units import format_rate, format_size
         from pegasus_hooks.advance.demand import demand
 
         steps = [
