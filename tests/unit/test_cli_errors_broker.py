@@ -28,6 +28,7 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ("content", "said"),
     [
         ("topology: [\n", "adon.yml, line 2: did not find expected node content, expected YAML"),
+        ("- a\n", "adon.yml is ['a'], expected a mapping"),
         ("broker: {}\n", "adon.yml has no 'topology', expected it"),
         ("a: 1\na: 2\n", "adon.yml, line 2: key 'a' is given twice, expected YAML"),
         (changed(CONFIG, "brokr", to={}), "adon.yml has the unknown key 'brokr', did you mean 'broker'?"),

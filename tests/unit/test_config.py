@@ -23,31 +23,6 @@ def test_a_file_is_read(tmp_path: Path) -> None:
     assert load_config(file) == parse_config(GOOD, "x")
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("topology: {}\nbrokr: {}\n", ["unknown key 'brokr'", "did you mean 'broker'"]),
-        (
-            "topology: {}\nbroker: {lisen: x}\n",
-            ["broker has the unknown key 'lisen', did you mean 'listen'"],
-        ),
-        ("topology: {}\nbroker: {listen: nowhere}\n", ["broker.listen", "nowhere", "HOST:PORT"]),
-        ("topology: {}\ncontroller: {driver: onos}\n", ["controller.driver", "openflow"]),
-        ("broker: {}\n", ["topology"]),
-        ("topology: {\n", ["line 2"]),
-        ("- a\n", ["['a']", "expected a mapping"]),
-    ],
-)
-def test_bad_files_name_the_place(tmp_path: Path, text: str, words: list[str]) -> None:
-    file = tmp_path / "adon.yml"
-    file.write_text(text)
-    with pytest.raises(InputError) as caught:
-        load_config(file)
-    assert "\n" not in str(caught.value)
-    for word in [str(file), *words]:
-        assert word in str(caught.value)
-
-
 def test_missing_and_binary_files(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot be read"):
         load_config(tmp_path / "none.yml")
