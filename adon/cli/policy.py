@@ -15,12 +15,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from adon.cli.archive import add_usage
-from adon.cli.options import answered, bad_answer, client, instant_of
+from adon.cli.options import answered, bad_answer, client, instant_of, moment_of
 from adon.cli.output import table
-from adon.cli.parsing import Nouns, Parser, add_broker, add_command, add_noun
+from adon.cli.parsing import CommandParser, Nouns, add_broker, add_command, add_noun
 from network_provisioner.base.errors import InputError
-from network_provisioner.base.units import format_rate, parse_duration
+from network_provisioner.base.units import format_rate, format_size, parse_duration
 
 _LIST = """List the policies that run or will, and with --all those that have ended."""
 _SHOW = """Show a policy: whose transfers share its queues, and which links it governs now.
@@ -69,10 +68,10 @@ def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
     stop.add_argument("name", metavar="NAME", help="its name or id")
     stop.add_argument("--delete", action="store_true", help="and forget it")
     add_broker(stop)
-    add_usage(verbs)
+    _add_usage(verbs)
 
 
-def _add_terms(parser: Parser) -> None:
+def _add_terms(parser: CommandParser) -> None:
     parser.add_argument(
         "--type", choices=("user", "project", "experiment"), help="what tells transfers apart"
     )
@@ -214,3 +213,61 @@ def _details(policy: dict[str, Any]) -> list[str]:
         parts = " : ".join(f"{part:g}" for part in policy["parts"])
         lines.append(f"parts {parts}, keeps {' and '.join(kept)}")
     return lines
+
+
+_USAGE = """Show what users, projects or experiments used: the accounts of ended transfers.
+
+'byte-seconds' is the granted rate in bytes per second, integrated over the time it was held: the
+bytes that could have been moved. 'bytes' is what was moved.
+"""
+_USAGE_MORE = """
+Examples:
+  adon policy usage --by project
+  adon policy usage --by user --since 2026-11-01 --until 2026-12-01 --csv > november.csv
+  adon policy usage --by experiment --since '7 d'       the last seven days
+"""
+
+
+def _add_usage(verbs: Nouns[CommandParser]) -> None:
+    """Add the verb ``usage``."""
+    usage = add_command(verbs, "usage", _USAGE, _usage, _USAGE_MORE)
+    usage.add_argument(
+        "--by", choices=("user", "project", "experiment"), default="user",
+        help="whose use (default: %(default)s)",
+    )  # fmt: skip
+    for name, what in (("since", "from when on"), ("until", "up to when")):
+        usage.add_argument(
+            f"--{name}", metavar="TIME",
+            help=f"{what}: ISO 8601, Unix seconds, or how long ago such as '7 d' (default: all)",
+        )  # fmt: skip
+    usage.add_argument("--csv", action="store_true", help="print CSV")
+    add_broker(usage)
+
+
+def _usage(args: argparse.Namespace) -> int:
+    from network_provisioner.policies.accounting import Usage, as_csv
+
+    if args.csv and args.json:
+        raise InputError("--csv: found beside --json, expected one of both")
+    now = time.time()
+    since, until = (moment_of(getattr(args, name), f"--{name}", now) for name in ("since", "until"))
+    found = client(args).accounting(args.by, since=since, until=until)
+
+    def text() -> str:
+        rows = [Usage(**row) for row in found]
+        if args.csv:
+            return as_csv(rows, args.by).rstrip("\n")
+        head = (args.by, "transits>", "bytes>", "byte-seconds>", "held>")
+        lines = [
+            (
+                row.name or "-",
+                str(row.transits),
+                format_size(row.bytes),
+                format_size(row.byte_seconds),
+                f"{row.seconds:.0f} s",
+            )
+            for row in rows
+        ]
+        return table(head, lines) if rows else "no transfer has ended in that time"
+
+    return answered(args, "account", found, text)
