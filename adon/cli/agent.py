@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from adon.cli.output import print_json
-from adon.cli.parsing import Nouns, Parser, add_command, add_json, add_noun
+from adon.cli.parsing import CommandParser, Nouns, add_command, add_json, add_noun
 from network_provisioner.base.errors import InputError, printable
 from network_provisioner.base.units import parse_duration
 
@@ -59,7 +59,7 @@ def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
 
 
 def _add_probe(verbs: Nouns[Any]) -> None:
-    probe: Parser = add_command(verbs, "probe", _PROBE, _probe, _PROBE_MORE)
+    probe: CommandParser = add_command(verbs, "probe", _PROBE, _probe, _PROBE_MORE)
     probe.add_argument("tool", metavar="TOOL", help="tcp, udp, echo, ping, trace or host")
     probe.add_argument("--to", default="", metavar="ADDRESS", help="the other end's IP address")
     probe.add_argument("--port", type=int, default=5201, help="of the server (default: 5201)")

@@ -102,7 +102,7 @@ def _write_secret(file: Path, text: str) -> None:
 
 
 def _openapi(args: argparse.Namespace) -> int:
-    from adon.service.parts import described
+    from adon.service.monitoring import described
     from network_provisioner.api import description
 
     print_json(description(described()))

@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, Any
 from adon.cli import measure_text as text
 from adon.cli.options import answered, bad_answer, client
 from adon.cli.output import print_json
-from adon.cli.parsing import Nouns, Parser, add_broker, add_command, add_json, add_noun, whole
+from adon.cli.parsing import (
+    CommandParser,
+    Nouns,
+    add_broker,
+    add_command,
+    add_json,
+    add_noun,
+    whole,
+)
 from network_provisioner.access import ANYBODY
 from network_provisioner.base.errors import BrokerError, InputError
 from network_provisioner.base.units import parse_duration
@@ -235,7 +243,7 @@ def add_more(verbs: Nouns[argparse.ArgumentParser]) -> None:
     add_broker(who)
 
 
-def _add_what(parser: Parser) -> None:
+def _add_what(parser: CommandParser) -> None:
     parser.add_argument("--tool", help="tcp, udp, echo, ping, trace, host or command")
     parser.add_argument("--from", dest="source", metavar="AGENT", help="where it begins")
     parser.add_argument("--to", metavar="AGENT", help="the other end, where there is one")

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from adon.cli.monitor_show import add_anomalies, add_shows
 from adon.cli.options import moment_of
-from adon.cli.parsing import DEFAULT_BROKER, Nouns, Parser, add_command, add_json, add_noun
+from adon.cli.parsing import DEFAULT_BROKER, CommandParser, Nouns, add_command, add_json, add_noun
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.units import parse_duration
 
@@ -88,7 +88,7 @@ def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
     add_anomalies(verbs)
 
 
-def _add_sink(run: Parser) -> None:
+def _add_sink(run: CommandParser) -> None:
     where = run.add_mutually_exclusive_group()
     where.add_argument(
         "--archive", default="adon-archive.sqlite", metavar="FILE_OR_URL",

@@ -15,8 +15,8 @@ from adon.cli.options import moment_of
 from adon.cli.output import print_json
 from adon.cli.parsing import (
     DEFAULT_BROKER,
+    CommandParser,
     Nouns,
-    Parser,
     add_command,
     add_json,
     whole,
@@ -24,7 +24,7 @@ from adon.cli.parsing import (
 from network_provisioner.stores.database_url import place
 
 if TYPE_CHECKING:
-    from adon.cli.monitor_source import Source
+    from adon.cli.monitor_source import WorkflowSource
     from monitors.alerts.anomalies.model import Anomaly, Limits
     from monitors.archive.archive import Archive
 
@@ -95,7 +95,7 @@ def add_shows(verbs: Nouns[argparse.ArgumentParser]) -> None:
         add_json(command)
 
 
-def _add_source(parser: Parser) -> None:
+def _add_source(parser: CommandParser) -> None:
     where = parser.add_mutually_exclusive_group()
     where.add_argument(
         "--archive", type=place, default="adon-archive.sqlite", metavar="FILE_OR_URL",
@@ -169,7 +169,7 @@ def _show(args: argparse.Namespace) -> int:
     return 0
 
 
-def _refresh(source: Source, key: str) -> None:
+def _refresh(source: WorkflowSource, key: str) -> None:
     if not source.refresh(key):
         print("adon: nobody who follows it answered: this is what is known", file=sys.stderr)
 

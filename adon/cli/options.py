@@ -17,7 +17,7 @@ from network_provisioner.base.errors import BrokerError, InputError
 from network_provisioner.base.units import parse_duration
 
 if TYPE_CHECKING:
-    from adon.planning.placement import Files, Placed
+    from adon.planning.placement import PlacedWorkflow, PlacementInputs
     from network_provisioner.base.flows import Flow
     from network_provisioner.client.broker import BrokerClient
     from site_selector.estimates.beliefs import World
@@ -124,7 +124,7 @@ def answered(args: argparse.Namespace, what: str, found: Any, text: Callable[[],
 OUTPUT_SITE = "local"
 
 
-def placed(args: argparse.Namespace, alternatives: bool = True) -> Placed:
+def placed(args: argparse.Namespace, alternatives: bool = True) -> PlacedWorkflow:
     """The workflow that the options name, mapped with what they say is known. Raises InputError.
 
     ``alternatives=False`` leaves out terms and reasons.
@@ -144,12 +144,12 @@ def believed(args: argparse.Namespace) -> World:
     return believe_files(_files(args), note)
 
 
-def _files(args: argparse.Namespace) -> Files:
+def _files(args: argparse.Namespace) -> PlacementInputs:
     """What :func:`adon.cli.parsing.add_inputs` adds."""
-    from adon.planning.placement import Files
+    from adon.planning.placement import PlacementInputs
 
-    given = {field.name: getattr(args, field.name) for field in fields(Files)}
-    return Files(**{**given, "output_site": args.output_site or OUTPUT_SITE})
+    given = {field.name: getattr(args, field.name) for field in fields(PlacementInputs)}
+    return PlacementInputs(**{**given, "output_site": args.output_site or OUTPUT_SITE})
 
 
 def note(line: str) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from adon.cli.options import above_0
 from adon.cli.output import duration, print_json, table
-from adon.cli.parsing import Nouns, Parser, add_command, add_json, add_noun, whole
+from adon.cli.parsing import CommandParser, Nouns, add_command, add_json, add_noun, whole
 from network_provisioner.base.errors import AdonError
 from network_provisioner.base.units import format_size, parse_duration
 
@@ -79,7 +79,7 @@ def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
     _command(verbs, "show", _SHOW, _show, _SHOW_MORE)
 
 
-def _command(verbs: Nouns[argparse.ArgumentParser], name: str, *more: object) -> Parser:
+def _command(verbs: Nouns[argparse.ArgumentParser], name: str, *more: object) -> CommandParser:
     parser = add_command(verbs, name, *more)  # type: ignore[arg-type]
     parser.add_argument(
         "--config", type=Path, default=Path("adon.yml"), metavar="FILE",
@@ -89,7 +89,7 @@ def _command(verbs: Nouns[argparse.ArgumentParser], name: str, *more: object) ->
     return parser
 
 
-def _add_name(parser: Parser) -> None:
+def _add_name(parser: CommandParser) -> None:
     parser.add_argument(
         "--for", dest="demand", required=True, metavar="NAME", help="whose slots they are"
     )

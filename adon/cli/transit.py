@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from adon.cli.options import above_0, answered, client, instant_of, ports
 from adon.cli.output import duration, print_json, table
-from adon.cli.parsing import Nouns, Parser, add_broker, add_command, add_noun, whole
+from adon.cli.parsing import CommandParser, Nouns, add_broker, add_command, add_noun, whole
 from network_provisioner.base.units import format_rate, parse_duration, parse_rate, parse_size
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
     add_broker(explain)
 
 
-def _add_request(request: Parser) -> None:
+def _add_request(request: CommandParser) -> None:
     request.add_argument("src", metavar="FROM", help="site that sends")
     request.add_argument("dst", metavar="TO", help="site that receives")
     request.add_argument(
@@ -153,7 +153,7 @@ def _add_request(request: Parser) -> None:
     add_broker(request)
 
 
-def _add_list(lister: Parser) -> None:
+def _add_list(lister: CommandParser) -> None:
     lister.add_argument(
         "--all", action="store_true", help="also those that have ended, and why some got no path"
     )

@@ -43,7 +43,7 @@ def parse_config(data: object, where: str, fitting: bool = True) -> Config:
 
 def check_monitoring(settings: MonitoringConfig, network: Topology) -> None:
     """Whether the section can be used. Raises InputError."""
-    from adon.service.parts import check  # noqa: PLC0415  # what a command without it never reads
+    from adon.service.monitoring import check  # noqa: PLC0415  # what a command without it never reads
 
     check(settings, network)
 

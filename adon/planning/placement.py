@@ -36,7 +36,7 @@ from site_selector.mapping.placement import Mapping as SiteMapping
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class PlacedWorkflow:
     """A mapping, with what it was made from."""
 
     inputs: Inputs
@@ -56,7 +56,7 @@ def place(
     seed: int = 0,
     now: float | None = None,
     alternatives: bool = True,
-) -> Placed:
+) -> PlacedWorkflow:
     """Map a workflow with what is known now. Raises InputError.
 
     ``alternatives=False`` leaves out terms and reasons, which cost time for large workflows.
@@ -82,7 +82,7 @@ def place(
         output_site=output_site,
     )
     mapping = map_workflow(inputs, world, output_site, seed, alternatives=alternatives)
-    return Placed(inputs, world, mapping)
+    return PlacedWorkflow(inputs, world, mapping)
 
 
 def counted(pool: Mapping[str, int], idle: Mapping[str, int], at: float) -> dict[str, SitePool]:
@@ -96,7 +96,7 @@ def counted(pool: Mapping[str, int], idle: Mapping[str, int], at: float) -> dict
 
 
 @dataclass(frozen=True, slots=True)
-class Files:
+class PlacementInputs:
     """What a workflow is placed with: its catalogs (those left out stand inside it or beside it),
     where its jobs may run and its results go; ``archive``, ``config``, ``pool`` and ``broker`` are
     whom :func:`sources` asks. Without a workflow, ``sites`` is what is meant."""
@@ -128,8 +128,8 @@ class Files:
 
 
 def place_files(
-    files: Files, *, seed: int = 0, say: Say | None = None, alternatives: bool = True
-) -> Placed:
+    files: PlacementInputs, *, seed: int = 0, say: Say | None = None, alternatives: bool = True
+) -> PlacedWorkflow:
     """:func:`place` for files. Raises InputError, also for a missing archive."""
     inputs = files.inputs()
     if files.output_site is not None:
@@ -145,7 +145,7 @@ def place_files(
         )
 
 
-def believe_files(files: Files, say: Say | None = None) -> World:
+def believe_files(files: PlacementInputs, say: Say | None = None) -> World:
     """What is believed for a workflow, without mapping it; without a workflow: of the site catalog
     and the paths between its sites. Raises InputError, also where there is neither."""
     if files.workflow is not None:

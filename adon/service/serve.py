@@ -22,7 +22,7 @@ from adon.service.wiring import make_broker
 from network_provisioner.base.errors import AdonError, InputError
 
 if TYPE_CHECKING:
-    from adon.service.parts import Monitoring
+    from adon.service.monitoring import Monitoring
     from monitors.archive.archive import Archive
     from network_provisioner.access import Keyring
     from network_provisioner.broker import Broker
@@ -115,13 +115,14 @@ def _monitoring(
 ) -> Monitoring:
     """What runs beside paths, not started. Raises InputError."""
     from adon.config.sections import MonitoringConfig
+    from adon.service.monitoring import make_monitoring
     from adon.service.notices import notifier_of
-    from adon.service.parts import Around, make_monitoring
+    from adon.service.parts import PartContext
     from monitors.rules import rules_from_list
     from monitors.workflows.owners import Owners
 
     settings = config.monitoring or MonitoringConfig()
-    around = Around(
+    around = PartContext(
         settings=settings,
         collector=config.pool.collector if config.pool else None,
         state=config.broker.state,

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from adon.cli.main import main
-from adon.cli.parsing import Parser, whole
+from adon.cli.parsing import CommandParser, whole
 from examples.demo.outer import DemoRequest, run
 
 _MORE = """
@@ -25,9 +25,11 @@ Exit codes: 0 the workflow succeeded; 1 it ran and failed; 2 it could not be run
 """
 
 
-def build_parser() -> Parser:
+def build_parser() -> CommandParser:
     """The options of the demo."""
-    parser = Parser(prog="python -m examples.demo", description=__doc__, epilog=_MORE.strip())
+    parser = CommandParser(
+        prog="python -m examples.demo", description=__doc__, epilog=_MORE.strip()
+    )
     parser.set_defaults(run=_run)
     parser.add_argument("--debug", action="store_true", help="show a traceback instead of one line")
     parser.add_argument(

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
 
-from adon.planning.placement import Placed
+from adon.planning.placement import PlacedWorkflow
 from condor_plugins.waiting import Stuck
 from network_provisioner.base.errors import AdonError
 from pegasus_hooks.planner.model import PlannedWorkflow
@@ -47,8 +47,8 @@ class Course:
 
     step: str = "the testbed came up"
     workflow: str = ""
-    before: Placed | None = None
-    placed: Placed | None = None
+    before: PlacedWorkflow | None = None
+    placed: PlacedWorkflow | None = None
     planned: PlannedWorkflow | None = None
     submitted_at: float = 0.0
     end: Ended | None = None

@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from adon.planning.placement import Placed, place
+from adon.planning.placement import PlacedWorkflow, place
 from condor_plugins.pool.sitepool import SitePool, pool_from_json
 from examples.demo.options import DemoOptions
 from examples.testbed import plan as paper
@@ -137,7 +137,7 @@ def pool_slots(pool: Pool) -> tuple[dict[str, int], dict[str, int]]:
 
 def choose_sites(
     made: Made, archive: Archive, earlier: int, pool: Pool, seed: int, say: Say
-) -> tuple[Placed, Placed]:
+) -> tuple[PlacedWorkflow, PlacedWorkflow]:
     """Map the workflow with all that was measured, and with the catalogs alone.
 
     The second of the two is what runs; the first is there to show what measurements changed. They

@@ -10,7 +10,7 @@ from pathlib import Path
 from statistics import median
 from typing import TypeVar
 
-from adon.planning.placement import Files, place_files
+from adon.planning.placement import PlacementInputs, place_files
 from pegasus_hooks.planner import Options, Sources, plan
 from site_selector.mapping.placement import Mapping
 from tests.bench import Figure, Tell, bench
@@ -30,7 +30,7 @@ def line_overhead(tell: Tell) -> Iterable[Figure]:
         folder = Path(name)
         workflow = soykb(folder / "soykb", SAMPLES, CHROMOSOMES)
         tell("mapped (not measured here: P2)")
-        placed = place_files(Files(workflow, output_site=STORE))
+        placed = place_files(PlacementInputs(workflow, output_site=STORE))
         inputs, sites = placed.inputs, placed.mapping.sites
         tell(f"planned {REPEATS} times")
         base, hooks = folder / "submit", folder / "hooks.json"

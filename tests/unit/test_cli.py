@@ -245,8 +245,8 @@ def test_doctor_tells_what_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path:
 
 
 def test_doctor_is_content_where_all_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    good = doctor.Finding("everything", "there", True)
-    lacking = doctor.Finding("a luxury", "not there", False, needed=False, advice="do without")
+    good = doctor.CheckResult("everything", "there", True)
+    lacking = doctor.CheckResult("a luxury", "not there", False, needed=False, advice="do without")
     monkeypatch.setattr(doctor, "findings", lambda _: iter([good, lacking]))
     ran = adon("doctor")
     assert ran.code == 0

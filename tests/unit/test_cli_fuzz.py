@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from adon.config.adon_yml import load_config
-from adon.planning.placement import Files, place_files
+from adon.planning.placement import PlacementInputs, place_files
 from network_provisioner.base.errors import InputError
 from network_provisioner.client import hookconfig
 from pegasus_hooks.planner.model import Sources
@@ -118,7 +118,7 @@ def load_from(content: bytes, name: str) -> None:
         workflow = write_world(Path(folder))
         (Path(folder) / f"{name}.yml").write_bytes(content)
         try:
-            placed = place_files(Files(workflow, output_site="local"))
+            placed = place_files(PlacementInputs(workflow, output_site="local"))
             plan(
                 placed.inputs,
                 Sources(workflow),
