@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from adon.config.adon_yml import Config
+from adon.config.sections import Config
 from condor_plugins.pool.command import CommandExpansion
 from condor_plugins.pool.demand import ExpansionLimits
 from condor_plugins.pool.startd import StartdExpansion

@@ -43,7 +43,7 @@ _ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class MappingAnswer:
     """Sites by job id; the policy and the expected makespan in seconds are for the log. ``tell``
     says why, which takes longer than to choose."""
 
@@ -63,7 +63,7 @@ class Answer:
         out.flush()
 
 
-def answers(request: Request, note: Note) -> Iterator[Answer]:
+def answers(request: Request, note: Note) -> Iterator[MappingAnswer]:
     """Map the workflow of a request with what is known now: a quick mapping first where it is
     large, the good one last. Raises InputError."""
     find = partial(
@@ -105,7 +105,7 @@ def answers(request: Request, note: Note) -> Iterator[Answer]:
     for way in (quick, good) if len(problem.jobs) >= FIRST_FROM else (good,):
         best, policy = settle(whole, bound.groups, way, estimator.score)
         sites = bound.merged.expand(best)
-        yield Answer(
+        yield MappingAnswer(
             {job: problem.places[site] for job, site in zip(problem.jobs, sites, strict=True)},
             policy,
             estimator.makespan(best),

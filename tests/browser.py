@@ -34,7 +34,6 @@ _FLAGS = (
 )  # fmt: skip
 _LIMIT_S = 180.0  # nothing here takes nearly as long
 _DRAWN_S = 240.0
-_CLICKS = 5
 KEYS = {
     "Tab": ("Tab", 9, ""), "Enter": ("Enter", 13, "\r"), "Space": (" ", 32, " "),
     "Escape": ("Escape", 27, ""), "ArrowRight": ("ArrowRight", 39, ""),
@@ -142,28 +141,16 @@ class Page:
         self.call("Input.insertText", text=words)
 
     def click(self, selector: str) -> None:
-        """With the mouse, in the middle of an element. Where the page moved it away under the
-        mouse, as it does when something new is on it, once more, as people do."""
-        for _ in range(_CLICKS):
-            self._click(selector)
-            if self.run("window.hit") is not False:  # undefined on a page that came by it
-                return
-        raise BrowserError(f"{selector} cannot be hit")
-
-    def _click(self, selector: str) -> None:
-        self.wait(f"document.querySelector({json.dumps(selector)})")
-        self.run(
-            "window.hit = false; addEventListener('click', (e) => { window.hit ||="
-            f" Boolean(e.target.closest({json.dumps(selector)})) }}, {{capture: true, once: true}})"
-        )
-        place = self.run(
+        """The middle of an element, as soon as it is there with nothing over it. To look where it
+        is and to click is one step, for a live page may move it between two."""
+        self.wait(
             f"(() => {{ const e = document.querySelector({json.dumps(selector)});"
             " e.scrollIntoView({block: 'center'}); const r = e.getBoundingClientRect();"
-            " return [r.left + r.width / 2, r.top + r.height / 2] })()"
+            " const [clientX, clientY] = [r.left + r.width / 2, r.top + r.height / 2];"
+            " const top = document.elementFromPoint(clientX, clientY);"
+            " if (!e.contains(top)) return false; e.focus?.(); top.dispatchEvent(new MouseEvent("
+            "'click', {bubbles: true, cancelable: true, clientX, clientY})); return true })()"
         )
-        where = {"x": place[0], "y": place[1], "button": "left", "clickCount": 1}
-        self.call("Input.dispatchMouseEvent", type="mousePressed", **where)
-        self.call("Input.dispatchMouseEvent", type="mouseReleased", **where)
 
     def shot(self, file: Path, whole: bool = True) -> Path:
         """A picture of the window, or of the whole page, as PNG."""

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from browser import Page
 
 from monitors.alerts.anomalies.model import Anomaly
 from monitors.alerts.anomalies.records import to_measurement
@@ -29,6 +30,15 @@ AGENTS: dict[str, Any] = {
     "tasks": {"rtt": {"tool": "echo", "from": "mu", "to": "tacc", "every": "1 min", "for": "5 s"}},
 }
 """Section ``monitoring`` of one that has agents, which never come."""
+PAGES = ("workflows", "network", "decisions", "measurements", "agents", "pool")
+
+
+def show(page: Page, url: str, name: str) -> None:
+    """Open a page of the dashboard and wait until it is drawn and connected."""
+    page.go(f"{url}/dashboard/#/{name}")
+    # Neither the page nor, of a workflow, what is asked for after it is still to come.
+    page.wait("document.querySelector('main h1') && !document.querySelector('[data-key=wait]')")
+    page.wait("document.getElementById('line').dataset.state === 'live'")
 
 
 def post(url: str, path: str, body: object) -> Any:

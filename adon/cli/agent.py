@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import logging
+import signal
+import sys
+import threading
+import time
+from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from adon.cli.parsing import Nouns, Parser, add_command, add_json, add_noun
+from adon.cli.output import print_json
+from adon.cli.parsing import CommandParser, Nouns, add_command, add_json, add_noun
+from network_provisioner.base.errors import InputError, printable
+from network_provisioner.base.units import parse_duration
 
 if TYPE_CHECKING:
     from monitors.measurements.probes.probe import Reading
@@ -50,7 +59,7 @@ def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
 
 
 def _add_probe(verbs: Nouns[Any]) -> None:
-    probe: Parser = add_command(verbs, "probe", _PROBE, _probe, _PROBE_MORE)
+    probe: CommandParser = add_command(verbs, "probe", _PROBE, _probe, _PROBE_MORE)
     probe.add_argument("tool", metavar="TOOL", help="tcp, udp, echo, ping, trace or host")
     probe.add_argument("--to", default="", metavar="ADDRESS", help="the other end's IP address")
     probe.add_argument("--port", type=int, default=5201, help="of the server (default: 5201)")
@@ -67,16 +76,12 @@ def _add_probe(verbs: Nouns[Any]) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
-    import logging
-    import signal
-    import threading
     from importlib import metadata
 
     from adon.config.yamlfile import read_yaml
     from monitors.measurements.agent.agent import Agent, following
     from monitors.measurements.agent.settings import settings_from_dict
     from monitors.measurements.probes.probe import Halt
-    from network_provisioner.base.errors import InputError
 
     version = metadata.version("adon-wms")
     data = read_yaml(args.config)
@@ -97,11 +102,7 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _probe(args: argparse.Namespace) -> int:
-    import sys
-
-    from adon.cli.output import print_json
     from monitors.measurements.probes.probe import ProbeError
-    from network_provisioner.base.errors import printable
 
     try:
         findings = _findings(args)
@@ -120,16 +121,11 @@ def _probe(args: argparse.Namespace) -> int:
 
 
 def _findings(args: argparse.Namespace) -> list[Reading]:
-    import time
-    from ipaddress import ip_address
-
     from monitors.measurements.agent.messages import Assignment, Role
     from monitors.measurements.agent.perform import measure, order_of
     from monitors.measurements.agent.settings import AgentSettings
     from monitors.measurements.probes.probe import Halt
     from monitors.measurements.probes.tools import tool_of
-    from network_provisioner.base.errors import InputError
-    from network_provisioner.base.units import parse_duration
 
     tool = tool_of(args.tool, "TOOL")
     if tool.name == "command":
@@ -161,8 +157,6 @@ def _findings(args: argparse.Namespace) -> list[Reading]:
 
 def _option(text: str) -> tuple[str, Any]:
     """``NAME=VALUE``; a whole number where it is one."""
-    from network_provisioner.base.errors import InputError
-
     name, given, value = text.partition("=")
     if not given:
         raise InputError(f"--set: found {text!r}, expected OPTION=VALUE")

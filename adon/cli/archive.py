@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from adon.cli.archive_keep import add_keep, opened
+from adon.cli.options import moment_of
 from adon.cli.output import duration, print_json, table
-from adon.cli.parsing import Nouns, Parser, add_command, add_json, add_noun, names, whole
+from adon.cli.parsing import (
+    CommandParser,
+    Nouns,
+    add_command,
+    add_json,
+    add_noun,
+    names,
+    whole,
+)
+from network_provisioner.base.errors import InputError
+from network_provisioner.stores.database_url import check_state, is_database_url, place
 
 if TYPE_CHECKING:
     from monitors.archive.archive import Archive, Estimate, Selection
+
 
 _SHOW = """Show what an archive holds: for each metric how many measurements and of what.
 
@@ -87,14 +99,14 @@ def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
     add_keep(verbs)
 
 
-def _add_place(parser: Parser) -> None:
+def _add_place(parser: CommandParser) -> None:
     parser.add_argument(
         "--archive", default="adon-archive.sqlite", metavar="FILE_OR_URL",
         help="where measurements are (default: ./%(default)s)",
     )  # fmt: skip
 
 
-def _add_selection(parser: Parser) -> None:
+def _add_selection(parser: CommandParser) -> None:
     parser.add_argument("--subject", help="of this path, site or host alone, as 'mu>tacc'")
     parser.add_argument("--workflow", metavar="UUID", help="of this workflow alone")
     parser.add_argument("--source", help="measured by this one alone")
@@ -105,8 +117,6 @@ def _add_selection(parser: Parser) -> None:
 
 def _moment(text: str | None, option: str) -> float | None:
     """An instant, or how long ago. Raises InputError."""
-    from adon.cli.times import moment_of
-
     return moment_of(text, option, time.time())
 
 
@@ -146,8 +156,6 @@ def _show(args: argparse.Namespace) -> int:
 
 
 def _query(args: argparse.Namespace) -> int:
-    import json
-
     from monitors.archive.export import as_dict
 
     with opened(args.archive) as archive:
@@ -189,7 +197,6 @@ def _known(
     archive: Archive, what: str, subject: str, now: float
 ) -> tuple[str, str, Estimate | None]:
     from monitors.archive import knowledge
-    from network_provisioner.base.errors import InputError
 
     found: knowledge.Known | None
     if what == "gamma_a":
@@ -246,4 +253,80 @@ def _export(args: argparse.Namespace) -> int:
             return 0
         count = to_file(found, args.output, kind)
     print(f"{args.output}: {count} measurements")
+    return 0
+
+
+_RETAIN = """Roll up and take away what is older than adon.yml says (monitoring.retention), at once.
+
+The broker does it every hour by itself; this is for archives without one.
+"""
+_RETAIN_MORE = """
+Examples:
+  adon archive retain --config adon.yml --dry-run
+"""
+_COPY = """Copy everything from one archive to another, which must be empty.
+
+Places are files or postgresql:// URLs. Stop who writes first: what they record meanwhile might not
+be copied. The first place stays as it is.
+"""
+_COPY_MORE = """
+Examples:
+  adon archive copy adon-archive.sqlite postgresql://adon@db.example.org/adon
+"""
+
+
+def add_keep(verbs: Nouns[argparse.ArgumentParser]) -> None:
+    """Add ``adon archive retain|copy``."""
+    retain = add_command(verbs, "retain", _RETAIN, _retain, _RETAIN_MORE)
+    retain.add_argument("--config", type=Path, required=True, metavar="FILE", help="adon.yml")
+    retain.add_argument("--dry-run", action="store_true", help="only say how many would go")
+    copy = add_command(verbs, "copy", _COPY, _copy, _COPY_MORE)
+    copy.add_argument("source", metavar="FROM", help="a file or a postgresql:// URL")
+    copy.add_argument("target", metavar="TO", help="the same, empty; made where it is not there")
+
+
+def opened(place: str) -> Archive:
+    """An archive that is there, for reading. Raises InputError, ArchiveError."""
+    from monitors.archive.archive import Archive
+
+    check_state(place)
+    if not is_database_url(place) and not Path(place).exists():
+        raise InputError(f"{place}: found no such file, expected an archive of measurements")
+    return Archive(place, read_only=True)
+
+
+def _retain(args: argparse.Namespace) -> int:
+    from adon.config.adon_yml import load_config
+    from monitors.archive.archive import Archive
+    from monitors.archive.retention.horizons import Retention, retention_from_dict
+    from monitors.archive.retention.service import due, retain
+
+    config = load_config(args.config)
+    settings = config.monitoring
+    retention = retention_from_dict(settings.retention if settings is not None else {})
+    where = place(config.broker.archive, args.config.parent)
+    opened(str(where)).close()
+    if retention == Retention():
+        print(f"{args.config} has no monitoring.retention: everything is kept")
+        return 0
+    with Archive(where) as archive:
+        if args.dry_run:
+            counts = due(archive, retention, time.time())
+            for metric, count in counts.items():
+                print(f"{metric}: {count} measurements")
+            print(f"in all {sum(counts.values())} would go; nothing was done")
+            return 0
+        done = retain(archive, retention, time.time())
+    print(f"took {done.removed} measurements away, made {done.made} roll-ups")
+    return 0
+
+
+def _copy(args: argparse.Namespace) -> int:
+    from monitors.archive.archive import Archive
+    from monitors.archive.contents import copy_archive
+
+    check_state(args.target)
+    with opened(args.source) as source, Archive(args.target) as target:
+        count = copy_archive(source, target)
+    print(f"copied {count} measurements")
     return 0

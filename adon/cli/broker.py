@@ -7,12 +7,13 @@ switches. Transits that still live come back with the next start, until their le
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 from typing import Any
 
 from adon.cli.output import print_json
 from adon.cli.parsing import Nouns, add_command, add_json, add_noun
-from network_provisioner.access import Role
+from network_provisioner.access import Role, hash_of, new_token
 
 _MORE = """
 Examples:
@@ -73,14 +74,14 @@ def _run(args: argparse.Namespace) -> int:
 def _new_token(args: argparse.Namespace) -> int:
     import yaml
 
-    from adon.config.adon_yml import TokenConfig, checked
-    from network_provisioner.access import hash_of, new_token
+    from adon.config.sections import TokenConfig
+    from network_provisioner.base.schema import read
 
     token = new_token()
     entry = {"name": args.name, "role": args.role, "sha256": hash_of(token)}
     if args.expires is not None:
         entry["expires"] = args.expires
-    checked(TokenConfig, entry, "token")
+    read(TokenConfig, entry, "token")
     if args.file is not None:
         _write_secret(args.file, token)
     if args.json:
@@ -94,8 +95,6 @@ def _new_token(args: argparse.Namespace) -> int:
 
 
 def _write_secret(file: Path, text: str) -> None:
-    import os
-
     # A new file: one that is there may be open to others, or be another's token.
     descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "w", encoding="ascii") as opened:
@@ -103,7 +102,7 @@ def _write_secret(file: Path, text: str) -> None:
 
 
 def _openapi(args: argparse.Namespace) -> int:
-    from adon.service.parts import described
+    from adon.service.monitoring import described
     from network_provisioner.api import description
 
     print_json(description(described()))

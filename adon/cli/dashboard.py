@@ -7,6 +7,8 @@ is changed. A broker of your own serves its dashboard itself, at its address.
 from __future__ import annotations
 
 import argparse
+import tempfile
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -34,9 +36,7 @@ def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
-    import tempfile
-
-    from adon.config.adon_yml import split_address
+    from adon.config.sections import split_address
     from adon.service.serve import serve
 
     split_address(args.listen, "--listen")
@@ -80,7 +80,6 @@ def _copied(demo: Path, listen: str, folder: Path) -> Path:
 def _copy(source: Path, target: Path) -> None:
     """Copy a database that may be in use. Raises InputError."""
     import sqlite3
-    from contextlib import closing
 
     try:
         with (

@@ -15,6 +15,9 @@ from pathlib import Path
 
 from adon.cli.output import print_json
 from adon.cli.parsing import Nouns, add_command, add_json
+from adon.machine import box
+from network_provisioner.base.errors import AdonError
+from network_provisioner.stores.database_url import is_database_url
 
 _MORE = """
 Exit codes: 0 nothing that is needed is missing; 1 something is.
@@ -26,7 +29,7 @@ _DISK_BYTES = 2e9
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CheckResult:
     """One thing looked at. ``needed`` is False where the line goes on without it."""
 
     what: str
@@ -46,29 +49,29 @@ def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
     add_json(parser)
 
 
-def findings(config: Path | None = None) -> Iterator[Finding]:
+def findings(config: Path | None = None) -> Iterator[CheckResult]:
     """Everything the line needs or can use, in the order it is used."""
     version = ".".join(map(str, sys.version_info[:3]))
-    yield Finding(
+    yield CheckResult(
         "Python 3.11 or later", version, sys.version_info >= (3, 11),
         advice="install python3.11 or later and make .venv with it",
     )  # fmt: skip
     yield from _python_packages()
     planner = shutil.which("pegasus-plan")
-    yield Finding(
+    yield CheckResult(
         "pegasus-plan", planner or "not on PATH", planner is not None, False,
         "the embedded planner stands in; install Pegasus to use its own",
     )  # fmt: skip
     absent = [program for program in _PROGRAMS if shutil.which(program) is None]
     apt = shutil.which("apt-get")
-    yield Finding(
+    yield CheckResult(
         "apt-get (private copies of HTCondor, GridFTP and tools)",
         apt or "not on PATH", apt is not None, bool(absent),
         f"use Debian 12 or later, or put {', '.join(absent)} on PATH"
         if absent else "not needed: all programs are on PATH",
     )  # fmt: skip
     setpriv = shutil.which("setpriv")
-    yield Finding(
+    yield CheckResult(
         "setpriv", setpriv or "not on PATH", setpriv is not None,
         advice="apt-get install util-linux",
     )  # fmt: skip
@@ -79,7 +82,7 @@ def findings(config: Path | None = None) -> Iterator[Finding]:
         yield _archive(config)
 
 
-def _python_packages() -> Iterator[Finding]:
+def _python_packages() -> Iterator[CheckResult]:
     from importlib import metadata
 
     def installed(package: str) -> str | None:
@@ -90,43 +93,39 @@ def _python_packages() -> Iterator[Finding]:
 
     for package in _PACKAGES:
         found = installed(package)
-        yield Finding(
+        yield CheckResult(
             f"Python package {package}", found or "not found", found is not None,
             advice=f"pip install {package}",
         )  # fmt: skip
     absent = [package for package in _COMMON if installed(package) is None]
-    yield Finding(
+    yield CheckResult(
         f"Python packages {', '.join(_COMMON)}",
         "all there" if not absent else f"without {', '.join(absent)}", not absent,
         advice=f"pip install {' '.join(absent)}",
     )  # fmt: skip
 
 
-def _network() -> Finding:
-    from adon.machine import box
-
+def _network() -> CheckResult:
     reason = box.can_box()
-    return Finding(
+    return CheckResult(
         "real network in namespaces", reason or "possible", reason is None, False,
         "until then the network is simulated",
     )  # fmt: skip
 
 
-def _disk() -> Finding:
+def _disk() -> CheckResult:
     cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser().absolute()
     place = next(p for p in (cache, *cache.parents) if p.is_dir())
     free = shutil.disk_usage(place).free
-    return Finding(
+    return CheckResult(
         f"2 GB of disk for programs in {cache}", f"{free / 1e9:.1f} GB free", free > _DISK_BYTES,
         advice="make room, or name another place in XDG_CACHE_HOME",
     )  # fmt: skip
 
 
-def _state(file: Path) -> Finding:
+def _state(file: Path) -> CheckResult:
     """Whether the broker could keep its state where the configuration says."""
     from adon.config.adon_yml import load_config
-    from network_provisioner.base.errors import AdonError
-    from network_provisioner.stores.database_url import is_database_url
 
     what = f"the broker's state as {file} has it"
     try:
@@ -134,15 +133,13 @@ def _state(file: Path) -> Finding:
         found, works = _database(where) if is_database_url(where) else _state_file(Path(where))
     except AdonError as error:
         found, works = str(error), False
-    return Finding(what, found, works, advice="mend broker.state: docs/state.md")
+    return CheckResult(what, found, works, advice="mend broker.state: docs/state.md")
 
 
-def _archive(file: Path) -> Finding:
+def _archive(file: Path) -> CheckResult:
     """Whether the broker could keep measurements where the configuration says."""
     from adon.config.adon_yml import load_config
     from monitors.archive.archive import Archive
-    from network_provisioner.base.errors import AdonError
-    from network_provisioner.stores.database_url import is_database_url
 
     what = f"the archive of measurements as {file} has it"
     try:
@@ -151,7 +148,7 @@ def _archive(file: Path) -> Finding:
         Archive(where, read_only=True).close()  # another program's is refused
     except AdonError as error:
         found, works = str(error), False
-    return Finding(what, found, works, advice="mend broker.archive: docs/archive.md")
+    return CheckResult(what, found, works, advice="mend broker.archive: docs/archive.md")
 
 
 def _database(url: str) -> tuple[str, bool]:

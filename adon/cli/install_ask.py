@@ -9,6 +9,8 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from network_provisioner.base.errors import InputError
+
 if TYPE_CHECKING:
     from pegasus_hooks.install.edits import FileEdit
     from pegasus_hooks.install.home import InstallTarget
@@ -31,8 +33,6 @@ def closed(python: Path) -> Path | None:
 
 def agreed(args: argparse.Namespace, needed: Sequence[FileEdit]) -> bool:
     """Show the diff, and ask where nobody said yes. Raises InputError where nobody can be asked."""
-    from network_provisioner.base.errors import InputError
-
     print("".join(change.diff() for change in needed), end="")
     if args.dry_run:
         print("dry run: nothing was changed")

@@ -14,9 +14,10 @@ from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from adon.cli import install_hooks
 from adon.cli.install_ask import add_options, agreed, closed
+from adon.cli.install_pegasus import hook_config, notes
 from adon.cli.parsing import DEFAULT_BROKER, Nouns, add_command
+from network_provisioner.base.errors import InputError
 
 if TYPE_CHECKING:
     from condor_plugins.transfers.setup import TransferSettings
@@ -80,7 +81,6 @@ def add(verbs: Nouns[argparse.ArgumentParser]) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
-    from network_provisioner.base.errors import InputError
     from pegasus_hooks.install.edits import carry_out, check_writable, locked
 
     folder = args.config_dir.expanduser().absolute()
@@ -109,7 +109,6 @@ def _run(args: argparse.Namespace) -> int:
 
 def _to_install(args: argparse.Namespace, folder: Path) -> list[FileEdit]:
     from condor_plugins.transfers import setup
-    from network_provisioner.base.errors import InputError
     from pegasus_hooks.install.edits import FileEdit, read
 
     if not args.site:
@@ -143,7 +142,6 @@ def _to_undo(folder: Path) -> list[FileEdit]:
 def _refuse_foreign(folder: Path, path: Path, before: bytes | None) -> None:
     """Raises InputError for a file of our name that is somebody's, and for somebody's hooks."""
     from condor_plugins.transfers import setup
-    from network_provisioner.base.errors import InputError
 
     if before is not None and setup.hooks_of(before) is None:
         raise InputError(f"{path}: found a file that is not ours, expected none of this name")
@@ -177,7 +175,7 @@ def _daemon_user() -> str:
 def _hooks_text(args: argparse.Namespace) -> str:
     from network_provisioner.client.hookconfig import HookConfig
 
-    common = install_hooks.hook_config(args)
+    common = hook_config(args)
     config = replace(common, archive=None, watch=None, site=args.site, project=args.project)
     usual = {f.name: f.default for f in fields(HookConfig)}
     said = {k: v for k, v in asdict(config).items() if v != usual[k]}
@@ -202,7 +200,7 @@ def _notes(args: argparse.Namespace) -> Iterator[str]:
     """What keeps it from working, as far as can be seen from here."""
     from condor_plugins.transfers import setup
 
-    yield from install_hooks.notes(args)
+    yield from notes(args)
     if shutil.which("condor_config_val") and _value_of(setup.SETTING) != setup.KEYWORD:
         yield f"HTCondor does not read {args.config_dir}: is it its LOCAL_CONFIG_DIR?"
     python = Path(sys.executable).absolute()

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 import os
+import subprocess
 import sys
 from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from adon.cli import install_catalog, install_hooks
 from adon.cli.install_ask import (
     add_options,
     agreed,
@@ -19,12 +19,16 @@ from adon.cli.install_ask import (
     still_needed,
     undo,
 )
-from adon.cli.parsing import Nouns, add_command
+from adon.cli.parsing import DEFAULT_BROKER, Nouns, add_command
+from network_provisioner.base.errors import AdonError, InputError
+from network_provisioner.stores.database_url import place
 
 if TYPE_CHECKING:
+    from network_provisioner.client.hookconfig import HookConfig
     from pegasus_hooks.install.home import InstallTarget, PegasusHome
     from pegasus_hooks.install.parts import InstallPart
     from pegasus_hooks.install.verify import Verification
+
 
 _PEGASUS = """Install ADON into a Pegasus, or take it out again: site selection, and the hooks.
 
@@ -80,7 +84,7 @@ def add(verbs: Nouns[argparse.ArgumentParser]) -> None:
         "--timeout", type=_seconds, metavar="S",
         help="seconds that ADON may take for a workflow (default: 30), then a built-in rule maps",
     )  # fmt: skip
-    install_hooks.add_options(parser)
+    _add_hook_options(parser)
     add_options(parser)
 
 
@@ -98,7 +102,7 @@ def _run(args: argparse.Namespace) -> int:
     from pegasus_hooks.install.edits import locked
 
     if args.catalog is not None:
-        return install_catalog.run(args, _home)
+        return _run_catalog(args)
     home = _home(args)
     places = _places(args, home)
     with locked(places[0].lock):
@@ -109,7 +113,6 @@ def _run(args: argparse.Namespace) -> int:
 
 def _home(args: argparse.Namespace) -> PegasusHome | None:
     """The Pegasus; what is one user's can be changed without."""
-    from network_provisioner.base.errors import InputError
     from pegasus_hooks.install.home import home_at, home_on_path
 
     if args.home is not None:
@@ -159,14 +162,13 @@ def _parts(
     if args.only != "selector":
         assert home is not None
         exitcode = home.root / "bin" / "pegasus-exitcode"
-        config = install_hooks.hook_config(args)
+        config = hook_config(args)
         parts.append(hooks_part(place.programs, python, exitcode, config))
     return parts
 
 
 def _selector(args: argparse.Namespace, python: str) -> InstallPart:
     from adon.planning.jar import planner_jar
-    from network_provisioner.base.errors import InputError
     from pegasus_hooks.install.parts import callout_part, plugin_part
 
     if args.callout:
@@ -218,7 +220,6 @@ def _warm() -> None:
 
     In a process of its own: what it prints is its own affair, and it is no reason to fail.
     """
-    import subprocess
 
     print("preparing for large workflows (once, up to a minute)", flush=True)
     command = [sys.executable, "-I", "-m", "site_selector.warm"]
@@ -254,7 +255,7 @@ def _notes(
                 f"{post}, which runs instead of pegasus-exitcode, and so of ADON's POST: paths are "
                 "given back by the watcher, and no transfer is recorded"
             )
-    yield from install_hooks.notes(args)
+    yield from notes(args)
 
 
 def _verified(
@@ -268,3 +269,98 @@ def _verified(
     if place.shell:
         environ |= environment(place, parts)
     return verify(home, parts, environ, own_home=args.user)
+
+
+# Every user's own, made when the first workflow runs.
+WATCH_FOLDER = "~/.local/state/adon/watch"
+
+
+def _add_hook_options(parser: argparse.ArgumentParser) -> None:
+    """``--broker``, ``--token-file``, ``--ahead``."""
+    parser.add_argument(
+        "--broker", metavar="URL",
+        help=f"whom the hooks ask (default: the broker of --config, else {DEFAULT_BROKER})",
+    )  # fmt: skip
+    parser.add_argument(
+        "--token-file", metavar="FILE",
+        help="file with what they show it, where it asks for a token; ~ is each user's home",
+    )  # fmt: skip
+    parser.add_argument(
+        "--ahead", action="store_true",
+        help="reserve for whole workflows in advance, as far as the plan tells",
+    )  # fmt: skip
+
+
+def hook_config(args: argparse.Namespace) -> HookConfig:
+    """The hooks' configuration. Raises InputError for what is no URL."""
+    from adon.config.adon_yml import load_config
+    from network_provisioner.client.broker import BrokerClient
+    from network_provisioner.client.hookconfig import HookConfig
+
+    broker, archive = args.broker, None
+    if args.config is not None:
+        loaded = load_config(args.config)
+        scheme = "http" if loaded.security.tls is None else "https"
+        broker = broker or f"{scheme}://{loaded.broker.listen}"
+        archive = str(place(loaded.broker.archive, args.config.parent.absolute()))
+    broker = broker or DEFAULT_BROKER
+    BrokerClient(broker)
+    token = args.token_file
+    if token is not None and not token.startswith("~"):
+        token = str(Path(token).absolute())
+    return HookConfig(
+        broker=broker, archive=archive, token_file=token, watch=WATCH_FOLDER, ahead=args.ahead
+    )
+
+
+def notes(args: argparse.Namespace) -> Iterator[str]:
+    """Whether the broker answers now; it need not."""
+    from network_provisioner.client.hookclient import client_of
+
+    try:
+        client_of(hook_config(args)).health()
+    except AdonError as error:
+        yield f"{error}; until that changes transfers go without a path"
+
+
+def _run_catalog(args: argparse.Namespace) -> int:
+    """Install or undo. Raises InputError."""
+    from pegasus_hooks.install.catalog import place_for_catalog
+    from pegasus_hooks.install.edits import locked
+
+    for name, given in (
+        ("--user", args.user), ("--callout", args.callout), ("--timeout", args.timeout),
+        ("--only selector", args.only == "selector"),
+    ):  # fmt: skip
+        if given:
+            raise InputError(f"--catalog: found beside {name}, expected one of both")
+    home = _home(args)
+    place = place_for_catalog(args.catalog)
+    with locked(place.lock):
+        if args.undo:
+            return undo(args, [place], {"selector"})
+        assert home is not None
+        return _catalog_install(args, home, place)
+
+
+def _catalog_install(args: argparse.Namespace, home: PegasusHome, place: InstallTarget) -> int:
+    from pegasus_hooks.install.catalog import catalog_part, changes_for_catalog, entry
+    from pegasus_hooks.install.edits import check_writable
+    from pegasus_hooks.install.verify import verify
+
+    python = str(Path(sys.executable).absolute())
+    part = catalog_part(place, home, python, hook_config(args))
+    wanted = changes_for_catalog(place, home, part)
+    needed = [change for change in wanted if change.needed]
+    if not needed:
+        print(f"nothing to do: ADON is installed as asked, in {place.settings}")
+        return 0
+    check_writable(needed)
+    if not agreed(args, needed):
+        return 0 if args.dry_run else 1
+    lines = "".join(f"{line}\n" for line in entry(home, part))
+    if not conclude(place, wanted, [part], lambda: verify(home, [part], os.environ, False, lines)):
+        return 1
+    for line in notes(args):
+        print(f"note: {line}")
+    return 0

@@ -16,7 +16,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from adon.cli.parsing import Parser
+from adon.cli.parsing import CommandParser
 from network_provisioner.base.errors import AdonError, printable
 
 NOUNS = (
@@ -42,9 +42,9 @@ class _Version(argparse.Action):
         parser.exit()
 
 
-def build_parser() -> Parser:
+def build_parser() -> CommandParser:
     """The whole command line; every command's help is its module's docstring."""
-    parser = Parser(prog="adon", description=_DESCRIPTION, epilog=_EPILOG)
+    parser = CommandParser(prog="adon", description=_DESCRIPTION, epilog=_EPILOG)
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
     parser.add_argument("--debug", action="store_true", help="show a traceback instead of one line")
     nouns = parser.add_subparsers(dest="noun", required=True, metavar="COMMAND")
@@ -53,7 +53,7 @@ def build_parser() -> Parser:
     return parser
 
 
-def main(argv: Sequence[str] | None = None, parser: Parser | None = None) -> int:
+def main(argv: Sequence[str] | None = None, parser: CommandParser | None = None) -> int:
     """Run one command of ``parser``, by default ``adon``'s, and return its exit code."""
     _prepare_streams()
     debug = False

@@ -6,6 +6,7 @@ import argparse
 import json
 import logging
 import math
+import os
 import signal
 import sys
 import threading
@@ -15,9 +16,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from adon.cli.monitor_anomalies import add_anomalies
-from adon.cli.monitor_show import add_shows
-from adon.cli.parsing import DEFAULT_BROKER, Nouns, Parser, add_command, add_json, add_noun
+from adon.cli.monitor_show import add_anomalies, add_shows
+from adon.cli.options import moment_of
+from adon.cli.parsing import DEFAULT_BROKER, CommandParser, Nouns, add_command, add_json, add_noun
+from network_provisioner.base.errors import InputError
+from network_provisioner.base.units import parse_duration
 
 if TYPE_CHECKING:
     from monitors.workflows.follower import Follower
@@ -85,7 +88,7 @@ def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
     add_anomalies(verbs)
 
 
-def _add_sink(run: Parser) -> None:
+def _add_sink(run: CommandParser) -> None:
     where = run.add_mutually_exclusive_group()
     where.add_argument(
         "--archive", default="adon-archive.sqlite", metavar="FILE_OR_URL",
@@ -109,8 +112,6 @@ def _run(args: argparse.Namespace) -> int:
     from monitors.workflows.follower import Follower
     from monitors.workflows.inquiries import Fallback, Inquiries, inquiry_into
     from monitors.workflows.planned.submit_dir import is_file, submit_dir_of
-    from network_provisioner.base.errors import InputError
-    from network_provisioner.base.units import parse_duration
 
     if not (args.dirs or args.user or args.all):
         raise InputError("found no DIR, expected submit directories, --user or --all")
@@ -155,8 +156,6 @@ def _run(args: argparse.Namespace) -> int:
 
 def _since(text: str) -> Any:
     """The earliest end that is of interest, in Unix seconds, whenever it is asked for."""
-    from adon.cli.times import moment_of
-
     moment_of(text, "--since", time.time())  # refused now, where it is no time
     return lambda: moment_of(text, "--since", time.time())
 
@@ -176,8 +175,6 @@ def _sink(args: argparse.Namespace) -> Iterator[Sink]:
 
 def _credentials(args: argparse.Namespace) -> tuple[str | None, Tls]:
     """What the broker knows us by, and we it. Raises InputError."""
-    import os
-
     from network_provisioner.client.credentials import from_environment, read_token
 
     token, tls = from_environment(os.environ)
@@ -207,7 +204,6 @@ def _notifying(args: argparse.Namespace, sink: Sink) -> Iterator[None]:
     from adon.config.adon_yml import load_config
     from adon.service.notices import watching
     from monitors.archive.archive import Archive
-    from network_provisioner.base.errors import InputError
 
     if args.notify is None:
         yield

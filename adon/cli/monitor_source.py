@@ -32,7 +32,7 @@ _DEMOS = Path(".adon", "archive.sqlite")  # where 'make demo' leaves its archive
 Rows = list[dict[str, Any]]
 
 
-class Source(Protocol):
+class WorkflowSource(Protocol):
     """Answers as the REST API does."""
 
     def workflows(self, **asked: Any) -> Rows:
@@ -49,7 +49,7 @@ class Source(Protocol):
 
 
 @contextmanager
-def source_of(args: argparse.Namespace, *, writes: bool = False) -> Iterator[Source]:
+def source_of(args: argparse.Namespace, *, writes: bool = False) -> Iterator[WorkflowSource]:
     """What the options name. Raises AdonError."""
     if args.broker is not None:
         yield BrokerSource(args.broker, args.token_file)
@@ -70,7 +70,7 @@ def there(place: str | Path) -> None:
     )
 
 
-def find(source: Source, wanted: str) -> str:
+def find(source: WorkflowSource, wanted: str) -> str:
     """The id of the workflow that somebody means: by its id, the beginning of it, its submit
     directory, or its name where that is of one alone. Raises InputError."""
     found = source.workflows(limit=10_000)
@@ -115,7 +115,7 @@ class ArchiveSource:
         self._known = KnownWorkflows(archive, time.time, _STUCK_AFTER_S)
 
     def workflows(self, **asked: Any) -> Rows:
-        """See :class:`Source`."""
+        """See :class:`WorkflowSource`."""
         user, state, roots = asked.get("user"), asked.get("state"), asked.get("roots", False)
         found = [
             one.as_dict()
@@ -128,7 +128,7 @@ class ArchiveSource:
         return found[: asked.get("limit", 1000)]
 
     def workflow(self, key: str, history: int) -> dict[str, Any]:
-        """See :class:`Source`."""
+        """See :class:`WorkflowSource`."""
         one = self._known.all(lambda _: True)[key]
         return one.as_dict() | {
             "source": one.source,
@@ -137,7 +137,7 @@ class ArchiveSource:
         }
 
     def analysis(self, key: str, whole: bool) -> dict[str, Any]:
-        """See :class:`Source`."""
+        """See :class:`WorkflowSource`."""
         found = self._known.all(lambda _: True)
         ids = self._known.inside(key, found) if whole else [key]
         made = analyse(
@@ -149,7 +149,7 @@ class ArchiveSource:
         return {"workflow": key, "state": found[key].state, "workflows": ids} | asdict(made)
 
     def refresh(self, key: str) -> bool:
-        """See :class:`Source`."""
+        """See :class:`WorkflowSource`."""
         refresher = Refresher(self._archive, time.time)
         asked = refresher.ask(key, self._known.facts(key))
         until = time.monotonic() + _REFRESH_S
@@ -172,21 +172,21 @@ class BrokerSource:
         self._server = Server(url, _TIMEOUT_S, headers, tls)
 
     def workflows(self, **asked: Any) -> Rows:
-        """See :class:`Source`."""
+        """See :class:`WorkflowSource`."""
         words = {key: value for key, value in asked.items() if value not in (None, False)}
         found: Rows = self._ask("GET", "/v1/workflows", words)
         return found
 
     def workflow(self, key: str, history: int) -> dict[str, Any]:
-        """See :class:`Source`."""
+        """See :class:`WorkflowSource`."""
         return self._one("GET", key, "", {"history": history})
 
     def analysis(self, key: str, whole: bool) -> dict[str, Any]:
-        """See :class:`Source`."""
+        """See :class:`WorkflowSource`."""
         return self._one("GET", key, "/analysis", {"whole": whole})
 
     def refresh(self, key: str) -> bool:
-        """See :class:`Source`."""
+        """See :class:`WorkflowSource`."""
         return bool(self._one("POST", key, "/refresh", {})["refreshed"])
 
     def _one(self, verb: str, key: str, ending: str, asked: Mapping[str, Any]) -> dict[str, Any]:

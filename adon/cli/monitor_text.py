@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from adon.cli.fitting import fits, fitted, wrapped
-from adon.cli.output import columns, duration
+from adon.cli.output import columns, duration, fits, fitted, wrapped
 from monitors.workflows.status import for_people
 from network_provisioner.base.errors import printable
 from network_provisioner.base.units import format_rate, format_size

@@ -6,8 +6,11 @@ import io
 import json
 import shutil
 import sys
-from collections.abc import Sequence
-from typing import Any
+import textwrap
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, TextIO
 
 from site_selector.explain.tables import table as plain_table
 
@@ -57,3 +60,71 @@ def duration(seconds: float) -> str:
     if minutes < 120:
         return f"{minutes} min"
     return f"{minutes // 60} h {minutes % 60} min"
+
+
+def fits(text: str) -> bool:
+    """Whether all lines fit into the terminal."""
+    return max(map(len, text.splitlines()), default=0) <= columns()
+
+
+def wrapped(line: str) -> str:
+    """A line of words, on several lines of the terminal where it is too long for one."""
+    return textwrap.fill(line, columns(), subsequent_indent="    ", break_on_hyphens=False)
+
+
+def fitted(
+    head: Sequence[str], rows: Sequence[Sequence[str]], labels: Sequence[str], named: Sequence[int]
+) -> str:
+    """A table. Where it is too wide, each row's label stands above it, and says what stands in the
+    columns ``named``, which are left out."""
+    whole = plain_table(head, rows)
+    if fits(whole):
+        return whole
+    rest = [i for i in range(len(head)) if i not in named]
+    numbers = plain_table([head[i] for i in rest], [[row[i] for i in rest] for row in rows])
+    first, *others = (f"  {line}" for line in numbers.splitlines())
+    lines = [first]
+    for label, line in zip(labels, others, strict=True):
+        lines += [wrapped(label), line]
+    return "\n".join(lines)
+
+
+_LINES = 10  # where there is no terminal: about as many in all
+
+
+@contextmanager
+def progress(
+    total: int,
+    things: str,
+    stream: TextIO | None = None,
+    clock: Callable[[], float] = time.monotonic,
+) -> Iterator[Callable[[int], None]]:
+    """Shows how many of ``total`` ``things`` are done, each time that the function says it."""
+    stream = sys.stderr if stream is None else stream
+    if not stream.isatty():
+        yield _lines(total, things, stream, clock)
+        return
+    from rich import progress as rich  # slow to import, and seldom needed
+    from rich.console import Console
+
+    columns = (rich.BarColumn(), rich.MofNCompleteColumn(), things, rich.TimeRemainingColumn())
+    with rich.Progress(*columns, console=Console(file=stream)) as bar:
+        task = bar.add_task(things, total=total)
+        yield lambda done: bar.update(task, completed=done)
+
+
+def _lines(
+    total: int, things: str, stream: TextIO, clock: Callable[[], float]
+) -> Callable[[int], None]:
+    began, told = clock(), 0
+
+    def show(done: int) -> None:
+        nonlocal told
+        if done * _LINES // total > told:
+            told = done * _LINES // total
+            spent = clock() - began
+            left = f"about {duration(spent / done * (total - done))} left"
+            words = left if done < total else duration(spent)
+            print(f"{done} of {total} {things}, {words}", file=stream, flush=True)
+
+    return show

@@ -21,7 +21,7 @@ class _Formatter(argparse.RawDescriptionHelpFormatter):
         super().__init__(prog, max_help_position=28)
 
 
-class Parser(argparse.ArgumentParser):
+class CommandParser(argparse.ArgumentParser):
     """An argument parser whose errors are one line, as all of ``adon``'s are."""
 
     def __init__(self, **settings: Any) -> None:
@@ -49,10 +49,10 @@ def add_command(
     help_text: str | None,
     run: Callable[[argparse.Namespace], int],
     more: str = "",
-) -> Parser:
+) -> CommandParser:
     """A command that runs. ``help_text`` is its description, ``more`` follows its options."""
     text = (help_text or "").strip()
-    parser: Parser = parent.add_parser(
+    parser: CommandParser = parent.add_parser(
         name, help=_first(text), description=text, epilog=more.strip() or None
     )
     parser.set_defaults(run=run)
@@ -65,12 +65,12 @@ def _first(text: str) -> str:
     return line[:1].lower() + line[1:]
 
 
-def add_json(parser: Parser, what: str = "print JSON instead of text") -> None:
+def add_json(parser: CommandParser, what: str = "print JSON instead of text") -> None:
     """``--json``."""
     parser.add_argument("--json", action="store_true", help=what)
 
 
-def add_broker(parser: Parser, json: str = "print JSON instead of text") -> None:
+def add_broker(parser: CommandParser, json: str = "print JSON instead of text") -> None:
     """``--broker URL`` (or ADON_BROKER) and ``--json``, which does what ``json`` says."""
     parser.add_argument(
         "--broker",
@@ -81,7 +81,7 @@ def add_broker(parser: Parser, json: str = "print JSON instead of text") -> None
     add_json(parser, json)
 
 
-def add_plot(parser: Parser, what: str) -> None:
+def add_plot(parser: CommandParser, what: str) -> None:
     """``--plot FILE.html``."""
     parser.add_argument("--plot", type=_page, metavar="FILE.html", help=what)
 
@@ -93,7 +93,7 @@ def _page(text: str) -> Path:
     return Path(text)
 
 
-def add_inputs(parser: Parser, optional: bool = False) -> None:
+def add_inputs(parser: CommandParser, optional: bool = False) -> None:
     """The workflow with its catalogs, and what a mapping of it depends on."""
     parser.add_argument(
         "workflow", type=Path, metavar="WORKFLOW", nargs="?" if optional else None,
@@ -118,7 +118,7 @@ def add_inputs(parser: Parser, optional: bool = False) -> None:
     )  # fmt: skip
 
 
-def add_sources(parser: Parser) -> None:
+def add_sources(parser: CommandParser) -> None:
     """Whom to ask beside the catalogs: ``--archive``, ``--config``, ``--pool``, ``--broker``."""
     parser.add_argument(
         "--archive", type=place, metavar="FILE_OR_URL",

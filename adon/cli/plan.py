@@ -10,9 +10,10 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from adon.cli.inputs import OUTPUT_SITE, placed
+from adon.cli.options import OUTPUT_SITE, placed
 from adon.cli.output import print_json
 from adon.cli.parsing import Nouns, add_command, add_inputs, add_json, whole
+from network_provisioner.base.errors import InputError
 
 if TYPE_CHECKING:
     from site_selector.inputs import Inputs
@@ -88,7 +89,6 @@ def _run(args: argparse.Namespace) -> int:
 
 def _check_hooks(file: Path) -> None:
     """What is wrong with it is said now, and not by every hook of the run. Raises InputError."""
-    from network_provisioner.base.errors import InputError
     from network_provisioner.client import hookconfig
     from network_provisioner.client.broker import BrokerClient
 

@@ -15,10 +15,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from adon.cli.accounts import add_usage
-from adon.cli.brokers import bad_answer, client
-from adon.cli.output import print_json, table
-from adon.cli.parsing import Nouns, Parser, add_broker, add_command, add_noun
+from adon.cli.options import answered, bad_answer, client, instant_of, moment_of
+from adon.cli.output import table
+from adon.cli.parsing import CommandParser, Nouns, add_broker, add_command, add_noun
+from network_provisioner.base.errors import InputError
+from network_provisioner.base.units import format_rate, format_size, parse_duration
 
 _LIST = """List the policies that run or will, and with --all those that have ended."""
 _SHOW = """Show a policy: whose transfers share its queues, and which links it governs now.
@@ -67,10 +68,10 @@ def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
     stop.add_argument("name", metavar="NAME", help="its name or id")
     stop.add_argument("--delete", action="store_true", help="and forget it")
     add_broker(stop)
-    add_usage(verbs)
+    _add_usage(verbs)
 
 
-def _add_terms(parser: Parser) -> None:
+def _add_terms(parser: CommandParser) -> None:
     parser.add_argument(
         "--type", choices=("user", "project", "experiment"), help="what tells transfers apart"
     )
@@ -104,60 +105,44 @@ def _add_terms(parser: Parser) -> None:
 
 def _list(args: argparse.Namespace) -> int:
     found = client(args).policies(ended=args.all)
-    if args.json:
-        print_json(found)
-    elif found:
-        with bad_answer(args, "list of policies"):
-            text = _table(found)
-        print(text)
-    else:
-        print("no policies" if args.all else "no policy runs or will")
-    return 0
+    none = "no policies" if args.all else "no policy runs or will"
+    return answered(args, "list of policies", found, lambda: _table(found) if found else none)
 
 
 def _show(args: argparse.Namespace) -> int:
-    _print_one(args, client(args).policy(args.name))
-    return 0
+    return _print_one(args, client(args).policy(args.name))
 
 
 def _start(args: argparse.Namespace) -> int:
-    from network_provisioner.base.errors import InputError
-
     body = {} if args.file is None else _read(args.file)
     if args.name is None and "name" not in body:
         raise InputError("found no name, expected NAME or --file with a policy that has one")
-    _print_one(args, client(args).put_policy(body | _terms(args, body) | {"action": "start"}))
-    return 0
+    return _print_one(
+        args, client(args).put_policy(body | _terms(args, body) | {"action": "start"})
+    )
 
 
 def _modify(args: argparse.Namespace) -> int:
-    from network_provisioner.base.errors import InputError
-
     broker = client(args)
     terms = _terms(args, {})
     if terms.keys() == {"name"}:
         raise InputError("found nothing to change, expected an option such as --strategy")
-    _print_one(args, broker.put_policy(terms | {"action": "modify"}))
-    return 0
+    return _print_one(args, broker.put_policy(terms | {"action": "modify"}))
 
 
 def _stop(args: argparse.Namespace) -> int:
     broker = client(args)
     if args.delete:
-        _print_one(args, broker.delete_policy(args.name))
-        return 0
+        return _print_one(args, broker.delete_policy(args.name))
     known = broker.policy(args.name)
     with bad_answer(args, "policy"):
         name = known["name"]
-    _print_one(args, broker.put_policy({"name": name, "action": "stop"}))
-    return 0
+    return _print_one(args, broker.put_policy({"name": name, "action": "stop"}))
 
 
 def _terms(args: argparse.Namespace, body: Mapping[str, Any]) -> dict[str, Any]:
     """What the options say, in the keys of Listing 1."""
-    from adon.cli.times import instant_of
     from network_provisioner.base.instants import instant
-    from network_provisioner.base.units import parse_duration
 
     given = {
         key: getattr(args, key)
@@ -178,8 +163,6 @@ def _terms(args: argparse.Namespace, body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    from network_provisioner.base.errors import InputError
-
     where = "standard input" if str(path) == "-" else str(path)
     try:
         text = sys.stdin.read() if str(path) == "-" else path.read_text(encoding="utf-8")
@@ -193,13 +176,10 @@ def _read(path: Path) -> dict[str, Any]:
     return body
 
 
-def _print_one(args: argparse.Namespace, policy: dict[str, Any]) -> None:
-    if args.json:
-        print_json(policy)
-        return
-    with bad_answer(args, "policy"):
-        lines = [_table([policy]), *_details(policy)]
-    print("\n".join(lines))
+def _print_one(args: argparse.Namespace, policy: dict[str, Any]) -> int:
+    return answered(
+        args, "policy", policy, lambda: "\n".join((_table([policy]), *_details(policy)))
+    )
 
 
 def _table(policies: list[dict[str, Any]]) -> str:
@@ -218,8 +198,6 @@ def _table(policies: list[dict[str, Any]]) -> str:
 
 
 def _details(policy: dict[str, Any]) -> list[str]:
-    from network_provisioner.base.units import format_rate
-
     lines = []
     if policy["links"]:
         lines.append("governs " + ", ".join(f"{a} > {b}" for a, b in policy["links"]))
@@ -235,3 +213,61 @@ def _details(policy: dict[str, Any]) -> list[str]:
         parts = " : ".join(f"{part:g}" for part in policy["parts"])
         lines.append(f"parts {parts}, keeps {' and '.join(kept)}")
     return lines
+
+
+_USAGE = """Show what users, projects or experiments used: the accounts of ended transfers.
+
+'byte-seconds' is the granted rate in bytes per second, integrated over the time it was held: the
+bytes that could have been moved. 'bytes' is what was moved.
+"""
+_USAGE_MORE = """
+Examples:
+  adon policy usage --by project
+  adon policy usage --by user --since 2026-11-01 --until 2026-12-01 --csv > november.csv
+  adon policy usage --by experiment --since '7 d'       the last seven days
+"""
+
+
+def _add_usage(verbs: Nouns[CommandParser]) -> None:
+    """Add the verb ``usage``."""
+    usage = add_command(verbs, "usage", _USAGE, _usage, _USAGE_MORE)
+    usage.add_argument(
+        "--by", choices=("user", "project", "experiment"), default="user",
+        help="whose use (default: %(default)s)",
+    )  # fmt: skip
+    for name, what in (("since", "from when on"), ("until", "up to when")):
+        usage.add_argument(
+            f"--{name}", metavar="TIME",
+            help=f"{what}: ISO 8601, Unix seconds, or how long ago such as '7 d' (default: all)",
+        )  # fmt: skip
+    usage.add_argument("--csv", action="store_true", help="print CSV")
+    add_broker(usage)
+
+
+def _usage(args: argparse.Namespace) -> int:
+    from network_provisioner.policies.accounting import Usage, as_csv
+
+    if args.csv and args.json:
+        raise InputError("--csv: found beside --json, expected one of both")
+    now = time.time()
+    since, until = (moment_of(getattr(args, name), f"--{name}", now) for name in ("since", "until"))
+    found = client(args).accounting(args.by, since=since, until=until)
+
+    def text() -> str:
+        rows = [Usage(**row) for row in found]
+        if args.csv:
+            return as_csv(rows, args.by).rstrip("\n")
+        head = (args.by, "transits>", "bytes>", "byte-seconds>", "held>")
+        lines = [
+            (
+                row.name or "-",
+                str(row.transits),
+                format_size(row.bytes),
+                format_size(row.byte_seconds),
+                f"{row.seconds:.0f} s",
+            )
+            for row in rows
+        ]
+        return table(head, lines) if rows else "no transfer has ended in that time"
+
+    return answered(args, "account", found, text)

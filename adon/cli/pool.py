@@ -7,18 +7,24 @@ lease. How the pool grows stands in adon.yml, section 'expansion'.
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from adon.cli.output import duration, print_json
-from adon.cli.parsing import Nouns, Parser, add_command, add_json, add_noun, whole
+from adon.cli.options import above_0
+from adon.cli.output import duration, print_json, table
+from adon.cli.parsing import CommandParser, Nouns, add_command, add_json, add_noun, whole
+from network_provisioner.base.errors import AdonError
+from network_provisioner.base.units import format_size, parse_duration
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from adon.config.adon_yml import Config
-    from condor_plugins.pool.demand import Expansion, Worker
+    from adon.config.sections import Config
+    from condor_plugins.pool.demand import Expanded, Expansion, SlotDemand, Worker
+    from monitors.archive.measurement import Measurement
+
 
 _ENLARGE = """Have room in the pool for so many jobs at once.
 
@@ -72,7 +78,7 @@ def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
     _command(verbs, "show", _SHOW, _show, _SHOW_MORE)
 
 
-def _command(verbs: Nouns[argparse.ArgumentParser], name: str, *more: object) -> Parser:
+def _command(verbs: Nouns[argparse.ArgumentParser], name: str, *more: object) -> CommandParser:
     parser = add_command(verbs, name, *more)  # type: ignore[arg-type]
     parser.add_argument(
         "--config", type=Path, default=Path("adon.yml"), metavar="FILE",
@@ -82,7 +88,7 @@ def _command(verbs: Nouns[argparse.ArgumentParser], name: str, *more: object) ->
     return parser
 
 
-def _add_name(parser: Parser) -> None:
+def _add_name(parser: CommandParser) -> None:
     parser.add_argument(
         "--for", dest="demand", required=True, metavar="NAME", help="whose slots they are"
     )
@@ -97,7 +103,6 @@ def _opened(args: argparse.Namespace) -> tuple[Config, Expansion]:
 
 
 def _enlarge(args: argparse.Namespace) -> int:
-    from adon.cli.pool_record import enlarged, record
     from condor_plugins.pool.demand import SlotDemand
 
     config, expansion = _opened(args)
@@ -126,9 +131,6 @@ def _enlarge(args: argparse.Namespace) -> int:
 
 
 def _lease(text: str | None, config: Config) -> float:
-    from adon.cli.quantities import above_0
-    from network_provisioner.base.units import parse_duration
-
     if text is not None and text.isdecimal():
         text += " s"
     given = above_0(parse_duration, text, "--lease")
@@ -137,8 +139,6 @@ def _lease(text: str | None, config: Config) -> float:
 
 
 def _shrink(args: argparse.Namespace) -> int:
-    from adon.cli.pool_record import record, shrunk
-
     config, expansion = _opened(args)
     count = expansion.shrink(args.demand)
     if count:
@@ -165,8 +165,6 @@ def _workers(count: int) -> str:
 
 
 def _table(workers: Sequence[Worker]) -> str:
-    from adon.cli.output import table
-
     now = time.time()
     rows = [
         (
@@ -179,3 +177,52 @@ def _table(workers: Sequence[Worker]) -> str:
         for w in workers
     ]
     return table(("worker", "state", "slots>", "lease>", "for"), rows)
+
+
+def enlarged(demand: SlotDemand, grown: Expanded, now: float) -> Measurement:
+    """A demand and what came of it: the value is the slots that were asked for."""
+    from monitors.archive.measurement import Measurement
+
+    jobs = f"{demand.slots} jobs" if demand.slots != 1 else "1 job"
+    cores = f" of {demand.cores} cores" if demand.cores > 1 else ""
+    size = f", which read {format_size(demand.bytes)}" if demand.bytes else ""
+    verb = "are" if demand.slots != 1 else "is"
+    reason = demand.reason or f"{jobs}{cores} {verb} to run at once{size}"
+    details = {
+        "granted": sum(worker.slots for worker in grown.workers),
+        "workers": len(grown.workers),
+        "until": demand.until,
+        "cores": demand.cores,
+        "memory_mb": demand.memory_mb,
+        "bytes": demand.bytes,
+        "reason": reason,
+        "note": grown.note,
+    }
+    key = f"expansion:{demand.id}:{now!r}"
+    return Measurement(
+        key, "expansion", demand.id, float(demand.slots), "1", now, "adon pool", "", details
+    )
+
+
+def shrunk(name: str, workers: int, now: float) -> Measurement:
+    """A demand that is over."""
+    from monitors.archive.measurement import Measurement
+
+    details = {"workers": workers, "reason": "it was let go: its workers leave as jobs end"}
+    key = f"expansion:{name}:{now!r}"
+    return Measurement(key, "expansion", name, 0.0, "1", now, "adon pool", "", details)
+
+
+def record(config: Config, found: Measurement) -> None:
+    """Into the broker's archive, where there is one. The pool has changed already, so what cannot
+    be recorded is told and is no failure."""
+    from monitors.archive.archive import Archive
+
+    where = config.broker.archive
+    if "://" not in where and not Path(where).exists():
+        return  # no broker works in this folder, and a new file would be found by nobody
+    try:
+        with Archive(where) as archive:
+            archive.record(found)
+    except AdonError as error:
+        print(f"adon: not recorded: {error}", file=sys.stderr)

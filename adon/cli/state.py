@@ -5,10 +5,13 @@ from __future__ import annotations
 import argparse
 from collections import Counter
 from contextlib import closing
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from adon.cli.output import print_json
-from adon.cli.parsing import Nouns, Parser, add_command, add_json, add_noun
+from adon.cli.parsing import CommandParser, Nouns, add_command, add_json, add_noun
+from network_provisioner.base.errors import InputError
+from network_provisioner.stores.database_url import check_state, is_database_url
 
 if TYPE_CHECKING:
     from network_provisioner.stores.store import Store
@@ -47,15 +50,11 @@ def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
     add_json(copy)
 
 
-def _place(parser: Parser, name: str, shown: str, meaning: str) -> None:
+def _place(parser: CommandParser, name: str, shown: str, meaning: str) -> None:
     parser.add_argument(name, metavar=shown, help=meaning)
 
 
 def _opened(place: str, *, made: bool) -> Store:
-    from pathlib import Path
-
-    from network_provisioner.base.errors import InputError
-    from network_provisioner.stores.database_url import check_state, is_database_url
     from network_provisioner.stores.opening import open_store
 
     check_state(place)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from adon.cli import template_text
-from adon.cli.brokers import bad_answer, client
-from adon.cli.output import print_json
+from adon.cli.options import answered, client
+from adon.cli.output import duration, table
 from adon.cli.parsing import Nouns, add_broker, add_command, add_noun, whole
+from network_provisioner.base.errors import InputError
+from network_provisioner.base.units import format_rate, format_size
 
 _LIST = """List all templates: what each needs at least, may have at most, and has reached so far.
 
@@ -103,12 +106,7 @@ def _add_name(parser: argparse.ArgumentParser) -> None:
 
 def _list(args: argparse.Namespace) -> int:
     found = client(args).templates()
-    if args.json:
-        print_json(found)
-        return 0
-    with bad_answer(args, "template"):
-        print(template_text.listed(found))
-    return 0
+    return answered(args, "template", found, lambda: listed(found))
 
 
 def _show(args: argparse.Namespace) -> int:
@@ -128,7 +126,6 @@ def _save(args: argparse.Namespace) -> int:
 
 def _read(file: Path) -> dict[str, Any]:
     from adon.config.yamlfile import read_yaml
-    from network_provisioner.base.errors import InputError
     from network_provisioner.templates.data import template_from_dict
 
     data = read_yaml(file)
@@ -149,46 +146,163 @@ def _match(args: argparse.Namespace) -> int:
         "max_loss": args.max_loss,
     }
     found = client(args).match_template({k: v for k, v in query.items() if v is not None})
-    if args.json:
-        print_json(found)
-        return 0 if found.get("entry") else 1
-    with bad_answer(args, "match"):
-        entry = found["entry"]
-        if entry:
-            print(template_text.listed([entry]))
-        print(found["reason"])
-        for name, why in found["passed_over"].items():
-            print(f"passed over: {name} {why}")
-    return 0 if entry else 1
+    answered(args, "match", found, lambda: _matched(found))
+    return 0 if found.get("entry") else 1
+
+
+def _matched(found: Mapping[str, Any]) -> str:
+    first = [listed([found["entry"]])] if found["entry"] else []
+    others = (f"passed over: {name} {why}" for name, why in found["passed_over"].items())
+    return "\n".join((*first, found["reason"], *others))
 
 
 def _history(args: argparse.Namespace) -> int:
     found = client(args).template_history(args.name)
-    if args.json:
-        print_json(found)
-        return 0
-    with bad_answer(args, "history"):
-        print(template_text.versions(found))
-    return 0
+    return answered(args, "history", found, lambda: versions(found))
 
 
 def _delete(args: argparse.Namespace) -> int:
     left = client(args).delete_template(args.name)
-    if args.json:
-        print_json(left)
-    elif left is None:
-        print(f"template {args.name} is forgotten; its history stays")
-    else:
-        with bad_answer(args, "template"):
-            print(f"what is {left['origin']} stands there again\n{template_text.listed([left])}")
-    return 0
+
+    def text() -> str:
+        if left is None:
+            return f"template {args.name} is forgotten; its history stays"
+        return f"what is {left['origin']} stands there again\n{listed([left])}"
+
+    return answered(args, "template", left, text)
 
 
 def _print(args: argparse.Namespace, found: dict[str, Any]) -> int:
-    if args.json:
-        print_json(found)
-        return 0
-    with bad_answer(args, "template"):
-        text = template_text.described(found)
-    print(text)
-    return 0
+    return answered(args, "template", found, lambda: described(found))
+
+
+_HEAD = ("template", "version>", "origin", "needs>", "may have>", "priority>", "peak>", "for")
+
+_MEANWHILE = {
+    "wait": "waits for its path",
+    "defer": "is put off by DAGMan",
+    "best_effort": "goes without one",
+}
+_SMALL = {"best_effort": "goes without a path", "share": "shares a standing one"}
+_VERSIONS = ("version>", "at", "origin", "made of", "needs>", "may have>")
+
+
+def listed(entries: Sequence[Mapping[str, Any]]) -> str:
+    """A line for each template."""
+    return table(_HEAD, [_row(entry) for entry in entries])
+
+
+def versions(found: Sequence[Mapping[str, Any]]) -> str:
+    """A line for each version of one template."""
+    return table(_VERSIONS, [_version(version) for version in found])
+
+
+def described(entry: Mapping[str, Any]) -> str:
+    """All figures of a template, a line each, and what was lowered for the site's policy."""
+    figures = table(("", ""), [(key, value) for key, value in _figures(entry) if value])
+    return "\n".join((figures.lstrip("\n "), *entry["lowered"]))
+
+
+def _row(entry: Mapping[str, Any]) -> tuple[str, ...]:
+    t = entry["template"]
+    return (
+        entry["name"],
+        str(entry["version"]),
+        _origin(entry),
+        format_rate(t["qspec"]["min_throughput"]),
+        format_rate(t["rspec"]["max_throughput"]),
+        str(t["priority"]),
+        format_rate(t["peak"]) if t["peak"] else "-",
+        _shortened(t["applications"]),
+    )
+
+
+def _version(found: Mapping[str, Any]) -> tuple[str, ...]:
+    entry = found["entry"]
+    when = (str(found["version"]), _at(found["at"]))
+    if entry is None:
+        return (*when, "deleted", "", "", "")
+    t = entry["template"]
+    rates = (format_rate(t["qspec"]["min_throughput"]), format_rate(t["rspec"]["max_throughput"]))
+    return (*when, _origin(entry), _source(entry["source"]), *rates)
+
+
+def _figures(entry: Mapping[str, Any]) -> list[tuple[str, str]]:
+    t, learned = entry["template"], entry["learned"]
+    qspec = t["qspec"]
+    best = ""
+    if learned:
+        tuning = learned["tuning"]
+        best = f" ({learned['transit']}, {tuning['streams']} streams, {_at(learned['at'])})"
+    return [
+        ("template", f"{entry['name']}, version {entry['version']}, {_origin(entry)}"),
+        ("made of", _source(entry["source"])),
+        ("for", ", ".join(t["applications"])),
+        ("needs at least", format_rate(qspec["min_throughput"])),
+        ("at most", ", ".join(_limit(key, qspec[key]) for key in qspec if key.startswith("max_"))),
+        ("may have", format_rate(t["rspec"]["max_throughput"])),
+        ("weights", ", ".join(f"{metric} {w:.3g}" for metric, w in t["weights"].items())),
+        *(
+            (f"scores of {metric}", _scores(metric, points))
+            for metric, points in t["tables"].items()
+        ),
+        ("priority", str(t["priority"])),
+        ("waits", duration(t["patience"])),
+        ("smallest", _smallest(t)),
+        ("meanwhile", _MEANWHILE[t["when_queued"]]),
+        ("paths", str(t["paths"])),
+        ("old after", duration(t["max_age"])),
+        ("tuning", _tuning(t["tuning"])),
+        ("peak", format_rate(t["peak"]) + best if t["peak"] else ""),
+    ]
+
+
+def _smallest(t: Mapping[str, Any]) -> str:
+    least = "as computed" if t["break_even"] is None else _size(t["break_even"])
+    return f"{least}; what is smaller {_SMALL[t['small']]}"
+
+
+def _tuning(tuning: Mapping[str, Any]) -> str:
+    threads = f", {tuning['threads']} threads" if tuning.get("threads") else ""
+    return f"{tuning['streams']} streams of {_size(tuning['buffer'])}{threads}"
+
+
+def _limit(key: str, value: float) -> str:
+    metric = key.removeprefix("max_")
+    return f"{metric} {value:g}" if metric == "loss" else f"{metric} {duration(value)}"
+
+
+def _scores(metric: str, points: list[list[float]]) -> str:
+    def words(value: float) -> str:
+        if metric == "throughput":
+            return format_rate(value)
+        return f"{value:g}" if metric == "loss" else duration(value)
+
+    return ", ".join(f"{words(value)} {score:g}" for value, score in points)
+
+
+def _origin(entry: Mapping[str, Any]) -> str:
+    return f"{entry['origin']} by {entry['by']}" if entry["by"] else str(entry["origin"])
+
+
+def _source(source: Mapping[str, Any]) -> str:
+    if "transit" in source:
+        return f"transit {source['transit']} ({source['template']} {source['version']})"
+    return f"version {source['restored']}" if "restored" in source else ""
+
+
+def _shortened(patterns: list[str]) -> str:
+    more = f" and {len(patterns) - 3} more" if len(patterns) > 3 else ""
+    return ", ".join(patterns[:3]) + more
+
+
+def _at(seconds: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
+
+
+def _size(n_bytes: int) -> str:
+    """As people say buffers: 1 MiB, not 1.05 MB."""
+    for unit, scale in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if n_bytes and n_bytes % scale == 0:
+            return f"{n_bytes // scale} {unit}"
+    return format_size(n_bytes)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from pathlib import Path
 from typing import Any
 
-from adon.cli.brokers import bad_answer, client
+from adon.cli.options import bad_answer, client, instant_of
 from adon.cli.output import duration, print_json, table
 from adon.cli.parsing import Nouns, add_broker, add_command, add_noun, add_plot
+from network_provisioner.base.units import format_rate
 
 _SHOW = """List every link in both directions with its capacity and what is reserved on it now.
 
@@ -80,8 +82,6 @@ def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
 
 
 def _show(args: argparse.Namespace) -> int:
-    from adon.cli.times import instant_of
-
     if args.discovered:
         return _discovered(args)
     now = time.time()
@@ -126,8 +126,6 @@ def _plot(args: argparse.Namespace, data: dict[str, Any]) -> None:
 
 
 def _loads(data: dict[str, Any]) -> str:
-    from network_provisioner.base.units import format_rate
-
     tagged = any(link.get("vlan") for link in data["links"])
     head = ["link", "layer", *(["vlan>"] if tagged else []), "capacity>", "reserved>", "load"]
     head += ["free>", "granted>", "delay>", "transits"]
@@ -158,8 +156,6 @@ def _bar(share: float) -> str:
 
 
 def _held(data: dict[str, Any]) -> str:
-    from network_provisioner.base.units import format_rate
-
     rows = [
         (
             f"{load['from']} > {load['to']}",
@@ -182,8 +178,6 @@ def _clock(seconds: float) -> str:
 
 
 def _export(args: argparse.Namespace) -> int:
-    import sys
-
     from network_provisioner.topology.data import topology_from_dict
     from network_provisioner.topology.files import graphml_of, json_of, yaml_of
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import argparse
 import time
-from typing import TYPE_CHECKING
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
 
-from adon.cli import transits
-from adon.cli.brokers import bad_answer, client
-from adon.cli.output import print_json
-from adon.cli.parsing import Nouns, Parser, add_broker, add_command, add_noun, whole
-from adon.cli.quantities import above_0, ports
+from adon.cli.options import above_0, answered, client, instant_of, ports
+from adon.cli.output import duration, print_json, table
+from adon.cli.parsing import CommandParser, Nouns, add_broker, add_command, add_noun, whole
+from network_provisioner.base.units import format_rate, parse_duration, parse_rate, parse_size
 
 if TYPE_CHECKING:
     from network_provisioner.base.model import Transit, TransitRequest
+
 
 _REQUEST = """Ask for a path with bandwidth between two sites, now or in advance.
 
@@ -103,7 +104,7 @@ def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
     add_broker(explain)
 
 
-def _add_request(request: Parser) -> None:
+def _add_request(request: CommandParser) -> None:
     request.add_argument("src", metavar="FROM", help="site that sends")
     request.add_argument("dst", metavar="TO", help="site that receives")
     request.add_argument(
@@ -152,7 +153,7 @@ def _add_request(request: Parser) -> None:
     add_broker(request)
 
 
-def _add_list(lister: Parser) -> None:
+def _add_list(lister: CommandParser) -> None:
     lister.add_argument(
         "--all", action="store_true", help="also those that have ended, and why some got no path"
     )
@@ -177,9 +178,7 @@ def _request(args: argparse.Namespace) -> int:
 def _asked(args: argparse.Namespace) -> TransitRequest:
     import uuid
 
-    from adon.cli.times import instant_of
     from network_provisioner.base.model import TransitRequest
-    from network_provisioner.base.units import parse_duration, parse_rate, parse_size
 
     now = time.time()
     return TransitRequest(
@@ -206,7 +205,6 @@ def _asked(args: argparse.Namespace) -> TransitRequest:
 
 def _renew(args: argparse.Namespace) -> int:
     from network_provisioner.base.model import LIVE
-    from network_provisioner.base.units import parse_duration
 
     lease_s = above_0(parse_duration, args.lease, "TIME")
     transit = client(args).renew(args.id, lease_s or 0.0)
@@ -220,8 +218,6 @@ def _flows(args: argparse.Namespace) -> int:
 
 
 def _release(args: argparse.Namespace) -> int:
-    from network_provisioner.base.units import parse_duration, parse_size
-
     moved = 0 if args.moved is None else parse_size(args.moved, "--moved")
     took = 0.0 if args.took is None else parse_duration(args.took, "--took")
     _print_one(client(args).release(args.id, moved, took, args.outcome), args.json)
@@ -232,12 +228,11 @@ def _print_one(transit: Transit, as_json: bool) -> None:
     if as_json:
         print_json(transit.as_dict())
     else:
-        print(f"{transits.listed([transit])}\n{transit.reason}")
+        print(f"{listed([transit])}\n{transit.reason}")
 
 
 def _list(args: argparse.Namespace) -> int:
     from network_provisioner.base.model import ENDED
-    from network_provisioner.base.units import parse_duration
 
     since = above_0(parse_duration, args.since, "--since")
     found = client(args).list(
@@ -253,8 +248,8 @@ def _list(args: argparse.Namespace) -> int:
     if args.json:
         print_json([t.as_dict() for t in found])
     elif found:
-        print(transits.listed(found))
-        transits.print_reasons(found)
+        print(listed(found))
+        print_reasons(found)
     else:
         print("no transits" if args.all or args.state else "no transit holds bandwidth or waits")
     return 0
@@ -262,10 +257,131 @@ def _list(args: argparse.Namespace) -> int:
 
 def _explain(args: argparse.Namespace) -> int:
     transit = client(args).get(args.id)
-    if args.json:
-        print_json(transit.as_dict())
-        return 0
-    with bad_answer(args, "transit"):
-        text = transits.explained(transit)
-    print(text)
-    return 0
+    return answered(args, "transit", transit.as_dict(), lambda: explained(transit))
+
+
+def listed(transits: list[Transit]) -> str:
+    """A table."""
+    from network_provisioner.base.model import LIVE
+
+    now = time.time()
+    rows = [
+        (
+            str(t.state),
+            t.src,
+            t.dst,
+            format_rate(t.granted_bps) if t.path else "-",
+            duration(max(0, round(t.lease_until - now))) if t.state in LIVE else "-",
+            f"{'-'.join(t.path)} ({t.layer})" if t.path else "-",
+            "/".join(filter(None, (t.user, t.project))) or "-",
+            t.job or "-",
+            t.id,
+        )
+        for t in transits
+    ]
+    head = ("state", "from", "to", "granted>", "lease>", "path", "for", "job", "id")
+    return table(head, rows)
+
+
+def print_reasons(transits: list[Transit]) -> None:
+    """Why those without a path have none, and what ended otherwise than it should; where all is
+    well nobody asks."""
+    from network_provisioner.base.model import TransitState
+
+    for t in transits:
+        ended_ill = t.state is TransitState.EXPIRED or t.outcome not in ("", "success")
+        if t.reason and (ended_ill or not t.path):
+            print(f"{t.id}: {t.reason}")
+
+
+def explained(transit: Transit) -> str:
+    """Everything that is known of why a transit is as it is. Raises KeyError, TypeError, ValueError
+    for what is no answer of a broker."""
+    blocks = [
+        "\n".join(_summary(transit)),
+        *_waiting(transit),
+        *map(_candidate, transit.candidates),
+    ]
+    return "\n\n".join(blocks)
+
+
+def _summary(t: Transit) -> list[str]:
+    lines = [
+        listed([t]),
+        f"asked for {format_rate(t.requested_bps)} to {format_rate(t.max_bps)} by template "
+        f"{t.template!r} (version {t.template_version}), priority {t.priority}",
+    ]
+    if t.start or t.end:
+        lines.append(f"from {_when(t.start) or 'now'} to {_when(t.end) or 'its end'}")
+    if t.flows:
+        lines.append(f"packets: {', '.join(map(_flow, t.flows))}")
+    if t.queue:
+        lines.append(f"shares queue {t.queue!r}")
+    if len(t.parts) > 1:
+        lines += [
+            f"part: {'-'.join(part['path'])} ({part['layer']}), "
+            f"{format_rate(part['granted_bps'])} of at least {format_rate(part['min_bps'])}"
+            for part in t.parts
+        ]
+    if t.moves:
+        lines.append(f"moved {t.moves} times to another path for one of higher priority")
+    return [*lines, t.reason or "no reason was recorded"]
+
+
+def _waiting(t: Transit) -> list[str]:
+    lines = []
+    if t.blocking:
+        rows = [
+            (
+                f"  {one['link']}",
+                format_rate(one["free_bps"]),
+                ", ".join(map(str, one["holders"])) or "-",
+            )
+            for one in t.blocking
+        ]
+        lines = [table(("  waits for", "free>", "held by"), rows)]
+    if t.earliest:
+        lines.append(f"  earliest start, as far as is known: {_when(t.earliest)}")
+    return ["\n".join(lines)] if lines else []
+
+
+def _flow(flow: dict[str, Any]) -> str:
+    sides = [
+        f"{side} {'-'.join(str(p) for p in dict.fromkeys(ports))}"
+        for side, key in (("from", "src_ports"), ("to", "dst_ports"))
+        if (ports := flow.get(key)) is not None
+    ]
+    return f"{flow['protocol']} {' '.join(sides)}"
+
+
+def _when(at: float) -> str:
+    """Unix seconds for people, in UTC; "" for 0."""
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC") if at else ""
+
+
+def _candidate(found: dict[str, Any]) -> str:
+    rows = [
+        (
+            f"  {name}",
+            _metric(name, score["value"]),
+            str(score["source"]),
+            f"{score['score']:.2f}",
+            f"{score['weight']:.2f}",
+        )
+        for name, score in found["scores"].items()
+    ]
+    head = (
+        f"Q {found['q']:.2f}  {'-'.join(found['path'])} ({found['layer']}), "
+        f"{format_rate(found['free_bps'])} free"
+    )
+    left_out = [f"  left out: {found['rejected']}"] if found["rejected"] else []
+    scores = table(("  metric", "value>", "source", "score>", "weight>"), rows)
+    return "\n".join((head, *left_out, scores))
+
+
+def _metric(name: str, value: float | None) -> str:
+    if value is None:
+        return "-"
+    if name == "throughput":
+        return format_rate(value)
+    return f"{value:g}" if name == "loss" else duration(value)

@@ -7,6 +7,7 @@ runs it in the foreground, for a service that always runs. It waits where anothe
 from __future__ import annotations
 
 import argparse
+import logging
 from pathlib import Path
 
 from adon.cli.parsing import Nouns, add_command
@@ -30,8 +31,6 @@ def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
-    import logging
-
     from monitors.watcher import program, registry, watcher
     from monitors.watcher.registered import RegisteredWorkflows
     from network_provisioner.client import hookconfig

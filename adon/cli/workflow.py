@@ -3,13 +3,404 @@
 from __future__ import annotations
 
 import argparse
+import time
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from adon.cli import workflow_provision, workflow_reserve
-from adon.cli.parsing import Nouns, add_noun
+from adon.cli.options import above_0, instant_of
+from adon.cli.output import duration, print_json, table
+from adon.cli.parsing import Nouns, add_command, add_json, add_noun, names, whole
+from network_provisioner.base.errors import InputError
+from network_provisioner.base.units import format_rate, format_size, parse_duration
+
+if TYPE_CHECKING:
+    from pegasus_hooks.advance.booking import WorkflowReservations
+    from pegasus_hooks.advance.listening import AdvanceReservations
+    from pegasus_hooks.advance.predict import Prediction, Window
+    from pegasus_hooks.provisioning.provisioned import ProvisionedWorkflow, ProvisioningOptions
+    from pegasus_hooks.provisioning.step import ProvisioningStep
+    from pegasus_hooks.provisioning.wide_levels import WideLevels
+    from site_selector.catalogs.documents import Document
+    from site_selector.catalogs.entries import ReplicaCatalog
 
 
 def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
     """Add ``adon workflow``."""
     verbs = add_noun(nouns, "workflow", __doc__)
-    workflow_provision.add(verbs)
-    workflow_reserve.add(verbs)
+    _add_provision(verbs)
+    _add_reserve(verbs)
+
+
+_PROVISION = """Have a workflow enlarge pool and network before its wide levels, and release them.
+
+Puts a job adon::provision before each stretch of levels with many jobs, and adon::release after it;
+all else in the file stays as it is written. No job waits for another one that it did not wait for
+before. At run time both always succeed: what they cannot get, the workflow does without.
+"""
+_PROVISION_MORE = """
+Examples:
+  adon workflow provision montage.yml --config adon.yml --dry-run     what it would do
+  adon workflow provision montage.yml --config adon.yml               the pool
+  adon workflow provision montage.yml -o out.yml --hooks hooks.json --sites mu,tacc    the network
+  adon workflow provision montage.yml --undo                          as it was before
+"""
+_LEASE = "1h"
+
+
+def _add_provision(verbs: Nouns[argparse.ArgumentParser]) -> None:
+    """Add ``adon workflow provision``."""
+    parser = add_command(verbs, "provision", _PROVISION, _run, _PROVISION_MORE)
+    parser.add_argument(
+        "workflow", type=Path, metavar="WORKFLOW", help="abstract workflow (Pegasus 5 YAML)"
+    )
+    parser.add_argument(
+        "-o", "--output", type=Path, metavar="OUT",
+        help="where to write it (default: in place of WORKFLOW)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--config", type=Path, metavar="FILE",
+        help="adon.yml that says how the pool grows (default: the pool stays as it is)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--hooks", type=Path, metavar="FILE",
+        help="the hooks' configuration, JSON: the broker to ask for paths (default: none is asked)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--min-width", type=whole(2, 10**9), default=8, metavar="N",
+        help="levels with at least so many jobs are wide (default: %(default)s)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--sites", type=names, default=[], metavar="SITE,...",
+        help="where jobs may run that name no site: paths go there (default: nobody knows)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--between", default="local", metavar="SITE",
+        help="where files are kept between jobs, as pegasus-plan's --staging-site (default: "
+        "%(default)s)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--replicas", type=Path, metavar="FILE",
+        help="replica catalog (default: inside the workflow, else replicas.yml beside it)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--lease", default=_LEASE, metavar="TIME",
+        help="how long pool and paths are kept where nothing releases them (default: %(default)s)",
+    )  # fmt: skip
+    parser.add_argument("--undo", action="store_true", help="take out what was put in")
+    parser.add_argument("--dry-run", action="store_true", help="write nothing")
+    add_json(parser)
+
+
+def _run(args: argparse.Namespace) -> int:
+    from pegasus_hooks.provisioning.provisioned import program, provisioned
+    from site_selector.catalogs.documents import read_document
+    from site_selector.catalogs.workflow import WHAT
+
+    document = read_document(args.workflow, WHAT)
+    if args.undo:
+        return _undo(args, document)
+    options = _options(args)
+    found = provisioned(document, _replicas(args, document), options, program())
+    written = _write(args, document, found.text)
+    if args.json:
+        print_json(_as_json(found, written))
+    else:
+        _print(found, options, written)
+    return 0
+
+
+def _undo(args: argparse.Namespace, document: Document) -> int:
+    from pegasus_hooks.provisioning.insertion import without
+
+    written = _write(args, document, without(document.text, document.name))
+    if args.json:
+        print_json({"output": written, "steps": []})
+    else:
+        print(f"{written}: as it was before" if written else "nothing to take out")
+    return 0
+
+
+def _options(args: argparse.Namespace) -> ProvisioningOptions:
+    from adon.config.adon_yml import load_config
+    from network_provisioner.client import hookconfig
+    from pegasus_hooks.provisioning.provisioned import ProvisioningOptions
+
+    if args.config is None and args.hooks is None:
+        raise InputError(
+            "found neither --config nor --hooks, expected what to enlarge: --config adon.yml for "
+            "the pool, --hooks FILE for the network"
+        )
+    if args.config is not None and load_config(args.config).expansion is None:
+        raise InputError(f"{args.config}: found no section 'expansion', expected how pools grow")
+    if args.hooks is not None:
+        hookconfig.load(args.hooks)
+    lease_s = above_0(parse_duration, args.lease, "--lease")
+    assert lease_s is not None
+    return ProvisioningOptions(
+        args.min_width,
+        "" if args.hooks is None else str(args.hooks.absolute()),
+        "" if args.config is None else str(args.config.absolute()),
+        max(1, round(lease_s)),
+        tuple(args.sites),
+        args.between,
+    )
+
+
+def _replicas(args: argparse.Namespace, document: Document) -> ReplicaCatalog | None:
+    from site_selector.catalogs.documents import read_document
+    from site_selector.catalogs.entries import replicas_of
+
+    what = "Pegasus 5 replica catalog"
+    if args.replicas is not None:
+        return replicas_of(read_document(args.replicas, what))
+    if "replicaCatalog" in document.root:
+        return replicas_of(document, ("replicaCatalog",))
+    beside = args.workflow.with_name("replicas.yml")
+    return replicas_of(read_document(beside, what)) if beside.exists() else None
+
+
+def _write(args: argparse.Namespace, document: Document, text: str) -> str:
+    """Where it was written; "" where nothing was."""
+    from site_selector.wholefile import write_whole
+
+    target = args.output or args.workflow
+    if args.dry_run or (args.output is None and text == document.text):
+        return ""
+    write_whole(target, lambda stream: stream.write(text), "the workflow")
+    return str(target)
+
+
+def _print(found: ProvisionedWorkflow, options: ProvisioningOptions, written: str) -> None:
+    if not found.steps:
+        print(f"no level has {options.min_width} jobs or more: nothing to provision")
+    for stretch, step in found.steps:
+        print("\n".join(_told(stretch, step)))
+    if options.hooks and not all(step.paths for _, step in found.steps):
+        print("no path is asked for where files and jobs are at one site; --sites names others")
+    if written:
+        print(f"written to {written}")
+
+
+def _told(stretch: WideLevels, step: ProvisioningStep) -> list[str]:
+    levels = str(stretch.first)
+    if stretch.last != stretch.first:
+        levels += f" to {stretch.last}"
+    after = ", ".join(stretch.after) or "the start"
+    memory = f" and {step.memory_mb} MB" if step.memory_mb else ""
+    cores = "1 core" if step.cores == 1 else f"{step.cores} cores"
+    lines = [f"level {levels}: {len(stretch.jobs)} jobs, provisioned after {after}"]
+    if step.pool:
+        lines.append(f"  {step.slots} slots of {cores}{memory}")
+    for need in step.paths:
+        size = "unknown size" if need.size_bytes is None else format_size(need.size_bytes)
+        lines.append(f"  {need.src} to {need.dst}: {size}")
+    return lines
+
+
+def _as_json(found: ProvisionedWorkflow, written: str) -> dict[str, Any]:
+    return {
+        "output": written,
+        "steps": [
+            {
+                "levels": [stretch.first, stretch.last],
+                "jobs": len(stretch.jobs),
+                "after": list(stretch.after),
+                "slots": step.slots,
+                "cores": step.cores,
+                "memory_mb": step.memory_mb,
+                "bytes": step.bytes,
+                "paths": [asdict(need) for need in step.paths],
+            }
+            for stretch, step in found.steps
+        ],
+    }
+
+
+_RESERVE = """Reserve the paths that a planned workflow will need, before it runs.
+
+Plays the planned DAG through with the run times, workers and rates that are believed, and reserves
+for every transfer that is worth it, when it will begin. The hooks begin what is reserved for their
+job, whenever that comes. Where the hooks' configuration says "ahead": true, their watcher does all
+this by itself and corrects it while the workflow runs.
+"""
+_RESERVE_MORE = """
+Examples:
+  adon workflow reserve submit/run0001 --dry-run                      the demand, as a table
+  adon workflow reserve submit/run0001 --hooks hooks.json             and reserve it
+  adon workflow reserve submit/run0001 --hooks hooks.json --start '+10 min'
+  adon workflow reserve submit/run0001 --hooks hooks.json --release   give all of it back
+
+Exit codes: 0 done; 1 something waits for room; 2 refused, or no broker.
+"""
+
+
+def _add_reserve(verbs: Nouns[argparse.ArgumentParser]) -> None:
+    """Add ``adon workflow reserve``."""
+    parser = add_command(verbs, "reserve", _RESERVE, _reserve_run, _RESERVE_MORE)
+    parser.add_argument(
+        "submit_dir", type=Path, metavar="SUBMIT_DIR", help="what pegasus-plan wrote"
+    )
+    parser.add_argument(
+        "--hooks", type=Path, metavar="FILE",
+        help="the hooks' configuration, JSON: the broker, and the archive of measurements",
+    )  # fmt: skip
+    parser.add_argument(
+        "--config", type=Path, metavar="FILE",
+        help="adon.yml: archive and network (default: what the catalogs say)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--start", metavar="TIME",
+        help="when it will be run: ISO 8601, Unix seconds, or '+10 min' (default: now)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--horizon", default="1 h", metavar="TIME",
+        help="reserve nothing that begins later after the start (default: %(default)s)",
+    )  # fmt: skip
+    parser.add_argument("--dry-run", action="store_true", help="show the demand, reserve nothing")
+    parser.add_argument(
+        "--release", action="store_true", help="give back what was reserved and has not begun"
+    )
+    add_json(parser)
+
+
+def _reserve_run(args: argparse.Namespace) -> int:
+    from pegasus_hooks.advance.booking import CorrectionRules
+    from pegasus_hooks.advance.predict import predict
+
+    now = time.time()
+    start = max(instant_of(args.start, "--start", now) or now, now)
+    rules = CorrectionRules(horizon_s=start - now + parse_duration(args.horizon, "--horizon"))
+    ahead = _ahead(args)
+    booking = ahead.booking
+    if args.release:
+        return _release(booking, now, args.json)
+    beliefs = ahead.beliefs_of(now)
+    found = predict(ahead.dag, beliefs, {}, start)
+    if not args.dry_run:
+        booking.look()
+        # What is kept for each is known once it was asked for, and how long that takes.
+        for _ in range(2):
+            booking.fit(found.windows, (), now, rules)
+    shown = _Shown(booking, found, start, beliefs.note, not args.dry_run)
+    if args.json:
+        print_json(shown.as_json())
+    else:
+        print(shown.text())
+    return 1 if any(held.waits for held in booking.held.values()) else 0
+
+
+def _ahead(args: argparse.Namespace) -> AdvanceReservations:
+    """Raises InputError."""
+    from adon.planning.placement import configured
+    from network_provisioner.client import hookconfig
+    from network_provisioner.client.hookclient import client_of
+    from network_provisioner.client.hookconfig import HookConfig
+    from pegasus_hooks.advance.listening import ahead_of
+
+    if args.hooks is None and not args.dry_run:
+        raise InputError("found no --hooks, expected the hooks' configuration, or --dry-run")
+    archive, topology = (None, None) if args.config is None else configured(args.config)
+    config = HookConfig("http://127.0.0.1:8470")
+    if args.hooks is not None:
+        config = hookconfig.load(args.hooks)
+    if config.archive is None and archive is not None:
+        config = replace(config, archive=str(archive))
+    return ahead_of(args.submit_dir, config, client_of(config), topology)
+
+
+def _release(booking: WorkflowReservations, now: float, as_json: bool) -> int:
+    from pegasus_hooks.advance.booking import Corrections
+
+    booking.look()
+    back = list(booking.held.values())
+    done = booking.carry_out(Corrections(back=back), now)
+    if as_json:
+        print_json({"given_back": done.back})
+    else:
+        print(f"{done.back} given back" if done.back else "nothing is reserved that has not begun")
+    return 0
+
+
+@dataclass(frozen=True)
+class _Shown:
+    """What is told of it: the demand and, where it was reserved, what became of each transfer."""
+
+    booking: WorkflowReservations
+    found: Prediction
+    start: float
+    note: str
+    reserved: bool
+
+    def as_json(self) -> dict[str, Any]:
+        """For programs."""
+        from pegasus_hooks.advance.predict import demand
+
+        return {
+            "start": self.start,
+            "end": self.found.end,
+            "note": self.note,
+            "demand": [
+                {
+                    "src": s.pair[0],
+                    "dst": s.pair[1],
+                    "start": s.start,
+                    "end": s.end,
+                    "transfers": s.transfers,
+                    "bytes": s.size_bytes,
+                    "bps": s.rate_bps,
+                }
+                for s in demand(self.found.windows)
+            ],
+            "transfers": [
+                {
+                    "job": w.job,
+                    "src": w.pair[0],
+                    "dst": w.pair[1],
+                    "start": w.start,
+                    "end": w.end,
+                    "bytes": w.size_bytes,
+                    "became": self._became(w),
+                }
+                for w in self.found.windows
+            ],
+        }
+
+    def text(self) -> str:
+        """For people."""
+        from pegasus_hooks.advance.predict import demand
+
+        steps = [
+            (
+                *s.pair,
+                self._after(s.start),
+                self._after(s.end),
+                str(s.transfers),
+                format_size(s.size_bytes),
+                format_rate(s.rate_bps),
+            )
+            for s in demand(self.found.windows)
+        ]
+        head = ("from", "to", "begins>", "ends>", "transfers>", "bytes>", "rate>")
+        lines = [self.note] if self.note else []
+        lines.append(table(head, steps) if steps else "nothing moves between sites")
+        lines.append(f"expected to end after {duration(max(0.0, self.found.end - self.start))}")
+        if self.reserved and steps:
+            became = [
+                (w.job, *w.pair, self._after(w.start), format_size(w.size_bytes), self._became(w))
+                for w in self.found.windows
+            ]
+            lines += ["", table(("job", "from", "to", "begins>", "bytes>", "became"), became)]
+        return "\n".join(lines)
+
+    def _after(self, at: float) -> str:
+        return f"+{duration(at - self.start)}"
+
+    def _became(self, window: Window) -> str:
+        if not self.reserved:
+            return ""
+        key = window.job, window.pair
+        held = self.booking.held.get(key)
+        if held is not None:
+            return "waits for room" if held.waits else "reserved"
+        return self.booking.declined.get(key, "not worth it, or too far ahead")

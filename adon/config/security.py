@@ -8,7 +8,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from adon.config.adon_yml import Config, TlsConfig, TokenConfig, split_address
+from adon.config.sections import Config, TlsConfig, TokenConfig, split_address
 from network_provisioner.access import Key, Keyring, Principal, Role, hash_of
 from network_provisioner.base.errors import InputError
 from network_provisioner.client.credentials import long_enough, read_token

@@ -24,7 +24,7 @@ _UNSAID = "nothing was written down"
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class ShownDecision:
     """One decision. ``at`` is in Unix seconds, ``subject`` what it is about, ``outcome`` what was
     decided and ``why`` the reason in a sentence. ``choices`` are what there was to choose from, as
     they were written down then; ``details`` are the other facts."""
@@ -41,20 +41,20 @@ class Decision:
     details: Mapping[str, Any] = field(default_factory=dict)
 
 
-def newest(found: Iterable[Decision], limit: int) -> list[Decision]:
+def newest(found: Iterable[ShownDecision], limit: int) -> list[ShownDecision]:
     """The newest ``limit``, the newest first; of the same instant in the order of their ids."""
     ordered = sorted(found, key=lambda d: (d.kind, d.id))
     return nlargest(limit, ordered, key=lambda d: d.at)
 
 
-def of_transit(transit: Transit) -> Decision:
+def of_transit(transit: Transit) -> ShownDecision:
     """How a request for a path was answered."""
     way = " → ".join(transit.path)
     rate = format_rate(transit.granted_bps) if transit.granted_bps else ""
     outcome = str(transit.state).replace("_", " ")
     if way:
         outcome += f" on {way}" + (f" with {rate}" if rate else "")
-    return Decision(
+    return ShownDecision(
         kind="transit",
         id=transit.id,
         at=transit.requested_at,
@@ -93,14 +93,14 @@ def _waits_for(transit: Transit) -> str:
     return f"there is no room yet on {', '.join(links)}" if links else ""
 
 
-def of_placement(found: Measurement) -> Decision:
+def of_placement(found: Measurement) -> ShownDecision:
     """Why a job runs where it does (:mod:`monitors.workflows.facts.plan`): the subject is the
     site."""
     told = found.details
     listed, seconds = told.get("alternatives"), number(found, "seconds")
     alternatives = listed if isinstance(listed, list) else []
     expected = "" if seconds is None else f", expected to take {seconds:.3g} s"
-    return Decision(
+    return ShownDecision(
         kind="placement",
         id=found.id,
         at=found.at,
@@ -115,7 +115,7 @@ def of_placement(found: Measurement) -> Decision:
     )
 
 
-def of_expansion(found: Measurement) -> Decision:
+def of_expansion(found: Measurement) -> ShownDecision:
     """What the pool was given (metric ``expansion``: the subject is the demand's name, the value
     the slots that were asked for)."""
     told = found.details
@@ -125,7 +125,7 @@ def of_expansion(found: Measurement) -> Decision:
         outcome = "let go"
     elif got is not None:
         outcome += f", {got} in workers that joined"
-    return Decision(
+    return ShownDecision(
         kind="expansion",
         id=found.id,
         at=found.at,

@@ -41,7 +41,7 @@ _KINDS = {
 
 
 @dataclass(frozen=True, slots=True)
-class File:
+class StaticFile:
     """A file as it is sent; ``tag`` changes with its content."""
 
     content: bytes
@@ -49,14 +49,16 @@ class File:
     tag: str
 
 
-def read_files() -> dict[str, File]:
+def read_files() -> dict[str, StaticFile]:
     """All files of the dashboard, by name."""
     found = {}
     for entry in files("adon.dashboard").iterdir():
         kind = _KINDS.get(entry.name[entry.name.rfind(".") :])
         if kind and entry.is_file():
             content = entry.read_bytes()
-            found[entry.name] = File(content, kind, f'"{hashlib.sha256(content).hexdigest()[:32]}"')
+            found[entry.name] = StaticFile(
+                content, kind, f'"{hashlib.sha256(content).hexdigest()[:32]}"'
+            )
     return found
 
 
@@ -86,7 +88,7 @@ def router() -> APIRouter:
     return routes
 
 
-def _answer(found: File, held: str) -> Response:
+def _answer(found: StaticFile, held: str) -> Response:
     headers = {**_HEADERS, "ETag": found.tag}
     if found.tag in (tag.strip().removeprefix("W/") for tag in held.split(",")):
         return Response(status_code=304, headers=headers)

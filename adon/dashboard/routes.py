@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Query, Response
 
 from adon.dashboard import decisions
-from adon.dashboard.decisions import Decision
+from adon.dashboard.decisions import ShownDecision
 from monitors.archive.archive import Archive, Selection
 from monitors.archive.measurement import Measurement
 from monitors.rules import Rules
@@ -81,7 +81,7 @@ def router(broker: Broker, archive: Archive, rules: Rules, topology: Topology) -
         """What was decided, newest first, each with its reason and what there was to choose from:
         paths of transits, sites of jobs, sizes of the pool. A researcher's own."""
         caller.need(May.READ)
-        found: list[Decision] = []
+        found: list[ShownDecision] = []
         if kind in (None, "transit"):
             only = Only(since=since, users=caller.users)
             taken = newest(broker.list, None, workflow, limit, only)
@@ -109,7 +109,7 @@ def router(broker: Broker, archive: Archive, rules: Rules, topology: Topology) -
     return routes
 
 
-_MEASURED: dict[str, Callable[[Measurement], Decision]] = {
+_MEASURED: dict[str, Callable[[Measurement], ShownDecision]] = {
     "placement": decisions.of_placement,
     "expansion": decisions.of_expansion,
 }

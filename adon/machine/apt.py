@@ -45,7 +45,7 @@ class Deb:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class AptSource:
     """One suite of a Debian mirror as the machine's apt knows it."""
 
     uri: str
@@ -58,17 +58,17 @@ class Source:
         return f"deb {signed}{self.uri} {self.suite} {self.component}"
 
 
-def parse_targets(text: str) -> list[Source]:
+def parse_targets(text: str) -> list[AptSource]:
     """Sources out of ``apt-get indextargets --format '$(CREATED_BY)|$(REPO_URI)|…'``."""
     found = []
     for row in text.splitlines():
         created_by, *rest = [*row.split("|"), "", "", ""][:4]
         if created_by == "Packages" and all(rest):
-            found.append(Source(*rest))
+            found.append(AptSource(*rest))
     return list(dict.fromkeys(found))
 
 
-def choose_sources(known: Sequence[Source], codename: str, suite: str | None) -> list[Source]:
+def choose_sources(known: Sequence[AptSource], codename: str, suite: str | None) -> list[AptSource]:
     """The sources to use: the machine's own Debian suites, or ``suite`` from the same mirror.
 
     :raises MissingError: when the machine has no source of its own Debian release.
@@ -80,7 +80,7 @@ def choose_sources(known: Sequence[Source], codename: str, suite: str | None) ->
             " Debian machine with its mirror in /etc/apt/sources.list or sources.list.d"
         )
     if suite is not None:
-        return [Source(own[0].uri, suite, "main")]
+        return [AptSource(own[0].uri, suite, "main")]
     names = {codename, f"{codename}-updates", f"{codename}-security"}
     return [s for s in known if s.component == "main" and s.suite in names]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -31,7 +31,7 @@ from site_selector.mapping.placement import Mapping as SiteMapping
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class PlacedWorkflow:
     """A mapping, with what it was made from."""
 
     inputs: Inputs
@@ -51,7 +51,7 @@ def place(
     seed: int = 0,
     now: float | None = None,
     alternatives: bool = True,
-) -> Placed:
+) -> PlacedWorkflow:
     """Map a workflow with what is known now. Raises InputError.
 
     ``alternatives=False`` leaves out terms and reasons, which cost time for large workflows.
@@ -77,7 +77,7 @@ def place(
         output_site=output_site,
     )
     mapping = map_workflow(inputs, world, output_site, seed, alternatives=alternatives)
-    return Placed(inputs, world, mapping)
+    return PlacedWorkflow(inputs, world, mapping)
 
 
 def counted(pool: Mapping[str, int], idle: Mapping[str, int], at: float) -> dict[str, SitePool]:
@@ -90,31 +90,49 @@ def counted(pool: Mapping[str, int], idle: Mapping[str, int], at: float) -> dict
     }
 
 
+@dataclass(frozen=True, slots=True)
+class PlacementInputs:
+    """What a workflow is placed with: its catalogs (those left out stand inside it or beside it),
+    where its jobs may run and its results go; ``archive``, ``config``, ``pool`` and ``broker`` are
+    whom :func:`sources` asks. Without a workflow, ``sites`` is what is meant."""
+
+    workflow: Path | None
+    sites: Path | None = None
+    replicas: Path | None = None
+    transformations: Path | None = None
+    execution_sites: Sequence[str] | None = None
+    output_site: str | None = None
+    archive: str | Path | None = None
+    config: Path | None = None
+    pool: str | None = None
+    broker: str | None = None
+
+    def inputs(self) -> Inputs:
+        """The workflow with its catalogs. Raises InputError."""
+        if self.workflow is None:
+            raise InputError("found no workflow, expected one to place")
+        return load_inputs(
+            self.workflow, self.sites, self.replicas, self.transformations, self.execution_sites
+        )
+
+    def asked(
+        self, say: Say | None
+    ) -> AbstractContextManager[tuple[MeasurementSource | None, Live]]:
+        """See :func:`sources`."""
+        return sources(self.archive, self.config, self.pool, self.broker, say)
+
+
 def place_files(
-    workflow: Path,
-    *,
-    sites: Path | None = None,
-    replicas: Path | None = None,
-    transformations: Path | None = None,
-    execution_sites: Sequence[str] | None = None,
-    output_site: str | None = None,
-    archive: str | Path | None = None,
-    config: Path | None = None,
-    pool: str | None = None,
-    broker: str | None = None,
-    seed: int = 0,
-    say: Say | None = None,
-    alternatives: bool = True,
-) -> Placed:
-    """:func:`place` for files and what :func:`sources` tells. Raises InputError, also for a missing
-    ``archive``."""
-    inputs = load_inputs(workflow, sites, replicas, transformations, execution_sites)
-    if output_site is not None:
-        known_site(output_site, inputs.sites, "output site")
-    with sources(archive, config, pool, broker, say) as (measured, live):
+    files: PlacementInputs, *, seed: int = 0, say: Say | None = None, alternatives: bool = True
+) -> PlacedWorkflow:
+    """:func:`place` for files. Raises InputError, also for a missing archive."""
+    inputs = files.inputs()
+    if files.output_site is not None:
+        known_site(files.output_site, inputs.sites, "output site")
+    with files.asked(say) as (measured, live):
         return place(
             inputs,
-            output_site=output_site,
+            output_site=files.output_site,
             source=measured,
             live=live,
             seed=seed,
@@ -122,32 +140,19 @@ def place_files(
         )
 
 
-def believe_files(
-    workflow: Path | None,
-    *,
-    sites: Path | None = None,
-    replicas: Path | None = None,
-    transformations: Path | None = None,
-    execution_sites: Sequence[str] | None = None,
-    output_site: str | None = None,
-    archive: str | Path | None = None,
-    config: Path | None = None,
-    pool: str | None = None,
-    broker: str | None = None,
-    say: Say | None = None,
-) -> World:
-    """What is believed for a workflow, without mapping it, and with what :func:`sources` tells;
-    without a workflow: of the catalog ``sites`` and the paths between its sites. Raises InputError.
-    """
-    if workflow is None:
-        if sites is None:
-            raise InputError("found neither a workflow nor a site catalog, expected one of them")
-        catalog = sites_of(read_document(sites, "Pegasus 5 site catalog"))
-        gather: Callable[..., World] = partial(believe_sites, catalog)
+def believe_files(files: PlacementInputs, say: Say | None = None) -> World:
+    """What is believed for a workflow, without mapping it; without a workflow: of the site catalog
+    and the paths between its sites. Raises InputError, also where there is neither."""
+    if files.workflow is not None:
+        gather: Callable[..., World] = partial(
+            believe, files.inputs(), output_site=files.output_site
+        )
+    elif files.sites is not None:
+        catalog = sites_of(read_document(files.sites, "Pegasus 5 site catalog"))
+        gather = partial(believe_sites, catalog)
     else:
-        inputs = load_inputs(workflow, sites, replicas, transformations, execution_sites)
-        gather = partial(believe, inputs, output_site=output_site)
-    with sources(archive, config, pool, broker, say) as (measured, live):
+        raise InputError("found neither a workflow nor --sites, expected one of them to show")
+    with files.asked(say) as (measured, live):
         return gather(
             measured,
             now=time.time(),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from adon.config.monitoring import MonitoringConfig
-from adon.service.parts import Around, Part
+from adon.config.sections import MonitoringConfig
+from adon.service.parts import MonitoringPart, PartContext
 from monitors.alerts.anomalies.settings import watch_from_dict
 from network_provisioner.topology.graph import Topology
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from fastapi import APIRouter
 
 
-def make(around: Around) -> Part:
+def make(around: PartContext) -> MonitoringPart:
     """The part. Raises InputError."""
     from monitors.alerts.anomalies.service import AnomalyService
     from monitors.api import anomalies
 
     watch = watch_from_dict(around.settings.anomalies)
     service = AnomalyService(around.archive, watch, around.notifier.tell, around.clock)
-    return Part(
+    return MonitoringPart(
         routers=[anomalies.router(around.archive, around.rules, service.limits)],
         services=[service],
     )

@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from adon.config.monitoring import MonitoringConfig
-from adon.service.parts import Around, Part
+from adon.config.sections import MonitoringConfig
+from adon.service.parts import MonitoringPart, PartContext
 from network_provisioner.topology.graph import Topology
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from monitors.rules import Rules
 
 
-def make(around: Around) -> Part:
+def make(around: PartContext) -> MonitoringPart:
     """The part. Raises InputError."""
     from monitors.archive.prometheus import ArchiveMetrics
     from monitors.archive.retention.horizons import retention_from_dict
@@ -25,7 +25,7 @@ def make(around: Around) -> Part:
 
     archive, clock = around.archive, around.clock
     retention = retention_from_dict(around.settings.retention)
-    return Part(
+    return MonitoringPart(
         routers=routers(archive, around.rules, clock),
         collectors=[ArchiveMetrics(archive, around.rules, clock)],
         services=[RetentionService(archive, retention, clock)],

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from adon.config.monitoring import MonitoringConfig
+from adon.config.sections import MonitoringConfig
 from adon.dashboard.pages import PATHS
 from adon.dashboard.pages import router as pages
 from adon.dashboard.routes import router
-from adon.service.parts import Around, Part
+from adon.service.parts import MonitoringPart, PartContext
 from adon.service.poolsize import PoolSize, ResidentPool
 from network_provisioner.topology.graph import Topology
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from fastapi import APIRouter
 
 
-def make(around: Around) -> Part:
+def make(around: PartContext) -> MonitoringPart:
     """The part. Where adon.yml names no pool, none is sampled. Raises InputError."""
     sampled = (
         []
         if around.collector is None
         else [PoolSize(ResidentPool(around.collector), around.archive, around.clock)]
     )
-    return Part(
+    return MonitoringPart(
         routers=[pages(), router(around.broker, around.archive, around.rules, around.topology)],
         services=sampled,
         pages=PATHS,

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import fcntl
 import logging
+import re
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from ipaddress import ip_address
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
-from adon.config.monitoring import MonitoringConfig
-from adon.service.measuringfile import EARLIER, measuring_file, take_over
-from adon.service.parts import Around, Part
+from adon.config.sections import MonitoringConfig
+from adon.service.parts import MonitoringPart, PartContext
 from monitors.background import Background
 from monitors.rules import rules_from_list
 from network_provisioner.access import Role
 from network_provisioner.base.errors import AdonError, InputError
+from network_provisioner.stores.database_url import is_database_url
 from network_provisioner.topology.graph import Topology
 
 if TYPE_CHECKING:
@@ -22,6 +27,7 @@ if TYPE_CHECKING:
 
     from monitors.measurements.agent_registry import RegisteredAgent
     from monitors.measurements.registry import TaskRegistry
+
 
 _SWEEP_S = 1.0
 _MEMORY = ":memory:"
@@ -59,7 +65,7 @@ class Sweeper:
                 _log.exception("measurements are not followed")
 
 
-def make(around: Around) -> Part:
+def make(around: PartContext) -> MonitoringPart:
     """The part. Raises InputError for tasks that cannot be meant, Infeasible where they do not fit
     all together, and an AdonError where its file cannot be used."""
     from monitors.api import agents
@@ -85,7 +91,7 @@ def make(around: Around) -> Part:
     except BaseException:
         store.close()
         raise
-    return Part(
+    return MonitoringPart(
         routers=[
             agents.router(coordinator, around.clock),
             measuring_api.router(
@@ -156,7 +162,7 @@ def _registry(settings: MonitoringConfig, topology: Topology) -> TaskRegistry:
     return TaskRegistry(members, topology, agreement, settings.tasks)
 
 
-def _need_keys(around: Around) -> None:
+def _need_keys(around: PartContext) -> None:
     """Raises InputError where an agent could not be told from anybody else."""
     if not around.keyring:
         return  # loopback alone, and everybody may do everything
@@ -169,7 +175,7 @@ def _need_keys(around: Around) -> None:
             )
 
 
-def _file(around: Around) -> str:
+def _file(around: PartContext) -> str:
     """Raises InputError where the file of an earlier version cannot be taken over."""
     state = around.state
     if not around.settings.agents or state == _MEMORY:
@@ -182,3 +188,40 @@ def _file(around: Around) -> str:
             f"{path.with_name(EARLIER)} cannot be given the name {path.name}: {error}"
         ) from None
     return str(path)
+
+
+EARLIER = "adon-measuring.sqlite"
+"""What it was called for every broker of a folder."""
+
+
+def measuring_file(state: str, folder: Path) -> Path:
+    """``NAME.measuring.sqlite``: beside a broker's state where that is a file ``NAME.…``, in
+    ``folder`` where it is a database ``NAME``."""
+    if is_database_url(state):
+        name = re.sub(r"[^\w.-]", "", urlsplit(state).path) or "adon"
+        return folder / f"{name}.measuring.sqlite"
+    path = Path(state).absolute()
+    return path.with_name(f"{path.stem}.measuring.sqlite")
+
+
+def take_over(path: Path) -> bool:
+    """Give the file of an earlier version, which stands beside it, the name ``path``: whether it
+    was done. The first broker that is started anew has it. Raises InputError while one of the
+    earlier version runs, OSError, sqlite3.Error."""
+    earlier = path.with_name(EARLIER)
+    if path.exists() or not earlier.exists():
+        return False
+    with Path(f"{earlier}.lock").open("ab") as held:
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise InputError(
+                f"{earlier}: a broker of an earlier version has it, expected that one to be stopped"
+            ) from None
+        if not earlier.exists():  # another one was quicker
+            return False
+        with closing(sqlite3.connect(earlier)) as db:  # all of it into the one file
+            db.execute("PRAGMA journal_mode = DELETE")
+        earlier.rename(path)
+    _log.warning("%s is %s from now on", earlier, path.name)
+    return True

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from adon.config.monitoring import MonitoringConfig
-from adon.service.parts import Around, Notifier, Part
+from adon.config.sections import MonitoringConfig
+from adon.service.parts import MonitoringPart, Notifier, PartContext
 from network_provisioner.topology.graph import Topology
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def watching(
     return notifier, WorkflowNotices(archive, notifier, clock, known)
 
 
-def make(around: Around) -> Part:
+def make(around: PartContext) -> MonitoringPart:
     """The part. Raises InputError."""
     from monitors.alerts.notices.service import NoticeService
     from monitors.alerts.notices.workflows import WorkflowNotices
@@ -61,7 +61,7 @@ def make(around: Around) -> Part:
         services.append(
             WorkflowNotices(around.archive, around.notifier, around.clock, around.workflows)
         )
-    return Part(services=tuple(services))
+    return MonitoringPart(services=tuple(services))
 
 
 def check(settings: MonitoringConfig, topology: Topology) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from adon.config.monitoring import MonitoringConfig
-from adon.service.parts import Around, Part
+from adon.config.sections import MonitoringConfig
+from adon.service.parts import MonitoringPart, PartContext
 from monitors.measurements.perfsonar.settings import settings_from_list
 from network_provisioner.topology.graph import Topology
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from fastapi import APIRouter
 
 
-def make(around: Around) -> Part:
+def make(around: PartContext) -> MonitoringPart:
     """The part. Raises InputError."""
     from monitors.api import perfsonar
     from monitors.measurements.perfsonar.reader import Reader, Readers, fetch_of
@@ -24,7 +24,7 @@ def make(around: Around) -> Part:
         Reader(remote, settings.hosts, around.archive, fetch_of(remote))
         for remote in settings.remotes
     ]
-    return Part(
+    return MonitoringPart(
         routers=[perfsonar.router(around.archive, settings.hosts)],
         services=[Readers(readers, around.clock)] if readers else [],
     )

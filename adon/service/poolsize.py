@@ -38,7 +38,7 @@ Size = Mapping[tuple[str, str], float]
 """Metric and subject to value."""
 
 
-class Pool(Protocol):
+class SampledPool(Protocol):
     """Where the size comes from."""
 
     def ask(self) -> Mapping[str, SitePool]:
@@ -68,7 +68,7 @@ def size_of(sites: Mapping[str, SitePool]) -> dict[tuple[str, str], float]:
     return found
 
 
-class Changes:
+class PoolChanges:
     """Remembers what was recorded, and says what is to be recorded now."""
 
     def __init__(self) -> None:
@@ -93,9 +93,9 @@ class Changes:
 class PoolSize:
     """Samples ``pool`` in a thread of its own and records its size."""
 
-    def __init__(self, pool: Pool, archive: Archive, clock: Callable[[], float]) -> None:
+    def __init__(self, pool: SampledPool, archive: Archive, clock: Callable[[], float]) -> None:
         self._pool, self._archive, self._clock = pool, archive, clock
-        self._changes = Changes()
+        self._changes = PoolChanges()
         self._thread = Background("adon-pool-size", self._run)
         self._stop = self._thread.stopping
         self._silent = False

@@ -14,14 +14,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from adon.config.adon_yml import Config, load_config, split_address
+from adon.config.adon_yml import load_config
+from adon.config.sections import Config, split_address
 from adon.config.security import check_exposure, described, keyring_of, tls_context
 from adon.machine import syscalls
 from adon.service.wiring import make_broker
 from network_provisioner.base.errors import AdonError, InputError
 
 if TYPE_CHECKING:
-    from adon.service.parts import Monitoring
+    from adon.service.monitoring import Monitoring
     from monitors.archive.archive import Archive
     from network_provisioner.access import Keyring
     from network_provisioner.broker import Broker
@@ -113,14 +114,15 @@ def _monitoring(
     config: Config, folder: Path, archive: Archive, broker: Broker, keyring: Keyring
 ) -> Monitoring:
     """What runs beside paths, not started. Raises InputError."""
-    from adon.config.monitoring import MonitoringConfig
+    from adon.config.sections import MonitoringConfig
+    from adon.service.monitoring import make_monitoring
     from adon.service.notices import notifier_of
-    from adon.service.parts import Around, make_monitoring
+    from adon.service.parts import PartContext
     from monitors.rules import rules_from_list
     from monitors.workflows.owners import Owners
 
     settings = config.monitoring or MonitoringConfig()
-    around = Around(
+    around = PartContext(
         settings=settings,
         collector=config.pool.collector if config.pool else None,
         state=config.broker.state,

@@ -10,7 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from adon.config.adon_yml import Config, ControllerConfig, LimitsConfig
+from adon.config.sections import Config, ControllerConfig, LimitsConfig
 from network_provisioner.base.errors import AdonError, InputError, MissingError, printable
 from network_provisioner.controllers.base import Controller
 from network_provisioner.topology.data import topology_from_dict

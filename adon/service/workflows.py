@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from adon.config.monitoring import MonitoringConfig
-from adon.service.parts import Around, Part
+from adon.config.sections import MonitoringConfig
+from adon.service.parts import MonitoringPart, PartContext
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.model import Transit
 from network_provisioner.topology.graph import Topology
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from fastapi import APIRouter
 
 
-def make(around: Around) -> Part:
+def make(around: PartContext) -> MonitoringPart:
     """The part. Raises InputError."""
     from monitors.api import refreshes, workflows
     from monitors.api.visible import Visible
@@ -31,7 +31,9 @@ def make(around: Around) -> Part:
 
     seen = Visible(around.archive, around.rules, around.workflows, transits_of)
     # What ends in a word of its own before what takes any name.
-    return Part((refreshes.router(seen, refresher), workflows.router(seen)), services=(follows,))
+    return MonitoringPart(
+        (refreshes.router(seen, refresher), workflows.router(seen)), services=(follows,)
+    )
 
 
 def check(settings: MonitoringConfig, topology: Topology) -> None:

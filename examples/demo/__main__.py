@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from adon.cli.main import main
-from adon.cli.parsing import Parser, whole
+from adon.cli.parsing import CommandParser, whole
 from examples import scenario
 from examples.demo.outer import run
 from network_provisioner.base.errors import AdonError
@@ -29,12 +29,12 @@ Exit codes: 0 the workflow succeeded; 1 it ran and failed; 2 it could not be run
 """
 
 
-def build_parser(argv: Sequence[str] | None = None) -> Parser:
+def build_parser(argv: Sequence[str] | None = None) -> CommandParser:
     """The options of the demo and of the example that ``argv``, or the command line, names."""
-    first = Parser(prog=_PROG, add_help=False)
+    first = CommandParser(prog=_PROG, add_help=False)
     first.add_argument("--example", type=_example, default=scenario.DEFAULT)
     chosen = first.parse_known_args(argv)[0].example
-    parser = Parser(prog=_PROG, description=__doc__, epilog=_MORE.strip())
+    parser = CommandParser(prog=_PROG, description=__doc__, epilog=_MORE.strip())
     parser.set_defaults(run=lambda args: _run(args, chosen))
     parser.add_argument("--debug", action="store_true", help="show a traceback instead of one line")
     parser.add_argument(

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import FrameType
 
-from adon.planning.placement import Placed
+from adon.planning.placement import PlacedWorkflow
 from condor_plugins.waiting import StuckJob
 from examples.scenario import CheckedResult
 from network_provisioner.base.errors import AdonError
@@ -46,8 +46,8 @@ class DemoRun:
     """
 
     step: str = "the testbed came up"
-    before: Placed | None = None
-    placed: Placed | None = None
+    before: PlacedWorkflow | None = None
+    placed: PlacedWorkflow | None = None
     planned: PlannedWorkflow | None = None
     submitted_at: float = 0.0
     end: Ended | None = None

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import yaml
 
-from adon.planning.placement import Placed, place
+from adon.planning.placement import PlacedWorkflow, place
 from condor_plugins.pool.sitepool import SitePool, pool_from_json
 from examples.scenario import Scenario
 from examples.testbed.layout import CONTROLLER
@@ -86,7 +86,7 @@ def choose_sites(
     pool: Pool,
     seed: int,
     say: Say,
-) -> tuple[Placed, Placed]:
+) -> tuple[PlacedWorkflow, PlacedWorkflow]:
     """Map the workflow with all that was measured, and with the catalogs alone.
 
     The second of the two is what runs; the first is there to show what measurements changed. They

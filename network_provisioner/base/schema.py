@@ -133,6 +133,9 @@ _EXPECTED = {
     "too_long": "at most {max_length}",
     "too_short": "{min_length} or more",
     "string_too_long": "at most {max_length} characters",
+    "string_too_short": "{min_length} or more characters",
+    "string_pattern_mismatch": "a text that matches {pattern}",
+    "enum": "one of {expected}",
     "literal_error": "one of {expected}",
     "int_type": "a whole number",
     "bool_type": "true or false",
@@ -161,7 +164,8 @@ def _line(schema: type[Any], error: ErrorDetails, what: str) -> str:
     if error["type"] == "value_error":
         return f"{where}: {error['msg'].removeprefix('Value error, ')}"
     expected = _EXPECTED.get(error["type"], "").format(**error.get("ctx", {}))
-    return f"{where}: found {shown(error['input'])}, expected {expected or error['msg']}"
+    expected = expected or error["msg"].removeprefix("Input should be ")
+    return f"{where}: found {shown(error['input'])}, expected {expected}"
 
 
 def _keys_at(kind: Any, place: list[int | str]) -> list[str]:

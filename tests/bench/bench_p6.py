@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import median
 from typing import TypeVar
 
-from adon.planning.placement import place_files
+from adon.planning.placement import PlacementInputs, place_files
 from pegasus_hooks.planner import Options, Sources, plan
 from site_selector.mapping.placement import Mapping
 from tests.bench import Figure, Tell, bench, timed
@@ -29,7 +29,7 @@ def line_overhead(tell: Tell) -> Iterable[Figure]:
         folder = Path(name)
         workflow = soykb(folder / "soykb", SAMPLES, CHROMOSOMES)
         tell("mapped (not measured here: P2)")
-        placed = place_files(workflow, output_site=STORE)
+        placed = place_files(PlacementInputs(workflow, output_site=STORE))
         inputs, sites = placed.inputs, placed.mapping.sites
         tell(f"planned {REPEATS} times")
         base, hooks = folder / "submit", folder / "hooks.json"

@@ -13,12 +13,14 @@ from dashboard_world import (
     AGENTS,
     FOREIGN,
     INSIDE,
+    PAGES,
     QUIET,
     WORKFLOW,
     everything,
     measured,
     post,
     requests,
+    show,
     status,
 )
 from http_load import broker_process
@@ -27,7 +29,6 @@ from monitors.archive.archive import Archive
 
 SHOTS = os.environ.get("ADON_SHOTS")
 """A folder for pictures of every page, to be looked at."""
-PAGES = ("workflows", "network", "decisions", "measurements", "agents", "pool")
 DETAIL = f"workflows/{WORKFLOW}"
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -55,14 +56,6 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         made = World(url, folder)
         yield made
         made.archive.close()
-
-
-def show(page: Page, url: str, name: str) -> None:
-    """Open a page of the dashboard and wait until it is drawn and connected."""
-    page.go(f"{url}/dashboard/#/{name}")
-    # Neither the page nor, of a workflow, what is asked for after it is still to come.
-    page.wait("document.querySelector('main h1') && !document.querySelector('[data-key=wait]')")
-    page.wait("document.getElementById('line').dataset.state === 'live'")
 
 
 # -- every page ----------------------------------------------------------------------------------
@@ -144,6 +137,16 @@ def test_who_cannot_see_it_can_read_it(page: Page, world: World, name: str) -> N
         " e.ariaLabel)).length"
     )
     assert lacking == 0
+    # Who speaks to a page says what stands on a button (WCAG 2.2, 2.5.3).
+    unlike = page.run(
+        "[...document.querySelectorAll('main button[aria-label], main a[aria-label]')].filter("
+        "(e) => !e.ariaLabel.toLowerCase().includes(e.textContent.trim().toLowerCase()))"
+        ".map((e) => e.outerHTML)"
+    )
+    nameless = page.run(
+        "[...document.querySelectorAll('pre[aria-label]:not([role])')].map((e) => e.outerHTML)"
+    )
+    assert (unlike, nameless) == ([], [])
 
 
 def test_what_a_job_is_called_is_shown_and_never_run(page: Page, world: World) -> None:

@@ -13,9 +13,10 @@ from broker_rig import Rig
 from fastapi import FastAPI
 
 from adon.config.adon_yml import parse_config
-from adon.config.monitoring import MonitoringConfig
+from adon.config.sections import MonitoringConfig
+from adon.service.monitoring import make_monitoring
 from adon.service.notices import notifier_of
-from adon.service.parts import Around, make_monitoring
+from adon.service.parts import PartContext
 from monitors.archive.archive import Archive
 from monitors.rules import rules_from_list
 from monitors.workflows.owners import Owners
@@ -45,7 +46,7 @@ def monitored(
     settings = config.monitoring or MonitoringConfig()
     keys = keyring(rig, *(_agent(agent.name) for agent in settings.agents))
     with Archive(config.broker.archive) as archive:
-        around = Around(
+        around = PartContext(
             settings=settings,
             collector=config.pool.collector if config.pool else None,
             state=config.broker.state,

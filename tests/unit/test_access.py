@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from broker_rig import Clock, code_of
 
-from adon.config.adon_yml import Config, parse_config
+from adon.config.adon_yml import parse_config
+from adon.config.sections import Config
 from adon.config.security import check_exposure, described, is_loopback, keyring_of
 from network_provisioner.access import (
     ANYBODY,
@@ -128,12 +129,21 @@ def test_expiry_is_utc_where_no_zone_is_named() -> None:
     ("tokens", "words"),
     [
         ([{"name": "a", "role": "king"}], "security.tokens.0.role: found 'king', expected"),
-        ([{"name": "a", "rol": "x"}], "unknown key 'security.tokens.0.rol', did you mean 'role'?"),
-        ([{"name": "a"}], "found no key 'security.tokens.0.role'"),
+        (
+            [{"name": "a", "rol": "x"}],
+            "tokens.0 has the unknown key 'rol', did you mean 'role'?",
+        ),
+        ([{"name": "a"}], "security.tokens.0 has no 'role', expected it"),
         ([{"name": "a", "role": "operator"}], "'a' has no token, expected token_file or sha256"),
         ([{"name": "a", "role": "operator", "token": "short"}], "of 5 characters, expected at"),
-        ([{"name": "a", "role": "operator", "sha256": "secret"}], "sha256: String should match"),
-        ([{"name": "a", "role": "operator", "token": 12345}], "tokens.0.token: Input should"),
+        (
+            [{"name": "a", "role": "operator", "sha256": "secret"}],
+            "sha256: found something else, expected 64 ",
+        ),
+        (
+            [{"name": "a", "role": "operator", "token": 12345}],
+            "tokens.0.token: found no text, expected",
+        ),
         ([{"name": "a", "role": "operator", "token_file": "/nowhere"}], "/nowhere: cannot be read"),
         (
             [{"name": "a", "role": "operator", "token": "t" * 20, "sha256": "0" * 64}],

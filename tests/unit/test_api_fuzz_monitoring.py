@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from monitoring_rig import monitored
 from schemathesis import GenerationMode
 
-from adon.service.parts import described
+from adon.service.monitoring import described
 from network_provisioner.api import description
 
 BARE = description()["paths"]

@@ -11,7 +11,7 @@ from broker_rig import Rig
 from fastapi.testclient import TestClient
 from monitoring_rig import monitored
 
-from adon.service.parts import described
+from adon.service.monitoring import described
 from monitors.archive.measurement import Measurement
 from network_provisioner.access import Role
 from network_provisioner.api import description

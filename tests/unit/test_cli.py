@@ -5,23 +5,20 @@ from __future__ import annotations
 import argparse
 import json
 import re
-import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import uvicorn
 import yaml
+from api_rig import application, serving
 from broker_rig import Rig
 from cli_world import adon, write_world
 
 from adon.cli import doctor
 from adon.cli.main import NOUNS, build_parser
 from adon.config.adon_yml import load_config
-from network_provisioner.api import create_app
 from network_provisioner.broker import Broker
 from network_provisioner.controllers.simulated import SimulatedController
 from network_provisioner.stores.sqlite import SqliteStore
@@ -55,16 +52,9 @@ def workflow(tmp_path: Path) -> Path:
 def broker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
     """A broker on loopback whose address is in ADON_BROKER; its clock stands still."""
     rig = Rig(tmp_path / "state.sqlite")
-    listening = socket.create_server(("127.0.0.1", 0))
-    settings = uvicorn.Config(create_app(rig.broker), log_level="warning", access_log=False)
-    server = uvicorn.Server(settings)
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
-    thread.start()
-    monkeypatch.setenv("ADON_BROKER", f"http://127.0.0.1:{listening.getsockname()[1]}")
-    yield rig
-    server.should_exit = True
-    thread.join(60)
-    listening.close()
+    with serving(application(rig)) as port:
+        monkeypatch.setenv("ADON_BROKER", f"http://127.0.0.1:{port}")
+        yield rig
 
 
 # ---- help -------------------------------------------------------------------------------------
@@ -221,20 +211,6 @@ def test_transits_as_json(broker: Rig) -> None:
     assert json.loads(adon("transit", "list", "--json").out) == []
 
 
-def test_topology_shows_what_is_reserved(broker: Rig) -> None:
-    adon("transit", "request", "mu", "tacc", "--id", "a", "--min", "90 Mb/s")
-    ran = adon("topology", "show")
-    assert (ran.code, ran.err) == (0, "")
-    rows = {tuple(line.split("  ")[0].split(" > ")): line for line in ran.out.splitlines()[1:]}
-    shown = r"l2 +200 Mb/s +90 Mb/s +#### *\.+ +45 % +90 Mb/s +180 Mb/s +26.5 ms +a$"
-    assert re.search(shown, rows["s1", "s2"]), rows["s1", "s2"]
-    shown = r"l2 +200 Mb/s +0 b/s +\.+ +0 % +180 Mb/s +0 b/s +26.5 ms$"
-    assert re.search(shown, rows["s2", "s1"]), rows["s2", "s1"]
-    assert {len(pair) for pair in rows} == {2} and ("r1", "s2") in rows
-    links = json.loads(adon("topology", "show", "--json").out)["links"]
-    assert links[0]["load"][0]["reserved_bps"] == 90e6
-
-
 def test_the_example_configuration_is_one(tmp_path: Path) -> None:
     config = load_config(ROOT / "examples" / "adon.yml")
     topology = topology_from_dict(config.topology)
@@ -269,8 +245,8 @@ def test_doctor_tells_what_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path:
 
 
 def test_doctor_is_content_where_all_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    good = doctor.Finding("everything", "there", True)
-    lacking = doctor.Finding("a luxury", "not there", False, needed=False, advice="do without")
+    good = doctor.CheckResult("everything", "there", True)
+    lacking = doctor.CheckResult("a luxury", "not there", False, needed=False, advice="do without")
     monkeypatch.setattr(doctor, "findings", lambda _: iter([good, lacking]))
     ran = adon("doctor")
     assert ran.code == 0

@@ -28,10 +28,10 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ("content", "said"),
     [
         ("topology: [\n", "adon.yml, line 2: did not find expected node content, expected YAML"),
-        ("broker: {}\n", "adon.yml: found no section 'topology', expected the nodes and links of the"
-                         " network"),
+        ("- a\n", "adon.yml is ['a'], expected a mapping"),
+        ("broker: {}\n", "adon.yml has no 'topology', expected it"),
         ("a: 1\na: 2\n", "adon.yml, line 2: key 'a' is given twice, expected YAML"),
-        (changed(CONFIG, "brokr", to={}), "adon.yml: unknown key 'brokr', did you mean 'broker'?"),
+        (changed(CONFIG, "brokr", to={}), "adon.yml has the unknown key 'brokr', did you mean 'broker'?"),
         (changed(CONFIG, "controller", "driver", to="onos"),
          "adon.yml: controller.driver: found 'onos', expected simulated, openflow, opendaylight or package.module:Class"),
         (changed(CONFIG, "broker", "listen", to="8470"),

@@ -17,13 +17,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from adon.config.adon_yml import load_config
-from adon.planning.placement import place_files
+from adon.planning.placement import PlacementInputs, place_files
 from network_provisioner.base.errors import InputError
 from network_provisioner.client import hookconfig
-from network_provisioner.topology.data import topology_from_dict
 from pegasus_hooks.planner.model import Sources
 from pegasus_hooks.planner.plan import plan
-from site_selector.inputs import load_inputs
 from site_selector.mapping.placement import Mapping
 
 FILES = {
@@ -120,7 +118,7 @@ def load_from(content: bytes, name: str) -> None:
         workflow = write_world(Path(folder))
         (Path(folder) / f"{name}.yml").write_bytes(content)
         try:
-            placed = place_files(workflow, output_site="local")
+            placed = place_files(PlacementInputs(workflow, output_site="local"))
             plan(
                 placed.inputs,
                 Sources(workflow),
@@ -144,29 +142,19 @@ def configure_from(content: bytes) -> None:
             assert str(file) in str(error)
 
 
+ANYTHING = st.binary(max_size=60) | JUNK.map(as_yaml)
+
+
 @pytest.mark.parametrize("name", FILES)
 @PATIENT
 @given(st.data())
-def test_a_spoiled_file_of_a_workflow(name: str, data: st.DataObject) -> None:
-    load_from(as_yaml(data.draw(spoiled(FILES[name]))), name)
-
-
-@pytest.mark.parametrize("name", FILES)
-@PATIENT
-@given(content=st.binary(max_size=60) | JUNK.map(as_yaml))
-def test_a_file_of_anything(name: str, content: bytes) -> None:
-    load_from(content, name)
+def test_a_file_of_a_workflow(name: str, data: st.DataObject) -> None:
+    load_from(data.draw(spoiled(FILES[name]).map(as_yaml) | ANYTHING), name)
 
 
 @PATIENT
-@given(spoiled(CONFIG))
-def test_a_spoiled_configuration(document: Any) -> None:
-    configure_from(as_yaml(document))
-
-
-@PATIENT
-@given(st.binary(max_size=60) | JUNK.map(as_yaml))
-def test_a_configuration_of_anything(content: bytes) -> None:
+@given(spoiled(CONFIG).map(as_yaml) | ANYTHING)
+def test_a_configuration(content: bytes) -> None:
     configure_from(content)
 
 
@@ -205,15 +193,6 @@ def test_yaml_that_means_trouble(text: str) -> None:
     configure_from(text.encode())
     for place in ("topology", "templates"):
         configure_from(f"{place}:\n{textwrap.indent(text, '  ')}".encode())
-
-
-@PATIENT
-@given(spoiled(CONFIG["topology"]))
-def test_a_spoiled_topology(document: Any) -> None:
-    try:
-        topology_from_dict(document)
-    except InputError as error:
-        one_line(error)
 
 
 MAPPING = {
@@ -265,11 +244,3 @@ def test_a_spoiled_hook_configuration(content: bytes) -> None:
             hookconfig.load(file)
         except InputError as error:
             one_line(error)
-
-
-def test_the_small_world_is_good(tmp_path: Path) -> None:
-    inputs = load_inputs(write_world(tmp_path))
-    assert list(inputs.candidates.values()) == [("mu", "tacc"), ("mu", "tacc")]
-    file = tmp_path / "adon.yml"
-    file.write_bytes(as_yaml(CONFIG))
-    load_config(file)

@@ -13,7 +13,7 @@ from broker_rig import Rig
 from cli_world import NOBODY, adon
 from coordinator_rig import CoordinatorRig
 
-from adon.cli.measure_shown import agents, planned
+from adon.cli.measure_text import agents, planned
 from monitors.api import agents as agents_api
 from monitors.api import archive as archive_api
 from monitors.api import measuring as measuring_api
@@ -110,7 +110,7 @@ def test_a_run_on_demand_and_its_result(
         coordinator.let_pass(5)
         coordinator.work("mu", "tacc")
 
-    monkeypatch.setattr("adon.cli.measure_run.time.sleep", passes)
+    monkeypatch.setattr("adon.cli.measure.time.sleep", passes)
     code, out, err = measure(url, "run", "tcp")
     assert (code, err) == (0, "")
     assert out.splitlines()[0].startswith("tcp:1000") and "tcp of mu>tacc at" in out
@@ -125,7 +125,7 @@ def test_a_run_that_comes_to_nothing(
     world: tuple[CoordinatorRig, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     coordinator, url = world
-    monkeypatch.setattr("adon.cli.measure_run.time.sleep", lambda _: coordinator.let_pass(10))
+    monkeypatch.setattr("adon.cli.measure.time.sleep", lambda _: coordinator.let_pass(10))
     code, out, _ = measure(url, "run", "tcp")
     assert code == 1 and "missed: agent 'mu' did not ask in time" in out
     coordinator.let_pass(100)

@@ -186,7 +186,7 @@ def test_the_pool_section_is_checked(tmp_path: Path, workflow: Path) -> None:
     bad = changed(CONFIG, "pool", to={"colector": "x"})
     file = tmp_path / "adon.yml"
     file.write_text(json.dumps(bad))
-    assert "unknown key 'pool.colector', did you mean 'collector'?" in refusal(
+    assert "pool has the unknown key 'colector', did you mean 'collector'?" in refusal(
         "site", "map", workflow, "--config", file
     )
 

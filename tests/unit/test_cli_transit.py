@@ -14,7 +14,7 @@ from broker_rig import Clock, Rig
 from cli_world import adon, config_file, refusal
 
 from adon.cli.transit import _STATES
-from adon.config.adon_yml import TokenConfig
+from adon.config.sections import TokenConfig
 from network_provisioner.access import hash_of
 from network_provisioner.base.model import TransitState
 
@@ -184,7 +184,10 @@ def test_a_token_goes_into_a_file_of_its_owners(tmp_path: Path) -> None:
     ("words", "line"),
     [
         (["--name", "x", "--role", "king"], "argument --role: invalid choice: 'king' (choose from"),
-        (["--name", "", "--role", "operator"], "token: name: String should have at least 1"),
+        (
+            ["--name", "", "--role", "operator"],
+            "token: name: found '', expected 1 or more characters",
+        ),
         (
             ["--name", "x", "--role", "operator", "--expires", "soon"],
             "token: expires: found 'soon', expected ISO 8601",
@@ -204,8 +207,11 @@ def test_tokens_that_cannot_be(words: list[str], line: str) -> None:
             {"security": {"tls": {"certificate": "/no.pem", "key": "/no.key"}}},
             "security.tls.certificate: /no.pem: No such file or directory, expected a PEM file",
         ),
-        ({"security": {"tls": {"certificate": "x"}}}, "found no key 'security.tls.key'"),
-        ({"security": {"token": []}}, "unknown key 'security.token', did you mean 'tokens'?"),
+        ({"security": {"tls": {"certificate": "x"}}}, "security.tls has no 'key', expected it"),
+        (
+            {"security": {"token": []}},
+            "security has the unknown key 'token', did you mean 'tokens'",
+        ),
     ],
 )
 def test_a_broker_that_would_be_open_does_not_start(

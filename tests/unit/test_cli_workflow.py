@@ -140,4 +140,4 @@ def test_what_a_pool_cannot_do_is_one_line(world: Path) -> None:
     write_config(world, {"driver": "command"})
     assert "found no command, expected a program to call" in refusal("pool", "show")
     write_config(world, {"idel": "1 h"})
-    assert "unknown key 'expansion.idel', did you mean 'idle'?" in refusal("pool", "show")
+    assert "expansion has the unknown key 'idel', did you mean 'idle'?" in refusal("pool", "show")

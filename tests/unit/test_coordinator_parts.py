@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from network_world import demo_network
 
 from adon.config.adon_yml import parse_config
-from adon.config.monitoring import MonitoringConfig
+from adon.config.sections import MonitoringConfig
 from adon.service.measuring import Sweeper
 from adon.service.measuring import check as check_settings
 from monitors.archive.archive import Archive

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from test_api_documented import EXAMPLE, part_of
 
 from adon.dashboard import decisions
-from adon.dashboard.decisions import KINDS, Decision, newest
+from adon.dashboard.decisions import KINDS, ShownDecision, newest
 from adon.dashboard.layout import layout_of
 from adon.dashboard.pages import PATHS, ROOT, read_files
 from adon.dashboard.pages import router as pages
@@ -176,14 +176,14 @@ def test_expansions_say_what_came_of_them() -> None:
 
 
 DECISIONS = st.builds(
-    Decision, st.sampled_from(KINDS), st.text("abc", max_size=2), st.integers(0, 5).map(float),
+    ShownDecision, st.sampled_from(KINDS), st.text("abc", max_size=2), st.integers(0, 5).map(float),
     st.just("s"), st.just("o"), st.just("w"),
 )  # fmt: skip
 
 
 @given(st.lists(DECISIONS), st.integers(1, 8), st.randoms())
 def test_the_newest_are_the_same_in_whatever_order_they_come(
-    found: list[Decision], limit: int, random: object
+    found: list[ShownDecision], limit: int, random: object
 ) -> None:
     taken = newest(found, limit)
     assert len(taken) == min(limit, len(found))

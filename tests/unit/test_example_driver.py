@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from controller_worlds import MBPS, WallClock, two_switches
 
-from adon.config.adon_yml import ControllerConfig
+from adon.config.sections import ControllerConfig
 from adon.service.wiring import make_controller
 from network_provisioner.base.errors import InputError
 from network_provisioner.controllers.base import Circuit, Controller, ControllerError

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from install_world import FakePegasus, jar, make_pegasus
 
-from adon.cli import install_hooks, install_pegasus
+from adon.cli import install_pegasus
 from adon.cli.main import main
 from adon.planning import jar as planner_jar
 from network_provisioner.client import hookconfig
@@ -232,7 +232,7 @@ def test_the_hooks_are_told_whom_to_ask(
     options: list[str], said: dict[str, object],
 ) -> None:  # fmt: skip
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(install_hooks, "notes", lambda _args: iter(()))
+    monkeypatch.setattr(install_pegasus, "notes", lambda _args: iter(()))
     site = {"name": "a", "kind": "site", "address": "10.0.0.1"}
     config = {
         "topology": {"nodes": [site], "links": []},

@@ -16,7 +16,7 @@ from fastapi.testclient import TestClient
 
 from adon.config.adon_yml import parse_config
 from adon.config.security import keyring_of
-from adon.service.parts import described
+from adon.service.monitoring import described
 from monitors.api import agents as agents_api
 from monitors.api import measuring as measuring_api
 from monitors.archive.measurement import Measurement

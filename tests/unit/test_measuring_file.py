@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from adon.service.measuringfile import EARLIER, measuring_file, take_over
+from adon.service.measuring import EARLIER, measuring_file, take_over
 from monitors.measurements.run_store import KeptTask, MeasuringStore
 from network_provisioner.base.errors import InputError
 

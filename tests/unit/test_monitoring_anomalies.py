@@ -13,7 +13,7 @@ from fastapi.testclient import TestClient
 from monitoring_rig import monitored
 from test_perfsonar_results import RTT, posted
 
-from adon.config.monitoring import MonitoringConfig
+from adon.config.sections import MonitoringConfig
 from adon.service import anomalies, perfsonar
 from network_provisioner.base.errors import InputError
 

@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from workflow_world import T0, UUID, job, status, workflow
 
-from adon.config.monitoring import MonitoringConfig
+from adon.config.sections import MonitoringConfig
 from adon.service.notices import watching
 from monitors.alerts.notices.channels import Delivery, deliver
 from monitors.alerts.notices.service import TRIES, NoticeService, may_run

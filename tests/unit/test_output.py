@@ -1,10 +1,11 @@
-"""Tables: plain text into pipes, no wider than the window on a terminal."""
+"""Tables and progress: plain lines into pipes, no wider than the window on a terminal."""
 
 from __future__ import annotations
 
 import io
 import re
 import sys
+from itertools import count
 
 import pytest
 
@@ -35,3 +36,30 @@ def test_on_a_terminal_nothing_is_wider_than_that(monkeypatch: pytest.MonkeyPatc
     assert len(lines) > 3 and max(map(len, lines)) <= 40
     assert lines[1].split() == ["[bold]short", "1", "MB"]  # a name is no mark-up
     assert " ".join(lines).split().count("words") == 4
+
+
+def test_on_a_terminal_there_is_a_bar() -> None:
+    stream = Terminal()
+    with output.progress(4, "cases", stream) as done:
+        done(1)
+        done(4)
+    text = stream.getvalue()
+    assert "4/4" in text and "cases" in text and "\n" in text
+
+
+def test_elsewhere_about_ten_lines_are_written() -> None:
+    stream, clock = io.StringIO(), map(float, count())
+    with output.progress(200, "cases", stream, clock.__next__) as done:
+        for number in range(1, 201):
+            done(number)
+    lines = stream.getvalue().splitlines()
+    assert len(lines) == 10
+    assert lines[0].startswith("20 of 200 cases, about ")
+    assert lines[-1].startswith("200 of 200 cases, ")
+
+
+def test_nothing_to_do_is_no_trouble() -> None:
+    stream = io.StringIO()
+    with output.progress(0, "cases", stream):
+        pass
+    assert stream.getvalue() == ""

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from adon.machine import packages, relocate
 from adon.machine.apt import (
+    AptSource,
     Deb,
-    Source,
     choose_sources,
     explain,
     parse_plan,
@@ -56,7 +56,7 @@ def test_the_machines_own_suites_are_used_and_no_vendors() -> None:
 
 def test_another_suite_comes_from_the_machines_mirror() -> None:
     chosen = choose_sources(parse_targets(TARGETS), "bookworm", "sid")
-    assert chosen == [Source("http://mirror.test/debian/", "sid", "main")]
+    assert chosen == [AptSource("http://mirror.test/debian/", "sid", "main")]
 
 
 @pytest.mark.parametrize("codename", ["trixie", ""])

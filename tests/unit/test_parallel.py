@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from adon.cli.parallel import each
+from adon.cli.evaluate import each
 from network_provisioner.base.errors import AdonError, InputError
 
 
@@ -49,14 +49,14 @@ def test_errors_come_to_whoever_asked(processes: int) -> None:
 
 
 def test_a_killed_process_is_an_error_that_says_so() -> None:
-    with pytest.raises(AdonError, match="found a worker process ended with status -9"):
+    with pytest.raises(AdonError, match="found a worker process that was ended"):
         each(range(9), killed, 2)
 
 
 SCRIPT = """
     import signal, sys, time
     from pathlib import Path
-    from adon.cli.parallel import each
+    from adon.cli.evaluate import each
 
     def wait(folder):
         import os

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adon.cli.pool_record import enlarged, record, shrunk
+from adon.cli.pool import enlarged, record, shrunk
 from adon.config.adon_yml import parse_config
 from adon.service import poolsize
-from adon.service.poolsize import SAME_S, Changes, PoolSize, ResidentPool, size_of
+from adon.service.poolsize import SAME_S, PoolChanges, PoolSize, ResidentPool, size_of
 from condor_plugins.pool.demand import Expanded, SlotDemand, Worker
 from condor_plugins.pool.sitepool import SitePool
 from monitors.archive.archive import Archive
@@ -49,7 +49,7 @@ def test_what_is_recorded_says_every_value_at_every_time(
     course: list[tuple[dict[tuple[str, str], float], int]],
 ) -> None:
     """A reader who takes the last record for the value is never wrong, nor kept waiting."""
-    changes, now = Changes(), NOW
+    changes, now = PoolChanges(), NOW
     last: dict[tuple[str, str], tuple[float, float]] = {}
     ids: set[str] = set()
     for size, step in course:

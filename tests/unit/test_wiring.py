@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from cli_world import CONFIG
 
-from adon.config.adon_yml import Config, parse_config
+from adon.config.adon_yml import parse_config
+from adon.config.sections import Config
 from adon.service.wiring import (
     Learning,
     limits_of,
@@ -93,8 +94,8 @@ def test_drivers_that_cannot_be(tmp_path: Path, section: dict[str, Any], words: 
     [
         ({"driver": "onos"}, "found 'onos', expected simulated, openflow, opendaylight or package"),
         ({"driver": "openflw"}, "did you mean 'openflow'?"),
-        ({"bandwidth": "magic"}, "controller.bandwidth: found 'magic', expected 'auto'"),
-        ({"pasword_file": "x"}, "unknown key 'controller.pasword_file', did you mean"),
+        ({"bandwidth": "magic"}, "controller.bandwidth: found 'magic', expected one of 'auto'"),
+        ({"pasword_file": "x"}, "controller has the unknown key 'pasword_file', did you mean"),
     ],
 )
 def test_controller_sections_that_cannot_be(
@@ -119,9 +120,9 @@ def test_limits_are_those_given_and_the_usual_others(tmp_path: Path) -> None:
     [
         ({"reservable": 0}, "limits.reservable"),
         ({"reservable": 1.1}, "limits.reservable"),
-        ({"max_lease": "0 s"}, "limits.max_lease: found '0 s', expected more than 0 s"),
+        ({"max_lease": "0 s"}, "limits.max_lease: found '0 s', expected more than 0"),
         ({"max_lease": "long"}, "limits.max_lease: found 'long', expected a number with a unit"),
-        ({"max_path": 2}, "unknown key 'limits.max_path', did you mean 'max_paths'?"),
+        ({"max_path": 2}, "limits has the unknown key 'max_path', did you mean 'max_paths'?"),
     ],
 )
 def test_limits_that_cannot_be(tmp_path: Path, section: dict[str, Any], words: str) -> None:

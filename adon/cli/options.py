@@ -1,0 +1,157 @@
+"""What options mean: instants and amounts as people write them, the broker that is asked, the
+workflow that is placed."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+from adon.cli.output import print_json
+from network_provisioner.base.errors import BrokerError, InputError
+from network_provisioner.base.units import parse_duration
+
+if TYPE_CHECKING:
+    from adon.planning.placement import PlacedWorkflow, PlacementInputs
+    from network_provisioner.base.flows import Flow
+    from network_provisioner.client.broker import BrokerClient
+    from site_selector.estimates.beliefs import World
+
+
+# Unix seconds as programs print them, with a fraction or without.
+_SECONDS = re.compile(r"\d+(\.\d*)?", re.ASCII)
+
+
+def instant_of(text: str | None, option: str, now: float) -> float | None:
+    """Unix seconds from ISO 8601 (UTC without an offset), from Unix seconds, or from ``+2 h``,
+    which counts from ``now``; None where nothing was said. Raises InputError."""
+    from network_provisioner.base.instants import instant
+
+    if text is None:
+        return None
+    if text.startswith("+"):
+        return now + parse_duration(text[1:], option)
+    return instant(float(text) if _SECONDS.fullmatch(text) else text, option)
+
+
+def moment_of(text: str | None, option: str, now: float) -> float | None:
+    """The same, or how long before ``now`` as ``2 h``. Raises InputError."""
+    if text is not None and not _SECONDS.fullmatch(text):  # no unit: these are no duration
+        try:
+            return now - parse_duration(text, option)
+        except InputError:  # an instant, then, or neither
+            pass
+    try:
+        return instant_of(text, option, now)
+    except InputError as error:
+        raise InputError(f"{error}, or how long ago such as '2 h'") from None
+
+
+def above_0(parse: Callable[[str, str], float], text: str | None, option: str) -> float | None:
+    """What ``parse`` makes of a text, more than 0; None for None. Raises InputError."""
+    if text is None:
+        return None
+    value = parse(text, option)
+    if value <= 0:
+        raise InputError(f"{option}: found {text!r}, expected more than 0")
+    return value
+
+
+def ports(texts: list[str], option: str) -> tuple[Flow, ...]:
+    """``[src:][udp/]PORT[-PORT]`` as flows. Raises InputError."""
+    from network_provisioner.base.flows import flow_from_dict
+
+    flows = []
+    for text in texts:
+        side, _, rest = text.rpartition(":")
+        protocol, _, ports = rest.rpartition("/")
+        ends = ports.split("-")
+        if side not in ("", "src", "dst") or not all(e.isdecimal() and len(e) < 6 for e in ends):
+            raise InputError(
+                f"{option}: found {text!r}, expected a port such as 2811, 50000-50063, src:2811 or "
+                "udp/5000"
+            )
+        key = "src_ports" if side == "src" else "dst_ports"
+        value = int(ends[0]) if len(ends) == 1 else [int(end) for end in ends]
+        flows.append(flow_from_dict({"protocol": protocol or "tcp", key: value}, option))
+    return tuple(flows)
+
+
+TIMEOUT_S = 10.0  # a person waits longer than a hook may: installing a path can take seconds
+
+
+def client(args: argparse.Namespace) -> BrokerClient:
+    """The broker that ``--broker`` names, with what ``client.credentials`` finds.
+
+    Raises InputError.
+    """
+    from network_provisioner.client.broker import BrokerClient
+    from network_provisioner.client.credentials import from_environment
+
+    return BrokerClient(args.broker, TIMEOUT_S, *from_environment(os.environ))
+
+
+@contextlib.contextmanager
+def bad_answer(args: argparse.Namespace, what: str) -> Iterator[None]:
+    """Taking apart what a broker sent: whatever does not fit is its fault. Raises BrokerError."""
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise BrokerError(
+            f"the broker at {args.broker} sent an answer that is no {what} "
+            f"({type(error).__name__} {error}): is it an ADON broker of this version?",
+            "bad_answer",
+        ) from None
+
+
+def answered(args: argparse.Namespace, what: str, found: Any, text: Callable[[], str]) -> int:
+    """Print what a broker answered, as JSON or as ``text`` says it; exit code 0. Raises BrokerError
+    where the answer is no ``what``."""
+    if args.json:
+        print_json(found)
+        return 0
+    with bad_answer(args, what):
+        words = text()
+    print(words)
+    return 0
+
+
+OUTPUT_SITE = "local"
+
+
+def placed(args: argparse.Namespace, alternatives: bool = True) -> PlacedWorkflow:
+    """The workflow that the options name, mapped with what they say is known. Raises InputError.
+
+    ``alternatives=False`` leaves out terms and reasons.
+    """
+    from adon.planning.placement import place_files
+
+    return place_files(_files(args), seed=args.seed, say=note, alternatives=alternatives)
+
+
+def believed(args: argparse.Namespace) -> World:
+    """What is believed of the sites of a workflow, which is not mapped, or of a site catalog alone.
+
+    Raises InputError, also where the options name neither.
+    """
+    from adon.planning.placement import believe_files
+
+    return believe_files(_files(args), note)
+
+
+def _files(args: argparse.Namespace) -> PlacementInputs:
+    """What :func:`adon.cli.parsing.add_inputs` adds."""
+    from adon.planning.placement import PlacementInputs
+
+    given = {field.name: getattr(args, field.name) for field in fields(PlacementInputs)}
+    return PlacementInputs(**{**given, "output_site": args.output_site or OUTPUT_SITE})
+
+
+def note(line: str) -> None:
+    """One line on standard error about something that is done without."""
+    print(f"adon: {' '.join(line.split())}", file=sys.stderr)

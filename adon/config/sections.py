@@ -1,0 +1,267 @@
+"""The sections of ``adon.yml``."""
+
+from __future__ import annotations
+
+import re
+from datetime import date
+from reprlib import repr as shown
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from network_provisioner.access import Role
+from network_provisioner.base.errors import InputError
+from network_provisioner.base.instants import instant
+from network_provisioner.base.schema import Duration, Schema, checked
+from network_provisioner.base.suggestions import did_you_mean
+from network_provisioner.stores.database_url import check_state
+
+DRIVERS = ("simulated", "openflow", "opendaylight")
+_CLASS = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*\Z")
+_SHA256 = re.compile(r"[0-9a-fA-F]{64}\Z")
+
+
+def split_address(value: object, what: str) -> tuple[str, int]:
+    """``"127.0.0.1:8470"`` to host and port. Raises InputError."""
+    host, _, port = str(value).rpartition(":")
+    if not host or not port.isdecimal() or len(port) > 5 or not 0 < int(port) < 65536:
+        raise InputError(f"{what}: found {shown(value)}, expected HOST:PORT such as 127.0.0.1:8470")
+    return host, int(port)
+
+
+def _address(value: object, what: str) -> object:
+    split_address(value, what)
+    return value
+
+
+def _driver(value: object, what: str) -> object:
+    if isinstance(value, str) and value not in DRIVERS and not _CLASS.match(value):
+        hint = did_you_mean(value, DRIVERS)
+        raise InputError(
+            f"{what}: found {shown(value)}, expected {', '.join(DRIVERS)} or "
+            f"package.module:Class{hint}"
+        )
+    return value
+
+
+def _place(value: object, _: str) -> object:
+    if isinstance(value, str):
+        check_state(value)
+    return value
+
+
+def _instant(value: object, what: str) -> float:
+    # YAML makes dates of what looks like one.
+    return instant(value.isoformat() if isinstance(value, date) else value, what)
+
+
+def _secret(value: object, _: str) -> object:
+    """What was found is not said: it may be a secret."""
+    if value is not None and not isinstance(value, str):
+        raise InputError("found no text, expected a text")
+    return value
+
+
+def _hash(value: object, _: str) -> object:
+    if value is not None and not (isinstance(value, str) and _SHA256.match(value)):
+        raise InputError("found something else, expected 64 hexadecimal digits")
+    return value
+
+
+Span = Annotated[Duration, Field(gt=0)]
+"""Seconds, more than 0, written with a unit: ``15 min``."""
+Address = Annotated[str, checked(_address)]
+Place = Annotated[str, checked(_place)]
+
+
+class ControllerConfig(Schema):
+    """Which driver carries the circuits.
+
+    ``driver``     simulated, openflow, opendaylight, or one of your own as ``package.module:Class``
+    ``bandwidth``  how switches keep rates: dscp-htb, queue, meter, none; auto is what they can
+    ``listen``     where switches reach the embedded OpenFlow controller
+    ``exec``       the command prefix for ``tc`` on the machine that holds the switches' ports
+    ``url``, ``user``, ``password_file``, ``ca``  of a controller that is asked over HTTP(S), as
+                   OpenDaylight is; ``ca`` is a PEM file, without it whom the system trusts
+    ``options``    what a driver of your own takes
+    """
+
+    driver: Annotated[str, checked(_driver)] = "simulated"
+    bandwidth: Literal["auto", "dscp-htb", "queue", "meter", "none"] = "auto"
+    listen: Address = "127.0.0.1:6653"
+    exec: list[str] = Field(default_factory=list)
+    url: str = ""
+    user: str = ""
+    password_file: str = ""
+    ca: str = ""
+    options: dict[str, Any] = Field(default_factory=dict)
+
+
+class BrokerConfig(Schema):
+    """Where the broker listens (loopback unless told otherwise), keeps its state and what was
+    measured: each in an SQLite file, or in ``postgresql://USER@HOST/DATABASE`` where others share
+    it (docs/state.md, docs/archive.md)."""
+
+    listen: Address = "127.0.0.1:8470"
+    state: Place = "adon-broker.sqlite"
+    archive: Place = "adon-archive.sqlite"
+    token: Annotated[str | None, checked(_secret)] = None
+
+
+class TokenConfig(Schema):
+    """Who may ask what. One of ``token_file``, ``sha256`` and ``token``; none of them where a
+    client certificate of this name stands for it.
+
+    ``expires``   the first instant at which it no longer counts: ISO 8601, UTC where no zone is
+                  named; here in Unix seconds
+    ``users``     the users it may ask for, "*" for all; a researcher's default is its own name
+    ``projects``  the projects it may ask for; without them any
+    """
+
+    name: str = Field(min_length=1, max_length=200)
+    role: Role
+    token: Annotated[str | None, checked(_secret)] = Field(default=None, repr=False)
+    token_file: str | None = None
+    sha256: Annotated[str | None, checked(_hash)] = None
+    expires: Annotated[float, checked(_instant)] | None = None
+    users: list[str] | Literal["*"] | None = None
+    projects: list[str] | None = None
+
+
+class TlsConfig(Schema):
+    """PEM files. ``clients``: who signs the certificates that clients must show; without it none
+    is asked for."""
+
+    certificate: str
+    key: str
+    clients: str | None = None
+
+
+class SecurityConfig(Schema):
+    """Who may ask the broker what, and how the line to it is protected. See docs/security.md."""
+
+    tokens: list[TokenConfig] = Field(default_factory=list)
+    tls: TlsConfig | None = None
+
+
+class LimitsConfig(Schema):
+    """How the broker deals with links and leases; what is left out is as
+    :class:`network_provisioner.selection.admission.BrokerLimits` has it.
+
+    ``reservable``     the part of each link that may be reserved
+    ``max_lease``      no lease is longer
+    ``unsized_lease``  the lease of a transfer whose size nobody knows
+    ``max_paths``      how many candidate paths are looked at
+    ``aging``          what waits so long counts as one priority higher, so that nobody starves
+    """
+
+    reservable: Annotated[float, Field(gt=0, le=1)] | None = None
+    max_lease: Span | None = None
+    unsized_lease: Span | None = None
+    max_paths: Annotated[int, Field(ge=1, le=64)] | None = None
+    aging: Span | None = None
+
+
+class PoolConfig(Schema):
+    """The HTCondor that site selection asks for slots and queues.
+
+    ``collector`` is ``host:port``, empty for the one that CONDOR_CONFIG names.
+    """
+
+    collector: str = ""
+
+
+class ExpansionConfig(Schema):
+    """How the pool grows for a demand, and shrinks (docs/provisioning-jobs.md).
+
+    ``driver``      startd starts HTCondor's daemons on this machine; command calls a program of
+                    the admin's
+    ``most``        slots in all workers together
+    ``lease``       how long a demand counts that names no time
+    ``command``     the program of the driver command, and its first arguments
+    ``timeout``     how long that program may take
+
+    Of the driver startd, see :class:`condor_plugins.pool.workerconfig.StartdSettings`:
+    ``directory``, ``release``, ``token_file``, ``site``, ``memory_mb``, ``idle``, ``config``,
+    ``environment``, and ``per_worker``, the slots of one worker. Paths that are not absolute begin
+    at the folder of this file.
+    """
+
+    driver: Literal["startd", "command"] = "startd"
+    most: Annotated[int, Field(ge=0, le=100_000)] = 16
+    lease: Span = 3600.0
+    command: list[str] = Field(default_factory=list)
+    timeout: Span = 60.0
+    directory: str = "adon-workers"
+    release: str = "/usr"
+    token_file: str = ""
+    site: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]*$")] = ""
+    per_worker: Annotated[int, Field(ge=1, le=1024)] = 4
+    memory_mb: Annotated[int, Field(ge=1)] = 1024
+    idle: Span = 600.0
+    config: dict[str, str] = Field(default_factory=dict)
+    environment: dict[str, str] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _complete(self) -> Self:
+        if self.driver == "command" and not self.command:
+            raise ValueError("driver 'command': found no command, expected a program to call")
+        return self
+
+
+class AgentConfig(Schema):
+    """An agent that the broker knows. Its token stands in ``security.tokens`` under the same name,
+    with the role ``agent``.
+
+    ``name``     the site, or ``SITE/HOST`` where a site has several
+    ``address``  where the other agents reach it
+    ``ports``    first and last port that its servers may listen on
+    """
+
+    name: Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[A-Za-z0-9_.:/-]+$")]
+    address: str
+    ports: tuple[int, int] = (5201, 5210)
+
+
+class MonitoringConfig(Schema):
+    """What is measured, by whom, and who is told. See docs/measuring.md.
+
+    ``agents``       who measures
+    ``tasks``        what, by name (:mod:`monitors.measurements.task_data`)
+    ``agreement``    how much load measurements may put on links and domains
+    ``access``       who may start what between which sites, and see which results
+    ``anomalies``    what is watched how closely (:mod:`monitors.alerts.anomalies.settings`)
+    ``notices``      who is told of what, and how (:mod:`monitors.alerts.notices.targets`)
+    ``stuck_after``  a workflow in which nothing changes for so long is stuck
+    ``retention``    how long measurements are kept whole, and how long as roll-ups
+    ``workflows``    whose workflows the broker itself follows: ``user``, ``all``, or directories
+    ``perfsonar``    esmond-style archives that are read
+                     (:mod:`monitors.measurements.perfsonar.settings`)
+    """
+
+    agents: list[AgentConfig] = Field(default_factory=list)
+    tasks: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    agreement: dict[str, Any] = Field(default_factory=dict)
+    access: list[dict[str, Any]] = Field(default_factory=list)
+    anomalies: dict[str, Any] = Field(default_factory=dict)
+    notices: list[dict[str, Any]] = Field(default_factory=list)
+    stuck_after: Span = 1800.0
+    retention: dict[str, Any] = Field(default_factory=dict)
+    workflows: list[str] = Field(default_factory=list)
+    perfsonar: list[dict[str, Any]] = Field(default_factory=list)
+
+
+class Config(Schema):
+    """The whole file. Without ``pool`` no HTCondor is asked. ``topology`` is the network itself, or
+    was ``{"file": NAME}`` (:func:`network_provisioner.topology.files.resolve`)."""
+
+    topology: dict[str, Any]
+    controller: ControllerConfig = Field(default_factory=ControllerConfig)
+    broker: BrokerConfig = Field(default_factory=BrokerConfig)
+    security: SecurityConfig = Field(default_factory=SecurityConfig)
+    limits: LimitsConfig = Field(default_factory=LimitsConfig)
+    templates: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    template_policy: dict[str, Any] = Field(default_factory=dict)
+    pool: PoolConfig | None = None
+    expansion: ExpansionConfig | None = None
+    monitoring: MonitoringConfig | None = None
