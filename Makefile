@@ -14,8 +14,8 @@ help: ## say what each target does
 setup: ## have Debian packages, Python and .venv (the others do this first)
 	@$(TIED) sh examples/testbed/bootstrap.sh
 
-demo: setup ## run the SoyKB workflow from abstract description to measured transfers, with a report
-	@$(TIED) $(PYTHON) -m examples.demo
+demo: setup ## run a workflow from abstract description to measured transfers, with a report; EXAMPLE=soykb
+	@$(TIED) $(PYTHON) -m examples.demo $(if $(EXAMPLE),--example $(EXAMPLE))
 
 dashboard: setup ## look at what the demo measured, in a browser at http://127.0.0.1:8470/
 	@$(TIED) .venv/bin/adon dashboard
@@ -43,7 +43,7 @@ bench: setup ## measure and write bench-results.json; ONLY=P3 measures one id, T
 	@$(TIED) $(PYTHON) -m tests.bench $(if $(ONLY),--only $(ONLY))
 
 clean: ## remove what was made here, also what killed runs left (downloads in ~/.cache/adon stay)
-	@[ ! -x .venv/bin/python ] || .venv/bin/python examples/testbed/leftovers.py .adon
+	@[ ! -x .venv/bin/python ] || .venv/bin/python -m examples.testbed.procs .adon
 	@rm -rf demo-report figure18 bench-results.json .adon .venv *.egg-info build dist
 	@rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

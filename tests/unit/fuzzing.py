@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
@@ -65,6 +66,16 @@ def fuzz(
 
 
 def _passes_for_right(query: Any) -> bool:
-    """Whether a list or an object is in it that a query tells as one plain text, or not at all."""
+    """Whether something of another type is in it that a query tells as what is right: a list or an
+    object as one plain text, or not at all, and a text that reads as a number."""
     values = query.values() if isinstance(query, dict) else ()
-    return any(isinstance(value, (list, dict)) and len(value) < 2 for value in values)
+    return any(
+        len(value) < 2 if isinstance(value, (list, dict)) else _is_number(value) for value in values
+    )
+
+
+def _is_number(value: object) -> bool:
+    try:
+        return isinstance(value, str) and math.isfinite(float(value))
+    except ValueError:
+        return False
