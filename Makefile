@@ -14,7 +14,7 @@ help: ## say what each target does
 setup: ## have Debian packages, Python and .venv (the others do this first)
 	@$(TIED) sh examples/testbed/bootstrap.sh
 
-demo: setup ## run a workflow from abstract description to measured transfers, with a report; EXAMPLE=soykb
+demo: setup ## run a workflow from abstract description to measured transfers; EXAMPLE=soykb
 	@$(TIED) $(PYTHON) -m examples.demo $(if $(EXAMPLE),--example $(EXAMPLE))
 
 dashboard: setup ## look at what the demo measured, in a browser at http://127.0.0.1:8470/
