@@ -63,8 +63,17 @@ def read(schema: type[T], data: object, what: str) -> T:
     """``data`` as ``schema`` has it. Raises InputError, one line that begins with ``what``."""
     if not isinstance(data, Mapping):
         raise InputError(f"{what} is {shown(data)}, expected a mapping")
+    return _validated(schema, adapter(schema).validate_python, data, what)
+
+
+def read_json(schema: type[T], text: str | bytes, what: str) -> T:
+    """As :func:`read`, from JSON."""
+    return _validated(schema, adapter(schema).validate_json, text, what)
+
+
+def _validated(schema: type[T], validate: Callable[[Any], Any], data: object, what: str) -> T:
     try:
-        document: T = adapter(schema).validate_python(data)
+        document: T = validate(data)
     except ValidationError as error:
         errors = error.errors(include_url=False)
         # A slip in a key is also a key that is missing.
@@ -138,6 +147,8 @@ _EXPECTED = {
     "enum": "one of {expected}",
     "literal_error": "one of {expected}",
     "int_type": "a whole number",
+    "float_type": "a number",
+    "finite_number": "a finite number",
     "bool_type": "true or false",
     "string_type": "a text",
     "string_unicode": "a text",
@@ -161,6 +172,8 @@ def _line(schema: type[Any], error: ErrorDetails, what: str) -> str:
         known = _keys_at(schema, place[:-1])
         hint = meant(place[-1], known, f"expected among {', '.join(known)}")
         return f"{within} has the unknown key {shown(place[-1])}, {hint}"
+    if error["type"] == "json_invalid":
+        return f"{where}: not valid JSON: {error['ctx']['error']}"
     if error["type"] == "value_error":
         return f"{where}: {error['msg'].removeprefix('Value error, ')}"
     expected = _EXPECTED.get(error["type"], "").format(**error.get("ctx", {}))

@@ -10,19 +10,13 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from monitors.workflows.facts.plan import FILE
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.units import transfer_time
 from site_selector.wholefile import write_whole
-
-if TYPE_CHECKING:
-    from pydantic import TypeAdapter
-
-_EXPECTED = "expected what 'adon site map' writes"
 
 
 class _OrInfinite:
@@ -114,7 +108,7 @@ class Placement:
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready."""
-        return _values(Placement).dump_python(self, mode="json")  # type: ignore[no-any-return]
+        return _dumped(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,23 +157,16 @@ class Mapping:
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready."""
-        return _values(Mapping).dump_python(self, mode="json")  # type: ignore[no-any-return]
+        return _dumped(self)
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Mapping:
         """What :meth:`save` writes. Raises InputError where it is something else."""
-        from pydantic import ValidationError  # noqa: PLC0415
+        from network_provisioner.base.schema import read_json  # noqa: PLC0415
 
-        try:
-            found: Mapping = _values(Mapping).validate_json(text)
-        except ValidationError as error:
-            first = error.errors(include_url=False, include_input=False)[0]
-            if first["type"] == "json_invalid":
-                raise InputError(f"not valid JSON: {first['msg']}, {_EXPECTED}") from None
-            where = ".".join(map(str, first["loc"])) or "the file"
-            raise InputError(f"no site mapping: {where}: {first['msg']}, {_EXPECTED}") from None
+        found = read_json(Mapping, text, "the site mapping")
         if len(found.sites) < len(found.placements):
-            raise InputError(f"no site mapping: a job is placed twice, {_EXPECTED}")
+            raise InputError("the site mapping has a job twice, expected each once")
         return found
 
     def save(self, path: str | Path) -> None:
@@ -205,11 +192,10 @@ class Mapping:
             raise InputError(f"{path}: {error}") from None
 
 
-@cache
-def _values(kind: type) -> TypeAdapter[Any]:
-    from pydantic import TypeAdapter  # noqa: PLC0415
+def _dumped(value: object) -> dict[str, Any]:
+    from network_provisioner.base.schema import adapter  # noqa: PLC0415
 
-    return TypeAdapter(kind)
+    return adapter(type(value)).dump_python(value, mode="json")  # type: ignore[no-any-return]
 
 
 def write_placements(submit_dir: Path, mapping: Mapping, at: float) -> None:

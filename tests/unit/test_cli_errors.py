@@ -321,15 +321,13 @@ ONE = mapping()["placements"][:1]
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ("{", "m.json: not valid JSON: Expecting property name enclosed in double quotes: line 1 "
-              "column 2 (char 1), expected a site mapping"),
-        ("[" * 100_000, "m.json: not valid JSON: maximum recursion depth exceeded while decoding a "
-                        "JSON array from a unicode string, expected a site mapping"),
-        ({}, "m.json: no site mapping: found no key 'placements', expected what 'adon site map' writes"),
-        (mapping(makespan_s="x"), "m.json: no site mapping: found 'x' and no number, "
-                                  "expected what 'adon site map' writes"),
-        (mapping(placements=ONE * 2), "m.json: no site mapping: a job is placed twice, expected what "
-                                      "'adon site map' writes"),
+        ("{", "m.json: the site mapping: not valid JSON: EOF while parsing an object at line 1 column 1"),
+        ("[" * 100_000, "m.json: the site mapping: not valid JSON: recursion limit exceeded at line 1 "
+                        "column 202"),
+        ("[]", "m.json: the site mapping: found [], expected a mapping"),
+        ({}, "m.json: the site mapping has no 'workflow', expected it"),
+        (mapping(makespan_s="x"), "m.json: the site mapping: makespan_s: found 'x', expected a number"),
+        (mapping(placements=ONE * 2), "m.json: the site mapping has a job twice, expected each once"),
         (mapping(workflow="big"), "m.json: found a mapping of workflow 'big', expected one of 'small'"),
         (mapping(placements=ONE), "workflow.yml:1: job ID2: the site mapping gives it no site"),
         (mapping(placements=[*mapping()["placements"], {**ONE[0], "job": "ID9"}]),
@@ -337,7 +335,7 @@ ONE = mapping()["placements"][:1]
         (mapping(placements=[{**ONE[0], "site": "local"}, mapping()["placements"][1]]),
          "workflow.yml:1: job ID1: site mapping says 'local', expected one of mu, tacc"),
         (mapping(placements=[{**ONE[0], "site": ["mu"]}]),
-         "m.json: no site mapping: site is a list and no text, expected what 'adon site map' writes"),
+         "m.json: the site mapping: placements.0.site: found ['mu'], expected a text"),
     ],
 )  # fmt: skip
 def test_mappings_that_do_not_fit(tmp_path: Path, content: Any, said: str) -> None:

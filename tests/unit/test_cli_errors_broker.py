@@ -44,13 +44,13 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
          "adon.yml: topology: link s1-s2: capacity: found '200 MB/s', expected bits per second such as"
          " '200 Mb/s'"),
         (changed(CONFIG, "topology", "nodes", 0, "mac", to=720575940379279360),
-         "adon.yml: topology: node 'mu': mac is 720575940379279360, expected a MAC address in quotes"
+         "adon.yml: topology: node 'mu': mac: found 720575940379279360, expected a MAC address in quotes"
          " such as '02:00:00:00:00:01'"),
         (changed(CONFIG, "topology", "nodes", 0, "address", to="10.10.0.300"),
-         "adon.yml: topology: node 'mu': address is '10.10.0.300', expected an IPv4 address such as"
+         "adon.yml: topology: node 'mu': address: found '10.10.0.300', expected an IPv4 address such as"
          " 10.0.0.1"),
         (changed(CONFIG, "topology", "nodes", 2, "dpid", to="one"),
-         "adon.yml: topology: node 's1': dpid is 'one', expected a whole number from 0 to"
+         "adon.yml: topology: node 's1': dpid: found 'one', expected a whole number from 0 to"
          " 18446744073709551615"),
         (changed(CONFIG, "templates", "mine", "qspec", "min_throuput", to=1),
          "adon.yml: template 'mine': qspec has the unknown key 'min_throuput', did you mean"
