@@ -41,13 +41,6 @@ class TestOpenFlow(ControllerConformance):
     """Everything that every driver has to do."""
 
 
-def test_nothing_is_sent_where_nothing_changes(rig: FakeRig) -> None:
-    rig.controller.apply([rig.circuit()])
-    sent = rig.s1.mods, rig.s2.mods
-    rig.controller.apply([rig.circuit()])
-    assert (rig.s1.mods, rig.s2.mods) == sent
-
-
 def test_a_refusal_names_the_switch_and_puts_back_what_was_there(rig: FakeRig) -> None:
     before = rig.circuit("a")
     rig.controller.apply([before])
