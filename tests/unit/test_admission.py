@@ -10,7 +10,7 @@ from decide_rig import NOW, Desk, network, nodes_of, template
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from network_provisioner.reservations.ledger import Lane, Reservation
+from network_provisioner.reservations.ledger import Reservation
 from network_provisioner.selection.split import divisible
 from network_provisioner.selection.verdicts import Claim, Grant, Never, Wait
 
@@ -33,16 +33,6 @@ def waits(verdict: Any) -> Wait:
 def never(verdict: Any) -> Never:
     assert isinstance(verdict, Never), verdict
     return verdict
-
-
-def test_a_grant_reserves_the_minimum_for_its_time() -> None:
-    grant = desk().ask("t", "A", "C", 20, max_bps=80, start=NOW + 5, lease_s=7)
-    assert isinstance(grant, Grant)
-    assert (grant.start, grant.end, grant.moves) == (NOW + 5, NOW + 12, ())
-    assert [(part.min_bps, part.max_bps) for part in grant.parts] == [(20, 80)]
-    assert grant.reservation("t") == Reservation(
-        "t", (Lane(grant.path.hops, 20),), NOW + 5, NOW + 12
-    )
 
 
 def test_in_advance_only_its_own_time_counts() -> None:

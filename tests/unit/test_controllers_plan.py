@@ -146,13 +146,6 @@ def test_acknowledgements_get_a_class_of_their_own() -> None:
     assert acks.ceil_bps == 200 * MBPS
 
 
-def test_a_full_link_leaves_one_percent_to_best_effort() -> None:
-    plan = make_plan(two_switches(), [circuit(min_bps=200 * MBPS, max_bps=200 * MBPS)], NOW)
-    shape = shape_of(plan.shapes, "s1-a")
-    assert shape.classes[0].rate_bps == pytest.approx(198 * MBPS)
-    assert shape.best_effort_bps == pytest.approx(2 * MBPS)
-
-
 def test_routed_paths_address_the_router_and_then_the_destination() -> None:
     rules = make_plan(two_switches(), [circuit(path=L3, min_bps=1e6)], NOW).rules
     there = [rule for rule in rules if rule.src == "10.10.0.1"]

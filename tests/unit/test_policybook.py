@@ -32,14 +32,6 @@ def rates(queues: list[Queue], hop: tuple[str, str] = WIDE) -> list[tuple[float,
 class TestRepository:
     """Table I, but for HTTP."""
 
-    def test_the_same_again_is_not_new_and_not_written_twice(self, rig: PolicyRig) -> None:
-        body = {"name": "cms first", "action": "stop"}
-        rig.post()
-        rig.book.post(body)
-        written = rig.store.documents_stamp("policy")
-        assert rig.book.post(body)[1] is False
-        assert rig.store.documents_stamp("policy") == written
-
     def test_what_is_refused_changes_nothing(self, rig: PolicyRig) -> None:
         rig.post()
         before = rig.book.listed(), rig.store.documents_stamp("policy")
@@ -47,11 +39,6 @@ class TestRepository:
             with pytest.raises(BrokerError):
                 rig.post(**bad)
         assert (rig.book.listed(), rig.store.documents_stamp("policy")) == before
-
-    def test_a_restart_finds_them(self, rig: PolicyRig) -> None:
-        rig.post(strategy="computed", guarantees=["50 Mb/s", "10 %"])
-        rig.post(name="later", time=[NOW + HOUR, None])
-        assert rig.reopened().listed() == rig.book.listed()
 
     def test_another_broker_sees_changes(self, rig: PolicyRig) -> None:
         other = rig.reopened()
