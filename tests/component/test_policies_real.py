@@ -185,19 +185,6 @@ else:
         rig.transfers.send(())
 
     @pytest.mark.long
-    def test_a_policy_ends_by_itself(rig: Rig) -> None:
-        rig.transfers.send(BOTH)
-        before = classes()
-        rig.broker.put_policy({**POLICY, "name": "short"})
-        assert classes() != before
-        # Not from the start: on a busy machine it might be over before anybody looks.
-        ends = time.time() + 25
-        rig.broker.put_policy({**POLICY, "name": "short", "time": [None, ends]})
-        rig.wait_for("its end", lambda: _same_tree(classes(), before))
-        assert time.time() >= ends
-        rig.transfers.send(())
-
-    @pytest.mark.long
     def test_the_accounts_say_what_was_moved(rig: Rig) -> None:
         before = _by_name(rig.adon("policy", "usage", "--by", "project", "--csv"))
         rig.transfers.send(("ligo",))

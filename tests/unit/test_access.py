@@ -17,7 +17,6 @@ from network_provisioner.access import (
     Principal,
     Role,
     hash_of,
-    new_token,
 )
 from network_provisioner.base.errors import InputError
 from network_provisioner.client.credentials import from_environment, read_token
@@ -77,11 +76,6 @@ def test_names_are_a_researchers_own() -> None:
     two = Principal("ada", Role.RESEARCHER, frozenset({"ada"}), frozenset({"soykb", "x"}))
     assert two.acting("", "") == ("ada", "")
     assert Principal("hub", Role.RESEARCHER, None).acting("eve", "") == ("eve", "")
-
-
-def test_new_tokens_differ_and_are_long() -> None:
-    made = {new_token() for _ in range(100)}
-    assert len(made) == 100 and min(map(len, made)) > 40
 
 
 # -- from adon.yml ---------------------------------------------------------------------------

@@ -7,14 +7,12 @@ import io
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from policy_world import NOW, ended, live
 
-from network_provisioner.base.errors import InputError
-from network_provisioner.base.model import Transit, TransitState
+from network_provisioner.base.model import TransitState
 from network_provisioner.policies.accounting import (
-    Accounts,
     RecentUse,
     Usage,
     as_csv,
@@ -22,7 +20,6 @@ from network_provisioner.policies.accounting import (
     so_far_bytes,
     usage,
 )
-from network_provisioner.stores.opening import open_store
 
 MB = 10**6
 
@@ -57,20 +54,6 @@ class TestMeter:
 
 
 class TestUsage:
-    def test_by_each(self) -> None:
-        done = [
-            ended("a", user="ada", project="cms", experiment="r3", bytes=100, byte_seconds=150.0),
-            ended("b", user="bob", project="cms", experiment="r3", bytes=50, byte_seconds=60.0),
-            ended("c", user="ada", project="ligo", bytes=7, byte_seconds=9.0),
-        ]
-        assert usage(done, "user") == [
-            Usage("ada", 2, 107, 159.0, 20.0), Usage("bob", 1, 50, 60.0, 10.0),
-        ]  # fmt: skip
-        assert [u.name for u in usage(done, "project")] == ["cms", "ligo"]
-        assert [u.name for u in usage(done, "experiment")] == ["r3", ""]
-        with pytest.raises(InputError, match="by 'job', expected by one of user, project"):
-            usage(done, "job")
-
     def test_what_the_switch_counted_stands_in_for_a_report(self) -> None:
         assert usage([ended("a", switch_bytes=70)], "user") == [Usage("", 1, 70, 0.0, 10.0)]
         assert usage([ended("a", switch_bytes=70, bytes=60)], "user")[0].bytes == 60
@@ -99,39 +82,6 @@ class TestUsage:
         rows = [row for period in periods for row in period]
         assert sum(row.bytes for row in rows) == sum(size for _, size in moved)
         assert sum(row.transits for row in rows) == len(moved)
-
-
-class TestStore:
-    """The accounts are the store's transits: written again and again, there once."""
-
-    @settings(max_examples=30)
-    @given(
-        st.lists(
-            st.tuples(
-                st.sampled_from(["a", "b", "c", "d"]),
-                st.sampled_from(["released", "expired", "best_effort", "failed", "installed"]),
-                st.integers(0, 10**9),
-            ),
-            max_size=20,
-        )
-    )
-    def test_exactly_once_whatever_is_written_again(
-        self, tmp_path_factory: pytest.TempPathFactory, writes: list[tuple[str, str, int]]
-    ) -> None:
-        store = open_store(tmp_path_factory.mktemp("accounts") / "state.sqlite")
-        try:
-            last: dict[str, Transit] = {}
-            for name, state, size in writes:
-                transit = ended(name, user="ada", bytes=size)
-                transit.state = TransitState(state)
-                store.put(transit)
-                last[name] = transit
-            final = [t for t in last.values() if t.state is not TransitState.INSTALLED]
-            rows = Accounts(store).usage("user")
-            assert sum(r.transits for r in rows) == len(final)
-            assert sum(r.bytes for r in rows) == sum(t.bytes for t in final)
-        finally:
-            store.close()
 
 
 class TestCsv:

@@ -10,8 +10,7 @@ from decide_rig import NOW, Desk, network, nodes_of, template
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from network_provisioner.base.errors import BrokerError
-from network_provisioner.reservations.ledger import Lane, Reservation
+from network_provisioner.reservations.ledger import Reservation
 from network_provisioner.selection.split import divisible
 from network_provisioner.selection.verdicts import Claim, Grant, Never, Wait
 
@@ -34,16 +33,6 @@ def waits(verdict: Any) -> Wait:
 def never(verdict: Any) -> Never:
     assert isinstance(verdict, Never), verdict
     return verdict
-
-
-def test_a_grant_reserves_the_minimum_for_its_time() -> None:
-    grant = desk().ask("t", "A", "C", 20, max_bps=80, start=NOW + 5, lease_s=7)
-    assert isinstance(grant, Grant)
-    assert (grant.start, grant.end, grant.moves) == (NOW + 5, NOW + 12, ())
-    assert [(part.min_bps, part.max_bps) for part in grant.parts] == [(20, 80)]
-    assert grant.reservation("t") == Reservation(
-        "t", (Lane(grant.path.hops, 20),), NOW + 5, NOW + 12
-    )
 
 
 def test_in_advance_only_its_own_time_counts() -> None:
@@ -110,12 +99,6 @@ def test_what_no_waiting_helps(ask: Any, more: dict[str, Any], code: str) -> Non
     assert verdict.code == code and verdict.reason
 
 
-def test_unknown_sites() -> None:
-    with pytest.raises(BrokerError, match="unknown site 'Z'") as caught:
-        desk().ask("t", "A", "Z", 1)
-    assert caught.value.code == "unknown_site"
-
-
 # ---------------------------------------------------------------- claims of those who wait before
 
 
@@ -151,17 +134,6 @@ def test_a_request_is_split_where_the_template_allows_it() -> None:
     assert sum(part.max_bps for part in grant.parts) == pytest.approx(120)
     assert grant.reason.startswith("split over LAN A-p-x-q-C with 38 b/s and LAN A-p-y-q-C with 22")
     assert found.ledger.residual(("A", "p"), NOW, NOW + 1) == 40
-
-
-def test_the_earliest_start_looks_at_splitting_too() -> None:
-    found = desk(paths=2)
-    found.ask("x", "A", "D", 50, lease_s=60)
-    found.ask("y", "B", "D", 30, lease_s=30)
-    wait = waits(found.ask("t", "A", "C", 60))
-    assert wait.earliest == NOW + 60
-    assert never(found.ask("t", "A", "C", 81)).code == "impossible_rate"
-    assert found.admission.largest("A", "C") == 50
-    assert found.admission.largest("A", "C", 2) == 80
 
 
 def test_a_path_with_room_is_found_where_no_candidate_has_any() -> None:

@@ -14,7 +14,6 @@ from network_provisioner.stores.store import StoreError
 from network_provisioner.topology.graph import Topology
 
 T0 = 1_000_000.0
-LEASE = 140.0  # of 1 GB at 100 Mb/s by itself: three times as long and a minute, see admission
 
 
 @pytest.fixture

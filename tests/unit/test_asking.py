@@ -114,28 +114,12 @@ def test_who_waits_is_answered_as_it_waits(rig: Rig) -> None:
     assert got(one(rig, **asked)) == first
 
 
-def test_other_terms_are_a_conflict_and_change_nothing(rig: Rig) -> None:
-    first = got(one(rig, size_bytes=BIG))
-    for more in ({"user": "eve"}, {"min_bps": 1e6}, {"job": "other"}):
-        answer = one(rig, size_bytes=5, **more)
-        assert answer.error is not None and answer.error.code == "conflict"
-    assert rig.broker.get("a") == first
-
-
 def test_a_workflow_that_is_run_again_has_transits_of_its_own(rig: Rig) -> None:
     for name in ("a", "a.2", "a.3"):
         assert (got(one(rig)).id, got(one(rig)).state) == (name, "installed")
         rig.broker.release(name)
     assert got(one(rig)).id == "a.4"
     assert [t.id for t in rig.broker.list()] == ["a", "a.2", "a.3", "a.4"]
-
-
-def test_a_hundred_rounds_are_enough(rig: Rig) -> None:
-    for _ in range(100):
-        rig.broker.release(got(one(rig)).id)
-    answer = one(rig)
-    assert answer.transit is None and answer.error is not None
-    assert answer.error.code == "conflict" and "100 times before" in str(answer.error)
 
 
 def test_a_round_that_makes_an_id_too_long_is_refused(rig: Rig) -> None:
@@ -146,17 +130,6 @@ def test_a_round_that_makes_an_id_too_long_is_refused(rig: Rig) -> None:
 
 
 # -- reserved in advance ---------------------------------------------------------------------
-
-
-def test_what_was_reserved_in_advance_is_begun(rig: Rig) -> None:
-    start = rig.clock.now + 100
-    held = rig.ask("a", "mu", "tacc", min_bps=50e6, max_bps=50e6, start=start, end=start + 60)
-    assert held.state is TransitState.HELD
-    begun = got(one(rig, min_bps=50e6, max_bps=50e6, size_bytes=BIG))
-    assert (begun.id, begun.state, begun.size_bytes) == ("a", TransitState.INSTALLED, BIG)
-    assert got(one(rig, min_bps=50e6, max_bps=50e6)).id == "a"
-    rig.broker.release("a")
-    assert rig.reserved() == {}
 
 
 def test_what_has_begun_by_itself_is_found(rig: Rig) -> None:
@@ -194,11 +167,6 @@ def test_who_holds_a_path_keeps_it_whatever_is_told(rig: Rig) -> None:
 def test_a_site_that_is_unknown_is_refused_all_the_same(rig: Rig) -> None:
     answer = one(rig, dst="mars", best_effort="x")
     assert answer.error is not None and answer.error.code == "unknown_site"
-
-
-def test_a_single_request_says_it_too(rig: Rig) -> None:
-    got = rig.ask("a", "mu", "tacc", best_effort="no broker when it began")
-    assert (got.state, got.reason) == (TransitState.BEST_EFFORT, "no broker when it began")
 
 
 # -- how it is served ------------------------------------------------------------------------

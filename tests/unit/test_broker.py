@@ -119,14 +119,6 @@ def test_a_priority_is_at_most_the_templates_and_has_what_is_left_first(rig: Rig
     assert granted(rig) == {"low": 30, "high": 150}
 
 
-def test_rates_are_not_rewritten_in_the_store_each_time(rig: Rig) -> None:
-    rig.ask("a", "mu", "tacc")
-    rig.ask("b", "local", "iplant")
-    saved = rig.store.get("a")
-    assert saved is not None and saved.granted_bps == 180e6
-    assert rig.broker.get("a").granted_bps == rig.broker.list()[0].granted_bps == 90e6
-
-
 def test_transits_of_a_pair_share_its_path_in_both_directions(rig: Rig) -> None:
     rig.ask("a", "mu", "tacc", template="soykb", min_bps=150e6)
     full = rig.ask("b", "mu", "tacc", min_bps=14e6, max_bps=18e6)
@@ -275,12 +267,6 @@ def test_bad_requests_have_stable_codes_and_change_nothing(
 ) -> None:
     assert code_of(rig.broker.request, request_) == code
     assert rig.broker.list() == [] and rig.reserved() == {}
-
-
-def test_unknown_transits(rig: Rig) -> None:
-    assert code_of(rig.broker.get, "x") == "unknown_transit"
-    assert code_of(rig.broker.release, "x") == "unknown_transit"
-    assert code_of(rig.broker.renew, "x", 5) == "unknown_transit"
 
 
 def test_the_topology_shows_who_holds_what(rig: Rig) -> None:

@@ -20,7 +20,6 @@ from network_provisioner.controllers.simulated import SimulatedController
 from network_provisioner.policies.accounting import Accounts
 from network_provisioner.policies.registry import PolicyRegistry
 from network_provisioner.policies.strategies import sure_bps
-from network_provisioner.reservations import shares
 from network_provisioner.stores.sqlite import SqliteStore
 from network_provisioner.templates.data import templates_from_dict
 
@@ -151,22 +150,6 @@ def test_grants_stay_within_what_queues_are_sure_of(rig: Rig, strategy: str) -> 
                 rate, sum(t.requested_bps for t in members)
             ) + len(members)
             assert all(t.granted_bps >= t.requested_bps for t in members)
-
-
-def test_where_many_are_live_queues_follow_with_the_next_sweep(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(shares, "EAGER", 2)
-    rig.post()
-    for number in range(6):
-        rig.ask(f"t{number}", ("cms", "ligo")[number % 2])
-    rig.wait(1)
-    assert rig.rates() == pytest.approx({"1": 140e6, "2": 60e6})
-    live = [t for t in rig.broker.list() if t.path]
-    for digit, most in (("1", 140e6), ("2", 60e6)):
-        members = [t for t in live if t.queue.endswith(f"/{digit}")]
-        assert len(members) == 3
-        assert sum(t.granted_bps for t in members) <= most + 3
 
 
 def test_who_used_more_gets_less(rig: Rig) -> None:

@@ -98,12 +98,6 @@ def test_refusals_carry_the_code_of_the_broker(
     assert caught.value.code == code
 
 
-def test_a_wrong_token(url: str) -> None:
-    with pytest.raises(BrokerError) as caught:
-        BrokerClient(url, FOR_EVER_S, "wrong").health()
-    assert caught.value.code == "unauthorized"
-
-
 # -- what is no broker -----------------------------------------------------------------------
 
 

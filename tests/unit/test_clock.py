@@ -8,7 +8,7 @@ from random import Random
 from typing import cast
 
 import pytest
-from broker_rig import L2, Clock, Rig
+from broker_rig import L2, Rig
 from hypothesis import given
 from hypothesis import strategies as st
 from request_sequences import (
@@ -19,7 +19,7 @@ from request_sequences import (
     Sequences,
 )
 
-from network_provisioner.base.clock import JUMP_S, SteadyClock, move_times, since_boot, steady
+from network_provisioner.base.clock import JUMP_S, SteadyClock, move_times, since_boot
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.model import LIVE, Transit, TransitState
 from network_provisioner.broker import Broker
@@ -102,14 +102,6 @@ def test_being_stopped_between_two_looks_is_no_jump() -> None:
 def test_the_machine_has_a_clock_that_counts_on() -> None:
     assert 0 < since_boot() <= since_boot()
     assert SteadyClock().catch_up() == 0.0
-
-
-def test_any_other_clock_is_one_that_nobody_sets() -> None:
-    plain = Clock(T0)
-    clock = steady(plain)
-    plain.now -= HOUR
-    assert (clock(), clock.catch_up()) == (T0 - HOUR, 0.0)
-    assert steady(clock) is clock
 
 
 _AT = st.one_of(st.just(0.0), st.floats(T0 - 1e5, T0))

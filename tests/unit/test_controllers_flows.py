@@ -64,15 +64,6 @@ def test_blocks_cover_a_range_exactly(ports: Ports) -> None:
         at += size
 
 
-def test_round_ranges_need_few_blocks() -> None:
-    assert port_masks((5001, 5001)) == [(5001, 0xFFFF)]
-    assert port_masks((50000, 51000)) == [
-        (50000, 0xFFF0), (50016, 0xFFE0), (50048, 0xFF80), (50176, 0xFE00), (50688, 0xFF00),
-        (50944, 0xFFE0), (50976, 0xFFF0), (50992, 0xFFF8), (51000, 0xFFFF),
-    ]  # fmt: skip
-    assert port_masks((1, 65535))[-1] == (32768, 0x8000)
-
-
 flow_strategy = st.builds(
     Flow, st.sampled_from(["tcp", "udp"]), st.none() | ports, st.none() | ports
 )
@@ -109,16 +100,6 @@ def test_every_transfer_takes_its_own_path_both_ways(data: st.DataObject) -> Non
         assert other.nodes == routes.send(src, dst).nodes
 
 
-def test_what_no_transfer_names_goes_with_the_pair() -> None:
-    topology = two_switches()
-    plan = make_plan(topology, [circuit("rest", L3), circuit("web", L2, WEB)], NOW)
-    world = network(plan, topology)
-    assert world.send("mu", "tacc", protocol="tcp", ports=(9, 5001)).nodes == L2
-    assert world.send("tacc", "mu", protocol="tcp", ports=(5001, 9)).nodes == L2[::-1]
-    assert world.send("mu", "tacc", protocol="tcp", ports=(9, 80)).nodes == L3
-    assert world.send("mu", "tacc").nodes == L3
-
-
 def test_each_transfer_has_a_mark_a_class_and_a_rate_of_its_own() -> None:
     plan = make_plan(two_switches(), [circuit("web", L2, WEB), circuit("grid", L2, GRID)], NOW)
     data = [group for group in plan.groups if group.data]
@@ -127,14 +108,6 @@ def test_each_transfer_has_a_mark_a_class_and_a_rate_of_its_own() -> None:
     assert [c.rate_bps for c in shape.classes] == [5 * MBPS] * 2
     grid = next(group for group in data if group.data == ("grid",))
     assert len(plan.rules_of(grid)) == 2 * len(matches(GRID[0])) == 18
-
-
-def test_circuits_that_name_the_same_share() -> None:
-    one, two = circuit("one", L2, WEB), circuit("two", L2, WEB)
-    (group,) = [g for g in make_plan(two_switches(), [one, two], NOW).groups if g.data]
-    assert group.data == ("one", "two") and group.min_bps == 10 * MBPS
-    with pytest.raises(InputError, match="circuits 'one' and 'two' from mu to tacc name the paths"):
-        make_plan(two_switches(), [one, replace(two, path=L3)], NOW)
 
 
 def test_acknowledgements_give_way_to_data_that_looks_like_them() -> None:

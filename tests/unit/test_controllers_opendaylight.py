@@ -401,17 +401,6 @@ def split(rig: FakeRig, name: str = "split") -> Circuit:
     return replace(whole, min_bps=55 * MBPS, max_bps=80 * MBPS, parts=parts)
 
 
-def test_a_split_circuit_has_a_group_while_it_lives(rig: FakeRig) -> None:
-    rig.controller.apply([split(rig)])
-    assert rig.controller.installed() == ["split"]
-    ((number, group),) = rig.odl.nodes[1].groups.items()
-    assert number >> 16 == TRANSIT_OWNER
-    assert group["group-type"] == "group-select"
-    assert [bucket["weight"] for bucket in group["buckets"]["bucket"]] == [73, 27]
-    rig.controller.apply([])
-    assert rig.odl.nodes[1].groups == {} and rig.odl.owners(1).count(TRANSIT_OWNER) == 0
-
-
 def test_a_group_that_was_left_is_taken_over(rig: FakeRig) -> None:
     rig.controller.apply([split(rig)])
     node = rig.odl.nodes[1]
@@ -461,13 +450,6 @@ def test_stop_removes_everything_of_ours_and_nothing_else(rig: FakeRig) -> None:
     rig.controller.stop()
     assert list(node.config) == ["theirs"]
     assert rig.odl.owners(1) == [0] and rig.odl.owners(2) == []
-
-
-def test_a_route_that_somebody_removed_is_laid_again_on_return(rig: FakeRig) -> None:
-    count = len(rig.odl.owners(1))
-    rig.odl.nodes[1].config.clear()
-    rig.odl.restart(1)
-    rig.wait_for("routes", lambda: len(rig.odl.owners(1)) == count)
 
 
 def test_an_endless_answer_is_cut_off(rig: FakeRig, monkeypatch: pytest.MonkeyPatch) -> None:

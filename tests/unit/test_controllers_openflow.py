@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import socket
 import struct
-import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -39,13 +38,6 @@ def rig() -> Iterator[FakeRig]:
 
 class TestOpenFlow(ControllerConformance):
     """Everything that every driver has to do."""
-
-
-def test_nothing_is_sent_where_nothing_changes(rig: FakeRig) -> None:
-    rig.controller.apply([rig.circuit()])
-    sent = rig.s1.mods, rig.s2.mods
-    rig.controller.apply([rig.circuit()])
-    assert (rig.s1.mods, rig.s2.mods) == sent
 
 
 def test_a_refusal_names_the_switch_and_puts_back_what_was_there(rig: FakeRig) -> None:
@@ -166,15 +158,6 @@ def test_the_end_of_a_lease_frees_its_class(rig: FakeRig) -> None:
     assert len(rig.shaper.laid["s1-a"].classes) == 1
     rig.wait_for("free class", lambda: rig.shaper.laid["s1-a"].classes == ())
     rig.wait_for("the rules' end", lambda: TRANSIT_OWNER not in rig.owners(rig.s1))
-
-
-def test_stop_leaves_nothing_behind(rig: FakeRig) -> None:
-    rig.controller.apply([rig.circuit("a")])
-    rig.controller.stop()
-    assert rig.s1.table == {} and rig.s2.table == {}
-    assert rig.shaper.laid == {}
-    names = {thread.name for thread in threading.enumerate()}
-    assert not names & {"adon-openflow", "adon-resync"}
 
 
 def test_garbage_and_echoes_do_not_disturb(rig: FakeRig) -> None:

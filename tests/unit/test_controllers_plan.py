@@ -11,16 +11,13 @@ from hypothesis import strategies as st
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.flows import Flow
 from network_provisioner.controllers.base import Circuit
-from network_provisioner.controllers.dscp import MARKS, Marker
-from network_provisioner.controllers.groups import Grouper, by_hop
+from network_provisioner.controllers.dscp import MARKS
+from network_provisioner.controllers.groups import by_hop
 from network_provisioner.controllers.plan import Planner, make_plan
 from network_provisioner.controllers.routes import shaped_hops
 from network_provisioner.controllers.rules import (
-    ROUTE_OWNER,
-    TRANSIT_OWNER,
     FlowRule,
     diff,
-    make_cookie,
 )
 from network_provisioner.controllers.shaping.shapes import DeviceShape
 from network_provisioner.topology.graph import Link, Node, Topology
@@ -142,23 +139,11 @@ def test_circuits_of_one_pair_become_one_group() -> None:
     assert (shaped.rate_bps, shaped.ceil_bps) == (80 * MBPS, 170 * MBPS)
 
 
-def test_a_ceiling_stops_at_the_link() -> None:
-    plan = make_plan(two_switches(), [circuit(max_bps=float("inf"))], NOW)
-    assert shape_of(plan.shapes, "s1-a").classes[0].ceil_bps == 200 * MBPS
-
-
 def test_acknowledgements_get_a_class_of_their_own() -> None:
     plan = make_plan(two_switches(), [circuit(max_bps=100 * MBPS)], NOW)
     (acks,) = shape_of(plan.shapes, "s2-a").classes
     assert acks.rate_bps == pytest.approx(3 * MBPS)
     assert acks.ceil_bps == 200 * MBPS
-
-
-def test_a_full_link_leaves_one_percent_to_best_effort() -> None:
-    plan = make_plan(two_switches(), [circuit(min_bps=200 * MBPS, max_bps=200 * MBPS)], NOW)
-    shape = shape_of(plan.shapes, "s1-a")
-    assert shape.classes[0].rate_bps == pytest.approx(198 * MBPS)
-    assert shape.best_effort_bps == pytest.approx(2 * MBPS)
 
 
 def test_routed_paths_address_the_router_and_then_the_destination() -> None:
@@ -187,20 +172,6 @@ def test_without_a_shaper_nothing_is_marked() -> None:
     assert {rule.dscp for rule in Planner(two_switches(), "none").routes()} == {None}
 
 
-def test_best_effort_prefers_the_routed_network() -> None:
-    network = Pipeline(two_switches(), Planner(two_switches()).routes())
-    assert network.send("mu", "tacc").nodes == L3
-    assert network.send("mu", "local").nodes == ("mu", "s1", "local")
-
-
-def test_marks_stay_when_other_circuits_come() -> None:
-    topology = two_switches()
-    alone = make_plan(topology, [circuit()], NOW).groups
-    more = [circuit(), circuit("b", ("local", "s1", "s2", "tacc"))]
-    together = make_plan(topology, more, NOW).groups
-    assert set(alone) <= set(together)
-
-
 def star(count: int) -> tuple[Topology, list[Circuit]]:
     """Sites around one switch, and a circuit from each to each other."""
     names = [f"h{i}" for i in range(count)]
@@ -211,16 +182,6 @@ def star(count: int) -> tuple[Topology, list[Circuit]]:
         circuit(f"{a}{b}", (a, "s1", b), min_bps=1 * MBPS) for a in names for b in names if a != b
     ]
     return topology, circuits
-
-
-def test_marks_differ_where_groups_meet() -> None:
-    topology, circuits = star(12)
-    groups = Grouper(topology).group(circuits, NOW)
-    apart = frozenset(("s1", n) for n in topology.sites)
-    marks = Marker(topology, apart).marks(groups, {})
-    for name in topology.sites:
-        here = [mark for g, (mark,) in zip(groups, marks, strict=True) if g.dst == name]
-        assert len(set(here)) == len(here) == 11 and 0 not in here
 
 
 def test_marks_that_run_out_are_shared_and_so_are_the_guarantees() -> None:
@@ -294,12 +255,3 @@ def test_what_the_topology_lacks_is_named() -> None:
     nodes = [replace(node, address="") for node in whole.nodes.values()]
     with pytest.raises(InputError, match="site 'mu' has no address"):
         Planner(Topology(nodes, whole.links)).routes()
-
-
-def test_cookies_name_owner_and_contents() -> None:
-    plan = make_plan(two_switches(), [circuit()], NOW)
-    assert {rule.owner for rule in plan.rules} == {TRANSIT_OWNER}
-    assert {rule.owner for rule in Planner(two_switches()).routes()} == {ROUTE_OWNER}
-    for group in plan.groups:
-        assert [rule.hop for rule in plan.rules_of(group)] == [0, 1]
-    assert make_cookie(TRANSIT_OWNER, "a") != make_cookie(TRANSIT_OWNER, "b")

@@ -13,12 +13,10 @@ from network_provisioner.base.errors import InputError
 from network_provisioner.base.flows import Flow
 from network_provisioner.controllers.base import Circuit, Queue
 from network_provisioner.controllers.plan import Planner, make_plan
-from network_provisioner.controllers.shaping.htb import grow, lay, shrink
 from network_provisioner.controllers.shaping.shapes import (
     MIN_CLASS_BPS,
     ClassDemand,
     DeviceShape,
-    QueueClass,
     ShapeClass,
     share_out,
 )
@@ -169,18 +167,3 @@ def test_no_class_promises_more_than_what_it_is_served_from(
 def test_queues_that_make_no_sense_are_refused(queues: list[Queue], message: str) -> None:
     with pytest.raises(InputError, match=message):
         make_plan(two_switches(), [], NOW, queues)
-
-
-def test_a_queue_keeps_its_class_while_others_come_and_go() -> None:
-    seven = QueueClass("seven", "", 140e6, 140e6)
-    three = QueueClass("three", "", 58e6, 60e6)
-    old = DeviceShape("s1", "d", C, 0.01, (ShapeClass(5, 1e6, 2e6, "seven"),), (seven,))
-    new = replace(
-        old, queues=(seven, three), classes=(*old.classes, ShapeClass(6, 1e6, 2e6, "three"))
-    )
-    assert set(lay(old)) - set(lay(new)) == {line for line in lay(old) if "classid 1:2 " in line}
-    lines = grow(old, new)
-    assert len([line for line in lines if line.startswith("class replace")]) == 3
-    assert not any(line.startswith("qdisc replace dev d root") for line in lines)
-    back = shrink(new, old)
-    assert [line.split()[0] for line in back] == ["filter", "class", "class", "class"]

@@ -23,11 +23,6 @@ def demand(
     return RateDemand(name, hops, low, high, priority)
 
 
-def test_the_rest_is_shared_evenly_above_the_minima() -> None:
-    shares = share({AB: 100}, [demand("x", (AB,), 10, 1000), demand("y", (AB,), 30, 1000)])
-    assert shares == {"x": 40, "y": 60}
-
-
 def test_who_cannot_take_its_share_leaves_it_to_the_others() -> None:
     demands = [
         demand("long", (AB, BC), 0, 1000),
@@ -42,11 +37,6 @@ def test_a_higher_priority_pushes_a_lower_one_to_its_minimum_and_no_further() ->
     assert share({AB: 100}, [low, high]) == {"high": 80, "low": 20}
     modest = demand("high", (AB,), 10, 30, 9)
     assert share({AB: 100}, [low, modest]) == {"high": 30, "low": 70}
-
-
-def test_whole_bits_that_never_add_up_to_more() -> None:
-    demands = [demand(str(i), (AB,), 0.4, 1000) for i in range(3)]
-    assert share({AB: 100.9}, demands) == {"0": 33, "1": 33, "2": 33}
 
 
 def test_without_links_and_without_limits() -> None:

@@ -74,13 +74,6 @@ def test_a_queued_transit_is_followed_until_it_has_a_path() -> None:
     assert (broker.calls, len(broker.asked)) == (1, 1)  # looked at, not asked for again
 
 
-def test_several_are_waited_for_together() -> None:
-    clock = Clock(FakeBroker(QUEUED))
-    answers = ask(REQUESTS, Patience(5.0), clock.effects)
-    assert {d.state for d in answers.answers} == {"best_effort"}
-    assert clock.seconds == pytest.approx(5.0)
-
-
 def test_patience_ends_in_best_effort_and_leaves_the_queue() -> None:
     broker = FakeBroker(QUEUED)
     first, second = asked(broker, Patience(5.0)).answers

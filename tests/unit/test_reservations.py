@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from network_world import demo_network
 
 from network_provisioner.base.errors import InputError
 from network_provisioner.reservations.ledger import (
@@ -20,7 +19,6 @@ from network_provisioner.reservations.ledger import (
     Refusal,
     Reservation,
 )
-from network_provisioner.reservations.load import describe_load
 from network_provisioner.reservations.overlay import Overlay
 from network_provisioner.reservations.timeline import first_gap
 
@@ -74,22 +72,6 @@ def test_a_fraction_of_a_bit_is_rounded_so_that_nothing_is_oversubscribed() -> N
     assert book.residual(AB, 0, 1) == 0
 
 
-def test_moving_the_end() -> None:
-    book = ledger()
-    book.admit(reservation("x", 60, 0, 10))
-    book.admit(reservation("y", 60, 20, 30))
-    assert book.move_end("x", 20) is None
-    refused = book.move_end("x", 21)
-    assert refused is not None and refused.holders == ("y",)
-    assert book.reservations["x"].end == 20
-    assert book.move_end("x", 5) is None
-    assert book.residual(AB, 5, 20) == 100
-    with pytest.raises(InputError, match="no reservation 'z'"):
-        book.move_end("z", 5)
-    with pytest.raises(InputError, match="expected an end after the start"):
-        book.move_end("x", 0)
-
-
 @pytest.mark.parametrize(
     ("bad", "words"),
     [
@@ -104,17 +86,6 @@ def test_bad_reservations(bad: Reservation, words: str) -> None:
     with pytest.raises(InputError, match=words):
         book.admit(bad)
     assert least_free(book, 0, 1) == 99
-
-
-def test_both_directions_of_every_link_of_a_topology() -> None:
-    book = Ledger.of(demo_network(), 0.9)
-    assert book.capacity(("s1", "s2")) == book.capacity(("s2", "s1")) == 180_000_000
-    book.admit(reservation("x", 1e6, 0, 10, (("s1", "s2"),)))
-    loads = {(d["from"], d["to"]): d for link in describe_load(demo_network(), book, 5)["links"]
-             for d in link["load"]}  # fmt: skip
-    assert loads["s1", "s2"]["reserved_bps"] == 1_000_000
-    assert loads["s1", "s2"]["transits"] == ["x"]
-    assert loads["s2", "s1"]["reserved_bps"] == 0
 
 
 times = st.integers(0, 12)
@@ -274,21 +245,6 @@ def test_moves_and_what_they_make_room_for_happen_together_or_not_at_all(
     assert book.reservations == slow.held
     if not fits:
         assert whole_state(book) == as_it_was
-
-
-def test_a_commit_that_makes_no_sense_changes_nothing() -> None:
-    book = ledger()
-    book.admit(reservation("x", 10, 0, 10))
-    lane = (Lane((CD,), 10),)
-    new = reservation("new", 1, 0, 10)
-    for bad, moves, words in (
-        (new, [("z", lane)], "no reservation 'z'"),
-        (new, [("x", lane), ("x", lane)], "moves twice"),
-        (reservation("x", 1, 0, 10), [("x", lane)], "exists already"),
-    ):
-        with pytest.raises(InputError, match=words):
-            book.commit(bad, moves, 0)
-    assert book.reservations == {"x": reservation("x", 10, 0, 10)}
 
 
 def test_holders_come_largest_first() -> None:

@@ -36,6 +36,13 @@ def test_sites_that_are_not_joined_have_no_path() -> None:
     assert topology.candidate_paths("a", "a") == []
 
 
+def twice(key: str, *values: Any, of: str = "nodes", at: int = 0) -> dict[str, Any]:
+    data = demo()
+    for item, value in zip(data[of][at:], values, strict=False):
+        item[key] = value
+    return data
+
+
 def spoil(key: str, index: int, **changes: Any) -> dict[str, Any]:
     data = demo()
     data[key][index].update(changes)
@@ -70,6 +77,12 @@ def spoil(key: str, index: int, **changes: Any) -> dict[str, Any]:
         (spoil("nodes", 2, dtn="x"), ["s1", "dtn of a switch"]),
         (spoil("nodes", 0, dmz=1), ["mu", "dmz: found 1", "true or false"]),
         (spoil("nodes", 4, macs={"mu": "02:00:00:00:00:01"}), ["r1", "macs names 'mu'"]),
+        (twice("address", *["10.0.0.1"] * 2), ["address 10.0.0.1 is that of 'mu' and of 'tacc'"]),
+        (twice("mac", *["02:00:00:00:00:01"] * 2), ["mac 02:00:00:00:00:01 is that of 'mu'"]),
+        (
+            twice("ports", *[{"s1": 10}] * 2, of="links", at=2),
+            ["switch s1 port 10 is that of 's1-s2' and of 's1-r1'"],
+        ),
         ({"nodes": []}, ["links"]),
         ({"nodes": [{"kind": "site"}], "links": []}, ["name"]),
     ],
@@ -79,37 +92,6 @@ def test_bad_topologies_name_the_place(data: dict[str, Any], words: list[str]) -
         topology_from_dict(data)
     for word in words:
         assert word in str(caught.value)
-
-
-def twice(key: str, value: Any, *at: int) -> dict[str, Any]:
-    data = demo()
-    for index in at:
-        data["nodes"][index][key] = value
-    return data
-
-
-@pytest.mark.parametrize(
-    ("data", "words"),
-    [
-        (twice("address", "10.0.0.1", 0, 1), "address 10.0.0.1 is that of 'mu' and of 'tacc'"),
-        (twice("mac", "02:00:00:00:00:01", 0, 1), "mac 02:00:00:00:00:01 is that of 'mu'"),
-        (twice("dpid", 0, 2, 3), ""),
-    ],
-)
-def test_what_must_be_unique(data: dict[str, Any], words: str) -> None:
-    if not words:  # not said is not the same
-        topology_from_dict(data)
-        return
-    with pytest.raises(InputError, match=words):
-        topology_from_dict(data)
-
-
-def test_two_links_at_one_port() -> None:
-    data = demo()
-    for link in data["links"][2:4]:
-        link["ports"] = {"s1": 10}
-    with pytest.raises(InputError, match="switch s1 port 10 is that of 's1-s2' and of 's1-r1'"):
-        topology_from_dict(data)
 
 
 def test_rtt_jitter_and_vlan_are_understood() -> None:

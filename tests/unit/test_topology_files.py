@@ -84,11 +84,6 @@ def test_a_file_named_in_adon_yml(tmp_path: Path, name: str) -> None:
     assert resolve(demo(), tmp_path) == demo()
 
 
-def test_the_shape_of_adon_yml_is_understood_in_json_too(tmp_path: Path) -> None:
-    (tmp_path / "net.json").write_text(json.dumps(demo()), encoding="utf-8")
-    assert same(topology_from_dict(read_topology(tmp_path / "net.json")), DEMO)
-
-
 def test_numbers_as_text_and_with_a_point_are_numbers() -> None:
     data = to_node_link(DEMO)
     data["nodes"][2]["dpid"] = 1.0

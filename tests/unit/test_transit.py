@@ -66,10 +66,6 @@ def test_what_misses_the_qspec_is_left_out_and_says_why(metrics: PathMetrics, wo
     assert words in made.candidates[0].as_dict()["rejected"]
 
 
-def test_no_path_at_all() -> None:
-    assert choose([], TEMPLATE).reason == "no path joins the two sites"
-
-
 def test_rates_of_the_request_decide_over_those_of_the_template() -> None:
     assert choose([(L2, known(30e6))], TEMPLATE, min_bps=31e6).chosen is None
     assert choose([(L2, known(2e6))], TEMPLATE, min_bps=1e6).chosen is not None

@@ -62,9 +62,7 @@ def test_a_meter_holds_a_circuit_to_its_rate(metered: OvsRig) -> None:
     got = {}
     for rate in (20 * MBPS, 40 * MBPS):
         metered.controller.apply([metered.circuit(L2, min_bps=rate / 2, max_bps=rate)])
-        # A machine that is busy elsewhere makes a sender slower, never faster.
-        tries = (transfer("mu", "tacc", 5.0)["bps"] for _ in range(4))
-        got[rate] = next((bps for bps in tries if bps > 0.65 * rate), 0.0)
+        got[rate] = transfer("mu", "tacc", 10.0)["bps"]
     print("b/s by meter's rate:", got)
     for rate, bps in got.items():
         assert 0.65 * rate < bps < 1.15 * rate
@@ -77,9 +75,7 @@ def test_best_effort_is_held_to_what_circuits_leave(metered: OvsRig) -> None:
     with sink("iplant", 5002):
         crowd = load("local", "send", LAYOUT.host("iplant").address, 5002, 8, 600)
         try:
-            # A machine that is busy elsewhere makes a sender slower, never faster.
-            tries = (transfer("mu", "tacc", 5.0)["bps"] for _ in range(3))
-            got = next((bps for bps in tries if bps > 0.65 * 14 * MBPS), 0.0)
+            got = transfer("mu", "tacc", 10.0)["bps"]
         finally:
             crowd.kill()
             crowd.wait()

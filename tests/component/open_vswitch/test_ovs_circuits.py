@@ -70,16 +70,12 @@ def test_a_reserved_rate_is_kept_and_changed_under_load(rig: OvsRig) -> None:
     with sink("iplant", 5002):
         streams = load("local", "send", LAYOUT.host("iplant").address, 5002, 8, 600)
         try:
-            # The crowd may be stopped for a while, too: it leaves the more to others.
-            tries = (transfer("local", "iplant", 4.0, port=5003)["bps"] for _ in range(4))
-            unreserved = next((bps for bps in tries if bps < 15 * MBPS), RATE_BPS)
+            unreserved = transfer("local", "iplant", 10.0, port=5003)["bps"]
             kept = {}
             for reserved in (40 * MBPS, 20 * MBPS):
                 ours = rig.circuit(L2, min_bps=reserved, max_bps=reserved)
                 rig.controller.apply([crowd, ours])
-                # A machine that is busy elsewhere makes a sender slower, never faster.
-                tries = (transfer("mu", "tacc", 4.0)["bps"] for _ in range(4))
-                kept[reserved] = next((bps for bps in tries if bps > 0.75 * reserved), 0.0)
+                kept[reserved] = transfer("mu", "tacc", 10.0)["bps"]
         finally:
             streams.kill()
             streams.wait()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import pytest
 from ovs_rig import (
@@ -24,6 +24,8 @@ from examples.testbed.network import Network
 from network_provisioner.controllers.base import Circuit, Queue
 
 pytestmark = [pytest.mark.component, pytest.mark.root]
+
+STREAMS = 48
 
 
 @pytest.fixture(scope="module")
@@ -50,23 +52,15 @@ def busy(src: str, dst: str, port: int, streams: int = 4) -> Iterator[None]:
             sender.wait()
 
 
-def reaches(rates: dict[int, float], src: str = "mu", dst: str = "tacc") -> dict[int, float]:
-    """Goodput to each port, in b/s, of transfers that run at the same time.
-
-    A machine that is busy elsewhere makes a sender slower, never faster: the best of a few.
-    """
-    best = dict.fromkeys(rates, 0.0)
-    for _ in range(4):
-        with contextlib.ExitStack() as stack:
-            results = {port: stack.enter_context(sink(dst, port)) for port in rates}
-            senders = [load(src, "send", LAYOUT.host(dst).address, p, 1, 4.0) for p in rates]
-            assert all(sender.wait(120) == 0 for sender in senders)
-            for port, result in results.items():
-                got = result()
-                best[port] = max(best[port], 8 * got["bytes"] / got["seconds"])
-        if all(best[port] > 0.75 * rate for port, rate in rates.items()):
-            break
-    return best
+def reaches(ports: Iterable[int]) -> dict[int, float]:
+    """Goodput to each port, in b/s, of transfers from mu to tacc that run at the same time."""
+    with contextlib.ExitStack() as stack:
+        results = {port: stack.enter_context(sink("tacc", port)) for port in ports}
+        address = LAYOUT.host("tacc").address
+        senders = [load("mu", "send", address, port, 1, 10.0) for port in results]
+        assert all(sender.wait(120) == 0 for sender in senders)
+        got = {port: result() for port, result in results.items()}
+    return {port: 8 * one["bytes"] / one["seconds"] for port, one in got.items()}
 
 
 @pytest.mark.long
@@ -90,25 +84,20 @@ def test_a_transfer_is_split_over_two_paths(rig: OvsRig) -> None:
     """Each stream goes one way; a fast path and a slow one carry more than either."""
     rig.controller.apply([split(rig, flows=to_port(5001))])
     assert rig.controller.installed() == ["split"]
-    best = least = 0.0
-    for _ in range(4):
-        before = rig.sent()
-        with sink("tacc", 5001) as received:
-            sender = load("mu", "send", LAYOUT.host("tacc").address, 5001, 24, 5.0)
-            assert sender.wait(120) == 0
-            streams = [received() for _ in range(24)]
-        after = rig.sent()
-        ways = {h: after[h] - before[h] for h in WAYS}
-        total = sum(s["bytes"] for s in streams)
-        # Which way a stream goes, its ports say: once in a while too many go the same.
-        least = max(least, min(ways.values()) / total)
-        best = max(best, 8 * total / max(s["seconds"] for s in streams))
-        if best > 1.05 * RATE_BPS and least > 0.1:
-            break
-    print("b/s over both:", best, "bytes by way:", ways)
-    assert least > 0.1
+    before = rig.sent()
+    # Which way a stream goes, its ports say: of so many, never nearly all the same.
+    with sink("tacc", 5001) as received:
+        sender = load("mu", "send", LAYOUT.host("tacc").address, 5001, STREAMS, 10.0)
+        assert sender.wait(120) == 0
+        streams = [received() for _ in range(STREAMS)]
+    after = rig.sent()
+    ways = {h: after[h] - before[h] for h in WAYS}
+    total = sum(s["bytes"] for s in streams)
+    goodput = 8 * total / max(s["seconds"] for s in streams)
+    print("b/s over both:", goodput, "bytes by way:", ways)
+    assert min(ways.values()) / total > 0.1
     # More than the overlay link alone carries.
-    assert best > 1.05 * RATE_BPS
+    assert goodput > 1.05 * RATE_BPS
     rig.counted("split", total)
 
 
@@ -148,10 +137,10 @@ def test_queues_are_classes_of_the_device_and_change_in_place(rig: OvsRig) -> No
 @pytest.mark.long
 def test_queues_share_a_link_and_change_under_load(rig: OvsRig) -> None:
     rig.controller.apply(members(rig), SEVEN_THREE)
-    shared = reaches({5001: 0.7 * RATE_BPS, 5002: 0.3 * RATE_BPS})
-    alone = reaches({5002: 0.3 * RATE_BPS})
+    shared = reaches((5001, 5002))
+    alone = reaches((5002,))
     rig.controller.apply(members(rig), TEN_THREE)
-    after = reaches({5001: 0.94 * RATE_BPS, 5002: 0.05 * RATE_BPS})
+    after = reaches((5001, 5002))
     print("7-3:", shared, alone, "10-3:", after)
     assert 0.52 * RATE_BPS < shared[5001] < 0.72 * RATE_BPS
     assert 0.22 * RATE_BPS < shared[5002] < 0.31 * RATE_BPS
@@ -167,6 +156,6 @@ def test_a_guaranteed_rate_is_kept_within_its_queue(rig: OvsRig) -> None:
     )
     rig.controller.apply([*members(rig), sure], SEVEN_THREE)
     with busy("mu", "tacc", 5001), busy("mu", "tacc", 5002):
-        got = reaches({5003: 12 * MBPS})
+        got = reaches((5003,))
     print("b/s within the queue:", got, json.dumps(rig.classes("s1-a")))
     assert 0.75 * 12 * MBPS < got[5003] < 1.05 * 12 * MBPS
