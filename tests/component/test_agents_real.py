@@ -365,15 +365,3 @@ else:
         assert agents.error("mu", stray) == "the agent was killed while it measured"
         assert {key, stray} <= set(agents.broker.desks["mu"].times)
         assert set(agents.broker.desks["mu"].times.values()) == {1}
-
-    # -- whom it obeys -----------------------------------------------------------------------
-
-    def test_it_tells_its_token_to_no_broker_with_another_certificate(
-        agents: Agents, tmp_path: Path
-    ) -> None:
-        (tmp_path / "other").mkdir()
-        agents.configure("mu", ca=Authority(tmp_path / "other", "other").file)
-        words = [*adon_argv(), "agent", "run", "--config", str(tmp_path / "mu.yml")]
-        agents.daemons["mu"] = agents.world.start(A, words, agents.log("mu"))
-        until(lambda: "is not to be trusted" in agents.log("mu").read_text())
-        assert agents.broker.desks["mu"].authorized == []

@@ -80,20 +80,6 @@ def test_a_reader_makes_nothing_and_sees_the_tables_once_they_are_there(url: str
             reader.record(measured("b"))
 
 
-def test_an_older_layout_is_brought_up_to_date_by_who_writes(url: str) -> None:
-    with Archive(url) as archive:
-        archive.record(measured("a"))
-    with psycopg.connect(url) as db:
-        db.execute("DROP TABLE adon_rolling")
-        db.execute("UPDATE adon_archive SET layout = 1")
-    with pytest.raises(InputError, match="found layout 1, expected 2: a process of this version"):
-        Archive(url, read_only=True)
-    with Archive(url) as archive:
-        archive.record(measured("b", at=NOW))
-        assert retain(archive, Retention(Keep(DAY_S)), NOW).removed == 1
-    Archive(url, read_only=True).close()
-
-
 @pytest.mark.parametrize("by_owner", [True, False], ids=["by its owner", "by the administrator"])
 def test_an_older_layout_is_brought_up_to_date_where_it_is(
     server: Postgres, by_owner: bool
@@ -174,17 +160,6 @@ def test_a_connection_that_broke_is_made_again(server: Postgres, url: str) -> No
             )
         assert archive.record(measured("b"))
         assert len(archive.query("rtt")) == 2
-
-
-def test_nobody_who_talks_to_the_database_takes_measurements_away(url: str) -> None:
-    with Archive(url) as archive:
-        archive.record(measured("a"))
-    for statement in ("DELETE FROM adon_measurement", "UPDATE adon_measurement SET value = 2"):
-        with (
-            pytest.raises(psycopg.errors.RaiseException, match="append-only"),
-            psycopg.connect(url) as db,
-        ):
-            db.execute(statement)
 
 
 def test_a_user_who_may_not_make_temporary_tables_writes_all_the_same(url: str) -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from monitors.alerts.anomalies.detector import TRIGGER, Detector
 from monitors.alerts.anomalies.model import Anomaly, Sensitivity
-from monitors.alerts.anomalies.season import DAY_H, HOUR_S, KEEP_H, learn
+from monitors.alerts.anomalies.season import KEEP_H
 from tests.bench.anomaly_paths import EPOCH, path
 from tests.bench.anomaly_scores import Score
 from tests.bench.bench_p8_anomalies import notice
@@ -263,33 +263,6 @@ def test_memory_is_bounded() -> None:
     assert len(detector._recent) <= TRIGGER + 12
     assert len(baseline._at) == len(baseline._numbers) == len(baseline._flats) <= 288
     assert len(baseline._hours) == len(baseline._medians) == KEEP_H
-
-
-@settings(max_examples=60, deadline=None)
-@given(
-    st.lists(st.integers(0, 800), min_size=1, max_size=400, unique=True).map(sorted),
-    st.floats(-50, 50),
-    st.integers(0, 1000).map(random.Random),
-)
-def test_a_cycle_of_any_hours_is_learnt(
-    hours: list[int], level: float, draw: random.Random
-) -> None:
-    season = learn(hours, [level + draw.uniform(-0.1, 0.1) for _ in hours])
-    for hour in range(0, 200, 7):
-        assert abs(season.at(hour * HOUR_S)) <= 1.0
-        assert 0 <= season.misfit_at(hour * HOUR_S) <= 1.0
-
-
-def test_the_cycle_that_there_is_is_found() -> None:
-    def wave(hour: int) -> float:
-        return 0.2 * math.sin(2 * math.pi * hour / DAY_H)
-
-    hours = range(21 * DAY_H)
-    season = learn(hours, [5 + 0.001 * hour + wave(hour) for hour in hours])
-    for hour in range(DAY_H):
-        middle = (hour + 0.5) * HOUR_S
-        assert season.at(middle) == pytest.approx(wave(hour), abs=0.03)
-    assert season.spread == pytest.approx(0.4, abs=0.05)
 
 
 def test_of_known_events_nearly_all_are_told_and_little_else() -> None:

@@ -29,7 +29,6 @@ RUN = {
 }
 FOLLOWED, OTHERS = "11111111-1111-1111-1111-111111111111", "22222222-2222-2222-2222-222222222222"
 WORKFLOW = f"/v1/workflows/{FOLLOWED}"
-OWN = "an agent of that name alone"
 # operation -> who may, and path and body of a request that is allowed to them
 TABLE: dict[tuple[str, str], tuple[set[Role], str, Any]] = {
     ("get", "/v1/measurements"): (SEE, "/v1/measurements", None),
@@ -147,6 +146,8 @@ def test_a_researcher_sees_its_own_workflows_and_no_others(web: TestClient) -> N
     for path in ("", "/analysis", "/jobs", "/transfers"):
         answer = web.get(f"/v1/workflows/{OTHERS}{path}", headers=bearer(R))
         assert error(answer)[:2] == (404, "unknown_workflow")
+    asked = web.post(f"/v1/workflows/{OTHERS}/refresh?wait_s=0", headers=bearer(R))
+    assert error(asked)[:2] == (404, "unknown_workflow")
     metrics = web.get("/v1/measurements?metric=status", headers=bearer(R)).json()["measurements"]
     assert [m["subject"] for m in metrics] == [FOLLOWED]
 

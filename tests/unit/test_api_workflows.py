@@ -21,7 +21,6 @@ from fastapi.testclient import TestClient
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from monitor_files import START, Submitted, append, starting, table
-from monitoring_rig import monitored
 from test_api_documented import EXAMPLE, part_of
 from workflow_world import T0, UUID, example, job, placement, status, transfer, workflow
 
@@ -244,30 +243,6 @@ def test_what_has_a_placements_id_and_is_none_is_no_placement(
     assert {row["job"]: row["placement"] for row in found} == {"a": None, "b:c": None, "x": None}
 
 
-def test_a_researcher_sees_its_own_workflows_alone(tmp_path: Path) -> None:
-    made = Web(tmp_path, keys=True)
-    mine, other = "researcher-1", "bob"
-    made.archive.record_many([
-        workflow(user=other), status(), job("secret"),
-        workflow("mine", user=mine), status("mine"),
-    ])  # fmt: skip
-    with TestClient(made.app) as client:
-        seen = {
-            role: {one["id"] for one in client.get("/v1/workflows", headers=bearer(role)).json()}
-            for role in ("engineer", "operator", "measurement", "researcher")
-        }
-        assert seen["engineer"] == seen["operator"] == seen["measurement"] == {UUID, "mine"}
-        assert seen["researcher"] == {"mine"}
-        for ending in ("", "/analysis", "/jobs", "/transfers"):
-            path = f"/v1/workflows/{UUID}{ending}"
-            assert error(client.get(path, headers=bearer("researcher")))[1] == "unknown_workflow"
-            assert error(client.get(path))[1] == "unauthorized"
-            assert error(client.get(path, headers=bearer("agent")))[1] == "forbidden"
-        asked = client.post(f"/v1/workflows/{UUID}/refresh?wait_s=0", headers=bearer("researcher"))
-        assert error(asked)[1] == "unknown_workflow"
-        assert made.archive.asked("refresh") == []
-
-
 def test_who_may_answer_is_told_what_was_asked(tmp_path: Path) -> None:
     made = Web(tmp_path, keys=True)
     made.archive.record_many([
@@ -388,25 +363,6 @@ def test_a_measurement_that_failed_is_nobody_elses_answer(
         broken.setattr(archive, "ask", full)
         assert client.post("/v1/workflows/w2/refresh?wait_s=0").status_code == 503
     assert client.post("/v1/workflows/w2/refresh?wait_s=0").status_code == 202
-
-
-def test_what_the_archive_knows_of_workflows_is_read_once_for_all(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made, ordinary = [], KnownWorkflows.__init__
-
-    def counted(self: KnownWorkflows, *args: Any) -> None:
-        made.append(self)
-        ordinary(self, *args)
-
-    monkeypatch.setattr(KnownWorkflows, "__init__", counted)
-    rig = Rig(tmp_path / "s.sqlite", demo_network(), clock=Clock())
-    with monitored(tmp_path, rig, {"notices": [{"command": ["true"]}]}) as (app, archive):
-        archive.record_many([workflow(), status()])
-        with TestClient(app) as client:
-            found = client.get("/v1/workflows", headers=bearer("engineer")).json()
-    assert [one["id"] for one in found] == [UUID]
-    assert len(made) == 1
 
 
 def test_what_somebody_sent_over_the_network_is_not_read_here(

@@ -231,11 +231,6 @@ def test_an_estimate_lies_within_what_was_measured(series: list[float]) -> None:
     assert 0 <= spread <= 1.4827 * (max(series) - min(series))
 
 
-@given(st.floats(1, 1e12), st.integers(1, 30))
-def test_equal_measurements_leave_no_doubt(value: float, count: int) -> None:
-    assert estimate([value] * count) == (value, 0.0)
-
-
 def test_one_outlier_does_not_move_an_estimate_and_a_change_does() -> None:
     steady = [100.0] * 20
     assert estimate([1.0, *steady])[0] == 100.0

@@ -44,17 +44,10 @@ def test_what_it_prints_becomes_the_eight_fields() -> None:
     assert key_of(status) != key_of(parsed(said(queued=2), 7.0) or status)
 
 
-@pytest.mark.parametrize(
-    ("theirs", "ours"),
-    [
-        ("Running", WorkflowState.RUNNING),
-        ("Success", WorkflowState.DONE),
-        ("Failure", WorkflowState.FAILED),
-    ],
-)
-def test_its_states(theirs: str, ours: WorkflowState) -> None:
+@pytest.mark.parametrize(("theirs", "ours"), [("Success", "done"), ("Failure", "failed")])
+def test_its_states(theirs: str, ours: str) -> None:
     status = parsed(said(state=theirs), 0.0)
-    assert status is not None and status.state is ours
+    assert status is not None and status.state == WorkflowState(ours)
 
 
 @pytest.mark.parametrize(

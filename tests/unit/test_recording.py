@@ -100,17 +100,6 @@ def test_nobody_records_for_others(
             assert {"mu", "mu/n1"} & set(one.subject.split(">"))
 
 
-@given(st.lists(descriptions | others, max_size=6))
-def test_an_engineer_records_anything_as_it_is(sent: list[Measurement]) -> None:
-    assert own(ENGINEER, sent, {}.get) == sent
-
-
-@pytest.mark.parametrize("role", [Role.OPERATOR, Role.MEASUREMENT])
-def test_who_does_not_record(role: Role) -> None:
-    with pytest.raises(BrokerError, match=r"expected .* to record measurements"):
-        own(Principal("x", role), [], {}.get)
-
-
 @pytest.mark.parametrize("metric", sorted(OF_WORKFLOWS))
 def test_nobody_says_whose_anothers_workflow_is(metric: str) -> None:
     mine = measured("workflow:w1", "workflow", "w1", "w1", "ada")

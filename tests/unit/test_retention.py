@@ -100,15 +100,6 @@ def test_days_of_hours_are_days_of_measurements(sent: list[Point]) -> None:
     assert widened(of_hours, DAY_S) == of_hours
 
 
-@given(points, st.integers(0, 60))
-def test_it_does_not_matter_how_roll_ups_were_split(sent: list[Point], where: int) -> None:
-    whole = roll_up(sent, HOUR_S)
-    parts = widened([*roll_up(sent[:where], HOUR_S), *roll_up(sent[where:], HOUR_S)], HOUR_S)
-    assert [(o.start, o.number, o.low, o.high, o.sketch) for o in parts] == [
-        (o.start, o.number, o.low, o.high, o.sketch) for o in whole
-    ]
-
-
 def test_sums_beyond_all_numbers_stay_numbers() -> None:
     sent = [Point("x", "s", "1", 1.7e308, float(n), "t") for n in range(10)]
     (found,) = roll_up(sent, HOUR_S)

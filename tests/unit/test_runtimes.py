@@ -285,13 +285,6 @@ def test_the_jobs_own_record_is_preferred_and_gives_the_rate(planned: Submitted)
     assert (ratio.value, ratio.unit, ratio.subject) == (10 / 4000, "1", "soykb::bwa_mem:1.0")
 
 
-def test_a_record_that_was_renamed_by_the_post_script(planned: Submitted) -> None:
-    planned.nodes.write_text(run(1, ONE, START))
-    output = planned.output(ONE)
-    output.with_name(output.name + ".000").write_text(record_line(START + 2, START + 5, {}))
-    assert facts(planned)["runtime"][0].value == 3.0
-
-
 def test_kickstarts_record(planned: Submitted) -> None:
     planned.nodes.write_text(run(1, ONE, START))
     planned.output(ONE).write_text(
@@ -372,13 +365,6 @@ def test_an_evicted_job_counts_its_last_execution_and_its_first_wait(planned: Su
     found = facts(planned)
     assert [m.value for m in found["queue_wait"]] == [2.0]
     assert [m.value for m in found["runtime"]] == [7.0]
-
-
-def test_logs_that_overlap_count_once(planned: Submitted) -> None:
-    first = run(1, ONE, START)
-    planned.log.write_text(first + run(2, TWO, START + 50))  # two runs, the second still in nodes
-    planned.nodes.write_text(run(2, TWO, START + 50))
-    assert len(facts(planned)["runtime"]) == 2
 
 
 # ------------------------------------------------------------------ timeline
