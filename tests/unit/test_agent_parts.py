@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from any_json import any_json
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
@@ -345,11 +346,7 @@ def test_a_tool_that_is_not_there_is_named() -> None:
 
 # -- the wire ------------------------------------------------------------------------------------
 
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner),
-    max_leaves=20,
-)
+JSON = any_json(max_leaves=20)
 STAMPED = {"agent": "mu", "received": 1.0, "sent": 1.0, "version": 1}
 GOOD = assignment(**{**ECHO, "subject": "mu>tacc", "options": {"count": 5}})
 

@@ -83,36 +83,12 @@ def test_one_change_after_the_other() -> None:
     assert further.before == pytest.approx(6e8, rel=0.1)
 
 
-def test_an_outage_is_told_while_it_lasts_and_when_it_is_over() -> None:
-    before = samples(lambda _: 0.05, 2)
-    detector = Detector("rtt", "mu>tacc")
-    assert [a for at, value in before for a in detector.add(at, value)] == []
-    last = before[-1][0]
-    assert detector.tick(last + 6 * PERIOD_S) == []
-    (begun,) = detector.tick(last + 6 * PERIOD_S + 1)
-    assert (begun.kind, begun.since, begun.until) == ("outage", last, None)
-    assert begun.after is None
-    assert detector.tick(last + DAY_S) == []
-    (ended,) = detector.add(last + 2 * DAY_S, 0.05)
-    assert (ended.id, ended.kind, ended.until) == (begun.id, "outage", last + 2 * DAY_S)
-
-
 def test_an_outage_that_nobody_watched_is_found_afterwards_under_the_same_id() -> None:
     before = samples(lambda _: 0.05, 2)
     later = [(at + 3 * DAY_S, value) for at, value in before]
     begun, ended = told([*before, *later], "rtt")
     assert begun.id == ended.id == f"anomaly:rtt:mu>tacc:{int(before[-1][0])}"
     assert (begun.until, ended.until) == (None, later[0][0])
-
-
-def test_what_is_missing_before_anybody_could_take_it_is_no_outage() -> None:
-    detector = Detector("rtt", "mu>tacc")
-    before = samples(lambda _: 0.05, 2)
-    for at, value in before:
-        detector.add(at, value)
-    back = before[-1][0] + DAY_S
-    assert detector.tick(back + 3 * PERIOD_S, awake=back) == []
-    assert len(detector.tick(back + 7 * PERIOD_S, awake=back)) == 1
 
 
 def test_transfers_that_come_when_they_come_are_never_missing() -> None:

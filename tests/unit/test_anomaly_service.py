@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from broker_rig import Clock
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -26,16 +27,6 @@ from network_provisioner.base.errors import InputError
 DAY_S = 86_400.0
 PERIOD_S = 600.0
 T0 = 1_700_000_000.0 - 1_700_000_000.0 % DAY_S
-
-
-class Clock:
-    """Stands where it is put."""
-
-    def __init__(self, now: float) -> None:
-        self.now = now
-
-    def __call__(self) -> float:
-        return self.now
 
 
 class Told:

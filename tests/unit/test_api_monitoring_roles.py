@@ -10,6 +10,7 @@ from api_rig import bearer, error
 from broker_rig import Rig
 from fastapi.testclient import TestClient
 from monitoring_rig import monitored
+from workflow_world import status, workflow
 
 from adon.service.monitoring import described
 from monitors.archive.measurement import Measurement
@@ -78,23 +79,6 @@ TABLE: dict[tuple[str, str], tuple[set[Role], str, Any]] = {
 }  # fmt: skip
 
 
-def status(workflow: str, user: str) -> list[Measurement]:
-    """A workflow of somebody's, and where it stands."""
-    known = Measurement(
-        f"workflow:{workflow}", "workflow", workflow, 1.0, "1", 1_000_000.0, "t", workflow,
-        {"user": user, "name": "soykb", "submit_dir": f"/{user}"},
-    )  # fmt: skip
-    fields = dict.fromkeys(
-        ("unready", "ready", "pre", "in_queue", "post", "done", "fail", "total", "futile"), 0
-    )
-    stands = Measurement(
-        f"status:{workflow}", "status", workflow, 50.0, "%", 1_000_001.0, "t", workflow,
-        {**fields, "done": 1, "total": 2, "percent_done": 50.0, "state": "running",
-         "root": workflow},
-    )  # fmt: skip
-    return [known, stands]
-
-
 @pytest.fixture(scope="module")
 def web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
     folder = tmp_path_factory.mktemp("service")
@@ -102,8 +86,10 @@ def web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
     with monitored(folder, rig) as (app, archive):
         archive.record_many(
             [
-                *status(FOLLOWED, f"{R}-1"),
-                *status(OTHERS, "somebody"),
+                workflow(FOLLOWED, user=f"{R}-1"),
+                workflow(OTHERS, user="somebody"),
+                status(FOLLOWED),
+                status(OTHERS),
                 Measurement("x", "rtt", "mu>tacc", 0.05, "s", 1_000_000.0, "t"),
             ]
         )

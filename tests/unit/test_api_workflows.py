@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from any_json import any_json
 from anyio import to_thread
 from api_rig import bearer, books, error, keyring
 from broker_rig import Clock, Rig, demo_network
@@ -402,12 +403,7 @@ def test_who_follows_it_elsewhere_is_asked(web: tuple[TestClient, Archive], tmp_
 
 # ------------------------------------------------------------------ whatever was recorded
 
-anything = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner,
-                                                                max_size=3),
-    max_leaves=6,
-)  # fmt: skip
+anything = any_json(max_leaves=6)
 KEYS = sorted({key for one in example() for key in one.details})
 
 

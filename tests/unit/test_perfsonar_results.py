@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import pytest
+from any_json import any_json
 from broker_rig import demo_network
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -253,13 +254,7 @@ def test_quantiles_are_those_of_all_values_written_out(counts: dict[str, int]) -
         assert quantile(counted, share) == written[max(0, math.ceil(share * len(written)) - 1)]
 
 
-Json = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=10),
-    lambda inner: (
-        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4)
-    ),
-    max_leaves=12,
-)
+Json = any_json()
 Keys = st.sampled_from(
     ["summary", "throughput-bits", "lost", "sent", "jitter", "roundtrips", "rtt", "mean", "loss",
      "histogram-latency", "packets-lost", "packets-sent", "max-clock-error", "paths", "throughput"]
