@@ -170,24 +170,6 @@ def test_the_more_noise_the_larger_a_change_must_be() -> None:
     assert told(samples(small, 12, noise=0.3)) == []
 
 
-def test_limits_say_what_would_be_an_anomaly() -> None:
-    detector = Detector("tcp_throughput", "mu>tacc")
-    for at, value in samples(lambda _: 1e9, 10):
-        detector.add(at, value)
-    now = T0 + 10 * DAY_S
-    limits = detector.limits(now)
-    assert limits.ready
-    assert limits.period_s == PERIOD_S
-    assert limits.expected == pytest.approx(1e9, rel=0.02)
-    assert limits.lower < 0.9e9
-    assert limits.upper > 1.1e9
-    assert limits.threshold == pytest.approx(math.log(1.15))
-    assert limits.noise == pytest.approx(0.02, rel=0.3)
-    assert limits.measured == 1440
-    fresh = Detector("tcp_throughput", "mu>tacc").limits(now)
-    assert not fresh.ready
-
-
 # ---------------------------------------------------------------- properties
 
 

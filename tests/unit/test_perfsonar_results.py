@@ -194,13 +194,6 @@ def test_old_participants_and_tools() -> None:
     assert (found.subject, found.details["tool"]) == ("mu>tacc", "ping")
 
 
-def test_the_same_run_again_is_recorded_once() -> None:
-    with Archive(":memory:") as archive:
-        for _ in range(3):
-            archive.record_many(measurements_of(posted("throughput", UDP, udp=True), HOSTS))
-        assert archive.latest_seq() == 3
-
-
 # ---------------------------------------------------------------- hosts
 
 

@@ -57,11 +57,6 @@ def test_sketches_add_up(some: list[float], others: list[float]) -> None:
     assert sum(n for _, n in both.counts()) == len(some) + len(others)
 
 
-def test_an_empty_sketch_has_no_quantile() -> None:
-    with pytest.raises(ValueError, match="empty"):
-        Sketch().quantile(0.5)
-
-
 @given(points)
 def test_a_roll_up_says_what_was_in_its_time(sent: list[Point]) -> None:
     found = roll_up(sent, HOUR_S)
