@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import math
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from itertools import islice
+from multiprocessing.synchronize import Barrier
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -64,6 +71,51 @@ def once(sent: list[Measurement]) -> list[Measurement]:
 
 def by_time(found: list[Measurement]) -> list[Measurement]:
     return sorted(found, key=lambda one: one.at)
+
+
+def _write(place: str, writer: int, start: Barrier) -> None:
+    start.wait()
+    with Archive(place) as archive:  # all make the tables at the same time
+        for part in range(10):
+            archive.record_many(measured(f"shared-{part}-{n}") for n in range(20))
+            archive.record_many(measured(f"own-{writer}-{part}-{n}") for n in range(20))
+
+
+def several_processes_make_one(place: str) -> None:
+    context = multiprocessing.get_context("spawn")
+    start = context.Barrier(4)
+    writers = [context.Process(target=_write, args=(place, n, start)) for n in range(4)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    assert [writer.exitcode for writer in writers] == [0] * 4
+    with Archive(place) as archive:
+        ids = [one.id for one in archive.query("rtt")]
+    assert len(ids) == len(set(ids)) == 200 + 4 * 200
+
+
+def a_killed_writer_leaves_whole_transactions_and_its_turn(place: str) -> None:
+    code = (
+        "import sys; from monitors.archive.archive import Archive, Measurement\n"
+        "a = Archive(sys.argv[1])\n"
+        "for n in range(10**9):\n"
+        "    a.record_many(Measurement(f'{n}-{m}', 'x', 's', n, '1', n, 't') for m in range(7))\n"
+        "    print(n, flush=True)\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code, place], stdout=subprocess.PIPE, text=True,
+        cwd=Path(__file__).parents[1],
+    ) as writer:  # fmt: skip
+        assert writer.stdout is not None
+        told = [int(writer.stdout.readline()) for _ in range(20)]
+        os.kill(writer.pid, signal.SIGKILL)
+        told += [int(line) for line in writer.stdout if line.endswith("\n")]
+    with Archive(place) as archive:
+        assert archive.record(Measurement("next", "y", "s", 1.0, "1", 1.0, "t"))
+        kept = [int(one.value) for one in archive.query("x")]
+    assert kept == [n for n in range(len(kept) // 7) for _ in range(7)]
+    assert len(kept) >= 7 * len(told)
 
 
 class ArchiveSuite:

@@ -79,10 +79,13 @@ CONFIG: dict[str, Any] = {
 
 
 @contextmanager
-def broker_process(folder: Path, config: Mapping[str, Any] = CONFIG) -> Iterator[str]:
+def broker_process(
+    folder: Path, config: Mapping[str, Any] = CONFIG, archive: str = ""
+) -> Iterator[str]:
     """The URL of ``python -m adon.service.serve`` in a process of its own, with ``config``."""
     listen = f"127.0.0.1:{free_port()}"
-    state = {"state": str(folder / "state.sqlite"), "archive": str(folder / "archive.sqlite")}
+    archive = archive or str(folder / "archive.sqlite")
+    state = {"state": str(folder / "state.sqlite"), "archive": archive}
     file = folder / "adon.yml"
     file.write_text(json.dumps({**config, "broker": {"listen": listen, **state}}), encoding="utf-8")
     words = [sys.executable, "-m", "adon.service.serve", "--config", str(file)]

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -204,32 +205,22 @@ else:
             if made.log(name).exists():
                 print(made.log(name).read_text())
 
-    def running(*words: str) -> list[int]:
-        """The processes of this box with one of these words in their command lines."""
-        found = []
+    def processes() -> Iterator[tuple[int, str, list[str]]]:
+        """Those of this box: number, program, command line."""
         for folder in Path("/proc").iterdir():
             if folder.name.isdecimal():
-                try:
-                    line = (folder / "cmdline").read_bytes()
-                except OSError:
-                    continue
-                if any(word.encode() in line.split(b"\0") for word in words):
-                    found.append(int(folder.name))
-        return found
+                with suppress(OSError):
+                    line = (folder / "cmdline").read_text(errors="replace")
+                    yield int(folder.name), (folder / "comm").read_text(), line.split("\0")
+
+    def running(*words: str) -> list[int]:
+        """The processes with one of these words in their command lines."""
+        return [number for number, _, line in processes() if set(words) & set(line)]
 
     def iperf3s(option: str = "") -> list[int]:
         """The processes of iperf3 with this option."""
-        found = []
-        for folder in Path("/proc").iterdir():
-            try:
-                if (folder / "comm").read_text() != "iperf3\n":
-                    continue
-                line = (folder / "cmdline").read_bytes().split(b"\0")
-            except OSError:
-                continue
-            if not option or option.encode() in line:
-                found.append(int(folder.name))
-        return found
+        found = [(number, line) for number, program, line in processes() if program == "iperf3\n"]
+        return [number for number, line in found if not option or option in line]
 
     def until(what: Callable[[], bool]) -> None:
         end = time.monotonic() + PATIENCE_S
@@ -365,15 +356,3 @@ else:
         assert agents.error("mu", stray) == "the agent was killed while it measured"
         assert {key, stray} <= set(agents.broker.desks["mu"].times)
         assert set(agents.broker.desks["mu"].times.values()) == {1}
-
-    # -- whom it obeys -----------------------------------------------------------------------
-
-    def test_it_tells_its_token_to_no_broker_with_another_certificate(
-        agents: Agents, tmp_path: Path
-    ) -> None:
-        (tmp_path / "other").mkdir()
-        agents.configure("mu", ca=Authority(tmp_path / "other", "other").file)
-        words = [*adon_argv(), "agent", "run", "--config", str(tmp_path / "mu.yml")]
-        agents.daemons["mu"] = agents.world.start(A, words, agents.log("mu"))
-        until(lambda: "is not to be trusted" in agents.log("mu").read_text())
-        assert agents.broker.desks["mu"].authorized == []

@@ -81,15 +81,11 @@ def test_retention_that_is_killed_loses_and_doubles_nothing(
             )
 
 
-def test_a_replay_that_is_killed_loses_and_doubles_nothing(tmp_path: Path) -> None:
-    found = replay(str(tmp_path / "a.sqlite"), _COUNT, _KILLS, seed=1)
-    assert found.wrong == 0, found
-    assert found.kills > 0
-
-
-def test_a_replay_into_a_database_that_is_killed_loses_and_doubles_nothing(
-    server: Postgres,
+@pytest.mark.parametrize("where", ["file", "database"])
+def test_a_replay_that_is_killed_loses_and_doubles_nothing(
+    server: Postgres, tmp_path: Path, where: str
 ) -> None:
-    found = replay(new_place(server), _COUNT, _KILLS, seed=2)
+    place = new_place(server) if where == "database" else str(tmp_path / "a.sqlite")
+    found = replay(place, _COUNT, _KILLS, seed=1 + (where == "database"))
     assert found.wrong == 0, found
     assert found.kills > 0

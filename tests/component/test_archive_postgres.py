@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-import http.client
 import json
-import multiprocessing
-import os
-import signal
-import subprocess
-import sys
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+import archive_suite
 import psycopg
 import pytest
-import yaml
 from archive_suite import NOW, ArchiveSuite, Opener, World, measured
+from http_load import CONFIG, broker_process
 from postgres_world import new_place, server_in
 
 from adon.cli.main import main
-from examples.testbed.ports import free_ports
 from examples.testbed.postgres import Postgres
 from monitors.archive.archive import Archive, ArchiveError, Measurement
 from monitors.archive.retention.horizons import DAY_S, Keep, Retention
@@ -32,7 +27,6 @@ from network_provisioner.base.errors import InputError
 
 pytestmark = pytest.mark.component
 
-_EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "adon.yml"
 _READY_S = 300.0  # nothing here takes nearly as long
 
 
@@ -78,20 +72,6 @@ def test_a_reader_makes_nothing_and_sees_the_tables_once_they_are_there(url: str
         assert [one.id for one in reader.query("rtt")] == ["a"]
         with pytest.raises(ArchiveError, match="opened for reading"):
             reader.record(measured("b"))
-
-
-def test_an_older_layout_is_brought_up_to_date_by_who_writes(url: str) -> None:
-    with Archive(url) as archive:
-        archive.record(measured("a"))
-    with psycopg.connect(url) as db:
-        db.execute("DROP TABLE adon_rolling")
-        db.execute("UPDATE adon_archive SET layout = 1")
-    with pytest.raises(InputError, match="found layout 1, expected 2: a process of this version"):
-        Archive(url, read_only=True)
-    with Archive(url) as archive:
-        archive.record(measured("b", at=NOW))
-        assert retain(archive, Retention(Keep(DAY_S)), NOW).removed == 1
-    Archive(url, read_only=True).close()
 
 
 @pytest.mark.parametrize("by_owner", [True, False], ids=["by its owner", "by the administrator"])
@@ -176,17 +156,6 @@ def test_a_connection_that_broke_is_made_again(server: Postgres, url: str) -> No
         assert len(archive.query("rtt")) == 2
 
 
-def test_nobody_who_talks_to_the_database_takes_measurements_away(url: str) -> None:
-    with Archive(url) as archive:
-        archive.record(measured("a"))
-    for statement in ("DELETE FROM adon_measurement", "UPDATE adon_measurement SET value = 2"):
-        with (
-            pytest.raises(psycopg.errors.RaiseException, match="append-only"),
-            psycopg.connect(url) as db,
-        ):
-            db.execute(statement)
-
-
 def test_a_user_who_may_not_make_temporary_tables_writes_all_the_same(url: str) -> None:
     with Archive(url) as archive:
         assert isinstance(archive.engine, PostgresEngine)
@@ -197,100 +166,27 @@ def test_a_user_who_may_not_make_temporary_tables_writes_all_the_same(url: str) 
         assert [one.id for _, one in archive.after(0)] == [str(n) for n in range(900)]
 
 
-def _write(url: str, writer: int, start: object) -> None:
-    start.wait()  # type: ignore[attr-defined]
-    with Archive(url) as archive:  # all make the tables at the same time
-        for part in range(10):
-            archive.record_many(measured(f"shared-{part}-{n}") for n in range(20))
-            archive.record_many(measured(f"own-{writer}-{part}-{n}") for n in range(20))
-
-
 def test_several_processes_make_one_archive(url: str) -> None:
-    context = multiprocessing.get_context("spawn")
-    start = context.Barrier(4)
-    writers = [context.Process(target=_write, args=(url, n, start)) for n in range(4)]
-    for writer in writers:
-        writer.start()
-    for writer in writers:
-        writer.join()
-    assert [writer.exitcode for writer in writers] == [0] * 4
-    with Archive(url) as archive:
-        ids = [one.id for one in archive.query("rtt")]
-    assert len(ids) == len(set(ids)) == 200 + 4 * 200
+    archive_suite.several_processes_make_one(url)
 
 
-def test_a_writer_that_is_killed_leaves_whole_transactions_and_its_turn(url: str) -> None:
-    code = (
-        "import sys; from monitors.archive.archive import Archive, Measurement\n"
-        "a = Archive(sys.argv[1])\n"
-        "for n in range(10**9):\n"
-        "    a.record_many(Measurement(f'{n}-{m}', 'x', 's', n, '1', n, 't') for m in range(7))\n"
-        "    print(n, flush=True)\n"
-    )
-    with subprocess.Popen(
-        [sys.executable, "-c", code, url], stdout=subprocess.PIPE, text=True,
-        cwd=Path(__file__).parents[2],
-    ) as writer:  # fmt: skip
-        assert writer.stdout is not None
-        told = [int(writer.stdout.readline()) for _ in range(20)]
-        os.kill(writer.pid, signal.SIGKILL)
-        told += [int(line) for line in writer.stdout if line.endswith("\n")]
-    with Archive(url) as archive:
-        assert archive.record(Measurement("next", "y", "s", 1.0, "1", 1.0, "t"))
-        kept = archive.query("x")
-    assert len(kept) % 7 == 0
-    assert len(kept) >= 7 * len(told)
+def test_a_writer_that_is_killed(url: str) -> None:
+    archive_suite.a_killed_writer_leaves_whole_transactions_and_its_turn(url)
 
 
 # -- a broker's process ---------------------------------------------------------------------------
 
 
-class Broker:
-    """A process of its own."""
-
-    def __init__(self, folder: Path, archive: str, retention: dict[str, Any]) -> None:
-        (self.port,) = free_ports(1)
-        config = yaml.safe_load(_EXAMPLE.read_text(encoding="utf-8"))
-        config["broker"] = {
-            "listen": f"127.0.0.1:{self.port}",
-            "state": str(folder / "state.sqlite"),
-            "archive": archive,
-        }
-        config["monitoring"] = {"retention": retention}
-        self.config = folder / "adon.yml"
-        self.config.write_text(yaml.safe_dump(config), encoding="utf-8")
-        self.log = folder / "log"
-        with self.log.open("ab") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "adon.service.serve", "--config", str(self.config),
-                 "--tied-to", str(os.getpid())],
-                cwd=folder, stdout=log, stderr=log,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-            )  # fmt: skip
-
-    def ask(self, verb: str, path: str, body: Any = None) -> Any:
-        deadline = time.monotonic() + _READY_S
-        while True:
-            client = http.client.HTTPConnection("127.0.0.1", self.port, timeout=_READY_S)
-            try:
-                text = None if body is None else json.dumps(body)
-                client.request(verb, path, text, {"Content-Type": "application/json"})
-                answer = client.getresponse()
-                data = answer.read()
-            except OSError:
-                if self.process.poll() is not None or time.monotonic() > deadline:
-                    raise AssertionError(self.log.read_text()) from None
-                time.sleep(0.05)  # it is starting
-                continue
-            finally:
-                client.close()
-            assert answer.status == 200, data
-            return data.decode() if path == "/metrics" else json.loads(data)
-
-
 def body(key: str, at: float) -> dict[str, Any]:
     return {"id": key, "metric": "rtt", "subject": "mu>tacc", "value": 0.05, "unit": "s",
             "at": at, "source": "ping"}  # fmt: skip
+
+
+def ask(url: str, body: Any = None) -> str:
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(url, data, {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=_READY_S) as answer:
+        return str(answer.read().decode())
 
 
 def test_a_broker_on_a_database(
@@ -301,13 +197,12 @@ def test_a_broker_on_a_database(
     with Archive(url) as archive:  # of somebody else, long ago
         archive.record(Measurement("old", "rtt", "mu>tacc", 0.07, "s", now - 1e6, "ping"))
         archive.record(Measurement("new", "rtt", "mu>tacc", 0.06, "s", now - 10, "ping"))
-    broker = Broker(tmp_path, url, {"default": {"raw": "1 d"}})
-    try:
+    config = CONFIG | {"monitoring": {"retention": {"default": {"raw": "1 d"}}}}
+    with broker_process(tmp_path, config, archive=url) as broker:
         sent = {"measurements": [body("a", now), body("b", now), body("old", now - 1e6)]}
-        assert broker.ask("POST", "/v1/measurements", sent) == {"recorded": 2, "known": 1}
-        feed = http.client.HTTPConnection("127.0.0.1", broker.port, timeout=_READY_S)
-        feed.request("GET", "/v1/feed?after=0")
-        stream = feed.getresponse()
+        answer = ask(f"{broker}/v1/measurements", sent)
+        assert json.loads(answer) == {"recorded": 2, "known": 1}
+        stream = urllib.request.urlopen(f"{broker}/v1/feed?after=0", timeout=_READY_S)
         seen: list[str] = []
         with Archive(url) as archive:
             archive.record(Measurement("c", "rtt", "mu>tacc", 0.04, "s", now + 0.5, "another"))
@@ -319,22 +214,18 @@ def test_a_broker_on_a_database(
             # Retention began with the broker.
             deadline = time.monotonic() + _READY_S
             while archive.get("old") is not None:
-                assert time.monotonic() < deadline, broker.log.read_text()
+                assert time.monotonic() < deadline
                 time.sleep(0.05)
-        found = broker.ask("GET", f"/v1/estimates?metric=rtt&subject=mu%3Etacc&now={now + 1}")
+        asked = f"{broker}/v1/estimates?metric=rtt&subject=mu%3Etacc&now={now + 1}"
+        found = json.loads(ask(asked))
         assert (found["count"], found["source"]) == (5, "another")
-        shown = broker.ask("GET", "/metrics")
+        shown = ask(f"{broker}/metrics")
         assert 'adon_measurement{metric="rtt"' in shown and "adon_archive_up 1.0" in shown
         assert main(["archive", "query", "rtt", "--archive", url, "--json"]) == 0
         assert len(capsys.readouterr().out.splitlines()) == 4
-        assert main(["archive", "retain", "--config", str(broker.config)]) == 0
-        broker.process.send_signal(signal.SIGTERM)
-        stream.read()  # comes to its end, and is not cut off
-        assert broker.process.wait(_READY_S) == 0, broker.log.read_text()
-        feed.close()
-    finally:
-        broker.process.kill()
-        broker.process.wait()
+        assert main(["archive", "retain", "--config", str(tmp_path / "adon.yml")]) == 0
+    with stream:
+        stream.read()  # came to its end, and was not cut off
 
 
 def test_from_a_file_to_a_database_and_back(server: Postgres, tmp_path: Path) -> None:

@@ -99,14 +99,8 @@ class World:
     def start(self, name: str) -> None:
         argv = ["-m", "adon", "agent", "run", "--config", f"{name}.yml"]
         if name == "broker":
-            argv = [
-                "-m",
-                "adon.service.serve",
-                "--config",
-                "adon.yml",
-                "--tied-to",
-                str(os.getpid()),
-            ]
+            argv = ["-m", "adon.service.serve", "--config", "adon.yml", "--tied-to"]
+            argv.append(str(os.getpid()))
         with (self.folder / f"{name}.log").open("ab") as log:
             self.running[name] = subprocess.Popen(
                 [sys.executable, *argv], cwd=self.folder, stdout=log, stderr=log,

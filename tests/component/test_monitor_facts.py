@@ -103,42 +103,42 @@ def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pool]:
         yield up
 
 
-class Hook:
+class Hook(http.server.ThreadingHTTPServer):
     """A web hook: a real HTTP server that refuses the first of everything. Whoever does not get
     its answer in time sends the same again, so that is no news."""
 
     def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Answering)
         self.got: list[tuple[str, dict[str, Any]]] = []
-        hook = self
+        self.url = f"http://127.0.0.1:{self.server_port}/hook"
 
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                key = self.headers["Idempotency-Key"]
-                hook.got.append((key, body))
-                again = [told for told, _ in hook.got].count(key) > 1
-                self.send_response(204 if again else 503)
-                self.send_header("Retry-After", "0")
-                self.end_headers()
 
-            def log_message(self, format: str, *args: object) -> None:
-                """Nothing."""
+class Answering(http.server.BaseHTTPRequestHandler):
+    server: Hook
 
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_port}/hook"
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        key = self.headers["Idempotency-Key"]
+        self.server.got.append((key, body))
+        again = [told for told, _ in self.server.got].count(key) > 1
+        self.send_response(204 if again else 503)
+        self.send_header("Retry-After", "0")
+        self.end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Nothing."""
 
 
 @contextmanager
 def listening() -> Iterator[Hook]:
-    hook = Hook()
-    thread = threading.Thread(target=hook.server.serve_forever)
-    thread.start()
-    try:
-        yield hook
-    finally:
-        hook.server.shutdown()
-        thread.join()
-        hook.server.server_close()
+    with Hook() as hook:
+        thread = threading.Thread(target=hook.serve_forever)
+        thread.start()
+        try:
+            yield hook
+        finally:
+            hook.shutdown()
+            thread.join()
 
 
 def plan(folder: Path) -> Path:

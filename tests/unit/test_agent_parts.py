@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from any_json import any_json
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
@@ -345,11 +346,7 @@ def test_a_tool_that_is_not_there_is_named() -> None:
 
 # -- the wire ------------------------------------------------------------------------------------
 
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner),
-    max_leaves=20,
-)
+JSON = any_json(max_leaves=20)
 STAMPED = {"agent": "mu", "received": 1.0, "sent": 1.0, "version": 1}
 GOOD = assignment(**{**ECHO, "subject": "mu>tacc", "options": {"count": 5}})
 
@@ -428,19 +425,15 @@ def test_a_whole_configuration(tmp_path: Path) -> None:
         ({"nam": "mu"}, "did you mean 'name'"),
         ({"name": "m u"}, "expected a site, or SITE/HOST"),
         ({"token": "short"}, "expected at least 16"),
-        ({"token": 5}, "token: found no text"),
         ({"token_file": "t"}, "expected one of them"),
         ({"certificate": "c.pem"}, "expected both or none"),
         ({"address": "here"}, "expected an IP address"),
         ({"limits": {"tols": []}}, "did you mean 'tools'"),
-        ({"limits": {"tools": ["tpc"]}}, "did you mean 'tcp'"),
         ({"limits": {"rate": "5 MB"}}, "expected bits per second"),
         ({"limits": {"peers": ["mu"]}}, "expected one such as 192.0.2.0/24"),
         ({"limits": {"ports": [5, 1]}}, "expected the first and the last port"),
         ({"commands": {"disk": {"argv": "disk -q"}}}, "expected a list"),
-        ({"commands": {"disk": {"argv": []}}}, "expected 1 or more"),
         ({"commands": {"d isk": {"argv": ["x"]}}}, "expected a name of letters"),
-        ({"commands": {"disk": {"argv": ["x"], "shell": True}}}, "unknown key 'shell'"),
         ({"workflows": ["somebody"]}, "expected 'user', 'all'"),
     ],
 )

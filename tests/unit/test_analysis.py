@@ -7,10 +7,9 @@ import math
 from dataclasses import asdict
 from random import Random
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from workflow_world import BWA, T0, UUID, example, job, status, transfer
+from workflow_world import BWA, T0, job, status, transfer
 
 from monitors.archive.measurement import Measurement
 from monitors.workflows.analysis import Spread, analyse
@@ -120,10 +119,3 @@ def test_jobs_that_failed_for_good_come_first() -> None:
         job("b", 0, outcome="failed", at=T0 + 3),
     ])  # fmt: skip
     assert [(f.job, f.retried) for f in made.failures] == [("b", False), ("a", True)]
-
-
-def test_the_example() -> None:
-    made = analyse(example())
-    assert (made.makespan_s, made.cumulative_s, made.lost_s) == (180.0, 60.0, 10.0)
-    assert made.failures[0].workflow == UUID
-    assert made.runtimes[0].cpu_s == pytest.approx(55.0)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from monitors.alerts.anomalies.detector import TRIGGER, Detector
 from monitors.alerts.anomalies.model import Anomaly, Sensitivity
-from monitors.alerts.anomalies.season import DAY_H, HOUR_S, KEEP_H, learn
+from monitors.alerts.anomalies.season import KEEP_H
 from tests.bench.anomaly_paths import EPOCH, path
 from tests.bench.anomaly_scores import Score
 from tests.bench.bench_p8_anomalies import notice
@@ -83,36 +83,12 @@ def test_one_change_after_the_other() -> None:
     assert further.before == pytest.approx(6e8, rel=0.1)
 
 
-def test_an_outage_is_told_while_it_lasts_and_when_it_is_over() -> None:
-    before = samples(lambda _: 0.05, 2)
-    detector = Detector("rtt", "mu>tacc")
-    assert [a for at, value in before for a in detector.add(at, value)] == []
-    last = before[-1][0]
-    assert detector.tick(last + 6 * PERIOD_S) == []
-    (begun,) = detector.tick(last + 6 * PERIOD_S + 1)
-    assert (begun.kind, begun.since, begun.until) == ("outage", last, None)
-    assert begun.after is None
-    assert detector.tick(last + DAY_S) == []
-    (ended,) = detector.add(last + 2 * DAY_S, 0.05)
-    assert (ended.id, ended.kind, ended.until) == (begun.id, "outage", last + 2 * DAY_S)
-
-
 def test_an_outage_that_nobody_watched_is_found_afterwards_under_the_same_id() -> None:
     before = samples(lambda _: 0.05, 2)
     later = [(at + 3 * DAY_S, value) for at, value in before]
     begun, ended = told([*before, *later], "rtt")
     assert begun.id == ended.id == f"anomaly:rtt:mu>tacc:{int(before[-1][0])}"
     assert (begun.until, ended.until) == (None, later[0][0])
-
-
-def test_what_is_missing_before_anybody_could_take_it_is_no_outage() -> None:
-    detector = Detector("rtt", "mu>tacc")
-    before = samples(lambda _: 0.05, 2)
-    for at, value in before:
-        detector.add(at, value)
-    back = before[-1][0] + DAY_S
-    assert detector.tick(back + 3 * PERIOD_S, awake=back) == []
-    assert len(detector.tick(back + 7 * PERIOD_S, awake=back)) == 1
 
 
 def test_transfers_that_come_when_they_come_are_never_missing() -> None:
@@ -194,24 +170,6 @@ def test_the_more_noise_the_larger_a_change_must_be() -> None:
     assert told(samples(small, 12, noise=0.3)) == []
 
 
-def test_limits_say_what_would_be_an_anomaly() -> None:
-    detector = Detector("tcp_throughput", "mu>tacc")
-    for at, value in samples(lambda _: 1e9, 10):
-        detector.add(at, value)
-    now = T0 + 10 * DAY_S
-    limits = detector.limits(now)
-    assert limits.ready
-    assert limits.period_s == PERIOD_S
-    assert limits.expected == pytest.approx(1e9, rel=0.02)
-    assert limits.lower < 0.9e9
-    assert limits.upper > 1.1e9
-    assert limits.threshold == pytest.approx(math.log(1.15))
-    assert limits.noise == pytest.approx(0.02, rel=0.3)
-    assert limits.measured == 1440
-    fresh = Detector("tcp_throughput", "mu>tacc").limits(now)
-    assert not fresh.ready
-
-
 # ---------------------------------------------------------------- properties
 
 
@@ -263,33 +221,6 @@ def test_memory_is_bounded() -> None:
     assert len(detector._recent) <= TRIGGER + 12
     assert len(baseline._at) == len(baseline._numbers) == len(baseline._flats) <= 288
     assert len(baseline._hours) == len(baseline._medians) == KEEP_H
-
-
-@settings(max_examples=60, deadline=None)
-@given(
-    st.lists(st.integers(0, 800), min_size=1, max_size=400, unique=True).map(sorted),
-    st.floats(-50, 50),
-    st.integers(0, 1000).map(random.Random),
-)
-def test_a_cycle_of_any_hours_is_learnt(
-    hours: list[int], level: float, draw: random.Random
-) -> None:
-    season = learn(hours, [level + draw.uniform(-0.1, 0.1) for _ in hours])
-    for hour in range(0, 200, 7):
-        assert abs(season.at(hour * HOUR_S)) <= 1.0
-        assert 0 <= season.misfit_at(hour * HOUR_S) <= 1.0
-
-
-def test_the_cycle_that_there_is_is_found() -> None:
-    def wave(hour: int) -> float:
-        return 0.2 * math.sin(2 * math.pi * hour / DAY_H)
-
-    hours = range(21 * DAY_H)
-    season = learn(hours, [5 + 0.001 * hour + wave(hour) for hour in hours])
-    for hour in range(DAY_H):
-        middle = (hour + 0.5) * HOUR_S
-        assert season.at(middle) == pytest.approx(wave(hour), abs=0.03)
-    assert season.spread == pytest.approx(0.4, abs=0.05)
 
 
 def test_of_known_events_nearly_all_are_told_and_little_else() -> None:

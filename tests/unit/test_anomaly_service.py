@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from broker_rig import Clock
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -26,16 +27,6 @@ from network_provisioner.base.errors import InputError
 DAY_S = 86_400.0
 PERIOD_S = 600.0
 T0 = 1_700_000_000.0 - 1_700_000_000.0 % DAY_S
-
-
-class Clock:
-    """Stands where it is put."""
-
-    def __init__(self, now: float) -> None:
-        self.now = now
-
-    def __call__(self) -> float:
-        return self.now
 
 
 class Told:
@@ -334,13 +325,11 @@ def test_settings_of_metrics_and_patterns() -> None:
             {"rtt": {"min_change": "much"}},
             "min_change: found 'much', expected a part such as '15 %'",
         ),
-        ({"rtt": {"min_change": -1}}, "expected a part"),
         ({"rtt": {"noise": 0}}, "noise: found 0, expected 1 or more"),
         ({"rtt": {"samples": 1}}, "samples: found 1, expected 2 or more"),
         ({"rtt": {"samples": 99}}, "samples: found 99, expected at most 24"),
         ({"rtt": {"learn": "soon"}}, "anomalies.rtt: learn: found"),
         ({"rtt": 5}, "anomalies.rtt is 5, expected a mapping"),
-        ({"default": []}, "anomalies.default is [], expected a mapping"),
     ],
 )
 def test_settings_that_cannot_be_meant(section: dict[str, Any], said: str) -> None:

@@ -10,6 +10,7 @@ from api_rig import bearer, error
 from broker_rig import Rig
 from fastapi.testclient import TestClient
 from monitoring_rig import monitored
+from workflow_world import status, workflow
 
 from adon.service.monitoring import described
 from monitors.archive.measurement import Measurement
@@ -29,7 +30,6 @@ RUN = {
 }
 FOLLOWED, OTHERS = "11111111-1111-1111-1111-111111111111", "22222222-2222-2222-2222-222222222222"
 WORKFLOW = f"/v1/workflows/{FOLLOWED}"
-OWN = "an agent of that name alone"
 # operation -> who may, and path and body of a request that is allowed to them
 TABLE: dict[tuple[str, str], tuple[set[Role], str, Any]] = {
     ("get", "/v1/measurements"): (SEE, "/v1/measurements", None),
@@ -79,23 +79,6 @@ TABLE: dict[tuple[str, str], tuple[set[Role], str, Any]] = {
 }  # fmt: skip
 
 
-def status(workflow: str, user: str) -> list[Measurement]:
-    """A workflow of somebody's, and where it stands."""
-    known = Measurement(
-        f"workflow:{workflow}", "workflow", workflow, 1.0, "1", 1_000_000.0, "t", workflow,
-        {"user": user, "name": "soykb", "submit_dir": f"/{user}"},
-    )  # fmt: skip
-    fields = dict.fromkeys(
-        ("unready", "ready", "pre", "in_queue", "post", "done", "fail", "total", "futile"), 0
-    )
-    stands = Measurement(
-        f"status:{workflow}", "status", workflow, 50.0, "%", 1_000_001.0, "t", workflow,
-        {**fields, "done": 1, "total": 2, "percent_done": 50.0, "state": "running",
-         "root": workflow},
-    )  # fmt: skip
-    return [known, stands]
-
-
 @pytest.fixture(scope="module")
 def web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
     folder = tmp_path_factory.mktemp("service")
@@ -103,8 +86,10 @@ def web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
     with monitored(folder, rig) as (app, archive):
         archive.record_many(
             [
-                *status(FOLLOWED, f"{R}-1"),
-                *status(OTHERS, "somebody"),
+                workflow(FOLLOWED, user=f"{R}-1"),
+                workflow(OTHERS, user="somebody"),
+                status(FOLLOWED),
+                status(OTHERS),
                 Measurement("x", "rtt", "mu>tacc", 0.05, "s", 1_000_000.0, "t"),
             ]
         )
@@ -147,6 +132,8 @@ def test_a_researcher_sees_its_own_workflows_and_no_others(web: TestClient) -> N
     for path in ("", "/analysis", "/jobs", "/transfers"):
         answer = web.get(f"/v1/workflows/{OTHERS}{path}", headers=bearer(R))
         assert error(answer)[:2] == (404, "unknown_workflow")
+    asked = web.post(f"/v1/workflows/{OTHERS}/refresh?wait_s=0", headers=bearer(R))
+    assert error(asked)[:2] == (404, "unknown_workflow")
     metrics = web.get("/v1/measurements?metric=status", headers=bearer(R)).json()["measurements"]
     assert [m["subject"] for m in metrics] == [FOLLOWED]
 

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import multiprocessing
-import os
-import signal
 import sqlite3
 import statistics
-import subprocess
-import sys
 from pathlib import Path
 
+import archive_suite
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -153,27 +149,12 @@ def test_closed_is_closed(path: Path) -> None:
 # ------------------------------------------------------------------ processes
 
 
-def _write(path: Path, writer: int, start: object) -> None:
-    start.wait()  # type: ignore[attr-defined]
-    with Archive(path) as archive:
-        for part in range(10):
-            # every process writes the same ids, besides some of its own
-            archive.record_many(measured(f"shared-{part}-{n}") for n in range(20))
-            archive.record_many(measured(f"own-{writer}-{part}-{n}") for n in range(20))
-
-
 def test_several_processes_make_one_archive(path: Path) -> None:
-    context = multiprocessing.get_context("spawn")
-    start = context.Barrier(4)
-    writers = [context.Process(target=_write, args=(path, n, start)) for n in range(4)]
-    for writer in writers:
-        writer.start()
-    for writer in writers:
-        writer.join()
-    assert [writer.exitcode for writer in writers] == [0] * 4
-    with Archive(path) as archive:
-        ids = [m.id for m in archive.query("throughput")]
-    assert len(ids) == len(set(ids)) == 200 + 4 * 200
+    archive_suite.several_processes_make_one(str(path))
+
+
+def test_a_writer_that_is_killed(path: Path) -> None:
+    archive_suite.a_killed_writer_leaves_whole_transactions_and_its_turn(str(path))
 
 
 @pytest.mark.parametrize("step", range(6))
@@ -199,26 +180,6 @@ def test_a_file_laid_out_while_it_is_looked_at_is_no_other_program_s(
         assert is_known(db, file)
 
 
-def test_what_was_committed_survives_kill_9(path: Path) -> None:
-    code = (
-        "import sys; from monitors.archive.archive import Archive, Measurement\n"
-        "a = Archive(sys.argv[1])\n"
-        "for n in range(10**9):\n"
-        "    a.record(Measurement(str(n), 'x', 's', n, '1', n, 't')); print(n, flush=True)\n"
-    )
-    with subprocess.Popen(
-        [sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE, text=True
-    ) as writer:
-        assert writer.stdout is not None
-        told = [int(writer.stdout.readline()) for _ in range(20)]
-        os.kill(writer.pid, signal.SIGKILL)
-        told += [int(line) for line in writer.stdout if line.endswith("\n")]
-    with Archive(path) as archive:
-        kept = [int(m.value) for m in archive.query("x")]
-    assert kept == list(range(len(kept)))
-    assert len(kept) >= len(told)
-
-
 # ------------------------------------------------------------------ estimates
 
 values = st.lists(st.floats(0, 1e12), min_size=1, max_size=200)
@@ -229,11 +190,6 @@ def test_an_estimate_lies_within_what_was_measured(series: list[float]) -> None:
     value, spread = estimate(series)
     assert min(series) <= value <= max(series)
     assert 0 <= spread <= 1.4827 * (max(series) - min(series))
-
-
-@given(st.floats(1, 1e12), st.integers(1, 30))
-def test_equal_measurements_leave_no_doubt(value: float, count: int) -> None:
-    assert estimate([value] * count) == (value, 0.0)
 
 
 def test_one_outlier_does_not_move_an_estimate_and_a_change_does() -> None:

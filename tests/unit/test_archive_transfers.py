@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -47,22 +48,20 @@ def test_what_a_transfer_costs_beside_its_bytes_is_kept() -> None:
     assert "transfer_setup" not in {f.metric for f in transfer_facts(expired)}
 
 
-def test_best_effort_is_told_apart_from_every_path() -> None:
-    transit = replace(ENDED, state=TransitState.BEST_EFFORT, path=[], layer="")
-    found = {fact.metric: fact for fact in transfer_facts(transit)}
-    assert sorted(found) == ["path_throughput", "throughput"]
-    assert found["path_throughput"].subject == "iplant>mu/best_effort"
+UNRESERVED = {"state": TransitState.BEST_EFFORT, "path": [], "layer": ""}
 
 
-def test_how_tcp_starts_says_nothing_of_best_effort() -> None:
-    transit = replace(ENDED, state=TransitState.BEST_EFFORT, path=[], layer="", seconds=0.9)
-    assert [fact.metric for fact in transfer_facts(transit)] == ["throughput"]
-
-
-def test_what_shares_a_standing_circuit_is_no_best_effort() -> None:
-    reason = f"{SHARES} standing:soykb:mu-tacc: small"
-    transit = replace(ENDED, state=TransitState.BEST_EFFORT, path=[], layer="", reason=reason)
-    assert [fact.metric for fact in transfer_facts(transit)] == ["throughput"]
+@pytest.mark.parametrize(
+    ("changes", "more"),
+    [
+        ({}, {"path_throughput": "iplant>mu/best_effort"}),
+        ({"seconds": 0.9}, {}),  # how TCP starts
+        ({"reason": f"{SHARES} standing:soykb:mu-tacc: small"}, {}),
+    ],
+)
+def test_what_says_something_of_best_effort(changes: dict[str, Any], more: dict[str, str]) -> None:
+    found = transfer_facts(replace(ENDED, **UNRESERVED, **changes))  # type: ignore[arg-type]
+    assert {fact.metric: fact.subject for fact in found} == {"throughput": "iplant>mu"} | more
 
 
 def test_a_small_transfer_tells_of_latency() -> None:

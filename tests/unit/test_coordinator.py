@@ -181,24 +181,6 @@ def test_a_store_that_fails_changes_nothing(
 # -- restarts --------------------------------------------------------------------------------
 
 
-def test_the_schedule_goes_on_where_it_was(rig: CoordinatorRig) -> None:
-    before = {agent: rig.ask(agent) for agent in ("mu", "tacc", "iplant")}
-    version = rig.coordinator.version("mu")
-    rig.clock.now += 5
-    later = rig.restarted()
-    try:
-        for agent, told in before.items():
-            assert [a for a in later.ask(agent) if a["at"] < rig.clock.now + 200] == [
-                a for a in told if a["at"] + a["duration_s"] > rig.clock.now
-                and a["at"] < rig.clock.now + 200
-            ]  # fmt: skip
-        assert later.coordinator.version("mu") != version
-        later.let_pass(100)
-        check(later)
-    finally:
-        later.close()
-
-
 def test_results_of_before_are_taken_after_a_restart(rig: CoordinatorRig) -> None:
     rig.all_present()
     rig.let_pass(30)
@@ -380,25 +362,6 @@ def test_a_run_on_demand_may_wait_longer_than_agents_look_ahead(tmp_path: Path) 
         rig.close()
 
 
-def test_a_run_on_demand_moves_nobody(tmp_path: Path) -> None:
-    rig = CoordinatorRig(tmp_path, {"busy": {**TCP, "every": "20 min", "for": "15 min"}})
-    try:
-        rig.let_pass(850, 5)
-        rig.all_present()
-        (busy,) = rig.runs()
-        long = {**_once(), "for": "6 min"}
-        assert code_of(rig.coordinator.run_once, long, ANYBODY, 3_600_000) == "conflict"
-        now = rig.coordinator.run_once({**_once(), "for": "4 min"}, ANYBODY, 3_600_000)
-        assert now.at_ms == busy.end_ms
-        rig.let_pass(4000, 20)
-        check(rig)
-        releases = [r.release_ms for r in rig.runs() if not r.demanded]
-        assert {b - a for a, b in pairwise(releases)} == {1_200_000} and len(releases) > 3
-        assert rig.coordinator.schedule()["moved"] == []
-    finally:
-        rig.close()
-
-
 def _once() -> dict[str, Any]:
     return {"tool": "tcp", "from": "mu", "to": "tacc"}
 
@@ -413,15 +376,9 @@ def test_an_agent_that_lacks_the_tool_is_not_asked(rig: CoordinatorRig) -> None:
 @pytest.mark.parametrize(
     ("body", "words"),
     [
-        ({"tool": "tpc", "from": "mu", "to": "tacc"}, "did you mean 'tcp'"),
         ({"tool": "tcp", "from": "mars", "to": "tacc"}, "from: found 'mars'"),
-        ({"tool": "tcp", "from": "mu"}, "found no 'to'"),
-        ({"tool": "tcp", "from": "mu", "to": "mu"}, "to itself, expected two ends"),
-        ({"tool": "host", "from": "mu", "to": "tacc"}, "one end alone"),
         ({"tool": "ping", "from": "mu", "to": "s1"}, "to: found 's1'"),
-        ({"tool": "tcp", "from": "mu", "to": "tacc", "options": {"stream": 1}}, "did you mean"),
         ({"tool": "command", "from": "mu"}, "expected the name of a command"),
-        ({"tool": "tcp", "from": "mu", "to": "tacc", "options": 3}, "expected a mapping"),
     ],
 )
 def test_tasks_that_cannot_be_meant(rig: CoordinatorRig, body: dict[str, Any], words: str) -> None:

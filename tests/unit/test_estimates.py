@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -24,11 +23,9 @@ from site_world import (
 )
 
 from condor_plugins.pool.sitepool import SitePool
-from monitors.archive.archive import Archive
 from monitors.archive.estimates import Estimate
-from monitors.archive.measurement import Measurement
 from network_provisioner.topology.data import topology_from_dict
-from site_selector.estimates.beliefs import Belief, ComputeBelief, MeasurementSource, World
+from site_selector.estimates.beliefs import Belief, ComputeBelief, World
 from site_selector.estimates.believe import DEFAULT_WORKERS, believe, believe_sites
 from site_selector.estimates.rates import DEFAULT_BANDWIDTH_BPS, DEFAULT_RATE
 from site_selector.estimates.uncertainty import (
@@ -151,14 +148,6 @@ def test_measured_loss_and_round_trips_come_before_what_was_written_down() -> No
     assert path.gamma_t.value == pytest.approx(4 * 1460 * 8 / 0.1 * 1.5**0.5 / 0.01)
     assert (path.gamma_t.source, path.gamma_t.at, path.bound) == ("archive", 960, "Γ_t")
     assert (path.rtt_s, path.loss) == (0.1, 1e-4)
-
-
-def test_the_real_archive_is_a_source(tmp_path: Path) -> None:
-    with Archive(tmp_path / "archive.sqlite") as archive:
-        archive.record(Measurement("1", "throughput", "mu>tacc", 120e6, "bit/s", 900.0, "hook"))
-        source: MeasurementSource = archive
-        path = believe(world_inputs(), source, now=NOW).paths["mu", "tacc"]
-    assert path.gamma_a == Belief(120e6, "archive", 900.0)
 
 
 def test_a_runtime_of_the_job_beats_that_of_the_transformation_but_no_measurement() -> None:

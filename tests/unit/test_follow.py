@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +13,6 @@ from hypothesis import strategies as st
 from monitor_files import (
     START,
     Submitted,
-    aborted,
     append,
     executing,
     exiting,
@@ -142,45 +138,6 @@ def test_a_log_that_lost_its_end_and_grew_again(planned: Submitted, archive: Arc
         (0, 2, 0),
         (0, 0, 2),
     ]
-
-
-def test_a_rescue_run_is_followed_too(planned: Submitted, archive: Archive) -> None:
-    planned.dagman.write_text(submitted(1, START) + executing(1, START + 1))
-    planned.out.write_text(starting() + table(START + 1, fail=1, done=1) + exiting(START + 2, 1))
-    follower = Follower(planned.path, archive)
-    assert follower.poll()  # the end needs no event of DAGMan's own job
-    append(planned.dagman, terminated(1, START + 2.5, 1) + submitted(2, START + 60))
-    assert not follower.poll()  # in the queue again
-    append(planned.out, starting(START + 61) + table(START + 62, done=2) + exiting(START + 62, 0))
-    assert follower.poll()
-    assert [str(s.state) for s in kept(archive)] == [
-        "running", "failed", "running", "running", "done",
-    ]  # fmt: skip
-
-
-def test_a_follower_that_begins_in_the_middle_of_a_rescue(
-    planned: Submitted, archive: Archive
-) -> None:
-    """The end of the run before is history, also for HTCondor's events."""
-    planned.dagman.write_text(
-        submitted(1, START) + terminated(1, START + 2.5, 1) + submitted(2, START + 60.5)
-    )
-    planned.out.write_text(
-        starting() + table(START + 1, fail=1, done=1) + exiting(START + 2, 1)
-        + starting(START + 61) + table(START + 62, done=1, queued=1)
-    )  # fmt: skip
-    follower = Follower(planned.path, archive)
-    assert not follower.poll()
-    assert follower.workflows[0].status == kept(archive)[-1]
-    assert [str(s.state) for s in kept(archive)] == ["running", "failed", "running", "running"]
-
-
-def test_a_removal_that_dagman_could_not_tell_of(planned: Submitted, archive: Archive) -> None:
-    planned.out.write_text(starting() + table(START + 1, queued=3))
-    planned.dagman.write_text(submitted(1, START) + executing(1, START) + aborted(1, START + 30))
-    assert Follower(planned.path, archive).poll()
-    last = kept(archive)[-1]
-    assert (last.state, last.in_queue, last.at) == (WorkflowState.REMOVED, 3, START + 30)
 
 
 def test_a_dagman_that_never_wrote_a_word(planned: Submitted, archive: Archive) -> None:
@@ -311,34 +268,4 @@ def test_stops_when_told(planned: Submitted, archive: Archive) -> None:
     assert [status.ready for status in kept(archive)] == [1]  # the last look comes after the stop
 
 
-def test_many_workflows_in_one_follower(tmp_path: Path, archive: Archive) -> None:
-    runs = [Submitted(tmp_path / f"run{n}", f"uuid{n}") for n in range(20)]
-    follower = Follower([run.path for run in runs], archive)
-    thread = threading.Thread(target=follower.run)
-    thread.start()
-    for run in runs:
-        append(run.out, whole_run(steps=2))
-    thread.join(WAIT_S)
-    assert not thread.is_alive()
-    assert len(archive.query("status")) == 20 * 6
-
-
 # ------------------------------------------------------------------ kill -9
-
-
-def test_kill_9_in_the_middle_of_a_replay(planned: Submitted, tmp_path: Path) -> None:
-    lines = whole_run(steps=12).splitlines(keepends=True)
-    path = tmp_path / "killed.sqlite"
-    command = [sys.executable, "-m", "adon", "monitor", "run", str(planned.path), "--archive", path]
-    for part in range(2):
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as follower:
-            assert follower.stdout is not None
-            for line in lines[part * len(lines) // 3 : (part + 1) * len(lines) // 3]:
-                append(planned.out, line)
-            follower.stdout.readline()  # it is at work: part of this is recorded, part not
-            os.kill(follower.pid, signal.SIGKILL)
-    append(planned.out, "".join(lines[2 * len(lines) // 3 :]))
-    with Archive(path) as killed, Archive(":memory:") as whole:
-        for archive in (killed, whole):
-            Follower(planned.path, archive).run()
-        assert killed.query("status") == whole.query("status")

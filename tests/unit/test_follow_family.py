@@ -6,7 +6,6 @@ import itertools
 import os
 import shutil
 import threading
-import uuid
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -33,7 +32,7 @@ from monitors.workflows.follower import Follower
 from monitors.workflows.inquiries import Fallback, Inquiries
 from monitors.workflows.logs.events import JobEvent, Kind
 from monitors.workflows.logs.watch import StatWatch
-from monitors.workflows.planned.submit_dir import SubmitDir, derived, root_of, sub_workflows
+from monitors.workflows.planned.submit_dir import SubmitDir, derived, root_of
 from monitors.workflows.service import read_now
 from monitors.workflows.status import NOT_STARTED, Status, WorkflowState, percent, total
 
@@ -152,20 +151,9 @@ def test_an_end_is_that_of_the_plan_that_ran_then(tmp_path: Path, archive: Archi
     assert states(archive) == {"outer-uuid": "running", "inner-0": "removed", "inner-1": "running"}
 
 
-def test_a_dagman_inside_that_never_said_how_it_ended(tmp_path: Path, archive: Archive) -> None:
-    """HTCondor's event of its job says it; Pegasus writes it into the outer workflow's log."""
-    outer = Outer(tmp_path / "run")
-    outer.out.write_text(starting() + table(START, queued=1))
-    inner = outer.plan(0)
-    inner.out.write_text(starting() + table(START, queued=1))
-    append(outer.nodes, submitted(7, START, "plan_sub") + aborted(7, START + 4))
-    Follower(outer.path, archive).poll()
-    assert states(archive)["inner-0"] == "removed"
-
-
-@pytest.mark.parametrize(("code", "state"), [(0, "failed"), (1, "failed")])
+@pytest.mark.parametrize("code", [0, 1])
 def test_what_runs_when_the_whole_has_ended_has_failed(
-    tmp_path: Path, archive: Archive, code: int, state: str
+    tmp_path: Path, archive: Archive, code: int
 ) -> None:
     outer = Outer(tmp_path / "run")
     inner = outer.plan(0)
@@ -174,31 +162,8 @@ def test_what_runs_when_the_whole_has_ended_has_failed(
     outer.out.write_text(starting() + table(START, queued=1) + exiting(START + 9, code))
     for _ in range(2):
         assert Follower(outer.path, archive).poll()
-    assert states(archive)["inner-0"] == state
+    assert states(archive)["inner-0"] == "failed"
     assert len(archive.query("status", "inner-0")) == 2
-
-
-def test_plain_sub_dags_have_uuids_that_follow_from_names(tmp_path: Path, archive: Archive) -> None:
-    (tmp_path / "deep").mkdir()
-    (tmp_path / "outer.dag").write_text("SUBDAG EXTERNAL one inner.dag\n")
-    (tmp_path / "inner.dag").write_text("SUBDAG EXTERNAL two deep.dag DIR deep\n")
-    (tmp_path / "deep" / "deep.dag").write_text("JOB a a.sub\n")
-    outs = [tmp_path / "outer.dag", tmp_path / "inner.dag", tmp_path / "deep" / "deep.dag"]
-    for number, dag in enumerate(outs):
-        run = starting() + table(START, done=number + 1) + exiting(START + 9 - number, 0)
-        dag.with_name(dag.name + ".dagman.out").write_text(run)
-    (tmp_path / "outer.dag.nodes.log").write_text(submitted(1, START, "one"))
-    (tmp_path / "inner.dag.nodes.log").write_text(submitted(2, START, "two"))
-    follower = Follower((), archive)
-    follower.family.found(FoundWorkflow(tmp_path, "outer.dag"))
-    assert follower.poll()
-    (root,) = follower.workflows
-    ids = [root.dir.workflow]
-    ids += [derived(ids[0], "one")]
-    ids += [derived(ids[1], "two")]
-    assert list(states(archive)) == ids or set(states(archive)) == set(ids)
-    assert follower.family.total_of(root).done == 6
-    assert str(uuid.UUID(ids[2])) == ids[2]
 
 
 def test_a_part_is_measured_at_once_and_not_what_has_its_name(
@@ -248,45 +213,6 @@ def test_what_was_found_by_itself_before_what_it_is_a_part_of(
     assert root_of(inner.path) == outer.path
     assert root_of(outer.path) == outer.path
     assert root_of(tmp_path / "none") == tmp_path / "none"
-
-
-def test_a_directory_that_went_and_came_again_is_followed_anew(
-    tmp_path: Path, archive: Archive
-) -> None:
-    planned = Submitted(tmp_path / "run")
-    follower = Follower((), archive, keep=True)
-    follower.family.found(FoundWorkflow(planned.path))
-    planned.path.rename(tmp_path / "away")
-    follower.family.to_look_at(True)
-    assert follower.poll()
-    again = Submitted(tmp_path / "run", "another")
-    again.out.write_text(starting() + table(START, queued=1))
-    follower.family.found(FoundWorkflow(planned.path))
-    assert not follower.poll()
-    assert states(archive) == {"another": "running"}
-
-
-def test_what_rests_is_read_again_when_it_runs_again(tmp_path: Path, archive: Archive) -> None:
-    seen: list[tuple[str, int]] = []
-
-    def on_status(_: SubmitDir, status: Status) -> None:
-        seen.append((str(status.state), status.done))
-
-    planned = Submitted(tmp_path / "run")
-    planned.out.write_text(starting() + table(START, done=1, fail=1) + exiting(START + 1, 1))
-    follower = Follower(planned.path, archive, on_status=on_status, keep=True)
-    assert follower.poll()
-    (member,) = follower.workflows
-    assert member.attempts.all == [] and member.ended
-    before = len(archive.query("status"))
-    follower.poll()
-    append(planned.out, starting(START + 9) + table(START + 9, done=1, queued=1))
-    assert not follower.poll()
-    append(planned.out, table(START + 10, done=2) + exiting(START + 10, 0))
-    assert follower.poll()
-    # Of what was before, the last; then every change, each once.
-    assert seen == [("failed", 1), ("running", 1), ("running", 1), ("running", 2), ("done", 2)]
-    assert len(archive.query("status")) == before + 4
 
 
 def test_those_inside_rest_and_run_again_too(tmp_path: Path, archive: Archive) -> None:
@@ -344,13 +270,6 @@ def test_a_job_whose_plan_cannot_be_read_is_no_trouble_for_others(
     follower.poll()
     follower.poll()
     assert states(archive)["inner-0"] == "running"
-
-
-def test_jobs_that_are_no_workflows(tmp_path: Path) -> None:
-    outer = Outer(tmp_path / "run")
-    planned = SubmitDir(outer.path)
-    for job in ("align_ID0000001", "plan_sub", "none"):
-        assert sub_workflows(planned, job) == []  # nothing is planned yet
 
 
 STATUSES = st.builds(

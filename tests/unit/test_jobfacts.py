@@ -138,15 +138,6 @@ def test_earlier_runs_count_though_their_log_could_not_be_read_at_first(
     assert found == [(0, "failed"), (1, "done")]
 
 
-def test_auxiliary_jobs_are_told_too(planned: Submitted) -> None:
-    planned.nodes.write_text(
-        submitted(1, START, STAGE) + executing(1, START + 1) + terminated(1, START + 5)
-    )
-    (job,) = took(FollowedWorkflow(planned.path))
-    assert (job.details["kind"], job.value) == ("stage_in", 4.0)
-    assert job.details["bytes_in"] is None
-
-
 def test_the_post_script_has_the_last_word(planned: Submitted) -> None:
     with_post(planned, ONE, TWO)
     followed = FollowedWorkflow(planned.path)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -134,10 +133,3 @@ def test_the_site_selector_and_the_broker_read_it() -> None:
     assert paths["tacc", "mu"].gamma_a.source == "default"
     assert measured_best_effort(archive, lambda: NOW)("mu", "tacc") == (2e8, 10.0)
     assert measured_best_effort(archive, lambda: NOW)("tacc", "mu") is None
-
-
-@pytest.mark.parametrize("max_age_s", [5.0, 50.0])
-def test_what_is_too_old_is_nothing(max_age_s: float) -> None:
-    known = Knowledge(archive_of(("throughput", "mu>tacc", 1e8, 20.0)))
-    found = known.estimate("throughput", "mu>tacc", NOW, max_age_s)
-    assert (found is None) == (max_age_s < 20)

@@ -196,11 +196,6 @@ def test_tasks_that_cannot_be_meant(wrong: dict[str, int], words: str) -> None:
         plan([replace(between("t", "a", "b"), **wrong)], FREE)
 
 
-def test_one_name_for_one_task() -> None:
-    with pytest.raises(InputError, match="'t' is there twice"):
-        plan([between("t", "a", "b"), between("t", "c", "d")], FREE)
-
-
 def test_periods_that_never_meet_are_named_with_a_way_out() -> None:
     periods = (60_000, 59_999, 61_001)
     found = [between(f"t{n}", "a", "b", period=period) for n, period in enumerate(periods)]

@@ -108,13 +108,11 @@ def test_one_run_says_nothing_of_when() -> None:
         ({"to": "alone"}, "no path joins 'mu' with 'alone'"),
         ({"to": None}, "task 't': found no 'to', expected the end that tcp measures to"),
         ({"tool": "host"}, "to: found 'tacc', but host has one end alone"),
-        ({"every": "often"}, "task 't': every: found 'often', expected"),
         ({"every": "0.5 ms"}, "task 't': every: found '0.5 ms', expected whole milliseconds"),
         ({"every": 0.0015}, "expected whole milliseconds, at least one"),
         ({"for": "1 s"}, "for: found 1 s, but tcp needs 3 s at least"),
         ({"for": "2 h"}, "takes 7200 s within 3600 s every 3600 s"),
         ({"within": "2 h"}, "takes 20 s within 7200 s every 3600 s"),
-        ({"options": [1]}, "task 't': options: found [1], expected a mapping"),
         ({"options": {"stream": 4}}, "unknown option 'stream' of tcp, did you mean 'streams'?"),
         ({"load": "fast"}, "task 't': load: found 'fast'"),
     ],
@@ -163,10 +161,8 @@ def test_the_agreement() -> None:
     ("section", "words"),
     [
         ({"link": {}}, "unknown key 'link', did you mean 'links'?"),
-        ({"links": []}, "agreement: links: found [], expected a mapping"),
         ({"links": {"mu-s2": 1}}, "agreement: links names the link 'mu-s2', did you mean 'mu-s1'?"),
         ({"links": {"mu-s1": "120 %"}}, "links.mu-s1: found '120 %', expected 0 % to 100 %"),
-        ({"links": {"mu-s1": "nan %"}}, "expected 0 % to 100 %"),
         ({"links": {"mu-s1": "1 MB/s"}}, "links.mu-s1: found '1 MB/s'"),
         ({"domains": {"d": {"nodes": ["mu"]}}}, "domain 'd' bounds nothing, expected 'most' or"),
         ({"domains": {"d": {"most": 1}}}, "domain 'd' has no links, expected 'links' or 'nodes'"),
@@ -174,12 +170,6 @@ def test_the_agreement() -> None:
             {"domains": {"d": {"nodes": ["taco"], "most": 1}}},
             "names the node 'taco', did you mean 'tacc'?",
         ),
-        ({"domains": {"d": {"nodes": "mu", "most": 1}}}, "nodes: found 'mu', expected a list"),
-        (
-            {"domains": {"d": {"nodes": ["mu"], "at_once": -1}}},
-            "at_once: found -1, expected 0 or more",
-        ),
-        ({"domains": {"d": 7}}, "agreement: domains.d: found 7, expected a mapping"),
     ],
 )
 def test_agreements_that_cannot_be_meant(section: dict[str, Any], words: str) -> None:

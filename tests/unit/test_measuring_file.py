@@ -30,13 +30,6 @@ def test_it_is_named_after_the_brokers_state(state: str, name: str) -> None:
     assert measuring_file(state, Path("/folder")) == Path(name)
 
 
-def test_two_brokers_of_one_folder_do_not_meet(tmp_path: Path) -> None:
-    files = [measuring_file(str(tmp_path / f"{name}.sqlite"), tmp_path) for name in ("a", "b")]
-    stores = [MeasuringStore(file) for file in files]  # each holds its own
-    for store in stores:
-        store.close()
-
-
 def test_an_earlier_file_goes_to_the_first_broker_that_is_started(tmp_path: Path) -> None:
     earlier = tmp_path / EARLIER
     before = MeasuringStore(earlier)

@@ -35,26 +35,15 @@ def test_what_it_prints_becomes_the_eight_fields() -> None:
     status = parsed(said(), 7.0)
     assert status is not None
     assert list(status.fields().values()) == [1, 2, 0, 3, 1, 2, 1, 20.0]
-    assert (status.total, status.futile, status.state, status.at) == (
-        10,
-        0,
-        WorkflowState.RUNNING,
-        7.0,
-    )
+    assert (status.total, status.futile, status.at) == (10, 0, 7.0)
+    assert status.state is WorkflowState.RUNNING
     assert key_of(status) != key_of(parsed(said(queued=2), 7.0) or status)
 
 
-@pytest.mark.parametrize(
-    ("theirs", "ours"),
-    [
-        ("Running", WorkflowState.RUNNING),
-        ("Success", WorkflowState.DONE),
-        ("Failure", WorkflowState.FAILED),
-    ],
-)
-def test_its_states(theirs: str, ours: WorkflowState) -> None:
+@pytest.mark.parametrize(("theirs", "ours"), [("Success", "done"), ("Failure", "failed")])
+def test_its_states(theirs: str, ours: str) -> None:
     status = parsed(said(state=theirs), 0.0)
-    assert status is not None and status.state is ours
+    assert status is not None and status.state == WorkflowState(ours)
 
 
 @pytest.mark.parametrize(

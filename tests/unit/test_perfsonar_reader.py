@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
+from any_json import any_json
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_perfsonar_results import AT, HOSTS, LATENCY, RUN, TCP, posted
@@ -446,13 +447,7 @@ def test_the_thread_reads_and_ends(world: Esmond, archive: Archive) -> None:
     readers.stop()
 
 
-Json = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
-    lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3)
-    ),
-    max_leaves=8,
-)
+Json = any_json(max_leaves=8)
 Fields = st.sampled_from(
     ["metadata-key", "event-types", "source", "destination", "input-source", "tool-name"]
 )

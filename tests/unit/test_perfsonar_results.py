@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import math
 from typing import Any
 
 import pytest
+from any_json import any_json
 from broker_rig import demo_network
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -117,15 +117,31 @@ def test_tcp_throughput_is_what_the_receiver_counted() -> None:
     )  # fmt: skip
 
 
-def test_without_a_receivers_count_the_senders_counts() -> None:
-    result = json.loads(json.dumps(TCP))
-    del result["summary"]["summary"]["receiver-throughput-bits"]
-    assert values(posted("throughput", result)) == {"tcp_throughput": 9.4e8}
+SENT = {key: n for key, n in TCP["summary"]["summary"].items() if "receiver" not in key}
+DELAYS = {"one_way_delay": 0.00257, "jitter": 0.00003, "loss": 0.005}
+CLOCKLESS = {"jitter": 0.00003, "loss": 0.005}
 
 
-def test_udp_gives_loss_and_jitter_as_well() -> None:
-    got = values(posted("throughput", UDP, udp=True, schema=3))
-    assert got == {"udp_throughput": 50e6, "loss": 0.0005, "jitter": pytest.approx(0.00021)}
+@pytest.mark.parametrize(
+    ("kind", "result", "spec", "expected"),
+    [
+        ("throughput", TCP | {"summary": {"summary": SENT}}, {}, {"tcp_throughput": 9.4e8}),
+        ("throughput", UDP, {"udp": True, "schema": 3},
+         {"udp_throughput": 50e6, "loss": 0.0005, "jitter": 0.00021}),
+        ("rtt", RTT, {"dest": "10.3.0.9"}, {"rtt": 0.0532, "loss": 0.2}),
+        ("rtt", RTT | {"roundtrips": []}, {}, {"rtt": 0.0551, "loss": 0.2}),
+        ("latency", LATENCY, {}, DELAYS),
+        ("latencybg", LATENCY, {}, DELAYS),
+        ("latency", LATENCY | {"max-clock-error": 4.0}, {}, CLOCKLESS),
+        ("latency", LATENCY | {"histogram-latency": {"-3.1": 600}}, {}, CLOCKLESS | {"jitter": 0}),
+        ("latency", LATENCY | {"histogram-latency": {}, "packets-lost": 600}, {}, {"loss": 1.0}),
+        ("dns", {"succeeded": True}, {}, {}),
+    ],
+)  # fmt: skip
+def test_what_each_test_measured(
+    kind: str, result: Any, spec: dict[str, Any], expected: dict[str, float]
+) -> None:
+    assert values(posted(kind, result, **spec)) == pytest.approx(expected)
 
 
 def test_a_reverse_test_is_of_the_other_direction() -> None:
@@ -134,31 +150,9 @@ def test_a_reverse_test_is_of_the_other_direction() -> None:
         assert found.subject == "tacc>mu"
 
 
-def test_round_trips_are_their_median() -> None:
-    got = values(posted("rtt", RTT, dest="10.3.0.9"))
-    assert got == {"rtt": pytest.approx(0.0532), "loss": 0.2}
-    assert values(posted("rtt", {**RTT, "roundtrips": []}))["rtt"] == 0.0551
-
-
-@pytest.mark.parametrize("kind", ["latency", "latencybg"])
-def test_one_way_delays(kind: str) -> None:
-    found = {one.metric: one for one in measurements_of(posted(kind, LATENCY), HOSTS)}
-    assert {name: one.value for name, one in found.items()} == {
-        "one_way_delay": pytest.approx(0.00257),
-        "jitter": pytest.approx(0.00003),
-        "loss": 0.005,
-    }
+def test_a_delay_has_the_error_of_its_clocks() -> None:
+    found = {one.metric: one for one in measurements_of(posted("latency", LATENCY), HOSTS)}
     assert found["one_way_delay"].details["clock_error_s"] == 0.00027
-
-
-@pytest.mark.parametrize("change", [{"max-clock-error": 4.0}, {"histogram-latency": {"-3.1": 600}}])
-def test_no_delay_where_the_clocks_do_not_allow_it(change: dict[str, Any]) -> None:
-    assert set(values(posted("latency", {**LATENCY, **change}))) == {"jitter", "loss"}
-
-
-def test_all_packets_lost() -> None:
-    result = {**LATENCY, "histogram-latency": {}, "packets-lost": 600}
-    assert values(posted("latency", result)) == {"loss": 1.0}
 
 
 def test_a_trace_is_its_hops() -> None:
@@ -193,22 +187,11 @@ def test_a_run_that_failed_is_recorded_as_such(result: Any, error: str) -> None:
     assert (found.metric, found.value, found.details["error"]) == (FAILURE, 1.0, error)
 
 
-def test_other_tests_give_nothing() -> None:
-    assert measurements_of(posted("dns", {"succeeded": True}), HOSTS) == []
-
-
 def test_old_participants_and_tools() -> None:
     body = posted("rtt", RTT, [{"host": "ps-bw.mu.example.edu", "result": {}}], source=None)
     body["tool"] = "ping"
     (found, _) = measurements_of(body, HOSTS)
     assert (found.subject, found.details["tool"]) == ("mu>tacc", "ping")
-
-
-def test_the_same_run_again_is_recorded_once() -> None:
-    with Archive(":memory:") as archive:
-        for _ in range(3):
-            archive.record_many(measurements_of(posted("throughput", UDP, udp=True), HOSTS))
-        assert archive.latest_seq() == 3
 
 
 # ---------------------------------------------------------------- hosts
@@ -264,13 +247,7 @@ def test_quantiles_are_those_of_all_values_written_out(counts: dict[str, int]) -
         assert quantile(counted, share) == written[max(0, math.ceil(share * len(written)) - 1)]
 
 
-Json = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=10),
-    lambda inner: (
-        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4)
-    ),
-    max_leaves=12,
-)
+Json = any_json()
 Keys = st.sampled_from(
     ["summary", "throughput-bits", "lost", "sent", "jitter", "roundtrips", "rtt", "mean", "loss",
      "histogram-latency", "packets-lost", "packets-sent", "max-clock-error", "paths", "throughput"]
@@ -328,12 +305,10 @@ def test_settings(tmp_path: Any) -> None:
         ({}, "expected an archive or hosts"),
         ({"archiv": "x"}, "unknown key 'archiv', did you mean 'archive'?"),
         ({"archive": "ps.example.edu"}, "expected a URL such as https://"),
-        ({"archive": "https://x/?a=b"}, "expected a URL such as https://"),
         ({"archive": "http://[x"}, "expected a URL such as https://"),
         ({"archive": "https://x/", "every": "1 s"}, "every: found 1 s, expected at least 10 s"),
         ({"archive": "https://x/", "only": []}, "only: found [], expected a mapping"),
         ({"hosts": {"a": "mars"}}, "found site 'mars', expected one of"),
-        ({"hosts": ["a"]}, "hosts: found ['a'], expected a mapping"),
         ({"hosts": {"a": "mu"}, "every": "5 min"}, "expected an archive beside it"),
     ],
 )

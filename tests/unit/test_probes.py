@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from any_json import any_json
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -149,14 +150,7 @@ def test_what_udp_lost() -> None:
     assert [f.metric for f in only_loss] == ["udp_throughput", "loss"]
 
 
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=10),
-    lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(st.sampled_from(["end", "sum", "sum_sent", "error", "packets"]), inner)
-    ),
-    max_leaves=12,
-)
+JSON = any_json(st.sampled_from(["end", "sum", "sum_sent", "error", "packets"]))
 
 
 @given(JSON | st.binary(max_size=60))
@@ -324,22 +318,18 @@ def both(serve: Callable[[], Any], ask: Callable[[], Any]) -> tuple[Any, Any]:
     return said[0], answer
 
 
-def unlost(serve: Callable[[], Any], ask: Callable[[], Any]) -> Any:
-    """What the client finds once it has all answers: on a busy machine some may come too late."""
-    for _ in range(5):
-        served, found = both(serve, ask)
-        assert served == []
-        if metrics(found)["loss"].value == 0:
-            break
-    return found
-
-
-def test_echo_between_two_ends(port: int) -> None:
-    shared: dict[str, Any] = {"port": port, "secret": b"s", "options": {"interval": 0.01}}
-    found = unlost(
-        lambda: echo.server(order("echo", 4.0, role="server", **shared), 0.001),
-        lambda: echo.client(order("echo", 2.0, **shared), 0.001, 0.01),
+@pytest.mark.parametrize("peer", ["127.0.0.1", "::1"])
+def test_echo_between_two_ends(port: int, peer: str) -> None:
+    if ":" in peer and not _has_ipv6():
+        pytest.skip("this machine has no IPv6 on loopback")
+    shared: dict[str, Any] = {"port": port, "secret": b"s", "peer": peer}
+    served, found = both(
+        lambda: echo.server(order("echo", 900.0, role="server", **shared), 0.001),
+        lambda: echo.client(
+            order("echo", 900.0, options={"interval": 0.01, "count": 20}, **shared), 0.001, 0.01
+        ),
     )
+    assert served == []
     by_name = metrics(found)
     assert set(by_name) == {"loss", "rtt", "jitter", "one_way_delay"}
     assert by_name["loss"].value == 0
@@ -364,17 +354,6 @@ def test_echo_answers_nobody_else(port: int) -> None:
     why = ": the right key came from 127.0.0.1, expected 127.0.0.9"
     assert str(served) == f"nobody came to port {port}{why}"
     assert "does not answer" in str(found)
-
-
-def test_echo_in_ipv6(port: int) -> None:
-    if not _has_ipv6():
-        pytest.skip("this machine has no IPv6 on loopback")
-    shared: dict[str, Any] = {"port": port, "secret": b"s", "peer": "::1"}
-    found = unlost(
-        lambda: echo.server(order("echo", 3.0, role="server", **shared), 0.001),
-        lambda: echo.client(order("echo", 2.0, options={"count": 3}, **shared), 0.001, 0.01),
-    )
-    assert metrics(found)["loss"].value == 0
 
 
 def _has_ipv6() -> bool:
@@ -494,14 +473,6 @@ def test_no_address_no_probe() -> None:
 
 
 # -- host and command ----------------------------------------------------------------------------
-
-
-def test_this_machine() -> None:
-    found = metrics(hostload.measure(order("host", 0.4, role="alone", peer="")))
-    assert set(found) == {"cpu_use", "memory_use", "io_wait"}
-    for finding in found.values():
-        assert 0 <= finding.value <= 1
-        row(finding)
 
 
 NAMES = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal", "guest")

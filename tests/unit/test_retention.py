@@ -57,11 +57,6 @@ def test_sketches_add_up(some: list[float], others: list[float]) -> None:
     assert sum(n for _, n in both.counts()) == len(some) + len(others)
 
 
-def test_an_empty_sketch_has_no_quantile() -> None:
-    with pytest.raises(ValueError, match="empty"):
-        Sketch().quantile(0.5)
-
-
 @given(points)
 def test_a_roll_up_says_what_was_in_its_time(sent: list[Point]) -> None:
     found = roll_up(sent, HOUR_S)
@@ -98,15 +93,6 @@ def test_days_of_hours_are_days_of_measurements(sent: list[Point]) -> None:
         largest = max(abs(one.low), abs(one.high))
         assert math.isclose(one.mean, other.mean, rel_tol=1e-6, abs_tol=1e-6 * largest)
     assert widened(of_hours, DAY_S) == of_hours
-
-
-@given(points, st.integers(0, 60))
-def test_it_does_not_matter_how_roll_ups_were_split(sent: list[Point], where: int) -> None:
-    whole = roll_up(sent, HOUR_S)
-    parts = widened([*roll_up(sent[:where], HOUR_S), *roll_up(sent[where:], HOUR_S)], HOUR_S)
-    assert [(o.start, o.number, o.low, o.high, o.sketch) for o in parts] == [
-        (o.start, o.number, o.low, o.high, o.sketch) for o in whole
-    ]
 
 
 def test_sums_beyond_all_numbers_stay_numbers() -> None:

@@ -22,7 +22,7 @@ from monitor_files import (
 from monitors.archive.archive import Measurement
 from monitors.workflows.facts.attempts import Attempts, Outcome
 from monitors.workflows.followed import FollowedWorkflow
-from monitors.workflows.logs.events import EventParser, JobEvent, Kind, TransferStep
+from monitors.workflows.logs.events import EventParser, JobEvent, Kind
 from monitors.workflows.logs.records import read_record
 from monitors.workflows.planned.submit_dir import JobKind, PlannedJob, SubmitDir, submit_dir_of
 from monitors.workflows.report import timeline
@@ -92,42 +92,6 @@ def test_times_with_a_zone(zone: str) -> None:
 def test_a_signal_is_a_negative_return() -> None:
     text = event(5, 1, START, "Job terminated.", "(0) Abnormal termination (signal 9)")
     assert parse(text)[0].returned == -9
-
-
-TRANSFERS = """\
-040 (028.000.000) 2026-11-21 21:22:10.500+00:00 Started transferring input files
-\tTransferring to host: <127.0.0.1:37125?addrs=127.0.0.1-37125&alias=mu.adon.test>
-...
-040 (028.000.000) 2026-11-21 21:22:10.500+00:00 Finished transferring input files
-...
-005 (028.000.000) 2026-11-21 21:22:20.831+00:00 Job terminated.
-\t(1) Normal termination (return value 0)
-\t5000012  -  Run Bytes Sent By Job
-\t2000937  -  Run Bytes Received By Job
-\t7000012  -  Total Bytes Sent By Job
-...
-012 (029.000.000) 2026-11-21 21:22:21 Job was held.
-\tno more disk
-\tCode 12 Subcode 28
-...
-028 (028.000.000) 2026-11-21 21:22:21 Job ad information event triggered.
-Size = 1
-...
-028 (028.000.000) 2026-11-21 21:22:21 Job ad information event triggered.
-Size = 2
-...
-"""
-
-
-def test_events_of_other_kinds_for_those_who_ask() -> None:
-    assert [one.kind for one in parse(TRANSFERS)] == [Kind.TERMINATED, Kind.HELD]
-    started, finished, ended, held, *ads = EventParser(kinds=frozenset(Kind)).feed(
-        TRANSFERS.encode()
-    )
-    assert (started.step, finished.step) == (TransferStep.IN_STARTED, TransferStep.IN_FINISHED)
-    assert (ended.sent_bytes, ended.received_bytes) == (5_000_012, 2_000_937)
-    assert (held.reason, held.returned) == ("no more disk", None)
-    assert [one.ad for one in ads] == [("Size = 1",), ("Size = 2",)]
 
 
 def test_an_event_whose_end_is_missing_still_counts() -> None:
@@ -285,13 +249,6 @@ def test_the_jobs_own_record_is_preferred_and_gives_the_rate(planned: Submitted)
     assert (ratio.value, ratio.unit, ratio.subject) == (10 / 4000, "1", "soykb::bwa_mem:1.0")
 
 
-def test_a_record_that_was_renamed_by_the_post_script(planned: Submitted) -> None:
-    planned.nodes.write_text(run(1, ONE, START))
-    output = planned.output(ONE)
-    output.with_name(output.name + ".000").write_text(record_line(START + 2, START + 5, {}))
-    assert facts(planned)["runtime"][0].value == 3.0
-
-
 def test_kickstarts_record(planned: Submitted) -> None:
     planned.nodes.write_text(run(1, ONE, START))
     planned.output(ONE).write_text(
@@ -372,13 +329,6 @@ def test_an_evicted_job_counts_its_last_execution_and_its_first_wait(planned: Su
     found = facts(planned)
     assert [m.value for m in found["queue_wait"]] == [2.0]
     assert [m.value for m in found["runtime"]] == [7.0]
-
-
-def test_logs_that_overlap_count_once(planned: Submitted) -> None:
-    first = run(1, ONE, START)
-    planned.log.write_text(first + run(2, TWO, START + 50))  # two runs, the second still in nodes
-    planned.nodes.write_text(run(2, TWO, START + 50))
-    assert len(facts(planned)["runtime"]) == 2
 
 
 # ------------------------------------------------------------------ timeline

@@ -168,16 +168,6 @@ def test_post_goes_first(world: World) -> None:
     assert world.lines == []
 
 
-def test_no_post_ever(world: World) -> None:
-    world.pre()
-    world.tell(EventKind.SUBMITTED)
-    world.tell(EventKind.ENDED, code=3)
-    world.look(9.0)
-    assert world.broker.live() == []
-    (line,) = world.lines
-    assert (line["event"], line["outcome"], line["job"]) == ("given_back", "exit 3", JOB)
-
-
 def test_held_then_running_again(world: World) -> None:
     world.pre()
     world.tell(EventKind.SUBMITTED)
@@ -220,18 +210,6 @@ def test_a_killed_pre_that_got_another_number(world: World) -> None:
     assert world.broker.live() == [f"{base}.2"]
     world.look(5.0)
     assert world.broker.live() == []
-
-
-def test_a_later_pre_keeps_what_it_got(world: World) -> None:
-    """The watcher is about to give back what a killed PRE may have got; the next one has it."""
-    world.pre(dies="late")
-    world.look()
-    world.broker.away = True
-    world.look(5.0)  # it owes, and cannot
-    world.broker.away = False
-    world.pre()
-    world.look(20.0)
-    assert world.broker.live() == [] or world.broker.live() == list(world.file.ids)
 
 
 def test_the_broker_is_told_later_why_there_was_no_path(world: World) -> None:
@@ -281,16 +259,6 @@ def test_a_dagman_that_stays_away_is_swept_and_finished(world: World) -> None:
     assert world.broker.live() == [*world.file.ids, ahead.id]
     world.tell(EventKind.ENDED, code=0)
     world.look(10.0)
-    assert world.broker.live() == []
-    assert world.held.finished()
-
-
-def test_a_held_job_of_a_dag_that_ended_is_over(world: World) -> None:
-    world.pre()
-    world.tell(EventKind.SUBMITTED)
-    world.tell(EventKind.HELD)
-    world.tell(EventKind.DAG_ENDED, code=1)
-    world.look(13.0)
     assert world.broker.live() == []
     assert world.held.finished()
 

@@ -1,0 +1,18 @@
+"""Whatever a program may say in JSON."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import strategies as st
+
+NAMES = st.text(max_size=8)
+
+
+def any_json(keys: st.SearchStrategy[str] = NAMES, max_leaves: int = 12) -> st.SearchStrategy[Any]:
+    """Also numbers that JSON does not have; ``keys`` are those of mappings."""
+    return st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=10),
+        lambda inner: st.lists(inner, max_size=4) | st.dictionaries(keys, inner, max_size=4),
+        max_leaves=max_leaves,
+    )
