@@ -186,12 +186,6 @@ def test_retention_that_cannot_be_meant_is_told(run: Run, place: Path) -> None:
     assert code == 2 and "monitoring.retention.default.raw: found '1 min'" in err
 
 
-def test_a_place_that_is_neither_file_nor_database_is_told(run: Run, place: Path) -> None:
-    config(place, {}, "mysql://x")
-    code, _, err = run("retain", "--config", "adon.yml")
-    assert code == 2 and "broker.archive" in err and "expected postgresql://" in err
-
-
 def test_copy(run: Run, place: Path) -> None:
     config(place, {"default": {"raw": "50 h"}})
     run("retain", "--config", "adon.yml")

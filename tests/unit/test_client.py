@@ -216,6 +216,7 @@ def test_the_timeout_is_the_callers_however_short(url: str) -> None:
         (b"HTTP/1.1 200 OK\r\n\r\n<html>", "bad_answer", "expected JSON: is it a broker?"),
         (b"HTTP/1.1 200 OK\r\n\r\n\xff\xfe{", "bad_answer", "expected JSON"),
         (b"HTTP/1.1 200 OK\r\n\r\n[1]", "bad_answer", "is it a broker?"),
+        (b"HTTP/1.1 200 OK\r\n\r\n" + b"[" * 100_000, "bad_answer", "expected JSON"),
         (b"HTTP/1.1 500 Oops\r\n\r\n{}", "bad_answer", "answered 500"),
         (b"HTTP/1.1 500 Oops\r\n\r\n[]", "bad_answer", "answered 500"),
         (b'HTTP/1.1 404 No\r\n\r\n{"error": {"code": "c", "message": "m"}}', "c", "m"),

@@ -14,8 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from report_world import T0, alternative, facts, large, placement, taught, transit
 
-from adon.dashboard.standalone import bundle
-from examples.demo import drawings, loads, words
+from examples.demo import drawings, loads
 from examples.demo.facts import Bar, LinkSample, RunFacts
 from examples.demo.figures import as_json
 from examples.demo.page import STYLE, render
@@ -271,19 +270,6 @@ def test_where_nothing_was_measured_there_is_no_line() -> None:
     assert drawings._unbroken(rates) == [[(0, 8.0), (1, 4.0), (2, 4.0)], [(5, 2.0), (6, 2.0)]]
 
 
-def test_modules_become_one_script() -> None:
-    modules = {
-        "a.js": 'import { b, c } from "./b.js";\nimport { d } from "./d.js";\nb(c, d);\n',
-        "b.js": 'import { d } from "./d.js";\nexport function b() {}\nexport const c = d;\n',
-        "d.js": "const own = 1;\nexport const d = own;\n",
-    }
-    script = bundle("a.js", modules.__getitem__)
-    assert "import" not in script and "export" not in script
-    order = [script.index(f"const ${name} = ") for name in "dba"]
-    assert order == sorted(order) and script.count("const own") == 1
-    assert "const { b, c } = $b;" in script and "return { b, c };" in script
-
-
 def test_reserved_and_measured_are_per_direction() -> None:
     assert loads.over([transit()], ("s2", "s1")) and not loads.over([transit()], ("s1", "s2"))
     assert loads.reserved_steps([transit()]) == [(T0 + 10, 25e6), (T0 + 14, 0)]
@@ -326,14 +312,6 @@ def test_thinned_counters_lose_no_byte(steps: list[int], at_least_s: float) -> N
 
 
 # -- words -------------------------------------------------------------------------------------
-
-
-def test_beliefs_are_told_in_plain_words() -> None:
-    assert words.belief_name("Γ_a iplant>mu", "rate") == "bandwidth iplant → mu"
-    assert words.belief_name("Γ_c soykb::sort:1.0@mu", "seconds") == "run time of sort at mu"
-    assert words.quantity("bytes_rate", 2e6) == "2 MB/s"
-    assert words.quantity("seconds", None) == "∞"
-    assert words.short_name("plain") == "plain"
 
 
 def test_a_site_without_terms_is_still_told() -> None:
