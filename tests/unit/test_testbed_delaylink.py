@@ -30,9 +30,7 @@ def through(queue: LinkQueue, packets: list[tuple[float, int]]) -> list[tuple[fl
 
 
 @given(RATES, DELAYS, st.floats(0, 1e6), PACKETS)
-def test_every_packet_is_accepted_or_dropped_and_order_delay_and_rate_are_kept(
-    rate, delay, limit, packets
-):
+def test_no_packet_is_lost_early_too_fast_or_out_of_order(rate, delay, limit, packets):
     queue = LinkQueue(rate, delay, limit)
     out = through(queue, packets)
     assert queue.accepted == len(out)
