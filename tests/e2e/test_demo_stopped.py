@@ -36,7 +36,7 @@ def test_a_killed_run_leaves_nothing_that_goes_on(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_a_run_that_is_stopped_says_what_failed_and_what_waited(tmp_path: Path) -> None:
-    words = (sys.executable, str(Path(__file__).with_name("spoiled_demo.py")))
+    words = (sys.executable, str(Path(__file__).with_name("spoiled_demo.py")), *SMALL[3:])
     with demo(tmp_path, words) as one:
         one.says("Planned by")
         where = Path(re.findall(r" jobs in (\S+)", one.output)[0])

@@ -19,7 +19,6 @@ from cli_world import adon, write_world
 from adon.cli import doctor
 from adon.cli.main import NOUNS, build_parser
 
-ROOT = Path(__file__).resolve().parents[2]
 VERBS = {
     "site": ("map", "explain", "show"),
     "transit": ("request", "renew", "flows", "release", "list", "explain"),

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from network_world import star
 from pyarrow import parquet
 
 from adon.cli.main import main
@@ -48,12 +49,8 @@ def run(place: Path, capsys: pytest.CaptureFixture[str]) -> Run:
 
 
 def config(folder: Path, retention: dict[str, Any], archive: str = "adon-archive.sqlite") -> None:
-    network = {
-        "nodes": [{"name": "mu", "kind": "site"}, {"name": "tacc", "kind": "site"}],
-        "links": [{"a": "mu", "b": "tacc", "capacity": "1 Gb/s", "layer": "l2"}],
-    }
     settings = {
-        "topology": network,
+        "topology": star("mu", "tacc"),
         "controller": {"driver": "simulated"},
         "broker": {"archive": archive},
         "monitoring": {"retention": retention},

@@ -114,7 +114,9 @@ def test_no_broker(words: tuple[str, ...]) -> None:
 def test_what_a_broker_says_is_one_printable_line() -> None:
     def answer(connection: socket.socket) -> None:
         connection.recv(65536)
-        connection.sendall(b'HTTP/1.0 404 No\r\n\r\n{"error": {"message": "a\\nb\\u001b[31m"}}')
+        connection.sendall(
+            b'HTTP/1.0 404 No\r\n\r\n{"error": {"code": "c", "message": "a\\nb\\u001b[31m"}}'
+        )
 
     with server(answer) as url:
         assert refusal("transit", "list", "--broker", url) == "a b\\x1b[31m"

@@ -17,7 +17,6 @@ from pgen.cohort import Cohort
 from pgen.dataset import Recipe
 
 script = soykb_rig.load("workflow")
-run_local = soykb_rig.load("run_local")
 
 # Which transformation feeds which in PGen, as published runs of it show (WfCommons, SoyKB),
 # with the preparation of the reference in front and without GATK's separate realignment.
