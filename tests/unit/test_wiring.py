@@ -166,7 +166,7 @@ def test_best_effort_and_paths_are_looked_up_apart() -> None:
         for transit in (
             Transit("a", "mu", "tacc", TransitState.BEST_EFFORT, **moved),
             Transit(
-                "b", "mu", "tacc", TransitState.RELEASED, path=["mu", "s1", "tacc"], layer="l2",
+                "b", "mu", "tacc", TransitState.RELEASED, path=["mu", "s1", "tacc"], layer="lan",
                 **{**moved, "seconds": 40.0},
             ),
         ):  # fmt: skip
