@@ -15,7 +15,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 from network_world import slower
 
@@ -24,7 +24,7 @@ from examples.testbed import netns
 from examples.testbed.layout import IN_SWITCHES, OPENFLOW_LISTEN
 from examples.testbed.network import Network
 from network_provisioner.base.flows import Flow
-from network_provisioner.base.model import Transit, TransitRequest
+from network_provisioner.base.model import TransitRequest
 from network_provisioner.base.units import goodput
 from network_provisioner.broker import Broker
 from network_provisioner.controllers.openflow.driver import OpenFlowController
@@ -111,24 +111,10 @@ class Load:
         self._undo.close()
 
 
-class ClassDemand(Protocol):
-    """A broker, or its client."""
-
-    def request(self, request: TransitRequest) -> Transit:
-        """Ask for a path."""
-        ...
-
-    def release(
-        self, transit_id: str, bytes_moved: int = 0, seconds: float = 0.0, outcome: str = ""
-    ) -> Transit:
-        """Give it back."""
-        ...
-
-
 class Transfers:
     """The transfers of both classes, each with a transit while it sends."""
 
-    def __init__(self, broker: ClassDemand, load: Load) -> None:
+    def __init__(self, broker: Broker, load: Load) -> None:
         self._broker = broker
         self._load = load
         self._count = 0

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shlex
-import shutil
 import signal
 import subprocess
 import sys
@@ -266,14 +265,3 @@ def test_output_that_nobody_reads(workflow: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     done = run([*ADON, "site", "show", str(workflow)], PYTHONIOENCODING="ascii")
     assert done.returncode == 0 and "\\u0393_a" in done.stdout
-
-
-def test_no_ip_and_no_tc(tmp_path: Path) -> None:
-    python = tmp_path / "python"
-    python.symlink_to(sys.executable)
-    assert shutil.which("tc", path=str(tmp_path)) is None
-    data = yaml.safe_load(config(tmp_path).read_text())
-    data["controller"] = {"driver": "openflow", "exec": ["ip", "netns", "exec", "adon-sw"]}
-    (tmp_path / "adon.yml").write_text(yaml.safe_dump(data))
-    done = run([*ADON, "broker", "--config", str(tmp_path / "adon.yml")], PATH=str(tmp_path))
-    assert refusal(done).startswith("ip: found no such program, expected it for the rates of")

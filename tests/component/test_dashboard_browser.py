@@ -31,7 +31,6 @@ SHOTS = os.environ.get("ADON_SHOTS")
 """A folder for pictures of every page, to be looked at."""
 DETAIL = f"workflows/{WORKFLOW}"
 
-ROOT = Path(__file__).resolve().parents[2]
 TOKEN = "adon_a-token-of-this-test-alone"
 
 pytestmark = pytest.mark.component

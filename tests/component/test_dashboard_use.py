@@ -43,7 +43,6 @@ from network_provisioner.client.broker import BrokerClient
 
 pytestmark = [pytest.mark.component, pytest.mark.long]
 
-ROOT = Path(__file__).resolve().parents[2]
 STRANGE = (
     "w" * 300,
     "\u202eworkflow\u202c مشروع سير العمل",

@@ -22,6 +22,9 @@ DRAWINGS = "document.querySelectorAll('main svg[role=img]').length"
 # The vertical places of all jobs, by what they are called.
 LEVELS = """Object.fromEntries([...document.querySelectorAll('[data-draw=dag] .job')].map((g) =>
   [g.querySelector('.name').textContent, Number(g.querySelector('rect').getAttribute('y'))]))"""
+# What a link leads to and is not there, or is there twice.
+LOST = """[...document.querySelectorAll('a')].map((a) => a.getAttribute('href')).filter((to) =>
+  to[0] !== '#' || document.querySelectorAll(`[id="${to.slice(1)}"]`).length !== 1)"""
 # Pairs of bars that lie over each other.
 OVERLAPS = """(() => {
   const bars = [...document.querySelectorAll('[data-draw=gantt] rect:not(.held)')]
@@ -46,6 +49,7 @@ def test_it_is_drawn(page: Page, tmp_path: Path, width: int, scheme: str) -> Non
     assert page.run("document.documentElement.scrollWidth") == width
     assert page.run("getComputedStyle(document.body).backgroundColor") == PAPER[scheme]
     assert page.problems == []
+    assert page.run(LOST) == []
     levels = page.run(LEVELS)
     assert levels["align<x>"] < levels["sort"] < levels["merge"]
     said = page.text("[data-draw=gantt]")

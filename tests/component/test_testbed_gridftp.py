@@ -6,12 +6,11 @@ import os
 import pwd
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from gridftp_rig import PATIENCE_S, gridftp_programs, pegasus_transfer
+from gridftp_rig import gridftp_programs
 
 from adon.machine import box
 from examples.soykb.scenario import LAYOUT
@@ -32,15 +31,6 @@ def loopback(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GridFtp]:
 
 
 class TestLoopback:
-    def test_pegasus_transfer_between_sites(self, loopback: GridFtp, tmp_path: Path) -> None:
-        source = tmp_path / "raw.fq"
-        source.write_bytes(os.urandom(3_000_000))
-        pegasus_transfer(loopback, tmp_path, source, tmp_path / "a" / "b" / "raw.fq")
-        log, end = loopback.transfer_log("iplant"), time.monotonic() + PATIENCE_S
-        while "NBYTES=3000000" not in log.read_text(encoding="utf-8"):
-            assert time.monotonic() < end  # the client may be gone before the server's word
-            time.sleep(0.05)
-
     def test_its_credential_its_port_and_a_second_start(
         self, loopback: GridFtp, tmp_path: Path
     ) -> None:

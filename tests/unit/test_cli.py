@@ -18,14 +18,7 @@ from cli_world import adon, write_world
 
 from adon.cli import doctor
 from adon.cli.main import NOUNS, build_parser
-from adon.config.adon_yml import load_config
-from network_provisioner.broker import Broker
-from network_provisioner.controllers.simulated import SimulatedController
-from network_provisioner.stores.sqlite import SqliteStore
-from network_provisioner.templates.data import templates_from_dict
-from network_provisioner.topology.data import topology_from_dict
 
-ROOT = Path(__file__).resolve().parents[2]
 VERBS = {
     "site": ("map", "explain", "show"),
     "transit": ("request", "renew", "flows", "release", "list", "explain"),
@@ -200,27 +193,6 @@ def test_a_transit_without_a_path_exits_1_and_says_why(broker: Rig) -> None:
     assert (ran.code, ran.err) == (1, "")
     assert ran.out.splitlines()[1].split()[0] == "best_effort"
     assert "same: both ends are mu" in adon("transit", "list", "--all").out
-
-
-def test_transits_as_json(broker: Rig) -> None:
-    made = json.loads(adon("transit", "request", "mu", "tacc", "--id", "a", "--json").out)
-    assert made["state"] == "installed" and made["granted_bps"] == 180e6
-    assert json.loads(adon("transit", "list", "--json").out) == [made]
-    assert json.loads(adon("transit", "explain", "a", "--json").out) == made
-    assert json.loads(adon("transit", "release", "a", "--json").out)["state"] == "released"
-    assert json.loads(adon("transit", "list", "--json").out) == []
-
-
-def test_the_example_configuration_is_one(tmp_path: Path) -> None:
-    config = load_config(ROOT / "examples" / "adon.yml")
-    topology = topology_from_dict(config.topology)
-    templates = templates_from_dict(config.templates)
-    store = SqliteStore(tmp_path / "s.sqlite")
-    broker = Broker(topology, templates, SimulatedController(topology), store, None, None)
-    broker.start()
-    assert {p.layer for p in topology.candidate_paths("mu", "tacc")} == {"l2", "l3"}
-    assert "bulk" in templates and config.controller.driver == "simulated"
-    broker.stop()
 
 
 # ---- doctor -----------------------------------------------------------------------------------

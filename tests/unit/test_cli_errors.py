@@ -46,19 +46,6 @@ def test_arguments(words: tuple[str, ...], said: str, command: str) -> None:
     assert line.startswith(said) and line.endswith(f" (see '{command} --help')")
 
 
-@pytest.mark.parametrize(
-    ("option", "value", "said"),
-    [
-        ("--min", "fast", "found 'fast', expected a number with a unit such as '200 Mb/s'"),
-        ("--min", "0", "found '0', expected more than 0"),
-        ("--size", "25 Gb", "found '25 Gb', expected bytes such as '1.5 GB'"),
-        ("--lease", "0 s", "found '0 s', expected more than 0"),
-    ],
-)
-def test_quantities(option: str, value: str, said: str) -> None:
-    assert refusal("transit", "request", "mu", "tacc", option, value) == f"{option}: {said}"
-
-
 def test_directories_that_are_no_submit_directories(tmp_path: Path) -> None:
     assert refusal("monitor", "run", ".") == (
         ".: found 0 .dag files and no braindump.yml that names one, expected a submit directory"

@@ -4,17 +4,14 @@
 
 from __future__ import annotations
 
-import json
 import socket
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from cli_world import CONFIG, changed, refusal
+from test_client import server
 
 from examples.testbed.ports import free_port
 
@@ -72,16 +69,6 @@ def test_configurations_that_cannot_be_read(tmp_path: Path) -> None:
     )
 
 
-def test_a_port_in_use(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        address = f"127.0.0.1:{taken.getsockname()[1]}"
-        Path("adon.yml").write_text(yaml.safe_dump(changed(CONFIG, "broker", "listen", to=address)))
-        assert refusal("broker") == (
-            f"cannot listen on {address}: the port is in use; expected a free one in broker.listen"
-        )
-    assert [p.name for p in tmp_path.iterdir()] == ["adon.yml"]
-
-
 def test_a_state_file_that_is_none(tmp_path: Path) -> None:
     config = changed(CONFIG, "broker", to={"listen": f"127.0.0.1:{free_port()}", "state": "."})
     Path("adon.yml").write_text(yaml.safe_dump(config))
@@ -124,50 +111,12 @@ def test_no_broker(words: tuple[str, ...]) -> None:
     )
 
 
-@contextmanager
-def answering(content: bytes) -> Iterator[str]:
-    """A server that answers everything with these bytes; its URL."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
+def test_what_a_broker_says_is_one_printable_line() -> None:
+    def answer(connection: socket.socket) -> None:
+        connection.recv(65536)
+        connection.sendall(
+            b'HTTP/1.0 404 No\r\n\r\n{"error": {"code": "c", "message": "a\\nb\\u001b[31m"}}'
+        )
 
-        def serve() -> None:
-            while True:
-                try:
-                    connection, _ = server.accept()
-                except OSError:
-                    return
-                with connection:
-                    connection.recv(65536)
-                    connection.sendall(content)
-
-        thread = threading.Thread(target=serve, daemon=True)
-        thread.start()
-        yield f"http://127.0.0.1:{server.getsockname()[1]}"
-        server.shutdown(socket.SHUT_RDWR)
-        thread.join(60)
-
-
-def ok(body: object) -> bytes:
-    text = body if isinstance(body, bytes) else json.dumps(body).encode()
-    return b"HTTP/1.0 200 OK\r\nContent-Length: %d\r\n\r\n" % len(text) + text
-
-
-GARBAGE = [
-    b"SSH-2.0-OpenSSH\r\n",
-    b"HTTP/1.0 200 OK\r\n\r\n<html>hello</html>",
-    ok(b"\xff\xfe"),
-    ok(b"[" * 100_000),
-    ok([])[:-1],
-    b"HTTP/1.0 500 No\r\n\r\n{}",
-    b'HTTP/1.0 404 No\r\n\r\n{"error": "gone"}',
-    b'HTTP/1.0 404 No\r\n\r\n{"error": {"message": "a\\nb\\u001b[31m"}}',
-]
-
-
-@pytest.mark.parametrize("content", GARBAGE)
-def test_a_broker_that_answers_garbage(content: bytes) -> None:
-    with answering(content) as url:
-        for words in ASKING:
-            said = refusal(*words, "--broker", url)
-            assert said.isprintable() and (
-                "broker" in said or url in said or said == "a b\\x1b[31m"
-            )
+    with server(answer) as url:
+        assert refusal("transit", "list", "--broker", url) == "a b\\x1b[31m"

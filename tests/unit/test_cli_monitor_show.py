@@ -6,7 +6,6 @@ import json
 import os
 import re
 import threading
-import time
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -222,6 +221,19 @@ def test_a_list_fits_a_screen_and_says_what_it_leaves_out(archive: Path) -> None
     assert whole == "w" * 300
 
 
+class Asking(BrokerRequests):
+    """``heard`` once it knows what was asked before: it answers all that is asked from then on."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self.heard = threading.Event()
+
+    def _ask(self, after: int, wait_s: float) -> list[tuple[int, str, float]]:
+        if wait_s > 0:
+            self.heard.set()
+        return super()._ask(after, wait_s)
+
+
 def test_measured_now_by_whoever_follows_it(tmp_path: Path) -> None:
     """Over the network, with a follower that records at the same broker from elsewhere."""
     planned = Submitted(tmp_path / "run0001")
@@ -231,20 +243,16 @@ def test_measured_now_by_whoever_follows_it(tmp_path: Path) -> None:
     made.archive.record_many([workflow(key, host="elsewhere", submit_dir=str(planned.path))])
     with serving(made.app) as port:
         url = f"http://127.0.0.1:{port}"
-        asked = BrokerRequests(url)
+        asked = Asking(url)
         asked.start()
         follower = Follower(planned.path, made.archive, requests=asked, keep=True)
         stop = threading.Event()
         thread = threading.Thread(target=follower.run, args=(stop,))
         thread.start()
         try:
-            until = time.monotonic() + 60
-            while True:
-                said = adon("monitor", "status", key, "--now", "--broker", url)
-                if "nobody who follows it answered" not in said.err:
-                    break
-                assert time.monotonic() < until, said
-            assert "by refresh" in said.out
+            assert asked.heard.wait(60)
+            said = adon("monitor", "status", key, "--now", "--broker", url)
+            assert said.err == "" and "by refresh" in said.out
         finally:
             stop.set()
             asked.stop()

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import socket
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import uvicorn
+from api_rig import serving
 from broker_rig import Clock, demo_network
 from cli_world import NOBODY, adon, refusal
 from policy_world import LISTING_1, NOW, ended
@@ -43,15 +41,9 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SqliteSto
     broker.start()
     nothing: Any = None
     app = create_app(broker, books=Registries(policies, nothing, Accounts(store)))
-    listening = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False))
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
-    thread.start()
-    monkeypatch.setenv("ADON_BROKER", f"http://127.0.0.1:{listening.getsockname()[1]}")
-    yield store
-    server.should_exit = True
-    thread.join(60)
-    listening.close()
+    with serving(app) as port:
+        monkeypatch.setenv("ADON_BROKER", f"http://127.0.0.1:{port}")
+        yield store
     broker.stop()
 
 

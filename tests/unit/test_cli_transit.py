@@ -63,6 +63,9 @@ def test_everything_a_request_can_say(rig: Rig) -> None:
 
 
 UNSAYABLE = [
+    (["--min", "fast"], "--min: found 'fast', expected a number with a unit such as '200 Mb/s'"),
+    (["--min", "0"], "--min: found '0', expected more than 0"),
+    (["--size", "25 Gb"], "--size: found '25 Gb', expected bytes such as '1.5 GB'"),
     (["--port", "x"], "--port: found 'x', expected a port such as 2811"),
     (["--port", "99999"], "--port: dst_ports is 99999, expected a whole number"),
     (["--port", "9-3"], "--port: dst_ports is [9, 3]"),

@@ -10,16 +10,10 @@ from typing import Any
 import pytest
 import yaml
 from cli_world import adon, refusal
+from network_world import star
 from provision_world import text
 
 FAN: dict[str, list[str]] = {"split": [], **{f"w{n}": ["split"] for n in range(8)}}
-NETWORK = {
-    "nodes": [
-        {"name": "local", "kind": "site", "address": "10.10.0.4", "mac": "02:00:00:00:00:04"},
-        {"name": "mu", "kind": "site", "address": "10.10.0.1", "mac": "02:00:00:00:00:01"},
-    ],
-    "links": [{"a": "local", "b": "mu", "capacity": "1 Gb/s"}],
-}
 GROW = """
 import json, pathlib, sys
 request, rows = json.load(sys.stdin), pathlib.Path(sys.argv[1])
@@ -48,7 +42,9 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def write_config(folder: Path, expansion: dict[str, Any] | None) -> None:
-    data = {"topology": NETWORK} | ({} if expansion is None else {"expansion": expansion})
+    data = {"topology": star("local", "mu")} | (
+        {} if expansion is None else {"expansion": expansion}
+    )
     (folder / "adon.yml").write_text(yaml.safe_dump(data))
 
 

@@ -26,29 +26,6 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     return out, done.stdout
 
 
-def test_each_transfer_takes_the_path_that_it_takes_in_the_thesis(told: tuple[Path, str]) -> None:
-    data = json.loads((told[0] / "figure18.json").read_text())
-    assert data["network"] == "simulated"
-    assert data["layers"] == {"t1": "l2", "t3": "l2", "t4": "l3", "t6": "l2"}
-
-
-def test_the_last_one_waits_for_neuroblastoma_and_starts_by_itself(told: tuple[Path, str]) -> None:
-    data = json.loads((told[0] / "figure18.json").read_text())
-    asked = next(e for e in data["events"] if e["mark"] == "t6")
-    assert "held by t3" in asked["text"] and "earliest start" in asked["text"]
-    spans = data["spans"]
-    assert spans["t3"][1] <= spans["t6"][0] <= spans["t3"][1] + 1.0
-    assert spans["t4"][0] < spans["t3"][1] < spans["t4"][1]
-
-
-def test_every_transfer_has_what_it_needs_at_least(told: tuple[Path, str]) -> None:
-    data = json.loads((told[0] / "figure18.json").read_text())
-    least = {"t1": 21e6, "t3": 165e6, "t4": 18e6, "t6": 21e6}
-    for sample in data["samples"]:
-        for name, rate in sample["rates"].items():
-            assert rate >= least[name] * 0.999
-
-
 def test_the_drawing_is_one(told: tuple[Path, str]) -> None:
     html = (told[0] / "figure18.html").read_text()
     found = re.search(r'<script type="application/json" id="data">(.*?)</script>', html)

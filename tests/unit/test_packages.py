@@ -23,7 +23,7 @@ from adon.machine.apt import (
     parse_uris,
 )
 from adon.machine.packages import SETS, ensure, key_of, select
-from network_provisioner.base.errors import InputError, MissingError
+from network_provisioner.base.errors import MissingError
 
 TARGETS = """\
 Packages|http://mirror.test/debian/|bookworm|main
@@ -117,21 +117,6 @@ def test_own_release_never_brings_a_c_library_and_no_set_an_interpreter(
     assert not chosen & {"perl", "libpython3.11-stdlib", "dpkg", "tar"}
     assert ("libc6" in chosen) == (spec.relocated and "libc6" in wanted)
     assert ("libssl3" in chosen) == ("libssl3" in wanted)
-
-
-def test_the_key_changes_with_release_machine_and_definition() -> None:
-    keys = {
-        key_of(spec, release, machine)
-        for spec in SETS.values()
-        for release in ("bookworm", "trixie")
-        for machine in ("x86_64", "aarch64")
-    }
-    assert len(keys) == 4 * len(SETS)
-
-
-def test_an_unknown_set_names_the_known_ones() -> None:
-    with pytest.raises(InputError, match=r"found 'condr', expected one of condor, openvswitch"):
-        ensure("condr", progress=say_nothing)
 
 
 def test_what_is_there_is_returned_without_a_word(cache: Path) -> None:

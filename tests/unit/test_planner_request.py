@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from network_provisioner.base.errors import InputError
-from pegasus_hooks.plugin import command_text, replicas
+from pegasus_hooks.plugin import command_text
 from pegasus_hooks.plugin.replicas import FoundReplicas, find_replicas
 from pegasus_hooks.plugin.request import parse_request
 from pegasus_hooks.plugin.world import inputs_of, output_site_of, staging_of
@@ -164,14 +164,6 @@ def test_anything_in_any_place_is_read_or_refused(changes: list[tuple[Any, Any]]
     settled(json.dumps(root))
 
 
-@given(st.integers(0, len(small())))
-def test_a_request_that_is_cut_off_is_refused(length: int) -> None:
-    text = small()[:length]
-    if length < len(small()):
-        with pytest.raises(InputError):
-            parse_request(text)
-
-
 @given(st.binary(max_size=60) | st.text(max_size=60))
 def test_any_text_is_read_or_refused(text: str | bytes) -> None:
     settled(text)
@@ -277,12 +269,6 @@ def test_replicas_are_found_in_every_kind_of_file(tmp_path: Path) -> None:
     }
     assert len(notes) == 2
     assert "JDBCRC: expected YAML or File" in notes[1]
-
-
-@given(st.text(max_size=200))
-def test_any_text_is_a_replica_file_without_a_crash(text: str) -> None:
-    words = replicas._WORD.findall(text)
-    assert all(isinstance(replicas._plain(word), str) for word in words)
 
 
 def test_a_size_is_read_from_a_file_of_this_machine(tmp_path: Path) -> None:

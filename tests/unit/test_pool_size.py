@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from network_world import star
 
 from adon.cli.pool import enlarged, record, shrunk
 from adon.config.adon_yml import parse_config
@@ -175,10 +176,7 @@ def test_closing_lets_go_of_who_waits(tmp_path: Path, monkeypatch: pytest.Monkey
 
 # -- demands -------------------------------------------------------------------------------------
 
-TOPOLOGY = {
-    "nodes": [{"name": "mu", "kind": "site"}, {"name": "tacc", "kind": "site"}],
-    "links": [{"a": "mu", "b": "tacc", "capacity": "1 Gb/s"}],
-}
+TOPOLOGY = star("mu", "tacc")
 
 
 def test_a_demand_and_its_end_are_recorded_where_a_broker_has_its_archive(tmp_path: Path) -> None:

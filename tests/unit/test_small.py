@@ -122,13 +122,6 @@ def test_small_ones_share_a_standing_circuit(rig: Rig) -> None:
     assert rig.reserved() == {} and rig.controller.circuits == {}
 
 
-def test_one_after_the_other_has_an_id_of_its_own(rig: Rig) -> None:
-    for number in range(5):
-        small(rig, f"t{number}")
-        rig.let_pass(STANDING_S + 1)
-    assert [t.id for t in standing(rig)] == [NAME, *(f"{NAME}.{n}" for n in range(2, 6))]
-
-
 def test_large_ones_and_other_templates_have_none(rig: Rig) -> None:
     assert small(rig, "large", size_bytes=BIG).state is TransitState.INSTALLED
     rig.ask("other", "mu", "tacc", size_bytes=1000)

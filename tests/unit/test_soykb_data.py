@@ -45,19 +45,6 @@ def test_planted_variants_can_be_found(seed: int, snps: int, indels: int, sample
     assert all(b - a >= genome.SPACING_BP for a, b in itertools.pairwise(starts))
 
 
-@given(st.integers(0, 10_000))
-def test_a_haplotype_differs_from_the_reference_by_its_variants_only(seed: int) -> None:
-    rng, bases = reference(seed)
-    planted = genome.plant(rng, "Chr01", bases, 20, 20, 2)
-    for sample, copy in ((0, 0), (0, 1), (1, 0), (1, 1)):
-        carried = [v for v in planted if v.genotypes[sample][copy]]
-        text = genome.text(bases)
-        for variant in reversed(carried):
-            end = variant.position + len(variant.ref)
-            text = text[: variant.position] + variant.alt + text[end:]
-        assert genome.text(genome.haplotype(bases, planted, sample, copy)) == text
-
-
 def test_variants_that_do_not_fit_are_refused() -> None:
     rng, bases = reference(1)
     with pytest.raises(ExampleError, match="400 variants in a chromosome of 20000 bp"):
@@ -78,18 +65,6 @@ def test_reads_cover_the_sample_and_err_as_their_qualities_say() -> None:
     assert (pairs.first[pairs.first_quality == reads.NO_CALL] == 4).all()
     # Errors grow along the read
     assert pairs.first_quality[:, :15].mean() > pairs.first_quality[:, -15:].mean()
-
-
-def test_fastq_has_four_lines_a_read_and_mates_share_a_name() -> None:
-    rng, bases = reference(6)
-    pairs = reads.simulate(rng, [(bases, bases)], 2.0)
-    one = reads.fastq("SOY-001", pairs.first, pairs.first_quality).decode().splitlines()
-    two = reads.fastq("SOY-001", pairs.second, pairs.second_quality).decode().splitlines()
-    assert len(one) == len(two) == 4 * len(pairs.first)
-    assert one[0::4] == two[0::4]
-    assert len(set(one[0::4])) == len(pairs.first)
-    assert {len(line) for line in one[1::4] + one[3::4]} == {reads.READ_BP}
-    assert set(one[2::4]) == {"+"}
 
 
 def test_the_same_recipe_gives_the_same_bytes(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections import Counter
 from pathlib import Path
@@ -18,7 +17,6 @@ from pgen.cohort import Cohort
 from pgen.dataset import Recipe
 
 script = soykb_rig.load("workflow")
-run_local = soykb_rig.load("run_local")
 
 # Which transformation feeds which in PGen, as published runs of it show (WfCommons, SoyKB),
 # with the preparation of the reference in front and without GATK's separate realignment.
@@ -187,31 +185,6 @@ def bed(root: Path) -> dict[str, Any]:
     }
 
 
-def test_a_test_bed_fills_in_paths_urls_and_environment(tmp_path: Path) -> None:
-    path = tmp_path / "testbed.json"
-    path.write_text(json.dumps(bed(tmp_path)))
-    small = ("--chromosome-bp", 10_000, "--snps", 4, "--indels", 0, "--coverage", 1)
-    out = tmp_path / "out"
-    done = soykb_rig.run("workflow", "--out", out, "--testbed", path, *small)
-    assert done.returncode == 0, done.stderr
-    replicas = yaml.safe_load((out / "replicas.yml").read_text())["replicas"]
-    prefix = "gsiftp://127.0.0.1:2811"
-    for replica in replicas:
-        url = replica["pfns"][0]["pfn"]
-        file = Path(url.removeprefix(prefix))
-        assert file.is_relative_to(tmp_path / "iplant" / "storage")
-        assert file.stat().st_size == int(replica["metadata"]["size"])
-        assert hashlib.sha256(file.read_bytes()).hexdigest() == replica["checksum"]["sha256"]
-    catalog = {s["name"]: s for s in yaml.safe_load((out / "sites.yml").read_text())["sites"]}
-    assert catalog["tacc"]["profiles"]["pegasus"]["adon.workers"] == "3"
-    search = "/r/tools:/r/bin:/usr/bin:/usr/local/bin:/bin"
-    assert catalog["mu"]["profiles"]["env"] == {"PATH": search}
-    assert catalog["local"]["profiles"]["env"] == {"PATH": search, "X509_USER_PROXY": "/r/proxy"}
-    programs = yaml.safe_load((out / "transformations.yml").read_text())["transformations"]
-    assert all(Path(s["pfn"]).is_file() for p in programs for s in p["sites"])
-    assert (out / "truth" / "truth.vcf").is_file()
-
-
 def test_where_pegasus_is_installed_stands_at_every_site(tmp_path: Path) -> None:
     path = tmp_path / "testbed.json"
     path.write_text(json.dumps(bed(tmp_path) | {"pegasus_home": "/opt/pegasus"}))
@@ -245,16 +218,3 @@ def test_bad_options_are_one_line_status_2_and_nothing_made(
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("workflow.py: ") and done.stderr.count("\n") == 1
     assert not (tmp_path / "out").exists()
-
-
-def test_local_runs_keep_the_order_of_dependencies() -> None:
-    flow = described(2, 2)
-    place = {job["id"]: i for i, job in enumerate(run_local.ordered(flow))}
-    assert len(place) == len(flow["jobs"])
-    for link in flow["jobDependencies"]:
-        assert all(place[link["id"]] < place[child] for child in link["children"])
-
-
-def test_every_transformation_has_a_program() -> None:
-    tools = soykb_rig.EXAMPLE / "tools"
-    assert {p.name for p in tools.iterdir() if p.stat().st_mode & 0o111} == ALL

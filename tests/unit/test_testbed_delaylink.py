@@ -30,24 +30,14 @@ def through(queue: LinkQueue, packets: list[tuple[float, int]]) -> list[tuple[fl
 
 
 @given(RATES, DELAYS, st.floats(0, 1e6), PACKETS)
-def test_every_packet_is_accepted_or_dropped(rate, delay, limit, packets):
+def test_no_packet_is_lost_early_too_fast_or_out_of_order(rate, delay, limit, packets):
     queue = LinkQueue(rate, delay, limit)
     out = through(queue, packets)
     assert queue.accepted == len(out)
     assert queue.accepted + queue.dropped == len(packets)
     assert queue.accepted_bytes == sum(n for _, _, n in out)
-
-
-@given(RATES, DELAYS, st.floats(0, 1e6), PACKETS)
-def test_packets_keep_their_order_and_the_delay(rate, delay, limit, packets):
-    out = through(LinkQueue(rate, delay, limit), packets)
     assert all(a[1] <= b[1] for a, b in pairwise(out))
     assert all(left >= at + delay for at, left, _ in out)
-
-
-@given(RATES, DELAYS, st.floats(0, 1e6), PACKETS)
-def test_the_rate_is_never_exceeded(rate, delay, limit, packets):
-    out = through(LinkQueue(rate, delay, limit), packets)
     for i, (_, first, _) in enumerate(out):
         carried = 0
         for _, left, n_bytes in out[i + 1 :]:
@@ -95,10 +85,6 @@ def test_wire_bytes_are_those_of_the_real_packets(payload, segment, header):
     assert wire_bytes(header + payload, segment, header) == sum(sizes)
 
 
-def test_an_ordinary_frame_is_as_long_as_it_is():
-    assert wire_bytes(1514, 0, 54) == 1514
-
-
 TCP_OFFSET, TCP_WORDS = 34, 8
 
 
@@ -115,15 +101,10 @@ def link() -> DelayLink:
     return DelayLink((-1, -1), (LinkQueue(1e6, 0.1, 1e5), LinkQueue(1e6, 0.1, 1e5)))
 
 
-def test_a_plain_frame_counts_once():
+def test_what_a_frame_counts():
+    assert wire_bytes(1514, 0, 54) == 1514
     assert frame_wire_bytes(frame(1000, 0)) == 1000 + 66
-
-
-def test_an_unsegmented_frame_counts_its_headers_per_packet():
-    assert frame_wire_bytes(frame(3000, 1448)) == 3000 + 3 * 66
-
-
-def test_a_cut_frame_does_not_fail():
+    assert frame_wire_bytes(frame(3000, 1448)) == 3000 + 3 * 66  # unsegmented: headers per packet
     assert frame_wire_bytes(frame(0, 1448)[: 10 + TCP_OFFSET]) == TCP_OFFSET
 
 

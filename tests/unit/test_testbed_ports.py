@@ -5,33 +5,12 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from examples.testbed import ports
-from examples.testbed.ports import LOOPBACK, free_port, free_ports
+from examples.testbed.ports import LOOPBACK, free_ports
 from network_provisioner.base.errors import MissingError
-
-
-def test_they_differ_and_can_be_taken() -> None:
-    found = free_ports(20)
-    assert len(set(found)) == 20
-    for port in found:
-        with socket.create_server((LOOPBACK, port)):
-            pass
-
-
-def test_the_kernel_gives_them_to_nobody() -> None:
-    low, high = map(int, Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split())
-    if low < 11_000:
-        pytest.skip("here the kernel gives out all ports")
-    assert not low <= free_port() <= high
-
-
-@pytest.mark.parametrize("low", [0, 1024, 10_000])
-def test_where_the_kernel_gives_out_all_ports(low: int) -> None:
-    assert len(set(free_ports(5, low))) == 5
 
 
 def test_a_port_in_use_is_not_given(monkeypatch: pytest.MonkeyPatch) -> None:
