@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from monitors.alerts.anomalies.detector import TRIGGER, Detector
 from monitors.alerts.anomalies.model import Anomaly, Sensitivity
-from monitors.alerts.anomalies.season import KEEP_H
+from monitors.alerts.anomalies.season import DAY_H, HOUR_S, KEEP_H, learn
 from tests.bench.anomaly_paths import EPOCH, path
 from tests.bench.anomaly_scores import Score
 from tests.bench.bench_p8_anomalies import notice
@@ -231,3 +231,15 @@ def test_of_known_events_nearly_all_are_told_and_little_else() -> None:
     assert got.events >= 10
     assert got.recall >= 0.95
     assert got.false_per_month < 1
+
+
+def test_the_cycle_that_there_is_is_found() -> None:
+    def wave(hour: int) -> float:
+        return 0.2 * math.sin(2 * math.pi * hour / DAY_H)
+
+    hours = range(21 * DAY_H)
+    season = learn(hours, [5 + 0.001 * hour + wave(hour) for hour in hours])
+    for hour in range(DAY_H):
+        middle = (hour + 0.5) * HOUR_S
+        assert season.at(middle) == pytest.approx(wave(hour), abs=0.03)
+    assert season.spread == pytest.approx(0.4, abs=0.05)
