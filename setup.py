@@ -109,6 +109,7 @@ setup(
         "numpy>=1.26",  # the cost model over jobs x sites as arrays
         "numba>=0.60",  # compiles the search for mappings and their simulation
         "PyYAML>=6.0",  # Pegasus catalogs and adon.yml, with line numbers for errors
+        "typing_extensions>=4.8",  # typed dictionaries that pydantic reads on Python 3.11
         "pydantic>=2.6",  # adon.yml and REST bodies: validated, unknown keys rejected
         "fastapi>=0.110",  # REST API with its OpenAPI description
         "uvicorn>=0.29",  # serves the REST API
