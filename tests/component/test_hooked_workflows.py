@@ -37,7 +37,6 @@ from pegasus_hooks.prepost import WATCHER, tuning
 pytestmark = pytest.mark.component
 
 WAIT_S = 300.0
-PROMISED_S = 10.0
 JOB = "stage_in_local_tacc_0_0"
 NETWORK = star("mu", "tacc")
 SUB = """\
@@ -141,15 +140,11 @@ class Flow:
         alive = pid and b"-dag" in command_of(pid).lower()
         return pid if alive else 0
 
-    def given_back(self) -> float:
-        """How long it took from now until nothing was held any more, in seconds; somebody gave it
-        back, its lease has not ended."""
-        start = time.monotonic()
+    def given_back(self) -> None:
+        """Wait until nothing is held any more: somebody gave it back, its lease has not ended."""
         until(lambda: self.service.held(self.id) == [])
-        spent_s = time.monotonic() - start
         known = self.service.client.list(workflow=self.id)
         assert {t.state for t in known} == {TransitState.RELEASED}
-        return spent_s
 
     def end(self) -> None:
         with contextlib.suppress(Exception):
@@ -227,24 +222,6 @@ def test_a_job_is_removed(flow: Flow) -> None:
     flow.pool.run(["condor_rm", flow.running()])
     flow.given_back()
     assert flow.outcome() == "removed"
-
-
-@pytest.mark.long
-def test_the_promise_is_kept_where_the_machine_has_the_time(
-    pool: Pool, service: BrokerService, tmp_path: Path
-) -> None:
-    took: list[float] = []
-    while len(took) < 6 and min(took, default=PROMISED_S) >= PROMISED_S:
-        flow = plan(pool, service, tmp_path / f"wf-{tmp_path.name}-{len(took)}")
-        flow.hook("post.sh", "-c 0", before="kill -9 $$")
-        try:
-            flow.submit()
-            flow.pool.run(["condor_rm", flow.running()])
-            took.append(flow.given_back())
-        finally:
-            flow.end()
-    print(f"given back after {took} s")
-    assert min(took) < PROMISED_S
 
 
 def test_a_held_job_gives_back_and_asks_again(flow: Flow) -> None:
