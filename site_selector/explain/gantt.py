@@ -7,7 +7,7 @@ from typing import Any
 
 from network_provisioner.base.units import format_size
 from site_selector.explain.reasons import seconds
-from site_selector.mapping.estimator import SharingEstimator
+from site_selector.mapping.estimator import Estimator
 from site_selector.mapping.placement import Mapping
 from site_selector.problem import NEVER_S, Problem
 
@@ -30,7 +30,7 @@ def gantt_of(problem: Problem, names: Sequence[str], mapping: Mapping) -> dict[s
     Jobs that wait for a site without resources have no place in time and are left out.
     """
     place = {name: i for i, name in enumerate(problem.places)}
-    schedule = SharingEstimator(problem)([place[mapping.sites[job]] for job in problem.jobs])
+    schedule = Estimator(problem)([place[mapping.sites[job]] for job in problem.jobs])
     kinds = {name: f"s{n % _COLOURS + 1}" for n, name in enumerate(dict.fromkeys(names))}
     sites: dict[str, list[dict[str, Any]]] = {}
     for job, name, start, end in zip(

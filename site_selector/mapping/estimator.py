@@ -190,6 +190,3 @@ class Estimator:
         steps = 2 * (shape.n_jobs + shape.n_slots + shape.n_files)
         kernel.run(steps, simulate, shape, self._order, self._numbers, self._state, site, note)
         return self._state
-
-
-SharingEstimator = Estimator  # as explain/gantt.py calls it
