@@ -80,7 +80,7 @@ def serve(
             f"{config.controller.listen}"
         )
     try:
-        monitoring = _monitoring(config, config_file.absolute().parent, archive, broker, keyring)
+        monitoring = monitoring_of(config, config_file.absolute().parent, archive, broker, keyring)
     except BaseException:
         archive.close()
         raise
@@ -110,10 +110,16 @@ def serve(
     return 0
 
 
-def _monitoring(
-    config: Config, folder: Path, archive: Archive, broker: Broker, keyring: Keyring
+def monitoring_of(
+    config: Config,
+    folder: Path,
+    archive: Archive,
+    broker: Broker,
+    keyring: Keyring,
+    clock: Callable[[], float] = time.time,
 ) -> Monitoring:
-    """What runs beside paths, not started. Raises InputError."""
+    """What runs beside paths, not started; files that ``config`` names are relative to ``folder``,
+    and ``clock`` gives Unix seconds. Raises InputError."""
     from adon.config.sections import MonitoringConfig
     from adon.service.monitoring import make_monitoring
     from adon.service.notices import notifier_of
@@ -132,8 +138,8 @@ def _monitoring(
         topology=broker.topology,
         keyring=keyring,
         rules=rules_from_list(settings.access, broker.topology, Owners(archive)),
-        notifier=notifier_of(settings, archive, time.time, folder),
-        clock=time.time,
+        notifier=notifier_of(settings, archive, clock, folder),
+        clock=clock,
     )
     return make_monitoring(around)
 

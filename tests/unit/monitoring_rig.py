@@ -13,13 +13,8 @@ from broker_rig import Rig
 from fastapi import FastAPI
 
 from adon.config.adon_yml import parse_config
-from adon.config.sections import MonitoringConfig
-from adon.service.monitoring import make_monitoring
-from adon.service.notices import notifier_of
-from adon.service.parts import PartContext
+from adon.service.serve import monitoring_of
 from monitors.archive.archive import Archive
-from monitors.rules import rules_from_list
-from monitors.workflows.owners import Owners
 from network_provisioner.access import Key, Principal, Role, hash_of
 from network_provisioner.api import create_app
 
@@ -43,23 +38,10 @@ def monitored(
     data["broker"] = {"archive": str(folder / "archive.sqlite"), "state": str(folder / "x.sqlite")}
     data["monitoring"] = MONITORING if monitoring is None else monitoring
     config = parse_config(data, str(folder / "adon.yml"))
-    settings = config.monitoring or MonitoringConfig()
-    keys = keyring(rig, *(_agent(agent.name) for agent in settings.agents))
+    agents = config.monitoring.agents if config.monitoring else ()
+    keys = keyring(rig, *(_agent(agent.name) for agent in agents))
     with Archive(config.broker.archive) as archive:
-        around = PartContext(
-            settings=settings,
-            collector=config.pool.collector if config.pool else None,
-            state=config.broker.state,
-            folder=folder,
-            archive=archive,
-            broker=rig.broker,
-            topology=rig.topology,
-            keyring=keys,
-            rules=rules_from_list(settings.access, rig.topology, Owners(archive)),
-            notifier=notifier_of(settings, archive, rig.clock),
-            clock=rig.clock,
-        )
-        parts = make_monitoring(around)
+        parts = monitoring_of(config, folder, archive, rig.broker, keys, rig.clock)
         parts.start()
         try:
             yield (
