@@ -8,7 +8,6 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from examples.demo.facts import LinkSample
@@ -48,12 +47,7 @@ class BrokerProcess:
         self._process.wait(self._answers, _READY_S)
         self._watcher.start()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Stop watching, stop the broker."""
         self._closing.set()
         if self._watcher.is_alive():

@@ -9,7 +9,6 @@ from __future__ import annotations
 import shutil
 import time
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from adon.machine import box
@@ -78,12 +77,7 @@ class OpenDaylight:
         self.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def _launch(self) -> Daemon:

@@ -14,7 +14,6 @@ import secrets
 import shutil
 import signal
 from pathlib import Path
-from types import TracebackType
 from urllib.parse import quote
 
 import psutil
@@ -143,12 +142,7 @@ class Postgres:
         self.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     # -- within ------------------------------------------------------------------------------
